@@ -54,7 +54,6 @@ typedef struct chunk {
     const uint8_t *map;
     const block *block; // whose pages are fetched, NULL: of none
     bool maybe_evicted; // they may be there
-    bool huge;          // they were wished for as huge ones
     bool skip;
 } chunk;
 
@@ -67,7 +66,6 @@ struct kin_stream {
     bool *wanted;    // [n_blocks] scratch for set_budget
     bool has_window; // no budget changes what is resident
     kin_stream_mode mode;
-    bool exact;                     // faults read single pages; under the mutex
     uint64_t n_faults;              // of this process, when they were looked at last
     int *fds, *direct_fds, n_files; // [n_files], -1: none; direct_fds are ours unless they are the same
 
@@ -244,7 +242,6 @@ static void push_fetches(kin_stream *s, step *st, const block *b) {
     for (int i = 0; i < b->spec.n_extents; i++) {
         const kin_extent *e = &b->spec.extents[i];
         uint64_t step_bytes = chunk_bytes(e);
-        bool huge = !s->exact && kin_pages_wish_huge((uint8_t *)e->map, e->bytes);
         for (uint64_t at = 0; at < e->bytes; at += step_bytes) {
             uint64_t n = e->bytes - at < step_bytes ? e->bytes - at : step_bytes;
             push_chunk(s, (chunk){.step = st,
@@ -252,7 +249,6 @@ static void push_fetches(kin_stream *s, step *st, const block *b) {
                                   .offset = e->offset + at,
                                   .bytes = n,
                                   .map = e->map + at,
-                                  .huge = huge,
                                   .block = b,
                                   .maybe_evicted = b->maybe_evicted});
         }
@@ -298,6 +294,13 @@ static void schedule(kin_stream *s) {
     }
 }
 
+static void doubt_pages(kin_stream *s) {
+    for (size_t i = 0; i < s->n_blocks; i++) {
+        block *b = &s->blocks[i];
+        if (b->present) b->maybe_evicted = true, b->present = false;
+    }
+}
+
 // The OS may take pages of resident blocks back, and computing would read them again page by page. Faults show that: then all
 // of them are looked at, those that were scheduled as present at once, the others when their turn comes.
 static void look_at_faults(kin_stream *s, bool pass_begins) {
@@ -305,10 +308,7 @@ static void look_at_faults(kin_stream *s, bool pass_begins) {
     if (s->mode != KIN_STREAM_RESIDENT || (n_new < FAULTS_WORTH_A_LOOK && !pass_begins)) return;
     s->n_faults = n;
     if (n_new < FAULTS_WORTH_A_LOOK) return;
-    for (size_t i = 0; i < s->n_blocks; i++) {
-        block *b = &s->blocks[i];
-        if (b->present) b->maybe_evicted = true, b->present = false;
-    }
+    doubt_pages(s);
     for (size_t i = s->acquired; i < s->next; i++) {
         step *st = step_at(s, i);
         block *b = &s->blocks[st->block];
@@ -334,7 +334,7 @@ static int run_chunk(kin_stream *s, chunk *c) {
     if (c->maybe_evicted && kin_pages_held(c->map, c->bytes)) c->skip = true;
     if (c->skip) return 0;
     if (c->to) return read_all(s, c);
-    if (s->mode == KIN_STREAM_RESIDENT) return kin_pages_fetch(c->map, c->bytes, c->huge);
+    if (s->mode == KIN_STREAM_RESIDENT) return kin_pages_fetch(c->map, c->bytes, c->block);
     kin_pages_announce(c->map, c->bytes);
     return 0;
 }
@@ -447,21 +447,65 @@ static void choose_resident(kin_stream *s, uint64_t budget) {
     s->stats.resident_bytes = kin_residency_choose(s->bytes, s->n_blocks, s->order, for_blocks, s->wanted);
 }
 
-// A fault reads what is around its page, 128 KiB and more. Where memory is short, that pushes out what is wanted. Where all fits
-// it is the fastest way to get back what was taken.
-static void set_exact(kin_stream *s, bool exact) {
-    pthread_mutex_lock(&s->mutex);
-    bool changes = s->exact != exact;
-    s->exact = exact;
-    pthread_mutex_unlock(&s->mutex);
-    for (size_t i = 0; changes && i < s->n_blocks; i++) {
-        const kin_stream_block *b = &s->blocks[i].spec;
-        for (int k = 0; k < b->n_extents; k++) kin_pages_read_around(b->extents[k].map, b->extents[k].bytes, !exact);
-    }
-}
-
 static bool streams(const kin_stream *s) {
     return s->mode == KIN_STREAM_RESIDENT && s->stats.resident_bytes < s->total_bytes;
+}
+
+// Extents that follow each other, in the file and in the mapping: all of them resident, or none.
+typedef struct run {
+    const kin_extent *last;
+    uint8_t *begin, *end;
+    bool resident;
+} run;
+
+static bool continues(const run *r, const kin_extent *e, bool resident) {
+    enum { MAX_GAP = 64 << 10 }; // blocks of the prepacked cache begin at multiples of it
+    const kin_extent *last = r->last;
+    return last && resident == r->resident && e->i_file == last->i_file && e->map >= r->end && e->map - r->end < MAX_GAP &&
+           (uint64_t)(e->map - last->map) == e->offset - last->offset;
+}
+
+static uint64_t least(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
+}
+
+// A fault reads what is around its page, 128 KiB and more. Where all fits that is the fastest way to get back what was taken;
+// where memory is short it pushes out what is wanted: single pages are read there, and huge ones that have nothing else in them.
+// moved: the others may be in memory as huge ones, with what is not wanted any more.
+static void advise_run(const run *r, bool around, bool moved) {
+    if (!r->last) return;
+    uint64_t n = (uint64_t)(r->end - r->begin), before = least(n, -(uintptr_t)r->begin % KIN_HUGE_PAGE),
+             behind = least(n - before, (uintptr_t)r->end % KIN_HUGE_PAGE);
+    kin_pages_read_around(r->begin, n, around);
+    if (!r->resident || ((uintptr_t)r->last->map - r->last->offset) % KIN_HUGE_PAGE != 0) return;
+    kin_pages_wish_huge(r->begin + before, n - before - behind);
+    if (moved) kin_pages_drop(r->begin, before), kin_pages_drop(r->end - behind, behind);
+}
+
+static void advise(const kin_stream *s, bool moved) {
+    run r = {0};
+    if (s->mode != KIN_STREAM_RESIDENT) return;
+    for (size_t i = 0; i < s->n_blocks; i++) {
+        const block *b = &s->blocks[i];
+        for (int k = 0; k < b->spec.n_extents; k++) {
+            const kin_extent *e = &b->spec.extents[k];
+            if (!continues(&r, e, b->resident)) {
+                advise_run(&r, !streams(s), moved);
+                r = (run){.begin = (uint8_t *)e->map, .resident = b->resident};
+            }
+            r.last = e;
+            r.end = (uint8_t *)e->map + e->bytes;
+        }
+    }
+    advise_run(&r, !streams(s), moved);
+}
+
+// Reading around is what mappings do at first.
+static void end_advice(const kin_stream *s) {
+    for (size_t i = 0; i < s->n_blocks; i++) {
+        const kin_stream_block *b = &s->blocks[i].spec;
+        for (int k = 0; k < b->n_extents; k++) kin_pages_read_around(b->extents[k].map, b->extents[k].bytes, true);
+    }
 }
 
 int kin_stream_check_budget(const kin_stream_options *o, kin_err *err) {
@@ -490,7 +534,7 @@ int kin_stream_open(kin_stream **out, const kin_stream_options *o, kin_err *err)
     if (s->mode == KIN_STREAM_RESIDENT && alloc_ring(s, err) != 0) goto fail;
     choose_resident(s, o->budget);
     for (size_t i = 0; i < s->n_blocks; i++) s->blocks[i].resident = s->wanted[i];
-    set_exact(s, streams(s));
+    advise(s, false);
     s->n_faults = kin_pages_faults();
 
     while (s->n_threads < N_IO_THREADS && pthread_create(&s->threads[s->n_threads], NULL, io_thread, s) == 0) s->n_threads++;
@@ -513,7 +557,7 @@ void kin_stream_close(kin_stream *s) {
     pthread_cond_broadcast(&s->work);
     pthread_mutex_unlock(&s->mutex);
     for (int i = 0; i < s->n_threads; i++) pthread_join(s->threads[i], NULL);
-    if (s->blocks) set_exact(s, false);
+    if (s->blocks) end_advice(s);
     close_files(s);
     kin_ring_unmap(s->ring, s->ring_bytes);
     pthread_mutex_destroy(&s->mutex);
@@ -660,13 +704,16 @@ void kin_stream_release(kin_stream *s, size_t n) {
 
 // ---- changing the resident set
 
-// Gives a block's pages back. A thread that still reads the mapping would fetch them again: slow, never wrong.
+// Gives a block's pages back, and the huge ones of the file in which it begins and ends (of those that others see the OS keeps
+// all). A thread that still reads the mapping would fetch them again: slow, never wrong.
 static void drop_pages(kin_stream *s, const block *b) {
     for (int i = 0; i < b->spec.n_extents; i++) {
         const kin_extent *e = &b->spec.extents[i];
         kin_pages_drop((uint8_t *)e->map, e->bytes);
 #ifdef POSIX_FADV_DONTNEED
-        posix_fadvise(s->fds[e->i_file], (off_t)e->offset, (off_t)e->bytes, POSIX_FADV_DONTNEED);
+        uint64_t begin = e->offset / KIN_HUGE_PAGE * KIN_HUGE_PAGE;
+        uint64_t end = (e->offset + e->bytes + KIN_HUGE_PAGE - 1) / KIN_HUGE_PAGE * KIN_HUGE_PAGE;
+        posix_fadvise(s->fds[e->i_file], (off_t)begin, (off_t)(end - begin), POSIX_FADV_DONTNEED);
 #endif
     }
 }
@@ -675,20 +722,22 @@ uint64_t kin_stream_set_budget(kin_stream *s, uint64_t budget) {
     pthread_mutex_lock(&s->budget_mutex);
     pthread_mutex_lock(&s->mutex);
     choose_resident(s, budget);
+    bool changes = false;
     for (size_t i = 0; i < s->n_blocks; i++) {
         block *b = &s->blocks[i];
         b->leaving = b->resident && !s->wanted[i];
-        if (b->resident != s->wanted[i]) b->present = b->maybe_evicted = false;
+        if (b->resident != s->wanted[i]) b->present = b->maybe_evicted = false, changes = true;
         b->resident = s->wanted[i];
     }
     uint64_t resident = s->stats.resident_bytes;
+    if (changes) doubt_pages(s);
     pthread_mutex_unlock(&s->mutex);
 
     // Giving gigabytes back takes time, in which the others may go on.
+    if (changes) advise(s, true);
     for (size_t i = 0; i < s->n_blocks; i++) {
         if (s->blocks[i].leaving) drop_pages(s, &s->blocks[i]);
     }
-    set_exact(s, streams(s));
     pthread_mutex_unlock(&s->budget_mutex);
     return resident;
 }

@@ -59,16 +59,28 @@ void kin_pages_announce(const void *begin, uint64_t n) {
     for (uint64_t at = 0; at < n; at += AT_ONCE) madvise(pages + at, n - at < AT_ONCE ? n - at : AT_ONCE, MADV_WILLNEED);
 }
 
-int kin_pages_fetch(const void *begin, uint64_t n, bool huge) {
-    if (!huge) kin_pages_announce(begin, n); // Linux reads what is announced into small pages
-    uint8_t *pages = pages_of(begin, &n);
+// False: they cannot be read.
+static bool touch(const uint8_t *pages, uint64_t n) {
 #ifdef MADV_POPULATE_READ
-    if (madvise(pages, n, MADV_POPULATE_READ) == 0) return 0;
-    if (errno != EINVAL) return EIO;
+    if (madvise((void *)pages, n, MADV_POPULATE_READ) == 0) return true;
+    if (errno != EINVAL) return false;
 #endif
     volatile const uint8_t *p = pages; // kernels before 5.14, and other systems
-    const uint64_t page = real_page_bytes();
-    for (uint64_t i = 0; i < n; i += page) (void)p[i];
+    for (uint64_t i = 0; i < n; i += real_page_bytes()) (void)p[i];
+    return true;
+}
+
+int kin_pages_fetch(const void *begin, uint64_t n, bool huge) {
+    uint8_t *pages = pages_of(begin, &n);
+    while (n > 0) {
+        uint64_t left = KIN_HUGE_PAGE - (uintptr_t)pages % KIN_HUGE_PAGE, part = huge && left < n ? left : n;
+        // Linux reads what is announced into small pages, and a huge one when the first of its bytes is touched.
+        if (huge && !touch(pages, 1)) return EIO;
+        if (!huge || !kin_pages_held(pages, part)) kin_pages_announce(pages, part);
+        if (!touch(pages, part)) return EIO;
+        pages += part;
+        n -= part;
+    }
     return 0;
 }
 

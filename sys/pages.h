@@ -22,7 +22,7 @@ bool kin_pages_held(const void *begin, uint64_t n);
 void kin_pages_announce(const void *begin, uint64_t n);
 
 // Reads them, in large pieces, and returns when they are there. 0, or an errno: touching them would be a bus error.
-// huge: they were wished for as huge ones.
+// huge: they may have been wished for as huge ones.
 int kin_pages_fetch(const void *begin, uint64_t n, bool huge);
 
 // The whole pages inside the range leave this process's memory: those of a file are read again when they are touched.
