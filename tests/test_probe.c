@@ -245,7 +245,7 @@ static void each_direction_has_its_own_rate(void **state) {
     close_peer(w);
 }
 
-static void on_a_long_way_no_message_is_larger_than_a_hidden_state(void **state) {
+static void on_a_long_way_messages_open_the_window(void **state) {
     enum { HIDDEN = 8192 };
     world *w = *state;
     open_peer(w, FAR);
@@ -254,7 +254,7 @@ static void on_a_long_way_no_message_is_larger_than_a_hidden_state(void **state)
     if (!out.ok) fail_msg("%s", out.reason);
     assert_true(out.result.rtt_s >= FAR_US * 1e-6);
     assert_true(is_positive(out.result.to_bytes_s) && is_positive(out.result.from_bytes_s));
-    assert_int_equal(the_peer.largest, HIDDEN);
+    assert_true(the_peer.largest > 256 << 10); // what a near one gets at most
     close_peer(w);
 }
 
@@ -548,7 +548,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_way_has_a_round_trip_and_two_rates),
         TEST(each_direction_has_its_own_rate),
-        TEST(on_a_long_way_no_message_is_larger_than_a_hidden_state),
+        TEST(on_a_long_way_messages_open_the_window),
         TEST(who_does_not_answer_well_is_not_measured),
         TEST(a_probe_always_ends),
         TEST(somebody_else_at_that_address_is_not_measured),

@@ -14,16 +14,23 @@ enum {
     LARGE_BYTES = 256 << 10,
     SMALL_BYTES = LARGE_BYTES / 4, // a hidden state counts as no larger
     GROWTH = 4,
+    // A long way:
+    FAR_BYTES = 1 << 20,
+    FAR_GROWTH = 16,
+    N_SAME = 2,    // messages that were no faster than those before: the window is open
+    FAR_MS = 1000, // for one direction; KIN_PROBE_LIMIT_MS has room for both
 };
 
 static const double LONG_S = 0.02;  // a message that takes so long shows the rate well enough
+static const double FAR_S = 0.01;   // a round trip of a long way
+static const double FASTER = 0.9;   // times those before
 static const double CLOCK_S = 1e-4; // less is noise
 
 static void enter(kin_probing *p, int phase, kin_time now) {
     p->phase = phase;
     p->begun = now;
     p->n = p->n_slow = 0;
-    if (phase == KIN_PROBING_GROWS) p->large = p->small;
+    if (phase == KIN_PROBING_GROWS || phase == KIN_PROBING_OPENS) p->large = p->small;
 }
 
 void kin_probing_init(kin_probing *p, uint32_t hidden_bytes, kin_time now) {
@@ -33,7 +40,8 @@ void kin_probing_init(kin_probing *p, uint32_t hidden_bytes, kin_time now) {
 
 static uint32_t bytes_of_next(const kin_probing *p) {
     switch (p->phase) {
-    case KIN_PROBING_GROWS: return p->large;
+    case KIN_PROBING_GROWS:
+    case KIN_PROBING_OPENS: return p->large;
     case KIN_PROBING_COMPARES: return p->n % 2 ? p->large : p->small;
     default: return 0;
     }
@@ -49,12 +57,16 @@ static bool is_longer(const kin_probing *p, int ms, kin_time now) {
     return kin_clock_ms(p->begun, now) > ms;
 }
 
+static void enter_direction(kin_probing *p, kin_time now) {
+    enter(p, p->least_trip_s > FAR_S ? KIN_PROBING_OPENS : KIN_PROBING_GROWS, now);
+}
+
 // The rate of one direction is known. True: of both.
 static bool take_rate(kin_probing *p, double bytes_s, kin_time now) {
     *(p->is_back ? &p->result.from_bytes_s : &p->result.to_bytes_s) = bytes_s;
     if (p->is_back) return true;
     p->is_back = true;
-    enter(p, KIN_PROBING_GROWS, now);
+    enter_direction(p, now);
     return false;
 }
 
@@ -64,11 +76,20 @@ static double rate_of_pairs(kin_probing *p) {
     return large_s > small_s ? (p->large - p->small) / (large_s - small_s) : p->large / large_s;
 }
 
-// On a long way TCP sends a large message in several flights as long as its window has not opened, and a ring's has: a hidden
-// state goes at once, and must do.
+// A message of a long way took so long. It grows while it takes little longer than the round trip; TCP's own delays are parts of
+// one.
 static bool take_far(kin_probing *p, double s, kin_time now) {
-    p->took[0][p->n++] = s;
-    return p->n == N_FEW && take_rate(p, p->small / fmax(kin_median(p->took[0], N_FEW) - p->result.rtt_s, CLOCK_S), now);
+    bool is_faster = p->n == 0 || s < p->least_s * FASTER;
+    p->n_slow = is_faster ? 0 : p->n_slow + 1;
+    p->least_s = p->n == 0 ? s : fmin(p->least_s, s);
+    p->n++;
+    if (p->large < FAR_BYTES && p->least_s <= 2 * p->least_trip_s + LONG_S && !is_longer(p, FAR_MS / 2, now)) {
+        p->large = p->large > FAR_BYTES / FAR_GROWTH ? FAR_BYTES : p->large * FAR_GROWTH;
+        p->n = p->n_slow = 0;
+        return false;
+    }
+    bool is_over = p->n_slow == N_SAME || is_longer(p, FAR_MS - (int)(s * 1e3), now); // the next one takes as long
+    return is_over && take_rate(p, p->large / fmax(p->least_s - p->least_trip_s, CLOCK_S), now);
 }
 
 // A message took long: again, unless it was the last time. *s: the least.
@@ -81,7 +102,6 @@ static bool takes_again(kin_probing *p, double *s, kin_time now) {
 
 // A message of the size at hand took so long. The first one is a small one.
 static bool take_growth(kin_probing *p, double s, kin_time now) {
-    if (p->result.rtt_s > LONG_S) return take_far(p, s, now);
     bool is_slow = s > 2 * p->result.rtt_s + LONG_S, is_first = p->large == p->small;
     if (is_slow && takes_again(p, &s, now)) return false;
     p->n_slow = 0;
@@ -114,13 +134,15 @@ bool kin_probing_take(kin_probing *p, double s, kin_time now) {
         if (++p->n == N_WARM) enter(p, KIN_PROBING_TRIES, now);
         return false;
     case KIN_PROBING_TRIES:
+        p->least_trip_s = p->n == 0 ? s : fmin(p->least_trip_s, s);
         p->trips[p->n++] = s;
         if (p->n < KIN_PROBING_TRIPS && (p->n < N_TRIPS_LEAST || !is_longer(p, TRIPS_MS, now))) return false;
         p->result.rtt_s = kin_median(p->trips, p->n);
-        enter(p, KIN_PROBING_GROWS, now);
+        enter_direction(p, now);
         return false;
     case KIN_PROBING_GROWS: return take_growth(p, s, now);
     case KIN_PROBING_COMPARES: return take_pair(p, s, now);
+    case KIN_PROBING_OPENS: return take_far(p, s, now);
     }
     return false;
 }

@@ -6,6 +6,12 @@
 // that takes no more than some milliseconds. What each message costs apart from its bytes drops out. Where a hidden state alone
 // takes so long, it and the round trip give the rate.
 //
+// Of a long way a small message says nothing but the latency. TCP sends a large one in several flights as long as its window has
+// not opened, and BBR sends even a hidden state over a third of a round trip, at 2.9 times the rate that it has seen: 16 KiB at
+// 20 ms take 6.4 ms beyond the round trip, whatever the link's rate is, and 0.2 when larger ones have gone before. So there they
+// grow to 1 MiB and are repeated until they become no faster, which opens the window as a ring's prompts do. Their bytes and the
+// least time beyond the least round trip are the rate.
+//
 // A message that is late once, because a thread or a page was, says nothing of the path. Medians leave it out; where one message
 // that takes long would do, it is the least of three, or as many as half a second has room for.
 //
@@ -25,13 +31,14 @@ typedef struct kin_probing_result {
 } kin_probing_result;
 
 typedef struct kin_probing {
-    enum { KIN_PROBING_WARMS, KIN_PROBING_TRIES, KIN_PROBING_GROWS, KIN_PROBING_COMPARES } phase;
+    enum { KIN_PROBING_WARMS, KIN_PROBING_TRIES, KIN_PROBING_GROWS, KIN_PROBING_COMPARES, KIN_PROBING_OPENS } phase;
     kin_time begun;        // the phase
     int n;                 // answers in it
     bool is_back;          // the direction whose rate is measured
     uint32_t small, large; // bytes
-    int n_slow;            // times of one size that were taken in a row because they were long
+    int n_slow;            // times of one size in a row that were long, or no faster than those before
     double least_s;        // of these
+    double least_trip_s;
     double trips[KIN_PROBING_TRIPS], took[2][KIN_PROBING_PAIRS]; // of small, of large messages
     kin_probing_result result;
 } kin_probing;
