@@ -63,4 +63,26 @@ rm -rf "$dir/head/.cache/kin/kv" # it is the same text
 join anna
 join bert --no-kv-disk
 lose one_of_two 2 "$pid_bert"
+kill "$pid_anna"
+wait "$pid_anna" 2>/dev/null
+
+claim='two that kept nothing come back: the second one computes from what the first one would have sent to it, rounded'
+export KIN_WIRE=f16 KIN_PLAN="$dir/plan.json"
+echo '{"devices": [{"device": "anna", "window": 4}, {"device": "bert", "window": 4}, {"device": "head", "window": 1}]}' >"$KIN_PLAN"
+rm -rf "$dir/head/.cache/kin/kv" "$dir/anna/.cache/kin/kv"
+join anna --no-kv-disk
+join bert --no-kv-disk
+run still 2
+wait $writer
+rm -rf "$dir/head/.cache/kin/kv"
+run both 2
+wait_until 60 has_bytes both $((size * 6 / 10))
+kill -9 "$pid_anna" "$pid_bert"
+join anna
+join bert
+wait $writer
+check cmp "$dir/still.text" "$dir/both.text"
+counts both
+check [ "${n_some:-0}" -gt 128 ]
+check [ "${n_all:-0}" -lt 128 ]
 tally
