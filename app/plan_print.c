@@ -58,8 +58,7 @@ static void fill_row(kin_table *table, const kin_plan_view *view, int device, bo
     char windows[64];
     kin_table_row(table);
     const kin_device_facts *facts = &view->facts->devices[device];
-    static const char *const kinds[] = {[KIN_OS_BROWSER] = " (browser)", [KIN_OS_BROWSER_GPU] = " (browser, WebGPU)"};
-    kin_table_cell(table, NAME, "%.24s%s", facts->name, kin_os_is_browser(facts->os) ? kinds[facts->os] : "");
+    kin_table_cell(table, NAME, "%.24s%s", facts->name, kin_os_label(facts->os));
     if (relay) {
         kin_table_cell(table, WINDOWS, "relay");
         return;

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/units.h"
-#include "pure/plan/facts.h"
 #include "pure/proto/label.h"
 
 static const char *const os_names[] = {
@@ -15,6 +14,10 @@ static const char *const os_names[] = {
     [KIN_OS_OTHER] = "other", [KIN_OS_BROWSER] = "browser", [KIN_OS_BROWSER_GPU] = "browser-gpu"};
 
 enum { N_OS = sizeof os_names / sizeof *os_names };
+
+const char *kin_os_name(kin_os os) {
+    return os_names[os];
+}
 
 // ---- one value, read
 

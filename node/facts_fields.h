@@ -11,6 +11,7 @@
 #include <stddef.h>
 
 #include "base/err.h"
+#include "pure/plan/facts.h"
 
 typedef enum kin_field_kind {
     KIN_FIELD_END,    // closes a table
@@ -33,6 +34,9 @@ typedef struct kin_field {
     bool must;
     double missing; // NUMBER and COUNT: what it is where nothing is written
 } kin_field;
+
+// "linux", "browser": as files of facts have it.
+const char *kin_os_name(kin_os os);
 
 // Fills the fields of `to`. Sentences name the key.
 int kin_fields_read(const json_t *object, const kin_field *fields, void *to, kin_err *err);

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "node/facts_fields.h"
+
 // ---- making it
 
 int kin_plan_view_screen(const kin_facts *facts, kin_device_set *refused, char sentences[][KIN_PLAN_EXPLAIN_MAX], kin_err *err) {
@@ -15,8 +17,8 @@ int kin_plan_view_screen(const kin_facts *facts, kin_device_set *refused, char s
         sentences[i][0] = '\0';
         if (usable & kin_device_bit(i)) continue;
         *refused |= kin_device_bit(i);
-        snprintf(sentences[i], KIN_PLAN_EXPLAIN_MAX, "%s refused: %.*s", facts->devices[i].name, KIN_FACTS_MAX_REASON - 1,
-                 reasons[i]);
+        snprintf(sentences[i], KIN_PLAN_EXPLAIN_MAX, "%s%s refused: %.*s", facts->devices[i].name,
+                 kin_os_label(facts->devices[i].os), KIN_FACTS_MAX_REASON - 1, reasons[i]);
     }
     return 0;
 }
@@ -130,11 +132,12 @@ static void say_layers(const kin_plan_view *view, int device, char *text, size_t
 // As explain, of a plan with groups.
 static void explain_groups(kin_plan_view *view, const kin_plan_options *options) {
     for (int i = 0; i < view->devices->n_device; i++) {
-        const char *name = view->devices->devices[i].name;
-        char layers[KIN_PLAN_EXPLAIN_MAX - KIN_FACTS_MAX_NAME - 48];
+        const kin_device_facts *d = &view->devices->devices[i];
+        char name[KIN_FACTS_MAX_NAME + 24], layers[KIN_PLAN_EXPLAIN_MAX - KIN_FACTS_MAX_NAME - 72];
         kin_plan_options o = *options;
         bool computes = group_with(view, i) || view->plan.shares[i].n_layer > 0;
         if (view->refused & kin_device_bit(i) || options->leave_out & kin_device_bit(i)) continue;
+        snprintf(name, sizeof name, "%s%s", d->name, kin_os_label(d->os));
         say_layers(view, i, layers, sizeof layers);
         if (i > 0) *(computes ? &o.leave_out : &o.force_in) |= kin_device_bit(i);
         double other_s = i > 0 ? find_best(view, &o) : 0, more_ms = 1e3 * (other_s - view->prediction.tpot_s);
@@ -147,7 +150,8 @@ static void explain_groups(kin_plan_view *view, const kin_plan_options *options)
         else if (!computes)
             snprintf(view->sentences[i], KIN_PLAN_EXPLAIN_MAX, "%s left out: it cannot hold a layer", name);
         else if (isfinite(more_ms))
-            snprintf(view->sentences[i], KIN_PLAN_EXPLAIN_MAX, "%s: %s; without it %.1f ms/token more", name, layers, more_ms);
+            snprintf(view->sentences[i], KIN_PLAN_EXPLAIN_MAX, "%s: %s; without it %.1f ms/token %s", name, layers, fabs(more_ms),
+                     more_ms < 0 ? "less" : "more");
         else
             snprintf(view->sentences[i], KIN_PLAN_EXPLAIN_MAX, "%s: %s; without it the model has no place", name, layers);
     }
@@ -164,11 +168,38 @@ int kin_plan_view_make(kin_plan_view *view, const kin_facts *facts, const kin_pl
     return scheduler->plan == kin_plan_playoff && !view->has_groups ? explain(view, options, err) : 0;
 }
 
-int kin_plan_view_of(kin_plan_view *view, const kin_facts *facts, const kin_plan *plan, const kin_plan_options *options,
-                     kin_err *err) {
+// Predicts a plan with groups, whatever made it.
+static int read_groups(const kin_facts *facts, kin_grouped_plan *p, kin_facts *with_groups, kin_err *err) {
+    kin_device_rates rates[KIN_FACTS_MAX_DEVICES];
+    for (int i = 0; i < p->grouping.n; i++) {
+        kin_group_rates(facts, kin_group_members(&p->grouping.groups[i]), rates);
+        if (kin_group_time_of(facts, rates, &p->grouping.groups[i], &p->times[i], err) != 0) return KIN_FAIL;
+    }
+    if (kin_grouping_apply(facts, &p->grouping, with_groups, err) != 0) return KIN_FAIL;
+    return kin_timeline_predict(with_groups, &p->plan, &p->prediction, err);
+}
+
+// What is said of groups in force compares them with the best ring.
+static int view_groups(kin_plan_view *view, const kin_grouping *grouping, const kin_plan *plan, const kin_plan_options *options,
+                       kin_err *err) {
+    kin_plan best;
+    kin_prediction ring;
+    view->grouped = (kin_grouped_plan){.grouping = *grouping, .plan = *plan};
+    if (read_groups(view->devices, &view->grouped, &view->with_groups, err) != 0) return KIN_FAIL;
+    take_groups(view);
+    view->group[0] = '\0';
+    if (kin_plan_view_ask(view->devices, options, view->scheduler, &best, &ring, NULL) == 0)
+        kin_grouped_say(view->devices, &view->grouped, &ring, view->group, sizeof view->group);
+    explain_groups(view, options);
+    return 0;
+}
+
+int kin_plan_view_of(kin_plan_view *view, const kin_facts *facts, const kin_grouping *grouping, const kin_plan *plan,
+                     const kin_plan_options *options, kin_err *err) {
     begin(view, facts, &kin_plan_schedulers[0]);
     view->plan = *plan;
     if (kin_plan_view_screen(facts, &view->refused, view->sentences, err) != 0) return KIN_FAIL;
+    if (grouping->n > 0) return view_groups(view, grouping, plan, options, err);
     if (kin_timeline_predict(facts, plan, &view->prediction, err) != 0) return KIN_FAIL;
     look_at_groups(view, options);
     return explain(view, options, err);
@@ -215,25 +246,17 @@ static json_t *loss_json(const kin_plan_view *view, int device) {
     return json;
 }
 
-// Of what the device's group has; whole of what a single device has.
-static double share_of(const kin_group *group, int device) {
-    double own = 1, sum = 0;
-    for (int i = 0; group && i < group->n; i++) {
-        sum += group->weights[i];
-        if (group->devices[i] == device) own = group->weights[i];
-    }
-    return group ? own / sum : 1;
-}
-
 // A device of a group has its group's times, and its share of what that holds.
 static json_t *device_json(const kin_plan_view *view, int device) {
     const kin_group *group = group_with(view, device);
     int at = group ? kin_group_last(group) : device;
-    const kin_layer_share *share = &view->plan.shares[at];
+    double share = group ? kin_group_share(group, device) : 1;
+    const kin_layer_share *layers = &view->plan.shares[at];
     const kin_device_prediction *p = &view->prediction.devices[at];
-    json_t *json = json_pack("{s:s, s:b, s:i, s:i, s:o}", "name", view->devices->devices[device].name, "refused",
-                             (view->refused & kin_device_bit(device)) != 0, "layers", share->n_layer, "gpu_layers",
-                             share->n_layer_gpu, "windows", windows_json(&view->plan, at));
+    const kin_device_facts *facts = &view->devices->devices[device];
+    json_t *json = json_pack("{s:s, s:s, s:b, s:i, s:i, s:o}", "name", facts->name, "os", kin_os_name(facts->os), "refused",
+                             (view->refused & kin_device_bit(device)) != 0, "layers", layers->n_layer, "gpu_layers",
+                             layers->n_layer_gpu, "windows", windows_json(&view->plan, at));
     const struct {
         const char *key;
         double value;
@@ -245,7 +268,7 @@ static json_t *device_json(const kin_plan_view *view, int device) {
       times[] = {{"compute_ms", p->compute_s},   {"windows_ms", p->windows_s}, {"experts_ms", p->experts_s},
                  {"disk_wait_ms", p->exposed_s}, {"disk_ms", p->load_s},       {"hop_ms", p->hop_s}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        json_object_set_new(json, sizes[i].key, json_integer((json_int_t)round(share_of(group, device) * sizes[i].value)));
+        json_object_set_new(json, sizes[i].key, json_integer((json_int_t)round(share * sizes[i].value)));
     for (size_t i = 0; i < sizeof times / sizeof *times; i++)
         json_object_set_new(json, times[i].key, json_real(times[i].value * 1e3));
     if (view->if_lost[device]) json_object_set_new(json, "if_lost", loss_json(view, device));
@@ -277,7 +300,7 @@ static json_t *groups_json(const kin_plan_view *view) {
         int n_layer = view->plan.shares[kin_group_last(g)].n_layer;
         for (int k = 0; k < g->n; k++) {
             json_array_append_new(names, json_string(view->devices->devices[g->devices[k]].name));
-            json_array_append_new(shares, json_real(share_of(g, g->devices[k])));
+            json_array_append_new(shares, json_real(kin_group_share(g, g->devices[k])));
         }
         json_array_append_new(groups, json_pack("{s:o, s:o, s:i, s:i, s:f, s:f, s:f}", "devices", names, "shares", shares,
                                                 "layers", n_layer, "sums", 2 * n_layer, "sum_ms", sum_s * 1e3, "sums_ms",

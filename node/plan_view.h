@@ -46,9 +46,9 @@ int kin_plan_view_screen(const kin_facts *facts, kin_device_set *refused, char s
 int kin_plan_view_make(kin_plan_view *view, const kin_facts *facts, const kin_plan_options *options,
                        const kin_plan_scheduler *scheduler, kin_err *err);
 
-// The plan in force, whatever made it (kin_planner_last), and what leaving a device out would change.
-int kin_plan_view_of(kin_plan_view *view, const kin_facts *facts, const kin_plan *plan, const kin_plan_options *options,
-                     kin_err *err);
+// The plan in force with its groups, whatever made it (kin_planner_last), and what leaving a device out would change.
+int kin_plan_view_of(kin_plan_view *view, const kin_facts *facts, const kin_grouping *grouping, const kin_plan *plan,
+                     const kin_plan_options *options, kin_err *err);
 
 // What the device's GPU holds beside its KV cache and buffers.
 double kin_plan_view_gpu_bytes(const kin_plan_view *view, int device);

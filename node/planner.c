@@ -32,7 +32,6 @@ typedef struct active_plan {
     bool has_groups;
     kin_grouping grouping; // n 0 though it has groups: they cannot be predicted
     kin_plan plan;         // of these facts with the groups in them
-    kin_plan without;      // what the devices would do without groups
     bool is_predicted;
     kin_prediction predicted;    // by these facts
     kin_corrections corrections; // of these devices, since
@@ -133,7 +132,6 @@ static int find_device(const active_plan *s, const kin_proto_id *id) {
 typedef struct choice {
     kin_grouping grouping; // n 0: none
     kin_plan plan;
-    kin_plan without; // the best one without groups
 } choice;
 
 static bool renumber_groups(const active_plan *from, const active_plan *to, kin_grouping *grouping) {
@@ -354,7 +352,6 @@ static int choose(const kin_planner *p, const active_plan *about, const kin_fact
                   kin_err *err) {
     if (schedule_but(p, facts, but, &out->plan, err) != 0) return KIN_FAIL;
     keep_order(p, about, facts, &out->plan); // first: what is compared is what would come
-    out->without = out->plan;
     out->grouping.n = 0;
     consider_groups(p, facts, but, out);
     return 0;
@@ -370,7 +367,6 @@ static bool keeps(kin_planner *p, const active_plan *from, const kin_facts *fact
         predict(p, facts, &candidate->grouping, &candidate->plan, &then, &err) != 0 || !isfinite(now.tpot_s))
         return false;
     if (from->n != p->next.n && !from->has_groups && candidate->grouping.n > 0) return false;
-    present->without = candidate->without;
     return !is_worth_changing(p, facts, &present->plan, now.tpot_s, &candidate->plan, then.tpot_s);
 }
 
@@ -417,7 +413,6 @@ static int plan_measured(kin_planner *p, kin_ring_plan *out, kin_err *err) {
     p->next.grouping = candidate.grouping;
     p->next.has_groups = candidate.grouping.n > 0;
     p->next.plan = candidate.plan;
-    p->next.without = candidate.without;
     write_ring(&candidate, p->next.n, out);
     return 0;
 }
@@ -482,7 +477,6 @@ static int read_ring(kin_planner *p, const kin_ring_plan *ring, kin_err *err) {
     plan->n_stops = ring->n_members;
     free(windows);
     if (plan->n_rounds < 0) return KIN_FAIL;
-    p->next.without = *plan;
     if (read_groups(&p->next, ring))
         join_groups(&p->next);
     else
@@ -757,11 +751,12 @@ void kin_planner_wait(kin_planner *p, uint64_t ns) {
     pthread_mutex_unlock(&p->mutex);
 }
 
-bool kin_planner_last(kin_planner *p, kin_facts *facts, kin_plan *plan) {
+bool kin_planner_last(kin_planner *p, kin_facts *facts, kin_grouping *grouping, kin_plan *plan) {
     lock(p);
     bool is_there = p->now.is_there;
     *facts = p->now.facts;
-    *plan = p->now.has_groups ? p->now.without : p->now.plan;
+    if (grouping) *grouping = p->now.grouping;
+    *plan = p->now.plan;
     pthread_mutex_unlock(&p->mutex);
     return is_there;
 }

@@ -15,6 +15,7 @@
 #include "cluster/cluster.h"
 #include "pure/plan/batching.h"
 #include "pure/plan/correction.h"
+#include "pure/plan/group.h"
 #include "pure/plan/latency.h"
 #include "pure/plan/manual_plan.h"
 #include "pure/plan/scheduler.h"
@@ -74,9 +75,9 @@ bool kin_planner_batching(kin_planner *planner, int n_texts, int n_cached, int m
 // kin_prompt_chunk_worth of the plan in force; 0: not known, or not now.
 int kin_planner_chunk_worth(kin_planner *planner);
 
-// The facts that the plan in force was made of, uncorrected, and the plan (none, where it only looks); where it has groups, what
-// its devices would do without them. False: there is none yet.
-bool kin_planner_last(kin_planner *planner, kin_facts *facts, kin_plan *plan);
+// The facts that the plan in force was made of, uncorrected, its groups, and the plan of the facts with these (none, where it
+// only looks). grouping: NULL is allowed. False: there is none yet.
+bool kin_planner_last(kin_planner *planner, kin_facts *facts, kin_grouping *grouping, kin_plan *plan);
 
 // Waits for the next question, at most so long.
 void kin_planner_wait(kin_planner *planner, uint64_t ns);

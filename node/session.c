@@ -260,7 +260,7 @@ int kin_session_look(kin_session *s, const kin_session_options *o, kin_facts *fa
     kin_time now = kin_clock_now(), quiet_since = now;
     for (; s->with_others && kin_clock_ms(quiet_since, now) < QUIET_MS; now = kin_clock_now()) {
         if (atomic_load(s->console->stop)) return kin_err_set(err, "stopped");
-        n = kin_planner_last(s->planner, facts, &plan) ? facts->n_device - 1 : 0;
+        n = kin_planner_last(s->planner, facts, NULL, &plan) ? facts->n_device - 1 : 0;
         if (o->fleet.n_devices > 0 && n >= o->fleet.n_devices) break;
         if (n != n_before || o->fleet.n_devices > 0) quiet_since = now;
         n_before = n;
@@ -268,7 +268,7 @@ int kin_session_look(kin_session *s, const kin_session_options *o, kin_facts *fa
         kin_planner_wait(s->planner, SHOW_MS * UINT64_C(1000000));
     }
     s->console->clear_progress();
-    return kin_planner_last(s->planner, facts, &plan) ? 0 : kin_err_set(err, "there is no plan for this model here");
+    return kin_planner_last(s->planner, facts, NULL, &plan) ? 0 : kin_err_set(err, "there is no plan for this model here");
 }
 
 static int open_alone(kin_session *s, const kin_session_options *o, kin_shard_options *so, kin_err *err) {

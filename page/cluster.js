@@ -94,10 +94,10 @@ export class ClusterView {
     const s = this.state, devices = s.cluster?.devices ?? [], index = (d) => this.index(d);
     this.figures.replaceChildren(...this.drawFigures(s));
     this.ringPart.firstChild.textContent = s.has_others ? 'The ring' : 'The model on this machine';
-    const shown = devices.map((d) => [d.name, d.stage, d.state, d.layers, d.gpu_layers, Math.round(20 * (d.compute_share ?? 0)), d.rtt_ms && Math.round(d.rtt_ms * 50)]);
+    const shown = devices.map((d) => [d.name, d.stage, d.state, d.windows, d.gpu_layers, Math.round(20 * (d.compute_share ?? 0)), d.rtt_ms && Math.round(d.rtt_ms * 50)]);
     const narrow = this.picture.clientWidth < 480;
-    this.replace(this.picture, [shown, this.planData?.links, narrow], () => (devices.length ? drawRing(devices, this.planData?.links, s.cluster.head.layers, index, narrow) : h('p', { class: 'quiet' }, 'The machines are shown when the model is there.')));
-    this.replace(this.cards, devices, () => drawCards(devices, s.cluster?.head?.layers ?? 0, this.planData, index));
+    this.replace(this.picture, [shown, this.planData?.links, this.planData?.groups, narrow], () => (devices.length ? drawRing(devices, this.planData, s.cluster.head.layers, index, narrow) : h('p', { class: 'quiet' }, 'The machines are shown when the model is there.')));
+    this.replace(this.cards, [devices, this.planData], () => drawCards(devices, s.cluster?.head?.layers ?? 0, this.planData, index));
     this.replace(this.texts, [s.texts, s.waiting], () => this.drawTexts(s));
     this.planPart.hidden = !this.planData;
     if (this.planData) this.replace(this.plan, this.planData, () => drawPlan(this.planData, index));

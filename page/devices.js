@@ -2,7 +2,7 @@
 
 import { h } from './dom.js';
 import { bytes, ms, plural } from './format.js';
-import { layersOf } from './ring.js';
+import { groupOf, layersOf, shareOf, stopsOf } from './ring.js';
 
 const STATES = { computing: 'computing', waiting: 'ready', joined: 'joined', preparing: 'preparing', greeted: 'arriving', failed: 'failed', lost: 'lost', left: 'left' };
 
@@ -45,12 +45,20 @@ function streamed(planned) {
   return planned?.streamed_bytes > 0 ? line('From disk', `${bytes(planned.streamed_bytes)} for every token`) : null;
 }
 
-function card(device, nLayer, planned, index, isAlone) {
+// Its layers, its part of each, and who shares them.
+function layers(device, stop, plan) {
+  if (!device.layers) return 'none: embedding and output';
+  const share = shareOf(groupOf(plan, stop), device), others = stop.filter((d) => d !== device).map((d) => d.name);
+  return `${layersOf(device)}${device.gpu_layers ? ` (${device.gpu_layers} on the GPU)` : ''}${others.length ? `, ${share ? `${share} of each, ` : ''}shared with ${others.join(', ')}` : ''}`;
+}
+
+function card(device, stop, nLayer, plan, index, isAlone) {
+  const planned = plan?.devices?.find((p) => p.name === device.name);
   const isGone = ['lost', 'failed', 'left'].includes(device.state);
   return h('article', { class: `card c${index % 8}${isGone ? ' gone' : ''}`, 'aria-label': device.name },
     h('header', {}, h('span', { class: `dot ${device.state}` }), h('h3', {}, device.name), device.role === 'head' && !isAlone && h('span', { class: 'tag' }, 'head'), device.os === 'browser' && h('span', { class: 'tag' }, device.gpu ? 'browser, WebGPU' : 'browser'), h('span', { class: 'state' }, STATES[device.state] ?? device.state)),
     nLayer > 0 && layerStrip(device, nLayer),
-    device.stage > 0 && line('Layers', device.layers ? `${layersOf(device)}${device.gpu_layers ? ` (${device.gpu_layers} on the GPU)` : ''}` : 'none: embedding and output'),
+    device.stage > 0 && line('Layers', layers(device, stop, plan)),
     device.stage > 0 && memory(device),
     streamed(planned),
     line('Last second', shares(device)),
@@ -62,5 +70,6 @@ function card(device, nLayer, planned, index, isAlone) {
 
 export function drawCards(devices, nLayer, plan, index) {
   if (!devices.length) return h('p', { class: 'quiet' }, 'None yet.');
-  return devices.map((d) => card(d, nLayer, plan?.devices?.find((p) => p.name === d.name), index(d), devices.length === 1));
+  const stops = stopsOf(devices.filter((d) => d.stage > 0));
+  return devices.map((d) => card(d, stops.find((stop) => stop.includes(d)) ?? [d], nLayer, plan, index(d), devices.length === 1));
 }

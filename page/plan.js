@@ -1,12 +1,13 @@
 // The plan: what a token is expected to take, where the time goes, why each device has its layers, and what changes without it.
 
 import { h } from './dom.js';
-import { ms, plural, rate } from './format.js';
+import { count, ms, plural, rate, sentence } from './format.js';
 
-const PARTS = [['compute', 'computing'], ['disk', 'waiting for disks'], ['network', 'network'], ['windows', 'starting windows']];
+const PARTS = [['compute', 'computing'], ['sums', 'sums of groups'], ['disk', 'waiting for disks'], ['network', 'network'], ['windows', 'starting windows']];
 
 function partsOf(plan) {
-  const of = { compute: plan.compute_ms, disk: plan.disk_wait_ms + (plan.disk_bound_ms ?? 0), network: plan.hops_ms, windows: plan.windows_ms };
+  const sums = (plan.groups ?? []).reduce((sum, g) => sum + g.sums_ms, 0);
+  const of = { compute: plan.compute_ms - sums, sums, disk: plan.disk_wait_ms + (plan.disk_bound_ms ?? 0), network: plan.hops_ms, windows: plan.windows_ms };
   return PARTS.map(([key, name]) => ({ key, name, ms: of[key] ?? 0 })).filter((p) => p.ms > 0.005 * plan.tpot_ms);
 }
 
@@ -20,7 +21,7 @@ function stack(parts, total) {
   return box;
 }
 
-// The way of a token round the ring: what each device takes, then its hop, one after the other.
+// The way of a token round the ring: what each device takes, then its hop, one after the other; those of a group beside each other.
 function pathRows(plan, index) {
   const whole = plan.tpot_ms || 1;
   let at = 0;
@@ -28,22 +29,45 @@ function pathRows(plan, index) {
   for (const stop of plan.ring ?? []) {
     const d = plan.devices.find((x) => x.name === stop.name);
     if (!d || d.compute_ms === undefined) continue;
-    const own = (d.compute_ms ?? 0) + (d.windows_ms ?? 0) + (d.disk_wait_ms ?? 0) + (d.experts_ms ?? 0), hop = d.hop_ms ?? 0;
+    const group = stop.relay ? null : plan.groups?.find((g) => g.devices.includes(d.name)), isLast = !group || group.devices.at(-1) === d.name;
+    const own = (d.compute_ms ?? 0) + (d.windows_ms ?? 0) + (d.disk_wait_ms ?? 0) + (d.experts_ms ?? 0), hop = isLast ? (d.hop_ms ?? 0) : 0;
     const bar = h('span', { class: `way c${index(d) % 8}` }), a = h('i', { class: 'own' }), b = h('i', { class: 'hop' });
     a.style.marginLeft = `${Math.min(99, (100 * at) / whole)}%`;
     a.style.width = `${(100 * own) / whole}%`;
     b.style.width = `${(100 * hop) / whole}%`;
     bar.append(a, b);
     rows.push(h('li', {}, h('span', { class: 'who' }, d.name), bar, h('span', { class: 'took' }, ms(own))));
-    at += own + hop;
+    if (isLast) at += own + hop;
   }
   return rows.length > 1 ? h('ol', { class: 'ways', 'aria-label': 'A token on its way round the ring' }, rows) : null;
 }
 
-// "kitchen: 3 layers; without it 12 ms/token more": said by the planner.
+// Who shares layers, in which parts, and what that costs and gains.
+function groups(plan, index) {
+  return (plan.groups ?? []).map((g) => {
+    const bar = h('div', { class: 'stack', 'aria-hidden': 'true' }, g.devices.map((name, i) => {
+      const part = h('i', { class: `share c${index({ name }) % 8}` });
+      part.style.width = `${100 * g.shares[i]}%`;
+      return part;
+    }));
+    const sums = g.sums_ms >= 0 ? `: ${count(g.sums)} sums of ${ms(g.sum_ms)} take ${ms(g.sums_ms)} of a token, and sharing ${g.saves_ms < 0 ? 'loses' : 'gains'} ${ms(Math.abs(g.saves_ms))} in all` : '';
+    return h('div', { class: 'shared' }, bar, h('p', {}, g.devices.map((name, i) => [i > 0 ? ', ' : '', h('strong', {}, name), ` ${Math.round(100 * g.shares[i])} %`]), ` of each of ${plural(g.layers, 'layer')}${sums}.`));
+  });
+}
+
+// "kitchen: 3 layers; without it 12 ms/token more", and whether groups are worth it: said by the planner.
 function reasons(plan) {
-  const list = plan.devices.filter((d) => d.why);
-  return list.length ? h('ul', { class: 'reasons' }, list.map((d) => h('li', {}, d.why.replace(/; without it .*$/, '')))) : null;
+  const list = [plan.group && sentence(plan.group), ...plan.devices.map((d) => d.why?.replace(/; without it .*$/, ''))].filter(Boolean);
+  return list.length ? h('ul', { class: 'reasons' }, list.map((why) => h('li', {}, why))) : null;
+}
+
+// A plan by rule, of which no times are known.
+function unmeasured(plan, index) {
+  const out = plan.devices.slice(1).filter((d) => !d.layers).map((d) => d.name);
+  return [
+    h('p', { class: 'quiet' }, `What a token takes is not known: ${plan.not_predicted ?? 'nothing was measured'}.`), groups(plan, index),
+    out.length ? h('p', {}, `Without layers: ${out.join(', ')}.`) : null,
+  ].flat().filter(Boolean);
 }
 
 // "; texts pause for 1.9 s": what the loss of it is expected to cost, whatever becomes of its connection.
@@ -57,13 +81,14 @@ function leaving(plan) {
 
 export function drawPlan(plan, index) {
   const round = plan.rounds > 1 ? `, ${plural(plan.rounds, 'time')} round the ring` : '';
-  if (plan.not_predicted || !(plan.tpot_ms > 0)) return h('p', { class: 'quiet' }, `What a token takes is not known: ${plan.not_predicted ?? 'nothing was measured'}.`);
+  if (plan.not_predicted || !(plan.tpot_ms > 0)) return unmeasured(plan, index);
   const parts = partsOf(plan);
   return [
     h('p', { class: 'expect' }, h('strong', {}, ms(plan.tpot_ms)), ` expected for a token (${rate(1000 / plan.tpot_ms)} tokens/s)${round}`),
     stack(parts, plan.tpot_ms),
     h('ul', { class: 'legend' }, parts.map((p) => h('li', {}, h('i', { class: p.key }), `${p.name} ${ms(p.ms)}`))),
     pathRows(plan, index),
+    groups(plan, index),
     h('h3', {}, 'Why so'), reasons(plan), leaving(plan),
   ].flat().filter(Boolean);
 }

@@ -8,7 +8,7 @@
 #include "sys/highs.h"
 #include "sys/memory.h"
 
-enum { MAX_REPORT = 1 << 16 };
+enum { MAX_REPORT = 1 << 16, MAX_RING = KIN_PLAN_MAX_STOPS + KIN_FACTS_MAX_DEVICES };
 
 static kin_status_json_head describe(const kin_session *s, const char *model, const kin_service_status *status) {
     const kin_scheduler_stats *stats = &status->scheduler;
@@ -53,10 +53,29 @@ char *kin_alone_status_json(const kin_session *s, const char *model, const kin_s
 
 // ---- the plan
 
+static const kin_group *group_with(const kin_plan_basis *b, int device) {
+    for (int i = 0; i < b->grouping.n; i++)
+        if (kin_group_members(&b->grouping.groups[i]) & kin_device_bit(device)) return &b->grouping.groups[i];
+    return NULL;
+}
+
+// The devices in the order of the ring, each one of a group; returns how many.
+static int ring_of(const kin_plan_basis *b, int devices[MAX_RING]) {
+    int n = 0;
+    for (int s = 0; s < b->plan.n_stops; s++) {
+        int device = b->plan.stops[s].device;
+        const kin_group *group = b->plan.stops[s].relay ? NULL : group_with(b, device);
+        for (int i = 0; group && i < group->n - 1; i++) devices[n++] = group->devices[i];
+        devices[n++] = device; // of a group the last one
+    }
+    return n;
+}
+
 static json_t *links_json(const kin_plan_basis *b) {
     json_t *links = json_array();
-    for (int s = 0; s < b->plan.n_stops && b->plan.n_stops > 1; s++) {
-        int from = b->plan.stops[s].device, to = b->plan.stops[(s + 1) % b->plan.n_stops].device;
+    int ring[MAX_RING], n = ring_of(b, ring);
+    for (int s = 0; s < n && n > 1; s++) {
+        int from = ring[s], to = ring[(s + 1) % n];
         const kin_link_facts *link = &b->facts.links[from][to];
         if (!kin_facts_link_usable(link)) continue; // not measured
         json_array_append_new(links, json_pack("{s:s, s:s, s:f, s:f}", "from", b->facts.devices[from].name, "to",
@@ -65,14 +84,37 @@ static json_t *links_json(const kin_plan_basis *b) {
     return links;
 }
 
+static const kin_layer_share *share_of(const kin_plan_basis *b, int device) {
+    const kin_group *group = group_with(b, device);
+    return &b->plan.shares[group ? kin_group_last(group) : device];
+}
+
+static json_t *groups_json(const kin_plan_basis *b) {
+    json_t *groups = json_array();
+    for (int i = 0; i < b->grouping.n; i++) {
+        const kin_group *g = &b->grouping.groups[i];
+        json_t *names = json_array(), *shares = json_array();
+        for (int k = 0; k < g->n; k++) {
+            json_array_append_new(names, json_string(b->facts.devices[g->devices[k]].name));
+            json_array_append_new(shares, json_real(kin_group_share(g, g->devices[k])));
+        }
+        json_array_append_new(groups, json_pack("{s:o, s:o, s:i}", "devices", names, "shares", shares, "layers",
+                                                share_of(b, kin_group_last(g))->n_layer));
+    }
+    return groups;
+}
+
 static json_t *unmeasured_json(const kin_plan_basis *b, const char *why) {
     json_t *ring = json_array(), *devices = json_array();
-    for (int s = 0; s < b->plan.n_stops; s++)
-        json_array_append_new(ring, json_pack("{s:s}", "name", b->facts.devices[b->plan.stops[s].device].name));
-    for (int i = 0; i < b->facts.n_device; i++)
+    int members[MAX_RING], n = ring_of(b, members);
+    for (int s = 0; s < n; s++) json_array_append_new(ring, json_pack("{s:s}", "name", b->facts.devices[members[s]].name));
+    for (int i = 0; i < KIN_FACTS_MAX_DEVICES && b->facts.devices[i].name[0]; i++)
         json_array_append_new(devices, json_pack("{s:s, s:i, s:i}", "name", b->facts.devices[i].name, "layers",
-                                                 b->plan.shares[i].n_layer, "gpu_layers", b->plan.shares[i].n_layer_gpu));
-    return json_pack("{s:i, s:s, s:o, s:o}", "rounds", b->plan.n_rounds, "not_predicted", why, "ring", ring, "devices", devices);
+                                                 share_of(b, i)->n_layer, "gpu_layers", share_of(b, i)->n_layer_gpu));
+    json_t *json =
+        json_pack("{s:i, s:s, s:o, s:o}", "rounds", b->plan.n_rounds, "not_predicted", why, "ring", ring, "devices", devices);
+    if (json && b->grouping.n > 0) json_object_set_new(json, "groups", groups_json(b));
+    return json;
 }
 
 json_t *kin_plan_basis_json(const kin_plan_basis *b) {
@@ -85,7 +127,7 @@ json_t *kin_plan_basis_json(const kin_plan_basis *b) {
     if (!is_measured)
         kin_err_set(&err, "it was made by rule, and nothing was measured");
     else
-        is_known = kin_plan_view_of(view, &b->facts, &b->plan, &options, &err) == 0;
+        is_known = kin_plan_view_of(view, &b->facts, &b->grouping, &b->plan, &options, &err) == 0;
     json_t *json = is_known ? kin_plan_view_json(view) : unmeasured_json(b, err.text);
     if (json) json_object_set_new(json, "links", links_json(b));
     free(view);

@@ -12,12 +12,14 @@
 // The state of a machine on its own; from malloc. NULL: out of memory.
 char *kin_alone_status_json(const kin_session *session, const char *model, const kin_service_status *status);
 
-// The plan in force and the facts that it was made of (node/planner.h).
+// The plan in force, its groups, and the facts that it was made of (node/planner.h).
 typedef struct kin_plan_basis {
     kin_facts facts;
+    kin_grouping grouping;
     kin_plan plan;
 } kin_plan_basis;
 
-// kin_plan_view_json and `links` of the ring: [{from, to, rtt_ms, bytes_s}]; where nothing was measured only `ring` and `devices`
-// with their layers. With several devices it takes up to seconds. NULL: out of memory.
+// kin_plan_view_json and `links` of the ring: [{from, to, rtt_ms, bytes_s}]; where nothing was measured only `ring`, `devices`
+// with their layers, and `groups` with their devices, shares and layers. With several devices it takes up to seconds. NULL: out
+// of memory.
 json_t *kin_plan_basis_json(const kin_plan_basis *basis);

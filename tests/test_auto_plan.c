@@ -177,7 +177,7 @@ static void expect_the_logits_of_one_machine(const float *logits) {
 static int layers_of(head *h, const char *name) {
     static kin_facts facts;
     kin_plan plan;
-    if (!kin_planner_last(h->planner, &facts, &plan)) return -1;
+    if (!kin_planner_last(h->planner, &facts, NULL, &plan)) return -1;
     for (int i = 0; i < facts.n_device; i++) {
         if (strcmp(facts.devices[i].name, name) == 0) return plan.shares[i].n_layer;
     }
@@ -258,7 +258,7 @@ static void links_are_measured_between_all_who_meet(void **state) {
     open_device(&a, 1, "a", 500, kin_cluster_port(h.cluster));
     open_device(&b, 2, "b", 400, kin_cluster_port(h.cluster));
     request(&h, logits);
-    assert_true(kin_planner_last(h.planner, &facts, &plan));
+    assert_true(kin_planner_last(h.planner, &facts, NULL, &plan));
     assert_int_equal(facts.n_device, 3);
     for (int from = 0; from < 3; from++) {
         for (int to = 0; to < 3; to++) {

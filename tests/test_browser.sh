@@ -20,4 +20,5 @@ export TMPDIR="$dir" HOME="$dir" XDG_CACHE_HOME="$dir/cache" OMP_WAIT_POLICY=pas
 unset XDG_CONFIG_HOME
 # The demo model, but for its context: conversations are longer.
 LC_ALL=C sed 's/\(llama.context_length....\)\x00\x02/\1\x00\x40/' "$(dirname "$0")/../assets/demo.gguf" >"$dir/demo.gguf"
+"$(dirname "$kin")/mkmodel" --preset tiny --type f16 --heads 8 --heads-kv 4 --layers 8 -o "$dir/pair.gguf" 2>/dev/null || exit 1
 node "$tests/run.mjs" "$kin" "$dir/demo.gguf" "$dir"

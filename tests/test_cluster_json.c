@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,8 +64,66 @@ static void a_plan_by_rule_says_that_nothing_was_measured(void **state) {
     json_t *json = kin_plan_basis_json(b);
     assert_non_null(strstr(text_of(json, "not_predicted"), "nothing was measured"));
     assert_null(json_object_get(json, "tpot_ms"));
+    assert_true(json_array_size(json_object_get(json, "devices")) >= (size_t)b->plan.n_stops);
     assert_int_equal(json_array_size(json_object_get(json, "ring")), b->plan.n_stops);
     assert_int_equal(json_array_size(json_object_get(json, "links")), 0);
+    json_decref(json);
+    free(b);
+}
+
+// Two devices, which share all layers, the second with a third of each.
+static kin_plan_basis *group_of_two(void) {
+    kin_plan_basis *b = basis_of(KIN_SOURCE_DIR "/assets/facts/home.json");
+    int n_layer = b->facts.model.n_layer;
+    b->facts.n_device = 2;
+    b->facts.model.share_heads = b->facts.model.share_ff = 8;
+    b->facts.devices[2].name[0] = '\0';
+    b->facts.devices[0].memory_bytes = b->facts.devices[1].memory_bytes = 64e9;
+    b->facts.links[0][1] = b->facts.links[1][0] = (kin_link_facts){.rtt_s = 1e-4, .bytes_s = 1e9};
+    b->grouping = (kin_grouping){.n = 1, .groups = {{.n = 2, .devices = {1, 0}, .weights = {1, 2}}}};
+    b->plan = (kin_plan){.n_rounds = 1, .n_stops = 1, .stops = {{0, false}}, .shares = {{n_layer, 0}}};
+    return b;
+}
+
+static void expect_the_group(const kin_plan_basis *b, const json_t *json) {
+    const json_t *groups = json_object_get(json, "groups"), *group = json_array_get(groups, 0);
+    const json_t *names = json_object_get(group, "devices"), *shares = json_object_get(group, "shares");
+    assert_int_equal(json_array_size(groups), 1);
+    assert_string_equal(json_string_value(json_array_get(names, 0)), b->facts.devices[1].name);
+    assert_string_equal(json_string_value(json_array_get(names, 1)), b->facts.devices[0].name);
+    assert_true(fabs(json_number_value(json_array_get(shares, 0)) - 1. / 3) < 1e-9);
+    assert_int_equal(json_integer_value(json_object_get(group, "layers")), b->facts.model.n_layer);
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *d = json_array_get(json_object_get(json, "devices"), i);
+        assert_int_equal(json_integer_value(json_object_get(d, "layers")), b->facts.model.n_layer);
+        assert_string_equal(text_of(json_array_get(json_object_get(json, "ring"), i), "name"), b->facts.devices[1 - i].name);
+    }
+    assert_int_equal(json_array_size(json_object_get(json, "ring")), 2);
+    assert_int_equal(json_array_size(json_object_get(json, "links")), 2);
+}
+
+static void a_group_in_force_is_told_with_its_shares_its_sums_and_what_it_is_worth(void **state) {
+    (void)state;
+    kin_plan_basis *b = group_of_two();
+    json_t *json = kin_plan_basis_json(b);
+    const json_t *group = json_array_get(json_object_get(json, "groups"), 0);
+    expect_the_group(b, json);
+    assert_true(json_number_value(json_object_get(json, "tpot_ms")) > 0);
+    assert_true(json_number_value(json_object_get(group, "sums_ms")) > 0);
+    assert_non_null(strstr(text_of(json, "group"), " a token, the ring "));
+    for (size_t i = 0; i < 2; i++)
+        assert_non_null(strstr(text_of(json_array_get(json_object_get(json, "devices"), i), "why"), " with "));
+    json_decref(json);
+    free(b);
+}
+
+static void a_group_by_rule_is_told_though_nothing_was_measured(void **state) {
+    (void)state;
+    kin_plan_basis *b = group_of_two();
+    b->facts.n_device = 0;
+    json_t *json = kin_plan_basis_json(b);
+    assert_null(json_object_get(json, "tpot_ms"));
+    expect_the_group(b, json);
     json_decref(json);
     free(b);
 }
@@ -73,6 +132,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_measured_plan_has_times_reasons_and_the_links_of_its_ring),
         cmocka_unit_test(a_plan_by_rule_says_that_nothing_was_measured),
+        cmocka_unit_test(a_group_in_force_is_told_with_its_shares_its_sums_and_what_it_is_worth),
+        cmocka_unit_test(a_group_by_rule_is_told_though_nothing_was_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -339,6 +339,17 @@ printf '{"devices": [{"name": "x", "memory_bytes": "1G", %s}]}' "$cpu" >"$dir/no
 plan 1 --what-if "$dir/no_model.json"
 says "$err" 'no_model.json: no "model" in it: give one with -m'
 
+claim='a browser is named as one, whether it has layers or not'
+sed 's/"android"/"browser"/; s/"macos"/"browser-gpu"/' "$facts/home.json" >"$dir/tabs.json"
+plan 0 --what-if "$dir/tabs.json"
+says "$out" '^phone (browser) left out: it would add '
+plan 0 --what-if "$dir/tabs.json" --json
+[ "$(grep -c '"os": "browser"' "$out")" = 1 ] || fail 'not one is a browser'
+sed '18s/"linux"/"browser"/' "$facts/home.json" >"$dir/tabs.json"
+plan 0 --what-if "$dir/tabs.json"
+says "$out" '^work laptop (browser)  *[0-9]'
+says "$out" '^work laptop (browser): [0-9]* layers; without it '
+
 claim='devices that share layers inside of a ring are one row, and are named with what their sums cost'
 pair() { # RTT_S: two devices with that round trip between them, the head 5 ms away; no room for the model on one of them
     member='"memory_bytes": 2.6e9, "cpu": {"token_bytes_per_s": 45e9, "prompt_flop_per_s": 2e11, "read_bytes_per_s": 2e10}'

@@ -275,7 +275,7 @@ static void measured_of(kin_planner *p, const asked *a, int who, double factor, 
     kin_plan plan;
     kin_prediction now;
     kin_err err;
-    assert_true(kin_planner_last(p, &facts, &plan));
+    assert_true(kin_planner_last(p, &facts, NULL, &plan));
     assert_int_equal(kin_timeline_closed(&facts, &plan, &now, &err), 0);
     for (int i = 0; i < a->question.n; i++) {
         if (a->ids[(i + a->question.n - 1) % a->question.n].bytes[0] == who + 1)
@@ -390,7 +390,7 @@ static void tokens_as_predicted_never_ask_again(void **state) {
 static int layers_in_force(kin_planner *p, int device) {
     kin_facts facts;
     kin_plan plan;
-    assert_true(kin_planner_last(p, &facts, &plan));
+    assert_true(kin_planner_last(p, &facts, NULL, &plan));
     return plan.shares[device].n_layer;
 }
 
@@ -439,7 +439,7 @@ static void what_is_measured_deep_in_the_cache_is_held_against_that_depth(void *
     cluster.devices[0].cpu.read_bytes_s = 1e8; // attention counts
     kin_planner *p = open_planner("auto", "exact");
     assert_int_equal(kin_planner_set_alone(p, &cluster.devices[0], 0, &err), 0);
-    assert_true(kin_planner_last(p, &facts, &plan));
+    assert_true(kin_planner_last(p, &facts, NULL, &plan));
     facts.work.n_cached = 3000;
     assert_int_equal(kin_timeline_predict(&facts, &plan, &deep, &err), 0);
     kin_cluster_measured m = {
@@ -468,7 +468,7 @@ static void texts_are_divided_by_the_tokens_that_they_have_and_by_what_was_measu
     assert_int_equal(kin_planner_chunk_worth(p), KIN_PROMPT_CHUNK_LEAST); // nothing is streamed
     assert_true(kin_planner_batching(p, 4, 2000, 16, &deep));
     assert_true(deep.rate < share.rate);
-    assert_true(kin_planner_last(p, &facts, &plan));
+    assert_true(kin_planner_last(p, &facts, NULL, &plan));
     assert_int_equal(kin_timeline_predict(&facts, &plan, &now, &err), 0);
     kin_planner_take_measured(p, &(kin_cluster_measured){.n = 1, .members = {{.compute_s = 2 * now.compute_s}}});
     assert_true(kin_planner_batching(p, 4, 200, 16, &slow) && slow.rate < 0.95 * share.rate);
@@ -504,7 +504,7 @@ static void a_plan_by_rule_is_predicted_too(void **state) {
     kin_planner *p = open_planner("even", "exact");
     answer_to(p, &a, &ring);
     assert_int_equal(ring.n_rounds, 0);
-    assert_true(kin_planner_last(p, &facts, &plan));
+    assert_true(kin_planner_last(p, &facts, NULL, &plan));
     assert_int_equal(plan.shares[0].n_layer + plan.shares[1].n_layer + plan.shares[2].n_layer, cluster.model.n_layer);
     assert_true(kin_planner_expects(p, &e) && e.before.tpot_s > 0);
     kin_planner_close(p);
@@ -721,12 +721,12 @@ static void who_only_looks_gives_nobody_work_but_sees_the_facts(void **state) {
     o.only_looks = true;
     ask_about(&a, (int[]){0, 1}, 2);
     assert_int_equal(kin_planner_open(&p, &o, &cluster.model, &cluster.work, &err), 0);
-    assert_false(kin_planner_last(p, &facts, &plan));
+    assert_false(kin_planner_last(p, &facts, NULL, &plan));
     answer_to(p, &a, &ring);
     assert_int_equal(ring.n_members, 1);
     assert_int_equal(ring.candidate[0], 1);
     assert_int_equal(ring.shares[0].n_layers, cluster.model.n_layer);
-    assert_true(kin_planner_last(p, &facts, &plan));
+    assert_true(kin_planner_last(p, &facts, NULL, &plan));
     assert_int_equal(facts.n_device, 2);
     kin_planner_close(p);
 }

@@ -62,9 +62,10 @@ static void say_relay(const question *q, int stop, char *text, size_t size) {
 // What a device takes that has layers: would another do as well?
 static void say_used(const question *q, int device, char *sentence, kin_plan *without) {
     const kin_device_facts *d = &q->facts->devices[device];
-    char share[80], ms[32], relay[2 * KIN_FACTS_MAX_NAME + 40] = "";
+    char name[KIN_FACTS_MAX_NAME + 24], share[80], ms[32], relay[2 * KIN_FACTS_MAX_NAME + 40] = "";
     double more_s;
     kin_plan_options options = *q->options;
+    snprintf(name, sizeof name, "%s%s", d->name, kin_os_label(d->os));
     say_share(&q->plan->shares[device], share, sizeof share);
     if (device == 0) {
         snprintf(sentence, KIN_PLAN_EXPLAIN_MAX, "%s: %s; the head, with embedding and output", d->name, share);
@@ -78,20 +79,22 @@ static void say_used(const question *q, int device, char *sentence, kin_plan *wi
     options.force_in &= ~kin_device_bit(device);
     if (!differs_by(q, &options, without, &more_s)) {
         without->n_stops = 0;
-        snprintf(sentence, KIN_PLAN_EXPLAIN_MAX, "%s: %s%s; without it the model has no place", d->name, share, relay);
+        snprintf(sentence, KIN_PLAN_EXPLAIN_MAX, "%s: %s%s; without it the model has no place", name, share, relay);
         return;
     }
     kin_plan_keep_order(q->facts, q->plan, without);
     // Negative: it computes because it must, or the playoff did not try that plan.
-    snprintf(sentence, KIN_PLAN_EXPLAIN_MAX, "%s: %s%s; without it %s ms/token %s", d->name, share, relay,
-             say_ms(fabs(more_s), ms), more_s < 0 ? "less" : "more");
+    snprintf(sentence, KIN_PLAN_EXPLAIN_MAX, "%s: %s%s; without it %s ms/token %s", name, share, relay, say_ms(fabs(more_s), ms),
+             more_s < 0 ? "less" : "more");
 }
 
 // The whole cost of a device that is not used: the best plan with it.
 static void say_unused(const question *q, int device, char *sentence) {
-    char role[2 * KIN_FACTS_MAX_NAME + 40] = "left out", ms[32];
-    const char *name = q->facts->devices[device].name, *it = "it";
+    char name[KIN_FACTS_MAX_NAME + 24], role[2 * KIN_FACTS_MAX_NAME + 40] = "left out", ms[32];
+    const kin_device_facts *d = &q->facts->devices[device];
+    const char *it = "it";
     int stop = relay_stop(q->plan, device);
+    snprintf(name, sizeof name, "%s%s", d->name, kin_os_label(d->os));
     if (device == 0)
         snprintf(role, sizeof role, "is the head, with embedding and output only"), it = "a layer there";
     else if (stop > 0) {

@@ -46,6 +46,11 @@ static inline bool kin_os_is_browser(kin_os os) {
     return os == KIN_OS_BROWSER || os == KIN_OS_BROWSER_GPU;
 }
 
+// What stands behind the name of a browser, for people; "" for others.
+static inline const char *kin_os_label(kin_os os) {
+    return os == KIN_OS_BROWSER ? " (browser)" : os == KIN_OS_BROWSER_GPU ? " (browser, WebGPU)" : "";
+}
+
 // In place of a rate: this engine cannot multiply weights of that type. 0: not measured.
 #define KIN_RATE_CANNOT (-1.0)
 

@@ -16,6 +16,15 @@ kin_device_set kin_group_members(const kin_group *g) {
     return members;
 }
 
+double kin_group_share(const kin_group *g, int device) {
+    double own = 0, sum = 0;
+    for (int i = 0; i < g->n; i++) {
+        sum += g->weights[i];
+        if (g->devices[i] == device) own = g->weights[i];
+    }
+    return own / sum;
+}
+
 double kin_group_saves_s(const kin_group_time *t) {
     return t->apart_s - t->layer_s - 2 * (t->sum_s + t->sum_token_s);
 }

@@ -45,6 +45,9 @@ static inline int kin_group_last(const kin_group *group) {
 
 kin_device_set kin_group_members(const kin_group *group);
 
+// Of each layer, as its weight has it; 0 to 1. The device is in the group.
+double kin_group_share(const kin_group *group, int device);
+
 // What a layer gains by being shared, less its sums; groups that gain nothing are no candidates.
 double kin_group_saves_s(const kin_group_time *time);
 

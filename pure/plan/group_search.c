@@ -298,7 +298,8 @@ void kin_grouped_say(const kin_facts *facts, const kin_grouped_plan *p, const ki
         return;
     }
     bool is_faster = g->tpot_s < ring->tpot_s, is_one = p->grouping.n == 1;
-    used = add(buf, n, used, "%s: ", !is_faster ? "no group" : is_one ? "a group is faster" : "groups are faster");
+    const char *slower = p->is_only_tried ? "no group" : "a ring is faster";
+    used = add(buf, n, used, "%s: ", !is_faster ? slower : is_one ? "a group is faster" : "groups are faster");
     for (int i = 0; i < p->grouping.n; i++) {
         const kin_group *group = &p->grouping.groups[i];
         const kin_group_time *t = &p->times[i];

@@ -41,5 +41,6 @@ int kin_plan_grouped(const kin_facts *facts, const kin_plan_options *options, do
                      kin_err *err);
 
 // "a group is faster: desk + head share 32 layers, 2 x 32 sums of 0.11 ms cost 7.0 ms, sharing the layers gains 21 ms: 63 ms a
-// token, the ring 77". ring: what the best ring of single devices takes.
+// token, the ring 77"; "no group: " of one that was only tried, "a ring is faster: " of others that are slower. ring: what the
+// best ring of single devices takes.
 void kin_grouped_say(const kin_facts *facts, const kin_grouped_plan *plan, const kin_prediction *ring, char *buf, size_t n);

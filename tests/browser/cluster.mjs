@@ -1,6 +1,7 @@
 // The view of the cluster: one machine, and a ring that loses a device and gets it back.
 import assert from 'node:assert/strict';
-import { check, close, openPage, stop, until } from './world.mjs';
+import { startPair } from './ring.mjs';
+import { check, close, isTooWide, openPage, stop, until } from './world.mjs';
 
 const ringLabel = (page) => page.locator('svg.ring').getAttribute('aria-label');
 
@@ -33,7 +34,33 @@ async function ring(world) {
   await close(page);
 }
 
+// Two devices, which share all layers; tests/test_browser.sh makes the model, whose layers can be cut.
+async function group(world) {
+  const { base, stopAll } = (world.pair = await startPair(world));
+  const page = await openPage(world.browser, `${base}#cluster`);
+  const has = async (selector, ...patterns) => {
+    const text = (await page.locator(selector).first().textContent()).replace(/\s+/g, ' ');
+    for (const pattern of patterns) assert.match(text, pattern);
+  };
+  await page.waitForSelector('.plan .shared');
+  assert.match(await ringLabel(page), /^2 devices in the ring: anna, 8 layers, shared by 2, 50 % of each, .*; desk, 8 layers, shared by 2, 50 % of each/);
+  await has('svg.ring .group', /layers 0–7/, /shared, sums [0-9.]+ ms/, /anna50 %desk50 %/);
+  const [anna, desk] = await page.locator('svg.ring .group .node').evaluateAll((nodes) => nodes.map((n) => n.getBoundingClientRect()).map(({ left, right, top }) => ({ left, right, top })));
+  assert.ok(anna.right <= desk.left && Math.abs(anna.top - desk.top) < 1, 'they are not side by side');
+  await has('.card', /anna.*0–7, 50 % of each, shared with desk/);
+  await has('.plan', /anna 50 %, desk 50 % of each of 8 layers: 16 sums of [0-9.]+ ms take [0-9.]+ ms of a token/, /sums of groups [0-9.]+ ms/, /(A group|A ring) is faster: anna \+ desk share 8 layers/, /anna: shares 8 layers with desk/);
+  await close(page);
+  const phone = await openPage(world.browser, `${base}#cluster`, { viewport: { width: 360, height: 740 }, isMobile: true, hasTouch: true });
+  await phone.waitForSelector('.plan .shared');
+  assert.deepEqual(await isTooWide(phone), []);
+  const outside = await phone.locator('svg.ring .group text').evaluateAll((texts) => texts.filter((t) => t.getBBox().x + t.getBBox().width > 400).map((t) => t.textContent));
+  assert.deepEqual(outside, []);
+  await close(phone);
+  await stopAll();
+}
+
 export async function clusters(world) {
   await check('one machine: what it computes, live', () => oneMachine(world));
+  await check('two devices that share each layer are drawn side by side, with shares and sums', () => group(world));
   await check('a ring of three, which loses a device and gets it back', () => ring(world));
 }

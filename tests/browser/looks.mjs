@@ -1,6 +1,6 @@
 // What the page looks like, to all who use it: sizes, colours, keyboard, names; long conversations; texts that want to be more.
 import assert from 'node:assert/strict';
-import { answer, ask, check, close, hosts, openPage } from './world.mjs';
+import { answer, ask, check, close, hosts, isTooWide, openPage } from './world.mjs';
 
 const RICH = '# Title\n\n| a | b |\n|---|---|\n| averyveryverylongcellwithoutanyspace | averyveryverylongcellwithoutanyspaceaverylong |\n\n```js\nconst line = "a very long line of code that does not fit onto any phone at all";\n```\n\n> quote\n\n1. one\n   - two\n\n**bold** *it* `code` [link](https://example.org/) https://example.org/path';
 
@@ -20,11 +20,6 @@ async function rich(world, options) {
   world.stage.played = null;
   return page;
 }
-
-const isTooWide = (page) => page.evaluate(() => [...document.querySelectorAll('body *')].filter((e) => {
-  const box = e.getBoundingClientRect();
-  return box.width && box.right > innerWidth + 1 && !e.closest('.table, pre, .off-screen, svg, #sidebar') && getComputedStyle(e).visibility === 'visible';
-}).map((e) => `${e.tagName}.${e.getAttribute('class')}`));
 
 async function phone(world) {
   const page = await rich(world, { viewport: { width: 360, height: 740 }, hasTouch: true, isMobile: true, deviceScaleFactor: 2 });
@@ -205,8 +200,8 @@ async function hostile({ base, browser, stage }) {
   await close(page);
 }
 
-async function alone({ base, keyedBase, ring }) {
-  const own = new Set([...[base, keyedBase, (await ring).base].map((url) => new URL(url).host), 'data:', 'blob:']);
+async function alone({ base, keyedBase, ring, pair }) {
+  const own = new Set([...[base, keyedBase, (await ring).base, pair.base].map((url) => new URL(url).host), 'data:', 'blob:']);
   assert.deepEqual([...hosts].filter((h) => !own.has(h)), []);
   assert.ok(hosts.size >= 2);
 }

@@ -1,17 +1,29 @@
-// A ring of three processes: desk serves, anna and bert have joined.
+// Rings of real processes: desk serves, others have joined.
 import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
-import { addressOf, start, until } from './world.mjs';
+import { addressOf, start, stop, until } from './world.mjs';
 
-export async function startRing({ kin, model, dir }) {
-  const port = String(20000 + (process.pid % 12000)); // below those that Linux gives to who asks for any
-  const env = { KIN_PLAN: 'even' };
+// home: a folder of its own, for keys and caches; nth: another one for each ring, for its port.
+async function openRing(kin, model, home, nth, plan, names) {
+  const port = String(20000 + 2 * (process.pid % 6000) + nth); // below those that Linux gives to who asks for any
+  const env = { KIN_PLAN: plan };
   const join = async (name) => {
-    await mkdir(`${dir}/${name}`, { recursive: true });
-    return start(kin, ['join', `127.0.0.1:${port}`, '--name', name, '--key-file', `${dir}/key`, '--listen', '127.0.0.1', '--cache', `${dir}/${name}`, '-t', '1'], env);
+    await mkdir(`${home}/${name}`, { recursive: true });
+    return start(kin, ['join', `127.0.0.1:${port}`, '--name', name, '--key-file', `${home}/key`, '--listen', '127.0.0.1', '--cache', `${home}/${name}`, '-t', '1'], env);
   };
-  const head = start(kin, ['serve', model, '--port', '0', '-t', '1', '--ctx', '2048', '--cluster', '--devices', '2', '--name', 'desk', '--key-file', `${dir}/key`, '--listen', '127.0.0.1', '--cluster-port', port, '--hidden'], env);
-  await until('the head has made a key', () => existsSync(`${dir}/key`));
-  const devices = { anna: await join('anna'), bert: await join('bert') };
-  return { base: `${await addressOf(head)}/`, devices, join };
+  await mkdir(home, { recursive: true });
+  const head = start(kin, ['serve', model, '--port', '0', '-t', '1', '--ctx', '2048', '--cluster', '--devices', String(names.length), '--name', 'desk', '--key-file', `${home}/key`, '--listen', '127.0.0.1', '--cluster-port', port, '--hidden'], env);
+  await until('the head has made a key', () => existsSync(`${home}/key`));
+  const devices = {};
+  for (const name of names) devices[name] = await join(name);
+  return { base: `${await addressOf(head)}/`, head, devices, join };
+}
+
+/** Three processes: desk serves, anna and bert have joined. */
+export const startRing = ({ kin, model, dir }) => openRing(kin, model, `${dir}/ring`, 0, 'even', ['anna', 'bert']);
+
+/** desk and anna, who share each layer of a model that can be cut. */
+export async function startPair({ kin, dir }) {
+  const pair = await openRing(kin, `${dir}/pair.gguf`, `${dir}/pair`, 1, 'tp', ['anna']);
+  return { ...pair, stopAll: () => Promise.all([pair.head, pair.devices.anna].map(stop)) };
 }

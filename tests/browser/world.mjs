@@ -82,6 +82,12 @@ export async function close(page) {
   if (page.problems.length) throw new Error(`the page said: ${page.problems.join('; ')}`);
 }
 
+/** What is cut off at the right of the page. */
+export const isTooWide = (page) => page.evaluate(() => [...document.querySelectorAll('body *')].filter((e) => {
+  const box = e.getBoundingClientRect();
+  return box.width && box.right > innerWidth + 1 && !e.closest('.table, pre, .off-screen, svg, #sidebar') && getComputedStyle(e).visibility === 'visible';
+}).map((e) => `${e.tagName}.${e.getAttribute('class')}`));
+
 const last = (page) => page.evaluate(() => document.querySelector('.message:last-of-type')?.dataset.id);
 
 /** Sends a message; its answer has begun then. */
