@@ -30,11 +30,12 @@ typedef struct run_options {
     const char *grammar, *json_schema;
     const char *trace;
     int browsers_port; // -1: they do not join
+    kin_https_options https;
     bool ignore_eos, special, no_echo, lines, stats;
 } run_options;
 
 enum {
-    N_RUN_OPTIONS = 24 + KIN_DRAFT_N_OPTIONS + KIN_KV_DISK_N_OPTIONS,
+    N_RUN_OPTIONS = 26 + KIN_DRAFT_N_OPTIONS + KIN_KV_DISK_N_OPTIONS,
     MAX_BIAS = 64,
     MAX_UNASKED = 4096,
     MAX_PROMPT = 1 << 30
@@ -84,6 +85,9 @@ static void fill_run_tables(run_options *o, tables *t) {
         kin_session_timeline_option(&o->session),
         {KIN_OPTION_INT, "browsers", 0, &o->browsers_port, "PORT",
          "with --cluster: browsers may join, too, at https://THIS-MACHINE:PORT/join (0: any port)", 0, 65535},
+        {KIN_OPTION_STRING, "ssl-cert-file", 0, &o->https.cert_file, "FILE",
+         "... with this certificate (PEM; default: one that kin makes and keeps)", 0, 0},
+        {KIN_OPTION_STRING, "ssl-key-file", 0, &o->https.key_file, "FILE", "... and its private key", 0, 0},
         {KIN_OPTION_FLAG, "lines", 0, &o->lines, NULL, "a prompt a line from the standard input, until it ends", 0, 0},
         {KIN_OPTION_FLAG, "stats", 0, &o->stats, NULL, "speed and memory at the end", 0, 0},
         {0},
@@ -278,7 +282,7 @@ static int open_generation(generation *g, const run_options *o, int n_ctx, kin_e
     kin_session *s = g->s;
     if (kin_constrained_open(&g->constrained, o->grammar, o->json_schema, s->vocab, err) != 0) return KIN_FAIL;
     if (kin_session_open(s, &o->session, n_ctx, err) != 0) return KIN_FAIL;
-    if (o->browsers_port >= 0 && kin_join_page_open(&g->join_page, s, o->browsers_port, err) != 0) return KIN_FAIL;
+    if (o->browsers_port >= 0 && kin_join_page_open(&g->join_page, s, o->browsers_port, &o->https, err) != 0) return KIN_FAIL;
     if (o->trace && !(g->trace = fopen(o->trace, "w"))) return kin_err_set(err, "%s: %s", o->trace, strerror(errno));
     if (g->trace) fprintf(g->trace, "ms,budget_bytes,resident_bytes,tokens\n");
     unsigned flags = o->special ? KIN_DETOK_SPECIAL : 0;
@@ -415,6 +419,8 @@ static int check_prompts(const run_options *o, kin_err *err) {
     if (o->grammar && o->json_schema) return kin_err_set(err, "--grammar and --json-schema exclude each other");
     if (o->browsers_port >= 0 && !o->session.fleet.cluster)
         return kin_err_set(err, "--browsers lets them join a ring: give --cluster, too");
+    if (o->browsers_port < 0 && (o->https.cert_file || o->https.key_file))
+        return kin_err_set(err, "--ssl-cert-file and --ssl-key-file are of the page for browsers: give --browsers, too");
     if (o->lines && (o->prompt || o->file))
         return kin_err_set(err, "--lines reads prompts from stdin: %s would do nothing", name);
     return 0;

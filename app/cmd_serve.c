@@ -6,10 +6,12 @@
 
 #include "app/app.h"
 #include "app/https.h"
+#include "app/join_page.h"
 #include "app/llama_options.h"
 #include "app/option_tables.h"
 #include "net/address.h"
 #include "serve/server.h"
+#include "serve/tab_page.h"
 #include "sys/whole_file.h"
 
 typedef struct serve_options {
@@ -328,6 +330,8 @@ static void say_where(const serving *v) {
                     is_v6 ? "]" : "", (unsigned)port, v->o->prefix ? v->o->prefix : "", when);
     else
         kin_app_say("serving %s at %s%s", what, host, when);
+    if (port && v->o->session.fleet.cluster && !v->o->no_browsers && kin_tab_page_has_engine())
+        kin_join_page_say(host, port, v->tls != NULL, v->o->prefix);
 }
 
 static void on_begun(void *user) {

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "app/app.h"
-#include "app/https.h"
 #include "net/address.h"
 #include "serve/server.h"
 #include "serve/tab_page.h"
@@ -15,16 +14,32 @@ struct kin_join_page {
     kin_tls_ctx *tls; // NULL: none
 };
 
-static int open_server(kin_join_page *p, const kin_session *s, int port, kin_err *err) {
+static bool is_any(const char *host) {
+    return strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
+}
+
+void kin_join_page_say(const char *host, uint16_t port, bool is_https, const char *prefix) {
+    char own[1][KIN_ADDRESS_HOST];
+    if (!is_https && !kin_address_is_loopback(host)) {
+        kin_app_say("browsers join at encrypted pages only: to let them, give --https");
+        return;
+    }
+    if (is_any(host) && kin_address_own(own, 1) == 1) host = own[0];
+    bool is_v6 = strchr(host, ':') != NULL;
+    kin_app_say("browsers join at http%s://%s%s%s:%u%s/join, with the code that 'kin code' shows", is_https ? "s" : "",
+                is_v6 ? "[" : "", host, is_v6 ? "]" : "", (unsigned)port, prefix ? prefix : "");
+}
+
+static int open_server(kin_join_page *p, const kin_session *s, int port, const kin_https_options *files, kin_err *err) {
     const char *listen = s->fleet.o.net.listen ? s->fleet.o.net.listen : "0.0.0.0";
-    const kin_https_options https = {.on = !kin_address_is_loopback(listen)};
+    kin_https_options https = *files;
+    https.on = !kin_address_is_loopback(listen);
     kin_server_options o = {.http = kin_http_options_default(),
                             .access = {.host = listen, .cors = KIN_CORS_NONE},
                             .alias = s->model_name,
                             .browsers = true,
                             .only_joins = true,
                             .leaves_signals = true};
-    char own[1][KIN_ADDRESS_HOST];
     if (kin_https_open(&p->tls, &https, err) != 0) return KIN_FAIL;
     o.http.host = listen;
     o.http.port = (uint16_t)port;
@@ -36,20 +51,17 @@ static int open_server(kin_join_page *p, const kin_session *s, int port, kin_err
     int rc = kin_server_open(&p->server, &o, err);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc != 0) return KIN_FAIL;
-    const char *host = strcmp(listen, "0.0.0.0") == 0 && kin_address_own(own, 1) == 1 ? own[0] : listen;
-    bool is_v6 = strchr(host, ':') != NULL;
-    kin_app_say("browsers join at http%s://%s%s%s:%u/join, with the code that 'kin code' shows", p->tls ? "s" : "",
-                is_v6 ? "[" : "", host, is_v6 ? "]" : "", (unsigned)kin_server_port(p->server));
+    kin_join_page_say(listen, kin_server_port(p->server), p->tls != NULL, NULL);
     return 0;
 }
 
-int kin_join_page_open(kin_join_page **out, const kin_session *session, int port, kin_err *err) {
+int kin_join_page_open(kin_join_page **out, const kin_session *session, int port, const kin_https_options *https, kin_err *err) {
     *out = NULL;
     if (!kin_tab_page_has_engine())
         return kin_err_set(err, "this kin was built without its engine for browsers: that needs clang-19 and lld-19");
     kin_join_page *p = calloc(1, sizeof *p);
     if (!p) return kin_err_set(err, "out of memory");
-    if (open_server(p, session, port, err) != 0) {
+    if (open_server(p, session, port, https, err) != 0) {
         kin_join_page_close(p);
         return kin_err_prefix(err, "--browsers");
     }

@@ -4,6 +4,7 @@ import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
+import { get } from 'node:https';
 import { connect } from 'node:net';
 import { ECHO, writeFrame } from '../../web/page/frames.js';
 import { addressOf, check, close, openPage, start, stop, until } from './world.mjs';
@@ -296,7 +297,25 @@ export async function tabs(world) {
     const view = await openPage(world.browser, `${ring.base}/#cluster`, { ignoreHTTPSErrors: true });
     await view.waitForSelector('article[aria-label=telephone] .tag:text("browser")', { timeout: 30000 }).catch(async () => { throw new Error(await view.textContent('#cluster')); });
     await close(view);
+    if (!ring.head.said.includes(`browsers join at ${ring.base}/join, with the code`)) throw new Error(ring.head.said);
     await stop(ring.head);
+    await close(tab);
+  });
+
+  await check('kin run: the page has the certificate that it is given, and none without --browsers', async () => {
+    const home = `${world.dir}/run`, kept = `${world.dir}/.config/kin`, files = ['--ssl-cert-file', `${kept}/https.crt`, '--ssl-key-file', `${kept}/https.key`]; // the last check made them
+    await mkdir(home, { recursive: true });
+    const words = ['run', '-m', world.model, '-t', '1', '--ctx', '512', '-n', '30', '-p', PROMPT, '--cluster', '--devices', '1', '--key-file', `${home}/key`, '--listen', '127.0.0.1', '--port', String(9000 + (process.pid % 900)), '--hidden', ...files];
+    const without = start(world.kin, words, env);
+    await until('it ends', () => without.exitCode !== null);
+    if (without.exitCode !== 2 || !without.said.includes('give --browsers, too')) throw new Error(without.said);
+    const head = start(world.kin, [...words, '--browsers', '0'], env);
+    const base = await until('the page', () => head.said.match(/browsers join at (https:\/\/\S+)\/join,/)?.[1]);
+    const said = await new Promise((yes, no) => get(`${base}/join`, { ca: readFileSync(`${kept}/https.crt`) }, (answer) => yes(answer.statusCode)).on('error', no));
+    if (said !== 200) throw new Error(`${said}`);
+    const tab = await openTab(world, { base, code: readFileSync(`${home}/key.code`, 'utf8').trim() }, 'phone', '?threads=1', { ignoreHTTPSErrors: true });
+    await until('the text is written', () => head.exitCode !== null);
+    if (head.exitCode !== 0 || !head.said.includes('serving on 1 device')) throw new Error(head.said);
     await close(tab);
   });
 }
