@@ -6,6 +6,7 @@
 
 #include "base/units.h"
 #include "node/json_text.h"
+#include "pure/plan/group.h"
 
 static int read_count(const json_t *object, const char *key, bool must, int *value, kin_err *err) {
     const json_t *json = json_object_get(object, key);
@@ -63,6 +64,7 @@ static int read_group(json_t *object, const char *head_name, int number, kin_man
     if (n < 2 || (shares && json_array_size(shares) != n) || json_object_get(object, "gpu_layers") ||
         json_object_get(object, "device") || json_object_get(object, "memory"))
         return kin_err_set(err, "a \"group\" is a list of at least two names, with \"window\" and perhaps as many \"shares\"");
+    if (n > KIN_GROUP_MAX) return kin_err_set(err, "a \"group\" of %zu devices: at most %d can share layers", n, KIN_GROUP_MAX);
     for (size_t i = 0; i < n && plan->n_entries < KIN_ROUNDS_MAX_MEMBERS; i++) {
         kin_manual_plan_entry *e = &plan->entries[plan->n_entries++];
         double weight = shares ? json_number_value(json_array_get(shares, i)) : 1;

@@ -180,6 +180,7 @@ static void mistakes_in_a_file_are_said_with_their_place(void **state) {
         {"{\"devices\": [{\"device\": \"a\", \"window\": 1, \"memory\": \"much\"}]}", "much"},
         {"{\"devices\": [{\"device\": \"a\", \"window\": 1, \"memory\": -5}]}", "\"memory\" must be a size"},
         {"{\"devices\": [{\"group\": [\"a\", \"a\"], \"window\": 1}]}", "names device 'a' twice"},
+        {"{\"devices\": [{\"group\": [1, 2, 3, 4, 5, 6, 7, 8, 9], \"window\": 1}]}", "of 9 devices: at most 8 can share"},
         {"{\"devices\": [{\"device\": \"head\", \"window\": 1}, {\"device\": \"desk\", \"window\": 1}]}", "'desk' twice"},
     };
     for (size_t i = 0; i < sizeof mistakes / sizeof mistakes[0]; i++) {
@@ -192,6 +193,8 @@ static void mistakes_in_a_file_are_said_with_their_place(void **state) {
     kin_err err;
     assert_int_equal(kin_plan_file_read("/nonexistent/plan.json", "desk", &p, &err), KIN_FAIL);
     assert_non_null(strstr(err.text, "/nonexistent/plan.json"));
+    assert_int_equal(kin_plan_file_read("/", "desk", &p, &err), KIN_FAIL);
+    assert_string_equal(err.text, "/: Is a directory");
 }
 
 int main(void) {
