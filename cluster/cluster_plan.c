@@ -210,7 +210,8 @@ void kin_cluster_ask_planner(kin_cluster *c, const kin_membership_action *ask) {
         ask_planner(c, ask);
         return;
     }
-    kin_err_set(&err, "%d of %d devices are here", ask->n_devices, c->o.n_expected);
+    kin_err_set(&err, "%d of %d devices are here; 'kin join' on each of the others says what it waits for, or why it ended",
+                ask->n_devices, c->o.n_expected);
     note_no_plan(c, NULL, ask->n_devices);
     say_no_plan(c, ask->question, err.text);
 }
