@@ -1,12 +1,18 @@
 // How long the schedulers take: `plan [REPETITIONS]`. Prints one line per set of facts and scheduler: milliseconds (median and
-// the longest), the predicted time of a token, and what the bound proves.
+// the longest), the predicted time of a token, and what the bound proves. Then what groups gain where weights stream: equal
+// devices of 15 GB/s, 0.4 ms and 1 Gbit/s from each other, with an 8B model and memory for a part of it; a token by the best ring
+// and by the best plan with groups, ms.
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/median.h"
+#include "pure/plan/group_search.h"
 #include "pure/plan/scheduler.h"
+#include "pure/plan/timeline.h"
 #include "sys/highs.h"
+#include "testkit/equal_devices.h"
 #include "testkit/ilp_small.h"
 #include "testkit/paper_clusters.h"
 #include "testkit/plan_random.h"
@@ -58,6 +64,34 @@ static void many(kin_facts *facts, int n_device, double memory, bool one_network
     facts->n_device = n_device;
 }
 
+static void equal_devices(kin_facts *facts, int n, double kept, double disk_bytes_s) {
+    kin_equal_devices(facts, n, 4e-4);
+    kin_model_facts *m = &facts->model;
+    m->layer_blocks = 3, m->output_blocks = 19, m->layer_ops = 20;
+    m->block_bytes = 67e6;
+    for (int i = 0; i < n; i++) {
+        kin_device_facts *d = &facts->devices[i];
+        for (int q = 0; q < KIN_N_QUANT; q++) d->cpu.token_bytes_s[q] = 15e9;
+        d->memory_bytes = kept * (m->n_layer * kin_facts_layer_bytes(m) + kin_facts_bytes_sum(m->output_bytes)) / n;
+        d->disk_bytes_s = d->disk_random_bytes_s = disk_bytes_s;
+        d->window_s = 3e-5, d->cpu.op_s = 3e-6;
+    }
+}
+
+static void compare_groups(kin_facts *facts, int n, double kept, double disk_bytes_s) {
+    static kin_grouped_plan grouped;
+    kin_plan_options options = kin_plan_options_defaults();
+    kin_plan plan;
+    kin_prediction ring;
+    kin_err err;
+    equal_devices(facts, n, kept, disk_bytes_s);
+    if (kin_plan_playoff(facts, &options, &plan, &err) != 0 || kin_timeline_predict(facts, &plan, &ring, &err) != 0) return;
+    if (kin_plan_grouped(facts, &options, ring.tpot_s, &grouped, &err) != 0 || grouped.grouping.n == 0) return;
+    double grouped_s = grouped.prediction.tpot_s, best_s = fmin(ring.tpot_s, grouped_s);
+    printf("%d devices, %3.0f %% in memory, disks of %.1f GB/s: ring %6.0f (%2d rounds), groups %6.0f, %.2f times as fast\n", n,
+           100 * kept, disk_bytes_s / 1e9, ring.tpot_s * 1e3, plan.n_rounds, grouped_s * 1e3, ring.tpot_s / best_s);
+}
+
 int main(int argc, char **argv) {
     static kin_facts facts;
     int n = argc > 1 ? atoi(argv[1]) : 21;
@@ -76,5 +110,9 @@ int main(int argc, char **argv) {
     measure("32 devices, all links differ", &facts, n);
     many(&facts, 32, 0.4, false);
     measure("the same, little memory", &facts, n);
+    for (int n_device = 2; n_device <= 4; n_device += 2) {
+        static const double kept[] = {0.95, 0.75, 0.5, 0.25}, disks[] = {0.3e9, 1e9, 3e9};
+        for (int i = 0; i < 12; i++) compare_groups(&facts, n_device, kept[i / 3], disks[i % 3]);
+    }
     return 0;
 }
