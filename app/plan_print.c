@@ -69,9 +69,15 @@ static void fill_row(kin_table *table, const kin_plan_view *view, int device, bo
         kin_table_cell(table, WINDOWS, "%s", windows);
     }
     if (share->n_layer_gpu > 0) kin_table_cell(table, ON_GPU, "%d", share->n_layer_gpu);
-    fill_size(table, IN_RAM, p->resident_bytes);
+    double resident = p->resident_bytes, streamed = p->streamed_bytes;
+    const kin_shared_facts *shared = &view->facts->shared[device];
+    for (int i = 0; i < shared->n_members - 1; i++) { // a group's devices together
+        resident += view->prediction.devices[shared->members[i].device].resident_bytes;
+        streamed += view->prediction.devices[shared->members[i].device].streamed_bytes;
+    }
+    fill_size(table, IN_RAM, resident);
     fill_size(table, IN_VRAM, kin_plan_view_gpu_bytes(view, device));
-    fill_size(table, STREAMED, p->streamed_bytes);
+    fill_size(table, STREAMED, streamed);
     fill_time(table, COMPUTE, p->compute_s + p->windows_s);
     fill_time(table, DISK, p->exposed_s + p->experts_s);
     fill_time(table, HOP, p->hop_s);

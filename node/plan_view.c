@@ -60,7 +60,6 @@ static void take_groups(kin_plan_view *view) {
     view->has_groups = true;
     view->facts = &view->with_groups;
     view->plan = view->grouped.plan;
-    view->plan.bound_s = view->grouped.is_proven ? view->plan.tpot_s : 0;
     view->prediction = view->grouped.prediction;
 }
 
@@ -246,13 +245,12 @@ static json_t *loss_json(const kin_plan_view *view, int device) {
     return json;
 }
 
-// A device of a group has its group's times, and its share of what that holds.
+// A device of a group has its group's times, and its own memory and disk.
 static json_t *device_json(const kin_plan_view *view, int device) {
     const kin_group *group = group_with(view, device);
     int at = group ? kin_group_last(group) : device;
-    double share = group ? kin_group_share(group, device) : 1;
     const kin_layer_share *layers = &view->plan.shares[at];
-    const kin_device_prediction *p = &view->prediction.devices[at];
+    const kin_device_prediction *p = &view->prediction.devices[at], *own = &view->prediction.devices[device];
     const kin_device_facts *facts = &view->devices->devices[device];
     json_t *json = json_pack("{s:s, s:s, s:b, s:i, s:i, s:o}", "name", facts->name, "os", kin_os_name(facts->os), "refused",
                              (view->refused & kin_device_bit(device)) != 0, "layers", layers->n_layer, "gpu_layers",
@@ -260,15 +258,15 @@ static json_t *device_json(const kin_plan_view *view, int device) {
     const struct {
         const char *key;
         double value;
-    } sizes[] = {{"resident_bytes", p->resident_bytes},
+    } sizes[] = {{"resident_bytes", own->resident_bytes},
                  {"gpu_resident_bytes", kin_plan_view_gpu_bytes(view, device)},
-                 {"streamed_bytes", p->streamed_bytes},
-                 {"memory_bytes", p->memory_bytes},
-                 {"gpu_bytes", p->gpu_bytes}},
+                 {"streamed_bytes", own->streamed_bytes},
+                 {"memory_bytes", own->memory_bytes},
+                 {"gpu_bytes", own->gpu_bytes}},
       times[] = {{"compute_ms", p->compute_s},   {"windows_ms", p->windows_s}, {"experts_ms", p->experts_s},
-                 {"disk_wait_ms", p->exposed_s}, {"disk_ms", p->load_s},       {"hop_ms", p->hop_s}};
+                 {"disk_wait_ms", p->exposed_s}, {"disk_ms", own->own_load_s}, {"hop_ms", p->hop_s}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        json_object_set_new(json, sizes[i].key, json_integer((json_int_t)round(share * sizes[i].value)));
+        json_object_set_new(json, sizes[i].key, json_integer((json_int_t)round(sizes[i].value)));
     for (size_t i = 0; i < sizeof times / sizeof *times; i++)
         json_object_set_new(json, times[i].key, json_real(times[i].value * 1e3));
     if (view->if_lost[device]) json_object_set_new(json, "if_lost", loss_json(view, device));
@@ -302,9 +300,10 @@ static json_t *groups_json(const kin_plan_view *view) {
             json_array_append_new(names, json_string(view->devices->devices[g->devices[k]].name));
             json_array_append_new(shares, json_real(kin_group_share(g, g->devices[k])));
         }
-        json_array_append_new(groups, json_pack("{s:o, s:o, s:i, s:i, s:f, s:f, s:f}", "devices", names, "shares", shares,
-                                                "layers", n_layer, "sums", 2 * n_layer, "sum_ms", sum_s * 1e3, "sums_ms",
-                                                2 * n_layer * sum_s * 1e3, "saves_ms", n_layer * kin_group_saves_s(t) * 1e3));
+        json_array_append_new(groups, json_pack("{s:o, s:o, s:i, s:i, s:i, s:f, s:f, s:f}", "devices", names, "shares", shares,
+                                                "layers", n_layer, "layers_from_disk", view->grouped.n_streamed[i], "sums",
+                                                2 * n_layer, "sum_ms", sum_s * 1e3, "sums_ms", 2 * n_layer * sum_s * 1e3,
+                                                "saves_ms", n_layer * kin_group_saves_s(t) * 1e3));
     }
     return groups;
 }

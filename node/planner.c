@@ -670,15 +670,6 @@ static bool would_change(kin_planner *p) {
            is_worth_changing(p, facts, &present->plan, now.tpot_s, &candidate.plan, then.tpot_s);
 }
 
-// In a group, and not the device that stands for it.
-static bool is_inside_of_group(const active_plan *now, int device) {
-    for (int i = 0; i < now->grouping.n; i++) {
-        const kin_group *g = &now->grouping.groups[i];
-        if (kin_group_members(g) & kin_device_bit(device) && kin_group_last(g) != device) return true;
-    }
-    return false;
-}
-
 static void say_corrections(const active_plan *now, int i) {
     char missing[32];
     kin_log(KIN_LOG_DEBUG, "measured of '%s': computing %.2f times as long as predicted, its disk %.2f, %s of memory missing",
@@ -694,7 +685,7 @@ bool kin_planner_take_measured(kin_planner *p, const kin_cluster_measured *m) {
     for (int i = 0; i < m->n && known; i++) {
         kin_measured measured = m->members[i];
         int at = p->now.n == 1 ? 0 : find_device(&p->now, &m->ids[i]);
-        if (at < 0 || is_inside_of_group(&p->now, at)) continue;
+        if (at < 0) continue;
         if (p->now.has_groups) measured.hop_s = 0; // members of a group compute at once: what is left is not that of hops
         kin_corrections_set(&p->now.corrections, at, &measured, &p->now.plan, &predicted);
         say_corrections(&p->now, at);

@@ -372,6 +372,11 @@ for who in den desk; do says "$out" "^$who  *[0-9.]* s .* computing 128 tokens *
 plan 0 --what-if "$dir/pair.json" --json
 says "$out" '"groups": \['
 says "$out" '"saves_ms": '
+pair 1e-4 | sed 's/2\.6e9/1e9, "disk_bytes_per_s": 1e9/g; s/"kv_bytes"/"output_blocks": 19, &/' >"$dir/streams.json"
+plan 0 --what-if "$dir/streams.json"
+says "$out" '^a group is faster: .* share [0-9]* layers, [0-9]* of them from disk, 2 x [0-9]* sums of .* ms of waiting for disks: '
+plan 0 --what-if "$dir/streams.json" --json
+says "$out" '"layers_from_disk": [1-9]'
 pair 5e-3 >"$dir/far.json"
 plan 0 --what-if "$dir/far.json"
 says "$out" '^no group: .* share [0-9]* layers, 2 x [0-9]* sums of 2\.'

@@ -372,7 +372,7 @@ static void a_disk_is_corrected_by_its_rate_or_with_experts_by_its_time(void **s
     kin_prediction predicted = {0};
     kin_device_prediction *p = &predicted.devices[0];
     kin_corrections_init(&c);
-    p->load_s = 1, p->streamed_bytes = 1e9;
+    p->load_s = p->own_load_s = 1, p->streamed_bytes = 1e9;
     kin_corrections_set(&c, 0, &(kin_measured){.disk_s = 1, .disk_bytes = 0.5e9}, &alone,
                         &predicted); // less was streamed, at half the rate
     assert_true(c.devices[0].disk == 2);

@@ -680,6 +680,34 @@ static void what_tokens_of_a_group_took_corrects_its_sums(void **state) {
     kin_planner_close(p);
 }
 
+// Who has its weights waits in a sum for another one's disk, so sums are not learned there. Disks are, each by itself.
+static void a_group_that_streams_corrects_its_disks_and_not_its_sums(void **state) {
+    (void)state;
+    static asked a;
+    kin_expectation e;
+    kin_equal_devices(&cluster, 2, 1e-4);
+    cluster.model.output_blocks = 19;
+    for (int i = 0; i < 2; i++) cluster.devices[i].memory_bytes = i == 0 ? 1.3e9 : 1e9;
+    ask_about(&a, (int[]){0, 1}, 2);
+    kin_planner *p = open_planner("auto", "exact");
+    assert_true(answers_group(p, &a));
+    assert_true(kin_planner_expects(p, &e));
+    const kin_prediction before = e.before;
+    kin_cluster_measured m = measured_tokens(&a, before.compute_s * 20);
+    for (int i = 0; i < 2; i++) {
+        assert_true(before.devices[i].own_load_s > 0 && before.devices[i].streamed_bytes > 5e8);
+        m.members[i].disk_bytes = before.devices[i].streamed_bytes;
+        m.members[i].disk_s = (i == 0 ? 1 : 2) * before.devices[i].own_load_s;
+    }
+    kin_planner_take_measured(p, &m);
+    assert_true(kin_planner_expects(p, &e));
+    assert_true(fabs(e.corrected.sums_s - before.sums_s) < 1e-9);
+    assert_true(fabs(e.corrected.devices[0].own_load_s / before.devices[0].own_load_s - 1) < 1e-6);
+    assert_true(fabs(e.corrected.devices[1].own_load_s / before.devices[1].own_load_s - 2) < 1e-6);
+    assert_true(e.corrected.tpot_s > 1.5 * before.tpot_s);
+    kin_planner_close(p);
+}
+
 // Two by a cable, the head far away, and no memory for all of the model on one of them.
 static void a_group_may_be_a_part_of_the_ring(void **state) {
     (void)state;
@@ -771,6 +799,7 @@ int main(void) {
         cmocka_unit_test_setup(a_group_is_taken_where_it_is_faster_and_what_is_in_force_has_the_margin, setup),
         cmocka_unit_test_setup(a_group_of_all_is_expected_to_take_its_own_time, setup),
         cmocka_unit_test_setup(what_tokens_of_a_group_took_corrects_its_sums, setup),
+        cmocka_unit_test_setup(a_group_that_streams_corrects_its_disks_and_not_its_sums, setup),
         cmocka_unit_test_setup(a_group_may_be_a_part_of_the_ring, setup),
         cmocka_unit_test_setup(who_only_looks_gives_nobody_work_but_sees_the_facts, setup),
         cmocka_unit_test_setup(names_that_are_none_are_said, setup),

@@ -22,8 +22,8 @@ static void set(double *factor, double value) {
 
 // Experts are read by other means than streamed weights: with them only times can be compared.
 static double disk_factor(const kin_measured *measured, const kin_device_prediction *p) {
-    if (p->experts_s > 0 || !known(measured->disk_bytes)) return measured->disk_s / (p->load_s + p->experts_s);
-    double predicted_bytes_s = p->streamed_bytes / p->load_s;
+    if (p->experts_s > 0 || !known(measured->disk_bytes)) return measured->disk_s / (p->own_load_s + p->experts_s);
+    double predicted_bytes_s = p->streamed_bytes / p->own_load_s;
     return predicted_bytes_s / (measured->disk_bytes / measured->disk_s);
 }
 
@@ -55,15 +55,15 @@ void kin_corrections_set(kin_corrections *c, int device, const kin_measured *mea
     const kin_device_prediction *p = &predicted->devices[device];
     double *cpu = &c->devices[device].cpu, *gpu = &c->devices[device].gpu, gpu_s = p->gpu_s,
            cpu_s = p->compute_s + p->windows_s - gpu_s;
+    if (known(measured->disk_s)) set(&c->devices[device].disk, disk_factor(measured, p));
+    set_missing(&c->devices[device].missing_bytes, measured, p);
     if (p->sums_s > 0) {
-        set_sums(c, device, measured->compute_s, cpu_s, p->sums_s);
+        if (p->stall_s == 0) set_sums(c, device, measured->compute_s, cpu_s, p->sums_s);
         return;
     }
     double missing = measured->compute_s / (*cpu * cpu_s + *gpu * gpu_s);
     if (cpu_s > 0) set(cpu, *cpu * missing);
     if (gpu_s > 0) set(gpu, *gpu * missing);
-    if (known(measured->disk_s)) set(&c->devices[device].disk, disk_factor(measured, p));
-    set_missing(&c->devices[device].missing_bytes, measured, p);
     if (device == 0) set_hops(c, hops_factor(measured->hop_s, predicted), plan);
 }
 

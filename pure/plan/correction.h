@@ -23,7 +23,9 @@
 // 16 rows 1.1 times.
 //
 // A group is measured at its last device, as a whole: what computing takes beyond the prediction, corrected by what is known of
-// processors, counts for its sums. So a ring of the same devices is not expected to be slower for it.
+// processors, counts for its sums. So a ring of the same devices is not expected to be slower for it. Where its members stream,
+// sums are not learned: a member that has its weights waits in them for another one's disk. Each member's disk and memory are
+// learned of itself.
 //
 // Factors stay between 0.1 and 10. A profile is wrong by less; more means that something else was measured (a machine that
 // slept), and without bounds one such plan could drive a device out of the ring for good.

@@ -112,8 +112,6 @@ static void set_speeds(kin_device_rates *r, const kin_model_facts *m, const toke
     int n_tokens = t->n;
     r->cpu_layer_s = products_s(&d->cpu, m, n_tokens, reread_bytes);
     r->cpu_layer_fixed_s = m->layer_ops * d->cpu.op_s + cache_s(&d->cpu, m, t, false);
-    double missed = kin_facts_bytes_sum(m->expert_bytes) * experts_used(m, n_tokens);
-    if (d->disk_random_bytes_s > 0) r->expert_miss_s = missed / d->disk_random_bytes_s; // else experts that miss do not fit
     if (!r->has_gpu) return;
     r->gpu_layer_s = products_s(&d->gpu, m, n_tokens, reread_bytes);
     double gpu_ops = m->gpu_layer_ops > 0 ? m->gpu_layer_ops : m->layer_ops;
@@ -128,22 +126,26 @@ static void share_layers(kin_device_rates *r, const kin_shared_facts *s, int n_t
     r->cpu_layer_fixed_s = r->cpu_layer_fixed_s * s->time + r->layer_sums_s;
 }
 
+// ---- streaming
+
 typedef struct layer {
     kin_simulation_block blocks[KIN_SIMULATE_MAX_COMPUTE_BLOCKS];
     uint64_t bytes[KIN_SIMULATE_MAX_WEIGHT_BLOCKS];
     bool resident[KIN_SIMULATE_MAX_WEIGHT_BLOCKS];
-    double compute_s;
+    double compute_s, sum_s;
 } layer;
 
 static double play_layer(kin_simulation *p, const layer *l, double now) {
-    for (int i = 0, i_weight_block = 0; i < KIN_SIMULATE_MAX_COMPUTE_BLOCKS; i_weight_block += l->blocks[i++].n_weight_block)
+    for (int i = 0, i_weight_block = 0; i < KIN_SIMULATE_MAX_COMPUTE_BLOCKS; i_weight_block += l->blocks[i++].n_weight_block) {
         now = kin_simulate_compute(p, now, l->blocks[i].n_weight_block, l->bytes + i_weight_block, l->resident + i_weight_block,
                                    l->compute_s * l->blocks[i].compute_share);
+        if (kin_simulate_adds_up(i)) now += l->sum_s;
+    }
     return now;
 }
 
 // From an empty ring layers soon take the same time; from a full one not before the disk has lost its lead.
-static void play_stage(const kin_device_rates *r, const layer *l, double *layer_s, double *hidden_s) {
+static void play_stage(const kin_member_rates *r, const layer *l, double *layer_s, double *hidden_s) {
     enum { N_FIRST = 2, N_STEADY = 3, MOST = 64 };
     kin_simulation play;
     double end_s[MOST + 1] = {0}, now = 0, first_s = 0;
@@ -161,19 +163,20 @@ static void play_stage(const kin_device_rates *r, const layer *l, double *layer_
     }
 }
 
-static void set_stages(kin_device_rates *r, const kin_model_facts *m) {
+// compute_s: of a layer, by all members together; sum_s: of one of its sums.
+static void set_stages(kin_member_rates *r, const kin_model_facts *m, double compute_s, double sum_s) {
     kin_stages *s = &r->stages;
-    layer layer = {.compute_s = r->cpu_layer_s + r->cpu_layer_fixed_s + r->layer_starts_s};
+    layer layer = {.compute_s = compute_s, .sum_s = sum_s};
     uint32_t order[KIN_SIMULATE_MAX_WEIGHT_BLOCKS];
     if (r->facts->disk_bytes_s <= 0) return;
-    s->n = kin_simulate_blocks(m, layer.blocks);
+    s->n = kin_simulate_blocks(m, r->heads, r->ff, layer.blocks);
     for (int i = 0, i_weight_block = 0; i < KIN_SIMULATE_MAX_COMPUTE_BLOCKS; i++) {
         for (int n = 0; n < layer.blocks[i].n_weight_block; n++)
             layer.bytes[i_weight_block++] = (uint64_t)(layer.blocks[i].bytes / layer.blocks[i].n_weight_block);
     }
     kin_residency_order(layer.bytes, (size_t)s->n, order);
     for (int i = 0; i < s->n; i++) layer.resident[i] = true;
-    s->layer_s[0] = layer.compute_s;
+    s->layer_s[0] = compute_s + 2 * sum_s;
     for (int stage = 0; stage < s->n; stage++) {
         s->weight_block_bytes[stage] = (double)layer.bytes[order[stage]];
         layer.resident[order[stage]] = false;
@@ -183,14 +186,63 @@ static void set_stages(kin_device_rates *r, const kin_model_facts *m) {
     s->first_s = first_s + s->layer_s[1] - fmax(s->layer_s[0], first_s);
 }
 
+// Of the output, what is computed at once.
+static double tile_bytes(const kin_model_facts *m) {
+    double output = kin_facts_bytes_sum(m->output_bytes);
+    return m->output_blocks > 0 ? output / m->output_blocks : output;
+}
+
+// The largest block that the ring must take whole. block_bytes is that of whole layers, or a tile of the output.
+static double slice_block_bytes(const kin_model_facts *m, const kin_member_rates *r) {
+    double block = 0, tile = tile_bytes(m);
+    if (r->heads == 1 && r->ff == 1) return m->block_bytes;
+    kin_simulation_block blocks[KIN_SIMULATE_MAX_COMPUTE_BLOCKS];
+    kin_simulate_blocks(m, r->heads, r->ff, blocks);
+    for (int i = 0; i < KIN_SIMULATE_MAX_COMPUTE_BLOCKS; i++) block = fmax(block, blocks[i].bytes);
+    if (m->block_bytes > tile) block = fmax(blocks[0].bytes, r->ff * m->block_bytes);
+    return r->output_bytes > 0 ? fmax(block, tile) : block;
+}
+
+void kin_member_rates_init(kin_member_rates *r, const kin_facts *facts, int device, double heads, double ff) {
+    const kin_model_facts *m = &facts->model;
+    double layer = kin_facts_bytes_sum(m->layer_bytes), attn = m->attn_bytes > 0 ? m->attn_bytes : layer / 4;
+    *r = (kin_member_rates){
+        .device = device,
+        .heads = heads,
+        .ff = ff,
+        .layer_bytes = heads == 1 && ff == 1 ? layer : heads * attn + ff * (layer - attn),
+        .expert_bytes = ff * kin_facts_bytes_sum(m->expert_bytes),
+        .output_bytes = device == 0 ? kin_facts_bytes_sum(m->output_bytes) : 0,
+        .kv_bytes = heads * m->kv_bytes * facts->work.n_ctx,
+        .facts = &facts->devices[device],
+    };
+    r->ring_bytes = RING_PER_BLOCK * slice_block_bytes(m, r);
+    r->weight_block_bytes = layer > 0 ? m->weight_block_bytes * r->layer_bytes / layer : m->weight_block_bytes;
+}
+
+static void set_members(kin_device_rates *r, const kin_facts *facts, int device, int n_tokens) {
+    const kin_shared_facts *shared = &facts->shared[device];
+    double missed = experts_used(&facts->model, n_tokens);
+    r->n_members = shared->n_members > 0 ? shared->n_members : 1;
+    for (int i = 0; i < r->n_members; i++) {
+        kin_member_rates *member = &r->members[i];
+        if (shared->n_members == 0)
+            kin_member_rates_init(member, facts, device, 1, 1);
+        else
+            kin_member_rates_init(member, facts, shared->members[i].device, shared->members[i].heads, shared->members[i].ff);
+        double rate = member->facts->disk_random_bytes_s;
+        if (rate > 0) member->expert_miss_s = member->expert_bytes * missed / rate; // else experts that miss do not fit
+        double compute_s = r->cpu_layer_s + r->cpu_layer_fixed_s - r->layer_sums_s + r->layer_starts_s;
+        set_stages(member, &facts->model, compute_s, r->layer_sums_s / 2);
+    }
+}
+
 static void init_rates(kin_device_rates *r, const kin_facts *facts, int device, const tokens *t, int n_out) {
     const kin_model_facts *m = &facts->model;
     *r = (kin_device_rates){
         .layer_bytes = kin_facts_bytes_sum(m->layer_bytes),
         .expert_bytes = kin_facts_bytes_sum(m->expert_bytes),
         .kv_bytes = m->kv_bytes * facts->work.n_ctx,
-        .ring_bytes = RING_PER_BLOCK * m->block_bytes,
-        .weight_block_bytes = m->weight_block_bytes,
         .window_s = facts->devices[device].window_s,
         .layer_starts_s = m->layer_blocks * facts->devices[device].window_s,
         .layer_share_max = 1,
@@ -205,7 +257,7 @@ static void init_rates(kin_device_rates *r, const kin_facts *facts, int device, 
     double reread_bytes = facts->work.reread_bytes;
     set_speeds(r, m, t, reread_bytes);
     share_layers(r, &facts->shared[device], t->n);
-    set_stages(r, m);
+    set_members(r, facts, device, t->n);
     if (device != 0) return;
     r->output_bytes = kin_facts_bytes_sum(m->output_bytes);
     for (int q = 0; q < KIN_N_QUANT && r->has_gpu; q++) {
@@ -258,11 +310,12 @@ int kin_device_gpu_layers_max(const kin_device_rates *r, int n_layer) {
 }
 
 // Divides what memory is left for weights between resident set, ring and experts. False: there is not even room for the ring.
-static bool divide_memory(const kin_device_rates *r, const kin_load *load, kin_device_time *t, double *expert_miss_share) {
-    double fixed = r->cpu_buffer_bytes + load->n_cpu * r->kv_bytes + (r->facts->uma ? t->gpu_bytes : 0);
-    double room = r->facts->memory_bytes - fixed;
-    double weights = load->size_cpu * r->layer_bytes + (kin_device_output_on_gpu(r, load) ? 0 : r->output_bytes),
-           experts = load->size_cpu * r->expert_bytes;
+static bool divide_memory(const kin_device_rates *r, const kin_member_rates *m, const kin_load *load, double gpu_bytes,
+                          kin_member_time *t, double *expert_miss_share) {
+    double fixed = r->cpu_buffer_bytes + load->n_cpu * m->kv_bytes + (r->facts->uma ? gpu_bytes : 0);
+    double room = m->facts->memory_bytes - fixed;
+    double weights = load->size_cpu * m->layer_bytes + (kin_device_output_on_gpu(r, load) ? 0 : m->output_bytes),
+           experts = load->size_cpu * m->expert_bytes;
     *expert_miss_share = 0;
     if (room < 0) return false;
     if (weights <= room) {
@@ -270,21 +323,31 @@ static bool divide_memory(const kin_device_rates *r, const kin_load *load, kin_d
         t->memory_bytes = fixed + weights + fmin(experts, room - weights);
         if (experts > room - weights) *expert_miss_share = 1 - (room - weights) / experts;
     } else {
-        if (room < r->ring_bytes) return false;
-        t->resident_bytes = fmax(0, room - r->ring_bytes - r->weight_block_bytes / 2);
+        if (room < m->ring_bytes) return false;
+        t->resident_bytes = fmax(0, room - m->ring_bytes - m->weight_block_bytes / 2);
         t->streamed_bytes = weights - t->resident_bytes;
-        t->memory_bytes = r->facts->memory_bytes;
+        t->memory_bytes = m->facts->memory_bytes;
         if (experts > 0) *expert_miss_share = 1;
     }
-    return (t->streamed_bytes == 0 || r->facts->disk_bytes_s > 0) &&
-           (*expert_miss_share == 0 || r->facts->disk_random_bytes_s > 0);
+    return (t->streamed_bytes == 0 || m->facts->disk_bytes_s > 0) &&
+           (*expert_miss_share == 0 || m->facts->disk_random_bytes_s > 0);
+}
+
+static bool divide_memories(const kin_device_rates *r, const kin_load *load, kin_device_time *t) {
+    for (int i = 0; i < r->n_members; i++) {
+        double expert_miss_share;
+        if (!divide_memory(r, &r->members[i], load, t->gpu_bytes, &t->members[i], &expert_miss_share)) return false;
+        t->streamed_bytes += t->members[i].streamed_bytes;
+        if (expert_miss_share > 0)
+            t->experts_s = fmax(t->experts_s, expert_miss_share * load->size_cpu * r->members[i].expert_miss_s);
+    }
+    return true;
 }
 
 // ---- time
 
 // How many of a layer's weight blocks are streamed, on average. Of the output's tiles it is the same share.
-static double find_stage(const kin_device_rates *r, const kin_load *load, double output_bytes, double streamed_bytes) {
-    const kin_stages *s = &r->stages;
+static double find_stage(const kin_stages *s, const kin_load *load, double output_bytes, double streamed_bytes) {
     int stage = 0;
     for (;; stage++) {
         double bytes = load->size_cpu * s->weight_block_bytes[stage] + output_bytes / s->n;
@@ -300,39 +363,50 @@ static double between(const double *of, double stage) {
     return stage > i ? of[i] + (stage - i) * (of[i + 1] - of[i]) : of[i];
 }
 
+// At each sum all wait for the one whose weights come last: mostly the one that waits longest for a layer. The output is the
+// head's alone.
+static void take_wait(const kin_device_wait *of, kin_device_wait *all) {
+    all->n_cpu = of->n_cpu;
+    all->output_s += of->output_s;
+    if (of->n_cpu * (of->layer_s - all->layer_s) < of->hidden_s - all->hidden_s && all->hidden_s > 0) return;
+    all->layer_s = of->layer_s;
+    all->hidden_s = of->hidden_s;
+}
+
 // cpu_output_s: computing the output; 0 where the GPU has it, or no logits are wanted.
-static void set_disk_time(const kin_device_rates *r, const kin_load *load, double cpu_s, double cpu_output_s,
-                          kin_device_time *t) {
-    if (t->streamed_bytes == 0) return;
-    const kin_stages *s = &r->stages;
-    double rate = r->facts->disk_bytes_s, output_bytes = kin_device_output_on_gpu(r, load) ? 0 : r->output_bytes;
-    double stage = find_stage(r, load, output_bytes, t->streamed_bytes);
+static void add_disk_time(const kin_device_rates *r, int i, const kin_load *load, double cpu_output_s, kin_device_time *t) {
+    const kin_member_rates *m = &r->members[i];
+    kin_member_time *of = &t->members[i];
+    const kin_stages *s = &m->stages;
+    kin_device_wait wait = {.n_cpu = load->n_cpu};
+    if (of->streamed_bytes == 0) return;
+    double rate = m->facts->disk_bytes_s, output_bytes = kin_device_output_on_gpu(r, load) ? 0 : m->output_bytes;
+    double stage = find_stage(s, load, output_bytes, of->streamed_bytes);
     // A pass that wants no logits does not come to the output's tiles.
     double output_load_s = stage / s->n * output_bytes / rate;
-    t->load_s = t->streamed_bytes / rate - (r->with_output ? 0 : output_load_s);
+    of->load_s = of->streamed_bytes / rate - (r->with_output ? 0 : output_load_s);
     double layer_s = stage < 1 ? fmax(s->layer_s[0], stage * s->first_s) : between(s->layer_s, stage);
     double wait_s = load->size_cpu * (layer_s - s->layer_s[0]);
-    t->wait.n_cpu = load->n_cpu;
-    t->wait.layer_s = load->n_cpu > 0 ? wait_s / load->n_cpu : 0;
-    t->wait.output_s = r->with_output ? fmax(0, output_load_s - cpu_output_s) : 0;
-    t->wait.hidden_s = load->n_cpu == 0 ? r->ring_bytes / rate : stage < 1 ? s->hidden_s[1] : between(s->hidden_s, stage);
-    t->stall_s = fmax(t->load_s, cpu_s + wait_s + t->wait.output_s) + t->experts_s;
+    wait.layer_s = load->n_cpu > 0 ? wait_s / load->n_cpu : 0;
+    wait.output_s = r->with_output ? fmax(0, output_load_s - cpu_output_s) : 0;
+    wait.hidden_s = load->n_cpu == 0 ? m->ring_bytes / rate : stage < 1 ? s->hidden_s[1] : between(s->hidden_s, stage);
+    t->load_s = fmax(t->load_s, of->load_s);
+    take_wait(&wait, &t->wait);
 }
 
 kin_device_time kin_device_time_of(const kin_device_rates *r, const kin_load *load) {
     kin_device_time t = {0};
-    double expert_miss_share;
     t.gpu_bytes = gpu_part(r, load);
     if (!gpu_can_hold(r, load)) return t;
-    if (!divide_memory(r, load, &t, &expert_miss_share)) return t;
+    if (!divide_memories(r, load, &t)) return t;
     bool output_on_gpu = kin_device_output_on_gpu(r, load);
     double cpu_output_s = output_on_gpu ? 0 : r->output_s + (t.streamed_bytes > 0 ? r->output_starts_s : 0);
     double cpu_s = load->size_cpu * r->cpu_layer_s + load->n_cpu * r->cpu_layer_fixed_s + cpu_output_s;
     if (t.streamed_bytes > 0) cpu_s += load->n_cpu * r->layer_starts_s;
     t.compute_s = cpu_s + load->size_gpu * r->gpu_layer_s + load->n_gpu * r->gpu_layer_fixed_s;
     if (output_on_gpu && r->with_output) t.compute_s += r->gpu_output_s;
-    if (expert_miss_share > 0) t.experts_s = expert_miss_share * load->size_cpu * r->expert_miss_s;
-    set_disk_time(r, load, cpu_s, cpu_output_s, &t);
+    for (int i = 0; i < r->n_members; i++) add_disk_time(r, i, load, cpu_output_s, &t);
+    if (t.streamed_bytes > 0) t.stall_s = fmax(t.load_s, cpu_s + t.wait.n_cpu * t.wait.layer_s + t.wait.output_s) + t.experts_s;
     t.fits = true;
     return t;
 }

@@ -33,7 +33,9 @@
 // time too. A GPU that has all layers of the model has the output too: its bytes are not in H then, its time is the GPU's.
 // Experts are read when the router has chosen them: what is not in memory waits for the disk, and nothing overlaps with that.
 //
-// A group's layer (group.h) takes a part of what it would take its last device, and two sums.
+// A group's layer (group.h) takes a part of what it would take its last device, and two sums. Each member has its own memory and
+// disk for its slices, and streams them as a device streams whole layers; at each sum all wait for the one whose weights come
+// last. So the group waits for a layer as the member that waits longest, and then for the output as the head does.
 //
 // Everything but k is in a kin_device_time, so a solver computes it once for all k.
 #pragma once
@@ -57,6 +59,20 @@ typedef struct kin_stages {
     double first_s; // reading the first weight block, and computing for which it must wait
 } kin_stages;
 
+// What one device holds of the layers, and how it streams them: a device on its own all of them, each member of a group its
+// slices.
+typedef struct kin_member_rates {
+    int device;
+    double heads, ff;                 // its share of attention, of the feed-forward block
+    double layer_bytes, expert_bytes; // of a mean layer
+    double output_bytes;              // the head's
+    double expert_miss_s;             // reading the experts that one mean layer uses, if none of them is in memory
+    double kv_bytes;                  // of one layer, for the whole context
+    double ring_bytes, weight_block_bytes;
+    kin_stages stages;
+    const kin_device_facts *facts;
+} kin_member_rates;
+
 // Costs of a device, for passes of a given number of tokens.
 typedef struct kin_device_rates {
     double cpu_layer_s, cpu_layer_fixed_s; // per mean layer of weights, per layer (KV cache, operations)
@@ -67,10 +83,9 @@ typedef struct kin_device_rates {
     double gpu_output_s;           // on its GPU; INFINITY: that cannot multiply these weights
     int n_layer;                   // of the model
     double layer_bytes, expert_bytes;
-    double expert_miss_s; // reading the experts that one mean layer uses, if none of them is in memory
-    double kv_bytes;      // of one layer, for the whole context
-    double ring_bytes, weight_block_bytes;
-    kin_stages stages;
+    double kv_bytes; // of one layer, for the whole context
+    int n_members;   // 1: the device itself
+    kin_member_rates members[KIN_GROUP_MAX];
     double gpu_window_s; // copies to the GPU and back, per window with GPU layers
     double window_s;
     double layer_sums_s;                    // of cpu_layer_fixed_s, the sums of a group
@@ -79,6 +94,11 @@ typedef struct kin_device_rates {
     const kin_device_facts *facts;
     double cpu_buffer_bytes, gpu_buffer_bytes;
 } kin_device_rates;
+
+typedef struct kin_member_time {
+    double resident_bytes, streamed_bytes, memory_bytes;
+    double load_s; // its disk's work
+} kin_member_time;
 
 // Waiting for streamed weights, not yet less what is hidden by a ring that was full when a window began.
 typedef struct kin_device_wait {
@@ -93,8 +113,12 @@ typedef struct kin_device_time {
     double experts_s;
     double load_s, stall_s; // see above; 0 where nothing is streamed
     kin_device_wait wait;
-    double resident_bytes, streamed_bytes, gpu_bytes, memory_bytes;
+    double streamed_bytes, gpu_bytes; // of all members
+    kin_member_time members[KIN_GROUP_MAX];
 } kin_device_time;
+
+// What this device holds with such a share; without stages.
+void kin_member_rates_init(kin_member_rates *member, const kin_facts *facts, int device, double heads, double ff);
 
 // rates of a device for passes of n_tokens of one sequence after n_cached; n_out: of so many the logits are wanted. `facts` is
 // borrowed.

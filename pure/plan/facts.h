@@ -12,6 +12,7 @@
 
 #include "base/err.h"
 
+enum { KIN_GROUP_MAX = 8 }; // devices that can share a layer
 enum { KIN_FACTS_MAX_DEVICES = 32, KIN_FACTS_MAX_LAYERS = 256, KIN_FACTS_MAX_NAME = 48, KIN_FACTS_MAX_REASON = 160 };
 
 // Weight types that are told apart. A type of which a device knows no rate counts as KIN_QUANT_OTHER there.
@@ -101,6 +102,10 @@ typedef struct kin_link_facts {
 // Of a device that stands for a group (pure/plan/group.h). n_members 0: it is one device.
 typedef struct kin_shared_facts {
     int n_members;
+    struct {
+        int device;       // the last one is the device itself
+        double heads, ff; // its share of attention and of the feed-forward block, 0 to 1
+    } members[KIN_GROUP_MAX];
     double time;               // of what the device itself would take for a layer
     double sum_s, sum_token_s; // one of a layer's two sums: of a pass, and for each token of it
     double sums_factor;        // sums of a group whose last device it is took so many times as long as predicted; 0: not known

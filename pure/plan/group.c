@@ -29,13 +29,64 @@ double kin_group_saves_s(const kin_group_time *t) {
     return t->apart_s - t->layer_s - 2 * (t->sum_s + t->sum_token_s);
 }
 
+// Of unlike layers a device must hold the largest, so many times (choices.c).
+bool kin_group_is_short(const kin_facts *facts, const kin_group_time *by_speed) {
+    double largest = 1;
+    for (int il = 0; il < facts->model.n_layer; il++) largest = fmax(largest, facts->model.layer_share[il]);
+    return by_speed->layers_kept < facts->model.n_layer * largest;
+}
+
 void kin_group_rates(const kin_facts *facts, kin_device_set devices, kin_device_rates *rates) {
     for (int i = 0; i < facts->n_device; i++) {
         if (devices & kin_device_bit(i)) kin_device_rates_init(&rates[i], facts, i, 1, facts->work.n_cached, 1);
     }
 }
 
-void kin_group_of(const kin_facts *facts, const kin_device_rates *rates, kin_device_set members, kin_group *g) {
+// ---- shares
+
+static double layer_s(const kin_device_rates *r) {
+    return r->cpu_layer_s + r->cpu_layer_fixed_s;
+}
+
+static double kept_bytes(const kin_device_rates *r) {
+    return fmax(0, r->facts->memory_bytes - r->cpu_buffer_bytes - r->output_bytes);
+}
+
+// The share of the whole model that takes the device so long, computing or reading.
+static double share_in(const kin_device_rates *r, double seconds) {
+    double bytes = r->n_layer * (r->layer_bytes + r->expert_bytes + r->kv_bytes);
+    return fmin(seconds / (r->n_layer * layer_s(r)), (kept_bytes(r) + seconds * r->facts->disk_bytes_s) / bytes);
+}
+
+// The time in which all of them have done the whole model; where some have no disk and the rest is slow, as near as it comes.
+static double balanced_s(const kin_device_rates *rates, const kin_group *g) {
+    enum { STEPS = 60 };
+    double low = 0, high = 0;
+    for (int i = 0; i < g->n; i++) {
+        const kin_device_rates *r = &rates[g->devices[i]];
+        double read_s = r->facts->disk_bytes_s > 0 ? r->n_layer * (r->layer_bytes + r->expert_bytes) / r->facts->disk_bytes_s : 0;
+        high = fmax(high, fmax(r->n_layer * layer_s(r), read_s));
+    }
+    for (int step = 0; step < STEPS; step++) {
+        double middle = low + (high - low) / 2, sum = 0;
+        for (int i = 0; i < g->n; i++) sum += share_in(&rates[g->devices[i]], middle);
+        *(sum < 1 ? &low : &high) = middle;
+    }
+    return high;
+}
+
+static void set_weights(const kin_device_rates *rates, kin_group_shares by, kin_group *g) {
+    double seconds = by == KIN_SHARES_BY_DISK ? balanced_s(rates, g) : 0;
+    for (int i = 0; i < g->n; i++) {
+        const kin_device_rates *r = &rates[g->devices[i]];
+        if (by == KIN_SHARES_BY_SPEED) g->weights[i] = 1 / layer_s(r);
+        if (by == KIN_SHARES_BY_MEMORY) g->weights[i] = fmax(1, kept_bytes(r));
+        if (by == KIN_SHARES_BY_DISK) g->weights[i] = fmax(1e-6, share_in(r, seconds));
+    }
+}
+
+void kin_group_of(const kin_facts *facts, const kin_device_rates *rates, kin_device_set members, kin_group_shares by,
+                  kin_group *g) {
     g->n = 0;
     for (int i = 1; i <= facts->n_device; i++) {
         int device = i % facts->n_device, at = g->n;
@@ -45,10 +96,20 @@ void kin_group_of(const kin_facts *facts, const kin_device_rates *rates, kin_dev
         g->devices[at] = device;
         g->n++;
     }
-    for (int i = 0; i < g->n; i++) {
-        const kin_device_rates *r = &rates[g->devices[i]];
-        g->weights[i] = 1 / (r->cpu_layer_s + r->cpu_layer_fixed_s);
+    set_weights(rates, by, g);
+}
+
+bool kin_group_is_same(const kin_facts *facts, const kin_group *a, const kin_group *b) {
+    int heads[2][KIN_GROUP_MAX], ff[2][KIN_GROUP_MAX];
+    const kin_model_facts *m = &facts->model;
+    if (a->n != b->n || m->share_heads < a->n || m->share_ff < a->n) return false;
+    for (int k = 0; k < 2; k++) {
+        kin_deal((int)m->share_heads, (k ? b : a)->weights, a->n, heads[k]);
+        kin_deal((int)m->share_ff, (k ? b : a)->weights, a->n, ff[k]);
     }
+    size_t n = (size_t)a->n;
+    return memcmp(a->devices, b->devices, n * sizeof *a->devices) == 0 && memcmp(heads[0], heads[1], n * sizeof(int)) == 0 &&
+           memcmp(ff[0], ff[1], n * sizeof(int)) == 0;
 }
 
 // ---- times
@@ -75,29 +136,36 @@ static bool set_sum(const kin_facts *facts, const kin_group *g, kin_group_time *
     return true;
 }
 
-static double attn_share(const kin_model_facts *m) {
-    return m->attn_bytes > 0 ? m->attn_bytes / kin_facts_layer_bytes(m) : 0.25;
-}
-
 // Of a token's products in a layer: a token reads a part of the experts only.
 static double attn_time_share(const kin_model_facts *m) {
     double read = kin_facts_bytes_sum(m->layer_bytes) + m->expert_share * kin_facts_bytes_sum(m->expert_bytes);
     return m->attn_bytes > 0 ? m->attn_bytes / read : 0.25;
 }
 
-// So many layers' shares fit into the device's memory.
-static double layers_that_fit(const kin_model_facts *m, const kin_device_rates *r, double heads, double ff) {
-    double share = attn_share(m), layer = kin_facts_layer_bytes(m) * (share * heads + (1 - share) * ff);
-    return (r->facts->memory_bytes - r->cpu_buffer_bytes - r->output_bytes) / (layer + heads * r->kv_bytes);
+// What the member's memory and disk allow. *most_s, *sum_s: of all members' reading, for the whole model.
+static void add_memory(const kin_facts *facts, const kin_device_rates *r, int device, double heads, double ff, kin_group_time *t,
+                       double *most_s, double *sum_s) {
+    kin_member_rates m;
+    kin_member_rates_init(&m, facts, device, heads, ff);
+    int n_layer = facts->model.n_layer;
+    double room = r->facts->memory_bytes - r->cpu_buffer_bytes, layer = m.layer_bytes + m.expert_bytes + m.kv_bytes;
+    double kept = (room - m.output_bytes) / layer, streaming = 0;
+    if (r->facts->disk_bytes_s > 0 && room >= m.ring_bytes)
+        streaming = m.kv_bytes > 0 ? (room - m.ring_bytes) / m.kv_bytes : INFINITY;
+    t->layers_kept = fmin(t->layers_kept, kept);
+    t->layers_max = fmin(t->layers_max, fmax(kept, streaming));
+    double read_s = fmax(0, n_layer * layer + m.output_bytes - room) / r->facts->disk_bytes_s;
+    if (!(read_s > 0) || !isfinite(read_s)) return;
+    *most_s = fmax(*most_s, read_s);
+    *sum_s += read_s;
 }
 
 int kin_group_time_of(const kin_facts *facts, const kin_device_rates *rates, const kin_group *g, kin_group_time *t,
                       kin_err *err) {
     const kin_model_facts *m = &facts->model;
     int heads[KIN_GROUP_MAX], ff[KIN_GROUP_MAX];
-    double attn_s = 0, ff_s = 0, share = attn_time_share(m);
-    // Of unlike layers a device must hold the largest, so many times (choices.c).
-    *t = (kin_group_time){.layers_max = g->n > 0 ? m->n_layer * rates[g->devices[0]].layer_share_max : 0};
+    double attn_s = 0, ff_s = 0, share = attn_time_share(m), most_s = 0, sum_s = 0;
+    *t = (kin_group_time){.layers_kept = INFINITY, .layers_max = INFINITY};
     if (g->n < 2) return kin_err_set(err, "there is nobody to share layers with");
     if (m->share_heads < g->n || m->share_ff < g->n)
         return kin_err_set(err, "the model's layers cannot be cut into so many shares");
@@ -109,12 +177,13 @@ int kin_group_time_of(const kin_facts *facts, const kin_device_rates *rates, con
         double h = heads[i] / m->share_heads, f = ff[i] / m->share_ff;
         double ops_s = m->layer_ops * r->facts->cpu.op_s, cache_s = r->cpu_layer_fixed_s - ops_s;
         double own_attn_s = r->cpu_layer_s * share * h + cache_s * h, own_ff_s = r->cpu_layer_s * (1 - share) * f;
-        t->layers_max = fmin(t->layers_max, layers_that_fit(m, r, h, f));
+        add_memory(facts, r, g->devices[i], h, f, t, &most_s, &sum_s);
         t->apart_s += own_attn_s + own_ff_s + (h + f) / 2 * ops_s;
         attn_s = fmax(attn_s, own_attn_s + ops_s / 2);
         ff_s = fmax(ff_s, own_ff_s + ops_s / 2);
     }
     t->layer_s = attn_s + ff_s;
+    t->reads_s = (sum_s - most_s) / m->n_layer;
     if (!isfinite(t->layer_s + t->apart_s)) return kin_err_set(err, "what one of these devices can do is not known");
     return t->layers_max >= 1 ? 0 : kin_err_set(err, "a share of the layers does not fit into the memory of each device");
 }
@@ -147,20 +216,29 @@ static void put_name(const kin_facts *facts, const kin_group *g, char *name) {
     }
 }
 
+static void put_shares(const kin_model_facts *m, const kin_group *g, kin_shared_facts *shared) {
+    int heads[KIN_GROUP_MAX], ff[KIN_GROUP_MAX];
+    kin_deal((int)m->share_heads, g->weights, g->n, heads);
+    kin_deal((int)m->share_ff, g->weights, g->n, ff);
+    shared->n_members = g->n;
+    for (int i = 0; i < g->n; i++) {
+        shared->members[i].device = g->devices[i];
+        shared->members[i].heads = heads[i] / m->share_heads;
+        shared->members[i].ff = ff[i] / m->share_ff;
+    }
+}
+
 void kin_group_put(const kin_facts *facts, const kin_device_rates *rates, const kin_group *g, const kin_group_time *t,
                    kin_facts *out) {
     int last = kin_group_last(g);
     const kin_device_rates *r = &rates[last];
     kin_device_facts *d = &out->devices[last];
-    double layer_bytes = kin_facts_layer_bytes(&facts->model) + r->kv_bytes;
     put_links(facts, g, out);
     put_name(facts, g, d->name);
     d->has_gpu = d->uma = false;
-    d->disk_bytes_s = d->disk_random_bytes_s = d->swap_bytes = 0;
-    d->memory_bytes = r->cpu_buffer_bytes + r->output_bytes + t->layers_max * layer_bytes * (1 + 1e-12);
     kin_shared_facts *shared = &out->shared[last];
-    shared->n_members = g->n;
-    shared->time = t->layer_s / (r->cpu_layer_s + r->cpu_layer_fixed_s);
+    put_shares(&facts->model, g, shared);
+    shared->time = t->layer_s / layer_s(r);
     shared->sum_s = t->sum_s;
     shared->sum_token_s = t->sum_token_s;
 }

@@ -9,16 +9,20 @@
 #include "pure/plan/choices.h"
 #include "pure/plan/timeline.h"
 
-enum { MAX_CLIQUES = 2500 }; // 2 to KIN_GROUP_SEARCHED of KIN_GROUP_POOL: 120 + 560 + 1820
+// 2 to KIN_GROUP_SEARCHED of KIN_GROUP_POOL: 120 + 560 + 1820
+enum { MAX_CLIQUES = 2500 * KIN_N_SHARES };
 
-// Devices that reach each other.
+// Devices that reach each other, and how they share.
 typedef struct clique {
     kin_device_set members;
-    double saves_s, layers_max;
+    kin_group_shares by;
+    bool may_gain;
+    double gain_s, layers_max;
 } clique;
 
 typedef struct candidate {
     kin_device_set members;
+    kin_group_shares by;
     kin_group group;
     kin_group_time time;
     kin_choices choices; // of the group as one device
@@ -32,7 +36,7 @@ typedef struct search {
     int n_pool, pool[KIN_GROUP_POOL];
     kin_device_set reached[KIN_FACTS_MAX_DEVICES]; // of the pool, both ways
     int n_cliques;
-    clique cliques[MAX_CLIQUES]; // what saves most first
+    clique cliques[MAX_CLIQUES]; // what gains most first
     kin_err why;                 // the last of them that cannot be a group
     int n_candidates;
     candidate candidates[KIN_GROUP_CANDIDATES + 1]; // one more to be tried where none is faster
@@ -40,6 +44,7 @@ typedef struct search {
     int n_chosen, chosen[KIN_GROUPS_MAX], n_sets;
     kin_facts grouped; // with those chosen
     kin_grouped_plan *best;
+    int n_best, best_chosen[KIN_GROUPS_MAX]; // the candidates of `best`
     double best_s, bound_s;
     bool is_cut; // not all choices were searched
 } search;
@@ -65,13 +70,22 @@ static void fill_pool(search *s, kin_device_set usable) {
     }
 }
 
+// With each way to share that deals other pieces than those before it.
 static void add_clique(search *s, kin_device_set members) {
-    kin_group group;
-    kin_group_time time;
-    kin_group_of(s->facts, s->rates, members, &group);
-    if (kin_group_time_of(s->facts, s->rates, &group, &time, &s->why) != 0) return;
-    kin_assert(s->n_cliques < MAX_CLIQUES);
-    s->cliques[s->n_cliques++] = (clique){members, kin_group_saves_s(&time), time.layers_max};
+    kin_group groups[KIN_N_SHARES];
+    bool is_short = true;
+    for (int by = 0; by < KIN_N_SHARES && is_short; by++) {
+        kin_group_time time;
+        bool is_new = true;
+        kin_group_of(s->facts, s->rates, members, (kin_group_shares)by, &groups[by]);
+        for (int k = 0; k < by; k++) is_new = is_new && !kin_group_is_same(s->facts, &groups[k], &groups[by]);
+        if (!is_new || kin_group_time_of(s->facts, s->rates, &groups[by], &time, &s->why) != 0) continue;
+        if (by == KIN_SHARES_BY_SPEED) is_short = kin_group_is_short(s->facts, &time);
+        kin_assert(s->n_cliques < MAX_CLIQUES);
+        double saves_s = kin_group_saves_s(&time);
+        s->cliques[s->n_cliques++] =
+            (clique){members, (kin_group_shares)by, saves_s > 0 || is_short, saves_s + time.reads_s, time.layers_max};
+    }
 }
 
 // All cliques that have these members, which all of `reached` reach, and more from pool[from] on.
@@ -88,21 +102,22 @@ static void add_cliques(search *s, kin_device_set members, kin_device_set reache
 // Equal ones by their devices, so that the same facts give the same plan everywhere.
 static int compare_cliques(const void *a, const void *b) {
     const clique *x = a, *y = b;
-    if (x->saves_s != y->saves_s) return x->saves_s > y->saves_s ? -1 : 1;
-    return (x->members > y->members) - (x->members < y->members);
+    if (x->gain_s != y->gain_s) return x->gain_s > y->gain_s ? -1 : 1;
+    if (x->members != y->members) return x->members > y->members ? 1 : -1;
+    return (x->by > y->by) - (x->by < y->by);
 }
 
-static bool is_candidate(const search *s, kin_device_set members) {
+static bool is_candidate(const search *s, const clique *of) {
     for (int i = 0; i < s->n_candidates; i++) {
-        if (s->candidates[i].members == members) return true;
+        if (s->candidates[i].members == of->members && s->candidates[i].by == of->by) return true;
     }
     return false;
 }
 
-static void make_candidate(search *s, kin_device_set members) {
+static void make_candidate(search *s, const clique *of) {
     candidate *c = &s->candidates[s->n_candidates++];
-    *c = (candidate){.members = members};
-    kin_group_of(s->facts, s->rates, members, &c->group);
+    *c = (candidate){.members = of->members, .by = of->by};
+    kin_group_of(s->facts, s->rates, of->members, of->by, &c->group);
     kin_group_time_of(s->facts, s->rates, &c->group, &c->time, &s->why);
 }
 
@@ -111,16 +126,15 @@ static void make_candidates(search *s) {
     kin_device_set taken = 0;
     for (int i = 0; i < s->n_cliques && s->n_candidates < KIN_GROUP_CANDIDATES; i++) {
         const clique *c = &s->cliques[i];
-        if (c->saves_s <= 0 || c->members & taken) continue;
-        make_candidate(s, c->members);
+        if (!c->may_gain || c->members & taken) continue;
+        make_candidate(s, c);
         taken |= c->members;
     }
     for (int i = 0; i < s->n_cliques && s->n_candidates < KIN_GROUP_CANDIDATES; i++) {
         const clique *c = &s->cliques[i];
-        if (c->saves_s > 0 && !is_candidate(s, c->members)) make_candidate(s, c->members);
+        if (c->may_gain && !is_candidate(s, c)) make_candidate(s, c);
     }
-    for (int i = 0; i < s->n_cliques; i++)
-        s->is_cut = s->is_cut || (s->cliques[i].saves_s > 0 && !is_candidate(s, s->cliques[i].members));
+    for (int i = 0; i < s->n_cliques; i++) s->is_cut = s->is_cut || (s->cliques[i].may_gain && !is_candidate(s, &s->cliques[i]));
 }
 
 // ---- plans
@@ -161,8 +175,9 @@ static kin_plan_options put_chosen(search *s, const kin_choices **choices) {
 static void take_best(search *s, const kin_plan *plan) {
     s->best_s = plan->tpot_s;
     s->best->plan = *plan;
-    s->best->grouping.n = s->n_chosen;
+    s->best->grouping.n = s->n_best = s->n_chosen;
     for (int i = 0; i < s->n_chosen; i++) {
+        s->best_chosen[i] = s->chosen[i];
         s->best->grouping.groups[i] = s->candidates[s->chosen[i]].group;
         s->best->times[i] = s->candidates[s->chosen[i]].time;
     }
@@ -194,20 +209,20 @@ static void search_from(search *s, int from, kin_device_set taken) {
     }
 }
 
-// None is faster: what the clique that saves most would take, with the head in it if that has all layers then, and nobody else.
+// None is faster: what the clique that gains most would take, with the head in it if that has all layers then, and nobody else.
 static int try_one(search *s, kin_err *err) {
-    kin_device_set members = s->cliques[0].members;
+    const clique *best = &s->cliques[0];
     for (int i = s->n_cliques - 1; i >= 0; i--) {
         if (s->cliques[i].members & kin_device_bit(0) && s->cliques[i].layers_max >= s->facts->model.n_layer)
-            members = s->cliques[i].members;
+            best = &s->cliques[i];
     }
     s->best->is_only_tried = true;
     s->chosen[0] = s->n_candidates;
     s->n_chosen = 1;
-    make_candidate(s, members);
+    make_candidate(s, best);
     if (make_group_choices(s, s->chosen[0], err) != 0) return KIN_FAIL;
     for (int with_others = 0; with_others < 2 && s->best->grouping.n == 0; with_others++) {
-        if (!with_others) s->options.leave_out |= ~(members | kin_device_bit(0));
+        if (!with_others) s->options.leave_out |= ~(best->members | kin_device_bit(0));
         s->best_s = INFINITY;
         search_chosen(s);
         s->options.leave_out = s->left_out;
@@ -223,24 +238,37 @@ static bool streams(const kin_prediction *p) {
     return false;
 }
 
-static int find_candidate(const search *s, kin_device_set members) {
-    int i = s->n_candidates - 1;
-    while (i > 0 && s->candidates[i].members != members) i--;
-    return i;
+static void count_streamed(const search *s, kin_grouped_plan *best) {
+    for (int i = 0; i < best->grouping.n; i++) {
+        int last = kin_group_last(&best->grouping.groups[i]), n_layer = best->plan.shares[last].n_layer;
+        const kin_shared_facts *shared = &s->grouped.shared[last];
+        best->n_streamed[i] = 0;
+        for (int k = 0; k < shared->n_members; k++) {
+            kin_member_rates m;
+            kin_member_rates_init(&m, s->facts, shared->members[k].device, shared->members[k].heads, shared->members[k].ff);
+            int n = (int)ceil(best->prediction.devices[m.device].streamed_bytes / m.layer_bytes);
+            if (n > best->n_streamed[i]) best->n_streamed[i] = n < n_layer ? n : n_layer;
+        }
+    }
 }
 
-// Where single devices stream, the timeline decides between plans near the best one, as for rings (playoff.c).
+// Where devices stream, the timeline decides between plans near the best one, as for rings (playoff.c).
 static int predict(search *s, kin_err *err) {
     const kin_choices *choices[KIN_FACTS_MAX_DEVICES];
     kin_grouped_plan *best = s->best;
     kin_plan played;
-    s->n_chosen = best->grouping.n;
-    for (int i = 0; i < s->n_chosen; i++) s->chosen[i] = find_candidate(s, kin_group_members(&best->grouping.groups[i]));
+    s->n_chosen = s->n_best;
+    memcpy(s->chosen, s->best_chosen, sizeof s->chosen);
     kin_plan_options o = put_chosen(s, choices);
+    best->plan.bound_s = best->is_proven ? s->best_s : 0;
     if (kin_timeline_predict(&s->grouped, &best->plan, &best->prediction, err) != 0) return KIN_FAIL;
-    if (!streams(&best->prediction) || kin_plan_playoff(&s->grouped, &o, &played, NULL) != 0) return 0;
-    best->plan = played;
-    return kin_timeline_predict(&s->grouped, &best->plan, &best->prediction, err);
+    if (streams(&best->prediction) && kin_plan_playoff(&s->grouped, &o, &played, NULL) == 0) {
+        best->plan = played;
+        best->plan.bound_s = best->is_proven ? s->best_s : 0;
+        if (kin_timeline_predict(&s->grouped, &best->plan, &best->prediction, err) != 0) return KIN_FAIL;
+    }
+    count_streamed(s, best);
+    return 0;
 }
 
 static int run(search *s, double below_s, kin_err *err) {
@@ -290,6 +318,10 @@ static size_t add(char *buf, size_t n, size_t used, const char *format, ...) {
     return used + (more > 0 ? (size_t)more : 0);
 }
 
+static double waits_s(const kin_prediction *p) {
+    return p->exposed_s + p->disk_bound_s;
+}
+
 void kin_grouped_say(const kin_facts *facts, const kin_grouped_plan *p, const kin_prediction *ring, char *buf, size_t n) {
     size_t used = 0;
     const kin_prediction *g = &p->prediction;
@@ -306,10 +338,18 @@ void kin_grouped_say(const kin_facts *facts, const kin_grouped_plan *p, const ki
         int n_layer = p->plan.shares[kin_group_last(group)].n_layer;
         for (int k = 0; k < group->n; k++)
             used = add(buf, n, used, "%s%s", k > 0 ? " + " : i > 0 ? "; " : "", facts->devices[group->devices[k]].name);
-        used = add(buf, n, used, " share %d layers, 2 x %d sums of %.2f ms cost %.1f ms", n_layer, n_layer,
-                   (t->sum_s + t->sum_token_s) * 1e3, 2 * n_layer * (t->sum_s + t->sum_token_s) * 1e3);
+        used = add(buf, n, used, " share %d layers", n_layer);
+        if (p->n_streamed[i] > 0) used = add(buf, n, used, ", %d of them from disk", p->n_streamed[i]);
+        used = add(buf, n, used, ", 2 x %d sums of %.2f ms cost %.1f ms", n_layer, (t->sum_s + t->sum_token_s) * 1e3,
+                   2 * n_layer * (t->sum_s + t->sum_token_s) * 1e3);
     }
-    double gain_s = ring->compute_s - (g->compute_s - g->sums_s);
-    add(buf, n, used, "; sharing the layers %s %.1f ms: %.1f ms a token, the ring %.1f ms", gain_s >= 0 ? "gains" : "loses",
-        fabs(gain_s) * 1e3, g->tpot_s * 1e3, ring->tpot_s * 1e3);
+    double gain_s = ring->compute_s - (g->compute_s - g->sums_s), wait_s = waits_s(ring) - waits_s(g);
+    used = add(buf, n, used, "; sharing the layers %s %.1f ms", gain_s >= 0 ? "gains" : "loses", fabs(gain_s) * 1e3);
+    if (fmax(waits_s(ring), waits_s(g)) > 5e-5)
+        used = add(buf, n, used, " of computing and %s%.1f ms of waiting for disks",
+                   (gain_s >= 0) == (wait_s >= 0) ? ""
+                   : wait_s >= 0                  ? "gains "
+                                                  : "loses ",
+                   fabs(wait_s) * 1e3);
+    add(buf, n, used, ": %.1f ms a token, the ring %.1f ms", g->tpot_s * 1e3, ring->tpot_s * 1e3);
 }

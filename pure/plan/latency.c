@@ -38,6 +38,17 @@ static double add_hops(const kin_facts *facts, const kin_plan *plan, int n_token
     return sum;
 }
 
+static void add_members(const kin_device_rates *rates, const kin_device_time *t, kin_device_prediction *devices) {
+    for (int i = 0; i < rates->n_members; i++) {
+        const kin_member_time *member = &t->members[i];
+        kin_device_prediction *out = &devices[rates->members[i].device];
+        out->own_load_s = member->load_s;
+        out->resident_bytes = member->resident_bytes;
+        out->streamed_bytes = member->streamed_bytes;
+        out->memory_bytes = member->memory_bytes;
+    }
+}
+
 static double add_device_times(const kin_device_rates *rates, const kin_load *load, const kin_device_time *t,
                                const kin_layer_share *share, int n_rounds, kin_device_prediction *out) {
     double started_s = share->n_layer > 0 ? n_rounds * rates->window_s : 0;
@@ -50,11 +61,17 @@ static double add_device_times(const kin_device_rates *rates, const kin_load *lo
     out->exposed_s = kin_device_exposed_s(&t->wait, n_rounds);
     out->load_s = t->load_s;
     out->stall_s = t->stall_s;
-    out->resident_bytes = t->resident_bytes;
-    out->streamed_bytes = t->streamed_bytes;
     out->gpu_bytes = t->gpu_bytes;
-    out->memory_bytes = t->memory_bytes;
     return out->compute_s + out->experts_s + out->windows_s + out->exposed_s;
+}
+
+int kin_latency_slowest_member(const kin_facts *facts, const kin_prediction *p, int device) {
+    const kin_shared_facts *shared = &facts->shared[device];
+    for (int i = 0; i < shared->n_members; i++) {
+        int member = shared->members[i].device;
+        if (p->devices[member].own_load_s > p->devices[device].own_load_s) device = member;
+    }
+    return device;
 }
 
 enum { OF_TEXTS = -1 }; // in place of n_out: each token is of another text
@@ -78,6 +95,7 @@ static int predict_pass(const kin_facts *facts, const kin_plan *plan, int n_toke
             return kin_err_set(err, "plan: %s cannot hold %d layers, %d of them on the GPU", facts->devices[i].name,
                                plan->shares[i].n_layer, plan->shares[i].n_layer_gpu);
         busy_s += add_device_times(&rates, &loads[i], &t, &plan->shares[i], plan->n_rounds, &out->devices[i]);
+        add_members(&rates, &t, out->devices);
         out->compute_s += t.compute_s;
         out->sums_s += out->devices[i].sums_s;
         out->windows_s += out->devices[i].windows_s;
@@ -88,7 +106,7 @@ static int predict_pass(const kin_facts *facts, const kin_plan *plan, int n_toke
     busy_s += out->hops_s;
     out->tpot_s = fmax(busy_s, stall_s);
     out->disk_bound_s = out->tpot_s - busy_s;
-    if (stall_s <= busy_s) out->slowest_disk = -1;
+    out->slowest_disk = stall_s <= busy_s ? -1 : kin_latency_slowest_member(facts, out, out->slowest_disk);
     return 0;
 }
 

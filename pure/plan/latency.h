@@ -19,10 +19,11 @@ typedef struct kin_device_prediction {
     double sums_s;    // of compute_s, the sums of a group
     double experts_s; // reading experts
     double exposed_s; // waiting for streamed weights, without the period's wait for the slowest disk (disk_bound_s)
-    double load_s;    // its disk's work
+    double load_s;    // its disk's work; of a group, the longest of its members'
     double stall_s;   // lower bound of a pass: its disk's work, and the part of its computing that cannot overlap with it
     double hop_s;     // from here to the next member that computes
-    double resident_bytes, streamed_bytes, gpu_bytes, memory_bytes;
+    // Of the device itself, also where another one stands for its group.
+    double own_load_s, resident_bytes, streamed_bytes, gpu_bytes, memory_bytes;
 } kin_device_prediction;
 
 typedef struct kin_prediction {
@@ -31,7 +32,7 @@ typedef struct kin_prediction {
     double sums_s;                                  // of compute_s, those of groups
     double hops_latency_s;                          // of hops_s, what does not grow with the tokens of a pass
     double disk_bound_s;                            // by how much TPOT exceeds these sums because a disk is the limit
-    int slowest_disk;                               // that device, or -1
+    int slowest_disk;                               // that device, or -1; of a group, the member with the most to read
     kin_device_prediction devices[KIN_FACTS_MAX_DEVICES];
 } kin_prediction;
 
@@ -43,3 +44,6 @@ int kin_latency_pass(const kin_facts *facts, const kin_plan *plan, int n_tokens,
 
 // The same for a step with the next token of each of n_texts, all after n_cached of their own.
 int kin_latency_texts(const kin_facts *facts, const kin_plan *plan, int n_texts, int n_cached, kin_prediction *out, kin_err *err);
+
+// The member of the device's group that reads longest; of a device on its own, that.
+int kin_latency_slowest_member(const kin_facts *facts, const kin_prediction *prediction, int device);

@@ -8,18 +8,19 @@ void kin_simulate_init(kin_simulation *p, double ring_bytes, double disk_bytes_s
     p->n_read = p->n_released = 0;
 }
 
-int kin_simulate_blocks(const kin_model_facts *m, kin_simulation_block blocks[KIN_SIMULATE_MAX_COMPUTE_BLOCKS]) {
+int kin_simulate_blocks(const kin_model_facts *m, double heads, double ff,
+                        kin_simulation_block blocks[KIN_SIMULATE_MAX_COMPUTE_BLOCKS]) {
     double layer = kin_facts_bytes_sum(m->layer_bytes), attn = m->attn_bytes > 0 ? m->attn_bytes : layer / 4, ffn = layer - attn;
     double expert_bytes = kin_facts_bytes_sum(m->expert_bytes), computed = layer + m->expert_share * expert_bytes;
     double attn_share = computed > 0 ? attn / computed : 1;
-    blocks[0] = (kin_simulation_block){1, attn, attn_share};
+    blocks[0] = (kin_simulation_block){1, heads * attn, attn_share};
     if (expert_bytes > 0) {
-        blocks[1] = (kin_simulation_block){1, ffn, 1 - attn_share};
+        blocks[1] = (kin_simulation_block){1, ff * ffn, 1 - attn_share};
         blocks[2] = (kin_simulation_block){0};
         return 2;
     }
-    blocks[1] = (kin_simulation_block){2, 2 * ffn / 3, (1 - attn_share) * 2 / 3};
-    blocks[2] = (kin_simulation_block){1, ffn / 3, (1 - attn_share) / 3};
+    blocks[1] = (kin_simulation_block){2, ff * 2 * ffn / 3, (1 - attn_share) * 2 / 3};
+    blocks[2] = (kin_simulation_block){1, ff * ffn / 3, (1 - attn_share) / 3};
     return KIN_SIMULATE_MAX_WEIGHT_BLOCKS;
 }
 

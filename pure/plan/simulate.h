@@ -37,9 +37,15 @@ typedef struct kin_simulation {
 // A device with an empty ring, whose disk is free from read_start_s on.
 void kin_simulate_init(kin_simulation *p, double ring_bytes, double disk_bytes_s, double read_start_s);
 
-// The blocks of a layer, in the order of computing; those that a layer does not have are without weight blocks. Returns the
-// number of weight blocks.
-int kin_simulate_blocks(const kin_model_facts *m, kin_simulation_block blocks[KIN_SIMULATE_MAX_COMPUTE_BLOCKS]);
+// The blocks of a layer, in the order of computing; those that a layer does not have are without weight blocks. heads, ff: of a
+// device that has a share of attention, and of the feed-forward block; 1: all of it. Returns the number of weight blocks.
+int kin_simulate_blocks(const kin_model_facts *m, double heads, double ff,
+                        kin_simulation_block blocks[KIN_SIMULATE_MAX_COMPUTE_BLOCKS]);
+
+// Devices that share a layer add up after attention, and after the last block.
+static inline bool kin_simulate_adds_up(int i_block) {
+    return i_block == 0 || i_block == KIN_SIMULATE_MAX_COMPUTE_BLOCKS - 1;
+}
 
 // One block of n weight blocks from `now` on, of bytes[i] each, computed in compute_s. Returns when that is done.
 double kin_simulate_compute(kin_simulation *p, double now, int n, const uint64_t *bytes, const bool *resident, double compute_s);

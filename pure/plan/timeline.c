@@ -22,16 +22,22 @@ typedef struct layers {
     int n, next;
 } layers;
 
-typedef struct device {
-    kin_device_rates rates;
+// What a device holds: on its own all of its layers, in a group its slices of them.
+typedef struct member {
     kin_simulation_block blocks[KIN_SIMULATE_MAX_COMPUTE_BLOCKS]; // of a layer
-    double experts_layer_s;                                       // waiting for experts, per CPU layer
-    bool output_on_gpu;
-    layers cpu, gpu;
     int n_weight_block, n_layer_weight_block, next;
     uint64_t bytes[MAX_WEIGHT_BLOCKS];
     bool resident[MAX_WEIGHT_BLOCKS];
     kin_simulation play;
+    double now; // of those that share a layer, between two sums
+} member;
+
+typedef struct device {
+    kin_device_rates rates;
+    double experts_layer_s; // waiting for experts, per CPU layer
+    bool output_on_gpu;
+    layers cpu, gpu;
+    member *members; // [rates.n_members]
 } device;
 
 // ---- layers and weight blocks
@@ -55,42 +61,63 @@ static void set_layers(device *devices, const kin_facts *facts, const kin_plan *
     }
 }
 
-static void set_weight_blocks(device *d, const kin_model_facts *m, double resident_bytes, bool streams) {
+// i: of the members; p: what is predicted of it.
+static void set_member(device *d, int i, const kin_model_facts *m, const kin_device_prediction *p) {
+    const kin_member_rates *rates = &d->rates.members[i];
+    member *e = &d->members[i];
     uint32_t order[MAX_WEIGHT_BLOCKS];
-    double output = d->output_on_gpu ? 0 : d->rates.output_bytes;
-    kin_simulate_blocks(m, d->blocks);
+    double output = d->output_on_gpu ? 0 : rates->output_bytes;
+    kin_simulate_init(&e->play, rates->ring_bytes, rates->facts->disk_bytes_s, 0);
+    kin_simulate_blocks(m, rates->heads, rates->ff, e->blocks);
     for (int il = 0; il < d->cpu.n; il++) {
-        for (const kin_simulation_block *b = d->blocks; b < d->blocks + KIN_SIMULATE_MAX_COMPUTE_BLOCKS; b++) {
-            for (int i = 0; i < b->n_weight_block; i++)
-                d->bytes[d->n_weight_block++] = (uint64_t)(d->cpu.sizes[il] * b->bytes / b->n_weight_block);
+        for (const kin_simulation_block *b = e->blocks; b < e->blocks + KIN_SIMULATE_MAX_COMPUTE_BLOCKS; b++) {
+            for (int k = 0; k < b->n_weight_block; k++)
+                e->bytes[e->n_weight_block++] = (uint64_t)(d->cpu.sizes[il] * b->bytes / b->n_weight_block);
         }
     }
-    d->n_layer_weight_block = d->n_weight_block;
+    e->n_layer_weight_block = e->n_weight_block;
     int n_tiles = output > 0 ? (int)fmin(MAX_TILES, ceil(m->output_blocks > 0 ? m->output_blocks : output / TILE_BYTES)) : 0;
-    for (int i = 0; i < n_tiles; i++) d->bytes[d->n_weight_block++] = (uint64_t)(output / n_tiles);
-    kin_residency_order(d->bytes, (size_t)d->n_weight_block, order);
+    for (int k = 0; k < n_tiles; k++) e->bytes[e->n_weight_block++] = (uint64_t)(output / n_tiles);
+    kin_residency_order(e->bytes, (size_t)e->n_weight_block, order);
     // The closed form has half a weight block unused on average; here weight blocks are whole anyway.
-    uint64_t budget = streams ? (uint64_t)(resident_bytes + d->rates.weight_block_bytes / 2) : UINT64_MAX;
-    kin_residency_choose(d->bytes, (size_t)d->n_weight_block, order, budget, d->resident);
+    uint64_t budget = p->streamed_bytes > 0 ? (uint64_t)(p->resident_bytes + rates->weight_block_bytes / 2) : UINT64_MAX;
+    kin_residency_choose(e->bytes, (size_t)e->n_weight_block, order, budget, e->resident);
 }
 
 // ---- a token
 
 // One block: the next n weight blocks.
-static double compute_block(device *d, double now, int n, double compute_s) {
-    now = kin_simulate_compute(&d->play, now, n, d->bytes + d->next, d->resident + d->next, compute_s);
-    d->next += n;
+static double compute_block(member *e, double now, int n, double compute_s) {
+    now = kin_simulate_compute(&e->play, now, n, e->bytes + e->next, e->resident + e->next, compute_s);
+    e->next += n;
+    return now;
+}
+
+// layer_s: computing it, without sums.
+static double compute_layer(device *d, double now, double layer_s) {
+    int n = d->rates.n_members;
+    for (int i = 0; i < n; i++) d->members[i].now = now;
+    for (int block = 0; block < KIN_SIMULATE_MAX_COMPUTE_BLOCKS; block++) {
+        for (int i = 0; i < n; i++) {
+            member *e = &d->members[i];
+            const kin_simulation_block *b = &e->blocks[block];
+            e->now = compute_block(e, e->now, b->n_weight_block, layer_s * b->compute_share);
+            now = fmax(now, e->now);
+        }
+        if (!kin_simulate_adds_up(block)) continue;
+        now += d->rates.layer_sums_s / 2;
+        for (int i = 0; i < n; i++) d->members[i].now = now;
+    }
     return now;
 }
 
 static double compute_window(device *d, double now, int n_cpu, int n_gpu) {
     const kin_device_rates *r = &d->rates;
     now += r->window_s + n_cpu * d->experts_layer_s;
-    d->play.read_end += n_cpu * d->experts_layer_s; // it is the same disk
+    for (int i = 0; i < r->n_members; i++) d->members[i].play.read_end += n_cpu * d->experts_layer_s; // it is the same disk
     for (int il = 0; il < n_cpu; il++) {
         double layer_s = d->cpu.sizes[d->cpu.next++] * r->cpu_layer_s + r->cpu_layer_fixed_s;
-        for (const kin_simulation_block *b = d->blocks; b < d->blocks + KIN_SIMULATE_MAX_COMPUTE_BLOCKS; b++)
-            now = compute_block(d, now, b->n_weight_block, layer_s * b->compute_share);
+        now = compute_layer(d, now, layer_s - r->layer_sums_s);
     }
     for (int il = 0; il < n_gpu; il++) now += d->gpu.sizes[d->gpu.next++] * r->gpu_layer_s + r->gpu_layer_fixed_s;
     if (n_gpu > 0) now += r->gpu_window_s;
@@ -99,7 +126,10 @@ static double compute_window(device *d, double now, int n_cpu, int n_gpu) {
 
 // Of each of n_texts.
 static double play_token(const kin_facts *facts, const kin_plan *plan, int n_texts, device *devices, double now) {
-    for (int i = 0; i < facts->n_device; i++) devices[i].next = devices[i].cpu.next = devices[i].gpu.next = 0;
+    for (int i = 0; i < facts->n_device; i++) {
+        devices[i].cpu.next = devices[i].gpu.next = 0;
+        for (int k = 0; k < devices[i].rates.n_members; k++) devices[i].members[k].next = 0;
+    }
     for (int round = 0; round < plan->n_rounds; round++) {
         for (int i = 0; i < plan->n_stops; i++) {
             int s = kin_plan_turn(plan, i), from = plan->stops[i].device, at = plan->stops[s].device;
@@ -111,24 +141,29 @@ static double play_token(const kin_facts *facts, const kin_plan *plan, int n_tex
         }
     }
     if (devices[0].output_on_gpu) return now + devices[0].rates.gpu_output_s;
-    int n_tiles = devices[0].n_weight_block - devices[0].n_layer_weight_block;
-    for (int i = 0; i < n_tiles; i++) now = compute_block(&devices[0], now, 1, devices[0].rates.output_s / n_tiles);
+    member *head = &devices[0].members[devices[0].rates.n_members - 1];
+    int n_tiles = head->n_weight_block - head->n_layer_weight_block;
+    for (int i = 0; i < n_tiles; i++) now = compute_block(head, now, 1, devices[0].rates.output_s / n_tiles);
     return now;
 }
 
-// d: with its layers; p: what is predicted of it.
-static void set_device(device *d, const kin_facts *facts, int i, const kin_layer_share *share, const kin_device_prediction *p,
-                       int n_texts, int n_cached) {
-    kin_device_rates_init_texts(&d->rates, facts, i, n_texts, n_cached);
+// d: with its layers; predicted: of all devices.
+static void set_device(device *d, const kin_facts *facts, int i, const kin_layer_share *share,
+                       const kin_device_prediction *predicted, member *members) {
     kin_load load = kin_load_of(d->cpu.n, share->n_layer_gpu);
-    kin_simulate_init(&d->play, d->rates.ring_bytes, facts->devices[i].disk_bytes_s, 0);
+    bool streams = false;
+    d->members = members;
     d->output_on_gpu = kin_device_output_on_gpu(&d->rates, &load);
-    if (p->streamed_bytes > 0) {
+    for (int k = 0; k < d->rates.n_members; k++) {
+        const kin_device_prediction *p = &predicted[d->rates.members[k].device];
+        set_member(d, k, &facts->model, p);
+        streams = streams || p->streamed_bytes > 0;
+    }
+    if (streams) {
         d->rates.cpu_layer_fixed_s += d->rates.layer_starts_s;
         d->rates.output_s += d->rates.output_starts_s;
     }
-    set_weight_blocks(d, &facts->model, p->resident_bytes, p->streamed_bytes > 0);
-    d->experts_layer_s = d->cpu.n > 0 ? p->experts_s / d->cpu.n : 0;
+    d->experts_layer_s = d->cpu.n > 0 ? predicted[i].experts_s / d->cpu.n : 0;
 }
 
 int kin_timeline_play_texts(const kin_facts *facts, const kin_plan *plan, int n_texts, int n_cached, double *period_s,
@@ -137,15 +172,26 @@ int kin_timeline_play_texts(const kin_facts *facts, const kin_plan *plan, int n_
     double now = 0, counted = 0;
     if (kin_latency_texts(facts, plan, n_texts, n_cached, &p, err) != 0) return KIN_FAIL;
     device *devices = calloc((size_t)facts->n_device, sizeof *devices);
-    if (!devices) return kin_err_set(err, "plan: no memory to play it");
+    int n_members = 0;
+    for (int i = 0; i < facts->n_device && devices; i++) {
+        kin_device_rates_init_texts(&devices[i].rates, facts, i, n_texts, n_cached);
+        n_members += devices[i].rates.n_members;
+    }
+    member *members = calloc((size_t)n_members, sizeof *members), *next = members;
+    if (!devices || !members) {
+        free(devices);
+        free(members);
+        return kin_err_set(err, "plan: no memory to play it");
+    }
     set_layers(devices, facts, plan);
-    for (int i = 0; i < facts->n_device; i++)
-        set_device(&devices[i], facts, i, &plan->shares[i], &p.devices[i], n_texts, n_cached);
+    for (int i = 0; i < facts->n_device; next += devices[i++].rates.n_members)
+        set_device(&devices[i], facts, i, &plan->shares[i], p.devices, next);
     for (int token = 0; token < N_TOKENS; token++) {
         if (token == N_TOKENS - N_COUNTED) counted = now;
         now = play_token(facts, plan, n_texts, devices, now);
     }
     free(devices);
+    free(members);
     *period_s = (now - counted) / N_COUNTED;
     return 0;
 }
@@ -174,5 +220,6 @@ int kin_timeline_predict(const kin_facts *facts, const kin_plan *plan, kin_predi
         double longest_s = out->slowest_disk < 0 ? 0 : out->devices[out->slowest_disk].stall_s;
         if (out->devices[i].stall_s > longest_s) out->slowest_disk = i;
     }
+    if (out->slowest_disk >= 0) out->slowest_disk = kin_latency_slowest_member(facts, out, out->slowest_disk);
     return 0;
 }

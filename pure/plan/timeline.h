@@ -3,6 +3,9 @@
 // have few weight blocks or several disks are near their limit. For showing a plan, and for choosing between some (playoff.c);
 // solvers use the closed form, and tests hold it against this. prompt.h simulates prompts.
 //
+// Each member of a group has its own disk and ring; after attention and after the last block of a layer all wait for the last
+// one.
+//
 // Blocks and weight blocks are those of simulate.h, the output is tiles; weight blocks stay or leave memory in the order of
 // kin_residency_order. Waiting for experts is as in the closed form.
 #pragma once
