@@ -148,11 +148,20 @@ static uint64_t own_memory(const kin_cluster *c) {
     return room > beside ? room - beside : 0; // what its shard will take at most
 }
 
+// What devices have measured, and what they said of themselves when they came. order: the head first.
+static void fill_facts(kin_cluster *c, const kin_proto_id *const *order, int n) {
+    kin_measurements_fill(c->measurements, order, n, c->facts);
+    for (int i = 1; i < n; i++) {
+        const kin_membership_device *d = device_with(c, order[i]);
+        c->facts->devices[i].no_slices = d && d->features & KIN_PROTO_NO_SLICES;
+    }
+}
+
 static const kin_facts *facts_of(kin_cluster *c, const kin_proto_id *ids, int n, uint64_t memory) {
     const kin_proto_id *order[KIN_FACTS_MAX_DEVICES]; // the head first
     if (!c->o.facts) return NULL;
     for (int i = 0; i < n; i++) order[(i + 1) % n] = &ids[i];
-    kin_measurements_fill(c->measurements, order, n, c->facts);
+    fill_facts(c, order, n);
     c->facts->devices[0].memory_bytes = (double)memory;
     return c->facts;
 }
@@ -274,7 +283,7 @@ static const kin_facts *facts_by_now(kin_cluster *c, const kin_proto_id *ids, in
     const kin_proto_id *order[KIN_FACTS_MAX_DEVICES];
     if (!c->o.facts || n > KIN_FACTS_MAX_DEVICES) return NULL;
     for (int i = 0; i < n; i++) order[i] = &ids[i];
-    kin_measurements_fill(c->measurements, order, n, c->facts);
+    fill_facts(c, order, n);
     return c->facts;
 }
 

@@ -429,7 +429,7 @@ static int open_all(kin_join *j, kin_err *err) {
     const kin_exchange_options xo = {.broken = sum_failed, .user = j, .stop = j->o.stop, .n_signs = &j->n_signs};
     if (kin_exchange_open(&j->exchange, &xo, err) != 0) return KIN_FAIL;
     if (kin_metrics_open(&j->metrics, err) != 0 || kin_lazy_load_open(&j->lazy_load, j->o.stop, err) != 0) return KIN_FAIL;
-    uint32_t own = kin_device_has_kernels() ? 0 : KIN_PROTO_INEXACT;
+    uint32_t own = (kin_device_has_kernels() ? 0 : KIN_PROTO_INEXACT) | (j->o.no_cache ? KIN_PROTO_NO_SLICES : 0);
     kin_endpoint_options so = {.id = j->o.id,
                                .run = j->o.run,
                                .name = j->o.name,

@@ -178,8 +178,10 @@ static bool needs_facts(const kin_session *s, const kin_session_options *o) {
 static int measure_machine(kin_session *s, const kin_session_options *o, kin_err *err) {
     static const char name[] = "this machine";
     char dir[1000];
-    if (o->profile) return kin_profile_read(&s->facts, &s->devices, name, o->profile, err);
-    return kin_profile_obtain(&s->facts, &s->devices, name, cache_dir(o, dir, sizeof dir), false, s->console, err);
+    int rc = o->profile ? kin_profile_read(&s->facts, &s->devices, name, o->profile, err)
+                        : kin_profile_obtain(&s->facts, &s->devices, name, cache_dir(o, dir, sizeof dir), false, s->console, err);
+    s->facts.no_slices = o->no_cache;
+    return rc;
 }
 
 // On its own all is here; the layers of the GPU may be a choice.

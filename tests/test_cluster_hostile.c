@@ -178,11 +178,18 @@ static bool wants_again(void *user, const kin_cluster_measured *m) {
     return m->n > 0;
 }
 
+static atomic_bool is_told; // that a device cannot stream slices, and that the head can
+
+static int plan_and_look(void *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
+    if (q->n == 2 && q->facts->devices[1].no_slices && !q->facts->devices[0].no_slices) atomic_store(&is_told, true);
+    return plan_two_rounds(user, q, out, err);
+}
+
 static kin_cluster *open_cluster(uint16_t port, atomic_bool *stop) {
     kin_cluster_options o = cluster_options(1);
     o.port = port;
     o.facts = &facts;
-    o.plan = plan_two_rounds;
+    o.plan = plan_and_look;
     o.measured = wants_again;
     o.stop = stop;
     return open_small_cluster(&o);
@@ -250,6 +257,19 @@ static void a_device_outlives_hostile_heads(void **state) {
     expect_service(c);
     kin_cluster_close(c);
     close_device(&d);
+}
+
+static void the_planner_is_told_of_a_device_without_a_cache(void **state) {
+    (void)state;
+    device d;
+    atomic_bool stop = false;
+    atomic_store(&is_told, false);
+    kin_cluster *c = open_cluster(0, &stop);
+    open_device(&d, kin_cluster_port(c)); // no_cache
+    expect_service(c);
+    assert_true(atomic_load(&is_told));
+    close_device(&d);
+    kin_cluster_close(c);
 }
 
 // ---- silence
@@ -499,6 +519,7 @@ int main(void) {
         cmocka_unit_test(half_a_frame_ends_its_link_only),
         cmocka_unit_test(a_head_outlives_hostile_devices),
         cmocka_unit_test(a_device_outlives_hostile_heads),
+        cmocka_unit_test(the_planner_is_told_of_a_device_without_a_cache),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

@@ -275,6 +275,22 @@ static void shares_follow_disks_where_they_are_the_limit(void **state) {
     assert_true(found.prediction.tpot_s < 0.65 * equal_s);
 }
 
+// Slices stream from the prepacked cache.
+static void who_keeps_no_prepacked_weights_streams_no_slices(void **state) {
+    (void)state;
+    use_blocks(2, 1e-4, 1e9, 3e8);
+    f.devices[1].no_slices = true;
+    search(INFINITY, 0);
+    assert_int_equal(found.grouping.n, 1);
+    assert_true(found.prediction.devices[1].streamed_bytes == 0 && found.prediction.devices[0].streamed_bytes > 1e9);
+    f.devices[0].no_slices = true;
+    search(INFINITY, 0);
+    assert_int_equal(found.grouping.n, 0);
+    f.devices[0].memory_bytes = f.devices[1].memory_bytes = 4e9;
+    search(INFINITY, 0);
+    assert_int_equal(found.grouping.n, 1);
+}
+
 // Its window begins with a full ring in each round: what a group reads is hidden as what a device reads.
 static void a_group_that_streams_may_be_a_part_of_a_ring(void **state) {
     (void)state;
@@ -537,6 +553,7 @@ int main(void) {
         cmocka_unit_test(shares_follow_memory_where_it_is_short),
         cmocka_unit_test(shares_by_memory_keep_the_most_layers_inside_of_a_ring),
         cmocka_unit_test(shares_follow_disks_where_they_are_the_limit),
+        cmocka_unit_test(who_keeps_no_prepacked_weights_streams_no_slices),
         cmocka_unit_test(a_group_that_streams_may_be_a_part_of_a_ring),
         cmocka_unit_test(the_closed_form_of_groups_is_close_to_their_timeline),
         cmocka_unit_test(a_pair_far_from_the_head_is_a_group_in_its_ring),

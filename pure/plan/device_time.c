@@ -149,13 +149,13 @@ static void play_stage(const kin_member_rates *r, const layer *l, double *layer_
     enum { N_FIRST = 2, N_STEADY = 3, MOST = 64 };
     kin_simulation play;
     double end_s[MOST + 1] = {0}, now = 0, first_s = 0;
-    kin_simulate_init(&play, r->ring_bytes, r->facts->disk_bytes_s, 0);
+    kin_simulate_init(&play, r->ring_bytes, r->disk_bytes_s, 0);
     for (int il = 0; il < N_FIRST + N_STEADY; il++) {
         if (il == N_FIRST) first_s = now;
         now = play_layer(&play, l, now);
     }
     *layer_s = (now - first_s) / N_STEADY;
-    kin_simulate_init(&play, r->ring_bytes, r->facts->disk_bytes_s, -INFINITY);
+    kin_simulate_init(&play, r->ring_bytes, r->disk_bytes_s, -INFINITY);
     for (int il = 0; il < MOST; il++) {
         end_s[il + 1] = play_layer(&play, l, end_s[il]);
         *hidden_s = (il + 1) * *layer_s - end_s[il + 1];
@@ -168,7 +168,7 @@ static void set_stages(kin_member_rates *r, const kin_model_facts *m, double com
     kin_stages *s = &r->stages;
     layer layer = {.compute_s = compute_s, .sum_s = sum_s};
     uint32_t order[KIN_SIMULATE_MAX_WEIGHT_BLOCKS];
-    if (r->facts->disk_bytes_s <= 0) return;
+    if (r->disk_bytes_s <= 0) return;
     s->n = kin_simulate_blocks(m, r->heads, r->ff, layer.blocks);
     for (int i = 0, i_weight_block = 0; i < KIN_SIMULATE_MAX_COMPUTE_BLOCKS; i++) {
         for (int n = 0; n < layer.blocks[i].n_weight_block; n++)
@@ -182,8 +182,12 @@ static void set_stages(kin_member_rates *r, const kin_model_facts *m, double com
         layer.resident[order[stage]] = false;
         play_stage(r, &layer, &s->layer_s[stage + 1], &s->hidden_s[stage + 1]);
     }
-    double first_s = s->weight_block_bytes[0] / r->facts->disk_bytes_s;
+    double first_s = s->weight_block_bytes[0] / r->disk_bytes_s;
     s->first_s = first_s + s->layer_s[1] - fmax(s->layer_s[0], first_s);
+}
+
+static bool is_slice(const kin_member_rates *r) {
+    return r->heads < 1 || r->ff < 1;
 }
 
 // Of the output, what is computed at once.
@@ -195,7 +199,7 @@ static double tile_bytes(const kin_model_facts *m) {
 // The largest block that the ring must take whole. block_bytes is that of whole layers, or a tile of the output.
 static double slice_block_bytes(const kin_model_facts *m, const kin_member_rates *r) {
     double block = 0, tile = tile_bytes(m);
-    if (r->heads == 1 && r->ff == 1) return m->block_bytes;
+    if (!is_slice(r)) return m->block_bytes;
     kin_simulation_block blocks[KIN_SIMULATE_MAX_COMPUTE_BLOCKS];
     kin_simulate_blocks(m, r->heads, r->ff, blocks);
     for (int i = 0; i < KIN_SIMULATE_MAX_COMPUTE_BLOCKS; i++) block = fmax(block, blocks[i].bytes);
@@ -210,12 +214,14 @@ void kin_member_rates_init(kin_member_rates *r, const kin_facts *facts, int devi
         .device = device,
         .heads = heads,
         .ff = ff,
-        .layer_bytes = heads == 1 && ff == 1 ? layer : heads * attn + ff * (layer - attn),
+        .layer_bytes = layer,
         .expert_bytes = ff * kin_facts_bytes_sum(m->expert_bytes),
         .output_bytes = device == 0 ? kin_facts_bytes_sum(m->output_bytes) : 0,
         .kv_bytes = heads * m->kv_bytes * facts->work.n_ctx,
         .facts = &facts->devices[device],
     };
+    if (is_slice(r)) r->layer_bytes = heads * attn + ff * (layer - attn);
+    r->disk_bytes_s = is_slice(r) && r->facts->no_slices ? 0 : r->facts->disk_bytes_s;
     r->ring_bytes = RING_PER_BLOCK * slice_block_bytes(m, r);
     r->weight_block_bytes = layer > 0 ? m->weight_block_bytes * r->layer_bytes / layer : m->weight_block_bytes;
 }
@@ -329,8 +335,7 @@ static bool divide_memory(const kin_device_rates *r, const kin_member_rates *m, 
         t->memory_bytes = m->facts->memory_bytes;
         if (experts > 0) *expert_miss_share = 1;
     }
-    return (t->streamed_bytes == 0 || m->facts->disk_bytes_s > 0) &&
-           (*expert_miss_share == 0 || m->facts->disk_random_bytes_s > 0);
+    return (t->streamed_bytes == 0 || m->disk_bytes_s > 0) && (*expert_miss_share == 0 || m->facts->disk_random_bytes_s > 0);
 }
 
 static bool divide_memories(const kin_device_rates *r, const kin_load *load, kin_device_time *t) {
@@ -380,7 +385,7 @@ static void add_disk_time(const kin_device_rates *r, int i, const kin_load *load
     const kin_stages *s = &m->stages;
     kin_device_wait wait = {.n_cpu = load->n_cpu};
     if (of->streamed_bytes == 0) return;
-    double rate = m->facts->disk_bytes_s, output_bytes = kin_device_output_on_gpu(r, load) ? 0 : m->output_bytes;
+    double rate = m->disk_bytes_s, output_bytes = kin_device_output_on_gpu(r, load) ? 0 : m->output_bytes;
     double stage = find_stage(s, load, output_bytes, of->streamed_bytes);
     // A pass that wants no logits does not come to the output's tiles.
     double output_load_s = stage / s->n * output_bytes / rate;

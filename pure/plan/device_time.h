@@ -69,6 +69,7 @@ typedef struct kin_member_rates {
     double expert_miss_s;             // reading the experts that one mean layer uses, if none of them is in memory
     double kv_bytes;                  // of one layer, for the whole context
     double ring_bytes, weight_block_bytes;
+    double disk_bytes_s; // of its disk; 0: these weights cannot stream
     kin_stages stages;
     const kin_device_facts *facts;
 } kin_member_rates;

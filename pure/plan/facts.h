@@ -81,7 +81,8 @@ typedef struct kin_device_facts {
     char name[KIN_FACTS_MAX_NAME];
     kin_os os;
     bool has_gpu;
-    bool uma; // the GPU's memory is the CPU's: no copies, one budget
+    bool uma;       // the GPU's memory is the CPU's: no copies, one budget
+    bool no_slices; // it keeps no prepacked weights, which slices are streamed from: it holds those of a group in memory
     kin_engine_facts cpu, gpu;
     double memory_bytes;        // RAM that kin may use in all
     double swap_bytes;          // RAM that the OS would free by swapping others out (Android)

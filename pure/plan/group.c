@@ -44,44 +44,59 @@ void kin_group_rates(const kin_facts *facts, kin_device_set devices, kin_device_
 
 // ---- shares
 
+static double attn_bytes_share(const kin_model_facts *m) {
+    return m->attn_bytes > 0 ? m->attn_bytes / kin_facts_layer_bytes(m) : 0.25;
+}
+
 static double layer_s(const kin_device_rates *r) {
     return r->cpu_layer_s + r->cpu_layer_fixed_s;
+}
+
+static double disk_bytes_s(const kin_device_rates *r) {
+    return r->facts->no_slices ? 0 : r->facts->disk_bytes_s;
 }
 
 static double kept_bytes(const kin_device_rates *r) {
     return fmax(0, r->facts->memory_bytes - r->cpu_buffer_bytes - r->output_bytes);
 }
 
-// The share of the whole model that takes the device so long, computing or reading.
-static double share_in(const kin_device_rates *r, double seconds) {
-    double bytes = r->n_layer * (r->layer_bytes + r->expert_bytes + r->kv_bytes);
-    return fmin(seconds / (r->n_layer * layer_s(r)), (kept_bytes(r) + seconds * r->facts->disk_bytes_s) / bytes);
+// By how much a share can be larger than its weight: half a piece.
+static double rounding(const kin_model_facts *m) {
+    double attn = attn_bytes_share(m);
+    return (attn / m->share_heads + (1 - attn) / m->share_ff) / 2;
+}
+
+// The share of the whole model that takes the device so long, computing or reading. Without a disk it must fit as it is dealt.
+static double share_in(const kin_model_facts *m, const kin_device_rates *r, double seconds) {
+    double bytes = r->n_layer * (r->layer_bytes + r->expert_bytes + r->kv_bytes), disk = disk_bytes_s(r);
+    double has = (kept_bytes(r) + seconds * disk) / bytes - (disk > 0 ? 0 : rounding(m));
+    return fmin(seconds / (r->n_layer * layer_s(r)), fmax(0, has));
 }
 
 // The time in which all of them have done the whole model; where some have no disk and the rest is slow, as near as it comes.
-static double balanced_s(const kin_device_rates *rates, const kin_group *g) {
+static double balanced_s(const kin_model_facts *m, const kin_device_rates *rates, const kin_group *g) {
     enum { STEPS = 60 };
     double low = 0, high = 0;
     for (int i = 0; i < g->n; i++) {
         const kin_device_rates *r = &rates[g->devices[i]];
-        double read_s = r->facts->disk_bytes_s > 0 ? r->n_layer * (r->layer_bytes + r->expert_bytes) / r->facts->disk_bytes_s : 0;
+        double read_s = disk_bytes_s(r) > 0 ? r->n_layer * (r->layer_bytes + r->expert_bytes) / disk_bytes_s(r) : 0;
         high = fmax(high, fmax(r->n_layer * layer_s(r), read_s));
     }
     for (int step = 0; step < STEPS; step++) {
         double middle = low + (high - low) / 2, sum = 0;
-        for (int i = 0; i < g->n; i++) sum += share_in(&rates[g->devices[i]], middle);
+        for (int i = 0; i < g->n; i++) sum += share_in(m, &rates[g->devices[i]], middle);
         *(sum < 1 ? &low : &high) = middle;
     }
     return high;
 }
 
-static void set_weights(const kin_device_rates *rates, kin_group_shares by, kin_group *g) {
-    double seconds = by == KIN_SHARES_BY_DISK ? balanced_s(rates, g) : 0;
+static void set_weights(const kin_model_facts *m, const kin_device_rates *rates, kin_group_shares by, kin_group *g) {
+    double seconds = by == KIN_SHARES_BY_DISK ? balanced_s(m, rates, g) : 0;
     for (int i = 0; i < g->n; i++) {
         const kin_device_rates *r = &rates[g->devices[i]];
         if (by == KIN_SHARES_BY_SPEED) g->weights[i] = 1 / layer_s(r);
         if (by == KIN_SHARES_BY_MEMORY) g->weights[i] = fmax(1, kept_bytes(r));
-        if (by == KIN_SHARES_BY_DISK) g->weights[i] = fmax(1e-6, share_in(r, seconds));
+        if (by == KIN_SHARES_BY_DISK) g->weights[i] = fmax(1e-6, share_in(m, r, seconds));
     }
 }
 
@@ -96,7 +111,7 @@ void kin_group_of(const kin_facts *facts, const kin_device_rates *rates, kin_dev
         g->devices[at] = device;
         g->n++;
     }
-    set_weights(rates, by, g);
+    set_weights(&facts->model, rates, by, g);
 }
 
 bool kin_group_is_same(const kin_facts *facts, const kin_group *a, const kin_group *b) {
@@ -150,11 +165,10 @@ static void add_memory(const kin_facts *facts, const kin_device_rates *r, int de
     int n_layer = facts->model.n_layer;
     double room = r->facts->memory_bytes - r->cpu_buffer_bytes, layer = m.layer_bytes + m.expert_bytes + m.kv_bytes;
     double kept = (room - m.output_bytes) / layer, streaming = 0;
-    if (r->facts->disk_bytes_s > 0 && room >= m.ring_bytes)
-        streaming = m.kv_bytes > 0 ? (room - m.ring_bytes) / m.kv_bytes : INFINITY;
+    if (m.disk_bytes_s > 0 && room >= m.ring_bytes) streaming = m.kv_bytes > 0 ? (room - m.ring_bytes) / m.kv_bytes : INFINITY;
     t->layers_kept = fmin(t->layers_kept, kept);
     t->layers_max = fmin(t->layers_max, fmax(kept, streaming));
-    double read_s = fmax(0, n_layer * layer + m.output_bytes - room) / r->facts->disk_bytes_s;
+    double read_s = fmax(0, n_layer * layer + m.output_bytes - room) / m.disk_bytes_s;
     if (!(read_s > 0) || !isfinite(read_s)) return;
     *most_s = fmax(*most_s, read_s);
     *sum_s += read_s;

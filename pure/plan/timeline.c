@@ -67,7 +67,7 @@ static void set_member(device *d, int i, const kin_model_facts *m, const kin_dev
     member *e = &d->members[i];
     uint32_t order[MAX_WEIGHT_BLOCKS];
     double output = d->output_on_gpu ? 0 : rates->output_bytes;
-    kin_simulate_init(&e->play, rates->ring_bytes, rates->facts->disk_bytes_s, 0);
+    kin_simulate_init(&e->play, rates->ring_bytes, rates->disk_bytes_s, 0);
     kin_simulate_blocks(m, rates->heads, rates->ff, e->blocks);
     for (int il = 0; il < d->cpu.n; il++) {
         for (const kin_simulation_block *b = e->blocks; b < e->blocks + KIN_SIMULATE_MAX_COMPUTE_BLOCKS; b++) {

@@ -94,6 +94,7 @@ typedef struct kin_proto_open {
 enum {
     KIN_PROTO_INEXACT =
         2, // computes without kin's CPU kernels: a row has other bits, and they may depend on the step's other rows
+    KIN_PROTO_NO_SLICES = 4, // keeps no prepacked weights: slices of them have to fit into its memory
 };
 
 // Features of ACCEPT.
