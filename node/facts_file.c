@@ -53,6 +53,7 @@ static const kin_field device_fields[] = {
     {KIN_FIELD_NUMBER, "disk_bytes_per_s", offsetof(kin_device_facts, disk_bytes_s), false, 0},
     {KIN_FIELD_NUMBER, "disk_random_bytes_per_s", offsetof(kin_device_facts, disk_random_bytes_s), false, NAN}, // as the other
     {KIN_FIELD_NUMBER, "window_s", offsetof(kin_device_facts, window_s), false, 0},
+    {KIN_FIELD_FLAG, "no_slices", offsetof(kin_device_facts, no_slices), false, 0},
     {KIN_FIELD_INSIDE, "cpu", 0, true, 0},
     {KIN_FIELD_INSIDE, "gpu", 0, false, 0},
     {0},

@@ -58,6 +58,7 @@ static void same_device(const kin_device_facts *a, const kin_device_facts *b, do
     same_number(a->disk_bytes_s, b->disk_bytes_s, tolerance, "disk");
     same_number(a->disk_random_bytes_s, b->disk_random_bytes_s, tolerance, "random disk");
     same_number(a->window_s, b->window_s, tolerance, "window");
+    assert_int_equal(a->no_slices, b->no_slices);
     if (!a->has_gpu) return;
     assert_int_equal(a->uma, b->uma);
     same_engine(&a->gpu, &b->gpu, tolerance);
@@ -146,6 +147,7 @@ static void facts_that_were_written_read_back_as_the_same_bits(void **state) {
     for (int i = 0; i < 400; i++) {
         kin_random_facts(&facts, &rng, i % 8 ? 6 : KIN_FACTS_MAX_DEVICES, i % 10 ? 80 : KIN_FACTS_MAX_LAYERS);
         add_variety(&facts, &rng);
+        facts.devices[i % 6].no_slices = i % 2;
         write_and_read(&facts, &back);
         same_facts(&facts, &back, 0);
     }
