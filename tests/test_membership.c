@@ -385,6 +385,21 @@ static void a_device_that_was_stopped_has_left(void **state) {
     expect_words("say device 'tower' has left (low battery)\n");
 }
 
+static void what_could_not_load_gets_no_slices_that_stream_until_it_comes_anew(void **state) {
+    (void)state;
+    begin_with_two();
+    of_link(KIN_MEMBERSHIP_FAILED, 12, "a disk error"); // at computing
+    assert_false(kin_membership_device_at(membership, 1)->features & KIN_PROTO_NO_SLICES);
+    wait_ms(2500);
+    planned(3, "12", 7);
+    step((kin_membership_event){.kind = KIN_MEMBERSHIP_FAILED,
+                                .link = 12,
+                                .epoch = kin_membership_epoch(membership),
+                                .stage = "loading",
+                                .reason = "no cache"});
+    assert_true(kin_membership_device_at(membership, 1)->features & KIN_PROTO_NO_SLICES);
+}
+
 static void an_error_that_is_over_is_forgotten(void **state) {
     (void)state;
     begin_with_two();
@@ -677,6 +692,7 @@ int main(void) {
         STORY(a_device_that_goes_is_said_once_though_its_links_broke_before),
         STORY(between_requests_it_is_one_line_too),
         STORY(a_device_that_was_stopped_has_left),
+        STORY(what_could_not_load_gets_no_slices_that_stream_until_it_comes_anew),
         STORY(an_error_that_is_over_is_forgotten),
         STORY(the_heads_own_ring_link_counts_too),
         STORY(a_plan_without_devices_may_wait_for_others),

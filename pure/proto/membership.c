@@ -282,6 +282,8 @@ static void take_failed(kin_membership *r, int i, const kin_membership_event *ev
     char stage[KIN_MEMBERSHIP_NAME], whom[KIN_MEMBERSHIP_SENTENCE], sentence[KIN_MEMBERSHIP_SENTENCE * 2];
     kin_label_set(stage, sizeof stage - 1, event->stage);
     kin_label_set(d->last_error, sizeof d->last_error - 1, event->reason);
+    // Its cache may have no room for slices, which stream from there: until it comes anew they have to fit into its memory.
+    if (strcmp(stage, "loading") == 0) d->features |= KIN_PROTO_NO_SLICES;
     snprintf(sentence, sizeof sentence, "%s failed at %s: %s", kin_membership_whom(r, i, whom), stage[0] ? stage : "its work",
              d->last_error);
     kin_membership_leave_out(r, i, sentence);

@@ -187,7 +187,7 @@ typedef struct kin_membership_device {
     kin_device_state state;
     kin_proto_id id;
     uint64_t run;
-    uint32_t features;              // KIN_PROTO_INEXACT
+    uint32_t features;              // KIN_PROTO_INEXACT, KIN_PROTO_NO_SLICES
     char name[KIN_MEMBERSHIP_NAME]; // unique, and not the head's
     uint32_t link;
     kin_proto_device facts;
