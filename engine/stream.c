@@ -294,6 +294,7 @@ static void schedule(kin_stream *s) {
     }
 }
 
+// Resident blocks' pages may be gone: each block is looked at once more when its turn comes. Under the mutex.
 static void doubt_pages(kin_stream *s) {
     for (size_t i = 0; i < s->n_blocks; i++) {
         block *b = &s->blocks[i];
@@ -452,13 +453,13 @@ static bool streams(const kin_stream *s) {
 }
 
 // Extents that follow each other, in the file and in the mapping: all of them resident, or none.
-typedef struct run {
+typedef struct range {
     const kin_extent *last;
     uint8_t *begin, *end;
     bool resident;
-} run;
+} range;
 
-static bool continues(const run *r, const kin_extent *e, bool resident) {
+static bool continues(const range *r, const kin_extent *e, bool resident) {
     enum { MAX_GAP = 64 << 10 }; // blocks of the prepacked cache begin at multiples of it
     const kin_extent *last = r->last;
     return last && resident == r->resident && e->i_file == last->i_file && e->map >= r->end && e->map - r->end < MAX_GAP &&
@@ -472,7 +473,7 @@ static uint64_t least(uint64_t a, uint64_t b) {
 // A fault reads what is around its page, 128 KiB and more. Where all fits that is the fastest way to get back what was taken;
 // where memory is short it pushes out what is wanted: single pages are read there, and huge ones that have nothing else in them.
 // moved: the others may be in memory as huge ones, with what is not wanted any more.
-static void advise_run(const run *r, bool around, bool moved) {
+static void advise_range(const range *r, bool around, bool moved) {
     if (!r->last) return;
     uint64_t n = (uint64_t)(r->end - r->begin), before = least(n, -(uintptr_t)r->begin % KIN_HUGE_PAGE),
              behind = least(n - before, (uintptr_t)r->end % KIN_HUGE_PAGE);
@@ -483,21 +484,21 @@ static void advise_run(const run *r, bool around, bool moved) {
 }
 
 static void advise(const kin_stream *s, bool moved) {
-    run r = {0};
+    range r = {0};
     if (s->mode != KIN_STREAM_RESIDENT) return;
     for (size_t i = 0; i < s->n_blocks; i++) {
         const block *b = &s->blocks[i];
         for (int k = 0; k < b->spec.n_extents; k++) {
             const kin_extent *e = &b->spec.extents[k];
             if (!continues(&r, e, b->resident)) {
-                advise_run(&r, !streams(s), moved);
-                r = (run){.begin = (uint8_t *)e->map, .resident = b->resident};
+                advise_range(&r, !streams(s), moved);
+                r = (range){.begin = (uint8_t *)e->map, .resident = b->resident};
             }
             r.last = e;
             r.end = (uint8_t *)e->map + e->bytes;
         }
     }
-    advise_run(&r, !streams(s), moved);
+    advise_range(&r, !streams(s), moved);
 }
 
 // Reading around is what mappings do at first.
