@@ -907,7 +907,8 @@ bool kin_shard_get_memory(const kin_shard *s, kin_shard_memory *m) {
     uint64_t half = s->half ? (uint64_t)s->o.n_batch * (uint64_t)s->hp.n_ff * sizeof *s->half : 0;
     *m = (kin_shard_memory){.weights = kin_sliding_window_bytes(&w->sliding, &w->blocks),
                             .kv = stats.kv_bytes,
-                            .buffers = stats.compute_bytes + half + message_bytes(s) + kin_kv_pages_bytes(s->pages),
+                            .buffers = stats.compute_bytes + half + message_bytes(s) + kin_kv_pages_bytes(s->pages) +
+                                       w->stream.state_bytes,
                             .program = s->program_bytes,
                             .taken = kin_governor_held(true) + w->stream.resident_bytes};
     return true;

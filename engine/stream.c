@@ -764,6 +764,7 @@ kin_stream_stats kin_stream_get_stats(kin_stream *s) {
     stats.busy_ns = kin_busy_ns(&s->reading, kin_clock_now());
     stats.wait_ns = kin_busy_ns(&s->stalling, kin_clock_now());
     stats.ring_bytes = s->ring ? s->ring_bytes : 0;
+    stats.state_bytes = sizeof *s;
     pthread_mutex_unlock(&s->mutex);
     return stats;
 }

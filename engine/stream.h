@@ -104,6 +104,7 @@ typedef struct kin_stream_stats {
     uint64_t wait_ns;     // time that acquire waited
     uint64_t n_passes;    // runs from block 0 on
     bool direct;          // O_DIRECT works on these files
+    uint64_t state_bytes; // of the stream itself: chunks, and when it read and waited. It takes them as it is used
 } kin_stream_stats;
 
 kin_stream_stats kin_stream_get_stats(kin_stream *stream);

@@ -399,6 +399,7 @@ static kin_sliding_blocks measure_blocks(const kin_weights *w) {
         } else {
             ff_bytes += b->bytes;
             m.ff_bytes = larger(m.ff_bytes, ff_bytes);
+            if (kin_sliding_window_retains(&w->o.sliding, layer)) m.retained_bytes += b->bytes;
         }
     }
     return m;

@@ -27,14 +27,14 @@ function network(    line, word) {
     close("/proc/net/dev")
 }
 function uptime(    line) { getline line <"/proc/uptime"; close("/proc/uptime"); return line + 0 }
-function sample(i,    used, anon, file, n, cpu, io, passed) {
+function sample(i,    used, anon, file, kernel, n, cpu, io, passed) {
     n = name[i]
-    if (memory[i] == "-") { used = number(v2[i] "/memory.current"); anon = keyed(v2[i] "/memory.stat", "anon"); file = keyed(v2[i] "/memory.stat", "file") }
-    else { used = number(memory[i] "/memory.usage_in_bytes"); anon = keyed(memory[i] "/memory.stat", "rss"); file = keyed(memory[i] "/memory.stat", "cache") }
+    if (memory[i] == "-") { used = number(v2[i] "/memory.current"); anon = keyed(v2[i] "/memory.stat", "anon"); file = keyed(v2[i] "/memory.stat", "file"); kernel = keyed(v2[i] "/memory.stat", "kernel") }
+    else { used = number(memory[i] "/memory.usage_in_bytes"); anon = keyed(memory[i] "/memory.stat", "rss"); file = keyed(memory[i] "/memory.stat", "cache"); kernel = number(memory[i] "/memory.kmem.usage_in_bytes") }
     cpu = v2[i] == "" ? 0 : keyed(v2[i] "/cpu.stat", "usage_usec")
     io = read_bytes(i)
     passed = now - then
-    if (then) printf "%.2f,%s,%.1f,%.1f,%.1f,%.2f,%.1f,%.2f,%.2f\n", now - begun, n, used / 1048576, anon / 1048576, file / 1048576,
+    if (then) printf "%.2f,%s,%.2f,%.2f,%.2f,%.2f,%.2f,%.1f,%.2f,%.2f\n", now - begun, n, used / 1048576, anon / 1048576, file / 1048576, kernel / 1048576,
         (cpu - cpu_then[i]) / 1e6 / passed, (io - io_then[i]) / 1e6 / passed, (sent[n] - sent_then[i]) * 8e-6 / passed, (received[n] - received_then[i]) * 8e-6 / passed
     cpu_then[i] = cpu; io_then[i] = io; sent_then[i] = sent[n]; received_then[i] = received[n]
 }
@@ -46,7 +46,7 @@ BEGIN {
         if (word[2] == "-") v2[i] = word[n_words]
         else { blkio[i] = word[3]; v2[i] = word[4] }
     }
-    print "s,device,memory_mib,anon_mib,file_mib,cpu,disk_mb_s,sent_mbit_s,received_mbit_s"
+    print "s,device,memory_mib,anon_mib,file_mib,kernel_mib,cpu,disk_mb_s,sent_mbit_s,received_mbit_s"
     begun = uptime()
     for (;;) {
         now = uptime()

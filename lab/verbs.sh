@@ -231,13 +231,21 @@ mark() {
         figures_now "$_marked" >"$state/mark.$_marked"
     done
     now_ms >"$state/marked"
+    n_samples >"$state/sampled"
+}
+n_samples() { if [ -s "$out/samples.csv" ]; then wc -l <"$out/samples.csv"; else echo 0; fi; }
+# The most that was in use at one of the samples since the mark, in bytes: what the control group counts, but for the pages that
+# the kernel counts ahead, up to 64 for each processor.
+used_since_mark() { # NAME
+    [ ! -s "$out/samples.csv" ] || tail -n "+$(($(cat "$state/sampled" 2>/dev/null || echo 0) + 1))" "$out/samples.csv" |
+        awk -F, -v name="$1" '$2 == name && $4 + $5 + $6 > most { most = $4 + $5 + $6 } END { printf "%.0f", most * 1048576 }'
 }
 since_mark() { # KEY WORDS MARK-WORDS
     echo $(($(fact "$1" "$2") - $(fact "$1" "$3" | sed 's/^$/0/')))
 }
 collect() { # LABEL
     _columns=label,device,seconds,memory_peak_bytes,memory_limit_bytes,disk_read_bytes,cpu_ms,sent_bytes,received_bytes
-    _columns=$_columns,major_faults,memory_limit_hits,oom_kills,stolen_ms
+    _columns=$_columns,major_faults,memory_limit_hits,oom_kills,memory_used_bytes,stolen_ms
     _collect_now=$(now_ms)
     _collect_then=$(cat "$state/marked" 2>/dev/null || echo "$_collect_now")
     for _collected in $(devices); do
@@ -245,10 +253,10 @@ collect() { # LABEL
         _limit=$(device_fact "$_collected" memory)
         _line="$1,$_collected,$(awk "BEGIN { print ($_collect_now - $_collect_then) / 1000 }")"
         _line="$_line,$(fact memory_peak_bytes "$_now_words"),$([ -z "$_limit" ] || bytes "$_limit" 1024)"
-        for _key in disk_read_bytes cpu_ms sent_bytes received_bytes major_faults memory_limit_hits oom_kills stolen_ms; do
+        for _key in disk_read_bytes cpu_ms sent_bytes received_bytes major_faults memory_limit_hits oom_kills; do
             _line="$_line,$(since_mark $_key "$_now_words" "$_then_words")"
         done
-        row figures "$_columns" "$_line"
+        row figures "$_columns" "$_line,$(used_since_mark "$_collected"),$(since_mark stolen_ms "$_now_words" "$_then_words")"
     done
 }
 row() { # TABLE COLUMNS VALUES

@@ -125,12 +125,14 @@ forget slow
 mark
 run slow true
 collect nothing
-run slow sh -c "head -c 60000000 /dev/zero | tail -c 50000000 >/dev/null" || echo "not in 24M"'
+run slow sh -c "head -c 60000000 /dev/zero | tail -c 50000000 >/dev/null" || echo "not in 24M"' --sample 100
 check [ $? -eq 0 ]
 check between 60000000 "$(labelled figures read slow disk_read_bytes)" 64000000
 check between 1.3 "$(labelled figures read slow seconds)" 4
 check between 12000000 "$(labelled figures read slow memory_peak_bytes)" 25165824
 check [ "$(labelled figures read slow memory_limit_bytes)" = 25165824 ]
+check between 12000000 "$(labelled figures read slow memory_used_bytes)" 25165824
+check between 0 "$(labelled figures compute slow memory_used_bytes)" "$(labelled figures compute slow memory_peak_bytes)"
 check between 0.15 "$(awk "BEGIN { print $(labelled figures compute slow cpu_ms) / 1000 / $(labelled figures compute slow seconds) }")" 0.3
 check between 0 "$(labelled figures nothing slow memory_peak_bytes)" 3000000
 check says "$dir/said" 'not in 24M'

@@ -22,11 +22,17 @@ static void the_peak_is_that_of_proposition_5(void **state) {
     (void)state;
     const struct {
         kin_sliding_window window;
-        uint64_t want;
-    } cases[] = {{{1, 0}, 129}, {{2, 0}, 64 + 129}, {{3, 0}, 64 + 2 * 129}, {{4, 0}, 2 * 64 + 2 * 129}, {{2, 4}, 64 + 9 * 129}};
-    const kin_sliding_blocks blocks = {.n_layers = 32, .attn_bytes = 64, .ff_bytes = 129};
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        uint64_t retained, want;
+    } cases[] = {{{1, 0}, 0, 129},
+                 {{2, 0}, 0, 64 + 129},
+                 {{3, 0}, 0, 64 + 2 * 129},
+                 {{4, 0}, 0, 2 * 64 + 2 * 129},
+                 {{2, 4}, 8 * 129, 64 + 9 * 129},
+                 {{2, 4}, 8 * 100, 64 + 129 + 8 * 100}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const kin_sliding_blocks blocks = {32, 64, 129, cases[i].retained, 0, 0};
         assert_int_equal(kin_sliding_window_bytes(&cases[i].window, &blocks), cases[i].want);
+    }
 }
 
 static void the_head_has_tiles_in_place_of_blocks_that_are_smaller(void **state) {
@@ -37,7 +43,7 @@ static void the_head_has_tiles_in_place_of_blocks_that_are_smaller(void **state)
         uint64_t want;
     } cases[] = {{16, 4, 2 * 64 + 2 * 129}, {100, 1, 64 + 2 * 129 + 100}, {200, 1, 64 + 2 * 129 + 200}, {200, 8, 4 * 200}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const kin_sliding_blocks blocks = {32, 64, 129, cases[i].n_tiles, cases[i].tile};
+        const kin_sliding_blocks blocks = {32, 64, 129, 0, cases[i].n_tiles, cases[i].tile};
         assert_int_equal(kin_sliding_window_bytes(&(kin_sliding_window){4, 0}, &blocks), cases[i].want);
     }
 }

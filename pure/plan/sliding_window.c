@@ -16,7 +16,7 @@ uint64_t kin_sliding_window_bytes(const kin_sliding_window *w, const kin_sliding
         uint64_t bytes = n / 2 * b->attn_bytes + (n + 1) / 2 * b->ff_bytes + (uint64_t)n_tiles * b->tile_bytes;
         if (bytes > most) most = bytes;
     }
-    return most + (uint64_t)n_retained(w, b->n_layers) * b->ff_bytes;
+    return most + b->retained_bytes;
 }
 
 bool kin_sliding_window_is_tightly_steady(const kin_sliding_times *t) {

@@ -21,17 +21,18 @@ typedef struct kin_sliding_window {
 // Whether the feed-forward block of this layer, from 0 on among those of the device, stays in memory.
 bool kin_sliding_window_retains(const kin_sliding_window *window, int layer);
 
-// What a device has, in bytes; of layers of different sizes the largest.
+// What a device has, in bytes.
 typedef struct kin_sliding_blocks {
     int n_layers;
-    uint64_t attn_bytes, ff_bytes;
-    int n_tiles; // of the output matrix, behind the layers; 0: this device does not have it
+    uint64_t attn_bytes, ff_bytes; // of layers of different sizes the largest
+    uint64_t retained_bytes;       // of all feed-forward blocks that stay
+    int n_tiles;                   // of the output matrix, behind the layers; 0: this device does not have it
     uint64_t tile_bytes;
 } kin_sliding_blocks;
 
 // Proposition 5 for a worker, with a scaling factor of 1: floor(w / 2) attention and floor((w + 1) / 2) feed-forward blocks. Not
-// in it: the blocks that stay; and on the master as many tiles in place of the oldest blocks as make it most. (The paper's master
-// has all of the output.)
+// in it: the blocks that stay, which are added; and on the master as many tiles in place of the oldest blocks as make it most.
+// (The paper's master has all of the output.)
 uint64_t kin_sliding_window_bytes(const kin_sliding_window *window, const kin_sliding_blocks *blocks);
 
 typedef struct kin_sliding_times {
