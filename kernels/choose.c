@@ -17,6 +17,8 @@
 KIN_BACKENDS(DECLARE)
 static const kin_kernels *const all[] = {KIN_BACKENDS(ADDRESS)};
 
+uint32_t kin_kernels_early;
+
 #if defined(__x86_64__)
 // What compilers' names of features do not have yet.
 static bool has_f16c(void) {

@@ -1,8 +1,8 @@
 // kin's CPU kernels: matrix products, attention and the small operators between them.
 //
-// Plain functions over memory: no ggml, no threads, no allocation, no state. Callers give each thread a range of the work.
-// What makes them different from ggml's: a row's bits depend neither on the other rows of its batch, nor on the ranges that
-// threads were given, nor on the CPU. docs/KERNELS.md says how that is done and what it costs.
+// Plain functions over memory: no ggml, no threads, no allocation, no state but kin_kernels_early. Callers give each thread a
+// range of the work. What makes them different from ggml's: a row's bits depend neither on the other rows of its batch, nor on
+// the ranges that threads were given, nor on the CPU. docs/KERNELS.md says how that is done and what it costs.
 //
 // Thread: any; two calls may run at once where they write different ranges.
 #pragma once
@@ -54,6 +54,10 @@ void kin_kernel_pack(int type, int64_t columns, int64_t rows, const void *src, v
 static inline size_t kin_act_bytes(int64_t columns, int64_t n) {
     return (size_t)((columns + KIN_ACT_COLUMNS - 1) / KIN_ACT_COLUMNS * n) * sizeof(kin_act);
 }
+
+// The types, bit 1 << type, of which a row's product reads the next block early where there is no prefetch (WebAssembly). What
+// pays depends on the processor: web/engine.js measures it. 0 at first; changed while nothing is computed.
+extern uint32_t kin_kernels_early;
 
 typedef struct kin_matrix {
     int type;

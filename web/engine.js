@@ -24,6 +24,7 @@ const RATES_BYTES = 128 << 20; // of weights that are measured: as many as nativ
 const GPU_LAYER = { width: 2048, nHead: 32, nHeadKv: 8, nCells: 2048, nMatrices: 32, nOps: 100 }; // that is measured there
 const HEADS = 4; // of attention that share keys and values, as it is measured
 const STACK_BYTES = 1 << 20;
+const EARLY_GAIN = 0.95; // of the time without, or it is noise
 
 // A module with these bytes is valid where relaxed vector instructions are known: (func (result v128) i16x8.relaxed_dot_i8x16_i7x16_s).
 const RELAXED = Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 15, 1, 13, 0, 65, 1, 253, 15, 65, 2, 253, 15, 253, 146, 2, 11);
@@ -89,6 +90,7 @@ export class Engine {
     this.memory = memory;
     this.exports = instance.exports;
     this.threads = 1;
+    this.early = 0;
     this.gpu = null; // of openGpu: what is opened is computed there
   }
 
@@ -125,20 +127,30 @@ export class Engine {
     return this.#text(this.exports.kernels());
   }
 
+  // Which types' products read the next block early (web/exports.h), as bits; rates() measures it.
+  readEarly(types) {
+    this.early = types;
+    this.exports.read_early(types);
+  }
+
   // Seconds: of a byte of weights and of keys and values, for one row and for a prompt's; of a small operation; of a window.
-  // One row's products twice, with those of a prompt between: a moment in which the machine was slow would count as long as the tab is here.
+  // One row's products with and without reading early, and that twice, with those of a prompt between: a moment in which the machine was
+  // slow would count as long as the tab is here.
   #measure() {
-    const { product_s, attend_s, op_s } = this.exports;
-    const timesOf = (rows) => Object.values(TYPES).map(({ type }) => product_s(type, rows, this.threads, RATES_BYTES, 0));
-    const first = timesOf(1), prompt = timesOf(PROMPT_ROWS), second = timesOf(1);
-    const products = first.map((s, i) => [Math.min(s, second[i]), prompt[i]]);
+    const { product_s, attend_s, op_s } = this.exports, types = Object.values(TYPES);
+    const timesOf = (rows) => types.map(({ type }) => product_s(type, rows, this.threads, RATES_BYTES, 0));
+    const bothWays = () => [0, ~0].map((early) => (this.readEarly(early), timesOf(1)));
+    const first = bothWays(), prompt = timesOf(PROMPT_ROWS), second = bothWays();
+    const [late, early] = [0, 1].map((way) => first[way].map((s, i) => Math.min(s, second[way][i])));
+    this.readEarly(types.reduce((bits, { type }, i) => (early[i] < EARLY_GAIN * late[i] ? bits | (1 << type) : bits), 0));
+    const products = types.map(({ type }, i) => [this.early & (1 << type) ? early[i] : late[i], prompt[i]]);
     return { products, attention: [1, PROMPT_ROWS].map((rows) => attend_s(rows, this.threads, RATES_BYTES)), op: op_s(this.threads), window: 0 };
   }
 
   // What a planner asks for, in bytes, FLOP and seconds. Takes some seconds.
   rates() {
     const { products, attention, op, window } = this.gpu ? this.gpu.ask('measure', TYPES, PROMPT_ROWS, GPU_LAYER) : this.#measure();
-    const rates = { token_bytes_s: {}, prompt_flop_s: {}, op_s: op, window_s: window };
+    const rates = { token_bytes_s: {}, prompt_flop_s: {}, op_s: op, window_s: window, early: this.early };
     Object.entries(TYPES).forEach(([name, { bits }], i) => {
       const [token, prompt] = products[i];
       if (token > 0) rates.token_bytes_s[name] = 1 / token;

@@ -101,10 +101,12 @@ SIMD_INLINE void add_block(float *f, float d_x, v128_t t) {
     wasm_v128_store(f, wasm_f32x4_add(load(f), wasm_f32x4_mul(wasm_f32x4_splat(d_x), t)));
 }
 
-// Reads a byte of each line. There is no prefetch instruction, but what is read early is there when it is wanted. Where weights
-// are read in one stream the processor's prefetchers do better alone.
-SIMD_INLINE void touch(const uint8_t *p, size_t n) {
-    for (size_t i = 0; i < n; i += 64) (void)*(const volatile uint8_t *)(p + i);
+// Reads a byte of each line of an n-th part of the next block, unless that is NULL (kin_kernels_early). There is no prefetch
+// instruction, but what is read early is there when it is wanted.
+SIMD_INLINE void touch(const uint8_t *next, size_t block_bytes, int i, const int n) {
+    if (!next) return;
+    const uint8_t *part = next + block_bytes / (size_t)n * (size_t)i;
+    for (size_t at = 0; at < block_bytes / (size_t)n; at += 64) (void)*(const volatile uint8_t *)(part + at);
 }
 
 // ---- Q4_K, Q5_K
@@ -181,11 +183,14 @@ SIMD_INLINE void columns_q4_k(const uint8_t *q, const int8_t *x, masks m, v128_t
 }
 
 static void fused_q4_k(const uint8_t *panel, const uint8_t *next, int columns, const kin_act *a, float (*f)[16]) {
-    (void)next, (void)columns;
+    (void)columns;
     const kin_panel_q4_k *p = (const kin_panel_q4_k *)panel;
     const masks m = kept_masks();
     v128_t products[8][4];
-    LOOP for (int i = 0; i < 4; i++) columns_q4_k(p->q[8 * i], a->q + 64 * i, m, products + 2 * i);
+    LOOP for (int i = 0; i < 4; i++) {
+        touch(next, sizeof *p, i, 4);
+        columns_q4_k(p->q[8 * i], a->q + 64 * i, m, products + 2 * i);
+    }
     add_k4(&p->scales, p->d, products, 1, a, m, f[0]);
 }
 
@@ -201,7 +206,7 @@ SIMD_INLINE void columns_q5_k(const kin_panel_q5_k *p, const int i, const uint8_
                               v128_t (*to)[4]) {
     const uint8_t *q = p->low[8 * i], *above = p->high[0];
     LOOP for (int half = 0; half < 2; half++) {
-        touch(next + sizeof *p / 8 * (size_t)(2 * i + half), sizeof *p / 8);
+        touch(next, sizeof *p, 2 * i + half, 8);
         v128_t low[4], high[4];
         zero(low);
         zero(high);
@@ -285,15 +290,16 @@ SIMD_INLINE vf add_group(vf y, const kin_panel_scale_f16 *scale, float d_x, cons
     return vf_add(y, vf_mul(vf_mul(d, vf_set1(d_x)), vf_from_vi((vi){sum[0], sum[1], sum[2], sum[3]})));
 }
 
+// Sums first, so that weights and scales are read in the order in which they lie.
 static void fused_q8_0(const uint8_t *panel, const uint8_t *next, int columns, const kin_act *a, float (*f)[16]) {
-    (void)next;
     const kin_panel_scale_f16 *scale = (const kin_panel_scale_f16 *)((const kin_panel_q8_0 *)panel + columns / 32);
     const v128_t zeros = kept(0), ones = kept(0x10001);
-    vf y = vf_load(f[0]);
+    v128_t sums[8][4];
     const uint8_t *q = panel;
     const int8_t *x = a->q;
     LOOP for (int g = 0; g < columns / 32; g++) {
         v128_t sum[4];
+        touch(next, 8 * (sizeof(kin_panel_q8_0) + sizeof *scale), g, 8);
         zero(sum);
         LOOP for (const int8_t *end = x + 32; x != end; q += 64, x += 4) {
             q = moving(q), x = moving(x);
@@ -303,20 +309,22 @@ static void fused_q8_0(const uint8_t *panel, const uint8_t *next, int columns, c
                 sum[r] = simd_add_dot(sum[r], t, ones);
             }
         }
-        y = add_group(y, scale + g, a->d[g], sum);
+        EACH_ROW sums[g][r] = sum[r];
     }
+    vf y = vf_load(f[0]);
+    LOOP for (int g = 0; g < columns / 32; g++) y = add_group(y, scale + g, a->d[g], sums[g]);
     vf_store(f[0], y);
 }
 
 static void fused_q4_0(const uint8_t *panel, const uint8_t *next, int columns, const kin_act *a, float (*f)[16]) {
-    (void)next;
     const kin_panel_scale_f16 *scale = (const kin_panel_scale_f16 *)((const kin_panel_q4_0 *)panel + columns / 32);
     const masks m = kept_masks();
     const v128_t ones = kept(0x10001);
-    vf y = vf_load(f[0]);
+    v128_t sums[8][4];
     const uint8_t *q = panel;
     LOOP for (int g = 0; g < columns / 32; g++) {
         v128_t sum[4];
+        touch(next, 8 * (sizeof(kin_panel_q4_0) + sizeof *scale), g, 8);
         zero(sum);
         const int8_t *x = a->q + 32 * g;
         LOOP for (const int8_t *end = x + 16; x != end; q += 64, x += 4) {
@@ -329,9 +337,10 @@ static void fused_q4_0(const uint8_t *panel, const uint8_t *next, int columns, c
             }
         }
         v128_t zero_weight = wasm_i32x4_splat(-8 * (a->sum[2 * g] + a->sum[2 * g + 1]));
-        EACH_ROW sum[r] = simd_add_dot(zero_weight, sum[r], ones);
-        y = add_group(y, scale + g, a->d[g], sum);
+        EACH_ROW sums[g][r] = simd_add_dot(zero_weight, sum[r], ones);
     }
+    vf y = vf_load(f[0]);
+    LOOP for (int g = 0; g < columns / 32; g++) y = add_group(y, scale + g, a->d[g], sums[g]);
     vf_store(f[0], y);
 }
 

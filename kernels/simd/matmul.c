@@ -17,6 +17,7 @@ typedef struct kernel {
     kin_unpack unpack;
     const kin_dot *dots;
     kin_fused fused; // for all rows of a tile; NULL: weights are unpacked first
+    bool is_early;   // which reads the next block early
     size_t block_bytes;
 } kernel;
 
@@ -55,7 +56,7 @@ static void tile(kernel k, const uint8_t *panel, run weights, int64_t columns, c
         size_t at_once = k.fused ? k.block_bytes : k.block_bytes / 2 / 64 * 64;
         fetch(weights, ahead, 0, at_once);
         if (k.fused) {
-            k.fused(panel, panel + 2 * k.block_bytes <= weights.end ? panel + k.block_bytes : panel, left, act, f);
+            k.fused(panel, k.is_early && ahead <= weights.end ? panel + k.block_bytes : NULL, left, act, f);
             continue;
         }
         k.unpack(panel, left, &e);
@@ -72,6 +73,7 @@ static void packed(const kin_matrix *w, const kin_act *act, int64_t n, float *y,
         .unpack = SIMD_FN(kin_unpack_of)(w->type),
         .dots = SIMD_FN(kin_dots_of)(w->type),
         .block_bytes = kin_panel_bytes(w->type, KIN_ACT_COLUMNS),
+        .is_early = w->type < 32 && kin_kernels_early >> w->type & 1,
     };
     kin_assert(k.unpack && k.dots);
     size_t panel_bytes = kin_panel_bytes(w->type, w->columns);

@@ -70,6 +70,7 @@ function removeProfile(tries = 20) {
 
 const timer = setTimeout(() => take('/failed', Buffer.from('no answer')), MOST_MS);
 
+process.on('exit', kill); // whatever throws here
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => end(1));
 
 server.listen(0, '127.0.0.1', () => {
