@@ -10,10 +10,11 @@
 
 #include "app/app.h"
 #include "base/clock.h"
+#include "base/sentence.h"
 #include "base/units.h"
 #include "pure/text/escape.h"
 
-enum { MAX_LINE = 1024, MAX_SHOWN = 4 * MAX_LINE };
+enum { MAX_LINE = 2048, MAX_SHOWN = 4 * MAX_LINE };
 
 static pthread_mutex_t progress_mutex = PTHREAD_MUTEX_INITIALIZER; // over what stands on the terminal
 static bool progress_shown;
@@ -45,7 +46,7 @@ void kin_app_say(const char *fmt, ...) {
     char line[MAX_LINE];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(line, sizeof line, fmt, args);
+    kin_sentence_vprint(line, sizeof line, fmt, args);
     va_end(args);
     say_line("kin", line);
 }

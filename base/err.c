@@ -9,7 +9,7 @@ int kin_err_set(kin_err *err, const char *fmt, ...) {
     if (!err) return KIN_FAIL;
     va_list args;
     va_start(args, fmt);
-    vsnprintf(err->text, sizeof err->text, fmt, args);
+    kin_sentence_vprint(err->text, sizeof err->text, fmt, args);
     va_end(args);
     return KIN_FAIL;
 }
@@ -17,17 +17,12 @@ int kin_err_set(kin_err *err, const char *fmt, ...) {
 int kin_err_prefix(kin_err *err, const char *fmt, ...) {
     if (!err) return KIN_FAIL;
     char prefix[sizeof err->text];
+    const kin_err sentence = *err;
     va_list args;
     va_start(args, fmt);
-    vsnprintf(prefix, sizeof prefix - 2, fmt, args);
+    vsnprintf(prefix, sizeof prefix, fmt, args);
     va_end(args);
-    strcat(prefix, ": ");
-
-    size_t n = strlen(prefix);
-    memmove(err->text + n, err->text, sizeof err->text - n);
-    memcpy(err->text, prefix, n);
-    err->text[sizeof err->text - 1] = '\0';
-    return KIN_FAIL;
+    return kin_err_set(err, "%s: %s", prefix, sentence.text);
 }
 
 _Noreturn void kin_assert_failed(const char *what, const char *file, int line) {

@@ -6,17 +6,13 @@
 // A programmer's error is never a kin_err: use kin_assert, which stays in release builds.
 #pragma once
 
+#include "base/sentence.h"
+
 #define KIN_FAIL (-1)
 #define KIN_ABSENT 1 // what was looked for is not there: no failure, no sentence. Of functions that say so
 
-#if defined(__GNUC__)
-#define KIN_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
-#else
-#define KIN_PRINTF(fmt, args)
-#endif
-
 typedef struct kin_err {
-    char text[512];
+    char text[1536]; // a path, or a reason of another device, and what is said of it; what is longer is cut at a word
 } kin_err;
 
 // Writes the sentence. Always returns KIN_FAIL, so that `return kin_err_set(err, ...)` reads well.

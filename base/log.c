@@ -1,7 +1,8 @@
 #include "base/log.h"
 
 #include <stdarg.h>
-#include <stdio.h>
+
+#include "base/sentence.h"
 
 static kin_log_sink log_sink;
 static void *log_user;
@@ -13,10 +14,10 @@ void kin_log_set_sink(kin_log_sink sink, void *user) {
 
 void kin_log(kin_log_level level, const char *fmt, ...) {
     if (!log_sink) return;
-    char line[1024];
+    char line[2048];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(line, sizeof line, fmt, args);
+    kin_sentence_vprint(line, sizeof line, fmt, args);
     va_end(args);
     log_sink(log_user, level, line);
 }

@@ -222,7 +222,7 @@ static void connect_ring(kin_cluster *c) {
 
 static void say_end(kin_cluster *c, const kin_membership_action *a) {
     kin_proto_message m = {.type = KIN_FRAME_END};
-    kin_label_set(m.end.reason, KIN_PROTO_MAX_REASON, a->text);
+    kin_label_set_sentence(m.end.reason, KIN_PROTO_MAX_REASON, a->text);
     kin_connections_send(c->connections, a->link, a->epoch, &m);
 }
 
@@ -230,7 +230,7 @@ static void refuse(kin_cluster *c, const kin_membership_action *a) {
     kin_proto_message m = {.type = KIN_FRAME_REFUSE};
     kin_link *link = kin_connections_link(c->connections, a->link);
     if (!link) return;
-    kin_label_set(m.refuse.reason, KIN_PROTO_MAX_REASON, a->text);
+    kin_label_set_sentence(m.refuse.reason, KIN_PROTO_MAX_REASON, a->text);
     kin_endpoint_send_message(link, 0, &m);
     kin_cluster_forget_probes(c, a->link);
     kin_connections_drop(c->connections, a->link, NULL);

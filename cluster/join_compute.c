@@ -146,7 +146,7 @@ static void open_instance(kin_join *j, const kin_message_buffer *buffer) {
                                     .compute_bytes = s.compute_bytes,
                                     .gpu_bytes = s.weights.gpu_bytes};
     } else {
-        kin_label_set(r.reason, KIN_PROTO_MAX_REASON, err.text);
+        kin_label_set_sentence(r.reason, KIN_PROTO_MAX_REASON, err.text);
     }
     free(plan);
     tell(j, &r);
@@ -170,7 +170,7 @@ static void compute(kin_join *j, kin_message_buffer *buffer) {
     if (buffer) kin_neighbours_send(j->neighbours, buffer);
     if (rc == 0 || kin_exchange_is_broken(j->exchange)) return; // the head is told of the broken group
     result r = {.epoch = epoch, .of_step = true};
-    kin_label_set(r.reason, KIN_PROTO_MAX_REASON, err.text);
+    kin_label_set_sentence(r.reason, KIN_PROTO_MAX_REASON, err.text);
     tell(j, &r);
 }
 

@@ -91,7 +91,7 @@ static void fill_doing(const kin_join *j, kin_member_state state, char *to) {
         snprintf(line, sizeof line, "%s; %.0f %% of what %s needs is here", j->doing,
                  100 * (double)j->ahead.done / (double)j->ahead.total,
                  j->order->purpose == KIN_PROTO_FOR_PLAN ? "a better plan" : "the loss of another device");
-    kin_label_set(to, KIN_PROTO_MAX_STR, line);
+    kin_label_set_sentence(to, KIN_PROTO_MAX_STR, line);
 }
 
 // An idle computing thread publishes what the next answer tells.
@@ -126,14 +126,14 @@ void kin_join_send_status(kin_join *j) {
 void kin_join_send_failed(kin_join *j, const kin_member_action *a) {
     kin_proto_message m = {.type = KIN_FRAME_FAILED};
     kin_label_set(m.failed.stage, KIN_PROTO_MAX_STR, a->stage);
-    kin_label_set(m.failed.reason, KIN_PROTO_MAX_REASON, a->text);
+    kin_label_set_sentence(m.failed.reason, KIN_PROTO_MAX_REASON, a->text);
     kin_join_send(j, a->epoch, &m);
 }
 
 void kin_join_send_next(kin_join *j, const kin_member_action *a) {
     kin_proto_message m = {.type = KIN_FRAME_NEXT};
     m.next.is_open = a->is_open;
-    kin_label_set(m.next.reason, KIN_PROTO_MAX_REASON, a->text);
+    kin_label_set_sentence(m.next.reason, KIN_PROTO_MAX_REASON, a->text);
     kin_join_send(j, a->epoch, &m);
 }
 

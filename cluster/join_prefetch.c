@@ -51,7 +51,7 @@ void kin_join_note_layers(kin_join *j, const kin_windows *windows, const kin_sha
 static void tell(kin_join *j, bool is_here, const char *reason) {
     kin_proto_message m = {.type = KIN_FRAME_PREFETCHED};
     m.prefetched = (kin_proto_prefetched){.ticket = j->order->ticket, .is_here = is_here, .progress = j->ahead};
-    if (reason) kin_label_set(m.prefetched.reason, KIN_PROTO_MAX_REASON, reason[0] ? reason : "it failed");
+    if (reason) kin_label_set_sentence(m.prefetched.reason, KIN_PROTO_MAX_REASON, reason[0] ? reason : "it failed");
     j->told_at = kin_clock_now();
     kin_join_send(j, 0, &m);
 }

@@ -42,7 +42,7 @@ static void answer(kin_probe_queue *g, const kin_proto_id *id, const kin_probe_r
         m.to_bytes_s = result->to_bytes_s;
         m.from_bytes_s = result->from_bytes_s;
     } else {
-        kin_label_set(m.reason, KIN_PROTO_MAX_REASON, reason);
+        kin_label_set_sentence(m.reason, KIN_PROTO_MAX_REASON, reason);
     }
     g->measured(g->user, &m);
 }

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "net/echo_responder.h"
+#include "pure/proto/label.h"
 #include "pure/proto/versions.h"
 
 enum {
@@ -76,7 +77,7 @@ kin_proto_open kin_endpoint_self(const kin_endpoint *s) {
 
 void kin_endpoint_refuse(kin_link *link, const char *reason) {
     kin_proto_message m = {.type = KIN_FRAME_REFUSE};
-    snprintf(m.refuse.reason, sizeof m.refuse.reason, "%s", reason);
+    kin_label_set_sentence(m.refuse.reason, KIN_PROTO_MAX_REASON, reason);
     kin_endpoint_send_message(link, 0, &m);
     kin_link_close(link, reason);
 }

@@ -147,7 +147,7 @@ static void send_ping(kin_link *l) {
 static void send_bye(kin_link *l, const char *reason) {
     uint8_t bytes[KIN_FRAME_READER_OWN_BYTES];
     kin_proto_bye bye;
-    kin_label_set(bye.reason, KIN_PROTO_MAX_REASON, reason ? reason : "");
+    kin_label_set_sentence(bye.reason, KIN_PROTO_MAX_REASON, reason ? reason : "");
     send_own(l, KIN_FRAME_BYE, bytes, kin_proto_encode_bye(bytes, sizeof bytes, &bye));
 }
 

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/sentence.h"
 #include "node/doctor_impl.h"
 
 kin_finding *kin_doctor_add(kin_doctor_report *report, kin_finding_level level, const char *about, const char *fmt, ...) {
@@ -11,7 +12,7 @@ kin_finding *kin_doctor_add(kin_doctor_report *report, kin_finding_level level, 
     kin_finding *f = &report->at[report->n++];
     *f = (kin_finding){.level = level, .about = about};
     va_start(args, fmt);
-    vsnprintf(f->text, sizeof f->text, fmt, args);
+    kin_sentence_vprint(f->text, sizeof f->text, fmt, args);
     va_end(args);
     return f;
 }

@@ -17,7 +17,7 @@ typedef enum kin_finding_level {
 typedef struct kin_finding {
     kin_finding_level level;
     const char *about; // "memory"
-    char text[320];    // one sentence; may quote names of other machines
+    char text[1536];   // one sentence; may quote names and reasons of other machines
     char command[256]; // what mends it; empty: nothing is to be done, or there is no such command
 } kin_finding;
 

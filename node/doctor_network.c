@@ -177,8 +177,7 @@ static void say_head(kin_doctor_report *report, const char *text) {
         const char *why = json_string_value(json_object_get(d, "last_error")),
                    *who = json_string_value(json_object_get(d, "name"));
         if (why && why[0])
-            kin_doctor_mend(kin_doctor_add(report, KIN_FINDING_NOTE, "cluster", "%.60s: %.200s", who ? who : "?", why),
-                            "kin status");
+            kin_doctor_mend(kin_doctor_add(report, KIN_FINDING_NOTE, "cluster", "%.60s: %s", who ? who : "?", why), "kin status");
     }
     json_decref(all);
 }

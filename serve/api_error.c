@@ -3,6 +3,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/sentence.h"
+
 static const char *type_of(int status) {
     switch (status) {
     case 401: return "authentication_error";
@@ -20,7 +22,7 @@ int kin_api_error_set(kin_api_error *e, int status, const char *param, const cha
     if (param) snprintf(e->param, sizeof e->param, "%s", param);
     va_list args;
     va_start(args, format);
-    vsnprintf(e->message, sizeof e->message, format, args);
+    kin_sentence_vprint(e->message, sizeof e->message, format, args);
     va_end(args);
     return KIN_FAIL;
 }

@@ -10,7 +10,7 @@ typedef struct kin_api_error {
     const char *type; // "invalid_request_error", "not_found_error", "exceed_context_size_error", ...
     const char *code; // OpenAI's code, for example "model_not_found"; NULL: none
     char param[64];   // the field; "": none
-    char message[512];
+    char message[1536];
     int n_prompt, n_ctx; // of exceed_context_size_error
 } kin_api_error;
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "pure/proto/member.h"
+#include "pure/proto/message.h"
 #include "tests/trace.h"
 
 static kin_member *member;
@@ -522,6 +523,25 @@ static void what_was_ready_breaks_when_the_rest_of_it_does_not_come(void **state
     expect("prepare 2 for 6\nconnect next 6\n");
 }
 
+// As long as a message carries it. "/a/path" is its end.
+static const char *long_reason(void) {
+    static char reason[KIN_PROTO_MAX_REASON + 1];
+    memset(reason, 'x', sizeof reason - 1);
+    memcpy(reason + sizeof reason - 1 - strlen(" see /a/path"), " see /a/path", sizeof " see /a/path");
+    return reason;
+}
+
+static void a_long_reason_is_told_whole(void **state) {
+    (void)state;
+    char text[KIN_MEMBER_SENTENCE];
+    assert_int_equal(KIN_MEMBER_REASON, KIN_PROTO_MAX_REASON + 1);
+    begin_ready();
+    step((kin_member_event){.kind = KIN_MEMBER_COMPUTE_FAILED, .epoch = 5, .stage = "compute", .reason = long_reason()});
+    assert_non_null(strstr(trace, "see /a/path\n"));
+    refused(long_reason());
+    assert_non_null(strstr(kin_member_doing(member, text, sizeof text), "see /a/path"));
+}
+
 static void what_could_not_compute_is_prepared_anew(void **state) {
     (void)state;
     begin_ready();
@@ -730,6 +750,7 @@ int main(void) {
         STORY(a_cancelled_preparation_is_not_listened_to),
         STORY(a_failed_preparation_is_told_and_forgotten),
         STORY(what_was_ready_breaks_when_the_rest_of_it_does_not_come),
+        STORY(a_long_reason_is_told_whole),
         STORY(what_could_not_compute_is_prepared_anew),
         STORY(progress_is_told_four_times_a_second),
         STORY(epochs_do_not_go_back_on_one_link),

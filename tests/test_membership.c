@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "pure/proto/message.h"
 #include "tests/membership_story.h"
 
 static void two_devices_become_a_ring(void **state) {
@@ -400,6 +401,27 @@ static void what_could_not_load_gets_no_slices_that_stream_until_it_comes_anew(v
     assert_true(kin_membership_device_at(membership, 1)->features & KIN_PROTO_NO_SLICES);
 }
 
+// As long as a message carries it. "/a/path" is its end.
+static const char *long_reason(void) {
+    static char reason[KIN_PROTO_MAX_REASON + 1];
+    memset(reason, 'x', sizeof reason - 1);
+    memcpy(reason + sizeof reason - 1 - strlen(" see /a/path"), " see /a/path", sizeof " see /a/path");
+    return reason;
+}
+
+static void a_long_reason_comes_whole(void **state) {
+    (void)state;
+    assert_int_equal(KIN_MEMBERSHIP_REASON, KIN_PROTO_MAX_REASON + 1);
+    begin_with_two();
+    of_link(KIN_MEMBERSHIP_FAILED, 12, long_reason());
+    assert_string_equal(kin_membership_device_at(membership, 1)->last_error, long_reason());
+    expect_words("see /a/path; it is left out for 2.0 s\n");
+    joins(13, 3, "phone");
+    wait_ms(1000);
+    step((kin_membership_event){.kind = KIN_MEMBERSHIP_NO_PLAN, .question = 2, .reason = "see /another/path"});
+    assert_non_null(strstr(doing(), "see /a/path), and without it: see /another/path"));
+}
+
 static void an_error_that_is_over_is_forgotten(void **state) {
     (void)state;
     begin_with_two();
@@ -693,6 +715,7 @@ int main(void) {
         STORY(between_requests_it_is_one_line_too),
         STORY(a_device_that_was_stopped_has_left),
         STORY(what_could_not_load_gets_no_slices_that_stream_until_it_comes_anew),
+        STORY(a_long_reason_comes_whole),
         STORY(an_error_that_is_over_is_forgotten),
         STORY(the_heads_own_ring_link_counts_too),
         STORY(a_plan_without_devices_may_wait_for_others),

@@ -169,6 +169,16 @@ static void any_text_becomes_a_clean_label(void **state) {
     }
 }
 
+static void a_sentence_that_is_too_long_ends_with_a_word_and_dots(void **state) {
+    (void)state;
+    char label[32];
+    assert_string_equal(kin_label_set_sentence(label, 18, "see /a/path\nor ask"), "see /a/path?or ask");
+    assert_string_equal(kin_label_set_sentence(label, 18, "see /a/path or asks"), "see /a/path or ...");
+    assert_string_equal(kin_label_set_sentence(label, 17, "see /a/path or asks"), "see /a/path ...");
+    assert_string_equal(kin_label_set_sentence(label, 13, "see /a/path or ask"), "see ...");
+    assert_string_equal(kin_label_set_sentence(label, 2, "see"), "");
+}
+
 static void an_unclean_label_is_told(void **state) {
     (void)state;
     assert_true(kin_label_is_clean("", 0));
@@ -352,6 +362,7 @@ int main(void) {
         cmocka_unit_test(a_payload_beyond_its_cap_is_refused_by_the_header),
         cmocka_unit_test(frames_belong_to_links),
         cmocka_unit_test(any_text_becomes_a_clean_label),
+        cmocka_unit_test(a_sentence_that_is_too_long_ends_with_a_word_and_dots),
         cmocka_unit_test(an_unclean_label_is_told),
         cmocka_unit_test(every_f16_has_its_value),
         cmocka_unit_test(every_f16_survives_f32),

@@ -4,6 +4,7 @@
 
 #include "net/dial.h"
 #include "net/endpoint.h"
+#include "pure/proto/label.h"
 #include "pure/proto/refusal.h"
 #include "pure/proto/versions.h"
 #include "tests/link_world.h"
@@ -49,7 +50,7 @@ static void the_sentence_fits_whatever_the_names_are(void **state) {
     assert_int_equal(kin_proto_versions_meet(&a, &b, &err), 0);
     kin_proto_refuse refuse, back;
     uint8_t bytes[2048];
-    snprintf(refuse.reason, sizeof refuse.reason, "%s", err.text);
+    kin_label_set_sentence(refuse.reason, KIN_PROTO_MAX_REASON, err.text);
     size_t n = kin_proto_encode_refuse(bytes, sizeof bytes, &refuse);
     assert_int_equal(kin_proto_decode_refuse(bytes, n, &back, &err), 0);
     assert_non_null(strstr(back.reason, "; update kin on '\xc3\xbc"));

@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/sentence.h"
 #include "pure/text/utf8.h"
 
 // Bytes of the clean character at the start, 0 if there is none.
@@ -23,9 +24,10 @@ bool kin_label_is_clean(const char *text, size_t n) {
     return true;
 }
 
-char *kin_label_set(char *to, size_t most, const char *text) {
-    size_t n_text = strlen(text), n = 0;
-    for (size_t i = 0; i < n_text;) {
+// Returns whether all of the text is there.
+static bool set(char *to, size_t most, const char *text) {
+    size_t n_text = strlen(text), n = 0, i = 0;
+    while (i < n_text) {
         size_t len = clean_len(text + i, n_text - i);
         const char *from = len ? text + i : "?";
         if (len == 0) len = 1;
@@ -35,5 +37,15 @@ char *kin_label_set(char *to, size_t most, const char *text) {
         i += len;
     }
     to[n] = 0;
+    return i == n_text;
+}
+
+char *kin_label_set(char *to, size_t most, const char *text) {
+    set(to, most, text);
+    return to;
+}
+
+char *kin_label_set_sentence(char *to, size_t most, const char *text) {
+    if (!set(to, most, text)) kin_sentence_cut(to, strlen(to));
     return to;
 }

@@ -12,3 +12,6 @@ bool kin_label_is_clean(const char *text, size_t n);
 // Makes a clean label of any text in `to` [most + 1]: cut before the character that does not fit, '?' in place of each byte that
 // is not clean. Returns `to`.
 char *kin_label_set(char *to, size_t most, const char *text);
+
+// The same of a sentence: it is cut before the word that does not fit, and ends with "..." (base/sentence.h).
+char *kin_label_set_sentence(char *to, size_t most, const char *text);

@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "base/hash.h"
+#include "base/sentence.h"
 #include "pure/proto/epoch.h"
 #include "pure/proto/goodbye.h"
 #include "pure/proto/label.h"
@@ -62,15 +63,15 @@ struct kin_member {
     answer held;         // taken if none that is preferred comes
     bool is_by_gateway, prefers_gateways;
     kin_time tried_at, joined_at;
-    bool has_served;                           // it was ready since it joined
-    int n_twins;                               // times in a row that it was refused for another process with its identity
-    char why_no_head[KIN_MEMBER_SENTENCE / 2]; // why there is no head
+    bool has_served;                     // it was ready since it joined
+    int n_twins;                         // times in a row that it was refused for another process with its identity
+    char why_no_head[KIN_MEMBER_REASON]; // why there is no head
 
     uint32_t epoch;      // in force, 0: none
     uint32_t epoch_last; // newest from this head on this link
     uint64_t work;       // hash of what the plan wants prepared
     hop next, previous;
-    char next_error[KIN_MEMBER_SENTENCE / 2]; // why it is not; "": not known yet
+    char next_error[KIN_MEMBER_REASON]; // why it is not; "": not known yet
 
     shard_state shard;
     uint64_t shard_work; // what it is (being) prepared for
@@ -117,7 +118,7 @@ static void log_line(kin_member *m, kin_log_level level, const char *fmt, ...) {
     action->level = level;
     va_list args;
     va_start(args, fmt);
-    vsnprintf(action->text, sizeof action->text, fmt, args);
+    kin_sentence_vprint(action->text, sizeof action->text, fmt, args);
     va_end(args);
 }
 
@@ -182,7 +183,7 @@ static void lose_head(kin_member *m, const char *reason) {
     // One command after the other on the head: each finds its devices at once.
     if (is_joined(m) && (m->has_served || m->now - m->joined_at >= m->options.steady_ns)) m->control.wait_ns = 0;
     char why[sizeof m->why_no_head];
-    kin_label_set(why, sizeof why - 1, kin_goodbye_words(reason));
+    kin_label_set_sentence(why, sizeof why - 1, kin_goodbye_words(reason));
     bool was_said = strcmp(why, m->why_no_head) == 0;
     if (is_joined(m))
         log_line(m, KIN_LOG_WARN, "the head '%s' is gone (%s)", m->head, why);
@@ -246,7 +247,7 @@ static void take_refused(kin_member *m, const char *reason) {
     }
     end_epoch(m); // a head may find out late that it has another model
     m->epoch_last = 0;
-    kin_label_set(m->why_no_head, sizeof m->why_no_head - 1, reason);
+    kin_label_set_sentence(m->why_no_head, sizeof m->why_no_head - 1, reason);
     kin_member_action *drop = act(m, KIN_MEMBER_DROP);
     snprintf(drop->text, sizeof drop->text, "it was refused");
     m->control.is_trying = false;
@@ -305,7 +306,7 @@ static void take_end(kin_member *m, uint32_t epoch) {
 static void send_failed(kin_member *m, const kin_member_event *event) {
     kin_member_action *failed = act(m, KIN_MEMBER_SEND_FAILED);
     kin_label_set(failed->stage, sizeof failed->stage - 1, event->stage);
-    kin_label_set(failed->text, sizeof failed->text - 1, event->reason);
+    kin_label_set_sentence(failed->text, sizeof failed->text - 1, event->reason);
     log_line(m, KIN_LOG_WARN, "failed at %s: %s", failed->stage, failed->text);
 }
 
@@ -363,13 +364,13 @@ static void take_next(kin_member *m, const kin_member_event *event) {
     char error[sizeof m->next_error] = "";
     bool is_open = event->kind == KIN_MEMBER_NEXT_OPENED, was_open = m->next.is_open;
     take_hop(m, &m->next, is_open);
-    if (!is_open) kin_label_set(error, sizeof error - 1, event->reason);
+    if (!is_open) kin_label_set_sentence(error, sizeof error - 1, event->reason);
     bool is_known = is_open == was_open && strcmp(error, m->next_error) == 0;
     memcpy(m->next_error, error, sizeof error);
     if (is_known) return;
     kin_member_action *ring = act(m, KIN_MEMBER_SEND_RING);
     ring->is_open = is_open;
-    kin_label_set(ring->text, sizeof ring->text - 1, error);
+    kin_label_set_sentence(ring->text, sizeof ring->text - 1, error);
 }
 
 static void take_previous(kin_member *m, const kin_member_event *event) {

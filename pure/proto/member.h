@@ -34,7 +34,8 @@
 enum {
     KIN_MEMBER_ACTIONS = 16,
     KIN_MEMBER_ADDRESS = 256, // bytes with the NUL
-    KIN_MEMBER_SENTENCE = 512,
+    KIN_MEMBER_REASON = 1001, // of reasons: KIN_PROTO_MAX_REASON and the NUL
+    KIN_MEMBER_SENTENCE = 1536,
 };
 
 typedef struct kin_member kin_member;

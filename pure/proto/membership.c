@@ -123,7 +123,7 @@ static void say_gone(kin_membership *r, int i, kin_device_state state, kin_log_l
 static void part(kin_membership *r, int i, kin_device_state state, kin_log_level level, const char *reason) {
     kin_membership_device *d = &r->devices[i];
     char sentence[KIN_MEMBERSHIP_SENTENCE + KIN_MEMBERSHIP_REASON + 16];
-    kin_label_set(d->last_error, sizeof d->last_error - 1, kin_goodbye_words(reason));
+    kin_label_set_sentence(d->last_error, sizeof d->last_error - 1, kin_goodbye_words(reason));
     say_gone(r, i, state, level, sentence, sizeof sentence);
     bool worked = r->in_force && kin_membership_is_member(r, i);
     if (kin_membership_is_available(r, i)) r->change++;
@@ -281,7 +281,7 @@ static void take_failed(kin_membership *r, int i, const kin_membership_event *ev
     kin_membership_device *d = &r->devices[i];
     char stage[KIN_MEMBERSHIP_NAME], whom[KIN_MEMBERSHIP_SENTENCE], sentence[KIN_MEMBERSHIP_SENTENCE * 2];
     kin_label_set(stage, sizeof stage - 1, event->stage);
-    kin_label_set(d->last_error, sizeof d->last_error - 1, event->reason);
+    kin_label_set_sentence(d->last_error, sizeof d->last_error - 1, event->reason);
     // Its cache may have no room for slices, which stream from there: until it comes anew they have to fit into its memory.
     if (strcmp(stage, "loading") == 0) d->features |= KIN_PROTO_NO_SLICES;
     snprintf(sentence, sizeof sentence, "%s failed at %s: %s", kin_membership_whom(r, i, whom), stage[0] ? stage : "its work",

@@ -37,8 +37,9 @@ enum {
     KIN_MEMBERSHIP_DEVICES = 32,  // most at a time
     KIN_MEMBERSHIP_ACTIONS = 192, // more than any step gives: 5 for each device and some more
     KIN_MEMBERSHIP_NAME = 64,     // bytes with the NUL, of names
-    KIN_MEMBERSHIP_REASON = 256,  // of reasons; longer ones are cut
-    KIN_MEMBERSHIP_SENTENCE = 512,
+    KIN_MEMBERSHIP_REASON =
+        1001, // of reasons: KIN_PROTO_MAX_REASON and the NUL; what was longer was cut by its sender, at a word
+    KIN_MEMBERSHIP_SENTENCE = 1536, // of a reason, and of which device it is
 };
 
 #define KIN_MEMBERSHIP_FOREVER UINT64_MAX

@@ -223,7 +223,7 @@ void kin_membership_take_no_plan(kin_membership *r, const kin_membership_event *
     r->changed = true;
     if (r->in_force) return; // the epoch in force goes on: all its members are there
     r->is_short = true;
-    kin_label_set(r->short_reason, sizeof r->short_reason - 1, event->reason);
+    kin_label_set_sentence(r->short_reason, sizeof r->short_reason - 1, event->reason);
     char doing[KIN_MEMBERSHIP_SENTENCE];
     kin_membership_log(r, KIN_LOG_WARN, "%s", kin_membership_doing(r, doing, sizeof doing));
     r->changed = true;
@@ -245,9 +245,9 @@ static void end_for_ring_link(kin_membership *r, int m, const char *reason) {
     char why[KIN_MEMBERSHIP_REASON], sentence[KIN_MEMBERSHIP_SENTENCE * 2 + KIN_MEMBERSHIP_REASON + 64];
     if (m >= 0) kin_membership_whom(r, r->members[m], from);
     if (m + 1 < r->n_members) kin_membership_whom(r, r->members[m + 1], to);
-    kin_label_set(why, sizeof why - 1, reason);
+    kin_label_set_sentence(why, sizeof why - 1, reason);
     snprintf(sentence, sizeof sentence, "the link from %s to %s broke: %s", from, to, why);
-    kin_label_set(r->broken, sizeof r->broken - 1, sentence);
+    kin_label_set_sentence(r->broken, sizeof r->broken - 1, sentence);
     r->broken_at = r->now;
     r->broke_requests = r->n_requests > 0;
     r->n_requests = 0; // they are told in a moment
@@ -286,7 +286,7 @@ void kin_membership_take_ring(kin_membership *r, const kin_membership_event *eve
     bool *was_open = d ? &d->ring_open : &r->own_ring_open;
     if (*was_open && !is_open) *(d ? &d->ring_since : &r->own_ring_since) = r->now;
     *was_open = is_open;
-    kin_label_set(d ? d->ring_error : r->own_ring_error, KIN_MEMBERSHIP_REASON - 1, is_open ? "" : event->reason);
+    kin_label_set_sentence(d ? d->ring_error : r->own_ring_error, KIN_MEMBERSHIP_REASON - 1, is_open ? "" : event->reason);
     r->changed = true;
     kin_membership_look_ready(r);
 }
@@ -321,7 +321,7 @@ void kin_membership_look_at_ring(kin_membership *r) {
     kin_membership_device *d = &r->devices[out];
     snprintf(sentence, sizeof sentence, "no link from %s to %s (%s); let TCP port %u through the firewall of '%s'", from, to,
              error[0] ? error : "no answer", d->facts.endpoint.port, d->name);
-    kin_label_set(d->last_error, sizeof d->last_error - 1, sentence);
+    kin_label_set_sentence(d->last_error, sizeof d->last_error - 1, sentence);
     kin_membership_leave_out(r, out, sentence);
 }
 

@@ -87,7 +87,7 @@ static void give_up(kin_membership *r, int m, const char *reason) {
     char whom[KIN_MEMBERSHIP_SENTENCE], sentence[KIN_MEMBERSHIP_SENTENCE + KIN_MEMBERSHIP_REASON + 64],
         why[KIN_MEMBERSHIP_REASON];
     int i = r->next.members[m];
-    kin_label_set(why, sizeof why - 1, reason);
+    kin_label_set_sentence(why, sizeof why - 1, reason);
     snprintf(sentence, sizeof sentence, "%s cannot get ready for a better plan: %s", kin_membership_whom(r, i, whom), why);
     if (!kin_membership_is_member(r, i)) {
         kin_membership_leave_out(r, i, sentence);

@@ -1,6 +1,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/sentence.h"
 #include "pure/proto/membership_impl.h"
 
 kin_membership_action *kin_membership_act(kin_membership *r, kin_membership_action_kind kind) {
@@ -23,7 +24,7 @@ void kin_membership_log(kin_membership *r, kin_log_level level, const char *fmt,
     action->level = level;
     va_list args;
     va_start(args, fmt);
-    vsnprintf(action->text, sizeof action->text, fmt, args);
+    kin_sentence_vprint(action->text, sizeof action->text, fmt, args);
     va_end(args);
 }
 
@@ -52,9 +53,9 @@ static void say_gathering(const kin_membership *r, char *buf, size_t n) {
         snprintf(buf, n, "making a plan");
     } else if (lost >= 0) {
         const kin_membership_device *d = &r->devices[lost];
-        snprintf(buf, n, "device '%s' is gone (%s), waiting for it to come back", d->name, d->last_error);
+        kin_sentence_print(buf, n, "device '%s' is gone (%s), waiting for it to come back", d->name, d->last_error);
     } else if (failed >= 0) {
-        snprintf(buf, n, "device '%s' failed: %s", r->devices[failed].name, r->devices[failed].last_error);
+        kin_sentence_print(buf, n, "device '%s' failed: %s", r->devices[failed].name, r->devices[failed].last_error);
     } else {
         snprintf(buf, n, "waiting for devices to join");
     }
@@ -64,12 +65,12 @@ static void say_short(const kin_membership *r, char *buf, size_t n) {
     int lost = member_in(r, KIN_DEVICE_LOST), failed = member_in(r, KIN_DEVICE_FAILED), left = member_in(r, KIN_DEVICE_LEFT);
     int missing = lost >= 0 ? lost : failed >= 0 ? failed : left;
     if (missing < 0) {
-        snprintf(buf, n, "waiting for devices to join: %s", r->short_reason);
+        kin_sentence_print(buf, n, "waiting for devices to join: %s", r->short_reason);
         return;
     }
     const kin_membership_device *d = &r->devices[missing];
     const char *how = d->state == KIN_DEVICE_LOST ? "is gone" : d->state == KIN_DEVICE_FAILED ? "failed" : "has left";
-    snprintf(buf, n, "device '%s' %s (%s), and without it: %s", d->name, how, d->last_error, r->short_reason);
+    kin_sentence_print(buf, n, "device '%s' %s (%s), and without it: %s", d->name, how, d->last_error, r->short_reason);
 }
 
 static const char *const stages[] = {"hashing", "fetching", "packing", "loading"}; // kin_proto_stage
