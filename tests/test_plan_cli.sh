@@ -220,7 +220,7 @@ says "$out" '"schedulers": \['
 says "$out" '"no_plan": "no plan: '
 says "$out" '"n_ctx": 1024'
 plan 0 --what-if "$facts/a4-70b.json" --json
-for key in tpot_ms ttft_ms bound_ms hops_ms compute_ms resident_bytes streamed_bytes memory_bytes; do
+for key in tpot_ms ttft_ms hops_ms compute_ms resident_bytes streamed_bytes memory_bytes; do
     says "$out" "\"$key\": [0-9]"
 done
 says "$out" '"tpot_ms": 69[67]'
@@ -231,6 +231,26 @@ done
 for work in '"n_ctx": 1024' '"n_cached": 128' '"n_prompt": [0-9]' '"n_batch": [0-9]'; do says "$out" "$work"; done
 says "$out" '"why": "phone left out: it would add 27.1 ms/token"'
 says "$out" '"layer_begin": '
+
+claim='a bound is not above the time that it bounds, in any plan'
+if command -v python3 >/dev/null; then
+    for file in "$facts"/*.json; do
+        plan 0 --what-if "$file" --json
+        python3 - "$out" <<'EOF' || fail "$file"
+import json, sys
+plan = json.load(open(sys.argv[1]))
+closed = plan["closed_form"]
+sys.exit("bound_ms" in plan or closed.get("bound_ms", 0) > closed["tpot_ms"] * (1 + 1e-9))
+EOF
+    done
+fi
+
+claim='where a token is simulated, the proof stands beside the time that it is of'
+plan 0 --what-if "$facts/table3-70b.json"
+says "$out" '^closed form   1.76 s  by which no plan is faster'
+says_not "$out" 'round the ring; no plan'
+plan 0 --what-if "$facts/a4-70b.json"
+says "$out" 'round the ring; no plan is faster'
 
 claim='of a text that has no token yet, as of a file with n_cached 0'
 plan 0 --what-if "$facts/a4-8b.json" --cached 0

@@ -32,8 +32,8 @@ typedef struct kin_plan {
         bool relay;
     } stops[KIN_PLAN_MAX_STOPS];
     kin_layer_share shares[KIN_FACTS_MAX_DEVICES]; // by device
-    double tpot_s;                                 // predicted
-    double bound_s; // no plan is faster than this, as far as the solver could prove; 0: it proves nothing
+    double tpot_s;                                 // by the closed form of latency.h
+    double bound_s; // no plan has less in the closed form, as far as the solver could prove: <= tpot_s; 0: it proves nothing
 } kin_plan;
 
 // How many of `n` things fall into a round.
