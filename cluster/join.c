@@ -56,12 +56,18 @@ static void give_up(kin_join *j, const char *why) {
 
 // The head that a person named. One that was found has signed its answer with the key: there it is a mistake that passes.
 static void leave_foreign_head(kin_join *j, const char *at) {
-    char why[sizeof j->why.text];
-    snprintf(why, sizeof why, "the head at %s has another key: the code does not fit", at);
+    kin_err why;
+    kin_err_set(&why, "the head at %s has another key: the code does not fit", at);
     pthread_mutex_lock(&j->mutex);
     j->has_other_key = true;
     pthread_mutex_unlock(&j->mutex);
-    give_up(j, why);
+    give_up(j, why.text);
+}
+
+static void leave_stranger(kin_join *j, const char *at) {
+    kin_err why;
+    kin_err_set(&why, "%s answers, but not as kin does: is that the port which the head says that it listens on?", at);
+    give_up(j, why.text);
 }
 
 static void control_closed(void *user, kin_link *link, const char *reason) {
@@ -128,6 +134,10 @@ static void control_failed(void *user, const kin_dial_failure *failure) {
     j->dial = NULL;
     if (j->o.head && failure->end == KIN_DIAL_OTHER_KEY) {
         leave_foreign_head(j, failure->at);
+        return;
+    }
+    if (j->o.head && !j->was_accepted && failure->end == KIN_DIAL_STRANGER) {
+        leave_stranger(j, failure->at);
         return;
     }
     kin_member_event_kind kind = failure->end == KIN_DIAL_REFUSED ? KIN_MEMBER_REFUSED : KIN_MEMBER_LOST;

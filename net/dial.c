@@ -123,8 +123,11 @@ static void on_opened(void *user, kin_link *link) {
 
 static void on_dialed_closed(void *user, kin_link *link, const char *reason) {
     kin_dial *d = user;
+    static const kin_dial_end ends[] = {[KIN_TLS_FAULT_NONE] = KIN_DIAL_LOST,
+                                        [KIN_TLS_FAULT_OTHER_KEY] = KIN_DIAL_OTHER_KEY,
+                                        [KIN_TLS_FAULT_STRANGER] = KIN_DIAL_STRANGER};
     d->link = NULL; // it has ended
-    fail_dial(d, kin_link_has_other_key(link) ? KIN_DIAL_OTHER_KEY : KIN_DIAL_LOST, kin_link_name(link), reason);
+    fail_dial(d, ends[kin_link_fault(link)], kin_link_name(link), reason);
 }
 
 static int connect_next(kin_dial *d, kin_err *err) {

@@ -38,6 +38,7 @@ kin_proto_endpoint kin_dial_address(const char *address, uint16_t port);
 typedef enum kin_dial_end {
     KIN_DIAL_LOST,      // no connection, it ended, or no answer in time
     KIN_DIAL_OTHER_KEY, // the other side has another key
+    KIN_DIAL_STRANGER,  // what answers there does not speak as kin does
     KIN_DIAL_WRONG,     // another process than the one that must answer, or one that does not answer as kin does
     KIN_DIAL_REFUSED,   // the reason is the other side's sentence (pure/proto/refusal.h)
 } kin_dial_end;

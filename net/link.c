@@ -28,7 +28,7 @@ struct kin_link {
     kin_byte_stream *stream; // NULL: closed
     link_phase phase;
     bool is_owned; // the owner wants to hear of it
-    bool has_other_key;
+    kin_tls_fault fault;
     kin_link_options o;
     kin_link_callbacks callbacks;
     void *user;
@@ -65,7 +65,7 @@ static void close_stream(kin_link *l) {
     if (!s) return;
     snprintf(l->name, sizeof l->name, "%s", s->transport->name(s));
     snprintf(l->address, sizeof l->address, "%s", s->transport->address(s));
-    l->has_other_key = s->transport->has_other_key(s);
+    l->fault = s->transport->fault(s);
     l->stats.bytes_in = counts(l).in;
     l->stats.bytes_out = counts(l).out;
     l->stream = NULL;
@@ -381,8 +381,8 @@ kin_link_stats kin_link_stats_now(const kin_link *l) {
     return stats;
 }
 
-bool kin_link_has_other_key(const kin_link *l) {
-    return l->has_other_key;
+kin_tls_fault kin_link_fault(const kin_link *l) {
+    return l->fault;
 }
 
 const char *kin_link_name(const kin_link *l) {

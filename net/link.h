@@ -113,8 +113,8 @@ typedef struct kin_link_stats {
 
 kin_link_stats kin_link_stats_now(const kin_link *link);
 
-// In `closed`: it was because the other side has another key.
-bool kin_link_has_other_key(const kin_link *link);
+// In `closed`: what was wrong with the other side in the handshake.
+kin_tls_fault kin_link_fault(const kin_link *link);
 
 // "192.168.1.7:4100", of the other side; as given to kin_link_connect until it is connected. Lives as long as the link.
 const char *kin_link_name(const kin_link *link);

@@ -86,7 +86,7 @@ struct kin_transport {
     // Ends the stream as close does, but the connection stays: *fd, which does not block, and *tls, which has what came and was
     // not read yet, are the caller's. Only of one that is open, of which nothing waits to be written.
     int (*take)(kin_byte_stream *stream, int *fd, kin_tls **tls, kin_err *err);
-    bool (*has_other_key)(const kin_byte_stream *stream); // it ended because the other side has another key
+    kin_tls_fault (*fault)(const kin_byte_stream *stream); // of the handshake, where it ended because of one
     // Of the other side: "192.168.1.7:4100", as given to connect until it is connected; and the address alone, numeric. They live
     // as long as the stream.
     const char *(*name)(const kin_byte_stream *stream);

@@ -470,9 +470,9 @@ static uint16_t tcp_port(const kin_acceptor *base) {
 
 // ---- inspection
 
-static bool stream_has_other_key(const kin_byte_stream *base) {
+static kin_tls_fault stream_fault(const kin_byte_stream *base) {
     const stream *s = (const stream *)base;
-    return s->tls && kin_tls_has_other_key(s->tls);
+    return s->tls ? kin_tls_fault_of(s->tls) : KIN_TLS_FAULT_NONE;
 }
 
 static const char *stream_name(const kin_byte_stream *base) {
@@ -497,7 +497,7 @@ const kin_transport kin_transport_tcp = {
     .take = stream_take,
     .tick = stream_tick,
     .counts = stream_counts,
-    .has_other_key = stream_has_other_key,
+    .fault = stream_fault,
     .name = stream_name,
     .address = stream_address,
 };

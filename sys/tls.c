@@ -37,7 +37,7 @@ struct kin_tls_ctx {
 struct kin_tls {
     SSL *ssl;
     kin_tls_state state;
-    bool has_other_key;   // the other side
+    kin_tls_fault fault;
     const uint8_t *input; // [n_input] what was fed and OpenSSL has not read yet; borrowed
     size_t n_input;
     uint8_t *kept;   // the memory of that, where it is not borrowed
@@ -240,9 +240,10 @@ static int handshake_failed(kin_tls *t, kin_err *err) {
     case SSL_R_TLSV1_ALERT_DECRYPT_ERROR:
     case SSL_R_SSLV3_ALERT_BAD_RECORD_MAC:
     case SSL_R_DECRYPTION_FAILED_OR_BAD_RECORD_MAC:
-    case SSL_R_DIGEST_CHECK_FAILED: t->has_other_key = true; return kin_err_set(err, "the other side has another key");
+    case SSL_R_DIGEST_CHECK_FAILED: t->fault = KIN_TLS_FAULT_OTHER_KEY; return kin_err_set(err, "the other side has another key");
     case ERR_R_MALLOC_FAILURE: return kin_err_set(err, "out of memory");
     default:
+        if (code) t->fault = KIN_TLS_FAULT_STRANGER;
         return kin_err_set(err, "the other side does not speak TLS 1.3 with a shared key (%s)",
                            code ? ERR_reason_error_string(code) : "it ended early");
     }
@@ -393,6 +394,6 @@ kin_tls_state kin_tls_state_now(const kin_tls *t) {
     return t->state;
 }
 
-bool kin_tls_has_other_key(const kin_tls *t) {
-    return t->has_other_key;
+kin_tls_fault kin_tls_fault_of(const kin_tls *t) {
+    return t->fault;
 }

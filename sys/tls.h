@@ -74,5 +74,12 @@ void kin_tls_output_done(kin_tls *tls);
 uint8_t *kin_tls_output_take(kin_tls *tls, size_t *n);
 
 kin_tls_state kin_tls_state_now(const kin_tls *tls);
-// True: it failed because the keys differ.
-bool kin_tls_has_other_key(const kin_tls *tls);
+
+// Why a handshake with a key failed.
+typedef enum kin_tls_fault {
+    KIN_TLS_FAULT_NONE,      // it has not, or for a reason of this side
+    KIN_TLS_FAULT_OTHER_KEY, // the other side has another key
+    KIN_TLS_FAULT_STRANGER,  // the other side answers, but not with TLS 1.3 and a shared key: it is no kin
+} kin_tls_fault;
+
+kin_tls_fault kin_tls_fault_of(const kin_tls *tls);

@@ -265,9 +265,9 @@ static kin_byte_stream_counts stream_counts(const kin_byte_stream *base) {
     return (kin_byte_stream_counts){.in = s->n_came + s->n_read, .out = s->n_written - n, .waiting = n};
 }
 
-static bool stream_has_other_key(const kin_byte_stream *base) {
+static kin_tls_fault stream_fault(const kin_byte_stream *base) {
     (void)base;
-    return false;
+    return KIN_TLS_FAULT_NONE;
 }
 
 static const char *stream_name(const kin_byte_stream *base) {
@@ -302,7 +302,7 @@ int kin_pair_open(kin_pair **out, uv_loop_t *loop, kin_err *err) {
                                .take = stream_take,
                                .tick = stream_tick,
                                .counts = stream_counts,
-                               .has_other_key = stream_has_other_key,
+                               .fault = stream_fault,
                                .name = stream_name,
                                .address = stream_address};
     uv_idle_init(loop, &p->idle);

@@ -217,11 +217,11 @@ static void who_is_no_kin_is_left(void **state) {
     int left = accept(fd, NULL, NULL), other = accept(fd, NULL, NULL);
     assert_int_equal(send(other, "HTTP/1.1 200 OK\r\n\r\n", 19, MSG_NOSIGNAL), 19);
     RUN_UNTIL(w, out.n > 0);
-    assert_int_equal(out.end, KIN_DIAL_LOST);
+    assert_int_equal(out.end, KIN_DIAL_STRANGER);
     start(w, &o, &out);
     close(accept(fd, NULL, NULL));
     RUN_UNTIL(w, out.n > 0);
-    assert_int_equal(out.end, KIN_DIAL_LOST);
+    assert_int_equal(out.end, KIN_DIAL_LOST); // it may be a head that begins or ends
     close(left);
     close(other);
     close(fd);

@@ -263,6 +263,14 @@ says "$out" '^llamacpp:requests_processing 0'
 says "$out" '^llamacpp:requests_deferred 0'
 says "$out" '^kin:requests_cancelled_total [1-9][0-9]'
 
+claim='a device that is sent to a port where no head is says so at once, and ends'
+KIN_PROFILE=$(dirname "$0")/machine.json
+export KIN_PROFILE
+"$kin" code --new --key-file "$dir/keys/key" >"$out" 2>"$err"
+status 1 timeout 60 "$kin" join "${base#http://}" --key-file "$dir/keys/key"
+says "$err" '127.0.0.1:[0-9]* answers, but not as kin does'
+says_not "$err" 'TLS'
+
 claim='two servers cannot have one port'
 status 1 "$kin" serve --port "${base##*:}"
 says "$err" 'address already in use'

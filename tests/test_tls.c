@@ -119,7 +119,8 @@ static void with_two_keys_both_say_so(void **state) {
     assert_int_equal(p.server_rc, KIN_FAIL);
     assert_string_equal(p.client_err.text, "the other side has another key");
     assert_string_equal(p.server_err.text, "the other side has another key");
-    assert_true(kin_tls_has_other_key(p.client) && kin_tls_has_other_key(p.server));
+    assert_int_equal(kin_tls_fault_of(p.client), KIN_TLS_FAULT_OTHER_KEY);
+    assert_int_equal(kin_tls_fault_of(p.server), KIN_TLS_FAULT_OTHER_KEY);
     assert_int_equal(kin_tls_state_now(p.client), KIN_TLS_FAILED);
     assert_int_equal(kin_tls_state_now(p.server), KIN_TLS_FAILED);
     close_pair(&p);
