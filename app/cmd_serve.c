@@ -331,7 +331,7 @@ static void say_where(const serving *v) {
     else
         kin_app_say("serving %s at %s%s", what, host, when);
     if (port && v->o->session.fleet.cluster && !v->o->no_browsers && kin_tab_page_has_engine())
-        kin_join_page_say(host, port, v->tls != NULL, v->o->prefix);
+        kin_join_page_say(&v->o->session.fleet.net, host, port, v->tls != NULL, v->o->prefix);
 }
 
 static void on_begun(void *user) {

@@ -18,8 +18,16 @@ static bool is_any(const char *host) {
     return strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
 }
 
-void kin_join_page_say(const char *host, uint16_t port, bool is_https, const char *prefix) {
+static bool has_code(const kin_identity_options *net) {
+    char code[KIN_CODE_TEXT];
+    bool has = kin_identity_code(code, net, NULL) == 0;
+    kin_code_wipe(code, sizeof code);
+    return has;
+}
+
+void kin_join_page_say(const kin_identity_options *net, const char *host, uint16_t port, bool is_https, const char *prefix) {
     char own[1][KIN_ADDRESS_HOST];
+    if (!has_code(net)) return;
     if (!is_https && !kin_address_is_loopback(host)) {
         kin_app_say("browsers join at encrypted pages only: to let them, give --https");
         return;
@@ -51,7 +59,7 @@ static int open_server(kin_join_page *p, const kin_session *s, int port, const k
     int rc = kin_server_open(&p->server, &o, err);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc != 0) return KIN_FAIL;
-    kin_join_page_say(listen, kin_server_port(p->server), p->tls != NULL, NULL);
+    kin_join_page_say(&s->fleet.o.net, listen, kin_server_port(p->server), p->tls != NULL, NULL);
     return 0;
 }
 

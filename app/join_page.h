@@ -13,5 +13,6 @@ typedef struct kin_join_page kin_join_page;
 int kin_join_page_open(kin_join_page **out, const kin_session *session, int port, const kin_https_options *https, kin_err *err);
 void kin_join_page_close(kin_join_page *page); // its tabs leave; NULL is allowed
 
-// Says where browsers join, or why they cannot. host: where a server listens; prefix: of its paths, or NULL.
-void kin_join_page_say(const char *host, uint16_t port, bool is_https, const char *prefix);
+// Says where browsers join; nothing without a code to type there, of which the server says that they cannot (serve/tabs.h).
+// host: where it listens; prefix: of its paths, or NULL.
+void kin_join_page_say(const kin_identity_options *net, const char *host, uint16_t port, bool is_https, const char *prefix);

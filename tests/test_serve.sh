@@ -279,6 +279,13 @@ wait "$listener" || fail "the listener's stream ended with $?"
 
 # ---- reasoning
 
+claim='without a code, browsers are told one thing: that they cannot join'
+rm "$dir/keys/key.code"
+serve --cluster --key-file "$dir/keys/key" --listen 127.0.0.1
+until_says "$log" 'browsers cannot join: .*: of this key no code is kept here'
+says_not "$log" 'browsers join'
+stop
+
 claim='reasoning ends when its budget is spent, with the message that was asked for'
 printf '{%% for m in messages %%}{{ m.content }}{%% endfor %%}<think>' >"$dir/thinks.jinja"
 "$mkmodel" --layers 2 --vocab 8000 -o "$dir/endless.gguf" >/dev/null # its texts have no end of their own
