@@ -51,11 +51,13 @@ typedef struct kin_cluster_options {
     int (*plan)(void *user, const kin_cluster_question *question, kin_ring_plan *out, kin_err *err);
     // What the plan would be without candidate i. NULL: nothing is prepared for that.
     int (*without)(void *user, const kin_cluster_question *question, int i, kin_ring_plan *out, kin_err *err);
+    // Why candidate i has no layers in the last answer; "": it has. NULL: devices without layers are not told.
+    void (*left_out)(void *user, const kin_cluster_question *question, int i, char why[KIN_PLAN_WHY_MAX]);
     // After requests. True: the planner wants to be asked again. NULL: not used.
     bool (*measured)(void *user, const kin_cluster_measured *measured);
     // The answer to that question is in force from now on. In the loop's thread, which must not wait. NULL: not used.
     void (*in_force)(void *user, uint32_t question);
-    void *plan_user; // of all four; the first three are called in a thread of their own, one at a time
+    void *plan_user; // of all five; all but the last are called in a thread of their own, one at a time
 
     atomic_bool *stop;
     void (*status)(void *user, const char *line); // what begin waits for; in the caller's thread

@@ -110,9 +110,10 @@ struct kin_cluster {
     kin_facts *facts;  // for a question
     kin_planning *planning;
     kin_planning_answer *answer;
-    uint32_t question;            // the planner's last one
-    kin_status_sample own_sample; // as the devices'
-    kin_time begun, counted_at;   // the last look at the tokens
+    kin_planning_reasons *reasons; // of why devices have no layers, taken last
+    uint32_t question;             // the planner's last one
+    kin_status_sample own_sample;  // as the devices'
+    kin_time begun, counted_at;    // the last look at the tokens
     uint64_t counted;
     double tokens_per_s;
     kin_assignment *plan, *next, *asked; // in force; prepared beside it; the last answer of the planner

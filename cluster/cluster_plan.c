@@ -260,6 +260,17 @@ static void take_answer(kin_cluster *c, kin_planning_answer *a) {
         say_no_plan(c, a->question, a->why.text);
 }
 
+static void tell_left_out(kin_cluster *c, const kin_planning_reasons *r) {
+    kin_proto_message m = {.type = KIN_FRAME_LEFT_OUT};
+    if (r->question != c->question) return; // there is a later one
+    for (int i = 0; i < r->n - 1; i++) {
+        const kin_membership_device *d = r->why[i][0] ? device_with(c, &r->ids[i]) : NULL;
+        if (!d) continue;
+        kin_label_set_sentence(m.left_out.reason, KIN_PROTO_MAX_REASON, r->why[i]);
+        kin_connections_send(c->connections, d->link, 0, &m);
+    }
+}
+
 // ---- what tokens took
 
 void kin_cluster_on_measure(void *arg) {
@@ -335,6 +346,7 @@ static void take_planned(void *arg) {
         kin_completion_done(&c->measure.completion, generation, true);
     }
     if (kin_planning_take_answer(c->planning, c->answer)) take_answer(c, c->answer);
+    if (kin_planning_take_reasons(c->planning, c->reasons)) tell_left_out(c, c->reasons);
     kin_cluster_take_spares(c);
 }
 
@@ -377,10 +389,12 @@ int kin_cluster_open_planning(kin_cluster *c, kin_err *err) {
         return KIN_FAIL;
     c->facts = calloc(1, sizeof *c->facts);
     c->answer = calloc(1, sizeof *c->answer);
-    if (!c->facts || !c->answer) return kin_err_set(err, "out of memory");
+    c->reasons = calloc(1, sizeof *c->reasons);
+    if (!c->facts || !c->answer || !c->reasons) return kin_err_set(err, "out of memory");
     if (c->o.facts) enter(c, &c->o.id, c->o.name, c->o.facts);
     kin_planning_options po = {.plan = c->o.plan,
                                .without = c->o.without,
+                               .left_out = c->o.left_out,
                                .measured = c->o.measured,
                                .user = c->o.plan_user,
                                .done = planning_is_done,
@@ -394,4 +408,5 @@ void kin_cluster_close_planning(kin_cluster *c) {
     kin_planning_close(c->planning);
     free(c->facts);
     free(c->answer);
+    free(c->reasons);
 }

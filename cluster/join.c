@@ -95,6 +95,9 @@ static void take_message(kin_join *j, uint32_t epoch, const kin_proto_message *m
     case KIN_FRAME_PLAN: kin_join_take_plan(j, epoch, &m->plan); break;
     case KIN_FRAME_PREFETCH: kin_join_take_prefetch(j, &m->prefetch); break;
     case KIN_FRAME_END: kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_END, .epoch = epoch}); break;
+    case KIN_FRAME_LEFT_OUT:
+        kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_LEFT_OUT, .reason = m->left_out.reason});
+        break;
     case KIN_FRAME_STATUS_WANTED: kin_join_send_status(j); break;
     case KIN_FRAME_MEASURE: kin_join_take_measure(j, &m->measure); break;
     case KIN_FRAME_HAVE: kin_join_take_have(j, &m->have); break;

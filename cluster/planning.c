@@ -29,9 +29,12 @@ struct kin_planning {
     pthread_mutex_t mutex; // over the following
     pthread_cond_t changed;
     bool is_closing, asks, has_question, has_measurement, has_answer, has_round, has_spares_question, has_spares;
+    bool has_unexplained, has_reasons;
     uint32_t round;
     inquiry question;        // that waits
     inquiry spares_question; // the same
+    inquiry unexplained;     // of the last plan
+    kin_planning_reasons reasons;
     kin_planning_spares spares;
     measurement measurement; // that waits
     kin_planning_answer answer;
@@ -41,6 +44,7 @@ struct kin_planning {
     measurement measurement_now;
     kin_planning_answer answer_now;
     kin_planning_spares spares_now;
+    kin_planning_reasons reasons_now;
 };
 
 // ---- the planning thread
@@ -61,6 +65,22 @@ static void plan(kin_planning *p) {
     pthread_mutex_lock(&p->mutex);
     p->answer = *a;
     p->has_answer = true;
+    p->unexplained = *q;
+    p->has_unexplained = a->has_plan && p->o.left_out;
+    pthread_mutex_unlock(&p->mutex);
+    p->o.done(p->o.done_user);
+}
+
+static void explain(kin_planning *p) {
+    inquiry *q = &p->question_now;
+    kin_planning_reasons *r = &p->reasons_now;
+    kin_cluster_question question = as_question(q);
+    *r = (kin_planning_reasons){.question = q->number, .n = q->n};
+    for (int i = 0; i < q->n; i++) r->ids[i] = q->ids[i];
+    for (int i = 0; i < q->n - 1; i++) p->o.left_out(p->o.user, &question, i, r->why[i]);
+    pthread_mutex_lock(&p->mutex);
+    p->reasons = *r;
+    p->has_reasons = true;
     pthread_mutex_unlock(&p->mutex);
     p->o.done(p->o.done_user);
 }
@@ -98,20 +118,24 @@ static void *work(void *arg) {
     pthread_mutex_lock(&p->mutex);
     while (!p->is_closing) {
         bool learns = p->has_measurement, plans = !learns && p->has_question;
-        bool spares = !learns && !plans && p->has_spares_question;
+        bool explains = !learns && !plans && p->has_unexplained;
+        bool spares = !learns && !plans && !explains && p->has_spares_question;
         if (learns) p->measurement_now = p->measurement;
         if (plans) p->question_now = p->question;
         if (learns) p->has_measurement = false;
         if (plans) p->has_question = false;
+        if (explains) p->question_now = p->unexplained;
+        if (explains) p->has_unexplained = false;
         if (spares) p->question_now = p->spares_question;
         if (spares) p->has_spares_question = false;
-        if (!learns && !plans && !spares) {
+        if (!learns && !plans && !explains && !spares) {
             pthread_cond_wait(&p->changed, &p->mutex);
             continue;
         }
         pthread_mutex_unlock(&p->mutex);
         if (learns) learn(p);
         if (plans) plan(p);
+        if (explains) explain(p);
         if (spares) plan_spares(p);
         pthread_mutex_lock(&p->mutex);
     }
@@ -200,6 +224,15 @@ bool kin_planning_take_answer(kin_planning *p, kin_planning_answer *out) {
     bool has = p->has_answer;
     if (has) *out = p->answer;
     p->has_answer = false;
+    pthread_mutex_unlock(&p->mutex);
+    return has;
+}
+
+bool kin_planning_take_reasons(kin_planning *p, kin_planning_reasons *out) {
+    pthread_mutex_lock(&p->mutex);
+    bool has = p->has_reasons;
+    if (has) *out = p->reasons;
+    p->has_reasons = false;
     pthread_mutex_unlock(&p->mutex);
     return has;
 }

@@ -5,10 +5,11 @@
 // A question, or what was measured, takes the place of an older one that still waits. Answers carry the number that came with the
 // question, so that one for a question that is over can be told from others.
 //
-// Owner: the cluster. Thread: the loop's; `plan`, `measured` and `done` are called in the planning thread.
+// Owner: the cluster. Thread: the loop's; `plan` to `measured`, and `done`, are called in the planning thread.
 #pragma once
 
 #include "pure/plan/correction.h"
+#include "pure/plan/explain.h"
 #include "pure/plan/manual_plan.h"
 #include "pure/plan/rounds.h"
 #include "pure/proto/message.h"
@@ -37,8 +38,10 @@ typedef struct kin_planning_options {
     int (*plan)(void *user, const kin_cluster_question *question, kin_ring_plan *out, kin_err *err);
     // What the plan would be without candidate i; NULL: it is not asked.
     int (*without)(void *user, const kin_cluster_question *question, int i, kin_ring_plan *out, kin_err *err);
+    // Why candidate i has no layers in the last answer, "" where it has; NULL: it is not asked.
+    void (*left_out)(void *user, const kin_cluster_question *question, int i, char why[KIN_PLAN_WHY_MAX]);
     bool (*measured)(void *user, const kin_cluster_measured *measured);
-    void *user;               // of all three
+    void *user;               // of all four
     void (*done)(void *user); // there is something to take
     void *done_user;
 } kin_planning_options;
@@ -67,6 +70,16 @@ typedef struct kin_planning_answer {
 
 // The latest answer, once. False: there is none.
 bool kin_planning_take_answer(kin_planning *planning, kin_planning_answer *out);
+// After a plan, when nothing else is to be answered: why devices of its question have no layers.
+typedef struct kin_planning_reasons {
+    uint32_t question;
+    int n; // candidates, the head is the last
+    kin_proto_id ids[KIN_ROUNDS_MAX_MEMBERS];
+    char why[KIN_ROUNDS_MAX_MEMBERS][KIN_PLAN_WHY_MAX]; // "": it has some
+} kin_planning_reasons;
+
+bool kin_planning_take_reasons(kin_planning *planning, kin_planning_reasons *out); // the latest, once
+
 // The latest round whose measurements the planner has taken, once, and whether it wants to be asked again. False: there is none.
 bool kin_planning_take_round(kin_planning *planning, uint32_t *round, bool *asks);
 

@@ -84,6 +84,10 @@ static int plan_without(void *user, const kin_cluster_question *question, int i,
     return kin_planner_without(user, question, i, out, err);
 }
 
+static void left_out(void *user, const kin_cluster_question *question, int i, char why[KIN_PLAN_WHY_MAX]) {
+    kin_planner_left_out(user, question, i, why);
+}
+
 static bool measured(void *user, const kin_cluster_measured *m) {
     return kin_planner_take_measured(user, m);
 }
@@ -155,6 +159,7 @@ int kin_fleet_open(kin_fleet *f, const kin_fleet_options *o, const kin_fleet_bas
                               .facts = base->facts,
                               .plan = plan,
                               .without = plan_without,
+                              .left_out = left_out,
                               .measured = base->facts ? measured : NULL,
                               .in_force = in_force,
                               .stop = base->console->stop,

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/sentence.h"
 #include "base/units.h"
 #include "node/plan_file.h"
 #include "pure/plan/acceptance.h"
@@ -20,6 +21,8 @@
 #include "pure/proto/label.h"
 #include "sys/cond.h"
 #include "sys/highs.h"
+
+enum { MAX_NODES_OF_REASONS = 50 }; // of the search for a plan with a device that has no layers: it only explains
 
 // A plan and the devices it is about, as its question had them: the head first.
 typedef struct active_plan {
@@ -55,6 +58,9 @@ struct kin_planner {
     kin_time changed_at;          // when the last plan was chosen
     int n_left_out;               // of one group
     kin_facts corrected, grouped; // scratch
+
+    active_plan explained; // the planning thread's, without the mutex: reasons take as long as plans
+    kin_facts explained_facts;
 };
 
 kin_planner_options kin_planner_options_defaults(void) {
@@ -598,6 +604,44 @@ int kin_planner_without(kin_planner *p, const kin_cluster_question *q, int i, ki
     if (rc == 0 && p->scheduler) write_ring(&c, q->n, out);
     pthread_mutex_unlock(&p->mutex);
     return rc;
+}
+
+static bool is_in_ring(const active_plan *s, int candidate) {
+    for (int m = 0; m < s->ring.n_members; m++) {
+        if (s->ring.candidate[m] == candidate) return true;
+    }
+    return false;
+}
+
+static void say_why(const kin_planner *p, int device, char why[KIN_PLAN_WHY_MAX]) {
+    const active_plan *s = &p->explained;
+    kin_plan_options o = kin_plan_options_defaults();
+    kin_err err;
+    o.n_rounds = p->o.n_rounds;
+    o.max_nodes = MAX_NODES_OF_REASONS;
+    if (s->refused[device][0])
+        kin_sentence_print(why, KIN_PLAN_WHY_MAX, "%s", s->refused[device]);
+    else if (!p->scheduler)
+        kin_sentence_print(why, KIN_PLAN_WHY_MAX, "--plan %s has no layers for it", p->o.plan);
+    else if (s->has_groups)
+        kin_sentence_print(why, KIN_PLAN_WHY_MAX, "no plan with it is faster than the one in which devices share layers");
+    else if (p->scheduler->plan != kin_plan_playoff)
+        kin_sentence_print(why, KIN_PLAN_WHY_MAX, "the scheduler %s has no layers for it", p->scheduler->name);
+    else if (kin_plan_explain_left_out(&p->explained_facts, &o, &s->plan, device, why, &err) != 0)
+        why[0] = '\0';
+}
+
+void kin_planner_left_out(kin_planner *p, const kin_cluster_question *q, int i, char why[KIN_PLAN_WHY_MAX]) {
+    kin_assert(i >= 0 && i < q->n - 1);
+    why[0] = '\0';
+    lock(p);
+    const active_plan *s = latest(p);
+    int device = s->is_there && !p->o.only_looks ? find_device(s, &q->ids[i]) : -1;
+    bool is_left_out = device > 0 && !is_in_ring(s, candidate_of(device, s->n));
+    if (is_left_out) p->explained = *s;
+    if (is_left_out) p->explained_facts = *corrected_facts(p, s);
+    pthread_mutex_unlock(&p->mutex);
+    if (is_left_out) say_why(p, device, why);
 }
 
 static void read_alone(kin_planner *p, const kin_device_facts *device) {

@@ -57,6 +57,10 @@ int kin_planner_set_alone(kin_planner *planner, const kin_device_facts *device, 
 // Or as many as the scheduler finds best. Fails where it finds no plan; then nothing is expected.
 int kin_planner_choose_alone(kin_planner *planner, const kin_device_facts *device, int *n_gpu, kin_err *err);
 
+// Why candidate i of the question, not the head, has no layers in the last answer. "": it has, or that is not known.
+// In the thread of kin_planner_ask.
+void kin_planner_left_out(kin_planner *planner, const kin_cluster_question *question, int i, char why[KIN_PLAN_WHY_MAX]);
+
 // Medians of the last tokens, of devices as the question had them. True: the facts have moved so far that it is worth asking
 // again.
 bool kin_planner_take_measured(kin_planner *planner, const kin_cluster_measured *measured);

@@ -136,6 +136,8 @@ static const golden_frame golden_frames[KIN_FRAME_N_TYPES] = {
              "5f606162636465666768696a6b6c6d6e6f707172737475767778797a7b7c7d7e7f808182838485868788898a8b8c8d8e8f"},
     {"SUM", "4b494e3105210000070000001c000000"
             "2a000000000000000100050000000000020000000000803f000000c0"},
+    {"LEFT_OUT", "4b494e3105220000000000001c000000"
+                 "1a00697420776f756c64206164642032372e31206d732f746f6b656e"},
 };
 
 // A frame in memory of exactly its size, at an odd address: what reads beyond it, or trusts alignment, is caught by the

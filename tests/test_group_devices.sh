@@ -32,8 +32,12 @@ on_head run --devices 2 -m "$dir/pair.gguf" --lines -n 4 <"$dir/lines" >"$dir/fe
 pid_head=$!
 exec 9>"$dir/lines" # the ring is there for as long as more lines may come
 wait_for 20 "$dir/head.log" "serving on 1 device; '.*' has no layers"
+without=$(sed -n "s/.*serving on 1 device; '\(.*\)' has no layers/\1/p" "$dir/head.log" | tail -n 1)
+left_out="joined the head 'desk', whose plan leaves this device out: --plan tp has no layers for it"
+wait_for 20 "$dir/$without.log" "$left_out"
 HOME=$dir/head "$kin" status --key-file "$dir/head/key" "127.0.0.1:$port" >"$dir/status.txt" 2>"$dir/status.log"
 says "$dir/status.txt" "^head 'desk': serving on 1 device; '.*' has no layers"
+says "$dir/status.txt" "^$without: $left_out"
 exec 9>&-
 wait "$pid_head" || fail "it gave up"
 mark "$dir/head.log"

@@ -676,6 +676,24 @@ static void a_hop_that_is_known_to_go_by_the_head_does_so_at_once(void **state) 
     expect("prepare 1 for 5\nconnect next 5 by the head\nconnect previous 5 by the head\n");
 }
 
+static void a_device_without_layers_says_why_until_it_has_some(void **state) {
+    (void)state;
+    char text[KIN_MEMBER_SENTENCE];
+    begin_joined();
+    step((kin_member_event){.kind = KIN_MEMBER_LEFT_OUT, .reason = "it would add 27 ms/token"});
+    expect_state(KIN_MEMBER_JOINED);
+    const char *said = "joined the head 'desk', whose plan leaves this device out: it would add 27 ms/token";
+    assert_string_equal(kin_member_doing(member, text, sizeof text), said);
+    plan(5, "layers 0-8");
+    end(5);
+    assert_string_equal(kin_member_doing(member, text, sizeof text), "joined the head 'desk', waiting for work");
+    step((kin_member_event){.kind = KIN_MEMBER_LEFT_OUT, .reason = "it would add 27 ms/token"});
+    lost("it broke");
+    wait_ms(10000);
+    accepted();
+    assert_string_equal(kin_member_doing(member, text, sizeof text), "joined the head 'desk', waiting for work");
+}
+
 static void plans_before_joining_are_ignored(void **state) {
     (void)state;
     begin("desk.local", 1);
@@ -758,6 +776,7 @@ int main(void) {
         STORY(a_hop_that_its_sender_does_not_open_is_opened_by_its_receiver),
         STORY(a_hop_that_neither_end_opens_goes_by_the_head),
         STORY(a_hop_that_is_known_to_go_by_the_head_does_so_at_once),
+        STORY(a_device_without_layers_says_why_until_it_has_some),
         STORY(plans_before_joining_are_ignored),
         STORY(a_search_without_an_answer_says_what_may_be_wrong),
         STORY(every_state_can_be_said),

@@ -92,8 +92,7 @@ static void a_head_that_serves_alone_beside_a_device_says_so(void **state) {
     expect_words("accept 11\nsay device 'tower' has joined\nask 1: tower\n");
     planned(1, "", 0);
     wait_ms(750);
-    expect_words("up 1\nsay serving alone: the plan leaves out 'tower'; the page of 'kin serve', or 'kin plan --cluster' later, "
-                 "says why\n");
+    expect_words("up 1\nsay serving alone: the plan leaves out 'tower'; the page of 'kin serve', or 'kin status', says why\n");
 }
 
 static void a_device_that_changes_nothing_for_a_head_alone_is_said_to_be_left_out(void **state) {
@@ -106,8 +105,7 @@ static void a_device_that_changes_nothing_for_a_head_alone_is_said_to_be_left_ou
     wait_ms(1000);
     expect_words("accept 11\nsay device 'tower' has joined\nask 2: tower\n");
     planned(2, "", 0);
-    expect_words(
-        "say serving alone: the plan leaves out 'tower'; the page of 'kin serve', or 'kin plan --cluster' later, says why\n");
+    expect_words("say serving alone: the plan leaves out 'tower'; the page of 'kin serve', or 'kin status', says why\n");
 }
 
 static void expected_devices_are_not_waited_for_any_longer(void **state) {
@@ -459,8 +457,8 @@ static void a_plan_without_devices_may_wait_for_others(void **state) {
     assert_string_equal(doing(), "waiting for devices to join");
     wait_ms(750);
     assert_int_equal(kin_membership_state_now(membership), KIN_MEMBERSHIP_SERVING);
-    assert_string_equal(
-        doing(), "serving alone: the plan leaves out 'tower'; the page of 'kin serve', or 'kin plan --cluster' later, says why");
+    assert_string_equal(doing(),
+                        "serving alone: the plan leaves out 'tower'; the page of 'kin serve', or 'kin status', says why");
 }
 
 static void ring_links_may_come_and_go_before_the_ring_is_up(void **state) {

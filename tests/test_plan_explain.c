@@ -57,6 +57,11 @@ static void a_device_left_out_says_what_it_would_add(void **state) {
     assert_true(forced.shares[phone].n_layer > 0);
     double more_s = played(&facts, &forced) - played(&facts, &plan);
     assert_true(fabs(number_of(sentences[phone]) - more_s) < 0.005 * more_s);
+    char why[KIN_PLAN_WHY_MAX];
+    assert_int_equal(kin_plan_explain_left_out(&facts, &options, &plan, phone, why, &err), 0);
+    assert_string_equal(sentences[phone] + strlen("phone left out: "), why);
+    assert_int_equal(kin_plan_explain_left_out(&facts, &options, &forced, phone, why, &err), 0); // another plan is in force
+    assert_string_equal(why, "it would make nothing faster");
 }
 
 static void a_device_in_use_says_what_is_slower_without_it(void **state) {

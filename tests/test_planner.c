@@ -175,6 +175,32 @@ static void by_the_thesis_fetching_counts_against_a_better_plan(void **state) {
     assert_non_null(strstr(err.text, "there is no such rule"));
 }
 
+static void who_has_no_layers_is_told_why(void **state) {
+    (void)state;
+    static asked a;
+    kin_ring_plan ring;
+    char why[KIN_PLAN_WHY_MAX];
+    kin_paper_facts(&cluster, KIN_PAPER_A4, KIN_PAPER_70B, 0);
+    int phone = kin_paper_device(&cluster, "phone");
+    ask_about(&a, (int[]){0, 1, 2, 3}, 4);
+    kin_planner *p = open_planner("auto", "exact");
+    kin_planner_left_out(p, &a.question, phone - 1, why);
+    assert_string_equal(why, ""); // there is no answer yet
+    answer_to(p, &a, &ring);
+    for (int i = 0; i < 3; i++) {
+        kin_planner_left_out(p, &a.question, i, why);
+        if (i == phone - 1)
+            assert_string_equal(why, "it would add 27.1 ms/token");
+        else
+            assert_string_equal(why, "");
+    }
+    a.facts.devices[phone].disk_bytes_s = NAN;
+    answer_to(p, &a, &ring);
+    kin_planner_left_out(p, &a.question, phone - 1, why);
+    assert_non_null(strstr(why, "disk"));
+    kin_planner_close(p);
+}
+
 static void what_if_a_device_left_is_the_plan_of_those_who_stay_and_changes_nothing(void **state) {
     (void)state;
     static const char *const plans[] = {"auto", "even"};
@@ -779,6 +805,7 @@ int main(void) {
         cmocka_unit_test_setup(a_head_that_begins_alone_has_a_plan_at_once, setup),
         cmocka_unit_test_setup(a_little_better_changes_nothing_and_much_better_does, setup),
         cmocka_unit_test_setup(by_the_thesis_fetching_counts_against_a_better_plan, setup),
+        cmocka_unit_test_setup(who_has_no_layers_is_told_why, setup),
         cmocka_unit_test_setup(what_if_a_device_left_is_the_plan_of_those_who_stay_and_changes_nothing, setup),
         cmocka_unit_test_setup(without_a_member_there_is_another_plan, setup),
         cmocka_unit_test_setup(without_a_member_the_others_keep_their_places, setup),

@@ -59,6 +59,13 @@ static int without(void *user, const kin_cluster_question *q, int i, kin_ring_pl
     return i == 0 ? 0 : kin_err_set(err, "no plan");
 }
 
+static void left_out(void *user, const kin_cluster_question *q, int i, char why[KIN_PLAN_WHY_MAX]) {
+    char what[32];
+    snprintf(what, sizeof what, "why-%s", q->candidates[i].name);
+    pass(user, what);
+    snprintf(why, KIN_PLAN_WHY_MAX, "%s", i == 0 ? "" : "it is slow");
+}
+
 static bool measured(void *user, const kin_cluster_measured *m) {
     char what[32];
     snprintf(what, sizeof what, "measured-%d-%d", m->n_cached, m->facts ? m->facts->n_device : 0);
@@ -116,6 +123,36 @@ static void only_the_latest_question_is_thought_about(void **state) {
     assert_int_equal(answer.question, 3);
     assert_false(kin_planning_take_answer(b.planning, &answer)); // once
     assert_string_equal(b.log, "first third ");
+    kin_planning_close(b.planning);
+}
+
+static void reasons_come_after_the_last_answer(void **state) {
+    (void)state;
+    bench b = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    static kin_planning_answer answer;
+    static kin_planning_reasons reasons;
+    const kin_candidate candidates[] = {{.name = "a"}, {.name = "b"}, {.name = "head"}};
+    const kin_proto_id ids[] = {{{1}}, {{2}}, {{3}}};
+    const kin_cluster_question question = {.n = 3, .candidates = candidates, .ids = ids};
+    kin_planning_options o = {.plan = plan, .without = without, .left_out = left_out, .user = &b, .done = done, .done_user = &b};
+    kin_err err;
+    assert_int_equal(kin_planning_open(&b.planning, &o, &err), 0);
+    kin_planning_ask(b.planning, 6, &question);
+    wait_until(&b, &b.n_begun, 1);
+    kin_planning_ask_spares(b.planning, 8, &question);
+    kin_planning_ask(b.planning, 7, &question);
+    raise_to(&b, &b.n_let_go, 2); // both answers
+    wait_until(&b, &b.n_done, 2);
+    assert_true(kin_planning_take_answer(b.planning, &answer));
+    assert_false(kin_planning_take_reasons(b.planning, &reasons));
+    raise_to(&b, &b.n_let_go, 6);
+    wait_until(&b, &b.n_done, 4);
+    assert_string_equal(b.log, "a a why-a why-b without-a without-b ");
+    assert_true(kin_planning_take_reasons(b.planning, &reasons));
+    assert_true(reasons.question == 7 && reasons.n == 3 && reasons.ids[1].bytes[0] == 2);
+    assert_string_equal(reasons.why[0], "");
+    assert_string_equal(reasons.why[1], "it is slow");
+    assert_false(kin_planning_take_reasons(b.planning, &reasons)); // once
     kin_planning_close(b.planning);
 }
 
@@ -186,6 +223,7 @@ static void stopping_waits_for_what_runs_and_begins_nothing_more(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_the_latest_question_is_thought_about),
+        cmocka_unit_test(reasons_come_after_the_last_answer),
         cmocka_unit_test(plans_without_each_of_the_devices_come_after_everything_else),
         cmocka_unit_test(what_was_measured_comes_before_a_question),
         cmocka_unit_test(stopping_waits_for_what_runs_and_begins_nothing_more),

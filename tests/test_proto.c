@@ -169,6 +169,7 @@ static void make_run(kin_proto_message *m) {
     case KIN_FRAME_PAGES: m->pages = golden_pages(); break;
     case KIN_FRAME_SUM: m->sum = golden_sum(); break;
     case KIN_FRAME_NEXT: m->next = (kin_proto_next){true, "fine"}; break;
+    case KIN_FRAME_LEFT_OUT: m->left_out = (kin_proto_left_out){"it would add 27.1 ms/token"}; break;
     case KIN_FRAME_END: m->end = (kin_proto_end){"device 3 is lost"}; break;
     case KIN_FRAME_PREFETCH: m->prefetch = (kin_proto_prefetch){5, KIN_PROTO_FOR_SPARE, true, golden_plan()}; break;
     case KIN_FRAME_PREFETCHED:
@@ -440,6 +441,7 @@ static void lies_in_a_plan_are_refused_with_a_sentence(void **state) {
         {KIN_FRAME_NEXT, 0, "02", "is_open is 2"},
         {KIN_FRAME_NEXT, 1, "e903", "reason has 1001 bytes"},
         {KIN_FRAME_END, 0, "e903", "reason has 1001 bytes"},
+        {KIN_FRAME_LEFT_OUT, 0, "e903", "reason has 1001 bytes"},
     };
     expect_lies_refused(lies, sizeof lies / sizeof *lies);
 }
@@ -654,7 +656,7 @@ static void an_unknown_type_of_message_is_refused(void **state) {
     kin_proto_message m;
     kin_err err;
     assert_int_equal(kin_proto_decode(KIN_FRAME_N_TYPES + 1, (const uint8_t *)"", 0, &m, &err), KIN_FAIL);
-    assert_string_equal(err.text, "unknown type of message: 34");
+    assert_string_equal(err.text, "unknown type of message: 35");
 }
 
 static void an_empty_payload_may_be_no_memory(void **state) {

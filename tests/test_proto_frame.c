@@ -85,7 +85,7 @@ static void an_unknown_type_is_malformed(void **state) {
     bytes[5] = 0;
     expect_malformed(bytes, 6, "unknown type of frame: 0");
     bytes[5] = KIN_FRAME_N_TYPES + 1;
-    expect_malformed(bytes, 6, "unknown type of frame: 34");
+    expect_malformed(bytes, 6, "unknown type of frame: 35");
 }
 
 static void bytes_that_must_be_zero_are(void **state) {

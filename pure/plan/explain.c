@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "base/sentence.h"
 #include "pure/plan/ring_order.h"
 #include "pure/plan/timeline.h"
 
@@ -88,9 +89,25 @@ static void say_used(const question *q, int device, char *sentence, kin_plan *wi
              more_s < 0 ? "less" : "more");
 }
 
-// The whole cost of a device that is not used: the best plan with it.
+// What the best plan with a device would change that is not used. it: the device, or a layer there.
+static void say_cost(const question *q, int device, const char *it, char why[KIN_PLAN_WHY_MAX]) {
+    char ms[32];
+    double more_s;
+    kin_plan with;
+    kin_plan_options options = *q->options;
+    options.force_in |= kin_device_bit(device);
+    if (!differs_by(q, &options, &with, &more_s))
+        snprintf(why, KIN_PLAN_WHY_MAX, "it cannot hold a layer");
+    else if (more_s * 1e3 >= 0.005)
+        snprintf(why, KIN_PLAN_WHY_MAX, "%s would add %s ms/token", it, say_ms(more_s, ms));
+    else if (more_s * 1e3 <= -0.005) // a plan in force stays until another is worth the change
+        snprintf(why, KIN_PLAN_WHY_MAX, "%s would save %s ms/token, too little for another plan", it, say_ms(-more_s, ms));
+    else
+        snprintf(why, KIN_PLAN_WHY_MAX, "%s would make nothing faster", it);
+}
+
 static void say_unused(const question *q, int device, char *sentence) {
-    char name[KIN_FACTS_MAX_NAME + 24], role[2 * KIN_FACTS_MAX_NAME + 40] = "left out", ms[32];
+    char name[KIN_FACTS_MAX_NAME + 24], role[2 * KIN_FACTS_MAX_NAME + 40] = "left out", why[KIN_PLAN_WHY_MAX];
     const kin_device_facts *d = &q->facts->devices[device];
     const char *it = "it";
     int stop = relay_stop(q->plan, device);
@@ -102,18 +119,16 @@ static void say_unused(const question *q, int device, char *sentence) {
         say_relay(q, stop, role + strlen(role), sizeof role - strlen(role));
         it = "a layer there";
     }
-    double more_s;
-    kin_plan with;
-    kin_plan_options options = *q->options;
-    options.force_in |= kin_device_bit(device);
-    if (!differs_by(q, &options, &with, &more_s)) {
-        snprintf(sentence, KIN_PLAN_EXPLAIN_MAX, "%s %s: it cannot hold a layer", name, role);
-        return;
-    }
-    if (more_s * 1e3 >= 0.005)
-        snprintf(sentence, KIN_PLAN_EXPLAIN_MAX, "%s %s: %s would add %s ms/token", name, role, it, say_ms(more_s, ms));
-    else
-        snprintf(sentence, KIN_PLAN_EXPLAIN_MAX, "%s %s: %s would make nothing faster", name, role, it);
+    say_cost(q, device, it, why);
+    kin_sentence_print(sentence, KIN_PLAN_EXPLAIN_MAX, "%s %s: %s", name, role, why);
+}
+
+int kin_plan_explain_left_out(const kin_facts *facts, const kin_plan_options *options, const kin_plan *plan, int device,
+                              char why[KIN_PLAN_WHY_MAX], kin_err *err) {
+    question q = {facts, options, plan, 0};
+    if (kin_timeline_play(facts, plan, &q.plan_s, err) != 0) return KIN_FAIL;
+    say_cost(&q, device, "it", why);
+    return 0;
 }
 
 int kin_plan_explain(const kin_facts *facts, const kin_plan_options *options, const kin_plan *plan,

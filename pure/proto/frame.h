@@ -77,7 +77,8 @@ enum { KIN_PROTO_N_ROLES = 7 };
     X(30, PREFETCHED, prefetched, KIN_FRAME_CAP_SMALL, "c", 0)                                                                   \
     X(31, PAGES, pages, KIN_FRAME_CAP_SMALL, "rb", 1)                                                                            \
     X(32, KEPT, kept, KIN_FRAME_CAP_SMALL, "c", 0)                                                                               \
-    X(33, SUM, sum, KIN_FRAME_CAP_STEP, "g", 1)
+    X(33, SUM, sum, KIN_FRAME_CAP_STEP, "g", 1)                                                                                  \
+    X(34, LEFT_OUT, left_out, KIN_FRAME_CAP_SMALL, "c", 0)
 
 typedef enum kin_frame_type {
 #define KIN_FRAME_ENUM(number, NAME, name, cap, links, epoch) KIN_FRAME_##NAME = number,
@@ -85,7 +86,7 @@ typedef enum kin_frame_type {
 #undef KIN_FRAME_ENUM
 } kin_frame_type;
 
-enum { KIN_FRAME_N_TYPES = 33 }; // types are 1 to this
+enum { KIN_FRAME_N_TYPES = 34 }; // types are 1 to this
 
 // A piece of a payload that is sent from where it lies.
 typedef struct kin_frame_part {

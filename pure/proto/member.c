@@ -66,6 +66,7 @@ struct kin_member {
     bool has_served;                     // it was ready since it joined
     int n_twins;                         // times in a row that it was refused for another process with its identity
     char why_no_head[KIN_MEMBER_REASON]; // why there is no head
+    char left_out[KIN_MEMBER_REASON];    // why the last plan has no layers for it; "": it has, or that is not known
 
     uint32_t epoch;      // in force, 0: none
     uint32_t epoch_last; // newest from this head on this link
@@ -234,7 +235,7 @@ static void take_accepted(kin_member *m, const kin_member_event *event) {
     m->n_twins = 0;
     set_state(m, KIN_MEMBER_JOINED);
     act(m, KIN_MEMBER_SEND_FACTS);
-    m->why_no_head[0] = '\0';
+    m->why_no_head[0] = m->left_out[0] = '\0';
     log_line(m, KIN_LOG_DEBUG, "joined the head '%s'", m->head); // the status says it
 }
 
@@ -284,6 +285,7 @@ static void take_plan(kin_member *m, const kin_member_event *event) {
     if (!is_joined(m) || !kin_epoch_is_newer(event->epoch, m->epoch_last)) return; // an epoch that is over does not come back
     end_epoch(m);
     m->epoch = m->epoch_last = event->epoch;
+    m->left_out[0] = '\0';
     m->work = kin_hash64(event->work, event->n_work, 0);
     m->next = (hop){.retry.at = m->now, .since = m->now, .by_head = event->next_by_head};
     m->previous = (hop){.since = m->now, .by_head = event->previous_by_head};
@@ -301,6 +303,11 @@ static void take_end(kin_member *m, uint32_t epoch) {
     if (!kin_member_takes(m, epoch)) return;
     end_epoch(m);
     set_state(m, KIN_MEMBER_JOINED);
+}
+
+static void take_left_out(kin_member *m, const char *reason) {
+    kin_label_set_sentence(m->left_out, sizeof m->left_out - 1, reason);
+    act(m, KIN_MEMBER_STATUS);
 }
 
 static void send_failed(kin_member *m, const kin_member_event *event) {
@@ -424,6 +431,7 @@ const kin_member_actions *kin_member_step(kin_member *m, kin_time now, const kin
         break;
     case KIN_MEMBER_PLAN: take_plan(m, event); break;
     case KIN_MEMBER_END: take_end(m, event->epoch); break;
+    case KIN_MEMBER_LEFT_OUT: take_left_out(m, event->reason); break;
     case KIN_MEMBER_PROGRESS:
     case KIN_MEMBER_PREPARED:
     case KIN_MEMBER_PREPARE_FAILED: take_preparation(m, event); break;
@@ -457,7 +465,12 @@ const char *kin_member_doing(const kin_member *m, char *buf, size_t n) {
         snprintf(buf, n, "searching for a head%s", m->n_searches < SEARCHES_UNTIL_HINT ? "" : no_answer);
         break;
     case KIN_MEMBER_CONNECTING: snprintf(buf, n, "connecting to the head '%s'", m->head); break;
-    case KIN_MEMBER_JOINED: snprintf(buf, n, "joined the head '%s', waiting for work", m->head); break;
+    case KIN_MEMBER_JOINED:
+        if (m->left_out[0])
+            kin_sentence_print(buf, n, "joined the head '%s', whose plan leaves this device out: %s", m->head, m->left_out);
+        else
+            snprintf(buf, n, "joined the head '%s', waiting for work", m->head);
+        break;
     case KIN_MEMBER_PREPARING: snprintf(buf, n, "getting ready for the head '%s'", m->head); break;
     case KIN_MEMBER_READY: snprintf(buf, n, "working for the head '%s'", m->head); break;
     case KIN_MEMBER_IS_REFUSED: snprintf(buf, n, "the head '%s' refuses this device for now: %s", m->head, m->why_no_head); break;

@@ -72,6 +72,7 @@ typedef enum kin_member_event_kind {
     KIN_MEMBER_LOST,     // reason: the control link has ended, or could not be opened
     KIN_MEMBER_PLAN,     // epoch, work, next_by_head, previous_by_head: PLAN came
     KIN_MEMBER_END,      // epoch: it is over
+    KIN_MEMBER_LEFT_OUT, // reason: the last plan has no layers for it
     KIN_MEMBER_PROGRESS, // ticket
     KIN_MEMBER_PREPARED, // ticket
     KIN_MEMBER_PREPARE_FAILED,  // ticket, stage, reason: also after PREPARED, when weights of later windows fail to arrive

@@ -139,12 +139,10 @@ static int say_alone(const kin_membership *r, char *buf, size_t n) {
     while (i < KIN_MEMBERSHIP_DEVICES && !kin_membership_is_available(r, i)) i++;
     if (n_there == 0) return snprintf(buf, n, "serving alone");
     if (n_there > 1)
-        return snprintf(
-            buf, n,
-            "serving alone: the plan leaves out all %d devices; the page of 'kin serve', or 'kin plan --cluster' later, says why",
-            n_there);
-    return snprintf(buf, n,
-                    "serving alone: the plan leaves out '%s'; the page of 'kin serve', or 'kin plan --cluster' later, says why",
+        return snprintf(buf, n,
+                        "serving alone: the plan leaves out all %d devices; the page of 'kin serve', or 'kin status', says why",
+                        n_there);
+    return snprintf(buf, n, "serving alone: the plan leaves out '%s'; the page of 'kin serve', or 'kin status', says why",
                     r->devices[i].name);
 }
 

@@ -267,6 +267,11 @@ typedef struct kin_proto_end {
     char reason[KIN_PROTO_MAX_REASON + 1];
 } kin_proto_end;
 
+// Head -> device: it is there, and the plan has no layers for it.
+typedef struct kin_proto_left_out {
+    char reason[KIN_PROTO_MAX_REASON + 1];
+} kin_proto_left_out;
+
 // ---- steps
 
 enum {

@@ -284,6 +284,18 @@ static void take_end(kin_reader *r, kin_proto_end *m) {
 
 KIN_PROTO_DEFINE(END, end)
 
+// LEFT_OUT: str reason (at most 1000 bytes)
+
+static void put_left_out(kin_writer *w, const kin_proto_left_out *m) {
+    kin_writer_str(w, m->reason, KIN_PROTO_MAX_REASON);
+}
+
+static void take_left_out(kin_reader *r, kin_proto_left_out *m) {
+    kin_reader_str(r, m->reason, KIN_PROTO_MAX_REASON, "reason");
+}
+
+KIN_PROTO_DEFINE(LEFT_OUT, left_out)
+
 //     PREFETCH
 //     byte  0  u32  ticket (>= 1)
 //           4  u8   purpose: 0 a plan, 1 a spare
