@@ -99,10 +99,10 @@ int kin_profile_obtain(kin_device_facts *out, const kin_devices *devices, const 
 
 int kin_profile_read(kin_device_facts *out, const kin_devices *devices, const char *name, const char *path, kin_err *err) {
     json_t *json = kin_json_text_load(path, err);
-    if (!json) return KIN_FAIL;
+    if (!json) return kin_err_prefix(err, "this machine's profile (--profile)");
     int rc = kin_facts_file_device_from_json(json, out, err);
     json_decref(json);
-    if (rc != 0) return kin_err_prefix(err, "%s", path);
+    if (rc != 0) return kin_err_prefix(err, "this machine's profile (--profile): %s", path);
     make_ours(out, devices, name);
     return 0;
 }
