@@ -382,13 +382,13 @@ echo '{"memory_bytes": "much"' >"$dir/profile.json"
 status 1 "$kin" bench --profile "$dir/profile.json"
 says "$err" 'profile.json, line 2'
 status 1 "$kin" bench --profile "$dir/none.json"
-says "$err" "^kin: $dir/none.json: No such file or directory\$"
+says "$err" "^kin: this machine's profile (--profile): $dir/none.json: No such file or directory\$"
 
 claim='a device that cannot have its profile does not join'
 printf '%064d\n' 7 >"$dir/key"
 chmod 600 "$dir/key"
 status 1 "$kin" join 127.0.0.1:1 --key-file "$dir/key" --memory 1G --profile "$dir/none.json"
-says "$err" "^kin: $dir/none.json: No such file or directory\$"
+says "$err" "^kin: this machine's profile (--profile): $dir/none.json: No such file or directory\$"
 lines "$err" 1
 
 claim='bench prints figures, as JSON too'

@@ -75,8 +75,5 @@ measures || fail "a profile of another machine is used"
 "$kin" profile --threads 1 --cache "$dir/file/cache" >"$dir/out" 2>"$dir/talk" || fail "no profile without a cache"
 grep -q "not measured" "$dir/out" || fail "a disk out of nowhere"
 
-(umask 077 && printf '%064d\n' 7 >"$dir/key")
-KIN_PROFILE="$dir/none.json" "$kin" join 127.0.0.1:9 --key-file "$dir/key" >/dev/null 2>"$dir/talk" && fail "it joined without a profile"
-grep -q "this machine's profile (--profile): $dir/none.json: No such file" "$dir/talk" || fail "what is missing is not named"
 "$kin" profile --no-such >/dev/null 2>&1 && fail "an unknown option passes"
 exit 0
