@@ -17,6 +17,7 @@
 
 void kin_join_tell_status(kin_join *j) {
     char line[KIN_MEMBER_SENTENCE];
+    if (kin_member_state_now(j->member) == KIN_MEMBER_GIVEN_UP) return; // it ends with that sentence
     kin_member_doing(j->member, line, sizeof line);
     if (strcmp(line, j->doing) == 0) return;
     snprintf(j->doing, sizeof j->doing, "%s", line);

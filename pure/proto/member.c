@@ -248,7 +248,7 @@ static void take_refused(kin_member *m, const char *reason) {
     }
     end_epoch(m); // a head may find out late that it has another model
     m->epoch_last = 0;
-    kin_label_set_sentence(m->why_no_head, sizeof m->why_no_head - 1, reason);
+    kin_label_set_sentence(m->why_no_head, sizeof m->why_no_head - 1, kin_refusal_words(reason));
     kin_member_action *drop = act(m, KIN_MEMBER_DROP);
     snprintf(drop->text, sizeof drop->text, "it was refused");
     m->control.is_trying = false;
@@ -262,7 +262,8 @@ static void take_refused(kin_member *m, const char *reason) {
     }
     m->control.at = m->now + (m->n_twins > 0 ? m->options.twin_ns : m->options.refused_ns);
     set_state(m, KIN_MEMBER_IS_REFUSED);
-    if (m->n_twins <= 1) log_line(m, KIN_LOG_WARN, "the head '%s' refuses this device for now: %s", m->head, m->why_no_head);
+    if (m->n_twins <= 1) // the status says it, too
+        log_line(m, KIN_LOG_DEBUG, "the head '%s' refuses this device for now: %s", m->head, m->why_no_head);
 }
 
 // ---- the shard
