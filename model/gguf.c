@@ -132,10 +132,20 @@ static int append_part(kin_gguf *gguf, kin_gguf *part, kin_err *err) {
     return 0;
 }
 
+// The path, which may begin the sentence already, once.
+static int fail_part(const char *path, const split *wanted, kin_err *err) {
+    if (!err) return KIN_FAIL;
+    const kin_err why = *err;
+    size_t n = strlen(path);
+    bool is_named = strncmp(why.text, path, n) == 0 && strncmp(why.text + n, ": ", 2) == 0;
+    return kin_err_set(err, "%s: cannot open part %u of %u: %s", path, wanted->no + 1, wanted->count,
+                       is_named ? why.text + n + 2 : why.text);
+}
+
 // Opens part wanted->no beside the others and adds it to *gguf, or makes it *gguf if it is the first.
 static int add_part(kin_gguf **gguf, const char *path, const split *wanted, kin_err *err) {
     kin_gguf *part = open_part(path, err);
-    if (!part) return kin_err_prefix(err, "%s: cannot open part %u of %u", path, wanted->no + 1, wanted->count);
+    if (!part) return fail_part(path, wanted, err);
     if (check_part(part, wanted, err) != 0) goto fail;
     if (!*gguf) {
         *gguf = part;
