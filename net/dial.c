@@ -126,8 +126,9 @@ static void on_dialed_closed(void *user, kin_link *link, const char *reason) {
     static const kin_dial_end ends[] = {[KIN_TLS_FAULT_NONE] = KIN_DIAL_LOST,
                                         [KIN_TLS_FAULT_OTHER_KEY] = KIN_DIAL_OTHER_KEY,
                                         [KIN_TLS_FAULT_STRANGER] = KIN_DIAL_STRANGER};
+    kin_dial_end end = ends[kin_link_fault(link)];
     d->link = NULL; // it has ended
-    fail_dial(d, ends[kin_link_fault(link)], kin_link_name(link), reason);
+    fail_dial(d, end, kin_link_name(link), end == KIN_DIAL_STRANGER ? "it answers, but not as kin does" : reason);
 }
 
 static int connect_next(kin_dial *d, kin_err *err) {

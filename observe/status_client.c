@@ -107,7 +107,7 @@ static void accepted(void *user, kin_link *link, const kin_proto_accept *accept)
 static void failed(void *user, const kin_dial_failure *failure) {
     observer *ob = user;
     ob->dial = NULL;
-    if (failure->end == KIN_DIAL_REFUSED || failure->end == KIN_DIAL_WRONG)
+    if (failure->end == KIN_DIAL_REFUSED || failure->end == KIN_DIAL_WRONG || failure->end == KIN_DIAL_STRANGER)
         fail(ob, failure->at, failure->reason);
     else
         closed(ob, NULL, failure->reason);

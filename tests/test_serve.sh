@@ -270,6 +270,8 @@ export KIN_PROFILE
 status 1 timeout 60 "$kin" join "${base#http://}" --key-file "$dir/keys/key"
 says "$err" '127.0.0.1:[0-9]* answers, but not as kin does'
 says_not "$err" 'TLS'
+status 1 timeout 60 "$kin" status "${base#http://}" --key-file "$dir/keys/key"
+says "$err" '127.0.0.1:[0-9]*: it answers, but not as kin does'
 
 claim='two servers cannot have one port'
 status 1 "$kin" serve --port "${base##*:}"
