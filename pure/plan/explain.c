@@ -101,7 +101,8 @@ static void say_cost(const question *q, int device, const char *it, char why[KIN
     else if (more_s * 1e3 >= 0.005)
         snprintf(why, KIN_PLAN_WHY_MAX, "%s would add %s ms/token", it, say_ms(more_s, ms));
     else if (more_s * 1e3 <= -0.005) // a plan in force stays until another is worth the change
-        snprintf(why, KIN_PLAN_WHY_MAX, "%s would save %s ms/token, too little for another plan", it, say_ms(-more_s, ms));
+        snprintf(why, KIN_PLAN_WHY_MAX, "%s would save %s ms/token%s", it, say_ms(-more_s, ms),
+                 kin_plan_is_worth_changing(q->plan_s, q->plan_s + more_s) ? "" : ", too little for another plan");
     else
         snprintf(why, KIN_PLAN_WHY_MAX, "%s would make nothing faster", it);
 }
