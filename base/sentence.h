@@ -15,7 +15,7 @@
 
 // As snprintf and vsnprintf, otherwise.
 void kin_sentence_print(char *to, size_t size, const char *fmt, ...) KIN_PRINTF(3, 4);
-void kin_sentence_vprint(char *to, size_t size, const char *fmt, va_list args);
+void kin_sentence_vprint(char *to, size_t size, const char *fmt, va_list args) KIN_PRINTF(3, 0);
 
 // Ends a text that goes on behind its n bytes: before the last word that leaves room for the dots in them. `text` // [n + 1]
 void kin_sentence_cut(char *text, size_t n);
