@@ -277,6 +277,8 @@ int kin_identity_keep_key(const kin_key *key, const kin_identity_options *o, kin
 int kin_head_address_parse(const char *text, kin_head_address *out, kin_err *err) {
     *out = (kin_head_address){.port = KIN_DEFAULT_PORT};
     if (!text) return 0;
+    if (strchr(text, '/'))
+        return kin_err_set(err, "'%s' is no address of a head: NAME, or NAME:PORT, without http:// and paths", text);
     const char *begin = text, *end = text + strlen(text), *colon = NULL;
     if (text[0] == '[') {
         const char *close = strchr(text, ']');

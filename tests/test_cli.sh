@@ -79,6 +79,7 @@ wrong '--logit-bias 1=nan' run -p x --logit-bias 1=nan
 for name in model file cache profile trace timeline; do wrong "--$name: the value is empty" run --$name ''; done
 wrong "'127.0.0.1:0': the port must be 1 to 65535" join 127.0.0.1:0
 wrong "'' is no address" status ''
+wrong "is no address of a head: NAME, or NAME:PORT, without http" join http://127.0.0.1:8080/join
 wrong '-p and -f exclude each other' run -p x -f /dev/null
 wrong '--lines reads prompts from stdin: -p would do nothing' run --lines -p x
 wrong "unexpected argument 'b'" info a b
