@@ -1,4 +1,5 @@
 // kin join: this machine becomes a device of somebody's ring.
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,6 +9,7 @@
 #include "cluster/join.h"
 #include "node/profile_store.h"
 #include "node/session.h"
+#include "sys/whole_file.h"
 
 typedef struct join_options {
     kin_identity_options net;
@@ -77,6 +79,14 @@ static int measure_machine(const join_options *o, const kin_identity *self, cons
     return rc;
 }
 
+// Without the model's file its weights are fetched, and need a place.
+static int check_cache(const join_options *o, const char *dir, kin_err *err) {
+    if (o->model) return 0;
+    int rc = kin_folder_make(dir, err);
+    if (rc == 0 && access(dir, W_OK | X_OK) != 0) rc = kin_err_set(err, "%s: %s", dir, strerror(errno));
+    return rc == 0 ? 0 : kin_err_prefix(err, "there is no place for weights that are fetched; --cache DIR gives another one");
+}
+
 typedef struct typed_key {
     const kin_identity_options *net;
     const kin_key *key;
@@ -143,6 +153,7 @@ static int run_join(const join_options *o, const kin_head_address *head) {
         rc = o->ask_code ? kin_identity_ask_key(&jo.key, &kin_app_console, &err)
                          : kin_identity_device_key(&jo.key, &typed.is_typed, &o->net, &kin_app_console, &err);
     if (rc == 0 && !jo.cache_dir) rc = kin_err_set(&err, "no place for the weights: give --cache");
+    if (rc == 0) rc = check_cache(o, jo.cache_dir, &err);
     if (rc == 0) rc = measure_machine(o, &self, jo.cache_dir, &facts, &err);
     if (rc == 0 && o->model) rc = kin_model_open(&model, o->model, &err);
     if (rc == 0 && o->model) rc = kin_fleet_hash(&manifest, paths, &model, jo.cache_dir, &kin_app_console, &err);

@@ -385,6 +385,11 @@ says "$err" 'profile.json, line 2'
 status 1 "$kin" bench --profile "$dir/none.json"
 says "$err" "^kin: this machine's profile (--profile): $dir/none.json: No such file or directory\$"
 
+claim='a device that has no place for weights says so before it joins'
+(umask 077 && printf '%064d\n' 7 >"$dir/place.key")
+status 1 "$kin" join 127.0.0.1:1 --key-file "$dir/place.key" --cache "$dir/profile.json/cache" --profile "$dir/profile.json"
+says "$err" '^kin: there is no place for weights that are fetched; --cache DIR gives another one: .*profile.json'
+
 claim='a device that cannot have its profile does not join'
 printf '%064d\n' 7 >"$dir/key"
 chmod 600 "$dir/key"
