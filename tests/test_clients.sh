@@ -13,7 +13,7 @@ if ! command -v node >/dev/null || [ ! -d "$clients/node_modules" ]; then
 fi
 dir=$(mktemp -d) || exit 1
 pids=
-trap 'for pid in $pids; do kill -9 "$pid" 2>/dev/null; done; rm -rf "$dir"' EXIT
+trap 'for pid in $pids; do kill -9 "$pid" 2>/dev/null; done; rm -rf "$dir" ${port_lock:+"$port_lock"}' EXIT
 trap 'exit 130' INT TERM
 for name in $(env | sed -n 's/^\(KIN_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
 export HOME="$dir" XDG_CACHE_HOME="$dir/cache" OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0
@@ -21,7 +21,9 @@ unset XDG_CONFIG_HOME
 (umask 077 && printf '%064d\n' 7 >"$dir/key")
 # The demo model, but for its context: descriptions of tools are longer.
 LC_ALL=C sed 's/\(llama.context_length....\)\x00\x02/\1\x00\x40/' "$(dirname "$0")/../assets/demo.gguf" >"$dir/demo.gguf"
-cluster_port=$((20000 + $$ % 12000)) # below those that Linux gives to who asks for any
+# shellcheck source=tests/ports.sh
+. "$(dirname "$0")/ports.sh"
+cluster_port=$port
 n_failed=0
 
 # serve NAME OPTION...: starts a server and leaves its address in $base.

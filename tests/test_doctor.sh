@@ -5,10 +5,11 @@
 set -u
 # shellcheck source=tests/checks.sh
 . "$(dirname "$0")/checks.sh"
+# shellcheck source=tests/ports.sh
+. "$(dirname "$0")/ports.sh"
 head=
-trap '[ -z "$head" ] || kill -9 $head 2>/dev/null; rm -rf "$dir"' EXIT
+trap '[ -z "$head" ] || kill -9 $head 2>/dev/null; rm -rf "$dir" "$port_lock"' EXIT
 export XDG_CONFIG_HOME="$dir/config"
-port=$((20000 + $$ % 12000)) # below those that Linux gives to who asks for any
 
 claim='a line for each part, a command where one mends it, and status 0 without a problem'
 status 0 "$kin" doctor --port $port
