@@ -7,18 +7,19 @@
 kin=$1
 mkmodel=$(dirname "$kin")/mkmodel
 dir=$(mktemp -d) || exit 1
+# shellcheck source=tests/ports.sh
+. "$(dirname "$0")/ports.sh"
 pids=
 stop_all() {
     [ -z "${KEEP:-}" ] || cp -r "$dir" "$KEEP"
     for pid in $pids; do kill -9 "$pid" 2>/dev/null; done
-    rm -rf "$dir"
+    rm -rf "$dir" "$port_lock"
 }
 trap stop_all EXIT
 trap 'exit 130' INT TERM
 for name in $(env | sed -n 's/^\(KIN_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
 unset XDG_CACHE_HOME XDG_CONFIG_HOME
 export OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0
-port=$((20000 + $$ % 12000)) # below those that Linux gives to who asks for any
 n_checks=0 n_failed=0 claim=
 
 fail() {
@@ -62,6 +63,23 @@ anew() { # FILE: empty, before the process that writes to it: what waits for its
     [ "$1" != "$marked" ] || marked=
 }
 wait_for() { wait_until "$1" has_line "$2" "$3"; } # SECONDS FILE PATTERN
+
+# A text that is to be disturbed has no end of its own, so that it cannot end before; it is ended when enough of it is there.
+longer() { [ -e "$1" ] && [ "$(wc -c <"$1")" -gt "$2" ]; } # FILE BYTES
+end_text() {                                               # PID FILE BYTES: of kin run, when FILE is longer than that
+    wait_until 60 longer "$2" "$3"
+    kill -INT "$1"
+    wait "$1"
+    check [ $? -eq 130 ]
+}
+alike() { # FILE FILE BYTES: they begin alike; at least so far, and as far as both go. Where a text was ended the last bytes are its end
+    n=$(($(wc -c <"$1") - 16))
+    [ $n -le $(($(wc -c <"$2") - 16)) ] || n=$(($(wc -c <"$2") - 16))
+    [ $n -ge "$3" ] || { fail "less than $3 bytes" && return; }
+    head -c $n "$1" >"$dir/alike1"
+    head -c $n "$2" >"$dir/alike2"
+    same "$dir/alike1" "$dir/alike2"
+}
 
 key() { # NAME [DIGIT]: a home with the cluster's key
     mkdir -p "$dir/$1"

@@ -20,11 +20,20 @@ says "$dir/status.txt" "^head 'desk': .*$why\$"
 kill "$pid_dora" # what is left can do it
 wait "$pid_head" || fail "it gave up"
 
+endless() { # NAME OPTION...: a text of the head, which the test ends; in the background, $pid_head
+    who=$1
+    key head
+    shift
+    anew "$dir/$who"
+    HOME=$dir/head "$kin" run --cluster --name desk --key-file "$dir/head/key" --listen 127.0.0.1 --port "$port" --hidden -t 1 \
+        -p 'Once upon a time' --temp 0 -n 30000 --ctx 30100 --ignore-eos "$@" >"$dir/$who" 2>>"$dir/head.log" &
+    pid_head=$!
+    pids="$pids $pid_head"
+}
+
 claim='of more devices than can share the layers some have none, and one of them takes the place of a device that dies'
 "$mkmodel" --preset tiny --type f16 --heads 8 --heads-kv 2 --layers 2 -o "$dir/pair.gguf" 2>"$dir/log" || exit 1
-pair() { on_head run --devices "$1" -m "$dir/pair.gguf" -p 'Once upon a time' --temp 0 -n 6000 --ctx 6100 --ignore-eos; } # N
 join anna
-pair 1 >"$dir/want"
 join ben
 mkfifo "$dir/lines"
 mark "$dir/head.log"
@@ -41,17 +50,18 @@ says "$dir/status.txt" "^$without: $left_out"
 exec 9>&-
 wait "$pid_head" || fail "it gave up"
 mark "$dir/head.log"
-pair 2 >"$dir/text" &
-pid_head=$!
+endless pair --devices 2 -m "$dir/pair.gguf"
 wait_for 20 "$dir/head.log" '2 devices can share the layers of this model, and 3 are here: 1 has none'
 wait_for 20 "$dir/head.log" "serving on 1 device; '.*' has no layers"
 idle=$(sed -n "s/.*serving on 1 device; '\(.*\)' has no layers/\1/p" "$dir/head.log" | tail -n 1)
 [ "$idle" = ben ] && member=anna || member=ben
-wait_until 20 [ -s "$dir/text" ]
-check [ "$(wc -c <"$dir/text")" -lt "$(wc -c <"$dir/want")" ]
+wait_until 20 [ -s "$dir/pair" ]
 eval "kill -9 \$pid_$member"
-wait "$pid_head" || fail "it gave up"
-same "$dir/want" "$dir/text" # a group of the same size has the same bits
+written=$(wc -c <"$dir/pair")
+end_text "$pid_head" "$dir/pair" $((written + 2000))
+endless undisturbed --devices 1 -m "$dir/pair.gguf"
+end_text "$pid_head" "$dir/undisturbed" $((written + 2000))
+alike "$dir/pair" "$dir/undisturbed" $((written + 1000)) # a group of the same size has the same bits
 [ "$idle" = ben ] && kill "$pid_ben" || kill "$pid_anna"
 wait "$pid_anna" "$pid_ben" 2>/dev/null
 
@@ -108,40 +118,34 @@ on_head run --allreduce cube -p x && fail "it ran"
 says "$dir/head.log" 'must be mesh, star, tree or ring'
 
 claim='when devices of a group die in the middle of a text, the others write what they would have written'
-text() { on_head run --devices 2 -p 'Once upon a time' --temp 0 -n 1000 --ctx 1100 --ignore-eos; } # of three devices, while all live
-text >"$dir/want"
 mark "$dir/head.log"
-anew "$dir/text"
-text >"$dir/text" &
-pid_head=$!
+endless text --devices 2 # of three devices, while all live
 wait_for 20 "$dir/head.log" 'serving on 2 devices'
 written=0
 for pid in "$pid_anna" "$pid_ben"; do # three, two, one: each after more of the text
-    n=0
-    while [ "$(wc -c <"$dir/text")" -le $written ] && [ $n -lt 2400 ]; do sleep 0.05; n=$((n + 1)); done
-    check [ "$(wc -c <"$dir/text")" -lt "$(wc -c <"$dir/want")" ]
+    wait_until 30 longer "$dir/text" $written
     kill -9 "$pid"
     written=$(wc -c <"$dir/text")
 done
-wait "$pid_head" || fail "it gave up"
-same "$dir/want" "$dir/text"
-
-claim='when a device of a group inside of a ring dies in the middle of a text, and comes back, the text is the same'
+end_text "$pid_head" "$dir/text" $((written + 1000))
 join anna
 join ben
+endless undisturbed --devices 2
+end_text "$pid_head" "$dir/undisturbed" $((written + 1000))
+alike "$dir/text" "$dir/undisturbed" $((written + 500))
+
+claim='when a device of a group inside of a ring dies in the middle of a text, and comes back, the text is the same'
 cat >"$dir/plan.json" <<END
 {"devices": [{"group": ["anna", "ben"], "window": 2}, {"device": "head", "window": 1}]}
 END
-inside() { on_head run --plan "$dir/plan.json" -p 'Once upon a time' --temp 0 -n 500 --ctx 600 --ignore-eos; }
-inside >"$dir/want"
-anew "$dir/text"
-inside >"$dir/text" &
-pid_head=$!
-wait_until 20 [ -s "$dir/text" ]
-check [ "$(wc -c <"$dir/text")" -lt "$(wc -c <"$dir/want")" ]
+endless text --plan "$dir/plan.json"
+wait_until 30 [ -s "$dir/text" ]
 kill -9 "$pid_anna"
+written=$(wc -c <"$dir/text")
 join anna
-wait "$pid_head" || fail "it gave up"
-same "$dir/want" "$dir/text"
+end_text "$pid_head" "$dir/text" $((written + 1000))
+endless undisturbed --plan "$dir/plan.json"
+end_text "$pid_head" "$dir/undisturbed" $((written + 1000))
+alike "$dir/text" "$dir/undisturbed" $((written + 500))
 
 tally

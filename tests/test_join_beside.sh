@@ -20,7 +20,7 @@ in_order() { # FILE PATTERN...
 }
 
 join anna
-serve_with 1
+serve_with 1 --ctx 8192
 texts() { # NAME: one after the other, until the file NAME.enough is there
     i=0
     while [ ! -e "$dir/$1.enough" ] && [ $i -lt 500 ]; do
@@ -61,8 +61,8 @@ claim='when a device is lost, the others have what the plan without it needs: it
 wait_for 20 "$dir/cleo.log" 'fetched ahead: [0-9]* layers for plans without one of the others'
 texts losing &
 writer=$!
-# A text that is being written when the device is lost; between two of the others nothing may be.
-curl -sN -m 240 -d '{"prompt": "One day", "n_predict": 250, "ignore_eos": true, "seed": 5, "stream": true}' "$base/completion" >"$dir/stream" &
+# A text that is being written when the device is lost; between two of the others nothing may be. It has no end of its own.
+curl -sN -m 240 -d '{"prompt": "One day", "n_predict": 8000, "ignore_eos": true, "seed": 5, "stream": true}' "$base/completion" >"$dir/stream" &
 streaming=$!
 n=0
 while [ "$(grep -c '^data' "$dir/stream")" -lt 3 ] && [ $n -lt 3000 ]; do
@@ -83,9 +83,13 @@ while [ "$(wc -l <"$dir/losing.texts")" -lt 2 ] && [ $n -lt 2400 ]; do
     n=$((n + 1))
 done
 : >"$dir/losing.enough"
-wait $writer $streaming
+wait $writer
 are_the_same losing
-check grep -q '"stop":true' "$dir/stream"
+n_events=$(grep -c '^data' "$dir/stream")
+goes_on() { [ "$(grep -c '^data' "$dir/stream")" -ge $((n_events + 20)) ]; } # on the new ring
+wait_until 20 goes_on
+kill $streaming
+wait $streaming 2>/dev/null
 tail -n +$((before + 1)) "$dir/cleo.log" >"$dir/after.log"
 in_order "$dir/after.log" 'getting ready for the head' 'all layers of the plan are here' 'working for the head'
 check [ "$(sort -u "$dir/joining.texts" "$dir/losing.texts" | wc -l)" -eq 1 ]
