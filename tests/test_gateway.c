@@ -282,10 +282,9 @@ static void links_end_with_the_gateways_head_and_pass_when_it_is_back(void **sta
     (void)state;
     call *c = dial(0);
     assert_true(comes(&c->n_accepted));
-    kin_time begun = kin_clock_now();
     tell_head(0);
     assert_true(comes(&c->n_ended));
-    assert_true(kin_clock_ms(begun, kin_clock_now()) < 1000);
+    assert_null(strstr(c->reason, "no answer")); // it was closed, not found to be silent
     c = dial(1);
     assert_true(comes(&c->n_refused));
     assert_int_equal(kin_refusal_of(c->reason), KIN_REFUSAL_NO_HEAD);

@@ -42,8 +42,8 @@ static void garbage_before_the_handshake_closes_that_connection_only(void **stat
 
 static void nothing_is_said_before_the_handshake(void **state) {
     world *w = *state;
-    stranger s = connect_stranger(w);
     kin_time begun = kin_clock_now();
+    stranger s = connect_stranger(w);
     while (!s.has_end) {
         turn(w);
         hear(&s);
@@ -57,17 +57,18 @@ static void nothing_is_said_before_the_handshake(void **state) {
 static void a_handshake_byte_by_byte_ends_at_the_limit(void **state) {
     world *w = *state;
     kin_err err;
+    kin_time begun = kin_clock_now();
     stranger s = connect_stranger(w);
     assert_int_equal(kin_tls_open(&s.tls, w->tls, true, &err), 0);
     size_t n, at = 0;
     const uint8_t *hello = kin_tls_output(s.tls, &n);
-    kin_time begun = kin_clock_now();
     while (!s.has_end) {
         if (at < n - 1) say(&s, hello + at++, 1);
         run_for(w, 10);
         hear(&s);
     }
-    assert_in_range(kin_clock_ms(begun, kin_clock_now()), HASTY_MS, HASTY_MS * 5);
+    assert_true(kin_clock_ms(begun, kin_clock_now()) >= HASTY_MS);
+    assert_true(at < n - 1); // not so long after the last byte
     assert_int_equal(w->n_ends, 0);
     leave(&s);
 }
@@ -177,10 +178,10 @@ static void tampered_bytes_close_the_link(void **state) {
 static void a_silent_peer_is_lost_after_silence_ms(void **state) {
     world *w = *state;
     end *other;
-    stranger s = connect_insider(w, &other);
     kin_time begun = kin_clock_now();
+    stranger s = connect_insider(w, &other);
     RUN_UNTIL(w, !other->link);
-    assert_in_range(kin_clock_ms(begun, kin_clock_now()), SILENCE_MS - 50, SILENCE_MS * 4);
+    assert_true(kin_clock_ms(begun, kin_clock_now()) >= SILENCE_MS);
     assert_non_null(strstr(other->reason, "no answer for 0.4 s"));
     leave(&s);
 }

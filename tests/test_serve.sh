@@ -413,12 +413,12 @@ awk '{ exit !($1 < 0.8 * $2) }' "$err" || fail "the header came late: $(cat "$er
 claim='a stream that waits is kept alive, unless its request says no, and leaves the queue with its client'
 endless "$dir/stream0"
 waiting() { # FILE FIELDS
-    curl -sN -m 3 -o "$1" "$base/v1/chat/completions" -d "{$user, \"stream\": true$2}" &
+    curl -sN -m 240 -o "$1" "$base/v1/chat/completions" -d "{$user, \"stream\": true$2}" &
     waiters="${waiters:-} $!"
 }
 waiting "$dir/kept" ''
 waiting "$dir/silent" ', "sse_ping_interval": -1'
-curl -sN -m 3 -o "$dir/message" "$base/v1/messages" -d "{$user, \"stream\": true}" &
+curl -sN -m 240 -o "$dir/message" "$base/v1/messages" -d "{$user, \"stream\": true}" &
 waiters="$waiters $!"
 until_says "$dir/kept" '^:$'
 until_says "$dir/message" '^event: ping'
@@ -426,8 +426,7 @@ chat 429 '"max_tokens": 1'
 says "$out" '"type":"rate_limit_error"'
 [ ! -s "$dir/silent" ] || fail 'a stream that wants no signs of life gets some'
 # shellcheck disable=SC2086 # a list of numbers
-wait $waiters
-kill "$client"
+kill $waiters "$client"
 n=0
 while answers 200 /metrics && ! none_is_there && [ $n -lt 400 ]; do
     sleep 0.05
