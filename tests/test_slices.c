@@ -19,7 +19,7 @@
 #include "testkit/model_gen.h"
 #include "testkit/sanitized.h"
 
-enum { N_X = 3, N_EMBD = 768, N_FF = 768, MAX_PARTS = 3 };
+enum { N_X = 3, N_EMBD = 768, N_FF = 768, MAX_PARTS = 3, MAX_MADE = 16 };
 
 typedef struct world {
     char folder[64], path[128], cache[128];
@@ -32,11 +32,15 @@ static void ok(int rc, const kin_err *err) {
     if (rc != 0) fail_msg("%s", err->text);
 }
 
-static world open_world(const char *arch, const char *mix, bool repack, bool streamed) {
-    world w = {.folder = "/tmp/kin-test-slices-XXXXXX", .streamed = streamed};
+// Models that were made: to quantize one takes longer than what is tested with it.
+static struct {
+    char path[64];
+    const char *arch, *mix;
+} made[MAX_MADE];
+
+static void make_model(const char *arch, const char *mix, const char *path) {
     kin_err err;
     kin_model_spec spec = kin_model_spec_defaults();
-    kin_device_options o = kin_device_options_defaults();
     spec.arch = arch;
     spec.mix = mix;
     spec.n_layer = 1;
@@ -46,10 +50,36 @@ static world open_world(const char *arch, const char *mix, bool repack, bool str
     spec.n_head_kv = 3;
     spec.head_dim = 64;
     if (strcmp(arch, "qwen3moe") == 0) spec.n_expert = 3, spec.n_expert_used = 2, spec.n_ff_exp = N_FF;
+    ok(kin_model_gen(&spec, path, &err), &err);
+}
+
+static const char *model_of(const char *arch, const char *mix) {
+    int i = 0;
+    while (made[i].arch && (strcmp(made[i].arch, arch) != 0 || strcmp(made[i].mix, mix) != 0)) assert_true(++i < MAX_MADE);
+    if (!made[i].arch) {
+        strcpy(made[i].path, "/tmp/kin-test-slices-XXXXXX");
+        int fd = mkstemp(made[i].path);
+        assert_true(fd >= 0 && close(fd) == 0);
+        make_model(arch, mix, made[i].path);
+        made[i].arch = arch;
+        made[i].mix = mix;
+    }
+    return made[i].path;
+}
+
+static int remove_models(void **state) {
+    (void)state;
+    for (int i = 0; i < MAX_MADE && made[i].arch; i++) unlink(made[i].path);
+    return 0;
+}
+
+static world open_world(const char *arch, const char *mix, bool repack, bool streamed) {
+    world w = {.folder = "/tmp/kin-test-slices-XXXXXX", .streamed = streamed};
+    kin_err err;
+    kin_device_options o = kin_device_options_defaults();
     assert_non_null(mkdtemp(w.folder));
-    snprintf(w.path, sizeof w.path, "%s/model.gguf", w.folder);
+    snprintf(w.path, sizeof w.path, "%s", model_of(arch, mix));
     snprintf(w.cache, sizeof w.cache, "%s/cache", w.folder);
-    ok(kin_model_gen(&spec, w.path, &err), &err);
     ok(kin_model_open(&w.model, w.path, &err), &err);
     o.repack = repack;
     o.n_threads = 1;
@@ -76,7 +106,6 @@ static void close_world(world *w) {
     kin_model_close(&w->model);
     kin_devices_close(&w->devices);
     empty_cache(w);
-    unlink(w->path);
     assert_int_equal(rmdir(w->folder), 0);
 }
 
@@ -418,5 +447,5 @@ int main(void) {
         cmocka_unit_test(each_slice_has_a_cache_of_its_own_and_finds_it_again),
         cmocka_unit_test(slices_in_pieces_are_not_streamed_without_a_cache),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, remove_models);
 }
