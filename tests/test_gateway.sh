@@ -6,8 +6,8 @@
 set -u
 # shellcheck source=tests/ring.sh
 . "$(dirname "$0")/ring.sh"
-"$mkmodel" --preset 25m --layers 8 --ctx 1024 --vocab 4000 --type q8_0 --seed 3 -o "$dir/model.gguf" >/dev/null || fail 'no model'
-options="-m $dir/model.gguf --ctx 1024 --temp 0 --ignore-eos --draft off -p once"
+"$mkmodel" --preset 25m --layers 8 --ctx 8192 --vocab 4000 --type q8_0 --seed 3 -o "$dir/model.gguf" >/dev/null || fail 'no model'
+options="-m $dir/model.gguf --ctx 8192 --temp 0 --ignore-eos --draft off -p once"
 port_head=$port port_anna=$((port + 1)) port_bert=$((port + 2))
 join_by() { # PORT NAME OPTION...
     port=$1
@@ -48,14 +48,16 @@ check [ "$(n_lines "$dir/bert.log" 'refuses this device')" -eq 0 ]
 claim='the first of them is killed in the middle of a text'
 mark "$dir/head.log"
 # shellcheck disable=SC2086
-on_head run --devices 3 $options -n 200 --trace "$dir/trace" >"$dir/got" &
+HOME=$dir/head "$kin" run --cluster --devices 3 --name desk --key-file "$dir/head/key" --listen 127.0.0.1 --port "$port" --hidden -t 1 \
+    $options -n 8000 >"$dir/got" 2>>"$dir/head.log" &
 writer=$!
-has_tokens() { [ -e "$dir/trace" ] && [ "$(wc -l <"$dir/trace")" -gt 40 ]; }
-wait_until 60 has_tokens
+pids="$pids $writer"
+size=$(wc -c <"$dir/want")
+wait_until 60 longer "$dir/got" $((size / 5))
 kill -9 "$pid_anna"
-wait "$writer"
-same "$dir/want" "$dir/got"
-wait_for 1 "$dir/head.log" "device 'anna'.* is gone"
+wait_for 10 "$dir/head.log" "device 'anna'.* is gone"
+end_text $writer "$dir/got" $((size + 16))
+alike "$dir/want" "$dir/got" $((size - 16))
 
 claim='and started again'
 join anna --port "$port_anna"
