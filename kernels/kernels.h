@@ -58,12 +58,14 @@ static inline size_t kin_act_bytes(int64_t columns, int64_t n) {
 // The types, bit 1 << type, of which a row's product reads the next block early where there is no prefetch (WebAssembly). What
 // pays depends on the processor: web/engine.js measures it. 0 at first; changed while nothing is computed.
 extern uint32_t kin_kernels_early;
+enum { KIN_EARLY_BYTES = 4352 }; // of the largest block
 
 typedef struct kin_matrix {
     int type;
     int64_t columns, rows;
     const void *data; // packed, or as in the file for KIN_ACT_F32
-    const void *next; // weights that the thread reads afterwards, which are fetched in time; NULL: none
+    const void *next; // weights that the thread reads afterwards, which are fetched in time; NULL: none. With kin_kernels_early
+                      // KIN_EARLY_BYTES can be read there, whatever they are
 } kin_matrix;
 
 // ---- attention

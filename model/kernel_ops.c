@@ -218,6 +218,12 @@ int64_t kin_op_chunk_panels(int64_t n_panels, int n_threads) {
     return n < 1 ? 1 : n > MOST_PANELS ? MOST_PANELS : n;
 }
 
+// Of a node that has so many rows. One thread leaves nobody to wait, and one tile meets each panel once: then all is one chunk,
+// because what prefetches begins anew with each.
+static int64_t chunk_panels(int64_t n_panels, int64_t n_rows, int n_threads) {
+    return n_threads == 1 && n_rows <= KIN_OP_TILE ? n_panels : kin_op_chunk_panels(n_panels, n_threads);
+}
+
 // The weights that a chunk has: the panels of all of them stand one above the other.
 typedef struct span {
     int weight, at;     // its number, and its place among what the node reads
@@ -264,7 +270,7 @@ static void multiply_span(struct ggml_tensor *y, struct kin_op *op, span s, cons
 }
 
 static void run_linear(struct ggml_tensor *y, struct kin_op *op, int n_threads) {
-    int64_t panels = (y->ne[0] + KIN_PANEL_ROWS - 1) / KIN_PANEL_ROWS, step = kin_op_chunk_panels(panels, n_threads), n = 0;
+    int64_t panels = (y->ne[0] + KIN_PANEL_ROWS - 1) / KIN_PANEL_ROWS, step = chunk_panels(panels, y->ne[1], n_threads), n = 0;
     for (int i = 0, at = 0; i < op->n_weights; i++) {
         n += n_chunks_of(y->src[at], step);
         at += 2 + op->has_bias[i];
@@ -306,7 +312,7 @@ struct ggml_tensor *kin_op_linear(kin_graph *g, struct ggml_tensor *x, struct gg
 static void run_gated(struct ggml_tensor *y, struct kin_op *op, int n_threads) {
     const struct ggml_tensor *gate = y->src[0], *up = y->src[1], *input = y->src[2];
     const int64_t panels = kin_op_panels(gate), most = kin_op_gated_panels(y->ne[1]);
-    const int64_t usual = kin_op_chunk_panels(panels, n_threads), step = usual < most ? usual : most;
+    const int64_t usual = chunk_panels(panels, y->ne[1], n_threads), step = usual < most ? usual : most;
     for (kin_op_chunk c = {0}; kin_op_take_ahead(op, n_threads, (int)n_chunks_of(gate, step), &c);) {
         int64_t begin = c.i * step, end = begin + step < panels ? begin + step : panels;
         kin_matrix g = kin_op_matrix(gate, 0, begin, end), u = kin_op_matrix(up, 0, begin, end);

@@ -316,6 +316,8 @@ static void fused_q8_0(const uint8_t *panel, const uint8_t *next, int columns, c
     vf_store(f[0], y);
 }
 
+_Static_assert(8 * (sizeof(kin_panel_q8_0) + sizeof(kin_panel_scale_f16)) <= KIN_EARLY_BYTES, "the largest block");
+
 static void fused_q4_0(const uint8_t *panel, const uint8_t *next, int columns, const kin_act *a, float (*f)[16]) {
     const kin_panel_scale_f16 *scale = (const kin_panel_scale_f16 *)((const kin_panel_q4_0 *)panel + columns / 32);
     const masks m = kept_masks();

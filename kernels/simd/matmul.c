@@ -44,6 +44,11 @@ SIMD_INLINE void fetch(run r, const uint8_t *block, size_t begin, size_t end) {
     for (size_t i = begin; i < end; i += 64) __builtin_prefetch(block + i, 0, 2);
 }
 
+// The block to be read early, which is at `block` or where the next run begins.
+SIMD_INLINE const uint8_t *following(run r, const uint8_t *block, size_t block_bytes) {
+    return block + block_bytes <= r.end ? block : block == r.end ? r.next : NULL;
+}
+
 // n rows of act, which has n_act, times one panel.
 static void tile(kernel k, const uint8_t *panel, run weights, int64_t columns, const kin_act *act, int64_t n_act, int64_t n,
                  float *y, int64_t ldy) {
@@ -56,7 +61,7 @@ static void tile(kernel k, const uint8_t *panel, run weights, int64_t columns, c
         size_t at_once = k.fused ? k.block_bytes : k.block_bytes / 2 / 64 * 64;
         fetch(weights, ahead, 0, at_once);
         if (k.fused) {
-            k.fused(panel, k.is_early && ahead <= weights.end ? panel + k.block_bytes : NULL, left, act, f);
+            k.fused(panel, k.is_early ? following(weights, panel + k.block_bytes, k.block_bytes) : NULL, left, act, f);
             continue;
         }
         k.unpack(panel, left, &e);
