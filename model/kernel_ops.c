@@ -218,10 +218,12 @@ int64_t kin_op_chunk_panels(int64_t n_panels, int n_threads) {
     return n < 1 ? 1 : n > MOST_PANELS ? MOST_PANELS : n;
 }
 
-// Of a node that has so many rows. One thread leaves nobody to wait, and one tile meets each panel once: then all is one chunk,
-// because what prefetches begins anew with each.
+// Of a node that has so many rows. One tile meets each panel once, so chunks may be long, and better are, because what prefetches
+// begins anew with each; one thread leaves nobody to wait.
 static int64_t chunk_panels(int64_t n_panels, int64_t n_rows, int n_threads) {
-    return n_threads == 1 && n_rows <= KIN_OP_TILE ? n_panels : kin_op_chunk_panels(n_panels, n_threads);
+    if (n_rows > KIN_OP_TILE) return kin_op_chunk_panels(n_panels, n_threads);
+    int64_t n = n_threads == 1 ? n_panels : n_panels / (n_threads * CHUNKS_PER_THREAD);
+    return n < 1 ? 1 : n;
 }
 
 // The weights that a chunk has: the panels of all of them stand one above the other.
