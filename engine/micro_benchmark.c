@@ -46,10 +46,25 @@ int kin_micro_benchmark_ready(kin_micro_benchmark *g, kin_err *err) {
     return 0;
 }
 
+static bool is_moved(const kin_micro_benchmark *g, const struct ggml_tensor *t) {
+    return t->buffer && (t->buffer == g->moved[0] || t->buffer == g->moved[1]);
+}
+
+static void move_on(kin_micro_benchmark *g) {
+    if (g->n_places < 2) return;
+    bool back = g->i_place + 1 == g->n_places;
+    uint64_t bytes = back ? (uint64_t)g->i_place * g->move_bytes : g->move_bytes;
+    g->i_place = back ? 0 : g->i_place + 1;
+    for (struct ggml_tensor *t = ggml_get_first_tensor(g->graph.ctx); t; t = ggml_get_next_tensor(g->graph.ctx, t)) {
+        if (is_moved(g, t)) t->data = back ? (uint8_t *)t->data - bytes : (uint8_t *)t->data + bytes;
+    }
+}
+
 static int run_benchmark(kin_micro_benchmark *g, double *seconds, kin_err *err) {
     kin_time begun = kin_clock_now();
     enum ggml_status status = kin_ops_compute(&g->graph, g->device->backend);
     *seconds = kin_clock_ms(begun, kin_clock_now()) / 1e3;
+    move_on(g);
     if (status == GGML_STATUS_ABORTED) return kin_err_set(err, "stopped");
     if (status == GGML_STATUS_SUCCESS) return 0;
     return kin_err_set(err, "%s failed to compute: %s", g->device->name, ggml_status_to_string(status));

@@ -16,6 +16,11 @@ typedef struct kin_micro_benchmark {
     const kin_device *device;
     kin_graph graph; // with the device's kernels; hp and layers are the caller's
     ggml_gallocr_t galloc;
+    // What the caller placed in these buffers moves on by move_bytes after each run, and from the last of n_places back to where
+    // it was. n_places 0 or 1: it stays.
+    ggml_backend_buffer_t moved[2];
+    uint64_t move_bytes;
+    int n_places, i_place;
 } kin_micro_benchmark;
 
 // How a graph is timed.

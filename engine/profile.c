@@ -19,7 +19,7 @@
 #include "sys/quota.h"
 
 enum {
-    FORMAT = 9, // of what is measured, and how: another number makes kept profiles outdated
+    FORMAT = 10, // of what is measured, and how: another number makes kept profiles outdated
     N_SWEEPS = 3,
     SWEEP_MS = 3000, // after so long no other sweep begins
     N_WINDOW_NODES = 16,
@@ -28,7 +28,7 @@ enum {
     MAX_COPIES = 64,
 };
 
-#define STORE_MOST ((uint64_t)192 << 20) // of weights to multiply with
+#define STORE_MOST ((uint64_t)768 << 20) // of weights to multiply with
 #define STORE_LEAST ((uint64_t)16 << 20)
 #define STORE_USUAL ((uint64_t)128 << 20)
 #define DISK_BYTES ((uint64_t)192 << 20)
@@ -55,12 +55,16 @@ static int step(work *w, kin_err *err) {
 
 // ---- an engine's rates
 
-// Several times the last-level cache, but a quarter of the memory at most.
-static uint64_t store_bytes(uint64_t memory) {
+// So many times the CPU's last-level cache that it keeps nothing of what is read in turn (throughput_benchmark.c), but a quarter
+// of the memory at most.
+static uint64_t store_bytes(const kin_device *device, uint64_t memory) {
+    enum { CACHES = 12 };
     uint64_t bytes = STORE_USUAL;
 #ifdef _SC_LEVEL3_CACHE_SIZE
-    long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    if (cache > 0 && 4 * (uint64_t)cache > bytes) bytes = 4 * (uint64_t)cache;
+    long cache = device->is_gpu ? 0 : sysconf(_SC_LEVEL3_CACHE_SIZE);
+    if (cache > 0 && CACHES * (uint64_t)cache > bytes) bytes = CACHES * (uint64_t)cache;
+#else
+    (void)device;
 #endif
     if (bytes > STORE_MOST) bytes = STORE_MOST;
     if (bytes > memory / 4) bytes = memory / 4;
@@ -75,7 +79,7 @@ static void mark_impossible(double rates[KIN_N_QUANT]) {
 static int measure_engine(work *w, const kin_device *device, uint64_t memory, kin_engine_facts *e, kin_err *err) {
     kin_throughput_benchmark *rates;
     kin_time begun = kin_clock_now();
-    if (kin_throughput_benchmark_open(&rates, device, store_bytes(memory), err) != 0) return KIN_FAIL;
+    if (kin_throughput_benchmark_open(&rates, device, store_bytes(device, memory), err) != 0) return KIN_FAIL;
     kin_engine_facts sweeps[N_SWEEPS] = {0};
     int rc = 0, n = 0;
     for (int k = 0; k < N_SWEEPS && rc == 0; k++) {

@@ -1,8 +1,8 @@
 // The rates of one ggml device, as decoding and prompts use it: matrix products for every weight type, attention over a long
 // cache, of a token and of a prompt, and what an operation costs beside its data.
 //
-// Weights lie in memory and are several times larger than the last-level cache. Their bits are all zero: kernels do the same work
-// for any values.
+// Weights lie in memory that is many times larger than the last-level cache, and of a CPU each run reads other ones. Their bits
+// are all zero: kernels do the same work for any values.
 //
 // Owner: the caller. Thread: the one that computes on the device.
 #pragma once
@@ -13,7 +13,8 @@
 
 typedef struct kin_throughput_benchmark kin_throughput_benchmark;
 
-// bytes: memory for weights. With less than a few times the last-level cache the rates are the cache's.
+// bytes: memory for weights. With less than twelve times the last-level cache (or, of a run, than 128 MB) the rates are in part
+// the cache's.
 int kin_throughput_benchmark_open(kin_throughput_benchmark **out, const kin_device *device, uint64_t bytes, kin_err *err);
 void kin_throughput_benchmark_close(kin_throughput_benchmark *rates);
 

@@ -131,10 +131,14 @@ static void every_type_has_a_rate_and_a_plan_can_be_made_with_them(void **state)
 // Kernels that count their calls, on one thread.
 static const kin_kernels *counted;
 static int n_products, n_attended, n_stored, n_norms;
+static uintptr_t lowest_weight, highest_weight;
 
 static void count_matmul(const kin_matrix *w, const kin_act *act, const float *x, int64_t n, float *y, int64_t ldy, int64_t begin,
                          int64_t end) {
+    uintptr_t weight = (uintptr_t)w->data;
     n_products++;
+    lowest_weight = weight < lowest_weight ? weight : lowest_weight;
+    highest_weight = weight > highest_weight ? weight : highest_weight;
     counted->matmul(w, act, x, n, y, ldy, begin, end);
 }
 
@@ -151,6 +155,35 @@ static void count_store(const kin_kv_rows *rows, int64_t begin, int64_t end) {
 static void count_norm(int64_t n, const float *x, const float *weight, float eps, float *y) {
     n_norms++;
     counted->rms_norm(n, x, weight, eps, y);
+}
+
+// One type is measured, of which a layer has 34 MB, in several runs.
+static uint64_t spread_of_weights(kin_throughput_benchmark *rates, int i_step) {
+    kin_err err;
+    kin_engine_facts facts = {0};
+    facts.token_bytes_s[KIN_QUANT_Q4_K] = facts.prompt_flop_s[KIN_QUANT_Q4_K] = 1;
+    lowest_weight = UINTPTR_MAX;
+    highest_weight = 0;
+    ok(kin_throughput_benchmark_step(rates, i_step, &(kin_benchmark_options){.least_s = 0.2}, &facts, &err), &err);
+    return highest_weight - lowest_weight;
+}
+
+static void each_run_reads_other_weights_unless_they_are_to_be_in_the_cache(void **state) {
+    (void)state;
+    kin_err err;
+    kin_throughput_benchmark *rates;
+    kin_devices devices = devices_of(1, true);
+    kin_device device = devices.cpu;
+    counted = device.kernels;
+    kin_kernels counting = *counted;
+    counting.matmul = count_matmul;
+    device.kernels = &counting;
+    ok(kin_throughput_benchmark_open(&rates, &device, 80 * MIB, &err), &err);
+    int first_cached = kin_throughput_benchmark_n_steps() - KIN_FACTS_CACHED;
+    assert_true(spread_of_weights(rates, first_cached) < 17 * MIB);
+    assert_true(spread_of_weights(rates, first_cached - 1) > 50 * MIB);
+    kin_throughput_benchmark_close(rates);
+    kin_devices_close(&devices);
 }
 
 static void each_step_measures_the_kernels_that_the_engine_computes_with(void **state) {
@@ -453,6 +486,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type_has_a_rate_and_a_plan_can_be_made_with_them),
         cmocka_unit_test(each_step_measures_the_kernels_that_the_engine_computes_with),
+        cmocka_unit_test(each_run_reads_other_weights_unless_they_are_to_be_in_the_cache),
         cmocka_unit_test(a_stop_ends_measuring),
         cmocka_unit_test(memory_is_read_anew_and_nothing_else),
         cmocka_unit_test(another_setting_has_another_fingerprint),
