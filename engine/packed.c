@@ -412,9 +412,26 @@ static int lock_for_writing(kin_packed *p, kin_err *err) {
     return kin_err_set(err, "%s: another kin is using it", p->path);
 }
 
+// Linux keeps a file in pages as large as each write or read made them: where two blocks share a huge page's place, each would
+// write a part of it into small ones. Reading the place first, empty as it is, makes the huge page that both then write into.
+static void make_huge_page(const kin_packed *p, uint64_t at) {
+    void *map = mmap(NULL, KIN_HUGE_PAGE, PROT_READ, MAP_SHARED, p->fd, (off_t)at);
+    if (map == MAP_FAILED) return;
+    if (kin_pages_wish_huge(map, KIN_HUGE_PAGE)) kin_pages_fetch(map, 1, true);
+    munmap(map, KIN_HUGE_PAGE);
+}
+
+static void make_huge_pages(const kin_packed *p, const block *b) {
+    uint64_t first = b->offset / KIN_HUGE_PAGE * KIN_HUGE_PAGE, last = (b->offset + b->bytes - 1) / KIN_HUGE_PAGE * KIN_HUGE_PAGE;
+    if (b->bytes == 0) return;
+    make_huge_page(p, first);
+    if (last > first) make_huge_page(p, last);
+}
+
 static int write_content(kin_packed *p, size_t i, const void *bytes, uint64_t *hash, kin_err *err) {
     const block *b = &p->blocks[i];
     if (lock_for_writing(p, err) != 0) return KIN_FAIL;
+    make_huge_pages(p, b);
     if (kin_io_write(p->fd, bytes, b->bytes, b->offset) != 0) return kin_err_set(err, "%s: %s", p->path, strerror(errno));
     *hash = kin_packed_hash(bytes, b->bytes, 0);
     return 0;
