@@ -231,7 +231,8 @@ void kin_tls_ctx_close(kin_tls_ctx *ctx) {
 // ---- what went wrong
 
 // The words for a handshake that failed. Keys differ: a server finds that the client's binder does not verify and says so in an
-// alert; a client that went on to decrypt what an impostor encrypted finds it damaged.
+// alert; a client that went on to decrypt what an impostor encrypted finds it damaged. An internal error may be of a kin that has
+// no memory at the moment, as what comes from other parts of OpenSSL is of this one.
 static int handshake_failed(kin_tls *t, kin_err *err) {
     unsigned long code = ERR_peek_last_error();
     switch (ERR_GET_LIB(code) == ERR_LIB_SSL ? ERR_GET_REASON(code) : 0) {
@@ -242,8 +243,9 @@ static int handshake_failed(kin_tls *t, kin_err *err) {
     case SSL_R_DECRYPTION_FAILED_OR_BAD_RECORD_MAC:
     case SSL_R_DIGEST_CHECK_FAILED: t->fault = KIN_TLS_FAULT_OTHER_KEY; return kin_err_set(err, "the other side has another key");
     case ERR_R_MALLOC_FAILURE: return kin_err_set(err, "out of memory");
+    case SSL_R_TLSV1_ALERT_INTERNAL_ERROR: return kin_err_set(err, "the other side has failed in the handshake");
     default:
-        if (code) t->fault = KIN_TLS_FAULT_STRANGER;
+        if (ERR_GET_LIB(code) == ERR_LIB_SSL) t->fault = KIN_TLS_FAULT_STRANGER;
         return kin_err_set(err, "the other side does not speak TLS 1.3 with a shared key (%s)",
                            code ? ERR_reason_error_string(code) : "it ended early");
     }

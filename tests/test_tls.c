@@ -126,6 +126,23 @@ static void with_two_keys_both_say_so(void **state) {
     close_pair(&p);
 }
 
+// A fatal alert in place of a server's answer.
+static kin_tls_fault fault_after_alert(uint8_t alert) {
+    const uint8_t bytes[] = {0x15, 0x03, 0x03, 0, 2, 2, alert};
+    pair p = open_pair(good_key, good_key);
+    assert_int_equal(kin_tls_feed(p.client, bytes, sizeof bytes, &p.client_err), KIN_FAIL);
+    kin_tls_fault fault = kin_tls_fault_of(p.client);
+    close_pair(&p);
+    return fault;
+}
+
+static void what_may_be_a_kin_in_need_is_no_stranger(void **state) {
+    (void)state;
+    assert_int_equal(fault_after_alert(80), KIN_TLS_FAULT_NONE);     // internal error: it has no memory at the moment
+    assert_int_equal(fault_after_alert(40), KIN_TLS_FAULT_STRANGER); // handshake failure
+    assert_int_equal(fault_after_alert(70), KIN_TLS_FAULT_STRANGER); // protocol version
+}
+
 static void the_server_says_nothing_unasked(void **state) {
     (void)state;
     size_t n;
@@ -359,6 +376,7 @@ int main(void) {
         cmocka_unit_test(with_one_key_both_are_open_and_understand_each_other),
         cmocka_unit_test(a_handshake_may_come_byte_by_byte),
         cmocka_unit_test(with_two_keys_both_say_so),
+        cmocka_unit_test(what_may_be_a_kin_in_need_is_no_stranger),
         cmocka_unit_test(the_server_says_nothing_unasked),
         cmocka_unit_test(nothing_follows_the_handshake_unasked),
         cmocka_unit_test(output_takes_no_more_than_is_said),
