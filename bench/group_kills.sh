@@ -12,6 +12,8 @@ set -u
 kills=${1:-20} seed=${2:-1} n_tokens=${TOKENS:-200} prompt='1, 5, 9, 14, 20' n_vocab=512
 set -- "${KIN:-$PWD/build/kin}"
 cd "$(dirname "$0")/../tests" || exit 1
+# shellcheck disable=SC2034 # ring.sh uses it
+beside=.
 # shellcheck source=tests/ring.sh
 . ./ring.sh
 export KIN_PLAN=tp KIN_PROFILE="$PWD/machine.json" KIN_DRAFT=off KIN_CTX=1024

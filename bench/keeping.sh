@@ -13,6 +13,8 @@ mkdir -p "$(dirname "$model")"
 [ -f "$model" ] || "$(dirname "$kin")/mkmodel" --preset 1b -o "$model" >&2 || exit 1
 set -- "$kin"
 cd "$(dirname "$0")/../tests" || exit 1
+# shellcheck disable=SC2034 # ring.sh uses it
+beside=.
 # shellcheck source=tests/ring.sh
 . ./ring.sh
 export KIN_DRAFT=off KIN_PROFILE="$PWD/machine.json"

@@ -8,7 +8,7 @@ kin=$1
 mkmodel=$(dirname "$kin")/mkmodel
 dir=$(mktemp -d) || exit 1
 # shellcheck source=tests/ports.sh
-. "$(dirname "$0")/ports.sh"
+. "${beside:-$(dirname "$0")}/ports.sh" # a script that is not in this folder says where it is
 pids=
 stop_all() {
     [ -z "${KEEP:-}" ] || cp -r "$dir" "$KEEP"
