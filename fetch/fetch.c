@@ -196,7 +196,6 @@ void kin_fetch_on_peer_opened(void *user, int peer) {
 
 static void on_hashes(void *user, int peer, const kin_proto_hashes *hashes) {
     kin_fetch *f = user;
-    char text[sizeof((kin_err *)0)->text];
     kin_err err;
     if (f->phase != KIN_FETCH_ASKING || peer != KIN_FETCH_HEAD) return;
     f->asked_at = kin_clock_now();
@@ -204,8 +203,8 @@ static void on_hashes(void *user, int peer, const kin_proto_hashes *hashes) {
     case KIN_MANIFEST_TRANSFER_MORE: break;
     case KIN_MANIFEST_TRANSFER_WHOLE: kin_fetch_begin_open(f); break;
     case KIN_MANIFEST_TRANSFER_BAD:
-        snprintf(text, sizeof text, "the head: %.480s", err.text);
-        kin_fetch_fail(f, text);
+        kin_err_prefix(&err, "the head");
+        kin_fetch_fail(f, err.text);
         break;
     }
 }
