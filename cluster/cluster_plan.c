@@ -243,6 +243,16 @@ static void say_planned(kin_cluster *c, uint32_t question, const kin_assignment 
     free(bytes);
 }
 
+// Without a plan nobody is left out of it: those who were wait for the next one.
+static void forget_left_out(kin_cluster *c) {
+    const kin_proto_message m = {.type = KIN_FRAME_LEFT_OUT};
+    if (kin_membership_takes(c->membership, kin_membership_epoch(c->membership))) return; // the one in force goes on
+    for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
+        const kin_membership_device *d = kin_membership_device_at(c->membership, i);
+        if (d && d->state == KIN_DEVICE_JOINED) kin_connections_send(c->connections, d->link, 0, &m);
+    }
+}
+
 static void take_answer(kin_cluster *c, kin_planning_answer *a) {
     if (a->question != c->question) return; // there is a later one
     kin_assignment *p = c->asked;
@@ -254,10 +264,12 @@ static void take_answer(kin_cluster *c, kin_planning_answer *a) {
         rc = kin_assignment_lay_out(p, c->o.model, (int)c->o.shard.kv_type, &a->why);
     }
     note_no_plan(c, rc == 0 ? NULL : &a->why, a->n_asked - 1);
-    if (rc == 0)
+    if (rc == 0) {
         say_planned(c, a->question, p);
-    else
-        say_no_plan(c, a->question, a->why.text);
+        return;
+    }
+    say_no_plan(c, a->question, a->why.text);
+    forget_left_out(c);
 }
 
 static void tell_left_out(kin_cluster *c, const kin_planning_reasons *r) {

@@ -148,4 +148,17 @@ endless undisturbed --plan "$dir/plan.json"
 end_text "$pid_head" "$dir/undisturbed" $((written + 1000))
 alike "$dir/text" "$dir/undisturbed" $((written + 500))
 
+claim='who was left out of a plan that cannot go on waits for the next one'
+cat >"$dir/plan.json" <<END
+{"devices": [{"device": "anna", "window": 2}, {"device": "head", "window": 1}]}
+END
+mark "$dir/ben.log"
+endless text --plan "$dir/plan.json" --devices 2
+wait_for 20 "$dir/ben.log" 'whose plan leaves this device out'
+mark "$dir/ben.log"
+kill -9 "$pid_anna"
+wait_for 20 "$dir/ben.log" "joined the head 'desk', waiting for work"
+kill "$pid_head"
+wait "$pid_head" 2>/dev/null
+
 tally

@@ -688,6 +688,9 @@ static void a_device_without_layers_says_why_until_it_has_some(void **state) {
     end(5);
     assert_string_equal(kin_member_doing(member, text, sizeof text), "joined the head 'desk', waiting for work");
     step((kin_member_event){.kind = KIN_MEMBER_LEFT_OUT, .reason = "it would add 27 ms/token"});
+    step((kin_member_event){.kind = KIN_MEMBER_LEFT_OUT, .reason = ""}); // there is no plan any more
+    assert_string_equal(kin_member_doing(member, text, sizeof text), "joined the head 'desk', waiting for work");
+    step((kin_member_event){.kind = KIN_MEMBER_LEFT_OUT, .reason = "it would add 27 ms/token"});
     lost("it broke");
     wait_ms(10000);
     accepted();
