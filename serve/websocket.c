@@ -5,6 +5,8 @@
 #include <string.h>
 #include <wslay/wslay.h>
 
+#include "base/sentence.h"
+
 enum {
     MAX_REASON = 123,  // bytes, as the protocol has it
     MAX_FRAMES = 4096, // of a message: each takes memory of its own, however short it is. Chromium's have 64 KiB and more
@@ -118,7 +120,7 @@ bool kin_websocket_send(kin_websocket *ws, bool is_text, const void *bytes, size
 }
 
 void kin_websocket_end(kin_websocket *ws, int status, const char *reason) {
-    size_t n = strlen(reason);
-    if (n > MAX_REASON) n = MAX_REASON;
-    if (wslay_event_queue_close(ws->ctx, (uint16_t)status, (const uint8_t *)reason, n) == 0) flush(ws);
+    char text[MAX_REASON + 1]; // whole characters, or a browser takes it for a failure
+    kin_sentence_print(text, sizeof text, "%s", reason);
+    if (wslay_event_queue_close(ws->ctx, (uint16_t)status, (const uint8_t *)text, strlen(text)) == 0) flush(ws);
 }

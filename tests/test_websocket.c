@@ -150,6 +150,17 @@ static void a_close_is_answered_and_ends_it(void **state) {
     assert_int_equal(w->out[0], FIN | CLOSE);
 }
 
+// 123 bytes are the most; a piece of a character would be no UTF-8.
+static void a_long_reason_ends_behind_a_character(void **state) {
+    world *w = *state;
+    char reason[201] = "";
+    for (int i = 0; i < 100; i++) strcat(reason, "ä");
+    kin_websocket_end(w->ws, 1000, reason);
+    assert_int_equal(w->out[0], FIN | CLOSE);
+    assert_int_equal(w->out[1], 2 + 120 + 3); // a status, 60 characters, dots
+    assert_memory_equal(w->out + w->n_out - 5, "ä...", 5);
+}
+
 static void what_a_client_must_not_send_ends_it(void **state) {
     (void)state;
     static const struct {
@@ -185,6 +196,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(pieces_that_are_too_long_together_end_it, open_world, close_world),
         cmocka_unit_test_setup_teardown(endless_pieces_end_it, open_world, close_world),
         cmocka_unit_test_setup_teardown(a_close_is_answered_and_ends_it, open_world, close_world),
+        cmocka_unit_test_setup_teardown(a_long_reason_ends_behind_a_character, open_world, close_world),
         cmocka_unit_test(what_a_client_must_not_send_ends_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -142,7 +142,7 @@ export class Engine {
     const bothWays = () => [0, ~0].map((early) => (this.readEarly(early), timesOf(1)));
     const first = bothWays(), prompt = timesOf(PROMPT_ROWS), second = bothWays();
     const [late, early] = [0, 1].map((way) => first[way].map((s, i) => Math.min(s, second[way][i])));
-    this.readEarly(types.reduce((bits, { type }, i) => (early[i] < EARLY_GAIN * late[i] ? bits | (1 << type) : bits), 0));
+    this.readEarly(types.reduce((bits, { type }, i) => (late[i] > 0 && early[i] < EARLY_GAIN * late[i] ? bits | (1 << type) : bits), 0));
     const products = types.map(({ type }, i) => [this.early & (1 << type) ? early[i] : late[i], prompt[i]]);
     return { products, attention: [1, PROMPT_ROWS].map((rows) => attend_s(rows, this.threads, RATES_BYTES)), op: op_s(this.threads), window: 0 };
   }
