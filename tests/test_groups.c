@@ -319,6 +319,7 @@ static void streamed_slices_give_the_bits_of_resident_ones(void **state) {
         assert_memory_equal(got, want, sizeof got);
         assert_true(s.weights.stream.read_bytes > 0);
         assert_int_equal(s.weights.stream.resident_bytes > 0, windows[i].retain > 0);
+        assert_int_equal(s.weights.blocks.retained_bytes, s.weights.stream.resident_bytes);
     }
     assert_int_equal(nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
 }

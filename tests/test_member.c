@@ -12,6 +12,7 @@
 
 #include "pure/proto/member.h"
 #include "pure/proto/message.h"
+#include "tests/long_reason.h"
 #include "tests/trace.h"
 
 static kin_member *member;
@@ -521,14 +522,6 @@ static void what_was_ready_breaks_when_the_rest_of_it_does_not_come(void **state
     forget();
     plan(6, "layers 0-8");
     expect("prepare 2 for 6\nconnect next 6\n");
-}
-
-// As long as a message carries it. "/a/path" is its end.
-static const char *long_reason(void) {
-    static char reason[KIN_PROTO_MAX_REASON + 1];
-    memset(reason, 'x', sizeof reason - 1);
-    memcpy(reason + sizeof reason - 1 - strlen(" see /a/path"), " see /a/path", sizeof " see /a/path");
-    return reason;
 }
 
 static void a_long_reason_is_told_whole(void **state) {

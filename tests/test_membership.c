@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "pure/proto/message.h"
+#include "tests/long_reason.h"
 #include "tests/membership_story.h"
 
 static void two_devices_become_a_ring(void **state) {
@@ -397,14 +398,6 @@ static void what_could_not_load_gets_no_slices_that_stream_until_it_comes_anew(v
                                 .stage = "loading",
                                 .reason = "no cache"});
     assert_true(kin_membership_device_at(membership, 1)->features & KIN_PROTO_NO_SLICES);
-}
-
-// As long as a message carries it. "/a/path" is its end.
-static const char *long_reason(void) {
-    static char reason[KIN_PROTO_MAX_REASON + 1];
-    memset(reason, 'x', sizeof reason - 1);
-    memcpy(reason + sizeof reason - 1 - strlen(" see /a/path"), " see /a/path", sizeof " see /a/path");
-    return reason;
 }
 
 static void a_long_reason_comes_whole(void **state) {

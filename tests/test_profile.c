@@ -157,6 +157,17 @@ static void count_norm(int64_t n, const float *x, const float *weight, float eps
     counted->rms_norm(n, x, weight, eps, y);
 }
 
+// The device computes with those of its kernels that count, until `counting` goes.
+static void count_kernels(kin_device *device, kin_kernels *counting) {
+    counted = device->kernels;
+    *counting = *counted;
+    counting->matmul = count_matmul;
+    counting->attend = count_attend;
+    counting->kv_store = count_store;
+    counting->rms_norm = count_norm;
+    device->kernels = counting;
+}
+
 // One type is measured, of which a layer has 34 MB, in several runs.
 static uint64_t spread_of_weights(kin_throughput_benchmark *rates, int i_step) {
     kin_err err;
@@ -174,10 +185,8 @@ static void each_run_reads_other_weights_unless_they_are_to_be_in_the_cache(void
     kin_throughput_benchmark *rates;
     kin_devices devices = devices_of(1, true);
     kin_device device = devices.cpu;
-    counted = device.kernels;
-    kin_kernels counting = *counted;
-    counting.matmul = count_matmul;
-    device.kernels = &counting;
+    kin_kernels counting;
+    count_kernels(&device, &counting);
     ok(kin_throughput_benchmark_open(&rates, &device, 80 * MIB, &err), &err);
     int first_cached = kin_throughput_benchmark_n_steps() - KIN_FACTS_CACHED;
     assert_true(spread_of_weights(rates, first_cached) < 17 * MIB);
@@ -193,13 +202,8 @@ static void each_step_measures_the_kernels_that_the_engine_computes_with(void **
     kin_throughput_benchmark *rates;
     kin_devices devices = devices_of(1, true);
     kin_device device = devices.cpu;
-    counted = device.kernels;
-    kin_kernels counting = *counted;
-    counting.matmul = count_matmul;
-    counting.attend = count_attend;
-    counting.kv_store = count_store;
-    counting.rms_norm = count_norm;
-    device.kernels = &counting;
+    kin_kernels counting;
+    count_kernels(&device, &counting);
     ok(kin_throughput_benchmark_open(&rates, &device, 40 * MIB, &err), &err);
     kin_engine_facts facts = {0};
     int n_steps = kin_throughput_benchmark_n_steps();

@@ -1,5 +1,5 @@
 // The same as engine.mjs in headless Chromium: a server here gives it the scripts, the modules and the cases, and takes what it computed.
-// RATES=bytes=N&backend=N in the environment: products are timed, too (bench/web_kernels.sh). GPU=on: on a GPU that the processor stands in for. With one thread the page is not isolated from others, and has no shared memory. Exit 77: there is no Chromium, or no such GPU.
+// RATES=bytes=N&backend=N in the environment: products are timed, too (bench/web_kernels.sh). &early=BITS: weights of these types (bit 1 << type) are read early, else those of none, or, of products, whatever is faster. GPU=on: on a GPU that the processor stands in for. With one thread the page is not isolated from others, and has no shared memory. Exit 77: there is no Chromium, or no such GPU.
 import { spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
