@@ -120,7 +120,7 @@ static void random_factors(kin_rng *rng, const format *f, int columns, uint8_t *
 }
 
 // All rows at once, and in the sizes of batch that kernels take apart.
-static uint64_t product_of(const kin_kernels *k, int type, void (*fill)(kin_rng *, const format *, int columns, uint8_t *w)) {
+static uint64_t product_in_way(const kin_kernels *k, int type, void (*fill)(kin_rng *, const format *, int columns, uint8_t *w)) {
     const format *f = formats;
     while (f->type != type) f++;
     const int columns = f->columns == 256 ? COLUMNS : COLUMNS + 96;
@@ -148,6 +148,17 @@ static uint64_t product_of(const kin_kernels *k, int type, void (*fill)(kin_rng 
     free(x);
     free(y);
     free(act);
+    return hash;
+}
+
+// In each of the ways to multiply a row, which give the same.
+static uint64_t product_of(const kin_kernels *k, int type, void (*fill)(kin_rng *, const format *, int columns, uint8_t *w)) {
+    uint64_t hash = product_in_way(k, type, fill);
+    for (uint8_t way = 1; way < KIN_N_WAYS; way++) {
+        kin_kernels_ways[type] = way;
+        if (product_in_way(k, type, fill) != hash) hash = kin_hash64(&way, sizeof way, hash);
+    }
+    kin_kernels_ways[type] = 0;
     return hash;
 }
 

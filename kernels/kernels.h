@@ -1,6 +1,6 @@
 // kin's CPU kernels: matrix products, attention and the small operators between them.
 //
-// Plain functions over memory: no ggml, no threads, no allocation, no state but kin_kernels_early. Callers give each thread a
+// Plain functions over memory: no ggml, no threads, no allocation, no state but kin_kernels_ways. Callers give each thread a
 // range of the work. What makes them different from ggml's: a row's bits depend neither on the other rows of its batch, nor on
 // the ranges that threads were given, nor on the CPU. docs/KERNELS.md says how that is done and what it costs.
 //
@@ -55,17 +55,22 @@ static inline size_t kin_act_bytes(int64_t columns, int64_t n) {
     return (size_t)((columns + KIN_ACT_COLUMNS - 1) / KIN_ACT_COLUMNS * n) * sizeof(kin_act);
 }
 
-// The types, bit 1 << type, of which a row's product reads the next block early where there is no prefetch (WebAssembly). What
-// pays depends on the processor: web/engine.js measures it. 0 at first; changed while nothing is computed.
-extern uint32_t kin_kernels_early;
-enum { KIN_EARLY_BYTES = 4352 }; // of the largest block
+// How a row is multiplied with each type's weights, by the type's number: what is fastest depends on the processor, and there is
+// no asking in WebAssembly, so web/engine.js measures it. The bits are the same. 0 at first; changed while nothing is computed.
+// Other back-ends than `relaxed` have one way.
+enum {
+    KIN_WAY_TOUCH = 1, // a part of a block is read before its products, a byte of each line: there is no prefetch
+    KIN_WAY_FOURS = 2, // products of bytes are added to 32 bits at once: one instruction where there is AVX-VNNI or NEON's sdot,
+                       // three elsewhere
+    KIN_N_WAYS = 4,    // any of these together
+};
+extern uint8_t kin_kernels_ways[64];
 
 typedef struct kin_matrix {
     int type;
     int64_t columns, rows;
     const void *data; // packed, or as in the file for KIN_ACT_F32
-    const void *next; // weights that the thread reads afterwards, which are fetched in time; NULL: none. With kin_kernels_early
-                      // KIN_EARLY_BYTES can be read there, whatever they are
+    const void *next; // weights that the thread reads afterwards, which are fetched in time; NULL: none
 } kin_matrix;
 
 // ---- attention

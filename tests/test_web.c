@@ -268,9 +268,21 @@ static void node_with_several_threads_gives_native_bits(void **state) {
     check_with("engine.mjs", "relaxed", "3", PROCESSOR);
 }
 
+// Rows are multiplied in the way that has most of its own (kernels/kernels.h); without shared memory, in way 0.
 static void chromium_gives_native_bits(void **state) {
     (void)state;
+    setenv("WAY", "3", 1);
     check_with("chromium.mjs", "relaxed", "2", PROCESSOR);
+    unsetenv("WAY");
+}
+
+static void chromium_s_baseline_compiler_gives_native_bits(void **state) {
+    (void)state;
+    setenv("WAY", "3", 1);
+    setenv("JS_FLAGS", "--liftoff-only", 1);
+    check_with("chromium.mjs", "relaxed", "1", PROCESSOR);
+    unsetenv("JS_FLAGS");
+    unsetenv("WAY");
 }
 
 static void chromium_without_shared_memory_gives_native_bits(void **state) {
@@ -291,6 +303,7 @@ int main(void) {
         cmocka_unit_test(node_with_plain_vectors_gives_native_bits),
         cmocka_unit_test(node_with_several_threads_gives_native_bits),
         cmocka_unit_test(chromium_gives_native_bits),
+        cmocka_unit_test(chromium_s_baseline_compiler_gives_native_bits),
         cmocka_unit_test(chromium_without_shared_memory_gives_native_bits),
         cmocka_unit_test(chromium_on_a_gpu_comes_close),
     };

@@ -24,7 +24,8 @@ const RATES_BYTES = 128 << 20; // of weights that are measured: as many as nativ
 const GPU_LAYER = { width: 2048, nHead: 32, nHeadKv: 8, nCells: 2048, nMatrices: 32, nOps: 100 }; // that is measured there
 const HEADS = 4; // of attention that share keys and values, as it is measured
 const STACK_BYTES = 1 << 20;
-const EARLY_GAIN = 0.95; // of the time without, or it is noise
+const WAYS = 4; // of multiplying a row (kernels/kernels.h)
+const WAY_GAIN = 0.95; // of the time of way 0, or it is noise
 
 // A module with these bytes is valid where relaxed vector instructions are known: (func (result v128) i16x8.relaxed_dot_i8x16_i7x16_s).
 const RELAXED = Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 15, 1, 13, 0, 65, 1, 253, 15, 65, 2, 253, 15, 253, 146, 2, 11);
@@ -90,7 +91,7 @@ export class Engine {
     this.memory = memory;
     this.exports = instance.exports;
     this.threads = 1;
-    this.early = 0;
+    this.ways = {};
     this.gpu = null; // of openGpu: what is opened is computed there
   }
 
@@ -127,30 +128,40 @@ export class Engine {
     return this.#text(this.exports.kernels());
   }
 
-  // Which types' products read the next block early (web/exports.h), as bits; rates() measures it.
-  readEarly(types) {
-    this.early = types;
-    this.exports.read_early(types);
+  // How a row is multiplied with weights of each type (kernels/kernels.h): { type: way }; rates() measures it.
+  setWays(ways) {
+    this.ways = ways;
+    for (const { type } of Object.values(TYPES)) this.exports.set_way(type, ways[type] ?? 0);
+  }
+
+  setAllWays(way) {
+    this.setWays(Object.fromEntries(Object.values(TYPES).map(({ type }) => [type, way])));
+  }
+
+  // Ways of multiplying a row that differ in this module.
+  get allWays() {
+    return this.kernels === 'relaxed' ? [...Array(WAYS).keys()] : [0];
   }
 
   // Seconds: of a byte of weights and of keys and values, for one row and for a prompt's; of a small operation; of a window.
-  // One row's products with and without reading early, and that twice, with those of a prompt between: a moment in which the machine was
-  // slow would count as long as the tab is here.
+  // One row's products in each way, and that twice, with those of a prompt between: a moment in which the machine was slow would count as
+  // long as the tab is here.
   #measure() {
     const { product_s, attend_s, op_s } = this.exports, types = Object.values(TYPES);
     const timesOf = (rows) => types.map(({ type }) => product_s(type, rows, this.threads, RATES_BYTES, 0));
-    const bothWays = () => [0, ~0].map((early) => (this.readEarly(early), timesOf(1)));
-    const first = bothWays(), prompt = timesOf(PROMPT_ROWS), second = bothWays();
-    const [late, early] = [0, 1].map((way) => first[way].map((s, i) => Math.min(s, second[way][i])));
-    this.readEarly(types.reduce((bits, { type }, i) => (late[i] > 0 && early[i] < EARLY_GAIN * late[i] ? bits | (1 << type) : bits), 0));
-    const products = types.map(({ type }, i) => [this.early & (1 << type) ? early[i] : late[i], prompt[i]]);
+    const inAllWays = () => this.allWays.map((way) => (this.setAllWays(way), timesOf(1)));
+    const first = inAllWays(), prompt = timesOf(PROMPT_ROWS), second = inAllWays();
+    const times = types.map((_, i) => this.allWays.map((way) => Math.min(first[way][i], second[way][i])));
+    const best = times.map((ofWays) => ofWays.reduce((best, s, way) => (s < WAY_GAIN * ofWays[0] && s < ofWays[best] ? way : best), 0));
+    this.setWays(Object.fromEntries(types.map(({ type }, i) => [type, best[i]])));
+    const products = types.map((_, i) => [times[i][best[i]], prompt[i]]);
     return { products, attention: [1, PROMPT_ROWS].map((rows) => attend_s(rows, this.threads, RATES_BYTES)), op: op_s(this.threads), window: 0 };
   }
 
   // What a planner asks for, in bytes, FLOP and seconds. Takes some seconds.
   rates() {
     const { products, attention, op, window } = this.gpu ? this.gpu.ask('measure', TYPES, PROMPT_ROWS, GPU_LAYER) : this.#measure();
-    const rates = { token_bytes_s: {}, prompt_flop_s: {}, op_s: op, window_s: window, early: this.early };
+    const rates = { token_bytes_s: {}, prompt_flop_s: {}, op_s: op, window_s: window, ways: this.ways };
     Object.entries(TYPES).forEach(([name, { bits }], i) => {
       const [token, prompt] = products[i];
       if (token > 0) rates.token_bytes_s[name] = 1 / token;

@@ -41,9 +41,8 @@ KIN_EXPORT("take") int kin_web_take(size_t n, int type);
 // a layer's it is one matrix again and again, which a processor's cache may hold. backend: 0, this module's own; 1, plain C. -1:
 // there is no kernel, or no memory.
 KIN_EXPORT("product_s") double kin_web_product_s(int type, int n_rows, int n_threads, size_t bytes, int backend);
-// The types, bit 1 << type, of which a row's product reads the next block early (kin_kernels_early): what pays on this processor
-// product_s tells.
-KIN_EXPORT("read_early") void kin_web_read_early(uint32_t types);
+// How a row is multiplied with a type's weights (kin_kernels_ways): what is fastest on this processor product_s tells.
+KIN_EXPORT("set_way") void kin_web_set_way(int type, int way);
 // Seconds per byte of the keys and values that so many tokens of one sequence see, 32 heads of 64 on 8; as many as `bytes`. -1:
 // there is no memory.
 KIN_EXPORT("attend_s") double kin_web_attend_s(int n_rows, int n_threads, size_t bytes);

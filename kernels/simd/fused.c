@@ -40,16 +40,32 @@ SIMD_INLINE masks kept_masks(void) { return (masks){kept(0x0f0f0f0f), kept(0x303
 SIMD_INLINE v128_t low_bits(masks m, v128_t w) { return w & m.low; }
 SIMD_INLINE v128_t high_bits(masks m, v128_t w) { return wasm_u16x8_shr(w, 4) & m.low; }
 
-// Products of 4 columns of 4 rows, unsigned bytes of at most 127, with x: pairs, in 16 bits
+// Products of 4 columns of 4 rows, unsigned bytes of at most 127, with x: sums of two, in 16 bits. Or sum + all four, in 32 bits
+// (KIN_WAY_FOURS).
 SIMD_INLINE v128_t pairs(v128_t x, v128_t w) { return wasm_i16x8_relaxed_dot_i8x16_i7x16(x, w); }
+SIMD_INLINE v128_t add_fours(v128_t sum, v128_t x, v128_t w) { return wasm_i32x4_relaxed_dot_i8x16_i7x16_add(x, w, sum); }
+SIMD_INLINE v128_t add_products(const bool fours, v128_t sum, v128_t x, v128_t w) {
+    return fours ? add_fours(sum, x, w) : wasm_i16x8_add(sum, pairs(x, w));
+}
 
-// A byte of each of 16 rows, twice in 16 bits: how pairs of products are multiplied with it // [4 rows][8]
-SIMD_INLINE void spread(v128_t to[4], v128_t bytes) {
+// A byte of each of 16 rows, as sums of products are multiplied with it: twice in 16 bits, or in 32 // [4 rows]
+SIMD_INLINE void spread(const bool fours, v128_t to[4], v128_t bytes) {
     v128_t low = wasm_i16x8_extend_low_i8x16(bytes), high = wasm_i16x8_extend_high_i8x16(bytes);
+    if (fours) {
+        to[0] = wasm_i32x4_extend_low_i16x8(low);
+        to[1] = wasm_i32x4_extend_high_i16x8(low);
+        to[2] = wasm_i32x4_extend_low_i16x8(high);
+        to[3] = wasm_i32x4_extend_high_i16x8(high);
+        return;
+    }
     to[0] = wasm_i16x8_shuffle(low, low, 0, 0, 1, 1, 2, 2, 3, 3);
     to[1] = wasm_i16x8_shuffle(low, low, 4, 4, 5, 5, 6, 6, 7, 7);
     to[2] = wasm_i16x8_shuffle(high, high, 0, 0, 1, 1, 2, 2, 3, 3);
     to[3] = wasm_i16x8_shuffle(high, high, 4, 4, 5, 5, 6, 6, 7, 7);
+}
+
+SIMD_INLINE v128_t add_times(const bool fours, v128_t sum, v128_t products, v128_t scale) {
+    return fours ? wasm_i32x4_add(sum, wasm_i32x4_mul(products, scale)) : simd_add_dot(sum, products, scale);
 }
 
 // less += two bytes of each of 16 rows times x, a pair of 16 bits in each lane
@@ -101,21 +117,22 @@ SIMD_INLINE void add_block(float *f, float d_x, v128_t t) {
     wasm_v128_store(f, wasm_f32x4_add(load(f), wasm_f32x4_mul(wasm_f32x4_splat(d_x), t)));
 }
 
-// Reads a byte of each line of an n-th part of the next block, unless that is NULL (kin_kernels_early). There is no prefetch
-// instruction, but what is read early is there when it is wanted.
-SIMD_INLINE void touch(const uint8_t *next, size_t block_bytes, int i, const int n) {
-    if (!next) return;
-    const uint8_t *part = next + block_bytes / (size_t)n * (size_t)i;
+// Reads a byte of each line of the i-th of n parts of a block, before its products (KIN_WAY_TOUCH). There is no prefetch
+// instruction, but these loads are on their way together, and each of them always moves on by the same distance, also from one
+// block to the next: that is what a processor's prefetchers follow.
+SIMD_INLINE void touch(bool touches, const void *block, size_t block_bytes, int i, const int n) {
+    if (!touches) return;
+    const uint8_t *part = (const uint8_t *)block + block_bytes / (size_t)n * (size_t)i;
     for (size_t at = 0; at < block_bytes / (size_t)n; at += 64) (void)*(const volatile uint8_t *)(part + at);
 }
 
 // ---- Q4_K, Q5_K
 
 // sum += products of 32 columns, in n sums, times their scales // [n][4 rows]
-SIMD_INLINE void add_scaled(v128_t sum[4], const v128_t (*products)[4], const int n, v128_t scales) {
+SIMD_INLINE void add_scaled(const bool fours, v128_t sum[4], const v128_t (*products)[4], const int n, v128_t scales) {
     v128_t scale[4];
-    spread(scale, scales);
-    for (int i = 0; i < n; i++) EACH_ROW sum[r] = simd_add_dot(sum[r], products[i][r], scale[r]);
+    spread(fours, scale, scales);
+    for (int i = 0; i < n; i++) EACH_ROW sum[r] = add_times(fours, sum[r], products[i][r], scale[r]);
 }
 
 // f += d_x * (d * sum - d_min * less), for 16 rows. d: f16 of 16 rows, then those of the minima.
@@ -145,8 +162,8 @@ SIMD_INLINE void add_block_k4(const uint8_t *d, float d_x, const v128_t sum[4], 
 
 // Products of 8 groups of 32 columns, in n sums for each // [8 n][4 rows]; scales and minima as in unpack.c. They lie behind the
 // weights, so they are read after them. d: f16 of 16 rows, then those of the minima.
-SIMD_INLINE void add_k4(const kin_panel_scales_k4 *p, const uint8_t *d, const v128_t (*products)[4], const int n,
-                        const kin_act *a, masks m, float *f) {
+SIMD_INLINE void add_k4(const bool fours, const kin_panel_scales_k4 *p, const uint8_t *d, const v128_t (*products)[4],
+                        const int n, const kin_act *a, masks m, float *f) {
     v128_t sum[4], less[4];
     // Sums of 32 columns' activations: of columns 32 j and of columns 128 + 32 j in the two halves of 32 bits // [j]
     v128_t x_0 = wasm_i32x4_extadd_pairwise_i16x8(load(a->sum)), x_1 = wasm_i32x4_extadd_pairwise_i16x8(load(a->sum + 8));
@@ -156,8 +173,8 @@ SIMD_INLINE void add_k4(const kin_panel_scales_k4 *p, const uint8_t *d, const v1
     zero(less);
     LOOP for (int j = 0; j < 4; j++) {
         v128_t high = load(p->high[j]), low = load(p->low[j]), low_2 = load(p->low[4 + j]);
-        add_scaled(sum, products + n * j, n, low_bits(m, low) | (wasm_i16x8_shl(high, 4) & m.top));
-        add_scaled(sum, products + n * (4 + j), n, low_bits(m, low_2) | (wasm_i16x8_shl(high, 2) & m.top));
+        add_scaled(fours, sum, products + n * j, n, low_bits(m, low) | (wasm_i16x8_shl(high, 4) & m.top));
+        add_scaled(fours, sum, products + n * (4 + j), n, low_bits(m, low_2) | (wasm_i16x8_shl(high, 2) & m.top));
         v128_t min = high_bits(m, low) | (high & m.top), min_2 = high_bits(m, low_2) | (wasm_u16x8_shr(high, 2) & m.top);
         add_mins(less, min, min_2, splat(x + 2 * j));
     }
@@ -165,7 +182,7 @@ SIMD_INLINE void add_k4(const kin_panel_scales_k4 *p, const uint8_t *d, const v1
 }
 
 // The products of 64 columns: of the lower nibbles' 32 columns, of the higher ones' // [2][4 rows]
-SIMD_INLINE void columns_q4_k(const uint8_t *q, const int8_t *x, masks m, v128_t (*to)[4]) {
+SIMD_INLINE void columns_q4_k(const bool fours, const uint8_t *q, const int8_t *x, masks m, v128_t (*to)[4]) {
     v128_t low[4], high[4];
     zero(low);
     zero(high);
@@ -174,24 +191,24 @@ SIMD_INLINE void columns_q4_k(const uint8_t *q, const int8_t *x, masks m, v128_t
         v128_t x_low = splat(x), x_high = splat(x + 32);
         EACH_ROW {
             v128_t w = load(q + 16 * r);
-            low[r] = wasm_i16x8_add(low[r], pairs(x_low, low_bits(m, w)));
-            high[r] = wasm_i16x8_add(high[r], pairs(x_high, high_bits(m, w)));
+            low[r] = add_products(fours, low[r], x_low, low_bits(m, w));
+            high[r] = add_products(fours, high[r], x_high, high_bits(m, w));
         }
     }
     EACH_ROW to[0][r] = low[r];
     EACH_ROW to[1][r] = high[r];
 }
 
-static void fused_q4_k(const uint8_t *panel, const uint8_t *next, int columns, const kin_act *a, float (*f)[16]) {
+SIMD_INLINE void q4_k(const bool fours, const uint8_t *panel, bool touches, int columns, const kin_act *a, float *f) {
     (void)columns;
     const kin_panel_q4_k *p = (const kin_panel_q4_k *)panel;
     const masks m = kept_masks();
     v128_t products[8][4];
     LOOP for (int i = 0; i < 4; i++) {
-        touch(next, sizeof *p, i, 4);
-        columns_q4_k(p->q[8 * i], a->q + 64 * i, m, products + 2 * i);
+        touch(touches, p, sizeof *p, i, 4);
+        columns_q4_k(fours, p->q[8 * i], a->q + 64 * i, m, products + 2 * i);
     }
-    add_k4(&p->scales, p->d, products, 1, a, m, f[0]);
+    add_k4(fours, &p->scales, p->d, products, 1, a, m, f);
 }
 
 // Bit n of each byte, as bit 4.
@@ -202,11 +219,9 @@ SIMD_INLINE v128_t fifth_bit(v128_t w, const int n) {
 
 // The products of columns 64 i to 64 i + 63: of 16 of the lower nibbles' 32 columns, of the others, then the higher ones'. A sum
 // of 16 bits holds four groups of 4 columns. // [4][4 rows]
-SIMD_INLINE void columns_q5_k(const kin_panel_q5_k *p, const int i, const uint8_t *next, const int8_t *x, masks m,
-                              v128_t (*to)[4]) {
+SIMD_INLINE void columns_q5_k(const bool fours, const kin_panel_q5_k *p, const int i, const int8_t *x, masks m, v128_t (*to)[4]) {
     const uint8_t *q = p->low[8 * i], *above = p->high[0];
     LOOP for (int half = 0; half < 2; half++) {
-        touch(next, sizeof *p, 2 * i + half, 8);
         v128_t low[4], high[4];
         zero(low);
         zero(high);
@@ -215,8 +230,8 @@ SIMD_INLINE void columns_q5_k(const kin_panel_q5_k *p, const int i, const uint8_
             v128_t x_low = splat(x), x_high = splat(x + 32);
             EACH_ROW {
                 v128_t w = load(q + 16 * r), b = load(above + 16 * r);
-                low[r] = wasm_i16x8_add(low[r], pairs(x_low, low_bits(m, w) | fifth_bit(b, 2 * i)));
-                high[r] = wasm_i16x8_add(high[r], pairs(x_high, high_bits(m, w) | fifth_bit(b, 2 * i + 1)));
+                low[r] = add_products(fours, low[r], x_low, low_bits(m, w) | fifth_bit(b, 2 * i));
+                high[r] = add_products(fours, high[r], x_high, high_bits(m, w) | fifth_bit(b, 2 * i + 1));
             }
         }
         EACH_ROW to[half][r] = low[r];
@@ -224,16 +239,22 @@ SIMD_INLINE void columns_q5_k(const kin_panel_q5_k *p, const int i, const uint8_
     }
 }
 
-static void fused_q5_k(const uint8_t *panel, const uint8_t *next, int columns, const kin_act *a, float (*f)[16]) {
+SIMD_INLINE void q5_k(const bool fours, const uint8_t *panel, bool touches, int columns, const kin_act *a, float *f) {
     (void)columns;
     const kin_panel_q5_k *p = (const kin_panel_q5_k *)panel;
     const masks m = kept_masks();
     v128_t products[16][4];
-    columns_q5_k(p, 0, next, a->q, m, products);
-    columns_q5_k(p, 1, next, a->q + 64, m, products + 4);
-    columns_q5_k(p, 2, next, a->q + 128, m, products + 8);
-    columns_q5_k(p, 3, next, a->q + 192, m, products + 12);
-    add_k4(&p->scales, p->d, products, 2, a, m, f[0]);
+    LOOP for (int i = 0; i < 4; i++) {
+        touch(touches, p, sizeof *p, i, 4);
+        const int8_t *x = a->q + 64 * i;
+        switch (i) { // the shifts are constants
+        case 0: columns_q5_k(fours, p, 0, x, m, products); break;
+        case 1: columns_q5_k(fours, p, 1, x, m, products + 4); break;
+        case 2: columns_q5_k(fours, p, 2, x, m, products + 8); break;
+        default: columns_q5_k(fours, p, 3, x, m, products + 12);
+        }
+    }
+    add_k4(fours, &p->scales, p->d, products, 2, a, m, f);
 }
 
 // ---- Q6_K
@@ -252,34 +273,34 @@ SIMD_INLINE void zeros_q6_k(const int8_t *x, int16_t (*zeros)[2]) {
 
 // 16 columns of 4 rows, which have one scale, from begin on. With the weights' zero taken away, -32 to 31 times -127 to 127, all
 // four sums are within 16 bits; what wraps around before makes no difference.
-SIMD_INLINE v128_t columns_q6_k(v128_t begin, const uint8_t *q, const v128_t x[4], v128_t six) {
+SIMD_INLINE v128_t columns_q6_k(const bool fours, v128_t begin, const uint8_t *q, const v128_t x[4], v128_t six) {
     v128_t u = load(q), v = load(q + 64), w = load(q + 128);
-    v128_t t = wasm_i16x8_add(begin, pairs(x[0], u & six));
-    t = wasm_i16x8_add(t, pairs(x[1], v & six));
-    t = wasm_i16x8_add(t, pairs(x[2], w & six));
+    v128_t t = add_products(fours, begin, x[0], u & six);
+    t = add_products(fours, t, x[1], v & six);
+    t = add_products(fours, t, x[2], w & six);
     v128_t last = wasm_u16x8_shr(u, 2) ^ wasm_u16x8_shr(v, 4) ^ wasm_u16x8_shr(w, 6);
-    return wasm_i16x8_add(t, pairs(x[3], last & six));
+    return add_products(fours, t, x[3], last & six);
 }
 
-static void fused_q6_k(const uint8_t *panel, const uint8_t *next, int columns, const kin_act *a, float (*f)[16]) {
-    (void)next, (void)columns;
+SIMD_INLINE void q6_k(const bool fours, const uint8_t *panel, bool touches, int columns, const kin_act *a, float *f) {
+    (void)touches, (void)columns;
     const kin_panel_q6_k *p = (const kin_panel_q6_k *)panel;
     v128_t sum[4], six = kept(0x3f3f3f3f);
     int16_t zeros[16][2] __attribute__((aligned(16)));
-    zeros_q6_k(a->q, zeros);
+    if (!fours) zeros_q6_k(a->q, zeros);
     zero(sum);
     const uint8_t *q = p->q[0][0];
     const int8_t *x = a->q, *scales = p->scale[0];
-    const int16_t *z = zeros[0];
-    LOOP for (const int8_t *end = x + 256; x != end; q += 192, x += 16, scales += 16, z += 2) {
+    const int16_t *z = fours ? a->sum : zeros[0];
+    LOOP for (const int8_t *end = x + 256; x != end; q += 192, x += 16, scales += 16, z += fours ? 1 : 2) {
         q = moving(q), x = moving(x), scales = moving(scales), z = moving(z);
-        v128_t scale[4], begin = splat(z);
+        v128_t scale[4], begin = fours ? wasm_i32x4_splat(-32 * *z) : splat(z);
         const v128_t four[4] = {splat(x), splat(x + 4), splat(x + 8), splat(x + 12)};
-        spread(scale, load(scales));
-        EACH_ROW sum[r] = simd_add_dot(sum[r], columns_q6_k(begin, q + 16 * r, four, six), scale[r]);
+        spread(fours, scale, load(scales));
+        EACH_ROW sum[r] = add_times(fours, sum[r], columns_q6_k(fours, begin, q + 16 * r, four, six), scale[r]);
     }
     const halves k = kept_halves();
-    EACH_ROW add_block(f[0] + 4 * r, a->d[0], times(f16(k, p->d + 8 * r), sum[r]));
+    EACH_ROW add_block(f + 4 * r, a->d[0], times(f16(k, p->d + 8 * r), sum[r]));
 }
 
 // ---- Q8_0, Q4_0
@@ -291,69 +312,87 @@ SIMD_INLINE vf add_group(vf y, const kin_panel_scale_f16 *scale, float d_x, cons
 }
 
 // Sums first, so that weights and scales are read in the order in which they lie.
-static void fused_q8_0(const uint8_t *panel, const uint8_t *next, int columns, const kin_act *a, float (*f)[16]) {
+SIMD_INLINE void q8_0(const bool fours, const uint8_t *panel, bool touches, int columns, const kin_act *a, float *f) {
     const kin_panel_scale_f16 *scale = (const kin_panel_scale_f16 *)((const kin_panel_q8_0 *)panel + columns / 32);
     const v128_t zeros = kept(0), ones = kept(0x10001);
     v128_t sums[8][4];
     const uint8_t *q = panel;
     const int8_t *x = a->q;
     LOOP for (int g = 0; g < columns / 32; g++) {
-        v128_t sum[4];
-        touch(next, 8 * (sizeof(kin_panel_q8_0) + sizeof *scale), g, 8);
+        v128_t sum[4], less[4]; // less: of negative activations, where these are apart
+        touch(touches, panel, 8 * (sizeof(kin_panel_q8_0) + sizeof *scale), g, 8);
         zero(sum);
+        zero(less);
         LOOP for (const int8_t *end = x + 32; x != end; q += 64, x += 4) {
             q = moving(q), x = moving(x);
             v128_t positive = wasm_i8x16_max(splat(x), zeros), negative = wasm_i8x16_sub(positive, splat(x));
             EACH_ROW {
-                v128_t w = load(q + 16 * r), t = wasm_i16x8_sub(pairs(w, positive), pairs(w, negative));
-                sum[r] = simd_add_dot(sum[r], t, ones);
+                v128_t w = load(q + 16 * r);
+                if (fours) {
+                    sum[r] = add_fours(sum[r], w, positive);
+                    less[r] = add_fours(less[r], w, negative);
+                } else {
+                    sum[r] = simd_add_dot(sum[r], wasm_i16x8_sub(pairs(w, positive), pairs(w, negative)), ones);
+                }
             }
         }
-        EACH_ROW sums[g][r] = sum[r];
+        EACH_ROW sums[g][r] = fours ? wasm_i32x4_sub(sum[r], less[r]) : sum[r];
     }
-    vf y = vf_load(f[0]);
+    vf y = vf_load(f);
     LOOP for (int g = 0; g < columns / 32; g++) y = add_group(y, scale + g, a->d[g], sums[g]);
-    vf_store(f[0], y);
+    vf_store(f, y);
 }
 
-_Static_assert(8 * (sizeof(kin_panel_q8_0) + sizeof(kin_panel_scale_f16)) <= KIN_EARLY_BYTES, "the largest block");
-
-static void fused_q4_0(const uint8_t *panel, const uint8_t *next, int columns, const kin_act *a, float (*f)[16]) {
+SIMD_INLINE void q4_0(const bool fours, const uint8_t *panel, bool touches, int columns, const kin_act *a, float *f) {
     const kin_panel_scale_f16 *scale = (const kin_panel_scale_f16 *)((const kin_panel_q4_0 *)panel + columns / 32);
     const masks m = kept_masks();
     const v128_t ones = kept(0x10001);
     v128_t sums[8][4];
     const uint8_t *q = panel;
     LOOP for (int g = 0; g < columns / 32; g++) {
-        v128_t sum[4];
-        touch(next, 8 * (sizeof(kin_panel_q4_0) + sizeof *scale), g, 8);
+        v128_t sum[4], zero_weight = wasm_i32x4_splat(-8 * (a->sum[2 * g] + a->sum[2 * g + 1]));
+        touch(touches, panel, 8 * (sizeof(kin_panel_q4_0) + sizeof *scale), g, 8);
         zero(sum);
+        if (fours) EACH_ROW sum[r] = zero_weight;
         const int8_t *x = a->q + 32 * g;
         LOOP for (const int8_t *end = x + 16; x != end; q += 64, x += 4) {
             q = moving(q), x = moving(x);
             v128_t x_low = splat(x), x_high = splat(x + 16);
             EACH_ROW {
                 v128_t w = load(q + 16 * r);
-                sum[r] = wasm_i16x8_add(sum[r], pairs(x_low, low_bits(m, w)));
-                sum[r] = wasm_i16x8_add(sum[r], pairs(x_high, high_bits(m, w)));
+                sum[r] = add_products(fours, sum[r], x_low, low_bits(m, w));
+                sum[r] = add_products(fours, sum[r], x_high, high_bits(m, w));
             }
         }
-        v128_t zero_weight = wasm_i32x4_splat(-8 * (a->sum[2 * g] + a->sum[2 * g + 1]));
-        EACH_ROW sums[g][r] = simd_add_dot(zero_weight, sum[r], ones);
+        EACH_ROW sums[g][r] = fours ? sum[r] : simd_add_dot(zero_weight, sum[r], ones);
     }
-    vf y = vf_load(f[0]);
+    vf y = vf_load(f);
     LOOP for (int g = 0; g < columns / 32; g++) y = add_group(y, scale + g, a->d[g], sums[g]);
-    vf_store(f[0], y);
+    vf_store(f, y);
 }
 
-kin_fused SIMD_FN(kin_fused_of)(int type, int64_t n) {
+// clang-format off
+#define FUSED(name, type, fours) \
+    static void name(const uint8_t *panel, bool touches, int columns, const kin_act *a, float (*f)[16]) { \
+        type(fours, panel, touches, columns, a, f[0]); \
+    }
+#define FUSED_EACH(type) FUSED(pairs_##type, type, false) FUSED(fours_##type, type, true)
+// clang-format on
+FUSED_EACH(q4_k)
+FUSED_EACH(q5_k)
+FUSED_EACH(q6_k)
+FUSED_EACH(q8_0)
+FUSED_EACH(q4_0)
+
+kin_fused SIMD_FN(kin_fused_of)(int type, int64_t n, int way) {
     if (n > 1) return NULL;
+    bool fours = way & KIN_WAY_FOURS;
     switch (type) {
-    case KIN_TYPE_Q4_K: return fused_q4_k;
-    case KIN_TYPE_Q5_K: return fused_q5_k;
-    case KIN_TYPE_Q6_K: return fused_q6_k;
-    case KIN_TYPE_Q8_0: return fused_q8_0;
-    case KIN_TYPE_Q4_0: return fused_q4_0;
+    case KIN_TYPE_Q4_K: return fours ? fours_q4_k : pairs_q4_k;
+    case KIN_TYPE_Q5_K: return fours ? fours_q5_k : pairs_q5_k;
+    case KIN_TYPE_Q6_K: return fours ? fours_q6_k : pairs_q6_k;
+    case KIN_TYPE_Q8_0: return fours ? fours_q8_0 : pairs_q8_0;
+    case KIN_TYPE_Q4_0: return fours ? fours_q4_0 : pairs_q4_0;
     default: return NULL;
     }
 }
@@ -501,8 +540,8 @@ SIMD_INLINE void q4_0(const uint8_t *panel, int columns, const kin_act *a, float
 
 // clang-format off
 #define FUSED(type, n) \
-    static void fused_##type##_##n(const uint8_t *panel, const uint8_t *next, int columns, const kin_act *a, float (*f)[16]) { \
-        (void)next; \
+    static void fused_##type##_##n(const uint8_t *panel, bool touches, int columns, const kin_act *a, float (*f)[16]) { \
+        (void)touches; \
         type(panel, columns, a, f, n); \
     }
 #define FUSED_EACH(type) \
@@ -514,7 +553,8 @@ FUSED_EACH(q6_k)
 FUSED_EACH(q8_0)
 FUSED_EACH(q4_0)
 
-kin_fused SIMD_FN(kin_fused_of)(int type, int64_t n) {
+kin_fused SIMD_FN(kin_fused_of)(int type, int64_t n, int way) {
+    (void)way;
     if (n > SIMD_FUSED_16) return NULL;
     switch (type) {
     case KIN_TYPE_Q4_K: return fused_q4_k[n - 1];
@@ -527,9 +567,10 @@ kin_fused SIMD_FN(kin_fused_of)(int type, int64_t n) {
 
 #else
 
-kin_fused SIMD_FN(kin_fused_of)(int type, int64_t n) {
+kin_fused SIMD_FN(kin_fused_of)(int type, int64_t n, int way) {
     (void)type;
     (void)n;
+    (void)way;
     return NULL;
 }
 

@@ -17,7 +17,7 @@ typedef struct kernel {
     kin_unpack unpack;
     const kin_dot *dots;
     kin_fused fused; // for all rows of a tile; NULL: weights are unpacked first
-    bool is_early;   // which reads the next block early
+    bool touches;
     size_t block_bytes;
 } kernel;
 
@@ -44,11 +44,6 @@ SIMD_INLINE void fetch(run r, const uint8_t *block, size_t begin, size_t end) {
     for (size_t i = begin; i < end; i += 64) __builtin_prefetch(block + i, 0, 2);
 }
 
-// The block to be read early, which is at `block` or where the next run begins.
-SIMD_INLINE const uint8_t *following(run r, const uint8_t *block, size_t block_bytes) {
-    return block + block_bytes <= r.end ? block : block == r.end ? r.next : NULL;
-}
-
 // n rows of act, which has n_act, times one panel.
 static void tile(kernel k, const uint8_t *panel, run weights, int64_t columns, const kin_act *act, int64_t n_act, int64_t n,
                  float *y, int64_t ldy) {
@@ -61,7 +56,7 @@ static void tile(kernel k, const uint8_t *panel, run weights, int64_t columns, c
         size_t at_once = k.fused ? k.block_bytes : k.block_bytes / 2 / 64 * 64;
         fetch(weights, ahead, 0, at_once);
         if (k.fused) {
-            k.fused(panel, k.is_early ? following(weights, panel + k.block_bytes, k.block_bytes) : NULL, left, act, f);
+            k.fused(panel, k.touches, left, act, f);
             continue;
         }
         k.unpack(panel, left, &e);
@@ -74,11 +69,12 @@ static void tile(kernel k, const uint8_t *panel, run weights, int64_t columns, c
 }
 
 static void packed(const kin_matrix *w, const kin_act *act, int64_t n, float *y, int64_t ldy, int64_t begin, int64_t end) {
+    int way = kin_kernels_ways[w->type];
     kernel k = {
         .unpack = SIMD_FN(kin_unpack_of)(w->type),
         .dots = SIMD_FN(kin_dots_of)(w->type),
         .block_bytes = kin_panel_bytes(w->type, KIN_ACT_COLUMNS),
-        .is_early = w->type < 32 && kin_kernels_early >> w->type & 1,
+        .touches = way & KIN_WAY_TOUCH,
     };
     kin_assert(k.unpack && k.dots);
     size_t panel_bytes = kin_panel_bytes(w->type, w->columns);
@@ -86,7 +82,7 @@ static void packed(const kin_matrix *w, const kin_act *act, int64_t n, float *y,
     for (int64_t i = 0; i < n; i += TILE_ROWS) {
         int64_t rows = n - i < TILE_ROWS ? n - i : TILE_ROWS;
         run weights = {data + (size_t)end * panel_bytes, i + rows == n ? w->next : NULL};
-        k.fused = SIMD_FN(kin_fused_of)(w->type, rows);
+        k.fused = SIMD_FN(kin_fused_of)(w->type, rows, way);
         for (int64_t p = begin; p < end; p++) {
             float *to = y + i * ldy + p * KIN_PANEL_ROWS;
             tile(k, data + (size_t)p * panel_bytes, weights, w->columns, act + i, n, rows, to, ldy);

@@ -1,5 +1,5 @@
 // The same as engine.mjs in headless Chromium: a server here gives it the scripts, the modules and the cases, and takes what it computed.
-// RATES=bytes=N&backend=N in the environment: products are timed, too (bench/web_kernels.sh). &early=BITS: weights of these types (bit 1 << type) are read early, else those of none, or, of products, whatever is faster. GPU=on: on a GPU that the processor stands in for. With one thread the page is not isolated from others, and has no shared memory. Exit 77: there is no Chromium, or no such GPU.
+// RATES=bytes=N&backend=N in the environment: products are timed, too (bench/web_kernels.sh). WAY=N: rows are multiplied in that way (kernels/kernels.h), else in way 0, or, where products are timed, in the fastest. JS_FLAGS: of V8. GPU=on: on a GPU that the processor stands in for. With one thread the page is not isolated from others, and has no shared memory. Exit 77: there is no Chromium, or no such GPU.
 import { spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -8,6 +8,8 @@ import { tmpdir } from 'node:os';
 const [modules, unit, threads, ...cases] = process.argv.slice(2);
 const gpu = process.env.GPU ?? 'off';
 const flags = gpu === 'on' ? ['--enable-unsafe-webgpu', '--use-webgpu-adapter=swiftshader'] : ['--disable-gpu'];
+if (process.env.JS_FLAGS) flags.push(`--js-flags=${process.env.JS_FLAGS}`);
+const way = process.env.WAY ? `&way=${process.env.WAY}` : '';
 const root = new URL('../..', import.meta.url).pathname;
 const types = { html: 'text/html', js: 'text/javascript', mjs: 'text/javascript', wasm: 'application/wasm' };
 
@@ -74,7 +76,7 @@ process.on('exit', kill); // whatever throws here
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => end(1));
 
 server.listen(0, '127.0.0.1', () => {
-  const url = `http://127.0.0.1:${server.address().port}/kin/tests/web/page.html?unit=${unit}&threads=${threads}&n=${cases.length / 3}&gpu=${gpu}&${process.env.RATES ?? ''}`;
+  const url = `http://127.0.0.1:${server.address().port}/kin/tests/web/page.html?unit=${unit}&threads=${threads}&n=${cases.length / 3}&gpu=${gpu}${way}&${process.env.RATES ?? ''}`;
   browser = spawn(process.env.CHROMIUM ?? 'chromium', ['--headless', '--no-sandbox', ...flags, `--user-data-dir=${profile}`, url], { stdio: 'ignore', detached: true, env: { ...process.env, TMPDIR: profile } });
   browser.on('error', () => (end(77), removeProfile()));
   browser.on('close', () => removeProfile());

@@ -26,8 +26,8 @@ const host = {
 function sayRates(engine, bytes, backend) {
   const rate = (type) => 1e-9 / engine.exports.product_s(type, 1, engine.threads, bytes, backend);
   const most = (measure) => Math.max(...Array.from({ length: 5 }, measure));
-  const ways = asked.has('early') ? [engine.early] : [0, ~0]; // as a tab chooses
-  const best = (measure) => Math.max(...ways.map((early) => (engine.readEarly(early), most(measure)))).toFixed(2);
+  const ways = asked.has('way') ? [Number(asked.get('way'))] : engine.allWays; // as a tab chooses
+  const best = (measure) => Math.max(...ways.map((way) => (engine.setAllWays(way), most(measure)))).toFixed(2);
   const said = Object.entries(TYPES).map(([name, { type }]) => `${name} ${best(() => rate(type))}`);
   return backend ? said : [...said, `attention ${best(() => 1e-9 / engine.exports.attend_s(1, engine.threads, bytes))}`];
 }
@@ -53,7 +53,7 @@ try {
     await give('/skipped', 'this Chromium has no WebGPU');
     close();
   }
-  engine.readEarly(Number(asked.get('early') ?? 0));
+  engine.setAllWays(Number(asked.get('way') ?? 0));
   const said = [`${navigator.userAgent}, isolated: ${crossOriginIsolated}`];
   for (let i = 0; i < Number(asked.get('n')); i++) {
     models.set('model', await get(`/model/${i}`));

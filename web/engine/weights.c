@@ -65,7 +65,7 @@ static void move_to_gpu(struct ggml_tensor *t) {
 static int read_weight(kin_weights *w, const kin_gguf_tensor *t, bool packs, struct ggml_tensor **out, kin_err *err) {
     if (t->n_bytes > SIZE_MAX / 2)
         return kin_err_set(err, "'%.*s' is larger than a browser's memory", (int)t->name.len, t->name.at);
-    uint8_t *bytes = malloc((size_t)t->n_bytes + KIN_EARLY_BYTES);
+    uint8_t *bytes = malloc((size_t)t->n_bytes);
     if (!bytes) {
         return kin_err_set(err, "out of memory for '%.*s' (%llu MiB of %llu MiB are there): give this device fewer layers",
                            (int)t->name.len, t->name.at, (unsigned long long)(w->bytes >> 20),

@@ -60,7 +60,7 @@ async function start({ threads, cap, rates, gpu }) {
   engine = await Engine.open(host, { threads, gpu: gpu === 'auto' && rates && !rates.gpu ? 'off' : gpu });
   chunks = new Chunks(here('../chunks/'), cap);
   const isKept = rates && !!rates.gpu === !!engine.gpu, own = isKept ? rates : measure(gpu);
-  engine.readEarly(own.early ?? 0);
+  engine.setWays(own.ways ?? {});
   if (engine.gpu) engine.gpu.onfailure = withoutGpu;
   postMessage({ type: 'engine', unit: vectorUnit(), threads: engine.threads, gpu: engine.gpu?.name, rates: { ...own, gpu: !!engine.gpu } });
 }
