@@ -59,7 +59,7 @@ static inline size_t kin_act_bytes(int64_t columns, int64_t n) {
 // no asking in WebAssembly, so web/engine.js measures it. The bits are the same. 0 at first; changed while nothing is computed.
 // Other back-ends than `relaxed` have one way.
 enum {
-    KIN_WAY_TOUCH = 1, // a part of a block is read before its products, a byte of each line: there is no prefetch
+    KIN_WAY_TWO = 1,   // two panels in turns: two streams from memory
     KIN_WAY_FOURS = 2, // products of bytes are added to 32 bits at once: one instruction where there is AVX-VNNI or NEON's sdot,
                        // three elsewhere
     KIN_N_WAYS = 4,    // any of these together

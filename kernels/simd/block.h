@@ -1,7 +1,6 @@
 // A block of a packed matrix, unpacked: where the kernels for all types meet.
 #pragma once
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "kernels/kernels.h"
@@ -24,7 +23,7 @@ kin_unpack SIMD_FN(kin_unpack_of)(int type);
 typedef void (*kin_dot)(const kin_block *e, int columns, const kin_act *a, float (*f)[16]);
 const kin_dot *SIMD_FN(kin_dots_of)(int type); // [SIMD_ROWS]: for 1, 2, ... rows of a
 
-// A block times n activation rows without unpacking it first: adds the products to f // [n][16 rows of the block]. touches:
-// KIN_WAY_TOUCH. NULL: this back-end has none for the type and so many rows.
-typedef void (*kin_fused)(const uint8_t *panel, bool touches, int columns, const kin_act *a, float (*f)[16]);
+// A block times n activation rows without unpacking it first: adds the products to f // [n][16 rows of the block]. NULL: this
+// back-end has none for the type and so many rows.
+typedef void (*kin_fused)(const uint8_t *panel, int columns, const kin_act *a, float (*f)[16]);
 kin_fused SIMD_FN(kin_fused_of)(int type, int64_t n, int way);

@@ -119,15 +119,6 @@ SIMD_INLINE void add_block(float *f, float d_x, v128_t t) {
     wasm_v128_store(f, wasm_f32x4_add(load(f), wasm_f32x4_mul(wasm_f32x4_splat(d_x), t)));
 }
 
-// Reads a byte of each line of the i-th of n parts of a block, before its products (KIN_WAY_TOUCH). There is no prefetch
-// instruction, but these loads are on their way together, and each of them always moves on by the same distance, also from one
-// block to the next: that is what a processor's prefetchers follow.
-SIMD_INLINE void touch(bool touches, const void *block, size_t block_bytes, int i, const int n) {
-    if (!touches) return;
-    const uint8_t *part = (const uint8_t *)block + block_bytes / (size_t)n * (size_t)i;
-    for (size_t at = 0; at < block_bytes / (size_t)n; at += 64) (void)*(const volatile uint8_t *)(part + at);
-}
-
 // ---- Q4_K, Q5_K
 
 // sum += products of 32 columns, in n sums, times their scales // [n][4 rows]
@@ -201,15 +192,12 @@ SIMD_INLINE void columns_q4_k(const bool fours, const uint8_t *q, const int8_t *
     EACH_ROW to[1][r] = high[r];
 }
 
-SIMD_INLINE void q4_k(const bool fours, const uint8_t *panel, bool touches, int columns, const kin_act *a, float *f) {
+SIMD_INLINE void q4_k(const bool fours, const uint8_t *panel, int columns, const kin_act *a, float *f) {
     (void)columns;
     const kin_panel_q4_k *p = (const kin_panel_q4_k *)panel;
     const masks m = kept_masks();
     v128_t products[8][4];
-    LOOP for (int i = 0; i < 4; i++) {
-        touch(touches, p, sizeof *p, i, 4);
-        columns_q4_k(fours, p->q[8 * i], a->q + 64 * i, m, products + 2 * i);
-    }
+    LOOP for (int i = 0; i < 4; i++) columns_q4_k(fours, p->q[8 * i], a->q + 64 * i, m, products + 2 * i);
     add_k4(fours, &p->scales, p->d, products, 1, a, m, f);
 }
 
@@ -241,21 +229,15 @@ SIMD_INLINE void columns_q5_k(const bool fours, const kin_panel_q5_k *p, const i
     }
 }
 
-SIMD_INLINE void q5_k(const bool fours, const uint8_t *panel, bool touches, int columns, const kin_act *a, float *f) {
+SIMD_INLINE void q5_k(const bool fours, const uint8_t *panel, int columns, const kin_act *a, float *f) {
     (void)columns;
     const kin_panel_q5_k *p = (const kin_panel_q5_k *)panel;
     const masks m = kept_masks();
     v128_t products[16][4];
-    LOOP for (int i = 0; i < 4; i++) {
-        touch(touches, p, sizeof *p, i, 4);
-        const int8_t *x = a->q + 64 * i;
-        switch (i) { // the shifts are constants
-        case 0: columns_q5_k(fours, p, 0, x, m, products); break;
-        case 1: columns_q5_k(fours, p, 1, x, m, products + 4); break;
-        case 2: columns_q5_k(fours, p, 2, x, m, products + 8); break;
-        default: columns_q5_k(fours, p, 3, x, m, products + 12);
-        }
-    }
+    columns_q5_k(fours, p, 0, a->q, m, products);
+    columns_q5_k(fours, p, 1, a->q + 64, m, products + 4);
+    columns_q5_k(fours, p, 2, a->q + 128, m, products + 8);
+    columns_q5_k(fours, p, 3, a->q + 192, m, products + 12);
     add_k4(fours, &p->scales, p->d, products, 2, a, m, f);
 }
 
@@ -284,8 +266,8 @@ SIMD_INLINE v128_t columns_q6_k(const bool fours, v128_t begin, const uint8_t *q
     return add_products(fours, t, x[3], last & six);
 }
 
-SIMD_INLINE void q6_k(const bool fours, const uint8_t *panel, bool touches, int columns, const kin_act *a, float *f) {
-    (void)touches, (void)columns;
+SIMD_INLINE void q6_k(const bool fours, const uint8_t *panel, int columns, const kin_act *a, float *f) {
+    (void)columns;
     const kin_panel_q6_k *p = (const kin_panel_q6_k *)panel;
     v128_t sum[4], six = kept(0x3f3f3f3f);
     int16_t zeros[16][2] __attribute__((aligned(16)));
@@ -314,7 +296,7 @@ SIMD_INLINE vf add_group(vf y, const kin_panel_scale_f16 *scale, float d_x, cons
 }
 
 // Sums first, so that weights and scales are read in the order in which they lie.
-SIMD_INLINE void q8_0(const bool fours, const uint8_t *panel, bool touches, int columns, const kin_act *a, float *f) {
+SIMD_INLINE void q8_0(const bool fours, const uint8_t *panel, int columns, const kin_act *a, float *f) {
     const kin_panel_scale_f16 *scale = (const kin_panel_scale_f16 *)((const kin_panel_q8_0 *)panel + columns / 32);
     const v128_t zeros = kept(0), ones = kept(0x10001);
     v128_t sums[8][4];
@@ -322,7 +304,6 @@ SIMD_INLINE void q8_0(const bool fours, const uint8_t *panel, bool touches, int 
     const int8_t *x = a->q;
     LOOP for (int g = 0; g < columns / 32; g++) {
         v128_t sum[4], less[4]; // less: of negative activations, where these are apart
-        touch(touches, panel, 8 * (sizeof(kin_panel_q8_0) + sizeof *scale), g, 8);
         zero(sum);
         zero(less);
         LOOP for (const int8_t *end = x + 32; x != end; q += 64, x += 4) {
@@ -345,7 +326,7 @@ SIMD_INLINE void q8_0(const bool fours, const uint8_t *panel, bool touches, int 
     vf_store(f, y);
 }
 
-SIMD_INLINE void q4_0(const bool fours, const uint8_t *panel, bool touches, int columns, const kin_act *a, float *f) {
+SIMD_INLINE void q4_0(const bool fours, const uint8_t *panel, int columns, const kin_act *a, float *f) {
     const kin_panel_scale_f16 *scale = (const kin_panel_scale_f16 *)((const kin_panel_q4_0 *)panel + columns / 32);
     const masks m = kept_masks();
     const v128_t ones = kept(0x10001);
@@ -353,7 +334,6 @@ SIMD_INLINE void q4_0(const bool fours, const uint8_t *panel, bool touches, int 
     const uint8_t *q = panel;
     LOOP for (int g = 0; g < columns / 32; g++) {
         v128_t sum[4], zero_weight = wasm_i32x4_splat(-8 * (a->sum[2 * g] + a->sum[2 * g + 1]));
-        touch(touches, panel, 8 * (sizeof(kin_panel_q4_0) + sizeof *scale), g, 8);
         zero(sum);
         if (fours) EACH_ROW sum[r] = zero_weight;
         const int8_t *x = a->q + 32 * g;
@@ -375,8 +355,8 @@ SIMD_INLINE void q4_0(const bool fours, const uint8_t *panel, bool touches, int 
 
 // clang-format off
 #define FUSED(name, type, fours) \
-    static void name(const uint8_t *panel, bool touches, int columns, const kin_act *a, float (*f)[16]) { \
-        type(fours, panel, touches, columns, a, f[0]); \
+    static void name(const uint8_t *panel, int columns, const kin_act *a, float (*f)[16]) { \
+        type(fours, panel, columns, a, f[0]); \
     }
 #define FUSED_EACH(type) FUSED(pairs_##type, type, false) FUSED(fours_##type, type, true)
 // clang-format on
@@ -542,8 +522,7 @@ SIMD_INLINE void q4_0(const uint8_t *panel, int columns, const kin_act *a, float
 
 // clang-format off
 #define FUSED(type, n) \
-    static void fused_##type##_##n(const uint8_t *panel, bool touches, int columns, const kin_act *a, float (*f)[16]) { \
-        (void)touches; \
+    static void fused_##type##_##n(const uint8_t *panel, int columns, const kin_act *a, float (*f)[16]) { \
         type(panel, columns, a, f, n); \
     }
 #define FUSED_EACH(type) \

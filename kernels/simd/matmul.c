@@ -17,7 +17,6 @@ typedef struct kernel {
     kin_unpack unpack;
     const kin_dot *dots;
     kin_fused fused; // for all rows of a tile; NULL: weights are unpacked first
-    bool touches;
     size_t block_bytes;
 } kernel;
 
@@ -56,7 +55,7 @@ static void tile(kernel k, const uint8_t *panel, run weights, int64_t columns, c
         size_t at_once = k.fused ? k.block_bytes : k.block_bytes / 2 / 64 * 64;
         fetch(weights, ahead, 0, at_once);
         if (k.fused) {
-            k.fused(panel, k.touches, left, act, f);
+            k.fused(panel, left, act, f);
             continue;
         }
         k.unpack(panel, left, &e);
@@ -68,13 +67,28 @@ static void tile(kernel k, const uint8_t *panel, run weights, int64_t columns, c
     for (int64_t i = 0; i < n; i++) vf_store(y + i * ldy, vf_load(f[i]));
 }
 
+// One row, the first of n_act, times two panels, of which a block is multiplied in turns: two streams from memory, so whatever
+// reads ahead of each of them has twice the time.
+static void two_panels(kernel k, const uint8_t *panel, const uint8_t *other, int64_t columns, const kin_act *act, int64_t n_act,
+                       float *y, float *y_other) {
+    float f[1][16], f_other[1][16];
+    vf_store(f[0], vf_zero());
+    vf_store(f_other[0], vf_zero());
+    for (int64_t c = 0; c < columns; c += KIN_ACT_COLUMNS, panel += k.block_bytes, other += k.block_bytes, act += n_act) {
+        int left = columns - c < KIN_ACT_COLUMNS ? (int)(columns - c) : KIN_ACT_COLUMNS;
+        k.fused(panel, left, act, f);
+        k.fused(other, left, act, f_other);
+    }
+    vf_store(y, vf_load(f[0]));
+    vf_store(y_other, vf_load(f_other[0]));
+}
+
 static void packed(const kin_matrix *w, const kin_act *act, int64_t n, float *y, int64_t ldy, int64_t begin, int64_t end) {
     int way = kin_kernels_ways[w->type];
     kernel k = {
         .unpack = SIMD_FN(kin_unpack_of)(w->type),
         .dots = SIMD_FN(kin_dots_of)(w->type),
         .block_bytes = kin_panel_bytes(w->type, KIN_ACT_COLUMNS),
-        .touches = way & KIN_WAY_TOUCH,
     };
     kin_assert(k.unpack && k.dots);
     size_t panel_bytes = kin_panel_bytes(w->type, w->columns);
@@ -83,10 +97,14 @@ static void packed(const kin_matrix *w, const kin_act *act, int64_t n, float *y,
         int64_t rows = n - i < TILE_ROWS ? n - i : TILE_ROWS;
         run weights = {data + (size_t)end * panel_bytes, i + rows == n ? w->next : NULL};
         k.fused = SIMD_FN(kin_fused_of)(w->type, rows, way);
-        for (int64_t p = begin; p < end; p++) {
-            float *to = y + i * ldy + p * KIN_PANEL_ROWS;
-            tile(k, data + (size_t)p * panel_bytes, weights, w->columns, act + i, n, rows, to, ldy);
+        float *to = y + i * ldy;
+        const int64_t half = rows == 1 && k.fused && way & KIN_WAY_TWO ? (end - begin) / 2 : 0;
+        for (int64_t p = begin, q = begin + half; p < begin + half; p++, q++) {
+            two_panels(k, data + (size_t)p * panel_bytes, data + (size_t)q * panel_bytes, w->columns, act + i, n,
+                       to + p * KIN_PANEL_ROWS, to + q * KIN_PANEL_ROWS);
         }
+        for (int64_t p = begin + 2 * half; p < end; p++)
+            tile(k, data + (size_t)p * panel_bytes, weights, w->columns, act + i, n, rows, to + p * KIN_PANEL_ROWS, ldy);
     }
 }
 
