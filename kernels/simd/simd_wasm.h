@@ -1,8 +1,9 @@
 // WebAssembly's 128-bit vectors, and relaxed ones where the compiler is told of them: a vector of 16 lanes is four registers.
 // See simd.h for what each function does.
 //
-// Of the relaxed instructions only i16x8.relaxed_dot_i8x16_i7x16_s is used, and its second operand is always 0 to 127: there all
-// implementations agree. (The four-byte one with addition is miscomputed by V8's baseline compiler up to version 11.3.)
+// Of the relaxed instructions only i16x8.relaxed_dot_i8x16_i7x16_s is used, and in fused.c i32x4.relaxed_dot_i8x16_i7x16_add_s.
+// Their second operand is always 0 to 127: there all implementations agree. (V8's baseline compiler miscomputes the second one up
+// to version 11.3. Browsers have had these instructions since 11.4.)
 #pragma once
 
 #include <stdint.h>
