@@ -3,8 +3,9 @@
 #
 #   bench/web.sh MODEL [LAYERS [THREADS [TURNS]]]     default: 2 layers, 1 thread, 3 turns; after `cmake --build build`
 #
-# WAY in the environment: how Chromium multiplies a row (kernels/kernels.h), 3 unless said; a tab measures which is the fastest.
+# WAY in the environment: how a row is multiplied (kernels/kernels.h), 3 unless said; a tab measures which is the fastest.
 set -eu
+export WAY=${WAY:-3}
 cd "$(dirname "$0")/.."
 model=$1 layers=${2:-2} threads=${3:-1} turns=${4:-3}
 work=$(mktemp -d)
@@ -16,7 +17,7 @@ for _ in $(seq "$turns"); do
         printf '%s in node: ' $unit
         node --no-warnings --experimental-wasm-relaxed-simd --no-liftoff tests/web/engine.mjs build/web $unit "$threads" "$model" "$work/case" "$work/$unit" 2>&1
         printf '%s in Chromium: ' $unit
-        WAY=${WAY:-3} node tests/web/chromium.mjs build/web $unit "$threads" "$model" "$work/case" "$work/$unit.chromium" 2>&1 | tail -n 1
+        node tests/web/chromium.mjs build/web $unit "$threads" "$model" "$work/case" "$work/$unit.chromium" 2>&1 | tail -n 1
         cmp "$work/$unit" "$work/$unit.chromium"
     done
     cmp "$work/relaxed" "$work/simd128"

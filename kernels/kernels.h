@@ -56,8 +56,8 @@ static inline size_t kin_act_bytes(int64_t columns, int64_t n) {
 }
 
 // How a row is multiplied with each type's weights, by the type's number: what is fastest depends on the processor, and there is
-// no asking in WebAssembly, so web/engine.js measures it. The bits are the same. 0 at first; changed while nothing is computed.
-// Other back-ends than `relaxed` have one way.
+// no asking in WebAssembly, so web/engine.js measures it. The bits are the same. 0 at first, and always but in browsers, because
+// two panels have no prefetch; changed while nothing is computed.
 enum {
     KIN_WAY_TWO = 1,   // two panels in turns: two streams from memory
     KIN_WAY_FOURS = 2, // products of bytes are added to 32 bits at once: one instruction where there is AVX-VNNI or NEON's sdot,

@@ -219,13 +219,24 @@ static void show_log(const char *path) {
     if (f) fclose(f);
 }
 
-// tests/web/SCRIPT MODULES UNIT THREADS MODEL CASE OUT ...
-static void check_with(const char *script, char *unit, char *threads, where on) {
+static void set_or_unset(const char *name, const char *value) {
+    if (value)
+        setenv(name, value, 1);
+    else
+        unsetenv(name);
+}
+
+// tests/web/SCRIPT MODULES UNIT THREADS MODEL CASE OUT ... way: rows are multiplied in it (kernels/kernels.h); NULL: as the
+// script does
+static void check_with(const char *script, char *unit, char *threads, where on, const char *way, const char *js_flags) {
     char path[MAX_PATH], modules[] = MODULES, *argv[32 + 3 * N_MODELS];
     kin_process p = {0};
     kin_err err;
     int n = 0;
     if (access(MODULES "/engine_relaxed.wasm", R_OK) != 0) skip();
+    set_or_unset("WAY", way);
+    set_or_unset("JS_FLAGS", js_flags);
+    set_or_unset("GPU", on == GPU ? "on" : NULL);
     snprintf(path, sizeof path, KIN_SOURCE_DIR "/tests/web/%s", script);
     snprintf(p.log, sizeof p.log, "%s/log", folder);
     argv[n++] = "/usr/bin/env"; // finds it
@@ -255,46 +266,39 @@ static void check_with(const char *script, char *unit, char *threads, where on) 
 
 static void node_with_relaxed_vectors_gives_native_bits(void **state) {
     (void)state;
-    check_with("engine.mjs", "relaxed", "1", PROCESSOR);
+    check_with("engine.mjs", "relaxed", "1", PROCESSOR, NULL, NULL);
 }
 
 static void node_with_plain_vectors_gives_native_bits(void **state) {
     (void)state;
-    check_with("engine.mjs", "simd128", "1", PROCESSOR);
+    check_with("engine.mjs", "simd128", "1", PROCESSOR, NULL, NULL);
 }
 
 static void node_with_several_threads_gives_native_bits(void **state) {
     (void)state;
-    check_with("engine.mjs", "relaxed", "3", PROCESSOR);
+    check_with("engine.mjs", "relaxed", "3", PROCESSOR, NULL, NULL);
 }
 
-// Rows are multiplied in the way that has most of its own (kernels/kernels.h); without shared memory, in way 0.
 static void chromium_gives_native_bits(void **state) {
     (void)state;
-    setenv("WAY", "3", 1);
-    check_with("chromium.mjs", "relaxed", "2", PROCESSOR);
-    unsetenv("WAY");
+    check_with("chromium.mjs", "relaxed", "2", PROCESSOR, "3", NULL);
 }
 
+// A browser computes with it at first. (If Chromium no longer knew the flag, it would be the test above.)
 static void chromium_s_baseline_compiler_gives_native_bits(void **state) {
     (void)state;
-    setenv("WAY", "3", 1);
-    setenv("JS_FLAGS", "--liftoff-only", 1);
-    check_with("chromium.mjs", "relaxed", "1", PROCESSOR);
-    unsetenv("JS_FLAGS");
-    unsetenv("WAY");
+    check_with("chromium.mjs", "relaxed", "1", PROCESSOR, "3", "--liftoff-only");
+    check_with("chromium.mjs", "relaxed", "1", PROCESSOR, "1", "--liftoff-only");
 }
 
 static void chromium_without_shared_memory_gives_native_bits(void **state) {
     (void)state;
-    check_with("chromium.mjs", "relaxed", "1", PROCESSOR);
+    check_with("chromium.mjs", "relaxed", "1", PROCESSOR, NULL, NULL);
 }
 
 static void chromium_on_a_gpu_comes_close(void **state) {
     (void)state;
-    setenv("GPU", "on", 1);
-    check_with("chromium.mjs", "relaxed", "2", GPU);
-    unsetenv("GPU");
+    check_with("chromium.mjs", "relaxed", "2", GPU, NULL, NULL);
 }
 
 int main(void) {

@@ -256,7 +256,7 @@ SIMD_INLINE void zeros_q6_k(const int8_t *x, int16_t (*zeros)[2]) {
 }
 
 // 16 columns of 4 rows, which have one scale, from begin on. With the weights' zero taken away, -32 to 31 times -127 to 127, all
-// four sums are within 16 bits; what wraps around before makes no difference.
+// four sums of pairs are within 16 bits; what wraps around before makes no difference.
 SIMD_INLINE v128_t columns_q6_k(const bool fours, v128_t begin, const uint8_t *q, const v128_t x[4], v128_t six) {
     v128_t u = load(q), v = load(q + 64), w = load(q + 128);
     v128_t t = add_products(fours, begin, x[0], u & six);

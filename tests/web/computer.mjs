@@ -15,7 +15,7 @@ globalThis.fetch = async (url) => ({ ok: true, arrayBuffer: async () => new Uint
 const next = () => (said.length ? Promise.resolve(said.shift()) : new Promise((done) => waiting.push(done)));
 
 await import('../../web/page/computer.js');
-globalThis.onmessage({ data: { type: 'start', threads: 1, cap: 0, rates: {} } });
+globalThis.onmessage({ data: { type: 'start', threads: 1, cap: 0, rates: { ways: {} } } });
 if ((await next()).type !== 'engine') throw new Error('no engine');
 globalThis.onmessage({ data: writeFrame(STEP, 1, new Uint8Array(32)) }); // without a plan, which no head sends: the module traps
 const message = await next();

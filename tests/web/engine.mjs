@@ -28,7 +28,7 @@ if (isMainThread) {
   if (unit === 'relaxed' && vectorUnit() !== 'relaxed') process.exit(77);
   const engine = await Engine.open(host(modules), { threads: Number(threads), unit });
   if (engine.threads !== Number(threads) || engine.kernels !== unit) throw new Error(`${engine.threads} threads, ${engine.kernels}`);
-  engine.setAllWays(engine.threads > 1 ? engine.allWays.at(-1) : 0); // the bits are the same
+  engine.setAllWays(Number(process.env.WAY ?? (engine.threads > 1 ? engine.allWays.at(-1) : 0))); // the bits are the same
   for (let i = 0; i < cases.length; i += 3) {
     files.set(cases[i], openSync(cases[i]));
     const times = [];

@@ -59,8 +59,8 @@ function measure(gpu) {
 async function start({ threads, cap, rates, gpu }) {
   engine = await Engine.open(host, { threads, gpu: gpu === 'auto' && rates && !rates.gpu ? 'off' : gpu });
   chunks = new Chunks(here('../chunks/'), cap);
-  const isKept = rates && !!rates.gpu === !!engine.gpu, own = isKept ? rates : measure(gpu);
-  engine.setWays(own.ways ?? {});
+  const isKept = rates && !!rates.gpu === !!engine.gpu && (rates.gpu || rates.ways), own = isKept ? rates : measure(gpu);
+  engine.setWays(own.ways ?? {}); // {}: of a GPU that was not measured
   if (engine.gpu) engine.gpu.onfailure = withoutGpu;
   postMessage({ type: 'engine', unit: vectorUnit(), threads: engine.threads, gpu: engine.gpu?.name, rates: { ...own, gpu: !!engine.gpu } });
 }
