@@ -47,6 +47,7 @@ check [ "$(n_lines "$dir/bert.log" 'refuses this device')" -eq 0 ]
 
 claim='the first of them is killed in the middle of a text'
 mark "$dir/head.log"
+anew "$dir/got"
 # shellcheck disable=SC2086
 HOME=$dir/head "$kin" run --cluster --devices 3 --name desk --key-file "$dir/head/key" --listen 127.0.0.1 --port "$port" --hidden -t 1 \
     $options -n 8000 >"$dir/got" 2>>"$dir/head.log" &

@@ -13,6 +13,7 @@ run() { # NAME N OPTION...: with N devices, in the background
     n_devices=$2
     shift 2
     key head
+    anew "$dir/$who.text"
     HOME=$dir/head "$kin" run --cluster --devices "$n_devices" --name desk --key-file "$dir/head/key" --listen 127.0.0.1 --port "$port" --hidden \
         -t 1 --ctx 8192 -m "$dir/model.gguf" --seed 5 --ignore-eos --no-echo --stats --trace "$dir/$who.trace" -n 8000 -p 'A day at the sea' "$@" \
         >"$dir/$who.text" 2>"$dir/$who.log" &
