@@ -1,8 +1,11 @@
 // Checks that every back-end of the CPU kernels that can run here computes the bits of the table (bits/bits.h): under an emulator
 // or as a module of WebAssembly, where the tests' libraries are not. Exit 1: one does not.
 //
-//   kernel_bits [--write]    --write: prints the cases' hashes of the scalar back-end, for the table
+//   kernel_bits [--write | --ways N]    --write: prints the cases' hashes of the scalar back-end, for the table
+//
+// --ways: rows are multiplied in the first N ways only (kernels/kernels.h): 2 where a compiler adds up products of four wrongly.
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "bits/bits.h"
@@ -30,6 +33,7 @@ static void write_table(const kin_kernels *k) {
 int main(int argc, char **argv) {
     const bool write = argc > 1 && strcmp(argv[1], "--write") == 0;
     int n_wrong = 0;
+    if (argc == 3 && strcmp(argv[1], "--ways") == 0) kin_bits_n_ways = atoi(argv[2]);
     for (int i = 0; kin_kernels_at(i); i++) {
         const kin_kernels *k = kin_kernels_at(i);
         bool last = !kin_kernels_at(i + 1); // scalar

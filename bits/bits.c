@@ -10,6 +10,8 @@
 
 enum { COLUMNS = 768, ROWS = 48, BATCH = 13 };
 
+int kin_bits_n_ways = KIN_N_WAYS;
+
 uint64_t kin_bits_hash_f32(const float *x, size_t n, uint64_t seed) {
     for (size_t i = 0; i < n; i++) {
         uint32_t bits;
@@ -130,7 +132,7 @@ static bool are_alike(const kin_kernels *k, kin_matrix m, const float *x, kin_ac
     float y[2 * ROWS];
     bool alike = true;
     m.rows = 2 * ROWS;
-    for (int i = 0; i < KIN_N_WAYS * BATCH; i++) {
+    for (int i = 0; i < kin_bits_n_ways * BATCH; i++) {
         const int row = i % BATCH;
         const uint64_t want = kin_bits_hash_f32(expected + row * ROWS, ROWS, 0);
         kin_kernels_ways[m.type] = (uint8_t)(i / BATCH);

@@ -19,5 +19,8 @@ typedef struct kin_bits_case {
 // The i-th case, NULL beyond the last.
 const kin_bits_case *kin_bits_at(int i);
 
+// Rows are multiplied in so many of the ways to do that (kernels/kernels.h). KIN_N_WAYS, unless it is set to less.
+extern int kin_bits_n_ways;
+
 // Chains hashes of results. All values that are not numbers count as one: their bits are no processor's promise.
 uint64_t kin_bits_hash_f32(const float *x, size_t n, uint64_t seed);

@@ -17,7 +17,7 @@
 KIN_BACKENDS(DECLARE)
 static const kin_kernels *const all[] = {KIN_BACKENDS(ADDRESS)};
 
-uint8_t kin_kernels_ways[64];
+uint8_t kin_kernels_ways[KIN_WAYS_TYPES];
 
 #if defined(__x86_64__)
 // What compilers' names of features do not have yet.

@@ -63,8 +63,9 @@ enum {
     KIN_WAY_FOURS = 2, // products of bytes are added to 32 bits at once: one instruction where there is AVX-VNNI or NEON's sdot,
                        // three elsewhere
     KIN_N_WAYS = 4,    // any of these together
+    KIN_WAYS_TYPES = 64, // the numbers of types are below
 };
-extern uint8_t kin_kernels_ways[64];
+extern uint8_t kin_kernels_ways[KIN_WAYS_TYPES];
 
 typedef struct kin_matrix {
     int type;

@@ -168,6 +168,26 @@ static void count_kernels(kin_device *device, kin_kernels *counting) {
     device->kernels = counting;
 }
 
+typedef struct counted_benchmark {
+    kin_devices devices;
+    kin_device device; // with kernels that count
+    kin_kernels counting;
+    kin_throughput_benchmark *rates;
+} counted_benchmark;
+
+static void open_counted(counted_benchmark *b, uint64_t store_bytes) {
+    kin_err err;
+    b->devices = devices_of(1, true);
+    b->device = b->devices.cpu;
+    count_kernels(&b->device, &b->counting);
+    ok(kin_throughput_benchmark_open(&b->rates, &b->device, store_bytes, &err), &err);
+}
+
+static void close_counted(counted_benchmark *b) {
+    kin_throughput_benchmark_close(b->rates);
+    kin_devices_close(&b->devices);
+}
+
 // One type is measured, of which a layer has 34 MB, in several runs.
 static uint64_t spread_of_weights(kin_throughput_benchmark *rates, int i_step) {
     kin_err err;
@@ -181,42 +201,31 @@ static uint64_t spread_of_weights(kin_throughput_benchmark *rates, int i_step) {
 
 static void each_run_reads_other_weights_unless_they_are_to_be_in_the_cache(void **state) {
     (void)state;
-    kin_err err;
-    kin_throughput_benchmark *rates;
-    kin_devices devices = devices_of(1, true);
-    kin_device device = devices.cpu;
-    kin_kernels counting;
-    count_kernels(&device, &counting);
-    ok(kin_throughput_benchmark_open(&rates, &device, 80 * MIB, &err), &err);
+    counted_benchmark b;
+    open_counted(&b, 80 * MIB);
     int first_cached = kin_throughput_benchmark_n_steps() - KIN_FACTS_CACHED;
-    assert_true(spread_of_weights(rates, first_cached) < 17 * MIB);
-    assert_true(spread_of_weights(rates, first_cached - 1) > 50 * MIB);
-    kin_throughput_benchmark_close(rates);
-    kin_devices_close(&devices);
+    assert_true(spread_of_weights(b.rates, first_cached) < 17 * MIB);
+    assert_true(spread_of_weights(b.rates, first_cached - 1) > 50 * MIB);
+    close_counted(&b);
 }
 
 static void each_step_measures_the_kernels_that_the_engine_computes_with(void **state) {
     (void)state;
     enum { FIRST_PRODUCT = 4, N_TOO_LARGE = 2 }; // 64 and 128 MB of weights do not fit into this store
     kin_err err;
-    kin_throughput_benchmark *rates;
-    kin_devices devices = devices_of(1, true);
-    kin_device device = devices.cpu;
-    kin_kernels counting;
-    count_kernels(&device, &counting);
-    ok(kin_throughput_benchmark_open(&rates, &device, 40 * MIB, &err), &err);
+    counted_benchmark b;
+    open_counted(&b, 40 * MIB);
     kin_engine_facts facts = {0};
     int n_steps = kin_throughput_benchmark_n_steps();
     for (int i = 0; i < n_steps; i++) {
         n_products = n_attended = n_stored = n_norms = 0;
-        ok(kin_throughput_benchmark_step(rates, i, &(kin_benchmark_options){0}, &facts, &err), &err);
+        ok(kin_throughput_benchmark_step(b.rates, i, &(kin_benchmark_options){0}, &facts, &err), &err);
         assert_int_equal(n_products > 0, i >= FIRST_PRODUCT && i < n_steps - N_TOO_LARGE);
         assert_int_equal(n_norms > 0, i == 0);
         assert_int_equal(n_stored > 0, i == 1);
         assert_int_equal(n_attended > 0, i == 2 || i == 3);
     }
-    kin_throughput_benchmark_close(rates);
-    kin_devices_close(&devices);
+    close_counted(&b);
 }
 
 static void a_stop_ends_measuring(void **state) {

@@ -65,7 +65,7 @@ export function imports(memory, host, gpu = () => null) {
 
 // seconds: of each way. The fastest, but two streams unless they take longer by much: one is fast or slow with where code and weights lie,
 // which a loop that is measured does not show.
-function bestWay(seconds) {
+export function bestWay(seconds) {
   const faster = (a, b) => (seconds[b] < seconds[a] ? b : a), one = faster(0, 2), two = faster(1, 3);
   return seconds[two] < STEADY * seconds[one] ? two : one;
 }
@@ -141,6 +141,7 @@ export class Engine {
     for (const { type } of Object.values(TYPES)) this.exports.set_way(type, ways[type] ?? 0);
   }
 
+  // For tests: all types in one way.
   setAllWays(way) {
     this.setWays(Object.fromEntries(Object.values(TYPES).map(({ type }) => [type, way])));
   }
