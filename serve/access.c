@@ -144,18 +144,22 @@ static bool is_of_home(const char *name) {
     return name[0] && !strchr(name, '.');
 }
 
-bool kin_access_takes_host(const kin_access *a, kin_str host) {
-    char name[MAX_NAME], other[MAX_NAME];
+static bool is_allowed(const kin_access *a, const char *name) {
+    char other[MAX_NAME];
     const char *allowed = a->allow_hosts ? a->allow_hosts : "";
     kin_str word;
-    if (a->hosts == ANY_HOST || !host.at) return true;
-    name_of(host, name);
-    if (is_this_machine(name) || (a->hosts == HOME_HOSTS && is_of_home(name))) return true;
     while (next_word(&allowed, ", ", &word)) {
         name_of(word, other); // it may have a port
         if (is_any_case(word, name) || strcasecmp(other, name) == 0) return true;
     }
     return false;
+}
+
+bool kin_access_takes_host(const kin_access *a, kin_str host) {
+    char name[MAX_NAME];
+    if (a->hosts == ANY_HOST || !host.at) return true;
+    name_of(host, name);
+    return is_this_machine(name) || (a->hosts == HOME_HOSTS && is_of_home(name)) || is_allowed(a, name);
 }
 
 bool kin_access_takes_origin(const kin_access *a, kin_str origin) {
@@ -166,6 +170,57 @@ bool kin_access_takes_origin(const kin_access *a, kin_str origin) {
     if (!host) return false;
     name_of((kin_str){host + 3, origin.len - (size_t)(host + 3 - origin.at)}, name);
     return is_this_machine(name);
+}
+
+// ---- pages elsewhere
+
+// "http://desk:80", of a page. Extensions and programs with a browser inside have other schemes, which no page can have.
+static bool is_of_a_page(kin_str origin, char name[MAX_NAME]) {
+    static const char *const schemes[] = {"http://", "https://"};
+    name[0] = '\0';
+    if (is(origin, "null")) return true; // a frame without rights of its own, for example
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
+        size_t n = strlen(schemes[i]);
+        if (origin.len < n || memcmp(origin.at, schemes[i], n) != 0) continue;
+        name_of((kin_str){origin.at + n, origin.len - n}, name);
+        return true;
+    }
+    return false;
+}
+
+// Pages of the host that was asked, at any port, and of hosts that the server was started with are no others'.
+static bool is_elsewhere(const kin_access *a, kin_str origin, kin_str host) {
+    char name[MAX_NAME], own[MAX_NAME] = "";
+    if (!origin.at || !is_of_a_page(origin, name)) return false;
+    if (host.at) name_of(host, own);
+    return !name[0] || (strcasecmp(name, own) != 0 && !is_allowed(a, name));
+}
+
+static bool is_own_site(kin_str site) {
+    return is(site, "same-origin") || is(site, "none"); // none: no page's, as an address that was typed
+}
+
+static bool comes_from_elsewhere(const kin_access *a, const kin_http_exchange *x) {
+    kin_str origin = kin_http_header(x, "origin"), site = kin_http_header(x, "sec-fetch-site");
+    if (a->cors == KIN_CORS_ALL || kin_access_takes_origin(a, origin) || is_own_site(site)) return false;
+    return is(site, "cross-site") || is_elsewhere(a, origin, kin_http_header(x, "host"));
+}
+
+static bool is_link(const kin_http_exchange *x) {
+    kin_str mode = kin_http_header(x, "sec-fetch-mode"), dest = kin_http_header(x, "sec-fetch-dest");
+    return is(kin_http_method(x), "GET") && is(mode, "navigate") && is(dest, "document");
+}
+
+static bool is_of_a_browser(const kin_http_exchange *x) {
+    static const char begin[] = "Mozilla/"; // all say so, and pages cannot change it without being asked for more
+    kin_str agent = kin_http_header(x, "user-agent");
+    return agent.len >= sizeof begin - 1 && memcmp(agent.at, begin, sizeof begin - 1) == 0;
+}
+
+bool kin_access_may_load(const kin_access *a, const kin_http_exchange *x) {
+    kin_str site = kin_http_header(x, "sec-fetch-site");
+    if (a->n_keys > 0 || a->cors == KIN_CORS_ALL || kin_access_takes_origin(a, kin_http_header(x, "origin"))) return true;
+    return site.at ? is_own_site(site) : !is(kin_http_method(x), "GET") || !is_of_a_browser(x);
 }
 
 // ---- open and close
@@ -210,9 +265,12 @@ bool kin_access_admit(const kin_access *a, kin_http_exchange *x) {
         kin_http_add_header(x, "Access-Control-Allow-Origin", origin.at); // a NUL follows
         kin_http_add_header(x, "Access-Control-Allow-Credentials", "true");
         kin_http_add_header(x, "Vary", "Origin");
-    } else if (origin.at && a->n_keys == 0 && is_any_case(kin_http_header(x, "sec-fetch-site"), "cross-site")) {
+    } else if (a->n_keys == 0 && !is(kin_http_method(x), "OPTIONS") && comes_from_elsewhere(a, x) && !is_link(x)) {
         // It could not read the answer, but have it computed.
-        kin_http_reply_error(x, 403, "Web pages of this origin may not use this server. To allow all: --cors-origins '*'.");
+        kin_http_reply_error(x, 403,
+                             "Web pages of this origin may not use this server. To allow all: --cors-origins '*'. Is it the "
+                             "server's own page behind a proxy? Then let the proxy pass the Host header on, or name the "
+                             "proxy's host: --allow-hosts NAME.");
         return false;
     }
     if (!kin_access_takes_host(a, kin_http_header(x, "host"))) {

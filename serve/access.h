@@ -33,7 +33,11 @@ int kin_access_open(kin_access **out, const kin_access_options *options, kin_err
 void kin_access_close(kin_access *a); // NULL is allowed
 
 // For the callback `head`: adds the headers for browsers, and answers who may not ask; false: it did.
+// Without keys, what comes from a page elsewhere is refused, unless it is a link to the server that a user follows.
 bool kin_access_admit(const kin_access *a, kin_http_exchange *x);
+// Whether an admitted request may have a model loaded. Not if a page elsewhere may have caused it: by a link, or by an image at
+// an address (http, not loopback) where browsers do not say from where they ask.
+bool kin_access_may_load(const kin_access *a, const kin_http_exchange *x);
 // For the callback `request`: answers OPTIONS; true: it did.
 bool kin_access_preflight(kin_http_exchange *x);
 

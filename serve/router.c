@@ -311,6 +311,15 @@ static kin_served_model *find_default(kin_router *r) {
     return best;
 }
 
+static bool is_ready(const kin_served_model *m) {
+    return m->state == KIN_MODEL_LOADED && !m->leaves;
+}
+
+bool kin_router_would_load(kin_router *r, kin_str name) {
+    const kin_served_model *m = name.len > 0 ? kin_router_find(r, name) : find_default(r);
+    return m && !is_ready(m);
+}
+
 static void route(kin_router_waiter *w) {
     kin_router *r = w->router;
     kin_api_error error;
@@ -326,7 +335,7 @@ static void route(kin_router_waiter *w) {
     } else if (!m) {
         kin_api_error_set(&error, 400, "model", "this server has several models: say which one, /v1/models lists them");
         refuse(w, &error);
-    } else if (!w->needs || (m->state == KIN_MODEL_LOADED && !m->leaves)) {
+    } else if (!w->needs || is_ready(m)) {
         begin(w, m);
     } else if (r->n_waiting >= r->o.max_waiting) {
         kin_api_error_set(&error, 429, NULL, "too many requests wait already: try again in a moment");

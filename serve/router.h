@@ -67,6 +67,9 @@ void kin_router_fini(kin_router *router); // when the loop has ended
 void kin_router_take(kin_router *router, kin_http_exchange *x, const void *route, const kin_api_format *format, bool needs,
                      bool streams);
 
+// Whether a GET for that name (at NULL: none) waits until its model is loaded.
+bool kin_router_would_load(kin_router *router, kin_str name);
+
 // By name, or by name and ":latest". NULL: there is none.
 kin_served_model *kin_router_find(kin_router *router, kin_str name);
 

@@ -339,6 +339,12 @@ static void begin(void *user, kin_served_model *m, const void *of, kin_http_exch
         kin_call_begin(&m->world, &r->call, x);
 }
 
+// Whether the model of a request without a body is to be loaded for it, though a page elsewhere may have caused it.
+static bool loads_for_a_page(kin_server *s, const route *r, const kin_http_exchange *x) {
+    return r->scope == LOADED && !kin_access_may_load(s->access, x) &&
+           kin_router_would_load(&s->router, kin_http_query(x, "model"));
+}
+
 static void on_request(void *user, kin_http_exchange *x) {
     kin_server *s = user;
     char allow[64];
@@ -357,6 +363,10 @@ static void on_request(void *user, kin_http_exchange *x) {
         r->answer(s, x);
     } else if (r->scope == SERVER) {
         tell(s, r, NULL, x);
+    } else if (s->router.host && loads_for_a_page(s, r, x)) {
+        kin_http_reply_error(x, 403,
+                             "This model is not in memory, and a browser's request has it loaded only if it surely comes from no "
+                             "other web page: chat with it on the server's page, or ask with another program.");
     } else if (s->router.host) {
         const kin_api_format *format = r->call.format ? r->call.format : format_of(kin_http_path(x));
         kin_router_take(&s->router, x, r, format, r->scope == LOADED, r->call.format && !r->errand);

@@ -77,6 +77,8 @@ static inline void on_request(void *user, kin_http_exchange *x) {
         w->open[w->n_open++] = x;
         kin_http_set_data(x, w);
         if (is(path, "/stream")) kin_http_begin(x, 200, "text/event-stream");
+    } else if (is(path, "/load") && !kin_access_may_load(w->access, x)) {
+        kin_http_reply_error(x, 403, "");
     } else {
         reply_text(x, "hello");
     }

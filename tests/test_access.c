@@ -198,7 +198,6 @@ static char *ask(const kin_access_options *o, const char *line, const char *fiel
     char request[1024];
     world w;
     open_world(&w);
-    w.o.host = o->host;
     kin_access *a = open_access(o);
     w.access = a;
     serve(&w);
@@ -269,6 +268,100 @@ static void pages_of_others_cannot_have_answers_computed(void **state) {
     assert_non_null(strstr(ask(&all, "GET /v1/models", evil), "hello"));
 }
 
+typedef struct mark {
+    const char *line, *fields; // a request, and what a browser adds to it
+    bool is_answered;
+} mark;
+
+static void check_marks(const kin_access_options *o, const mark *marks, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        char *got = ask(o, marks[i].line, marks[i].fields);
+        if ((strstr(got, "HTTP/1.1 200") == got) != marks[i].is_answered)
+            fail_msg("%s\n%s%s", marks[i].line, marks[i].fields, got);
+        if (!marks[i].is_answered && strstr(got, "HTTP/1.1 403") != got)
+            fail_msg("%s\n%s%s", marks[i].line, marks[i].fields, got);
+    }
+}
+
+#define LAN "Host: 192.168.1.7:8080\r\n"
+#define LOCAL "Host: localhost:8080\r\n"
+#define EMPTY "Content-Length: 0\r\n"
+#define NAVIGATES "Sec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document\r\n"
+
+// On addresses that are neither loopback nor https, browsers send no Sec-Fetch-Site.
+static void a_foreign_origin_alone_marks_a_page_elsewhere(void **state) {
+    (void)state;
+    static const mark marks[] = {
+        {"POST /slots/0", LAN EMPTY "Origin: http://evil.example\r\n", false},
+        {"POST /models/unload", LAN EMPTY "Origin: https://192.168.1.7.evil.example\r\n", false},
+        {"POST /v1/completions", LAN EMPTY "Origin: null\r\n", false},
+        {"GET /props", LAN "Origin: http://192.168.1.8:8080\r\n", false},
+        {"POST /v1/completions", LAN EMPTY "Origin: http://\r\n", false},
+        {"POST /v1/completions", LAN EMPTY "Origin: http://192.168.1.7:8080\r\n", true},
+        {"POST /v1/completions", LAN EMPTY "Origin: http://192.168.1.7\r\n", true},
+        {"POST /v1/completions", "Host: Desk.lan\r\n" EMPTY "Origin: https://desk.lan:8443\r\n", true},
+        {"POST /v1/completions", "Host: [fe80::1]:8080\r\n" EMPTY "Origin: http://[fe80::1]:8080\r\n", true},
+        {"POST /v1/completions", LAN EMPTY "Origin: http://kin.example\r\n", true},        // --allow-hosts
+        {"POST /v1/completions", LAN EMPTY "Origin: http://localhost:3000\r\n", true},     // CORS
+        {"POST /v1/completions", LAN EMPTY "Origin: chrome-extension://abcdef\r\n", true}, // no page has it
+        {"POST /v1/completions", LAN EMPTY, true},
+        {"OPTIONS /v1/completions", LAN "Origin: http://evil.example\r\n", true}}; // without the headers that a browser wants
+    kin_access_options home = {.host = "0.0.0.0", .allow_hosts = "kin.example"};
+    kin_access_options all = home, keyed = home;
+    check_marks(&home, marks, sizeof marks / sizeof *marks);
+    all.cors = KIN_CORS_ALL;
+    keyed.api_keys = "secret";
+    for (int i = 0; i < 3; i++) {
+        assert_non_null(strstr(ask(&all, marks[i].line, marks[i].fields), "HTTP/1.1 200"));
+        assert_non_null(strstr(ask(&keyed, marks[i].line, marks[i].fields), "HTTP/1.1 401"));
+    }
+}
+
+static void pages_elsewhere_reach_nothing_by_any_method(void **state) {
+    (void)state;
+    static const mark marks[] = {
+        {"GET /props?model=tiny", LOCAL "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\nSec-Fetch-Dest: image\r\n",
+         false},
+        {"GET /props?model=tiny", LOCAL "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: iframe\r\n",
+         false},
+        {"HEAD /props?model=tiny", LOCAL "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\nSec-Fetch-Dest: empty\r\n",
+         false},
+        {"POST /v1/completions", LOCAL EMPTY "Sec-Fetch-Site: cross-site\r\nOrigin: null\r\n" NAVIGATES, false},
+        {"POST /v1/completions", LOCAL EMPTY "Sec-Fetch-Site: same-site\r\nOrigin: https://evil.example\r\n", false},
+        {"GET /", LOCAL "Sec-Fetch-Site: cross-site\r\n" NAVIGATES, true}, // a link
+        {"GET /", LOCAL "Sec-Fetch-Site: none\r\n" NAVIGATES, true},       // an address that was typed
+        {"POST /v1/completions", LOCAL EMPTY "Sec-Fetch-Site: same-origin\r\nOrigin: http://localhost:8080\r\n", true},
+        {"POST /v1/completions", LOCAL EMPTY "Sec-Fetch-Site: none\r\nOrigin: chrome-extension://abcdef\r\n", true},
+        {"POST /v1/completions", LOCAL EMPTY "Sec-Fetch-Site: same-site\r\nOrigin: http://localhost:3000\r\n", true},
+        {"GET /v1/models", LOCAL "Sec-Fetch-Site: cross-site\r\nOrigin: http://127.0.0.1:3000\r\n", true}};
+    kin_access_options all = without_key;
+    check_marks(&without_key, marks, sizeof marks / sizeof *marks);
+    all.cors = KIN_CORS_ALL;
+    for (int i = 0; i < 4; i++) assert_non_null(strstr(ask(&all, marks[i].line, marks[i].fields), "HTTP/1.1 200"));
+}
+
+// A link, or an image where the browser says nothing of it, is answered with what is there, and loads nothing.
+static void what_may_be_of_a_page_elsewhere_loads_no_model(void **state) {
+    (void)state;
+#define BROWSER "User-Agent: Mozilla/5.0 (X11; Linux x86_64)\r\n"
+    static const mark marks[] = {{"GET /load", LOCAL "Sec-Fetch-Site: cross-site\r\n" NAVIGATES, false},
+                                 {"GET /load", LOCAL "Sec-Fetch-Site: same-site\r\nSec-Fetch-Mode: no-cors\r\n", false},
+                                 {"GET /load", LOCAL BROWSER, false},
+                                 {"HEAD /load", LOCAL BROWSER, false},
+                                 {"GET /load", LOCAL BROWSER "Sec-Fetch-Site: same-origin\r\n", true},
+                                 {"GET /load", LOCAL BROWSER "Sec-Fetch-Site: none\r\n" NAVIGATES, true},
+                                 {"GET /load", LOCAL BROWSER "Origin: http://localhost:3000\r\n", true},
+                                 {"POST /load", LOCAL EMPTY BROWSER, true}, // pages cannot POST without Origin
+                                 {"GET /load", LOCAL "User-Agent: curl/8.14.1\r\n", true},
+                                 {"GET /load", LOCAL, true}};
+    kin_access_options all = without_key;
+    check_marks(&without_key, marks, sizeof marks / sizeof *marks);
+    all.cors = KIN_CORS_ALL;
+    for (int i = 0; i < 4; i++) assert_non_null(strstr(ask(&all, marks[i].line, marks[i].fields), "HTTP/1.1 200"));
+    assert_non_null(strstr(ask(&with_key, "GET /load", LOCAL BROWSER "X-Api-Key: secret\r\n"), "HTTP/1.1 200"));
+#undef BROWSER
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_key_is_taken_from_two_headers_and_only_whole),
@@ -281,6 +374,9 @@ int main(void) {
         cmocka_unit_test(names_pointed_at_this_machine_are_refused),
         cmocka_unit_test(browsers_are_told_which_pages_may_read),
         cmocka_unit_test(pages_of_others_cannot_have_answers_computed),
+        cmocka_unit_test(a_foreign_origin_alone_marks_a_page_elsewhere),
+        cmocka_unit_test(pages_elsewhere_reach_nothing_by_any_method),
+        cmocka_unit_test(what_may_be_of_a_page_elsewhere_loads_no_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

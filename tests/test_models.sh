@@ -66,6 +66,15 @@ answers 200 /api/show -d '{"model": "small"}'
 says "$out" '"family":"qwen3"'
 loaded
 
+claim='a page elsewhere has no model loaded: by an image, by a link, or where the browser does not say from where it asks'
+answers 403 '/props?model=small' -H 'Sec-Fetch-Site: cross-site' -H 'Sec-Fetch-Mode: no-cors' -H 'Sec-Fetch-Dest: image'
+answers 403 '/props?model=small' -H 'Sec-Fetch-Site: cross-site' -H 'Sec-Fetch-Mode: navigate' -H 'Sec-Fetch-Dest: document'
+says "$out" 'not in memory'
+answers 403 '/slots?model=small' -A 'Mozilla/5.0 (X11; Linux x86_64)'
+answers 403 /models/load -d '{"model": "small"}' -H 'Origin: http://evil.example'
+loaded
+answers 200 / -H 'Sec-Fetch-Site: cross-site' -H 'Sec-Fetch-Mode: navigate' -H 'Sec-Fetch-Dest: document'
+
 claim='a request gets the model that it names, which takes the place of the one before'
 asks 200 demo
 says "$out" '"model":"demo"'
