@@ -290,7 +290,9 @@ static int open_generation(generation *g, const run_options *o, int n_ctx, kin_e
     if (kin_compute_loop_open_drafter(g->loop, false, &g->drafter, err) != 0) return KIN_FAIL;
     if (kin_detok_new(&g->detok, s->vocab, flags, err) != 0) return KIN_FAIL;
     // The sampler sees only ids that the vocabulary can write: an embedding may be padded beyond them.
-    return kin_sampler_new(&g->sampler, kin_vocab_n_tokens(s->vocab), &o->sampler, err);
+    kin_sampler_options sampler = o->sampler;
+    sampler.suppressed = kin_vocab_suppressed(s->vocab, &sampler.n_suppressed);
+    return kin_sampler_new(&g->sampler, kin_vocab_n_tokens(s->vocab), &sampler, err);
 }
 
 static void close_generation(generation *g) {

@@ -228,11 +228,28 @@ static bool multiply(uint64_t *product, uint64_t factor) { // false if it exceed
     return true;
 }
 
+// Types that old programs wrote and ggml no longer has, with what the same weights are quantized to today.
+static const struct {
+    uint32_t type;
+    const char *name, *today;
+} removed_types[] = {
+    {4, "Q4_2", "Q4_0"},         {5, "Q4_3", "Q4_1"},         {31, "Q4_0_4_4", "Q4_0"},    {32, "Q4_0_4_8", "Q4_0"},
+    {33, "Q4_0_8_8", "Q4_0"},    {36, "IQ4_NL_4_4", "IQ4_NL"}, {37, "IQ4_NL_4_8", "IQ4_NL"}, {38, "IQ4_NL_8_8", "IQ4_NL"},
+};
+
+static int fail_type(uint32_t type, kin_err *err) {
+    for (size_t i = 0; i < sizeof removed_types / sizeof removed_types[0]; i++) {
+        if (removed_types[i].type == type)
+            return kin_err_set(err, "has the unknown type %" PRIu32 " (%s, which ggml has removed): quantize the model again, as %s",
+                               type, removed_types[i].name, removed_types[i].today);
+    }
+    return kin_err_set(err, "has the unknown type %" PRIu32, type);
+}
+
 // n_bytes = ne[0] / block * bytes per block * ne[1] * ne[2] * ne[3]
 static int check_shape(kin_gguf_tensor *t, uint32_t type, kin_err *err) {
     const struct ggml_type_traits *traits = type < GGML_TYPE_COUNT ? ggml_get_type_traits((enum ggml_type)type) : NULL;
-    if (!traits || traits->blck_size <= 0 || traits->type_size == 0)
-        return kin_err_set(err, "has the unknown type %" PRIu32, type);
+    if (!traits || traits->blck_size <= 0 || traits->type_size == 0) return fail_type(type, err);
     t->type = (int)type;
 
     uint64_t n_elements = 1;
@@ -309,6 +326,26 @@ static int place_tensor(const cursor *c, kin_gguf_tensor *t, uint64_t data_begin
     return 0;
 }
 
+static int compare_offsets(const void *a, const void *b) {
+    const kin_gguf_tensor *const *x = a, *const *y = b;
+    return (*x)->offset < (*y)->offset ? -1 : (*x)->offset > (*y)->offset;
+}
+
+static int check_overlaps(const kin_gguf *gguf, kin_err *err) {
+    const kin_gguf_tensor **sorted = malloc((gguf->n_tensors + 1) * sizeof *sorted);
+    int rc = 0;
+    if (!sorted) return kin_err_set(err, "no memory for %zu tensors", gguf->n_tensors);
+    for (size_t i = 0; i < gguf->n_tensors; i++) sorted[i] = &gguf->tensors[i];
+    qsort(sorted, gguf->n_tensors, sizeof *sorted, compare_offsets);
+    for (size_t i = 1; i < gguf->n_tensors && rc == 0; i++) {
+        const kin_gguf_tensor *a = sorted[i - 1], *b = sorted[i];
+        if (a->offset + a->n_bytes > b->offset)
+            rc = kin_err_set(err, "the tensors '%.*s' and '%.*s' overlap", KIN_STR_SHOWN(a->name), KIN_STR_SHOWN(b->name));
+    }
+    free(sorted);
+    return rc;
+}
+
 int kin_gguf_parse(kin_gguf *gguf, const uint8_t *bytes, uint64_t size, kin_err *err) {
     cursor c = {.bytes = bytes, .n = size, .size = size};
     uint64_t n_tensors = 0, n_kv = 0;
@@ -322,7 +359,7 @@ int kin_gguf_parse(kin_gguf *gguf, const uint8_t *bytes, uint64_t size, kin_err 
     for (size_t i = 0; i < gguf->n_tensors; i++) {
         if (place_tensor(&c, &gguf->tensors[i], data_begin, alignment, err) != 0) return KIN_FAIL;
     }
-    return 0;
+    return check_overlaps(gguf, err);
 }
 
 static int skip_header(cursor *c, kin_err *err) {

@@ -12,6 +12,7 @@ typedef struct source {
     float *scores;
     int32_t *types;
     kin_str *merges;
+    int32_t *suppressed;
     char pre[64];
 } source;
 
@@ -20,6 +21,7 @@ static void source_fini(source *source) {
     free(source->scores);
     free(source->types);
     free(source->merges);
+    free(source->suppressed);
 }
 
 static int out_of_memory(kin_err *err) {
@@ -134,6 +136,41 @@ static int read_ids(const source *source, kin_vocab_spec *spec, kin_err *err) {
     return read_id(source, spec, "tokenizer.ggml.padding_token_id", &spec->pad, err);
 }
 
+// Some of these keys have an older name.
+static int read_fim_ids(const source *source, kin_vocab_spec *spec, kin_err *err) {
+    static const struct {
+        const char *key;
+        kin_fim_role role;
+    } ids[] = {
+        {"tokenizer.ggml.prefix_token_id", KIN_FIM_PREFIX},  {"tokenizer.ggml.suffix_token_id", KIN_FIM_SUFFIX},
+        {"tokenizer.ggml.middle_token_id", KIN_FIM_MIDDLE},  {"tokenizer.ggml.fim_pre_token_id", KIN_FIM_PREFIX},
+        {"tokenizer.ggml.fim_suf_token_id", KIN_FIM_SUFFIX}, {"tokenizer.ggml.fim_mid_token_id", KIN_FIM_MIDDLE},
+        {"tokenizer.ggml.fim_rep_token_id", KIN_FIM_REPO},   {"tokenizer.ggml.fim_sep_token_id", KIN_FIM_SEPARATOR},
+        {"tokenizer.ggml.fim_pad_token_id", KIN_FIM_PAD},
+    };
+    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
+        if (read_id(source, spec, ids[i].key, &spec->fim[ids[i].role], err) < 0) return KIN_FAIL;
+    return 0;
+}
+
+static int read_suppressed(source *source, kin_vocab_spec *spec, kin_err *err) {
+    const char *key = "tokenizer.ggml.suppress_tokens";
+    kin_gguf_array array;
+    int rc = kin_gguf_get_array(source->gguf, key, &array, err);
+    if (rc != 0) return rc < 0 ? KIN_FAIL : 0;
+    if (array.kind != KIN_GGUF_I32 && array.kind != KIN_GGUF_U32) return kin_err_set(err, "%s: not an array of integers", key);
+    if (array.n > (uint64_t)spec->n_tokens)
+        return kin_err_set(err, "%s: %llu of %d tokens", key, (unsigned long long)array.n, spec->n_tokens);
+    source->suppressed = malloc((size_t)(array.n + 1) * sizeof *source->suppressed);
+    if (!source->suppressed) return out_of_memory(err);
+    for (uint64_t i = 0; i < array.n; i++) {
+        int64_t id = kin_gguf_array_i64(&array, i);
+        if (id >= 0 && id < spec->n_tokens) source->suppressed[spec->n_suppressed++] = (int32_t)id;
+    }
+    spec->suppressed = source->suppressed;
+    return 0;
+}
+
 // llama.cpp knows these models by their name only: their special tokens take the white space after them.
 static int read_strip(const source *source, kin_vocab_spec *spec, kin_err *err) {
     kin_str name;
@@ -151,6 +188,14 @@ static int read_flags(const source *source, kin_vocab_spec *spec, kin_err *err) 
     if (kin_gguf_get_bool(source->gguf, "tokenizer.ggml.add_bos_token", &spec->add_bos, err) < 0) return KIN_FAIL;
     if (kin_gguf_get_bool(source->gguf, "tokenizer.ggml.add_eos_token", &spec->add_eos, err) < 0) return KIN_FAIL;
     if (kin_gguf_get_bool(source->gguf, "tokenizer.ggml.add_space_prefix", &spec->add_space_prefix, err) < 0) return KIN_FAIL;
+    if (spec->add_bos && spec->bos == KIN_TOKEN_NONE) {
+        kin_log(KIN_LOG_WARN, "texts of this model are to begin with a BOS token, but the file has none: they begin without");
+        spec->add_bos = false;
+    }
+    if (spec->add_eos && spec->eos == KIN_TOKEN_NONE) {
+        kin_log(KIN_LOG_WARN, "texts of this model are to end with an EOS token, but the file has none: they end without");
+        spec->add_eos = false;
+    }
     return read_strip(source, spec, err);
 }
 
@@ -169,7 +214,8 @@ static int read_source(source *source, kin_vocab_spec *spec, kin_err *err) {
     }
     if (read_scores(source, spec, err) < 0) return KIN_FAIL;
     if (read_types(source, spec, err) < 0) return KIN_FAIL;
-    if (read_ids(source, spec, err) < 0) return KIN_FAIL;
+    if (read_ids(source, spec, err) < 0 || read_fim_ids(source, spec, err) < 0) return KIN_FAIL;
+    if (read_suppressed(source, spec, err) < 0) return KIN_FAIL;
     return read_flags(source, spec, err);
 }
 

@@ -6,7 +6,9 @@
 
 // ---- tokens
 
-static int32_t find_first(const kin_vocab *vocab, const char *const *names) {
+// That of the file's keys, else the first of these names.
+static int32_t find_first(const kin_vocab *vocab, kin_fim_role role, const char *const *names) {
+    if (kin_vocab_fim(vocab, role) != KIN_TOKEN_NONE) return kin_vocab_fim(vocab, role);
     for (; *names; names++) {
         int32_t id = kin_vocab_find(vocab, *names, strlen(*names));
         if (id != KIN_TOKEN_NONE) return id;
@@ -24,8 +26,9 @@ kin_fim_tokens kin_fim_tokens_of(const kin_vocab *vocab) {
         "<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<\uff5cfim\u2581end\uff5c>", "\u2581<MID>", "<MID>", NULL};
     static const char *const repo[] = {"<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>", NULL};
     static const char *const separator[] = {"<|file_sep|>", NULL};
-    return (kin_fim_tokens){find_first(vocab, prefix), find_first(vocab, suffix), find_first(vocab, middle),
-                            find_first(vocab, repo), find_first(vocab, separator)};
+    return (kin_fim_tokens){find_first(vocab, KIN_FIM_PREFIX, prefix), find_first(vocab, KIN_FIM_SUFFIX, suffix),
+                            find_first(vocab, KIN_FIM_MIDDLE, middle), find_first(vocab, KIN_FIM_REPO, repo),
+                            find_first(vocab, KIN_FIM_SEPARATOR, separator)};
 }
 
 // ---- the prompt

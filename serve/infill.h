@@ -10,7 +10,7 @@ typedef struct kin_fim_tokens {
     int32_t repo, separator;        // KIN_TOKEN_NONE: files are separated by text
 } kin_fim_tokens;
 
-// By their names, as llama.cpp knows them. KIN_TOKEN_NONE for each that is not there.
+// By the file's keys, else by their names, as llama.cpp knows them. KIN_TOKEN_NONE for each that is not there.
 kin_fim_tokens kin_fim_tokens_of(const kin_vocab *vocab);
 
 // Fields: input_prefix, input_suffix (string, or ids and strings), input_extra [{filename, text}], prompt (what the text begins

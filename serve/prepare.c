@@ -112,6 +112,7 @@ static int open_sampler(const kin_preparer *p, const kin_request *r, kin_job_opt
     kin_sampler_options o = r->sampler;
     kin_err why;
     o.seed = seed;
+    o.suppressed = kin_vocab_suppressed(p->session->vocab, &o.n_suppressed);
     // The sampler sees only ids that the vocabulary can write: an embedding may be padded beyond them.
     if (kin_sampler_new(&job->sampler, kin_vocab_n_tokens(p->session->vocab), &o, &why) != 0)
         return kin_api_error_set(err, 400, NULL, "%s", why.text);

@@ -75,12 +75,13 @@ static int load_numbers(const loader *l, kin_ref_model *m) {
 static int load_rope(const loader *l, kin_ref_rope *rope, int head_dim) {
     char key[64];
     int n_ctx;
-    float factor;
+    float factor, old_factor;
     kin_str scaling = {"linear", 6};
     if (get_int(l, "rope.dimension_count", head_dim, &rope->n_rot) < 0) return KIN_FAIL;
     if (get_float(l, "rope.freq_base", 10000, &rope->freq_base) < 0) return KIN_FAIL;
     if (kin_gguf_get_str(l->gguf, key_of(l, "rope.scaling.type", key), &scaling, l->err) < 0) return KIN_FAIL;
-    if (get_float(l, "rope.scaling.factor", 1, &factor) < 0) return KIN_FAIL;
+    if (get_float(l, "rope.scale_linear", 1, &old_factor) < 0) return KIN_FAIL;
+    if (get_float(l, "rope.scaling.factor", old_factor, &factor) < 0) return KIN_FAIL;
     if (get_float(l, "rope.scaling.attn_factor", 1, &rope->attn_factor) < 0) return KIN_FAIL;
     if (get_float(l, "rope.scaling.yarn_beta_fast", 32, &rope->beta_fast) < 0) return KIN_FAIL;
     if (get_float(l, "rope.scaling.yarn_beta_slow", 1, &rope->beta_slow) < 0) return KIN_FAIL;

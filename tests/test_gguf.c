@@ -705,6 +705,36 @@ static void offsets_outside_the_file_are_refused(void **state) {
     expect_entry_refused(24, 1ull << 63, 8, "beyond the end of the file");
 }
 
+static void a_removed_type_is_named_with_the_one_to_quantize_to(void **state) {
+    (void)state;
+    expect_entry_refused(20, 31, 4, "(Q4_0_4_4, which ggml has removed): quantize the model again, as Q4_0");
+    expect_entry_refused(20, 33, 4, "(Q4_0_8_8, which ggml has removed): quantize the model again, as Q4_0");
+    expect_entry_refused(20, 36, 4, "(IQ4_NL_4_4, which ggml has removed): quantize the model again, as IQ4_NL");
+}
+
+// The second of two tensors is moved into the first one, or the first one into the second.
+static void overlapping_tensors_are_refused(void **state) {
+    (void)state;
+    static const float data[64];
+    const int64_t ne[] = {16};
+    for (uint64_t at = 0; at < 128; at += 32) {
+        kin_gguf_writer *w = kin_gguf_writer_new();
+        kin_gguf_writer_add(w, "first.weight", GGML_TYPE_F32, 1, ne, data);
+        kin_gguf_writer_add(w, "second.weight", GGML_TYPE_F32, 1, ne, data);
+        kin_gguf_writer_add(w, "third.weight", GGML_TYPE_F32, 1, ne, data);
+        image m = image_of(w);
+        kin_put_u64(after(m, "second.weight") + 16, at);
+        kin_gguf *gguf = NULL;
+        if (at == 64) { // where it was
+            assert_int_equal(kin_gguf_open_bytes(&gguf, NAME, m.bytes, m.size, NULL), 0);
+            kin_gguf_close(gguf);
+            free(m.bytes);
+        } else {
+            expect_refused(m, "overlap");
+        }
+    }
+}
+
 static void sentence_says_where_a_tensor_ends(void **state) {
     (void)state;
     kin_gguf_writer *w = kin_gguf_writer_new();
@@ -781,6 +811,8 @@ int main(void) {
         cmocka_unit_test(impossible_shapes_are_refused),
         cmocka_unit_test(unknown_and_removed_types_are_refused),
         cmocka_unit_test(offsets_outside_the_file_are_refused),
+        cmocka_unit_test(a_removed_type_is_named_with_the_one_to_quantize_to),
+        cmocka_unit_test(overlapping_tensors_are_refused),
         cmocka_unit_test(sentence_says_where_a_tensor_ends),
         cmocka_unit_test(golden_models_open),
         cmocka_unit_test(closing_nothing_is_allowed),

@@ -284,6 +284,19 @@ static void bias_is_added_and_can_forbid(void **state) {
     assert_int_equal(support(options, halves, N), 0x10);
 }
 
+static void suppressed_tokens_are_never_sampled_whatever_their_bias(void **state) {
+    (void)state;
+    static const kin_logit_bias bias[] = {{4, 100}};
+    static const int32_t suppressed[] = {4, 0};
+    kin_sampler_options options = plain();
+    options.suppressed = suppressed;
+    options.n_suppressed = 2;
+    assert_int_equal(support(options, halves, N), 0x0e);
+    options.bias = bias;
+    options.n_bias = 1;
+    assert_int_equal(support(options, halves, N), 0x0e);
+}
+
 static void penalties_follow_their_formula(void **state) {
     (void)state;
     kin_sampler_options options = plain();
@@ -451,6 +464,10 @@ static void options_out_of_range_are_named(void **state) {
     expect_refused(options, "sampler: bias for token 5, but there are 5 tokens");
     options.bias = &(kin_logit_bias){2, NAN};
     expect_refused(options, "sampler: the bias of token 2 is not a number");
+    options = kin_sampler_options_defaults();
+    options.suppressed = &(int32_t){N};
+    options.n_suppressed = 1;
+    expect_refused(options, "sampler: token 5 of 5 is suppressed");
 
     kin_sampler *sampler;
     assert_int_equal(kin_sampler_new(&sampler, 0, &options, NULL), KIN_FAIL);
@@ -598,6 +615,7 @@ int main(void) {
         cmocka_unit_test(min_p_keeps_what_is_near_the_best),
         cmocka_unit_test(cuts_agree_however_they_sort),
         cmocka_unit_test(bias_is_added_and_can_forbid),
+        cmocka_unit_test(suppressed_tokens_are_never_sampled_whatever_their_bias),
         cmocka_unit_test(penalties_follow_their_formula),
         cmocka_unit_test(penalties_look_back_on_the_last_n_only),
         cmocka_unit_test(no_window_means_no_penalties),

@@ -289,7 +289,55 @@ static void llama_3_begins_texts_with_bos(void **state) {
 
     w = bpe_writer();
     kin_gguf_writer_put_str(w, "tokenizer.ggml.pre", "llama-bpe");
-    expect_file_refused(w, "there is no bos");
+    vocab = expect_loaded(w); // none to begin with, as its publisher's tokenizer does
+    assert_int_equal(kin_vocab_bos(vocab), KIN_TOKEN_NONE);
+    assert_false(kin_vocab_add_bos(vocab));
+    kin_vocab_free(vocab);
+}
+
+static void what_is_to_be_added_but_is_not_there_is_left_out(void **state) {
+    (void)state;
+    kin_gguf_writer *w = bpe_writer();
+    kin_gguf_writer_put_int(w, "tokenizer.ggml.add_bos_token", KIN_GGUF_BOOL, 1);
+    kin_gguf_writer_put_int(w, "tokenizer.ggml.add_eos_token", KIN_GGUF_BOOL, 1);
+    kin_vocab *vocab = expect_loaded(w);
+    assert_false(kin_vocab_add_bos(vocab));
+    assert_false(kin_vocab_add_eos(vocab));
+    kin_vocab_free(vocab);
+}
+
+static void tokens_for_filling_in_are_those_of_the_keys_the_newer_ones_first(void **state) {
+    (void)state;
+    kin_gguf_writer *w = spm_writer();
+    kin_gguf_writer_put_int(w, "tokenizer.ggml.fim_suf_token_id", KIN_GGUF_U32, 4);
+    kin_gguf_writer_put_int(w, "tokenizer.ggml.prefix_token_id", KIN_GGUF_U32, 3);
+    kin_gguf_writer_put_int(w, "tokenizer.ggml.suffix_token_id", KIN_GGUF_U32, 5);
+    kin_gguf_writer_put_int(w, "tokenizer.ggml.fim_pad_token_id", KIN_GGUF_U32, 5);
+    kin_vocab *vocab = expect_loaded(w);
+    assert_int_equal(kin_vocab_fim(vocab, KIN_FIM_PREFIX), 3);
+    assert_int_equal(kin_vocab_fim(vocab, KIN_FIM_SUFFIX), 4);
+    assert_int_equal(kin_vocab_fim(vocab, KIN_FIM_MIDDLE), KIN_TOKEN_NONE);
+    assert_int_equal(kin_vocab_type(vocab, 3), KIN_TOKEN_CONTROL);
+    assert_false(kin_vocab_is_eog(vocab, 4));
+    assert_true(kin_vocab_is_eog(vocab, 5)); // padding ends a filling
+    kin_vocab_free(vocab);
+}
+
+static void suppressed_tokens_come_from_the_file(void **state) {
+    (void)state;
+    const int32_t ids[] = {3, 5, 3000, -1}; // those that are not there are left out
+    kin_gguf_writer *w = spm_writer();
+    kin_gguf_writer_put_array(w, "tokenizer.ggml.suppress_tokens", KIN_GGUF_I32, 4, ids);
+    kin_vocab *vocab = expect_loaded(w);
+    size_t n;
+    const int32_t *suppressed = kin_vocab_suppressed(vocab, &n);
+    assert_int_equal(n, 2);
+    assert_memory_equal(suppressed, ids, 2 * sizeof *ids);
+    kin_vocab_free(vocab);
+
+    w = spm_writer();
+    kin_gguf_writer_put_str(w, "tokenizer.ggml.suppress_tokens", "3");
+    expect_file_refused(w, "suppress_tokens");
 }
 
 static void phi_3_is_known_by_its_name(void **state) {
@@ -384,6 +432,9 @@ int main(void) {
         cmocka_unit_test(bpe_file_gets_the_default_pre_tokenizer_and_no_bos),
         cmocka_unit_test(file_overrides_the_defaults),
         cmocka_unit_test(llama_3_begins_texts_with_bos),
+        cmocka_unit_test(what_is_to_be_added_but_is_not_there_is_left_out),
+        cmocka_unit_test(tokens_for_filling_in_are_those_of_the_keys_the_newer_ones_first),
+        cmocka_unit_test(suppressed_tokens_come_from_the_file),
         cmocka_unit_test(phi_3_is_known_by_its_name),
         cmocka_unit_test(file_without_a_tokenizer_is_refused),
         cmocka_unit_test(malformed_arrays_are_refused),

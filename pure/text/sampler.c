@@ -48,6 +48,10 @@ static int check_bias(const kin_sampler_options *options, int32_t n_vocab, kin_e
         if (id < 0 || id >= n_vocab) return kin_err_set(err, "sampler: bias for token %d, but there are %d tokens", id, n_vocab);
         if (isnan(options->bias[i].bias)) return kin_err_set(err, "sampler: the bias of token %d is not a number", id);
     }
+    for (size_t i = 0; i < options->n_suppressed; i++) {
+        int32_t id = options->suppressed[i];
+        if (id < 0 || id >= n_vocab) return kin_err_set(err, "sampler: token %d of %d is suppressed", id, n_vocab);
+    }
     return 0;
 }
 
@@ -79,9 +83,12 @@ static int allocate(kin_sampler *sampler, const kin_sampler_options *options) {
     sampler->history = malloc(((size_t)options->penalty_last_n + 1) * sizeof *sampler->history);
     sampler->counts = calloc(n_vocab, sizeof *sampler->counts);
     sampler->i_latest = malloc(n_vocab * sizeof *sampler->i_latest);
-    sampler->bias = malloc((options->n_bias + 1) * sizeof *sampler->bias);
+    sampler->bias = malloc((options->n_bias + options->n_suppressed + 1) * sizeof *sampler->bias);
     if (!sampler->candidates || !sampler->history || !sampler->counts || !sampler->i_latest || !sampler->bias) return KIN_FAIL;
     if (options->n_bias > 0) memcpy(sampler->bias, options->bias, options->n_bias * sizeof *sampler->bias);
+    for (size_t i = 0; i < options->n_suppressed; i++)
+        sampler->bias[options->n_bias + i] = (kin_logit_bias){options->suppressed[i], -INFINITY};
+    sampler->options.n_bias = options->n_bias + options->n_suppressed;
     return 0;
 }
 

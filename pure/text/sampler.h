@@ -46,6 +46,8 @@ typedef struct kin_sampler_options {
     float penalty_presence;     // 0: off
     const kin_logit_bias *bias; // [n_bias], copied
     size_t n_bias;
+    const int32_t *suppressed; // [n_suppressed] ids that are never sampled, copied
+    size_t n_suppressed;
 } kin_sampler_options;
 
 // llama.cpp's: temperature 0.8, top-k 40, top-p 0.95, min-p 0.05, no penalties, the last 64 ids; seed 0.

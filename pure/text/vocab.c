@@ -17,6 +17,7 @@ static int out_of_memory(kin_err *err) {
 kin_vocab_spec kin_vocab_spec_defaults(kin_vocab_kind kind, const char *pre) {
     kin_vocab_spec spec = {.kind = kind, .pre = pre};
     spec.bos = spec.eos = spec.eot = spec.eom = spec.unk = spec.pad = KIN_TOKEN_NONE;
+    for (int i = 0; i < KIN_FIM_COUNT; i++) spec.fim[i] = KIN_TOKEN_NONE;
     if (kind == KIN_VOCAB_SPM) {
         spec.unk = 0;
         spec.bos = 1;
@@ -46,6 +47,10 @@ static int check_special_ids(const kin_vocab_spec *spec, kin_err *err) {
     if (check_id(spec, "eom", spec->eom, err) < 0) return KIN_FAIL;
     if (check_id(spec, "unk", spec->unk, err) < 0) return KIN_FAIL;
     if (check_id(spec, "pad", spec->pad, err) < 0) return KIN_FAIL;
+    for (int i = 0; i < KIN_FIM_COUNT; i++)
+        if (check_id(spec, "a token for filling in the middle", spec->fim[i], err) < 0) return KIN_FAIL;
+    for (size_t i = 0; i < spec->n_suppressed; i++)
+        if (check_id(spec, "a suppressed token", spec->suppressed[i], err) < 0) return KIN_FAIL;
     if (spec->add_bos && spec->bos == KIN_TOKEN_NONE)
         return kin_err_set(err, "vocabulary: texts begin with bos, but there is no bos");
     if (spec->add_eos && spec->eos == KIN_TOKEN_NONE)
@@ -259,17 +264,26 @@ static void copy_plain_fields(kin_vocab *vocab, const kin_vocab_spec *spec) {
     vocab->eom = spec->eom;
     vocab->unk = spec->unk;
     vocab->pad = spec->pad;
+    memcpy(vocab->fim, spec->fim, sizeof vocab->fim);
     vocab->add_bos = spec->add_bos;
     vocab->add_eos = spec->add_eos;
     vocab->add_space_prefix = spec->add_space_prefix;
     vocab->ignore_merges = spec->ignore_merges;
 }
 
+static int copy_suppressed(kin_vocab *vocab, const kin_vocab_spec *spec, kin_err *err) {
+    vocab->suppressed = malloc((spec->n_suppressed + 1) * sizeof *vocab->suppressed);
+    if (!vocab->suppressed) return out_of_memory(err);
+    if (spec->n_suppressed) memcpy(vocab->suppressed, spec->suppressed, spec->n_suppressed * sizeof *vocab->suppressed);
+    vocab->n_suppressed = spec->n_suppressed;
+    return 0;
+}
+
 static int build(kin_vocab *vocab, const kin_vocab_spec *spec, kin_err *err) {
     copy_plain_fields(vocab, spec);
     if (spec->kind == KIN_VOCAB_BPE && !(vocab->pre = strdup(spec->pre ? spec->pre : "default"))) return out_of_memory(err);
     if (copy_texts(vocab, spec, err) < 0) return KIN_FAIL;
-    if (copy_attributes(vocab, spec, err) < 0) return KIN_FAIL;
+    if (copy_attributes(vocab, spec, err) < 0 || copy_suppressed(vocab, spec, err) < 0) return KIN_FAIL;
     kin_vocab_apply_roles(vocab);
     if (build_pieces(vocab, err) < 0) return KIN_FAIL;
     if (build_bytes(vocab, err) < 0) return KIN_FAIL;
@@ -293,6 +307,7 @@ int kin_vocab_new(kin_vocab **out, const kin_vocab_spec *spec, kin_err *err) {
 void kin_vocab_free(kin_vocab *vocab) {
     if (!vocab) return;
     free(vocab->takes_space);
+    free(vocab->suppressed);
     kin_merge_table_fini(&vocab->merges);
     free(vocab->piece_begin);
     free(vocab->pieces);
@@ -330,6 +345,15 @@ int32_t kin_vocab_unk(const kin_vocab *vocab) {
 
 int32_t kin_vocab_pad(const kin_vocab *vocab) {
     return vocab->pad;
+}
+
+int32_t kin_vocab_fim(const kin_vocab *vocab, kin_fim_role role) {
+    return vocab->fim[role];
+}
+
+const int32_t *kin_vocab_suppressed(const kin_vocab *vocab, size_t *n) {
+    *n = vocab->n_suppressed;
+    return vocab->suppressed;
 }
 
 bool kin_vocab_add_bos(const kin_vocab *vocab) {

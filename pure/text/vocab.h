@@ -44,6 +44,17 @@ typedef enum kin_token_type { // GGUF's numbers
 
 typedef struct kin_vocab kin_vocab;
 
+// Tokens for filling in the middle.
+typedef enum kin_fim_role {
+    KIN_FIM_PREFIX,
+    KIN_FIM_SUFFIX,
+    KIN_FIM_MIDDLE,
+    KIN_FIM_REPO,
+    KIN_FIM_SEPARATOR,
+    KIN_FIM_PAD,
+    KIN_FIM_COUNT
+} kin_fim_role;
+
 typedef struct kin_vocab_spec {
     kin_vocab_kind kind;
     const char *pre; // BPE: name of the pre-tokenizer (pretokenizer.h); SPM: not used
@@ -61,6 +72,9 @@ typedef struct kin_vocab_spec {
     bool add_space_prefix;                // SPM: a text, and what follows a special token, begins with a space
     bool ignore_merges;                   // BPE: a pre-token that is itself a token is taken without looking at merges
     bool strip_after_special;             // Phi-3: white space after special tokens belongs to them
+    int32_t fim[KIN_FIM_COUNT];           // ids or KIN_TOKEN_NONE: those of known names serve
+    const int32_t *suppressed;            // [n_suppressed] ids that are never sampled
+    size_t n_suppressed;
 } kin_vocab_spec;
 
 // What llama.cpp assumes for a kind and pre-tokenizer where a file says nothing. No tokens, no merges.
@@ -79,8 +93,12 @@ int32_t kin_vocab_eos(const kin_vocab *vocab);
 int32_t kin_vocab_eot(const kin_vocab *vocab);
 int32_t kin_vocab_unk(const kin_vocab *vocab);
 int32_t kin_vocab_pad(const kin_vocab *vocab);
+int32_t kin_vocab_fim(const kin_vocab *vocab, kin_fim_role role); // as the file says, not by name
 bool kin_vocab_add_bos(const kin_vocab *vocab);
 bool kin_vocab_add_eos(const kin_vocab *vocab);
+
+// *n ids that are never to be sampled.
+const int32_t *kin_vocab_suppressed(const kin_vocab *vocab, size_t *n);
 
 // End of generation: eos, eot, eom and every token with a name that means it ("<|im_end|>", "<end_of_turn>", ...).
 // False for an id out of range.

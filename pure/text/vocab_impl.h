@@ -29,6 +29,9 @@ struct kin_vocab {
     int32_t byte_tokens[256];   // what a byte becomes that got into no token: its token, else unk, else KIN_TOKEN_NONE
 
     int32_t bos, eos, eot, eom, unk, pad;
+    int32_t fim[KIN_FIM_COUNT];
+    int32_t *suppressed; // [n_suppressed]
+    size_t n_suppressed;
     bool add_bos, add_eos, add_space_prefix, ignore_merges;
     bool *takes_space; // [n_tokens] white space after this special token belongs to it; NULL: after none
 };

@@ -112,6 +112,10 @@ void kin_vocab_apply_roles(kin_vocab *vocab) {
         int32_t id = find_token(vocab, known_names[i].name);
         if (id != KIN_TOKEN_NONE) apply(vocab, id, known_names[i].roles);
     }
+    for (int role = KIN_FIM_PREFIX; role < KIN_FIM_COUNT; role++) {
+        int32_t id = vocab->fim[role];
+        if (id != KIN_TOKEN_NONE) apply(vocab, id, role >= KIN_FIM_REPO ? EOG | CONTROL : CONTROL);
+    }
     if (vocab->eos != KIN_TOKEN_NONE) vocab->is_eog[vocab->eos] = true;
     if (vocab->eot != KIN_TOKEN_NONE) vocab->is_eog[vocab->eot] = true;
     if (vocab->eom != KIN_TOKEN_NONE) vocab->is_eog[vocab->eom] = true;

@@ -1,0 +1,191 @@
+// The keys of model files: what the hyper-parameters become, and that nothing which changes a result is passed over.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <ggml.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/hparams.h"
+#include "model/keys.h"
+#include "testkit/gguf_write.h"
+
+enum { N_LAYER = 3 };
+
+static kin_gguf_writer *file(void) {
+    static const float data[64];
+    kin_gguf_writer *w = kin_gguf_writer_new();
+    kin_gguf_writer_put_str(w, "general.architecture", "llama");
+    kin_gguf_writer_put_int(w, "llama.block_count", KIN_GGUF_U32, N_LAYER);
+    kin_gguf_writer_put_int(w, "llama.embedding_length", KIN_GGUF_U32, 8);
+    kin_gguf_writer_put_int(w, "llama.context_length", KIN_GGUF_U32, 4096);
+    kin_gguf_writer_add(w, "token_embd.weight", GGML_TYPE_F32, 2, (int64_t[]){8, 8}, data);
+    return w;
+}
+
+// The same with the numbers that may be given for each layer.
+static kin_gguf_writer *whole_file(void) {
+    kin_gguf_writer *w = file();
+    kin_gguf_writer_put_int(w, "llama.attention.head_count", KIN_GGUF_U32, 4);
+    kin_gguf_writer_put_int(w, "llama.attention.head_count_kv", KIN_GGUF_U32, 2);
+    kin_gguf_writer_put_int(w, "llama.feed_forward_length", KIN_GGUF_U32, 16);
+    return w;
+}
+
+static int read_file(kin_gguf_writer *w, kin_hparams *hp, kin_err *err) {
+    uint8_t *bytes;
+    size_t size;
+    kin_gguf *gguf = NULL;
+    kin_gguf_writer_save_bytes(w, &bytes, &size);
+    kin_gguf_writer_free(w);
+    assert_int_equal(kin_gguf_open_bytes(&gguf, "test", bytes, size, err), 0);
+    int rc = kin_hparams_read(hp, gguf, "llama", err);
+    kin_gguf_close(gguf);
+    free(bytes);
+    return rc;
+}
+
+static kin_hparams expect_read(kin_gguf_writer *w) {
+    kin_hparams hp;
+    kin_err err = {""};
+    if (read_file(w, &hp, &err) != 0) fail_msg("%s", err.text);
+    return hp;
+}
+
+static void expect_refused(kin_gguf_writer *w, const char *words) {
+    kin_hparams hp;
+    kin_err err = {""};
+    assert_int_equal(read_file(w, &hp, &err), KIN_FAIL);
+    if (!strstr(err.text, words)) fail_msg("'%s' does not say '%s'", err.text, words);
+}
+
+#define expect_near(actual, expected) assert_float_equal(actual, expected, 1e-6)
+
+static void a_factor_without_a_type_scales_positions_linearly(void **state) {
+    (void)state;
+    expect_near(expect_read(whole_file()).rope_freq_scale, 1);
+    kin_gguf_writer *w = whole_file();
+    kin_gguf_writer_put_float(w, "llama.rope.scaling.factor", KIN_GGUF_F32, 4);
+    expect_near(expect_read(w).rope_freq_scale, 0.25);
+    w = whole_file(); // the key's old name
+    kin_gguf_writer_put_float(w, "llama.rope.scale_linear", KIN_GGUF_F32, 2);
+    expect_near(expect_read(w).rope_freq_scale, 0.5);
+    w = whole_file(); // the new one rules
+    kin_gguf_writer_put_float(w, "llama.rope.scale_linear", KIN_GGUF_F32, 2);
+    kin_gguf_writer_put_float(w, "llama.rope.scaling.factor", KIN_GGUF_F32, 4);
+    expect_near(expect_read(w).rope_freq_scale, 0.25);
+    w = whole_file();
+    kin_gguf_writer_put_float(w, "llama.rope.scaling.factor", KIN_GGUF_F32, 0);
+    expect_near(expect_read(w).rope_freq_scale, 1);
+    w = whole_file();
+    kin_gguf_writer_put_float(w, "llama.rope.scaling.factor", KIN_GGUF_F32, 4);
+    kin_gguf_writer_put_str(w, "llama.rope.scaling.type", "none");
+    expect_near(expect_read(w).rope_freq_scale, 1);
+    w = whole_file();
+    kin_gguf_writer_put_float(w, "llama.rope.scaling.factor", KIN_GGUF_F32, 1e-6);
+    expect_refused(w, "cannot be scaled");
+}
+
+static void put_ints(kin_gguf_writer *w, const char *key, int32_t a, int32_t b, int32_t c) {
+    const int32_t numbers[N_LAYER] = {a, b, c};
+    kin_gguf_writer_put_array(w, key, KIN_GGUF_I32, N_LAYER, numbers);
+}
+
+static void a_number_for_each_layer_is_one_number_if_all_are_equal(void **state) {
+    (void)state;
+    kin_gguf_writer *w = file();
+    put_ints(w, "llama.attention.head_count", 4, 4, 4);
+    put_ints(w, "llama.attention.head_count_kv", 2, 2, 2);
+    put_ints(w, "llama.feed_forward_length", 16, 16, 16);
+    kin_hparams hp = expect_read(w);
+    assert_int_equal(hp.n_head, 4);
+    assert_int_equal(hp.n_head_kv, 2);
+    assert_int_equal(hp.n_ff, 16);
+}
+
+static void numbers_that_differ_between_layers_are_refused(void **state) {
+    (void)state;
+    kin_gguf_writer *w = file();
+    kin_gguf_writer_put_int(w, "llama.attention.head_count", KIN_GGUF_U32, 4);
+    put_ints(w, "llama.attention.head_count_kv", 2, 1, 2);
+    expect_refused(w, "'llama.attention.head_count_kv' differs between layers");
+    w = file();
+    kin_gguf_writer_put_array(w, "llama.attention.head_count", KIN_GGUF_I32, 2, (int32_t[]){4, 4});
+    expect_refused(w, "'llama.attention.head_count' has 2 numbers for 3 layers");
+    w = file();
+    put_ints(w, "llama.attention.head_count", -1, -1, -1);
+    expect_refused(w, "'llama.attention.head_count' is -1");
+    w = file();
+    kin_gguf_writer_put_array(w, "llama.attention.head_count", KIN_GGUF_F32, N_LAYER, (float[]){4, 4, 4});
+    expect_refused(w, "must be integers");
+}
+
+static void the_first_wrong_key_is_not_forgotten_over_the_next_right_one(void **state) {
+    (void)state;
+    kin_gguf_writer *w = whole_file();
+    kin_gguf_writer_put_int(w, "llama.rope.scaling.original_context_length", KIN_GGUF_U32, 0);
+    expect_refused(w, "original_context_length");
+}
+
+static void what_kin_would_not_compute_is_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *key;
+        kin_gguf_kind kind;
+        int64_t fine, refused;
+    } cases[] = {
+        {"llama.attention.causal", KIN_GGUF_BOOL, 1, 0},
+        {"llama.nextn_predict_layers", KIN_GGUF_U32, 0, 1},
+        {"llama.expert_group_count", KIN_GGUF_U32, 1, 2},
+        {"llama.embedding_length_out", KIN_GGUF_U32, 8, 4},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        kin_gguf_writer *w = whole_file();
+        kin_gguf_writer_put_int(w, cases[i].key, cases[i].kind, cases[i].fine);
+        expect_read(w);
+        w = whole_file();
+        kin_gguf_writer_put_int(w, cases[i].key, cases[i].kind, cases[i].refused);
+        expect_refused(w, cases[i].key);
+        w = whole_file();
+        kin_gguf_writer_put_str(w, cases[i].key, "what?");
+        expect_refused(w, cases[i].key);
+    }
+}
+
+// "| `KEY` | use |" for each row of the code's table, and no other rows.
+static void the_table_for_people_says_the_same(void **state) {
+    (void)state;
+    static const char *const uses[] = {"used", "harmless", "refused"};
+    FILE *f = fopen(KIN_SOURCE_DIR "/docs/GGUF.md", "r");
+    char line[512], start[256];
+    int n_rows = 0, n_keys = 0;
+    assert_non_null(f);
+    for (const kin_key *key; (key = kin_key_at(n_keys)); n_keys++) {
+        bool found = false;
+        snprintf(start, sizeof start, "| `%s` | %s |", key->name, uses[key->use]);
+        rewind(f);
+        while (fgets(line, sizeof line, f)) found = found || strncmp(line, start, strlen(start)) == 0;
+        if (!found) fail_msg("docs/GGUF.md has no line that begins with %s", start);
+    }
+    rewind(f);
+    while (fgets(line, sizeof line, f)) n_rows += strncmp(line, "| `", 3) == 0;
+    fclose(f);
+    assert_int_equal(n_rows, n_keys);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_factor_without_a_type_scales_positions_linearly),
+        cmocka_unit_test(a_number_for_each_layer_is_one_number_if_all_are_equal),
+        cmocka_unit_test(numbers_that_differ_between_layers_are_refused),
+        cmocka_unit_test(the_first_wrong_key_is_not_forgotten_over_the_next_right_one),
+        cmocka_unit_test(what_kin_would_not_compute_is_refused),
+        cmocka_unit_test(the_table_for_people_says_the_same),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
