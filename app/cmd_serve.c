@@ -83,7 +83,9 @@ static void fill_serve_tables(serve_options *o, tables *t) {
         {KIN_OPTION_STRING, "chat-template-file", 0, &o->chat_template_file, "FILE",
          "a chat template (Jinja) in place of the model's", 0, 0},
         {KIN_OPTION_STRING, "pooling", 0, &o->pooling, "mean|last|cls",
-         "which of a text's tokens an embedding is made of: all (mean, default), the last, the first", 0, 0},
+         "which of a text's tokens an embedding is made of: all, the last, the first (default: as the model's file says, else "
+         "all)",
+         0, 0},
         {KIN_OPTION_STRING, "api-prefix", 0, &o->prefix, "/PATH", "what all paths begin with, behind a proxy for example", 0, 0},
         {KIN_OPTION_INT, "sse-ping-interval", 0, &o->ping_s, "S",
          "seconds after which an idle stream gets a sign of life (default: 30; -1: never)", -1, 1 << 20},
@@ -210,7 +212,8 @@ static int read_cors(const serve_options *o, kin_cors *cors, kin_err *err) {
 }
 
 static kin_pooling pooling_of(const serve_options *o) {
-    if (!o->pooling || strcmp(o->pooling, "mean") == 0) return KIN_POOLING_MEAN;
+    if (!o->pooling) return KIN_POOLING_NONE;
+    if (strcmp(o->pooling, "mean") == 0) return KIN_POOLING_MEAN;
     return strcmp(o->pooling, "last") == 0 ? KIN_POOLING_LAST : KIN_POOLING_CLS;
 }
 

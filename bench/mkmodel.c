@@ -28,6 +28,7 @@ static const char usage[] = "usage: mkmodel [--preset NAME] [option...] -o FILE\
                             "  --rope-freqs         the rope_freqs tensor of Llama 3.1\n"
                             "  --endless            no text ends at temperature 0\n"
                             "  --rope-base X        frequency base\n"
+                            "  --pooling-type N     of embeddings: 1 mean, 2 first, 3 last, 4 rank\n"
                             "  --seed N\n"
                             "  --split N            N files, FILE being their prefix\n"
                             "  -o, --out FILE\n";
@@ -57,6 +58,7 @@ static const struct {
     size_t offset;
 } ints[] = {
     {"layers", offsetof(options, spec.n_layer)},
+    {"pooling-type", offsetof(options, spec.pooling_type)},
     {"embd", offsetof(options, spec.n_embd)},
     {"ff", offsetof(options, spec.n_ff)},
     {"heads", offsetof(options, spec.n_head)},

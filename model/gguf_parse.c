@@ -233,14 +233,15 @@ static const struct {
     uint32_t type;
     const char *name, *today;
 } removed_types[] = {
-    {4, "Q4_2", "Q4_0"},         {5, "Q4_3", "Q4_1"},         {31, "Q4_0_4_4", "Q4_0"},    {32, "Q4_0_4_8", "Q4_0"},
-    {33, "Q4_0_8_8", "Q4_0"},    {36, "IQ4_NL_4_4", "IQ4_NL"}, {37, "IQ4_NL_4_8", "IQ4_NL"}, {38, "IQ4_NL_8_8", "IQ4_NL"},
+    {4, "Q4_2", "Q4_0"},      {5, "Q4_3", "Q4_1"},          {31, "Q4_0_4_4", "Q4_0"},     {32, "Q4_0_4_8", "Q4_0"},
+    {33, "Q4_0_8_8", "Q4_0"}, {36, "IQ4_NL_4_4", "IQ4_NL"}, {37, "IQ4_NL_4_8", "IQ4_NL"}, {38, "IQ4_NL_8_8", "IQ4_NL"},
 };
 
 static int fail_type(uint32_t type, kin_err *err) {
     for (size_t i = 0; i < sizeof removed_types / sizeof removed_types[0]; i++) {
         if (removed_types[i].type == type)
-            return kin_err_set(err, "has the unknown type %" PRIu32 " (%s, which ggml has removed): quantize the model again, as %s",
+            return kin_err_set(err,
+                               "has the unknown type %" PRIu32 " (%s, which ggml has removed): quantize the model again, as %s",
                                type, removed_types[i].name, removed_types[i].today);
     }
     return kin_err_set(err, "has the unknown type %" PRIu32, type);

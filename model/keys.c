@@ -3,8 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define USED(key) {.name = key, .use = KIN_KEY_USED}
-#define HARMLESS(key) {.name = key, .use = KIN_KEY_HARMLESS}
+#define USED(key)                                                                                                                \
+    { .name = key, .use = KIN_KEY_USED }
+#define HARMLESS(key)                                                                                                            \
+    { .name = key, .use = KIN_KEY_HARMLESS }
 #define TOKENIZER "tokenizer."
 
 // Found by giving llama.cpp 0.7 files in which each key that it knows has a value of a kind that it refuses.

@@ -1,4 +1,5 @@
-// What kin does with each key that llama.cpp reads from model files of kin's families (docs/GGUF.md is the same table for people).
+// What kin does with each key that llama.cpp reads from model files of kin's families (docs/GGUF.md is the same table for
+// people).
 //
 // A file that says something of its arithmetic which kin would not compute is refused, never computed without it.
 #pragma once
@@ -15,10 +16,10 @@ typedef enum kin_key_use {
 typedef struct kin_key {
     const char *name; // without the family's prefix, but for "tokenizer."
     kin_key_use use;
-    uint32_t neutral;     // REFUSED: this value and those below it say nothing
-    bool at_least;        // ... instead this one and those above it
+    uint32_t neutral;        // REFUSED: this value and those below it say nothing
+    bool at_least;           // ... instead this one and those above it
     const char *neutral_key; // ... instead the value of that key; NULL: `neutral`
-    const char *why;      // REFUSED: the rest of "'KEY' is N: "
+    const char *why;         // REFUSED: the rest of "'KEY' is N: "
 } kin_key;
 
 // The i-th of them, NULL beyond the last.

@@ -1,9 +1,11 @@
 #include "serve/embed.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "model/arch.h"
 #include "serve/embeddings.h"
 #include "serve/json_out.h"
 #include "serve/ollama.h"
@@ -79,6 +81,19 @@ static void gone(void *self) {
     if (e->n_running > 0) let_go(e); // else the pool has it
 }
 
+// ---- pooling
+
+kin_pooling kin_embed_pooling(const kin_model *model, kin_pooling said) {
+    static const kin_pooling types[] = {KIN_POOLING_MEAN, KIN_POOLING_MEAN, KIN_POOLING_CLS, KIN_POOLING_LAST}; // of the key
+    char key[128];
+    uint32_t type = 0;
+    kin_err err;
+    snprintf(key, sizeof key, "%s.pooling_type", model->hp.arch->name);
+    if (said != KIN_POOLING_NONE) return said;
+    if (kin_gguf_get_u32(model->gguf, key, &type, &err) < 0 || type >= sizeof types / sizeof *types) return KIN_POOLING_NONE;
+    return types[type];
+}
+
 // ---- preparing
 
 static int out_of_memory(embed *e) {
@@ -108,9 +123,17 @@ static int read_request(embed *e) {
     return kin_embeddings_parse(&e->request, body, e->world->n_embd, &e->error);
 }
 
+static int check_pooling(embed *e) {
+    if (e->world->pooling != KIN_POOLING_NONE) return 0;
+    return kin_api_error_set(&e->error, 501, NULL,
+                             "this model's pooling_type makes no vector of a text (models that rank documents have such a one): "
+                             "kin serve --pooling mean makes vectors of it all the same");
+}
+
 static void prepare(uv_work_t *work) {
     embed *e = work->data;
-    e->rc = read_request(e);
+    e->rc = check_pooling(e);
+    if (e->rc == 0) e->rc = read_request(e);
     if (e->rc == 0) e->rc = kin_model_names_check(&e->world->names, e->request.model, &e->error);
     if (e->rc != 0) return;
     int n = (int)json_array_size(e->request.inputs);

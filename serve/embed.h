@@ -7,6 +7,7 @@
 
 #include <uv.h>
 
+#include "model/model.h"
 #include "serve/http_exchange.h"
 #include "serve/model_names.h"
 #include "serve/prompt.h"
@@ -22,9 +23,12 @@ typedef struct kin_embed_world {
     const char *model;
     kin_model_names names;
     int n_embd, n_ctx;
-    kin_pooling pooling;
-    int n_open; // requests
+    kin_pooling pooling; // NONE: the model gives no vectors
+    int n_open;          // requests
 } kin_embed_world;
+
+// What a model's file says, unless `said` does. NONE: it ranks documents, or something unknown.
+kin_pooling kin_embed_pooling(const kin_model *model, kin_pooling said);
 
 void kin_embed_begin(kin_embed_world *world, kin_embed_api api, kin_http_exchange *x);
 

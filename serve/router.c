@@ -48,7 +48,7 @@ static int open_models(kin_router *r, const kin_router_options *o, int n) {
     return 0;
 }
 
-static void use(kin_served_model *m, kin_service *service, const kin_preparer *preparer) {
+static void use(const kin_router *r, kin_served_model *m, kin_service *service, const kin_preparer *preparer) {
     const kin_session *session = preparer->session;
     m->world.service = m->embed.service = service;
     m->world.preparer = *preparer;
@@ -56,6 +56,7 @@ static void use(kin_served_model *m, kin_service *service, const kin_preparer *p
     m->embed.prompter = preparer->prompter;
     m->embed.model = m->world.model;
     m->embed.names = m->world.names;
+    m->embed.pooling = kin_embed_pooling(&session->model, r->o.embed.pooling);
     m->embed.n_embd = session->model.hp.n_embd;
     m->embed.n_ctx = session->n_ctx;
     m->state = KIN_MODEL_LOADED;
@@ -64,7 +65,7 @@ static void use(kin_served_model *m, kin_service *service, const kin_preparer *p
 
 int kin_router_open_one(kin_router *r, const kin_router_options *o, kin_service *service, const kin_preparer *preparer) {
     if (open_models(r, o, 1) != 0) return KIN_FAIL;
-    use(&r->models[0], service, preparer);
+    use(r, &r->models[0], service, preparer);
     return 0;
 }
 
@@ -253,7 +254,7 @@ static void take_answer(kin_router *r, const kin_model_answer *a) {
     kin_served_model *m = &r->models[a->model];
     r->is_ordered = false;
     if (a->loaded) {
-        use(m, a->loaded->service, &a->loaded->preparer);
+        use(r, m, a->loaded->service, &a->loaded->preparer);
         begin_all(m);
         return;
     }

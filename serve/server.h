@@ -30,7 +30,7 @@ typedef struct kin_server_options {
     int models_max;             // of several models: how many are in memory
     int max_waiting;            // requests that may wait for a model that is not
     int ping_s;                 // -1: never
-    kin_pooling pooling;        // of embeddings
+    kin_pooling pooling;        // of embeddings; NONE: what the model's file says
     kin_request_defaults defaults;
     bool leaves_signals;          // SIGINT and SIGTERM are the program's: they do not drain
     void (*draining)(void *user); // once before `drained`, where open requests are waited for; NULL: not told. The loop's thread

@@ -22,7 +22,12 @@ typedef struct kin_service kin_service;
 typedef struct kin_job kin_job;
 
 // How the hidden states of a text's tokens become one vector.
-typedef enum kin_pooling { KIN_POOLING_NONE, KIN_POOLING_MEAN, KIN_POOLING_LAST, KIN_POOLING_CLS } kin_pooling;
+typedef enum kin_pooling {
+    KIN_POOLING_NONE,
+    KIN_POOLING_MEAN,
+    KIN_POOLING_LAST,
+    KIN_POOLING_CLS, // the first
+} kin_pooling;
 
 // All of it is the job's from the call on, and freed with it.
 typedef struct kin_job_options {

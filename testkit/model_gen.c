@@ -344,6 +344,7 @@ static void put_hparams(generator *g) {
         put_arch_u32(g, "attention.key_length", g->head_dim);
         put_arch_u32(g, "attention.value_length", g->head_dim);
     }
+    if (s->pooling_type > 0) put_arch_u32(g, "pooling_type", s->pooling_type);
     if (s->n_expert > 0) {
         put_arch_u32(g, "expert_count", s->n_expert);
         put_arch_u32(g, "expert_used_count", s->n_expert_used);

@@ -27,6 +27,7 @@ typedef struct kin_model_spec {
     bool rope_freqs;             // the tensor of Llama 3.1 and later
     bool endless;                // the logit of </s> is 0, so that it is never the likeliest token; not with `tied`
     float rope_freq_base;
+    int pooling_type; // of embeddings, with the format's numbers; 0: not said
     uint64_t seed;
 } kin_model_spec;
 

@@ -260,4 +260,26 @@ status 1 "$kin" serve --port 0 --models-dir "$models/more/deeper/none"
 status 1 "$kin" serve --port 0 --models-dir "$dir/cache"
 says "$err" 'No such file\|no model file'
 
+claim='an embedding is made of those tokens that the model file names'
+mkdir "$dir/poolings"
+for n in 0 1 2 3 4; do "$mkmodel" --preset tiny --layers 1 --pooling-type $n -o "$dir/poolings/type$n.gguf" >/dev/null; done
+vector() { # MODEL IDS: printed
+    answers 200 /v1/embeddings -d "{\"model\": \"$1\", \"input\": [$2]}"
+    grep -o '"embedding":\[[^]]*' "$out"
+}
+serve --models-dir "$dir/poolings"
+mean=$(vector type1 '[300, 400]')
+{ [ -n "$mean" ] && [ "$(vector type0 '[300, 400]')" = "$mean" ]; } || fail 'without a word it is not the mean'
+first=$(vector type1 '[300]')
+[ "$(vector type2 '[300, 400]')" = "$first" ] || fail 'type 2 is not the first'
+last=$(vector type3 '[300, 400]')
+{ [ "$last" != "$mean" ] && [ "$last" != "$first" ]; } || fail 'type 3 is not the last'
+answers 501 /v1/embeddings -d '{"model": "type4", "input": "a"}'
+says "$out" 'pooling_type makes no vector of a text'
+answers 200 /v1/completions -d '{"model": "type4", "prompt": "a", "max_tokens": 1}'
+stop
+serve -m "$dir/poolings/type4.gguf" --pooling last
+[ "$(vector type4 '[300, 400]')" = "$last" ] || fail '--pooling does not rule'
+stop
+
 tally
