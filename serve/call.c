@@ -172,6 +172,7 @@ static void prepare_in_pool(uv_work_t *work) {
     if (c->rc != 0 || c->is_answered) return;
     c->rc = c->route->body == KIN_BODY_INFILL ? kin_request_from_infill(&request, body, &w->fim, &w->defaults, &c->error)
                                               : parse(&request, body, &w->defaults, &c->error);
+    if (c->rc == 0 && c->route->body == KIN_BODY_CHAT) c->rc = kin_request_check_roles(&request, &c->error);
     if (c->rc == 0 && request.suffix) c->rc = kin_request_frame_prompts(&request, &w->fim, &c->error);
     if (c->rc == 0) c->rc = kin_prepare(&c->prepared, &w->preparer, &request, &c->error);
 }

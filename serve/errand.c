@@ -137,7 +137,7 @@ int kin_errand_apply_template(const kin_preparer *p, const kin_request_defaults 
 
 static int count(const kin_preparer *p, const kin_request_defaults *defaults, json_t *chat, int *n, kin_api_error *err) {
     kin_request r;
-    if (kin_request_from_chat(&r, chat, defaults, err) != 0) return KIN_FAIL;
+    if (kin_request_from_chat(&r, chat, defaults, err) != 0 || kin_request_check_roles(&r, err) != 0) return KIN_FAIL;
     int rc = kin_prepare_count(p, &r, n, err);
     kin_request_fini(&r);
     return rc;

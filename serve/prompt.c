@@ -54,14 +54,16 @@ static kin_value *value_of(kin_values *v, const json_t *j) {
     return kin_value_none(v);
 }
 
-// A message's role is a word that the request's check knows: some templates make control tokens of it. All else is input.
+// A role that APIs have is trusted: some templates make control tokens of it. All else is input.
 static kin_value *messages_of(kin_values *v, const json_t *messages) {
     kin_value *list = kin_value_list(v);
     for (size_t i = 0; i < json_array_size(messages); i++) {
         const json_t *message = json_array_get(messages, i);
-        const char *role = json_string_value(json_object_get(message, "role"));
+        const json_t *role = json_object_get(message, "role");
         kin_value *dict = dict_of(v, message);
-        if (role) kin_value_put(v, dict, "role", 4, kin_value_string(v, role, strlen(role), KIN_ORIGIN_TEMPLATE));
+        if (kin_request_knows_role(role))
+            kin_value_put(v, dict, "role", 4,
+                          kin_value_string(v, json_string_value(role), json_string_length(role), KIN_ORIGIN_TEMPLATE));
         kin_value_append(v, list, dict);
     }
     return list;
@@ -345,7 +347,8 @@ int kin_prompter_encode(const kin_prompter *p, const kin_prompt *prompt, int32_t
     int32_t bos = kin_vocab_bos(vocab);
     kin_str first = bos == KIN_TOKEN_NONE ? (kin_str){"", 0} : kin_vocab_text(vocab, bos);
     kin_str text = {prompt->text.at ? prompt->text.at : "", prompt->text.len};
-    bool has_bos = first.len > 0 && text.len >= first.len && memcmp(text.at, first.at, first.len) == 0;
+    bool is_trusted = prompt->n_trusted > 0 && prompt->trusted[0].begin == 0 && prompt->trusted[0].end >= first.len;
+    bool has_bos = first.len > 0 && is_trusted && memcmp(text.at, first.at, first.len) == 0;
     return encode(p, text, prompt->trusted, prompt->n_trusted, !has_bos, ids, n, err);
 }
 

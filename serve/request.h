@@ -98,6 +98,11 @@ typedef struct kin_request_defaults {
     int thinking_budget; // if it limits
 } kin_request_defaults;
 
+// Roles that OpenAI's API has. What a template prints of another one is text, as all that clients write.
+bool kin_request_knows_role(const json_t *role);
+// Of OpenAI's own endpoints: 400 for a message of another role; then the request needs no fini. Other APIs take any.
+int kin_request_check_roles(kin_request *request, kin_api_error *err);
+
 int kin_request_from_chat(kin_request *out, json_t *body, const kin_request_defaults *defaults, kin_api_error *err);
 int kin_request_from_completions(kin_request *out, json_t *body, const kin_request_defaults *defaults, kin_api_error *err);
 int kin_request_from_native(kin_request *out, json_t *body, const kin_request_defaults *defaults, kin_api_error *err);

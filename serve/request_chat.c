@@ -111,6 +111,29 @@ static int take_message(const kin_fields *message, kin_api_error *err) {
     return is(role, "developer") ? set(message, "role", json_string("system"), err) : 0;
 }
 
+bool kin_request_knows_role(const json_t *role) {
+    static const char *const known[] = {"system", "developer", "user", "assistant", "tool", "function"};
+    bool is_known = false;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        is_known |= is(role, known[i]) && json_string_length(role) == strlen(known[i]);
+    return is_known;
+}
+
+int kin_request_check_roles(kin_request *r, kin_api_error *err) {
+    kin_fields body = kin_request_body(r), message;
+    int rc = 0;
+    for (size_t i = 0; rc == 0 && i < json_array_size(r->messages); i++) {
+        rc = kin_fields_item(&body, "messages", r->messages, i, &message, err);
+        const json_t *role = rc == 0 ? kin_fields_any(&message, "role") : NULL;
+        if (rc == 0 && !kin_request_knows_role(role))
+            rc = kin_fields_wrong(&message, "role", err, 400,
+                                  "must be system, developer, user, assistant, tool or function, but is '%.40s'",
+                                  json_string_value(role));
+    }
+    if (rc != 0) kin_request_fini(r);
+    return rc;
+}
+
 static bool is_prefill(const json_t *message) {
     return is(json_object_get(message, "role"), "assistant") && !json_object_get(message, "tool_calls") &&
            json_string_length(json_object_get(message, "content")) > 0;

@@ -25,7 +25,7 @@ enum {
 // Where the bytes of a string come from. Control tokens are looked for in the template's bytes only.
 typedef enum kin_origin {
     KIN_ORIGIN_INPUT,    // messages, tools, documents: text
-    KIN_ORIGIN_TEMPLATE, // the template itself; bos_token and eos_token; role names that the caller has checked
+    KIN_ORIGIN_TEMPLATE, // the template itself; bos_token and eos_token; role names that APIs have
 } kin_origin;
 
 // max_bytes: about 8 times the bytes of the request, and 1 MiB. NULL without memory.
