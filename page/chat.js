@@ -1,8 +1,8 @@
 // The chat: one conversation at a time, its branch on the page, and the answer that is being written.
 
 import { complete } from './complete.js';
-import { h, iconButton } from './dom.js';
-import { count } from './format.js';
+import { Composer } from './composer.js';
+import { h, iconButton, toast } from './dom.js';
 import { MessageView } from './message.js';
 import { contextLength, server, takeError, untilReady } from './server.js';
 import { askForKey } from './settings.js';
@@ -15,14 +15,19 @@ const LOST_MS = 5000; // another tab's answer that was not kept for that long is
 const STORIES = ['Tell me a story about a brave little dragon.', 'Tell me a story about a girl named Mia and a ball.', 'Tell me a story about two good friends.', 'What can you do?'];
 const STARTERS = ['Tell me a story about a brave little dragon.', 'Explain how a rainbow is made, in three sentences.', 'Write a haiku about the sea.', 'Compare tea and coffee in a table.'];
 
+function interrupt(message) {
+  const hasText = message.content || message.reasoning || message.calls?.length;
+  message.state = hasText ? 'interrupted' : 'error';
+  if (!hasText) message.error = 'Stopped before the first word.';
+}
+
 export class Chat {
   /** changed(conversation): its title or time is another. */
   constructor(box, changed) {
     this.changed = changed;
     this.views = [];
-    this.tree = new Tree();
-    this.conversation = null;
-    this.abort = null;
+    this.thread = null; // {conversation, tree, isKept} on the page; null while one is opened. What is sent belongs to the one it was sent in
+    this.abort = null; // of the turn: set before anything is waited for, so that there is one turn at a time
     this.scrolledTo = 0;
     this.isAtEnd = true;
     this.build(box);
@@ -33,42 +38,32 @@ export class Chat {
   build(box) {
     this.log = h('div', { class: 'log', role: 'log', 'aria-label': 'Messages', 'aria-live': 'polite', tabindex: '0' });
     this.scroller = h('div', { class: 'scroller' }, this.log);
-    this.input = h('textarea', { id: 'prompt', rows: 1, placeholder: 'Write a message', 'aria-label': 'Message', autocomplete: 'off' });
-    this.button = iconButton('send', 'Send', () => (this.abort ? this.stop() : this.submit()), { class: 'send' });
-    this.meter = h('span', { class: 'meter-text' });
-    this.bar = h('i');
+    this.composer = new Composer({ send: (text) => this.submit(text), stop: () => this.stop(), isBusy: () => Boolean(this.abort) });
     this.toEnd = iconButton('down', 'To the end', () => this.scrollToEnd(true), { class: 'icon-button to-end', hidden: true });
-    const composer = h('form', { class: 'composer', onsubmit: (e) => (e.preventDefault(), this.submit()) },
-      h('div', { class: 'entry' }, this.input, this.button),
-      h('div', { class: 'under' }, h('span', { class: 'hint' }, 'Enter sends, Shift+Enter starts a line'), h('span', { class: 'meter', title: 'How much of the context this conversation fills' }, h('span', { class: 'meter-bar', 'aria-hidden': 'true' }, this.bar), this.meter)));
-    box.append(this.scroller, h('div', { class: 'bottom' }, this.toEnd, composer));
-    this.input.addEventListener('input', () => this.grow());
-    this.input.addEventListener('keydown', (e) => {
-      if (e.key === 'Enter' && !e.shiftKey && !e.isComposing) (e.preventDefault(), this.submit());
-    });
+    box.append(this.scroller, h('div', { class: 'bottom' }, this.toEnd, this.composer.node));
     box.addEventListener('keydown', (e) => e.key === 'Escape' && this.abort && this.stop());
     this.scroller.addEventListener('scroll', () => this.noteScroll(), { passive: true });
     new ResizeObserver(() => this.scrollToEnd()).observe(this.log); // messages get their height when they come into sight
   }
 
-  grow() {
-    this.input.style.height = 'auto';
-    this.input.style.height = `${Math.min(this.input.scrollHeight, innerHeight * 0.4)}px`;
-  }
-
   // ---- conversations
+
+  get conversation() {
+    return this.thread?.conversation ?? null;
+  }
 
   async open(conversation) {
     this.stop();
-    this.conversation = conversation;
+    this.thread = null;
+    const opening = (this.opening = {});
     const messages = conversation ? await store.listMessages(conversation.id) : [];
-    if (conversation !== this.conversation) return; // another one was opened meanwhile
     for (const m of messages) await this.mend(m);
-    this.tree = new Tree(messages);
+    if (opening !== this.opening) return; // another one was opened meanwhile
+    this.thread = { conversation, tree: new Tree(messages), isKept: Boolean(conversation) };
     this.showBranch();
     this.isAtEnd = true;
     this.scrollToEnd(true);
-    if (matchMedia('(hover: hover)').matches) this.input.focus();
+    if (matchMedia('(hover: hover)').matches) this.composer.input.focus();
   }
 
   /** What was being written when the page was left. */
@@ -76,27 +71,29 @@ export class Chat {
     if (m.state !== 'writing' || (m.tab !== store.tab && Date.now() - m.kept < LOST_MS)) return;
     const last = store.takeLast(m.id);
     if (last) Object.assign(m, { content: last.content, reasoning: last.reasoning, calls: last.calls });
-    m.state = 'interrupted';
+    interrupt(m);
     await store.putMessage(m);
   }
 
   // ---- the branch on the page
 
   showBranch() {
-    const branch = this.tree.branch(this.conversation?.current);
+    const { tree, conversation } = this.thread;
+    const branch = tree.branch(conversation?.current);
     let same = 0;
     while (same < branch.length && this.views[same]?.message === branch[same]) same++;
     for (const view of this.views.splice(same)) view.node.remove();
     this.log.querySelector('.empty')?.remove();
     for (const m of branch.slice(same)) this.append(m);
-    this.views.forEach((v) => v.setSiblings(this.tree.siblings(v.message)));
+    this.views.forEach((v) => v.setSiblings(tree.siblings(v.message)));
     if (branch.length === 0) this.log.append(this.empty());
     this.drawMeter();
   }
 
   append(message) {
-    const actions = { edit: (m, text) => this.edit(m, text), again: (m) => this.answer(m.parent), go: (m) => this.write(m), choose: (m) => this.choose(m), result: (m, call, text) => this.giveResult(m, call, text) };
-    const view = new MessageView(message, this.tree.siblings(message), actions, contextLength);
+    const actions = { edit: (m, text) => this.ask({ role: 'user', parent: m.parent, content: text }), again: (m) => this.answer(m.parent), go: (m) => this.proceed(m),
+      choose: (m) => this.choose(m), result: (m, call, text) => this.ask({ role: 'tool', parent: m.id, call: call.id, content: text }) };
+    const view = new MessageView(message, this.thread.tree.siblings(message), actions, contextLength);
     this.views.push(view);
     this.log.querySelector('.empty')?.remove();
     this.log.append(view.node);
@@ -104,96 +101,116 @@ export class Chat {
   }
 
   empty() {
-    const use = (text) => ((this.input.value = text), this.grow(), this.submit());
     return h('div', { class: 'empty' }, h('h1', {}, 'What shall we talk about?'),
       h('p', {}, 'The model runs on your own machines. Nothing you write leaves them.'),
-      h('div', { class: 'starters' }, (server.model === 'demo' ? STORIES : STARTERS).map((s) => h('button', { type: 'button', class: 'starter', onclick: () => use(s) }, s))));
+      h('div', { class: 'starters' }, (server.model === 'demo' ? STORIES : STARTERS).map((s) => h('button', { type: 'button', class: 'starter', onclick: () => this.submit(s) }, s))));
   }
 
   async choose(message) {
     if (this.abort) return;
-    await this.setCurrent(this.tree.leaf(message).id);
-    this.showBranch();
+    await this.setCurrent(this.thread, this.thread.tree.leaf(message).id);
     this.views.find((v) => v.message.id === message.id)?.node.scrollIntoView({ block: 'nearest' });
   }
 
-  async setCurrent(id) {
-    this.conversation.current = id;
-    this.conversation.updated = Date.now();
-    await store.putConversation(this.conversation);
-    this.changed(this.conversation);
+  async setCurrent(thread, id) {
+    thread.conversation.current = id;
+    thread.conversation.updated = Date.now();
+    if (thread === this.thread) this.showBranch();
+    if (await this.keep(store.putConversation(thread.conversation))) thread.isKept = true;
+    this.changed(thread.conversation);
+  }
+
+  /** A browser that can keep nothing more says so; the page goes on with what it has. */
+  async keep(done) {
+    try {
+      await done;
+      return true;
+    } catch (err) {
+      toast(`This message could not be kept for later: ${err.message}`);
+      return false;
+    }
   }
 
   drawMeter() {
-    const n = contextLength(), stats = this.views.findLast((v) => v.message.stats?.prompt)?.message.stats;
-    const used = stats ? stats.prompt + (stats.tokens ?? 0) : 0;
-    this.meter.textContent = n ? (used ? `${count(used)} of ${count(n)} tokens` : `${count(n)} tokens of context`) : '';
-    this.bar.style.width = n ? `${Math.min(100, (100 * used) / n)}%` : '0';
-    this.bar.classList.toggle('full', n > 0 && used > 0.85 * n);
+    const stats = this.views.findLast((v) => v.message.stats?.prompt)?.message.stats;
+    this.composer.drawMeter(stats ? stats.prompt + (stats.tokens ?? 0) : 0, contextLength());
   }
 
   // ---- writing
 
-  async add(message) {
-    const m = { id: store.newId(), conversation: this.conversation.id, created: Date.now(), state: 'done', content: '', reasoning: '', ...message };
-    this.tree.add(m);
-    await store.putMessage(m);
-    await this.setCurrent(m.id);
-    this.showBranch();
+  /** A turn: from here to its end nothing else is sent. Null: one is on already, or no conversation is open yet. */
+  begin() {
+    if (this.abort || !this.thread) return null;
+    this.abort = new AbortController();
+    this.composer.update();
+    return { thread: this.thread, abort: this.abort };
+  }
+
+  end(turn) {
+    if (this.abort === turn.abort) this.abort = null;
+    this.composer.update();
+  }
+
+  async add({ thread }, message) {
+    const m = { id: store.newId(), conversation: thread.conversation.id, created: Date.now(), state: 'done', content: '', reasoning: '', ...message };
+    thread.tree.add(m);
+    if (thread === this.thread) this.isAtEnd = true;
+    await this.keep(store.putMessage(m));
+    await this.setCurrent(thread, m.id);
     return m;
   }
 
-  async submit() {
-    const text = this.input.value.trim();
-    if (!text || this.abort) return;
-    this.input.value = '';
-    this.grow();
-    if (!this.conversation) this.conversation = { id: store.newId(), title: text.replace(/\s+/g, ' ').slice(0, 60), created: Date.now(), updated: Date.now(), current: null };
-    await this.ask({ role: 'user', parent: this.conversation.current, content: text });
+  /** True: it is on its way. */
+  submit(text) {
+    const turn = this.begin();
+    if (!turn) return false;
+    turn.thread.conversation ??= { id: store.newId(), title: text.replace(/\s+/g, ' ').slice(0, 60), created: Date.now(), updated: Date.now(), current: null };
+    this.run(turn, { role: 'user', parent: turn.thread.conversation.current, content: text });
+    return true;
   }
 
-  async ask(message) {
-    this.isAtEnd = true;
-    const m = await this.add(message);
-    await this.answer(m.id);
+  ask(message) {
+    const turn = this.begin();
+    if (turn) this.run(turn, message);
   }
 
-  edit(message, text) {
-    if (!this.abort) this.ask({ role: 'user', parent: message.parent, content: text });
+  answer(parent) {
+    const turn = this.begin();
+    if (turn) this.run(turn, null, parent);
   }
 
-  giveResult(message, call, text) {
-    if (!this.abort) this.ask({ role: 'tool', parent: message.id, call: call.id, content: text });
+  proceed(message) {
+    const turn = this.begin();
+    if (turn) this.write(turn, message);
   }
 
-  async answer(parent) {
-    if (this.abort) return;
-    this.isAtEnd = true;
-    this.write(await this.add({ role: 'assistant', parent, model: server.model, state: 'writing', tab: store.tab, kept: Date.now() }));
+  /** What was sent, if anything, and the answer to it. */
+  async run(turn, message, parent) {
+    const to = message ? (await this.add(turn, message)).id : parent;
+    this.write(turn, await this.add(turn, { role: 'assistant', parent: to, model: server.model, state: 'writing', tab: store.tab, kept: Date.now() }));
   }
 
   /** Writes this answer, or goes on with it. */
-  async write(message) {
-    if (this.abort) return;
-    const abort = (this.abort = new AbortController());
+  async write(turn, message) {
+    const { signal } = turn.abort;
     const job = { message, view: this.views.find((v) => v.message === message), progress: null };
     Object.assign(message, { state: 'writing', error: undefined, tab: store.tab, kept: Date.now() });
     this.writing = job;
-    this.setButton();
     this.draw(job);
-    const branch = this.tree.branch(message.parent);
+    const branch = turn.thread.tree.branch(message.parent);
     try {
-      await this.completeWhenReady(job, branch, abort.signal);
+      signal.throwIfAborted(); // the page may show another conversation by now
+      await this.completeWhenReady(job, branch, signal);
       message.state = 'done';
     } catch (err) {
       this.takeFailure(job, err);
     }
-    if (this.writing === job) this.writing = this.abort = null;
-    this.setButton();
-    await store.putMessage(message);
+    if (this.writing === job) this.writing = null;
+    this.end(turn);
+    await this.keep(store.putMessage(message));
     if (!contextLength()) await untilReady(); // the model was loaded for this answer
-    job.view.update();
-    if (message.conversation === this.conversation?.id) (this.drawMeter(), this.scrollToEnd());
+    this.views.find((v) => v.message === message)?.update();
+    if (turn.thread === this.thread) (this.drawMeter(), this.scrollToEnd());
   }
 
   async completeWhenReady(job, branch, signal) {
@@ -224,7 +241,7 @@ export class Chat {
 
   takeFailure(job, err) {
     const m = job.message;
-    if (err.name === 'AbortError') return void (m.state = m.content || m.reasoning ? 'interrupted' : 'error', m.content || m.reasoning || (m.error = 'Stopped before the first word.'));
+    if (err.name === 'AbortError') return void interrupt(m);
     takeError(err);
     m.state = 'error';
     m.error = err.message;
@@ -236,7 +253,7 @@ export class Chat {
     const now = Date.now();
     if (now - job.message.kept > SAVE_MS) {
       job.message.kept = now;
-      store.putMessage(job.message);
+      this.keep(store.putMessage(job.message));
     }
     this.draw(job);
   }
@@ -247,7 +264,7 @@ export class Chat {
     job.frame = requestAnimationFrame(() => {
       job.frame = null;
       if (job.message.state !== 'writing') return;
-      job.view.update(job.progress);
+      job.view?.update(job.progress);
       this.scrollToEnd();
     });
   }
@@ -255,17 +272,7 @@ export class Chat {
   stop() {
     this.abort?.abort();
     this.abort = null;
-    this.setButton();
-  }
-
-  setButton() {
-    const label = this.abort ? 'Stop' : 'Send';
-    if (this.button.getAttribute('aria-label') === label) return;
-    const made = iconButton(this.abort ? 'stop' : 'send', label, () => (this.abort ? this.stop() : this.submit()), { class: 'send' });
-    const had = document.activeElement === this.button;
-    this.button.replaceWith(made);
-    this.button = made;
-    if (had) made.focus();
+    this.composer.update();
   }
 
   // ---- scrolling: the end is followed, unless one has scrolled up
@@ -284,8 +291,7 @@ export class Chat {
 
   /** For the settings and files: what is shown may be another. */
   async reload(conversations) {
-    const here = conversations.find((c) => c.id === this.conversation?.id);
-    if (this.conversation && !here) await this.open(null);
+    const isHere = conversations.some((c) => c.id === this.conversation?.id);
+    if (this.thread?.isKept && !isHere) await this.open(null); // one that is not kept yet cannot have been removed
   }
-
 }

@@ -82,7 +82,7 @@ function nextTheme() {
 // ---- the beginning
 
 addEventListener('keydown', (e) => {
-  if (e.ctrlKey && e.shiftKey && e.key.toLowerCase() === 'o') (e.preventDefault(), sidebar.open(null), chat.input.focus());
+  if (e.ctrlKey && e.shiftKey && e.key.toLowerCase() === 'o') (e.preventDefault(), sidebar.open(null), chat.composer.input.focus());
 });
 addEventListener('hashchange', () => showView(location.hash === '#cluster' ? 'cluster' : 'chat'));
 

@@ -20,6 +20,7 @@
     X(chat, "chat.js", JS)                                                                                                       \
     X(cluster, "cluster.js", JS)                                                                                                 \
     X(complete, "complete.js", JS)                                                                                               \
+    X(composer, "composer.js", JS)                                                                                               \
     X(devices, "devices.js", JS)                                                                                                 \
     X(dom, "dom.js", JS)                                                                                                         \
     X(format, "format.js", JS)                                                                                                   \

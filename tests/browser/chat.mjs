@@ -176,6 +176,107 @@ async function failing({ base, browser }) {
   await close(page);
 }
 
+// Sends by Enter and does something else in the same moment: no test is quick enough for that by itself.
+const hurry = (page, text, then) => page.evaluate(([words, action]) => {
+  const input = document.querySelector('#prompt');
+  if (words) input.value = words;
+  if (words) input.dispatchEvent(new Event('input', { bubbles: true }));
+  const enter = () => input.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', bubbles: true, cancelable: true }));
+  if (words) enter();
+  if (action === 'enter') enter();
+  else for (const button of document.querySelectorAll(action)) (button.click(), words || button.click());
+}, [text, then]);
+
+const nMessages = (page) => page.locator('.message').count();
+
+async function leavingAtOnce({ base, browser, stage }) {
+  const page = await openPage(browser, base);
+  await page.waitForSelector('.model:has-text("demo")');
+  await hurry(page, 'A question in a hurry', '.new');
+  await page.waitForSelector('.row .title:has-text("A question in a hurry")');
+  await page.waitForSelector('.empty');
+  await page.click('.row .title');
+  await page.waitForSelector('.message.assistant .note:has-text("Stopped before the first word")');
+  assert.equal((await bodies(page))[0], 'A question in a hurry');
+  assert.ok(await answer(page, click(page, '[aria-label="Another answer"]')));
+  assert.equal(stage.bodies.at(-1).messages[0].content, 'A question in a hurry');
+  await close(page);
+}
+
+async function sendingTwice({ base, browser, stage }) {
+  const page = await openPage(browser, base);
+  await page.waitForSelector('.model:has-text("demo")');
+  const before = stage.bodies.length, sent = () => stage.bodies.length - before;
+  await hurry(page, '', '.starter:first-child');
+  await answer(page);
+  assert.deepEqual([sent(), await nMessages(page)], [1, 2], 'a double click of a starter');
+  await answer(page, () => hurry(page, '', '.message.assistant [aria-label="Another answer"]'));
+  assert.deepEqual([sent(), await page.locator('.message.assistant .branch-at').textContent()], [2, '2/2'], 'a double click of "Another answer"');
+  await page.hover('.message.user');
+  await page.click('[aria-label="Edit and send again"]');
+  await answer(page, () => hurry(page, '', '.edit-foot .primary'));
+  assert.deepEqual([sent(), await page.locator('.message.user .branch-at').textContent()], [3, '2/2'], 'a double click of an edited message');
+  await answer(page, () => hurry(page, 'Twice by Enter', 'enter'));
+  assert.deepEqual([sent(), await nMessages(page)], [4, 4], 'Enter twice');
+  stage.played = [{ tool_calls: [{ index: 0, id: 'c1', function: { name: 'get_weather', arguments: '{}' } }] }];
+  await answer(page, () => hurry(page, 'Weather?', 'none'));
+  stage.played = null;
+  await answer(page, () => hurry(page, '', '.result button'));
+  assert.deepEqual([sent(), await nMessages(page)], [6, 8], 'the result of a tool, twice');
+  await close(page);
+}
+
+async function sendingSoon({ base, browser, stage }) {
+  const page = await openPage(browser, base);
+  await page.waitForSelector('.model:has-text("demo")');
+  const before = stage.bodies.length;
+  Object.assign(stage, { played: [{ content: 'The only ' }, { content: 'answer.' }], delay: 300 });
+  await hurry(page, 'The first one', 'none');
+  await page.waitForTimeout(40);
+  await hurry(page, 'The second one', 'none');
+  assert.equal(await answer(page), 'The only answer.');
+  assert.deepEqual([stage.bodies.length - before, await nMessages(page), await page.inputValue('#prompt')], [1, 2, 'The second one']);
+  Object.assign(stage, { played: null, delay: 0 });
+  await answer(page, () => page.press('#prompt', 'Enter'));
+  assert.deepEqual(stage.bodies.at(-1).messages.map((m) => m.content), ['The first one', 'The only answer.', 'The second one']);
+  await close(page);
+}
+
+async function openingTwo({ base, browser }) {
+  const page = await openPage(browser, base);
+  for (const words of ['Conversation one', 'Conversation two']) {
+    await ask(page, words);
+    await answer(page);
+    await page.click('.new');
+    await page.waitForSelector('.empty');
+  }
+  await page.evaluate(() => [...document.querySelectorAll('.row .title')].toReversed().forEach((b) => b.click()));
+  await hurry(page, 'Where does this belong?', 'none');
+  await until('the last one that was opened', async () => (await bodies(page))[0] === 'Conversation two' && (await page.locator('.row.here .title').textContent()) === 'Conversation two');
+  await page.press('#prompt', 'Enter');
+  await until('the question', async () => (await bodies(page))[2] === 'Where does this belong?');
+  await answer(page);
+  await page.reload();
+  await page.waitForSelector('.message');
+  assert.deepEqual((await bodies(page)).filter((_, i) => i % 2 === 0), ['Conversation two', 'Where does this belong?']);
+  await close(page);
+}
+
+// A browser whose storage is full.
+async function fullStorage({ base, browser }) {
+  const page = await openPage(browser, base);
+  await page.waitForSelector('.model:has-text("demo")');
+  await page.evaluate(() => (IDBObjectStore.prototype.put = () => { throw new DOMException('The disk is full.', 'QuotaExceededError'); }));
+  await ask(page, 'Is this lost?');
+  assert.ok(await answer(page));
+  await page.waitForSelector('.toast:has-text("could not be kept")');
+  assert.equal((await bodies(page))[0], 'Is this lost?');
+  await ask(page, 'And this one?');
+  assert.ok(await answer(page));
+  assert.equal(await nMessages(page), 4);
+  await close(page);
+}
+
 export async function chats(world) {
   await check('a question gets an answer, with its speed and the context that it fills', () => answering(world));
   await check('a stopped answer keeps what was written, and can be continued', () => stopping(world));
@@ -183,6 +284,11 @@ export async function chats(world) {
   await check('a page that is loaded again in mid-answer has what was written', () => reloading(world));
   await check('conversations go out to a file and come back; another file changes nothing', () => files(world));
   await check('a server with a key is asked with the one that was typed, which is kept', () => keys(world));
+  await check('a question that is sent and left in one moment is kept, and can be answered', () => leavingAtOnce(world));
+  await check('what is sent twice in one moment is sent once', () => sendingTwice(world));
+  await check('a second message while the first is answered stays in the entry', () => sendingSoon(world));
+  await check('of two conversations opened in one moment the last is there, and what is sent belongs to it', () => openingTwo(world));
+  await check('where the browser can keep nothing, questions are answered and it is said', () => fullStorage(world));
   await check('while the model is loaded its progress is shown, and the question waits', () => waiting(world));
   await check('settings are sent; a number that cannot be is refused', () => settings(world));
   await check('reasoning is folded, calls of tools are shown and answered', () => parts(world));
