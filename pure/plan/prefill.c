@@ -1,6 +1,7 @@
 #include "pure/plan/prefill.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "base/median.h"
 
@@ -11,6 +12,11 @@ static const double MOST_SLOWDOWN = 0.4;
 
 static const double LESS = 0.9;    // a step that took less of T than this shows that T is less
 static const double CHANGED = 0.2; // of T: by so much it changes with the devices, not by chance
+
+// The part of what was learnt so far in what is known after the next step.
+static const double KEPT = 0.9;
+
+static const double SPREAD = 2; // times the mean difference of two steps; for normal times 2.3 standard deviations
 
 // With x = k + f, k + 1 steps in flight have more tokens of prompts together than k where (1 + MOST_SLOWDOWN) f > 1.
 static const double ONE_MORE = 0.72;
@@ -51,10 +57,27 @@ bool kin_prefill_wants_plain(const kin_prefill *p) {
     return p->n_plain == 0 || p->n_wanted > 0;
 }
 
+static double spread_s(const kin_prefill *p) {
+    return SPREAD * p->differ_s;
+}
+
+// A step with n_tokens of prompts took so long.
+static void learn_spread(kin_prefill *p, int n_rows, int n_tokens, double took_s) {
+    double own_s = took_s - p->token_s * n_tokens, last_s = p->last_s;
+    int more = abs(n_tokens - p->last_tokens);
+    bool is_alike = last_s > 0 && n_rows == p->last_rows && more <= 1 + n_tokens / 8;
+    double share = p->differ_s > 0 ? 1 - KEPT : 0.5;
+    if (is_alike) p->differ_s += share * (fabs(own_s - last_s) - p->differ_s);
+    p->last_s = own_s;
+    p->last_tokens = n_tokens;
+    p->last_rows = n_rows;
+}
+
 // Not rounded. At most twice as many as were measured: rows cost little up to where the kernels need another pass for them.
 static double most_tokens(const kin_prefill *p, int n_rows) {
     if (p->n_plain == 0 || p->largest == 0) return FIRST_TOKENS;
-    double n = p->token_s > 0 ? MOST_SLOWDOWN * plain_s(p, n_rows) / p->token_s : INFINITY;
+    double most_s = fmax(MOST_SLOWDOWN * plain_s(p, n_rows), spread_s(p));
+    double n = p->token_s > 0 ? most_s / p->token_s : INFINITY;
     return fmin(n, 2 * p->largest);
 }
 
@@ -65,7 +88,8 @@ int kin_prefill_tokens(const kin_prefill *p, int n_rows) {
 void kin_prefill_learn_plain(kin_prefill *p, int n_rows, double took_s) {
     double before_s = p->n_plain > 0 ? plain_s(p, n_rows) : 0;
     add_plain(p, n_rows, took_s);
-    if (fabs(plain_s(p, n_rows) - before_s) > CHANGED * before_s) p->slowest = 0;
+    if (fabs(plain_s(p, n_rows) - before_s) > fmax(CHANGED * before_s, spread_s(p))) p->slowest = 0;
+    learn_spread(p, n_rows, 0, took_s);
     p->n_since = p->n_next = 0;
     p->n_rows = n_rows;
     if (p->n_wanted > 0) p->n_wanted--;
@@ -79,8 +103,19 @@ static void blend(double *mean, double value, double share) {
 static void take_one_less(kin_prefill *p, const kin_prefill_beside *b) {
     p->n_steps = b->n_steps - 1;
     p->slowest = fmax(p->slowest, 1 / (b->n_steps - 0.5));
-    p->token_s = 0;
+    p->token_s = p->weight = p->last_above_s = 0;
     p->largest = 0;
+}
+
+// A step took more_s longer than one without its tokens.
+static void learn_token(kin_prefill *p, int n_tokens, double more_s) {
+    bool is_first = p->token_s <= 0;
+    double error_s = more_s - p->token_s * n_tokens;
+    double above_s = fmax(error_s - spread_s(p), 0), rise_s = is_first ? 0 : fmin(above_s, p->last_above_s);
+    p->last_above_s = above_s;
+    p->weight = KEPT * p->weight + (double)n_tokens * n_tokens;
+    p->token_s += 0.5 * rise_s / n_tokens + n_tokens * (is_first ? error_s : error_s - above_s) / p->weight;
+    p->token_s = fmax(p->token_s, 0);
 }
 
 static void choose_steps(kin_prefill *p, const kin_prefill_beside *b) {
@@ -98,14 +133,14 @@ void kin_prefill_learn(kin_prefill *p, const kin_prefill_beside *b, int n_tokens
     if (++p->n_since >= PROBE_EVERY * b->n_least && p->n_wanted == 0) p->n_wanted = N_PROBED;
     if (p->n_plain == 0) return;
     double more_s = took_s - plain_s(p, b->n_rows);
-    if (took_s < LESS * plain_s(p, b->n_rows)) {
+    learn_spread(p, b->n_rows, n_tokens, took_s);
+    if (took_s < LESS * plain_s(p, b->n_rows) - spread_s(p)) {
         p->n_plain = 0;
         add_plain(p, b->n_rows, took_s);
         p->n_wanted = N_PROBED;
     }
     if (n_tokens == 0) return;
-    double each_s = more_s / n_tokens;
-    if (each_s > 0) blend(&p->token_s, each_s, each_s > p->token_s ? 0.5 : 0.1);
+    learn_token(p, n_tokens, more_s);
     if (n_tokens > p->largest) p->largest = n_tokens;
     choose_steps(p, b);
 }

@@ -8,7 +8,14 @@
 //
 // T is the median of the last steps without prompts; where they had fewer or more rows than r, each is counted as a prompt's
 // token. c is what a step takes longer than T: soon more, and only slowly less, for a piece that takes longer than expected keeps
-// all texts waiting. So what makes T larger (other texts, a slower device) makes pieces smaller at first. While prompts come in
+// all texts waiting. So what makes T larger (other texts, a slower device) makes pieces smaller at first.
+//
+// Steps vary by themselves, over Wi-Fi by more than a piece costs. The spread is twice the mean difference between two steps in a
+// row that have about as many tokens. What is within it is averaged, by the square of the tokens, as in a regression: a piece of
+// one token says next to nothing of c. Only what is above it in two steps in a row makes c larger soon. A piece that makes a step
+// longer by no more than the spread is not noticed, so pieces are never smaller than that.
+//
+// While prompts come in
 // without a break no step shows T; after PROBE_EVERY of them, or when one took less than T, the next N_PROBED are without.
 //
 // Few texts do not keep a ring at work. Steps of prompts alone follow theirs, and come back one after another, each as much later
@@ -33,6 +40,11 @@ typedef struct kin_prefill {
     int n_since;                  // steps of texts since the last one
     int n_rows;                   // of the last step of texts
     double token_s;               // c; 0: not known
+    double weight;                // squares of the tokens that it was learnt from, the older the less
+    double differ_s;              // mean difference of two steps in a row; 0: not known
+    double last_s;                // what the last step took without its tokens of prompts, by c; 0: not known
+    double last_above_s;          // by so much it was above the spread
+    int last_tokens, last_rows;   // that it had
     int largest;                  // most tokens of prompts in a step that token_s is known of
     double slowest;               // 1 / x; 0: not known
     bool is_sure;                 // of that

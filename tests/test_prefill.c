@@ -1,0 +1,161 @@
+// How many tokens of prompts a step has beside texts (pure/plan/prefill.h): simulated rings whose steps vary, and whose best is
+// known.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+
+#include "base/rng.h"
+#include "pure/plan/prefill.h"
+
+enum { N_SEEDS = 20, MOST_STEPS = 100000 };
+
+// A ring with one text: a step takes plain_s, token_s for each of the prompt's tokens, and what its links add by chance.
+typedef struct ring {
+    double plain_s, token_s;
+    double jitter_s;  // of each of two hops: up to so much more
+    double outlier_s; // one step in ten takes so much longer
+    kin_rng rng;
+    kin_prefill p;
+    double now_s;
+    int n_steps;
+} ring;
+
+static ring make_ring(double plain_s, double token_s, uint64_t seed) {
+    ring r = {.plain_s = plain_s, .token_s = token_s};
+    kin_rng_seed(&r.rng, seed);
+    kin_prefill_init(&r.p);
+    return r;
+}
+
+static double chance(ring *r) {
+    return (double)(kin_rng_u64(&r->rng) >> 11) * 0x1p-53;
+}
+
+static double take_step(ring *r, int n_tokens) {
+    double took_s = r->plain_s + r->token_s * n_tokens + r->jitter_s * (chance(r) + chance(r));
+    if (chance(r) < 0.1) took_s += r->outlier_s;
+    r->now_s += took_s;
+    r->n_steps++;
+    return took_s;
+}
+
+// The next step of the text, with at most n_left tokens of a prompt. Returns how many it had.
+static int step(ring *r, int n_left) {
+    const kin_prefill_beside beside = {.n_rows = 1, .n_steps = 1, .n_least = 1, .n_most = 1};
+    if (kin_prefill_wants_plain(&r->p)) {
+        kin_prefill_learn_plain(&r->p, 1, take_step(r, 0));
+        return 0;
+    }
+    int n = kin_prefill_tokens(&r->p, 1);
+    assert_true(n >= 1);
+    if (n > n_left) n = n_left;
+    kin_prefill_learn(&r->p, &beside, n, take_step(r, n));
+    return n;
+}
+
+// Seconds until a prompt is read beside the text.
+static double read_prompt(ring *r, int n_tokens) {
+    double begun_s = r->now_s;
+    r->n_steps = 0;
+    while (n_tokens > 0) {
+        n_tokens -= step(r, n_tokens);
+        assert_true(r->n_steps < MOST_STEPS);
+    }
+    return r->now_s - begun_s;
+}
+
+// The mean, over seeds, of how many times as long a prompt takes as in the same ring without chance.
+static double slowdown(ring like, int n_tokens, double *worst) {
+    ring steady = make_ring(like.plain_s + like.jitter_s + 0.1 * like.outlier_s, like.token_s, 1);
+    double steady_s = read_prompt(&steady, n_tokens), sum = 0;
+    *worst = 0;
+    for (uint64_t seed = 1; seed <= N_SEEDS; seed++) {
+        ring r = like;
+        kin_rng_seed(&r.rng, seed);
+        double times = read_prompt(&r, n_tokens) / steady_s;
+        sum += times;
+        *worst = fmax(*worst, times);
+    }
+    print_message("on average %.2f times as long as %.1f s, at most %.2f\n", sum / N_SEEDS, steady_s, *worst);
+    return sum / N_SEEDS;
+}
+
+static void jitter_of_60_ms_does_not_starve_a_prompt(void **state) {
+    (void)state;
+    double worst;
+    ring fast = make_ring(0.020, 0.0005, 0), even = make_ring(0.100, 0.004, 0), slow = make_ring(0.300, 0.020, 0);
+    fast.jitter_s = even.jitter_s = slow.jitter_s = 0.060;
+    assert_true(slowdown(fast, 900, &worst) < 1.6 && worst < 2.5);
+    assert_true(slowdown(even, 900, &worst) < 1.6 && worst < 2.5);
+    assert_true(slowdown(slow, 900, &worst) < 1.6 && worst < 2.5);
+}
+
+static void steps_that_are_late_now_and_then_do_not_starve_a_prompt(void **state) {
+    (void)state;
+    double worst;
+    ring r = make_ring(0.050, 0.002, 0);
+    r.outlier_s = 0.300;
+    assert_true(slowdown(r, 900, &worst) < 1.6 && worst < 2.5);
+}
+
+static void what_jitter_taught_is_forgotten_when_it_ends(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= N_SEEDS; seed++) {
+        ring r = make_ring(0.050, 0.002, seed), steady = make_ring(0.050, 0.002, seed);
+        r.jitter_s = 0.060;
+        read_prompt(&r, 900);
+        read_prompt(&steady, 900);
+        r.jitter_s = 0;
+        read_prompt(&r, 900);
+        assert_true(read_prompt(&r, 900) < 1.2 * read_prompt(&steady, 900));
+    }
+}
+
+// The text is not kept waiting because times vary: a step takes 1.4 times as long, or longer by what steps vary anyway.
+static void a_text_does_not_wait_longer_than_steps_vary(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= N_SEEDS; seed++) {
+        ring r = make_ring(0.100, 0.004, seed);
+        r.jitter_s = 0.060;
+        double took_s = read_prompt(&r, 900) / r.n_steps;
+        assert_true(took_s < r.plain_s + r.jitter_s + fmax(0.4 * (r.plain_s + r.jitter_s), 2 * r.jitter_s));
+    }
+}
+
+static void without_chance_a_step_takes_1_4_times_as_long(void **state) {
+    (void)state;
+    ring r = make_ring(0.100, 0.004, 1);
+    read_prompt(&r, 900);
+    int n = kin_prefill_tokens(&r.p, 1);
+    assert_in_range(n, 9, 11);
+}
+
+// Also where links vary.
+static void a_slower_ring_gets_smaller_pieces_soon(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= N_SEEDS; seed++) {
+        ring r = make_ring(0.100, 0.004, seed);
+        r.jitter_s = seed % 2 ? 0.020 : 0;
+        read_prompt(&r, 900);
+        r.token_s *= 5;
+        for (int i = 0; i < 12; i++) step(&r, 1 << 20);
+        assert_in_range(kin_prefill_tokens(&r.p, 1), 1, 6);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_chance_a_step_takes_1_4_times_as_long),
+        cmocka_unit_test(jitter_of_60_ms_does_not_starve_a_prompt),
+        cmocka_unit_test(steps_that_are_late_now_and_then_do_not_starve_a_prompt),
+        cmocka_unit_test(what_jitter_taught_is_forgotten_when_it_ends),
+        cmocka_unit_test(a_text_does_not_wait_longer_than_steps_vary),
+        cmocka_unit_test(a_slower_ring_gets_smaller_pieces_soon),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
