@@ -104,13 +104,14 @@ static void show_status(void *user, const char *line) {
 // ---- opening
 
 static int open_planner(kin_fleet *f, const kin_fleet_base *base, kin_err *err) {
-    kin_planner_options o = {.plan = f->o.plan,
-                             .scheduler = f->o.scheduler,
-                             .accept = f->o.accept,
-                             .n_rounds = f->o.n_rounds,
-                             .head_name = f->self.name,
-                             .begins_alone = f->o.begins_alone && f->o.n_devices == 0,
-                             .only_looks = base->only_looks};
+    kin_planner_options o = kin_planner_options_defaults();
+    o.plan = f->o.plan;
+    o.scheduler = f->o.scheduler;
+    o.accept = f->o.accept;
+    o.n_rounds = f->o.n_rounds;
+    o.head_name = f->self.name;
+    o.begins_alone = f->o.begins_alone && f->o.n_devices == 0;
+    o.only_looks = base->only_looks;
     return kin_planner_open(&f->planner, &o, base->model_facts, base->work, err);
 }
 

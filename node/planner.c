@@ -64,7 +64,7 @@ struct kin_planner {
 };
 
 kin_planner_options kin_planner_options_defaults(void) {
-    return (kin_planner_options){.plan = "auto", .scheduler = "exact", .accept = "margin"};
+    return (kin_planner_options){.plan = "auto", .scheduler = "exact", .accept = "margin", .hold_s = 120};
 }
 
 static bool is_word(const char *plan) {
@@ -202,9 +202,24 @@ static bool is_same_answer(const active_plan *a, const active_plan *b) {
     return true;
 }
 
+static double now_s(void) {
+    return kin_clock_ms(0, kin_clock_now()) / 1e3;
+}
+
+// Of devices that have fewer layers than before it is known what they are like with more. A group is measured as a whole.
+static void hold_corrections(const kin_planner *p, const active_plan *before, active_plan *after) {
+    if (!before->is_there || before->has_groups || after->has_groups) return;
+    for (int i = 0; i < after->n; i++) {
+        int was = find_device(before, &after->ids[i]);
+        if (was >= 0 && before->plan.shares[was].n_layer > after->plan.shares[i].n_layer)
+            kin_corrections_hold(&after->corrections, i, now_s(), p->o.hold_s);
+    }
+}
+
 static void take_proposed(kin_planner *p) {
     const active_plan *a = &p->proposed;
     if (!a->is_there || atomic_load(&p->in_force) - a->since > a->question - a->since) return;
+    hold_corrections(p, &p->now, &p->proposed);
     p->now = p->proposed;
     p->proposed.is_there = false;
 }
@@ -224,6 +239,14 @@ static const active_plan *latest(const kin_planner *p) {
 static const kin_facts *corrected_facts(kin_planner *p, const active_plan *s) {
     p->corrected = s->facts;
     kin_corrections_apply(&s->corrections, &p->corrected);
+    return &p->corrected;
+}
+
+// What plans are made of: the same with what is held. Valid until the next call.
+static const kin_facts *planning_facts(kin_planner *p, const active_plan *s) {
+    kin_corrections held = kin_corrections_held(&s->corrections, now_s());
+    p->corrected = s->facts;
+    kin_corrections_apply(&held, &p->corrected);
     return &p->corrected;
 }
 
@@ -410,7 +433,7 @@ static void write_ring(const choice *c, int n_device, kin_ring_plan *out) {
 static int plan_measured(kin_planner *p, kin_ring_plan *out, kin_err *err) {
     choice candidate, present;
     say_refused(p);
-    const kin_facts *facts = corrected_facts(p, &p->next);
+    const kin_facts *facts = planning_facts(p, &p->next);
     if (choose(p, &p->next, facts, 0, &candidate, err) != 0) return KIN_FAIL;
     if (keeps(p, &p->now, facts, &candidate, &present) || keeps(p, &p->proposed, facts, &candidate, &present))
         candidate = present;
@@ -599,7 +622,7 @@ int kin_planner_without(kin_planner *p, const kin_cluster_question *q, int i, ki
     if (p->o.only_looks) return kin_err_set(err, "nobody has work");
     lock(p);
     read_question(p, q);
-    const kin_facts *facts = corrected_facts(p, &p->next);
+    const kin_facts *facts = planning_facts(p, &p->next);
     int rc = p->scheduler ? choose(p, &p->next, facts, kin_device_bit(i + 1), &c, err) : rule_without(p, q, i, out, err);
     if (rc == 0 && p->scheduler) write_ring(&c, q->n, out);
     pthread_mutex_unlock(&p->mutex);
@@ -639,7 +662,7 @@ void kin_planner_left_out(kin_planner *p, const kin_cluster_question *q, int i, 
     int device = s->is_there && !p->o.only_looks ? find_device(s, &q->ids[i]) : -1;
     bool is_left_out = device > 0 && !is_in_ring(s, candidate_of(device, s->n));
     if (is_left_out) p->explained = *s;
-    if (is_left_out) p->explained_facts = *corrected_facts(p, s);
+    if (is_left_out) p->explained_facts = *planning_facts(p, s);
     pthread_mutex_unlock(&p->mutex);
     if (is_left_out) say_why(p, device, why);
 }
@@ -707,7 +730,7 @@ static bool would_change(kin_planner *p) {
     kin_prediction now, then;
     kin_err err;
     const active_plan *present = latest(p);
-    const kin_facts *facts = corrected_facts(p, present);
+    const kin_facts *facts = planning_facts(p, present);
     if (choose(p, present, facts, 0, &candidate, &err) != 0) return false;
     if (predict(p, facts, &candidate.grouping, &candidate.plan, &then, &err) != 0) return false;
     return predict(p, facts, &present->grouping, &present->plan, &now, &err) == 0 &&

@@ -24,6 +24,7 @@ typedef struct kin_planner_options {
     const char *plan;      // "auto", "even", "memory" or a file
     const char *scheduler; // of "auto": a name of pure/plan/scheduler.h
     const char *accept;    // when another plan of "auto" takes the place of the one in force: "margin" (5 %) or "thesis"
+    double hold_s;         // a device that lost layers is not planned with as a faster one for so long at first (120 s)
     int n_rounds;          // 0: the scheduler chooses; by rule: 1
     const char *head_name;
     bool begins_alone; // the head has work before the first device joins

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "node/plan_file.h"
 #include "node/planner.h"
@@ -413,6 +414,112 @@ static void tokens_as_predicted_never_ask_again(void **state) {
     kin_planner_close(p);
 }
 
+// ---- a processor that is fast after rest and slow under load
+
+// Three devices, all of which are needed. `who` is 1.5 times as fast as the others; with more than a third of the layers it takes
+// `slow` times as long as predicted.
+typedef struct moody_home {
+    asked a;
+    kin_planner *planner;
+    kin_ring_plan ring;
+    int who;
+    double slow;
+    int n_changes; // of the plan
+} moody_home;
+
+static void open_moody_home(moody_home *h, int who, double slow, double hold_s) {
+    kin_planner_options o = options_of("auto", "exact");
+    o.hold_s = hold_s;
+    kin_equal_devices(&cluster, 3, 0.001);
+    cluster.model.share_heads = 0; // no groups
+    for (int i = 0; i < 3; i++) cluster.devices[i].memory_bytes = 1.9e9;
+    for (int q = 0; q < KIN_N_QUANT; q++) cluster.devices[who].cpu.token_bytes_s[q] *= 1.5;
+    *h = (moody_home){.planner = open_with(&o), .who = who, .slow = slow};
+    ask_about(&h->a, (int[]){0, 1, 2}, 3);
+    answer_to(h->planner, &h->a, &h->ring);
+}
+
+// What each member's tokens take now; the plan changes where the planner wants it to.
+static void measure_home(moody_home *h) {
+    bool asks = false;
+    for (int who = 0; who < 3; who++) {
+        kin_cluster_measured m;
+        int n = layers_of(&h->ring, &h->a, who);
+        if (n == 0) continue;
+        measured_of(h->planner, &h->a, who, who == h->who && 3 * n > cluster.model.n_layer ? h->slow : 1, &m);
+        asks = kin_planner_take_measured(h->planner, &m) || asks;
+    }
+    if (!asks) return;
+    kin_ring_plan before = h->ring;
+    answer_to(h->planner, &h->a, &h->ring);
+    h->n_changes += memcmp(&before, &h->ring, sizeof before) != 0;
+}
+
+static void a_processor_that_is_slow_under_load_settles_on_one_plan(void **state) {
+    (void)state;
+    static moody_home forgetful, h;
+    for (int who = 0; who < 3; who++) {
+        open_moody_home(&forgetful, who, 3, 0);
+        for (int i = 0; i < 30; i++) measure_home(&forgetful);
+        assert_true(forgetful.n_changes > 10); // without what is held it flips for ever
+        kin_planner_close(forgetful.planner);
+        open_moody_home(&h, who, 3, 60);
+        for (int i = 0; i < 30; i++) measure_home(&h);
+        print_message("device %d: %d changes of the plan, not %d\n", who, h.n_changes, forgetful.n_changes);
+        assert_in_range(h.n_changes, 1, 2);
+        assert_true(3 * layers_of(&h.ring, &h.a, who) <= cluster.model.n_layer);
+        kin_planner_close(h.planner);
+    }
+}
+
+static void a_processor_that_has_become_fast_gets_its_layers_back(void **state) {
+    (void)state;
+    static moody_home h;
+    open_moody_home(&h, 1, 3, 0.2);
+    int n_layers = layers_of(&h.ring, &h.a, 1);
+    measure_home(&h);
+    assert_true(layers_of(&h.ring, &h.a, 1) < n_layers);
+    h.slow = 1;
+    for (int i = 0; i < 50 && layers_of(&h.ring, &h.a, 1) < n_layers; i++) {
+        usleep(20000);
+        measure_home(&h);
+    }
+    assert_int_equal(layers_of(&h.ring, &h.a, 1), n_layers);
+    for (int i = 0; i < 5; i++) measure_home(&h);
+    assert_int_equal(h.n_changes, 2);
+    kin_planner_close(h.planner);
+}
+
+static void a_processor_that_becomes_slow_loses_its_layers_at_once(void **state) {
+    (void)state;
+    static moody_home h;
+    open_moody_home(&h, 1, 1, 60);
+    int n_layers = layers_of(&h.ring, &h.a, 1);
+    measure_home(&h);
+    assert_int_equal(h.n_changes, 0);
+    h.slow = 3;
+    measure_home(&h);
+    assert_true(layers_of(&h.ring, &h.a, 1) < n_layers);
+    kin_planner_close(h.planner);
+}
+
+// In a day that begins with two minutes.
+static void what_is_held_is_tried_again_less_and_less_often(void **state) {
+    (void)state;
+    kin_corrections c;
+    int n_tries = 0;
+    kin_corrections_init(&c);
+    for (double now_s = 0; now_s < 24 * 3600; now_s++) {
+        c.devices[1].cpu = 3;
+        if (kin_corrections_held(&c, now_s).devices[1].cpu == 3 && now_s < c.devices[1].held.until_s) continue;
+        kin_corrections_hold(&c, 1, now_s, 120);
+        n_tries++;
+        c.devices[1].cpu = 1;
+        assert_true(kin_corrections_held(&c, now_s).devices[1].cpu == 3);
+    }
+    assert_in_range(n_tries, 2, 8);
+}
+
 static int layers_in_force(kin_planner *p, int device) {
     kin_facts facts;
     kin_plan plan;
@@ -815,6 +922,10 @@ int main(void) {
         cmocka_unit_test_setup(hops_that_are_slow_do_not_ask_for_an_order_that_does_not_come, setup),
         cmocka_unit_test_setup(where_hops_turn_out_to_be_slow_the_head_goes_on_alone, setup),
         cmocka_unit_test_setup(tokens_as_predicted_never_ask_again, setup),
+        cmocka_unit_test_setup(a_processor_that_is_slow_under_load_settles_on_one_plan, setup),
+        cmocka_unit_test_setup(a_processor_that_has_become_fast_gets_its_layers_back, setup),
+        cmocka_unit_test_setup(a_processor_that_becomes_slow_loses_its_layers_at_once, setup),
+        cmocka_unit_test_setup(what_is_held_is_tried_again_less_and_less_often, setup),
         cmocka_unit_test_setup(a_better_plan_counts_when_it_is_in_force, setup),
         cmocka_unit_test_setup(what_is_measured_deep_in_the_cache_is_held_against_that_depth, setup),
         cmocka_unit_test_setup(texts_are_divided_by_the_tokens_that_they_have_and_by_what_was_measured, setup),

@@ -3,11 +3,13 @@
 #include <math.h>
 
 static const double FACTOR_LEAST = 0.1, FACTOR_MOST = 10;
+static const double HOLD_GROWS = 4, HOLD_MOST = 256; // times the first
 
 void kin_corrections_init(kin_corrections *c) {
     for (int i = 0; i < KIN_FACTS_MAX_DEVICES; i++) {
         c->devices[i].cpu = c->devices[i].gpu = c->devices[i].disk = 1;
         c->devices[i].missing_bytes = c->devices[i].sums = 0;
+        c->devices[i].held.hold_s = 0;
         for (int to = 0; to < KIN_FACTS_MAX_DEVICES; to++) c->hops[i][to] = 1;
     }
 }
@@ -65,6 +67,31 @@ void kin_corrections_set(kin_corrections *c, int device, const kin_measured *mea
     if (cpu_s > 0) set(cpu, *cpu * missing);
     if (gpu_s > 0) set(gpu, *gpu * missing);
     if (device == 0) set_hops(c, hops_factor(measured->hop_s, predicted), plan);
+}
+
+void kin_corrections_hold(kin_corrections *c, int device, double now_s, double hold_s) {
+    double before_s = c->devices[device].held.hold_s, until_s = c->devices[device].held.until_s;
+    bool is_again = before_s > 0 && now_s <= until_s + before_s;
+    kin_corrections held = is_again ? kin_corrections_held(c, now_s) : *c;
+    c->devices[device].held.cpu = held.devices[device].cpu;
+    c->devices[device].held.gpu = held.devices[device].gpu;
+    c->devices[device].held.disk = held.devices[device].disk;
+    if (!is_again)
+        c->devices[device].held.hold_s = hold_s;
+    else if (now_s >= until_s)
+        c->devices[device].held.hold_s = fmin(HOLD_GROWS * before_s, HOLD_MOST * hold_s);
+    c->devices[device].held.until_s = now_s + c->devices[device].held.hold_s;
+}
+
+kin_corrections kin_corrections_held(const kin_corrections *c, double now_s) {
+    kin_corrections with = *c;
+    for (int i = 0; i < KIN_FACTS_MAX_DEVICES; i++) {
+        if (c->devices[i].held.hold_s <= 0 || now_s >= c->devices[i].held.until_s) continue;
+        with.devices[i].cpu = fmax(c->devices[i].cpu, c->devices[i].held.cpu);
+        with.devices[i].gpu = fmax(c->devices[i].gpu, c->devices[i].held.gpu);
+        with.devices[i].disk = fmax(c->devices[i].disk, c->devices[i].held.disk);
+    }
+    return with;
 }
 
 // What single tokens measure: not the arithmetic of a batch's rows.

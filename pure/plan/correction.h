@@ -27,6 +27,11 @@
 // sums are not learned: a member that has its weights waits in them for another one's disk. Each member's disk and memory are
 // learned of itself.
 //
+// A processor may be fast after rest and slow under load: by a quota, by turbo, by heat. Measured with many layers it is slow,
+// and loses them; measured with few it is fast, and would get them back, again and again. So what was measured of a device when a
+// plan took layers from it is held for a while: until then it is not planned with as a faster one. Each time that it loses layers
+// again soon after, it is held for longer. What is expected of the plan in force, which people see, has nothing of this.
+//
 // Factors stay between 0.1 and 10. A profile is wrong by less; more means that something else was measured (a machine that
 // slept), and without bounds one such plan could drive a device out of the ring for good.
 #pragma once
@@ -46,6 +51,10 @@ typedef struct kin_corrections {
         double cpu, gpu, disk; // factors
         double sums;           // of a group that ends with this device; 0: not known
         double missing_bytes;  // of memory
+        struct {
+            double cpu, gpu, disk;  // as they were with more layers
+            double until_s, hold_s; // when they are forgotten, and how long they were held; hold_s 0: never
+        } held;
     } devices[KIN_FACTS_MAX_DEVICES];
     double hops[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_DEVICES]; // [from][to]; above 1: of round trips only
 } kin_corrections;
@@ -56,6 +65,13 @@ void kin_corrections_init(kin_corrections *corrections);
 // the same again changes nothing.
 void kin_corrections_set(kin_corrections *corrections, int device, const kin_measured *measured, const kin_plan *plan,
                          const kin_prediction *predicted);
+
+// A plan is in force from now_s on that gives the device fewer layers. hold_s: the first time; 4 times as long when what was held
+// last was forgotten no longer ago than it was held for, up to 256 times.
+void kin_corrections_hold(kin_corrections *corrections, int device, double now_s, double hold_s);
+
+// What plans are made with: each factor as it is, or as it is held where that is slower.
+kin_corrections kin_corrections_held(const kin_corrections *corrections, double now_s);
 
 // Divides the facts' rates, and multiplies their times, by the factors; takes away the memory that is missing.
 void kin_corrections_apply(const kin_corrections *corrections, kin_facts *facts);

@@ -15,8 +15,8 @@
 // one token says next to nothing of c. Only what is above it in two steps in a row makes c larger soon. A piece that makes a step
 // longer by no more than the spread is not noticed, so pieces are never smaller than that.
 //
-// While prompts come in
-// without a break no step shows T; after PROBE_EVERY of them, or when one took less than T, the next N_PROBED are without.
+// While prompts come in without a break no step shows T; after PROBE_EVERY of them, or when one took less than T, the next
+// N_PROBED are without.
 //
 // Few texts do not keep a ring at work. Steps of prompts alone follow theirs, and come back one after another, each as much later
 // as the ring's slowest member needs for it. Where T is x times that, more than x in flight only wait for each other, and so do
