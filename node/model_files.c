@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 #include "base/str.h"
@@ -28,9 +29,10 @@ const char *kin_model_main_type(const kin_gguf *gguf, uint64_t *n_bytes) {
 
 // ---- names
 
+// In small letters or capitals.
 static bool ends_in(const char *text, const char *end) {
     size_t n = strlen(text), n_end = strlen(end);
-    return n > n_end && strcmp(text + n - n_end, end) == 0;
+    return n > n_end && strcasecmp(text + n - n_end, end) == 0;
 }
 
 // The number of a part, NAME-00002-of-00003.gguf; 0: it is no part. *n_name: bytes before it.
@@ -57,13 +59,15 @@ static void name_by_path(kin_model_file *f) {
     kin_escape(f->name, sizeof f->name, file, n);
 }
 
+// By name; of one name the file in the folder itself comes first.
 static int compare(const void *a, const void *b) {
     const kin_model_file *x = a, *y = b;
     int order = strcmp(x->name, y->name);
+    if (order == 0) order = x->is_deeper - y->is_deeper;
     return order ? order : strcmp(x->path, y->path);
 }
 
-// Files of one name in several folders are told apart by their folders.
+// Files of one name in several folders are told apart by their folders: the first of them keeps the plain name.
 static void tell_apart(kin_model_file *files, int n) {
     for (int i = n - 1; i > 0; i--) {
         char folder[sizeof files->path], shown[101], name[151];
@@ -114,7 +118,7 @@ typedef struct list {
     int n, cap;
 } list;
 
-static int add(list *l, const char *path, kin_err *err) {
+static int add(list *l, const char *path, bool is_deeper, kin_err *err) {
     size_t n_name;
     if (part_of(file_of(path), &n_name) > 1) return 0;
     if (l->n == KIN_MODEL_FILES_MAX) return kin_err_set(err, "more than %d model files", KIN_MODEL_FILES_MAX);
@@ -125,7 +129,8 @@ static int add(list *l, const char *path, kin_err *err) {
         l->at = larger;
         l->cap = cap;
     }
-    kin_model_file_read(&l->at[l->n++], path);
+    kin_model_file_read(&l->at[l->n], path);
+    l->at[l->n++].is_deeper = is_deeper;
     return 0;
 }
 
@@ -140,7 +145,7 @@ static int add_folder(list *l, const char *dir, bool deeper, kin_err *err) {
         int n = snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
         if (e->d_name[0] == '.' || n < 0 || (size_t)n >= sizeof path || stat(path, &st) != 0) continue;
         if (S_ISREG(st.st_mode) && ends_in(e->d_name, suffix))
-            rc = add(l, path, err);
+            rc = add(l, path, !deeper, err);
         else if (S_ISDIR(st.st_mode) && deeper)
             rc = add_folder(l, path, false, err);
     }

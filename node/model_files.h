@@ -10,10 +10,11 @@
 #include "model/model.h"
 
 typedef struct kin_model_file {
-    // Its file's without ".gguf", and without the number of a split one's part; "FOLDER/NAME" where two are alike. UTF-8: bytes
-    // that are none, and control characters, are escaped (pure/text/escape.h).
+    // Its file's without ".gguf", and without the number of a split one's part; "FOLDER/NAME" where two are alike, of those in
+    // folders. UTF-8: bytes that are none, and control characters, are escaped (pure/text/escape.h).
     char name[256];
     char path[1024];
+    bool is_deeper;     // in a folder of the one that was looked at
     bool is_usable;     // else `why` says what is wrong with it, and only name, path and modified_s are known
     int64_t modified_s; // when the file was
     const char *family; // "qwen3"
@@ -27,8 +28,8 @@ typedef struct kin_model_file {
 
 enum { KIN_MODEL_FILES_MAX = 1024 };
 
-// The files NAME.gguf in a folder and in the folders in it (not further down), by name; of a split model the first part. *files
-// is the caller's to free, and NULL where there is none. Fails when the folder cannot be read, or has more than
+// The files NAME.gguf (or .GGUF) in a folder and in the folders in it (not further down), by name; of a split model the first
+// part. *files is the caller's to free, and NULL where there is none. Fails when the folder cannot be read, or has more than
 // KIN_MODEL_FILES_MAX.
 int kin_model_files_find(kin_model_file **files, int *n, const char *dir, kin_err *err);
 

@@ -15,6 +15,9 @@ cp "$(dirname "$0")/../assets/demo.gguf" "$models/demo.gguf"
 "$mkmodel" --preset tiny --layers 2 --seed 2 --split 2 -o "$models/parts" >/dev/null
 cp "$models/demo.gguf" "$models/more/demo.gguf"
 cp "$models/demo.gguf" "$models/more/deeper/unseen.gguf"
+mkdir "$models/a first folder"
+cp "$models/more/small.gguf" "$models/a first folder/demo.gguf"
+cp "$models/demo.gguf" "$models/UPPER.GGUF"
 odd=$(printf 'caf\351') # Latin-1
 cp "$models/demo.gguf" "$models/$odd.gguf"
 head -c 5000 "$models/demo.gguf" >"$models/broken.gguf"
@@ -26,10 +29,12 @@ claim='kin models lists what a folder has, and says what is wrong with the rest'
 status 0 "$kin" models "$models"
 says "$out" '^demo  *llama  *6.7M  *q4_K  *3.90 MiB  *512'
 says "$out" '^more/demo '
+says "$out" '^a first folder/demo  *qwen3 '
+says "$out" '^UPPER  *llama '
 says "$out" '^parts '
 says "$out" '^small  *qwen3 '
 says "$out" '^caf\\xe9 '
-lines "$out" 6
+lines "$out" 8
 says "$err" 'not usable: .*broken.gguf: '
 status 0 "$kin" models "$models" --json
 says "$out" '"parameters": 6656256'
