@@ -10,6 +10,7 @@
 #include "app/llama_options.h"
 #include "app/option_tables.h"
 #include "net/address.h"
+#include "pure/text/named_templates.h"
 #include "serve/server.h"
 #include "serve/tab_page.h"
 #include "sys/whole_file.h"
@@ -19,17 +20,18 @@ typedef struct serve_options {
     kin_console console;
     const char *host;
     int port;
-    const char *alias, *pooling, *chat_template_file, *prefix;
+    const char *alias, *pooling, *chat_template_file, *chat_template, *prefix;
+    const char *reasoning, *reasoning_format, *tags;
     const char *models_dir;
-    int n_parallel, max_waiting, models_max, n_predict, reasoning_budget, ping_s;
+    int n_parallel, max_waiting, models_max, n_predict, reasoning_budget, ping_s, sleep_idle_s;
     kin_sampler_options sampler;
     uint64_t seed;
     const char *api_keys, *api_key_file, *allow_hosts, *cors, *slot_save_path;
     kin_https_options https;
-    bool open, metrics, no_slots, no_webui, no_browsers, strict_model, no_prefix_cache;
+    bool open, metrics, no_slots, no_webui, no_browsers, strict_model, no_prefix_cache, verbose;
 } serve_options;
 
-enum { N_SERVE_OPTIONS = 36 + KIN_DRAFT_N_OPTIONS, DEFAULT_PORT = 8080, DEFAULT_CTX = 16384, MAX_NAMES = 16 };
+enum { N_SERVE_OPTIONS = 42 + KIN_DRAFT_N_OPTIONS, DEFAULT_PORT = 8080, DEFAULT_CTX = 16384, MAX_NAMES = 16 };
 
 typedef struct tables {
     kin_option own[N_SERVE_OPTIONS];
@@ -50,7 +52,7 @@ static void fill_serve_tables(serve_options *o, tables *t) {
     o->n_parallel = 16;
     o->max_waiting = 512;
     o->models_max = 1;
-    o->reasoning_budget = -1;
+    o->reasoning_budget = o->sleep_idle_s = -1;
     o->n_predict = -1;
     o->seed = UINT64_MAX;
     o->ping_s = 30;
@@ -60,10 +62,13 @@ static void fill_serve_tables(serve_options *o, tables *t) {
         {KIN_OPTION_INT, "port", 0, &o->port, "N", "... and its port (default: 8080; 0: any)", 0, 65535},
         {KIN_OPTION_STRING, "alias", 0, &o->alias, "NAME,NAME",
          "the model's name for clients, and further ones that it has (default: its file's)", 0, 0},
+        {KIN_OPTION_STRING, "tags", 0, &o->tags, "TAG,TAG", "words that /v1/models shows with it", 0, 0},
         {KIN_OPTION_STRING, "models-dir", 0, &o->models_dir, "FOLDER",
          "serve every model file in it; a request's `model` is the file's name, and is loaded when it is asked for", 0, 0},
         {KIN_OPTION_INT, "models-max", 0, &o->models_max, "N",
          "models in memory at once (default: 1); the one not used for longest makes room", 1, KIN_MODEL_FILES_MAX},
+        {KIN_OPTION_INT, "sleep-idle-seconds", 0, &o->sleep_idle_s, "S",
+         "take a model that nothing used for so long out of memory, until it is asked for (default: -1, never)", -1, 1 << 30},
         {KIN_OPTION_INT, "parallel", 0, &o->n_parallel, "N", "texts that are computed at once (default: 16)", 1,
          KIN_SCHEDULER_MAX_PARALLEL},
         {KIN_OPTION_INT, "max-queue", 0, &o->max_waiting, "N", "further texts that may wait; one more is refused (default: 512)",
@@ -72,6 +77,10 @@ static void fill_serve_tables(serve_options *o, tables *t) {
          "most tokens of a text, unless its request says (default: -1, until the context is full)", -1, 1 << 27},
         {KIN_OPTION_INT, "reasoning-budget", 0, &o->reasoning_budget, "N",
          "most tokens of reasoning, likewise (default: -1, no limit)", -1, 1 << 27},
+        {KIN_OPTION_STRING, "reasoning", 0, &o->reasoning, "on|off|auto",
+         "whether models think, likewise, where their template lets them (default: auto, as the template has it)", 0, 0},
+        {KIN_OPTION_STRING, "reasoning-format", 0, &o->reasoning_format, "auto|deepseek|deepseek-legacy|none",
+         "where reasoning goes, likewise: apart from the text (the first three are the same), or into it (none)", 0, 0},
         {KIN_OPTION_U64, "seed", 0, &o->seed, "N", "seed of requests that name none (default: another one each time)", 0, 0},
         {KIN_OPTION_FLOAT, "temp", 0, &o->sampler.temperature, "T", "temperature, unless a request says (default: 0.8)", 0, 100},
         {KIN_OPTION_INT, "top-k", 0, &o->sampler.top_k, "N", "top_k, likewise: only the N likeliest tokens (default: 40; 0: all)",
@@ -82,6 +91,8 @@ static void fill_serve_tables(serve_options *o, tables *t) {
          "min_p, likewise: tokens at least P times as likely as the likeliest (default: 0.05)", 0, 1},
         {KIN_OPTION_STRING, "chat-template-file", 0, &o->chat_template_file, "FILE",
          "a chat template (Jinja) in place of the model's", 0, 0},
+        {KIN_OPTION_STRING, "chat-template", 0, &o->chat_template, "TEXT|NAME",
+         "likewise, the template itself, or a name: chatml, llama3, gemma and others of llama.cpp's", 0, 0},
         {KIN_OPTION_STRING, "pooling", 0, &o->pooling, "mean|last|cls",
          "which of a text's tokens an embedding is made of: all, the last, the first (default: as the model's file says, else "
          "all)",
@@ -95,12 +106,14 @@ static void fill_serve_tables(serve_options *o, tables *t) {
         {KIN_OPTION_FLAG, "no-api-key", 0, &o->open, NULL, "let everybody who reaches --host ask, without a key", 0, 0},
         {KIN_OPTION_STRING, "allow-hosts", 0, &o->allow_hosts, "NAME,NAME",
          "names that the header Host may have, besides this machine's own (and a home's, with --no-api-key)", 0, 0},
-        {KIN_OPTION_STRING, "cors-origins", 0, &o->cors, "none|localhost|*",
-         "whose web pages may use it: nobody's, this machine's (default), everybody's", 0, 0},
+        {KIN_OPTION_STRING, "cors-origins", 0, &o->cors, "none|localhost|*|ORIGIN,...",
+         "whose web pages may use it: nobody's, this machine's (default), everybody's, those of https://NAME and others", 0, 0},
         {KIN_OPTION_FLAG, "https", 0, &o->https.on, NULL,
          "encrypt, with a certificate that kin makes once and keeps, and clients are told to trust", 0, 0},
         {KIN_OPTION_STRING, "ssl-cert-file", 0, &o->https.cert_file, "FILE", "encrypt, with this certificate (PEM)", 0, 0},
         {KIN_OPTION_STRING, "ssl-key-file", 0, &o->https.key_file, "FILE", "... and its private key", 0, 0},
+        {KIN_OPTION_FLAG, "verbose", 0, &o->verbose, NULL,
+         "answer with __verbose, too: the prompt as the model gets it, and the settings", 0, 0},
         {KIN_OPTION_FLAG, "metrics", 0, &o->metrics, NULL, "answer /metrics, for Prometheus", 0, 0},
         {KIN_OPTION_FLAG, "no-slots", 0, &o->no_slots, NULL, "do not answer /slots, which shows what is being computed", 0, 0},
         {KIN_OPTION_STRING, "slot-save-path", 0, &o->slot_save_path, "FOLDER",
@@ -137,6 +150,7 @@ typedef struct serving {
     int n_files;
     kin_model_host *host;
     char alias[256];
+    const char *chat_template;    // its text; NULL: the model's
     const char *names[MAX_NAMES]; // [n_names] of --alias, in `alias`
     int n_names;
     atomic_bool drained;
@@ -201,6 +215,10 @@ static bool is_loopback(const char *host) {
     return is_socket || strcasecmp(host, "localhost") == 0 || kin_address_is_loopback(host);
 }
 
+static bool has_models(const serve_options *o) {
+    return o->session.model || o->models_dir;
+}
+
 static int read_cors(const serve_options *o, kin_cors *cors, kin_err *err) {
     static const char *const names[] = {"localhost", "none", "*"};
     static const kin_cors values[] = {KIN_CORS_LOCALHOST, KIN_CORS_NONE, KIN_CORS_ALL};
@@ -208,7 +226,28 @@ static int read_cors(const serve_options *o, kin_cors *cors, kin_err *err) {
         *cors = values[i];
         if (strcmp(o->cors, names[i]) == 0) return 0;
     }
-    return kin_err_set(err, "--cors-origins %s: must be none, localhost or *", o->cors);
+    *cors = KIN_CORS_LIST;
+    if (strstr(o->cors, "://") && !strchr(o->cors, '*')) return 0;
+    return kin_err_set(err, "--cors-origins %s: must be none, localhost, *, or origins like https://chat.example", o->cors);
+}
+
+static kin_reasoning reasoning_of(const serve_options *o) {
+    if (!o->reasoning || strcmp(o->reasoning, "auto") == 0) return KIN_REASONING_AUTO;
+    return strcmp(o->reasoning, "on") == 0 ? KIN_REASONING_ON : KIN_REASONING_OFF;
+}
+
+// The template's text. NULL: none was given.
+static int find_template(const serve_options *o, const char **text, kin_err *err) {
+    *text = o->chat_template;
+    if (!*text || strstr(*text, "{%") || strstr(*text, "{{")) return 0;
+    *text = kin_named_template(o->chat_template);
+    if (*text) return 0;
+    kin_err_set(err, "--chat-template %.60s: neither a template (with {{ and {%%) nor a name that is known:", o->chat_template);
+    for (int i = 0; kin_named_template_at(i); i++) {
+        size_t n = strlen(err->text);
+        snprintf(err->text + n, sizeof err->text - n, "%s %s", i ? "," : "", kin_named_template_at(i));
+    }
+    return KIN_FAIL;
 }
 
 static kin_pooling pooling_of(const serve_options *o) {
@@ -229,7 +268,21 @@ static int make_slot_folder(const char *path, kin_err *err) {
 static int open_server(serving *v, kin_err *err) {
     const serve_options *o = v->o;
     kin_cors cors;
+    kin_request_defaults defaults = {.sampler = o->sampler,
+                                     .n_predict = o->n_predict,
+                                     .limits_thinking = o->reasoning_budget >= 0,
+                                     .thinking_budget = o->reasoning_budget,
+                                     .reasoning = reasoning_of(o),
+                                     .reasoning_in_content = o->reasoning_format && strcmp(o->reasoning_format, "none") == 0,
+                                     .verbose = o->verbose};
     if (read_cors(o, &cors, err) != 0) return KIN_FAIL;
+    if (find_template(o, &v->chat_template, err) != 0) return KIN_FAIL;
+    if (o->chat_template && o->chat_template_file)
+        return kin_err_set(err, "--chat-template and --chat-template-file: give one of them");
+    if (o->sleep_idle_s > 0 && o->session.fleet.cluster)
+        return kin_err_set(err, "--sleep-idle-seconds and --cluster: a ring's model stays in memory");
+    if (o->sleep_idle_s > 0 && !has_models(o))
+        return kin_err_set(err, "--sleep-idle-seconds: give the model with -m, or --models-dir");
     if (!is_loopback(o->host) && !o->api_keys && !o->api_key_file && !o->open)
         return kin_err_set(err, "--host %s lets the whole network ask: give --api-key KEY, or --no-api-key if that is meant",
                            o->host);
@@ -250,17 +303,21 @@ static int open_server(serving *v, kin_err *err) {
                              .max_waiting = o->n_parallel + o->max_waiting,
                              .ping_s = o->ping_s,
                              .pooling = pooling_of(o),
-                             .defaults = {.sampler = o->sampler,
-                                          .n_predict = o->n_predict,
-                                          .limits_thinking = o->reasoning_budget >= 0,
-                                          .thinking_budget = o->reasoning_budget},
+                             .tags = o->tags,
+                             .sleep_idle_s = o->sleep_idle_s,
+                             .takes_any_name = !o->models_dir && !o->strict_model,
+                             .defaults = defaults,
                              .draining = on_draining,
                              .drained = on_drained,
                              .hurry = on_hurry,
                              .user = v};
     so.http.host = o->host;
-    so.access = (kin_access_options){
-        .host = o->host, .allow_hosts = o->allow_hosts, .api_keys = o->api_keys, .api_key_file = o->api_key_file, .cors = cors};
+    so.access = (kin_access_options){.host = o->host,
+                                     .allow_hosts = o->allow_hosts,
+                                     .api_keys = o->api_keys,
+                                     .api_key_file = o->api_key_file,
+                                     .cors = cors,
+                                     .cors_origins = o->cors};
     so.http.port = (uint16_t)o->port;
     so.http.prefix = o->prefix;
     if (kin_https_open(&v->tls, &o->https, err) != 0) return KIN_FAIL;
@@ -273,6 +330,7 @@ static kin_loaded_model_options loading_of(serving *v) {
     return (kin_loaded_model_options){.session = o->session,
                                       .n_ctx = DEFAULT_CTX,
                                       .chat_template_file = o->chat_template_file,
+                                      .chat_template = v->chat_template,
                                       .has_seed = o->seed != UINT64_MAX,
                                       .seed = o->seed,
                                       .service = {.n_parallel = o->n_parallel,
@@ -288,9 +346,9 @@ static kin_loaded_model_options loading_of(serving *v) {
 // The usable ones of the folder; behind the model of the command line, if there is one.
 static int find_files(serving *v, kin_err *err) {
     const char *first = v->o->session.model;
-    kin_model_file *found;
-    int n;
-    if (kin_model_files_find(&found, &n, v->o->models_dir, err) != 0) return KIN_FAIL;
+    kin_model_file *found = NULL;
+    int n = 0;
+    if (v->o->models_dir && kin_model_files_find(&found, &n, v->o->models_dir, err) != 0) return KIN_FAIL;
     v->files = calloc((size_t)n + 1, sizeof *v->files);
     if (v->files && first) {
         kin_model_file_read(&v->files[0], first);
@@ -362,7 +420,7 @@ static int serve_several(serving *v, kin_err *err) {
 
 static int serve(serving *v, kin_err *err) {
     if (name_model(v, err) != 0 || open_server(v, err) != 0) return KIN_FAIL;
-    return v->o->models_dir ? serve_several(v, err) : serve_one(v, err);
+    return v->o->models_dir || v->o->sleep_idle_s > 0 ? serve_several(v, err) : serve_one(v, err);
 }
 
 // Until the session is closed its threads tell the server what is being done.

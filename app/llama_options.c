@@ -58,8 +58,7 @@ static const llama_option options[] = {
     {"-fa", NOTHING_WITH_VALUE, "attention is always fused"},
     {"--flash-attn", NOTHING_WITH_VALUE, "attention is always fused"},
     {"--jinja", NOTHING, "chat templates are always Jinja"},
-    {"--no-jinja", REFUSED, "chat templates are always Jinja"},
-    {"--chat-template", REFUSED, "give the template as a file, --chat-template-file"},
+    {"--no-jinja", NOTHING, "chat templates are always Jinja"},
     {"--chat-template-kwargs", REFUSED, "a request says chat_template_kwargs"},
     {"--prefill-assistant", NOTHING, "a last message of the assistant is always gone on with"},
     {"--cache-prompt", NOTHING, "prefixes are always kept"},
@@ -80,7 +79,6 @@ static const llama_option options[] = {
     {"--cors-credentials", NOTHING, "pages of --cors-origins may send them"},
     {"--slots", NOTHING, "/slots is always there, unless --no-slots"},
     {"--props", REFUSED, "what the server was started with does not change"},
-    {"--tags", NOTHING_WITH_VALUE, "models have no tags"},
     {"--threads-http", NOTHING_WITH_VALUE, "one thread serves all connections"},
     {"-tb", NOTHING_WITH_VALUE, "prompts use the same threads"},
     {"--threads-batch", NOTHING_WITH_VALUE, "prompts use the same threads"},
@@ -96,8 +94,6 @@ static const llama_option options[] = {
     {"--no-mmap", NOTHING, "see --weights"},
     {"--mmap", NOTHING, "see --weights"},
     {"--direct-io", NOTHING, "what is streamed is always read past the page cache"},
-    {"--reasoning-format", NOTHING_WITH_VALUE, "reasoning is always told apart; a request may say reasoning_format none"},
-    {"--reasoning", REFUSED, "a request says reasoning_effort (none turns it off)"},
     {"--reasoning-effort", REFUSED, "a request says reasoning_effort"},
     {"--samplers", REFUSED, "a request says samplers"},
     {"--sampling-seq", REFUSED, "a request says samplers"},
@@ -146,9 +142,7 @@ static const llama_option options[] = {
     {"--override-kv", REFUSED, FROM_FILE},
     {"--swa-full", NOTHING, "there is no attention of a window"},
     {"--log-file", REFUSED, "what kin says goes to stderr: 2> FILE"},
-    {"--sleep-idle-seconds", NOTHING_WITH_VALUE, "with --models-dir, /models/unload takes a model out of memory"},
-    {"-v", NOTHING, "KIN_VERBOSE=1 says more"},
-    {"--verbose", NOTHING, "KIN_VERBOSE=1 says more"},
+    {"-v", SAME, "--verbose"},
     {"-lv", NOTHING_WITH_VALUE, "KIN_VERBOSE=1 says more"},
     {"--verbosity", NOTHING_WITH_VALUE, "KIN_VERBOSE=1 says more"},
     {"--log-disable", NOTHING, "what clients send is never logged"},
@@ -226,7 +220,7 @@ static const llama_option options[] = {
     {"--spec-draft-hf", REFUSED, "kin reads files; fetch it first (curl -LO ADDRESS)"},
     {"-hft", NOTHING_WITH_VALUE, "kin asks nobody for models"},
     {"--hf-token", NOTHING_WITH_VALUE, "kin asks nobody for models"},
-    {"--log-verbose", NOTHING, "KIN_VERBOSE=1 says more"},
+    {"--log-verbose", SAME, "--verbose"},
     {"--log-prefix", NOTHING, "KIN_VERBOSE=1 says more"},
     {"--no-log-prefix", NOTHING, "KIN_VERBOSE=1 says more"},
     {"--log-timestamps", NOTHING, "KIN_VERBOSE=1 says more"},
@@ -302,7 +296,7 @@ static const llama_option options[] = {
     {"--ui-mcp-proxy", REFUSED, "the page has no tools, and the server starts no programs"},
     {"--tools", REFUSED, "the page has no tools, and the server starts no programs"},
     {"--no-models-autoload", REFUSED, "a model is loaded when it is asked for"},
-    {"-rea", REFUSED, "a request says reasoning_effort (none turns it off)"},
+    {"-rea", SAME, "--reasoning"},
     {"--reasoning-budget-message", REFUSED, "a request says reasoning_budget_message"},
     {"--no-skip-chat-parsing", NOTHING, "replies are always parsed"},
     {"--skip-chat-parsing", REFUSED, "replies are always parsed"},
@@ -388,7 +382,6 @@ static const llama_option *find(const char *word) {
 static bool is_left_open(const char *name, const char *value) {
     static const char *const names[] = {"-np",  "--parallel",     "-t",          "--threads", "-s", "--seed",
                                         "-ngl", "--n-gpu-layers", "--gpu-layers"};
-    if (strcmp(name, "--reasoning") == 0 || strcmp(name, "-rea") == 0) return strcmp(value, "auto") == 0;
     if (strcmp(name, "--embd-normalize") == 0) return strcmp(value, "2") == 0;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(names[i], name) == 0) return strcmp(value, "-1") == 0;

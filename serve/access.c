@@ -30,6 +30,7 @@ struct kin_access {
     host_rule hosts;
     char *allow_hosts; // NULL: none
     kin_cors cors;
+    char *origins;  // of KIN_CORS_LIST
     key_hash *keys; // [n_keys], n_keys 0: none are needed
     int n_keys;
 };
@@ -162,6 +163,18 @@ bool kin_access_takes_host(const kin_access *a, kin_str host) {
     return is_this_machine(name) || (a->hosts == HOME_HOSTS && is_of_home(name)) || is_allowed(a, name);
 }
 
+// An origin of the list is taken as it is written there, "localhost" stands for this machine at any port.
+static bool is_listed(const kin_access *a, kin_str origin, const char *name) {
+    const char *list = a->origins;
+    kin_str word;
+    while (next_word(&list, ", ", &word)) {
+        if (word.len > 0 && word.at[word.len - 1] == '/') word.len--;
+        if (word.len == origin.len && strncasecmp(word.at, origin.at, word.len) == 0) return true;
+        if (is_any_case(word, "localhost") && is_this_machine(name)) return true;
+    }
+    return false;
+}
+
 bool kin_access_takes_origin(const kin_access *a, kin_str origin) {
     char name[MAX_NAME];
     const char *host = origin.at ? memmem(origin.at, origin.len, "://", 3) : NULL;
@@ -169,7 +182,7 @@ bool kin_access_takes_origin(const kin_access *a, kin_str origin) {
     if (a->cors == KIN_CORS_ALL) return true;
     if (!host) return false;
     name_of((kin_str){host + 3, origin.len - (size_t)(host + 3 - origin.at)}, name);
-    return is_this_machine(name);
+    return a->cors == KIN_CORS_LIST ? is_listed(a, origin, name) : is_this_machine(name);
 }
 
 // ---- pages elsewhere
@@ -238,7 +251,9 @@ int kin_access_open(kin_access **out, const kin_access_options *o, kin_err *err)
     a->cors = o->cors;
     a->keys = calloc(MAX_KEYS, sizeof *a->keys);
     if (o->allow_hosts) a->allow_hosts = strdup(o->allow_hosts);
-    int rc = a->keys && (a->allow_hosts || !o->allow_hosts) ? 0 : kin_err_set(err, "out of memory");
+    if (o->cors == KIN_CORS_LIST) a->origins = strdup(o->cors_origins);
+    bool has_memory = a->keys && (a->allow_hosts || !o->allow_hosts) && (a->origins || o->cors != KIN_CORS_LIST);
+    int rc = has_memory ? 0 : kin_err_set(err, "out of memory");
     if (rc == 0 && o->api_keys) rc = add_keys(a, o->api_keys, ",", "the list of API keys", err);
     if (rc == 0 && o->api_key_file) rc = read_keys(a, o->api_key_file, err);
     if (rc == 0) {
@@ -254,6 +269,7 @@ void kin_access_close(kin_access *a) {
     if (!a) return;
     free(a->keys);
     free(a->allow_hosts);
+    free(a->origins);
     free(a);
 }
 
@@ -293,6 +309,8 @@ bool kin_access_preflight(kin_http_exchange *x) {
     kin_http_add_header(x, "Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS");
     kin_str wanted = kin_http_header(x, "access-control-request-headers"); // "*" would leave out Authorization
     kin_http_add_header(x, "Access-Control-Allow-Headers", wanted.at ? wanted.at : "*");
+    if (is(kin_http_header(x, "access-control-request-private-network"), "true"))
+        kin_http_add_header(x, "Access-Control-Allow-Private-Network", "true");
     kin_http_add_header(x, "Access-Control-Max-Age", "600");
     kin_http_reply(x, 200, "text/html", NULL, 0);
     return true;

@@ -18,7 +18,8 @@ typedef struct kin_access kin_access;
 typedef enum kin_cors {
     KIN_CORS_LOCALHOST, // pages of this machine may read answers
     KIN_CORS_NONE,
-    KIN_CORS_ALL
+    KIN_CORS_ALL,
+    KIN_CORS_LIST // pages of cors_origins
 } kin_cors;
 
 typedef struct kin_access_options {
@@ -27,6 +28,7 @@ typedef struct kin_access_options {
     const char *api_keys;     // "KEY,KEY"; NULL: none. Without any key everybody may ask
     const char *api_key_file; // one key a line; NULL: none
     kin_cors cors;
+    const char *cors_origins; // "https://chat.example,localhost": of KIN_CORS_LIST
 } kin_access_options;
 
 int kin_access_open(kin_access **out, const kin_access_options *options, kin_err *err);

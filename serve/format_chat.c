@@ -20,6 +20,7 @@ struct kin_writer {
     const kin_writer_context *context;
     bool is_stream;
     kin_usage usage;
+    kin_finish first; // of the first choice
     choice choices[]; // [context->n_choices]
 };
 
@@ -158,10 +159,12 @@ static void finish(kin_writer *w, const kin_finish *finish, kin_text_buffer *out
     choice *c = &w->choices[finish->choice];
     c->reason = finish->reason;
     kin_usage_add(&w->usage, finish, finish->choice % r->n_choices == 0);
+    if (finish->choice == 0) w->first = *finish;
     if (!w->is_stream) return;
     kin_timings timings = kin_finish_timings(finish);
     json_t *chunk = chunk_of(w, finish->choice, json_object(), finish_reason(c));
     if (!r->include_usage) json_object_set_new(chunk, "timings", kin_timings_json(&timings, 1));
+    kin_openai_set_verbose(chunk, w->context, finish);
     kin_json_put_event(NULL, chunk, out);
 }
 
@@ -231,6 +234,7 @@ static void end_document(kin_writer *w, kin_text_buffer *out) {
     for (int i = 0; i < w->context->n_choices; i++) json_array_append_new(choices, choice_json(w, i, out));
     json_t *document = object_of(w, "chat.completion", choices);
     kin_openai_set_usage(document, &w->usage);
+    kin_openai_set_verbose(document, w->context, &w->first);
     kin_json_put(document, out);
 }
 

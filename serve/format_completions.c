@@ -26,6 +26,7 @@ struct kin_writer {
     bool is_stream;
     int n_finished;
     kin_usage usage;
+    kin_finish first; // of the first choice
     choice choices[]; // [context->n_choices]
 };
 
@@ -203,12 +204,14 @@ static void finish(kin_writer *w, const kin_finish *finish, kin_text_buffer *out
     c->reason = finish->reason;
     w->n_finished++;
     kin_usage_add(&w->usage, finish, finish->choice % r->n_choices == 0);
+    if (finish->choice == 0) w->first = *finish;
     if (!w->is_stream) {
         echo(w, finish->choice, &c->text);
         return;
     }
     kin_timings timings = kin_finish_timings(finish);
     json_t *chunk = chunk_of(w, finish->choice, (kin_str){"", 0}, true);
+    kin_openai_set_verbose(chunk, w->context, finish);
     // Without include_usage the last chunk has it all the same, as llama-server's.
     if (!r->include_usage && w->n_finished == w->context->n_choices)
         kin_openai_set_usage(chunk, &w->usage);
@@ -253,6 +256,7 @@ static void end(kin_writer *w, kin_text_buffer *out) {
         json_array_append_new(choices, choice_json(w, i, kin_text_str(&w->choices[i].text), true));
     object = kin_openai_object(w->context, "cmpl-", type_of_object, choices);
     kin_openai_set_usage(object, &w->usage);
+    if (!w->is_stream) kin_openai_set_verbose(object, w->context, &w->first);
     if (!w->is_stream)
         kin_json_put(object, out);
     else if (w->context->request->include_usage)

@@ -13,7 +13,8 @@ int kin_loaded_model_open(kin_loaded_model *m, const kin_loaded_model_options *o
     if (kin_session_open_model(s, &o->session, err) != 0) return KIN_FAIL;
     if (o->chat_template_file && kin_whole_input_read(o->chat_template_file, MAX_TEMPLATE, &m->template, &n, err) != 0)
         return KIN_FAIL;
-    if (kin_prompter_open(&m->prompter, s, (const char *)m->template, err) != 0) return KIN_FAIL;
+    const char *source = m->template ? (const char *)m->template : o->chat_template;
+    if (kin_prompter_open(&m->prompter, s, source, err) != 0) return KIN_FAIL;
     if (kin_token_trie_new(&m->trie, s->vocab, err) != 0) return KIN_FAIL;
     if (kin_session_open(s, &o->session, o->n_ctx, err) != 0) return KIN_FAIL;
     m->preparer =

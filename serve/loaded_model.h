@@ -9,6 +9,7 @@ typedef struct kin_loaded_model_options {
     kin_session_options session;    // its `model` is the file
     int n_ctx;                      // unless the session's options say; at most what the model was trained for
     const char *chat_template_file; // NULL: the model's own
+    const char *chat_template;      // likewise, the text itself; not with a file
     bool has_seed;                  // see kin_preparer
     uint64_t seed;
     kin_service_options service; // but its session

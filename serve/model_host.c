@@ -120,7 +120,7 @@ static int load(kin_model_host *h, int i, kin_err *err) {
     o.session.model = h->o.files[i].path;
     o.service.called = on_called;
     o.service.called_user = h;
-    if (!h->o.has_first || i != 0) o.chat_template_file = NULL;
+    if (!h->o.has_first || i != 0) o.chat_template_file = o.chat_template = NULL;
     h->loaded[i] = m;
     if (kin_loaded_model_open(m, &o, err) == 0 && kin_service_begin(m->service, err) == 0) return 0;
     close_model(h, i);

@@ -7,6 +7,7 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "serve/json_out.h"
+#include "serve/settings.h"
 
 // ---- errors
 
@@ -116,6 +117,23 @@ json_t *kin_timings_json(const kin_timings *t, int n_choices) {
     set_rates(o, "predicted_per_token_ms", "predicted_per_second", t->generated_ms, t->n_generated - n_choices);
     set_drafts(o, &t->drafts);
     return o;
+}
+
+void kin_openai_set_verbose(json_t *object, const kin_writer_context *context, const kin_finish *finish) {
+    const kin_request *r = context->request;
+    kin_timings timings = kin_finish_timings(finish);
+    if (!r->verbose) return;
+    json_t *o = json_object();
+    json_object_set_new(o, "index", json_integer(finish->choice));
+    json_object_set_new(o, "id_slot", json_integer(finish->slot));
+    json_object_set_new(o, "model", json_string(context->model));
+    json_object_set_new(o, "tokens_predicted", json_integer(finish->n_generated));
+    json_object_set_new(o, "tokens_evaluated", json_integer(finish->n_prompt));
+    json_object_set_new(o, "generation_settings", kin_settings_json(r, finish->seed));
+    if (context->prompts) json_object_set_new(o, "prompt", kin_json_text(context->prompts[finish->choice / r->n_choices]));
+    json_object_set_new(o, "truncated", json_boolean(finish->truncated));
+    json_object_set_new(o, "timings", kin_timings_json(&timings, 1));
+    json_object_set_new(object, "__verbose", o);
 }
 
 void kin_openai_set_usage(json_t *object, const kin_usage *usage) {

@@ -29,6 +29,8 @@ typedef struct kin_usage {
 void kin_usage_add(kin_usage *usage, const kin_finish *finish, bool is_first_of_prompt);
 json_t *kin_usage_json(const kin_usage *usage);
 // Adds `usage` and `timings` to a response, or to the last chunk of a stream.
+// __verbose, if the request wants it: the prompt as the model got it, and the settings. Of the choice that has finished.
+void kin_openai_set_verbose(json_t *object, const kin_writer_context *context, const kin_finish *finish);
 void kin_openai_set_usage(json_t *object, const kin_usage *usage);
 
 kin_timings kin_finish_timings(const kin_finish *finish);

@@ -198,7 +198,8 @@ static int fill_prompt(const kin_preparer *p, kin_prepared *out, int i_prompt, c
     kin_err why;
     if (check_length(p, n, err) != 0) return KIN_FAIL;
     kin_text_buffer *text = &out->prompt_texts[i_prompt];
-    if (!out->request.is_chat && kin_prompter_text(p->prompter, ids, n, true, text, &why) != 0) return out_of_memory(err);
+    bool is_repeated = !out->request.is_chat || out->request.verbose;
+    if (is_repeated && kin_prompter_text(p->prompter, ids, n, true, text, &why) != 0) return out_of_memory(err);
     out->prompts[i_prompt] = (kin_str){text->at ? text->at : "", text->len};
     for (int k = 0; k < n_choices; k++) {
         if (fill_job(p, out, i_prompt * n_choices + k, ids, n, err) != 0) return KIN_FAIL;

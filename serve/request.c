@@ -1,6 +1,42 @@
 #include "serve/request_impl.h"
 
+#include <ctype.h>
 #include <stdlib.h>
+#include <string.h>
+
+// Writes ".0" behind integers of more than 18 digits, which then are read as numbers with a fraction: 64 bits may not hold them.
+// text // [n] -> wide // [at most 2 n]; returns its length.
+static size_t widen_integers(const char *text, size_t n, char *wide) {
+    enum { DIGITS_OF_63_BITS = 18 };
+    bool in_string = false;
+    size_t n_wide = 0;
+    for (size_t i = 0; i < n;) {
+        size_t n_digits = 0;
+        while (!in_string && i + n_digits < n && isdigit((unsigned char)text[i + n_digits])) n_digits++;
+        bool is_number = n_digits > 0;
+        size_t n_taken = is_number ? n_digits : 1;
+        memcpy(wide + n_wide, text + i, n_taken);
+        n_wide += n_taken;
+        char next = i + n_taken < n ? text[i + n_taken] : 0, before = i > 0 ? text[i - 1] : 0;
+        bool is_whole = !strchr(".eE", next ? next : ' ') && !strchr(".eE+", before ? before : ' ');
+        if (n_digits > DIGITS_OF_63_BITS && is_whole) {
+            memcpy(wide + n_wide, ".0", 2);
+            n_wide += 2;
+        }
+        if (!is_number && text[i] == '"') in_string = !in_string;
+        if (in_string && text[i] == '\\' && i + 1 < n) wide[n_wide++] = text[++i]; // whatever it is
+        i += n_taken;
+    }
+    return n_wide;
+}
+
+static json_t *parse_widened(kin_str body, json_error_t *where) {
+    char *wide = malloc(2 * body.len + 1);
+    if (!wide) return NULL;
+    json_t *json = json_loadb(wide, widen_integers(body.at, body.len, wide), JSON_ALLOW_NUL, where);
+    free(wide);
+    return json;
+}
 
 json_t *kin_request_parse(kin_str body, kin_api_error *err) {
     json_error_t where;
@@ -9,6 +45,7 @@ json_t *kin_request_parse(kin_str body, kin_api_error *err) {
         return NULL;
     }
     json_t *json = json_loadb(body.at, body.len, JSON_ALLOW_NUL, &where);
+    if (!json && json_error_code(&where) == json_error_numeric_overflow) json = parse_widened(body, &where);
     if (!json && json_error_code(&where) == json_error_out_of_memory)
         kin_api_error_memory(err);
     else if (!json)
@@ -38,6 +75,8 @@ int kin_request_begin(kin_request *out, json_t *body, const kin_request_defaults
         .sampler = defaults->sampler,
         .cache_prompt = true,
         .id_slot = -1,
+        .reasoning_in_content = defaults->reasoning_in_content,
+        .verbose = defaults->verbose,
         .sse_ping_s = KIN_REQUEST_PING_OF_SERVER,
     };
     return json_is_object(body) ? 0 : kin_api_error_set(err, 400, NULL, "The body must be a JSON object");

@@ -13,6 +13,7 @@
 #include "serve/api_error.h"
 
 typedef enum kin_tool_choice { KIN_TOOLS_AUTO, KIN_TOOLS_NONE, KIN_TOOLS_REQUIRED, KIN_TOOLS_NAMED } kin_tool_choice;
+typedef enum kin_reasoning { KIN_REASONING_AUTO, KIN_REASONING_ON, KIN_REASONING_OFF } kin_reasoning; // auto: the template's
 typedef enum kin_tristate { KIN_UNSET = -1, KIN_NO, KIN_YES } kin_tristate;
 
 enum {
@@ -73,7 +74,8 @@ typedef struct kin_request {
     const char *grammar; // GBNF; NULL: none
     char *schema;        // JSON schema as text (response_format, json_schema, format); owned; NULL: none
 
-    bool stream, include_usage, timings_per_token, return_tokens, return_progress, cache_prompt, verbose;
+    bool stream, include_usage, timings_per_token, return_tokens, return_progress, cache_prompt;
+    bool verbose;                  // the answer says under __verbose what was computed from what
     int id_slot;                   // -1: any
     const json_t *response_fields; // native; NULL: all
     int sse_ping_s;                // KIN_REQUEST_PING_OF_SERVER: not said; 0, -1: never
@@ -95,7 +97,10 @@ typedef struct kin_request_defaults {
     kin_sampler_options sampler;
     int n_predict;
     bool limits_thinking;
-    int thinking_budget; // if it limits
+    int thinking_budget;       // if it limits
+    kin_reasoning reasoning;   // of chats that do not say whether to think
+    bool reasoning_in_content; // likewise, where it goes
+    bool verbose;
 } kin_request_defaults;
 
 // Roles that OpenAI's API has. What a template prints of another one is text, as all that clients write.

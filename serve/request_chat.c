@@ -92,6 +92,8 @@ static int take_content(const kin_fields *message, bool has_calls, kin_api_error
         return kin_fields_wrong(message, "content", err, 400, "type must be string or array, but is %s",
                                 kin_json_type_name(content));
     if (content) return 0;
+    bool is_null = json_object_get(message->json, "content") && !has_calls;
+    if (is_null) return set(message, "content", json_string(""), err);
     if (!kin_fields_is(message, "role", "assistant")) return kin_fields_wrong(message, "content", err, 400, "is required");
     if (has_calls || json_string_length(kin_fields_any(message, "reasoning_content")) > 0) return 0;
     return kin_fields_wrong(message, NULL, err, 400, "an assistant's message must have content or tool_calls");
@@ -415,7 +417,11 @@ static int read_chat(kin_request *r, kin_api_error *err) {
 }
 
 int kin_request_from_chat(kin_request *out, json_t *body, const kin_request_defaults *defaults, kin_api_error *err) {
-    if (kin_request_begin(out, body, defaults, err) == 0 && read_chat(out, err) == 0) return 0;
+    if (kin_request_begin(out, body, defaults, err) == 0 && read_chat(out, err) == 0) {
+        bool is_said = out->thinking != KIN_UNSET || defaults->reasoning == KIN_REASONING_AUTO;
+        if (!is_said) out->thinking = defaults->reasoning == KIN_REASONING_ON ? KIN_YES : KIN_NO;
+        return 0;
+    }
     kin_request_fini(out);
     return KIN_FAIL;
 }

@@ -11,10 +11,14 @@
 
 enum { MAX_SEED = UINT32_MAX }; // llama-server's value for "draw one", as -1 is
 
+// Beyond 63 bits numbers come rounded. 2^64 is what the largest one of 64 bits, -1 without a sign, is rounded to.
 static int read_seed(kin_request *r, const char *name, json_t *value, kin_api_error *err) {
+    double real = json_real_value(value);
     int64_t seed;
     if (json_is_integer(value))
         seed = json_integer_value(value); // all 64 bits
+    else if (real >= 0x1p63 && real <= 0x1p64)
+        seed = real == 0x1p64 ? -1 : (int64_t)(real - 0x1p64);
     else if (kin_request_whole(name, value, -9e15, 9e15, &seed, err) < 0)
         return KIN_FAIL;
     r->has_seed = seed != -1 && seed != (int64_t)MAX_SEED;

@@ -61,6 +61,7 @@ static void use(const kin_router *r, kin_served_model *m, kin_service *service, 
     m->embed.n_ctx = session->n_ctx;
     m->state = KIN_MODEL_LOADED;
     m->leaves = m->is_unwanted = false;
+    m->busy_at = kin_clock_now();
 }
 
 int kin_router_open_one(kin_router *r, const kin_router_options *o, kin_service *service, const kin_preparer *preparer) {
@@ -136,6 +137,7 @@ static void begin(kin_router_waiter *w, kin_served_model *m) {
     const void *route = w->route;
     if (w->needs) m->used = r->n_requests;
     if (w->needs) m->is_unwanted = w->is_unwanted;
+    if (w->needs) m->busy_at = kin_clock_now();
     if (w->body) kin_http_give_body(x, w->body, w->n_body);
     w->body = NULL;
     kin_http_set_data(x, NULL);
@@ -266,6 +268,15 @@ static void take_answer(kin_router *r, const kin_model_answer *a) {
     refuse_all(m, &error);
 }
 
+// What nothing has used for long enough is to leave memory.
+static void put_to_sleep(const kin_router *r, kin_served_model *m, kin_time now) {
+    if (m->state != KIN_MODEL_LOADED) return;
+    if (m->waiting || !kin_router_is_idle(m))
+        m->busy_at = now;
+    else if (r->o.sleep_idle_s > 0 && now >= m->busy_at + (kin_time)r->o.sleep_idle_s * 1000000000)
+        m->is_unwanted = true;
+}
+
 // A comment, which no API's clients take for an event: events begin with the text's first one.
 static void ping(kin_router_waiter *w, kin_time now) {
     if (w->ping_s <= 0 || now < w->last_sign + (kin_time)w->ping_s * 1000000000) return;
@@ -281,6 +292,7 @@ void kin_router_tick(kin_router *r, kin_time now) {
     for (int i = 0; i < r->n; i++) {
         kin_served_model *m = &r->models[i];
         for (kin_router_waiter *w = m->waiting; w; w = w->next) ping(w, now);
+        put_to_sleep(r, m, now);
         while (m->waiting && now - m->waiting->since > LONGEST_WAIT_NS && now > m->waiting->since) {
             kin_router_waiter *w = m->waiting;
             kin_api_error error;
@@ -325,6 +337,7 @@ static void route(kin_router_waiter *w) {
     kin_router *r = w->router;
     kin_api_error error;
     kin_served_model *m = w->is_named ? kin_router_find(r, (kin_str){w->name, w->n_name}) : find_default(r);
+    if (!m && r->n == 1 && r->o.takes_any_name) m = &r->models[0];
     r->n_requests++;
     w->since = w->last_sign = kin_clock_now();
     if (!m && w->is_named) {

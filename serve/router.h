@@ -30,6 +30,7 @@ typedef struct kin_served_model {
     bool leaves;                               // makes room: it takes no further requests
     bool is_unwanted;                          // unloaded as soon as it is idle
     uint64_t used;                             // when the last request came, in requests
+    kin_time busy_at;                          // when it was seen in use last
     kin_router_waiter *waiting, **waiting_end; // oldest first
 } kin_served_model;
 
@@ -38,6 +39,8 @@ typedef struct kin_router_options {
     kin_call_world world;  // of each model, but for what belongs to the model
     kin_embed_world embed; // likewise
     int n_max;             // models in memory
+    int sleep_idle_s;      // a model that nothing used for so long is unloaded; <= 0: never
+    bool takes_any_name;   // the only model takes requests that name another one
     int max_waiting;       // requests that wait for a model; one more is refused
     // The request's model is there.
     void (*begin)(void *user, kin_served_model *model, const void *route, kin_http_exchange *x);

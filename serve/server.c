@@ -247,6 +247,8 @@ static const route routes[] = {
     {"POST", "/v1/messages/count_tokens", .errand = kin_errand_count_messages, .call = {&kin_format_messages, 0}},
     {"POST", "/v1/chat/completions/input_tokens", .errand = kin_errand_count_chat},
     {"POST", "/v1/responses/input_tokens", .errand = kin_errand_count_responses},
+    {"POST", "/chat/completions/input_tokens", .errand = kin_errand_count_chat},
+    {"POST", "/responses/input_tokens", .errand = kin_errand_count_responses},
     {"POST", "/v1/chat/completions", .call = {&kin_format_chat, KIN_BODY_CHAT}},
     {"POST", "/chat/completions", .call = {&kin_format_chat, KIN_BODY_CHAT}},
     {"POST", "/v1/completions", .call = {&kin_format_completions, KIN_BODY_COMPLETIONS}},
@@ -311,6 +313,7 @@ static void tell(kin_server *s, const route *r, const kin_served_model *model, k
         const kin_served_model *m = &s->router.models[i];
         cards[i] = kin_about_card(&m->world, m->file, s->begun_s);
         if (m->state == KIN_MODEL_LOADING) cards[i].status = "loading";
+        cards[i].tags = s->o.tags;
     }
     kin_about about = {.cards = cards,
                        .n_cards = n,
@@ -474,6 +477,8 @@ static void take_model(kin_server *s) {
                                       .ping_s = s->o.ping_s},
                             .embed = {.loop = &s->loop, .pooling = s->o.pooling},
                             .n_max = s->o.models_max,
+                            .sleep_idle_s = s->o.sleep_idle_s,
+                            .takes_any_name = s->o.takes_any_name,
                             .max_waiting = s->o.max_waiting,
                             .begin = begin,
                             .user = s};

@@ -30,6 +30,9 @@ typedef struct kin_server_options {
     int models_max;             // of several models: how many are in memory
     int max_waiting;            // requests that may wait for a model that is not
     int ping_s;                 // -1: never
+    const char *tags;           // of its models, "a,b"; NULL: none
+    int sleep_idle_s;           // a model that nothing used for so long leaves memory; <= 0: never
+    bool takes_any_name;        // of several models, if there is but one: it takes requests that name another
     kin_pooling pooling;        // of embeddings; NONE: what the model's file says
     kin_request_defaults defaults;
     bool leaves_signals;          // SIGINT and SIGTERM are the program's: they do not drain

@@ -36,12 +36,23 @@ static json_t *meta_json(const kin_model_card *card) {
     return meta;
 }
 
+// "a, b" as an array.
+static json_t *tags_json(const char *tags) {
+    json_t *all = json_array();
+    for (size_t n; tags && *tags; tags += n) {
+        tags += strspn(tags, ", ");
+        n = strcspn(tags, ",");
+        if (n > 0) json_array_append_new(all, kin_json_text((kin_str){tags, n}));
+    }
+    return all;
+}
+
 json_t *kin_model_json(const kin_model_card *card) {
     json_t *o = json_object(), *aliases = json_array();
     for (int i = 0; i < card->n_aliases; i++) json_array_append_new(aliases, text_json(card->aliases[i]));
     set_text(o, "id", card->id);
     json_object_set_new(o, "aliases", aliases);
-    json_object_set_new(o, "tags", json_array());
+    json_object_set_new(o, "tags", tags_json(card->tags));
     json_object_set_new(o, "object", json_string("model"));
     set_whole(o, "created", card->created_s);
     json_object_set_new(o, "owned_by", json_string("kin"));
@@ -69,7 +80,7 @@ static json_t *listed_json(const kin_model_card *card) {
     set_text(o, "type", "model");
     set_whole(o, "size", card->n_bytes);
     for (size_t i = 0; i < sizeof empty / sizeof empty[0]; i++) set_text(o, empty[i], "");
-    json_object_set_new(o, "tags", json_array());
+    json_object_set_new(o, "tags", tags_json(card->tags));
     json_object_set_new(o, "capabilities", capabilities_json(card));
     set_text(details, "format", "gguf");
     set_text(details, "family", "");
@@ -112,6 +123,7 @@ json_t *kin_props_json(const kin_server_props *p) {
     set_bool(modalities, "video", false);
     json_object_set_new(o, "default_generation_settings", generation);
     set_whole(o, "total_slots", p->n_slots);
+    set_bool(o, "context_is_shared", true); // n_ctx is of all slots together; llama-server divides it
     set_text(o, "model_alias", p->alias);
     set_text(o, "model_ftype", p->ftype);
     set_text(o, "model_path", p->path);

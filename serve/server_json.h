@@ -10,6 +10,7 @@ typedef struct kin_model_card {
     const char *id;             // its alias
     const char *const *aliases; // [n_aliases]
     int n_aliases;
+    const char *tags; // "a,b"; NULL: none
     int64_t created_s;
     const char *ftype;                         // "Q4_K - Medium"
     const char *arch, *digest, *chat_template; // "qwen3"; SHA-256 of the model as hex digits; for Ollama's API

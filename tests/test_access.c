@@ -190,6 +190,36 @@ static void origins_are_those_of_this_machine_or_as_said(void **state) {
     kin_access_close(all);
 }
 
+static void listed_origins_are_taken_as_they_are_written(void **state) {
+    (void)state;
+    static const struct {
+        const char *origin;
+        bool is_taken;
+    } cases[] = {{"https://chat.example", true},
+                 {"HTTPS://Chat.Example", true},
+                 {"http://desk:3000", true},
+                 {"https://chat.example:8443", false},
+                 {"http://chat.example", false},
+                 {"https://chat.example.org", false},
+                 {"https://a.chat.example", false},
+                 {"http://desk", false},
+                 {"http://localhost:5173", true},
+                 {"http://127.0.0.1", true},
+                 {"https://localhost.evil.com", false},
+                 {"null", false},
+                 {"", false}};
+    kin_access *a = open_access(&(kin_access_options){
+        .host = "", .cors = KIN_CORS_LIST, .cors_origins = "https://chat.example/, http://desk:3000,localhost"});
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        if (kin_access_takes_origin(a, str(cases[i].origin)) != cases[i].is_taken) fail_msg("%s", cases[i].origin);
+    }
+    kin_access_close(a);
+    a = open_access(&(kin_access_options){.host = "", .cors = KIN_CORS_LIST, .cors_origins = "https://chat.example"});
+    assert_false(kin_access_takes_origin(a, str("http://localhost"))); // it is not in the list
+    assert_false(kin_access_takes_origin(a, str(NULL)));
+    kin_access_close(a);
+}
+
 // ---- over sockets
 
 // What the server answers to "METHOD PATH" with these header lines.
@@ -370,6 +400,7 @@ int main(void) {
         cmocka_unit_test(a_server_of_this_machine_alone_looks_at_host),
         cmocka_unit_test(without_keys_host_is_a_name_of_the_home),
         cmocka_unit_test(origins_are_those_of_this_machine_or_as_said),
+        cmocka_unit_test(listed_origins_are_taken_as_they_are_written),
         cmocka_unit_test(without_a_key_only_public_paths_answer),
         cmocka_unit_test(names_pointed_at_this_machine_are_refused),
         cmocka_unit_test(browsers_are_told_which_pages_may_read),

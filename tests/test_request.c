@@ -210,6 +210,8 @@ static void fields_of_all_apis_go_where_they_belong(void **state) {
         {"'seed':42.0", "{'seed':42}"},
         {"'seed':-1", "{}"},
         {"'seed':4294967295", "{}"},
+        {"'seed':18446744073709551615.0", "{}"},
+        {"'seed':9223372036854775808.0", "{'seed':-9223372036854775808}"},
         {"'seed':-5", "{'seed':-5}"},
         {"'seed':9223372036854775807", "{'seed':9223372036854775807}"},
         {"'stop':'END'", "{'stops':['END']}"},
@@ -320,6 +322,8 @@ static void messages_are_normalised(void **state) {
          "{" SAYS("{'role':'assistant','tool_calls':[{'function':{'name':'f','arguments':'{}'}},{'function':{'name':'g','"
                   "arguments':'{}'}}]"
                   "},{'role':'user','content':'x'}") "}"},
+        {SAYS("{'role':'system','content':null},{'role':'user','content':null},{'role':'assistant','content':null}"),
+         "{" SAYS("{'role':'system','content':''},{'role':'user','content':''},{'role':'assistant','content':''}") "}"},
         {SAYS("{'role':'assistant','content':[{'type':'refusal','refusal':'no'}],'tool_calls':[]},{'role':'user','content':'x'}"),
          "{" SAYS("{'role':'assistant','content':'no'},{'role':'user','content':'x'}") "}"},
     };
@@ -438,7 +442,7 @@ static const bad refused[] = {
     {kin_request_from_chat, WITH("'n':0"), "n", "Field 'n': must be between 1 and 128, but is 0", 0},
     {kin_request_from_chat, WITH("'n':129"), "n", "Field 'n': must be between 1 and 128, but is 129", 0},
     {kin_request_from_chat, WITH("'seed':1.5"), "seed", "Field 'seed': must be a whole number", 0},
-    {kin_request_from_chat, WITH("'seed':1e19"), "seed", "Field 'seed': must be between", 0},
+    {kin_request_from_chat, WITH("'seed':1e20"), "seed", "Field 'seed': must be between", 0},
     {kin_request_from_chat, WITH("'repeat_penalty':0"), "repeat_penalty", "Field 'repeat_penalty': must be between", 0},
     {kin_request_from_chat, WITH("'stop':5"), "stop", "Field 'stop': type must be string or array, but is number", 0},
     {kin_request_from_chat, WITH("'stop':[1]"), "stop", "Field 'stop': type must be string, but is number", 0},
@@ -591,6 +595,38 @@ static void a_body_that_is_no_json_is_refused_with_its_place(void **state) {
     json_decref(json);
 }
 
+static void expect_number(const char *text, double expected) {
+    kin_api_error err = {0};
+    char body[256];
+    snprintf(body, sizeof body, "{\"s\":\"\\\"123456789012345678901 \\\\\",\"n\":%s,\"huge\":99999999999999999999}", text);
+    json_t *json = kin_request_parse((kin_str){body, strlen(body)}, &err);
+    if (!json) fail_msg("%s: %s", body, err.message);
+    assert_string_equal(json_string_value(json_object_get(json, "s")), "\"123456789012345678901 \\");
+    assert_true(json_number_value(json_object_get(json, "n")) == expected);
+    assert_true(json_number_value(json_object_get(json, "huge")) == 99999999999999999999.0);
+    json_decref(json);
+}
+
+static void integers_beyond_63_bits_are_numbers(void **state) {
+    (void)state;
+    expect_number("18446744073709551615", 18446744073709551615.0);
+    expect_number("-18446744073709551616", -18446744073709551616.0);
+    expect_number("[1]", 0);
+    expect_number("7", 7);
+    expect_number("1234567890123456789012.5e-3", 1234567890123456789.0125);
+    expect_number("0.1234567890123456789012", 0.1234567890123456789012);
+    expect_number("1e0000000000000000000001", 10);
+    expect_number("1E+0000000000000000000001", 10);
+    expect_number("12345678901234567890123E-22", 1.2345678901234567890123);
+    kin_api_error err = {0};
+    const char bad[] = "{\"a\": 99999999999999999999, b";
+    assert_null(kin_request_parse((kin_str){bad, sizeof bad - 1}, &err));
+    assert_int_equal(err.status, 400);
+    const char vast[] = "{\"a\": 1e999}"; // no number of any kind
+    assert_null(kin_request_parse((kin_str){vast, sizeof vast - 1}, &err));
+    assert_int_equal(err.status, 400);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fields_of_all_apis_go_where_they_belong),
@@ -603,6 +639,7 @@ int main(void) {
         cmocka_unit_test(what_is_wrong_is_refused_with_a_sentence_that_names_it),
         cmocka_unit_test(too_much_is_refused),
         cmocka_unit_test(a_body_that_is_no_json_is_refused_with_its_place),
+        cmocka_unit_test(integers_beyond_63_bits_are_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,98 @@
+#!/bin/sh
+# kin serve with options that scripts for llama-server have, and with what such scripts ask for.
+#
+#   test_llama_words.sh PATH_TO_KIN
+set -u
+# shellcheck source=tests/checks.sh
+. "$(dirname "$0")/checks.sh"
+# shellcheck source=tests/serving.sh
+. "$(dirname "$0")/serving.sh"
+
+demo=$(dirname "$0")/../assets/demo.gguf
+chat() { # FIELDS: of a chat with one message
+    answers 200 /v1/chat/completions -d "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"max_tokens\": 2$1}"
+}
+template() { # FIELDS: the prompt is in $out
+    answers 200 /apply-template -d "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]$1}"
+}
+
+claim='templates come by name or as text, --no-jinja changes nothing, --tags are shown'
+serve -m "$demo" --no-jinja --chat-template llama3 --tags 'small, home'
+template ''
+says "$out" '"prompt":"<|start_header_id|>user<|end_header_id|>\\n\\nHi<|eot_id|><|start_header_id|>assistant<|end_header_id|>'
+answers 200 /v1/models
+says "$out" '"tags":\["small","home"\]'
+claim='input_tokens counts what a chat takes'
+for path in /v1/chat/completions/input_tokens /chat/completions/input_tokens; do
+    answers 200 $path -d '{"messages": [{"role": "user", "content": "Hi"}]}'
+    says "$out" '"input_tokens":[1-9]'
+done
+answers 200 /responses/input_tokens -d '{"input": "Hi"}'
+says "$out" '"object":"response.input_tokens"'
+claim='the context is shared, which /props says'
+answers 200 /props
+says "$out" '"context_is_shared":true'
+says "$out" '"is_sleeping":false'
+claim='__verbose is there when a request asks for it'
+chat ''
+says_not "$out" __verbose
+chat ', "verbose": true'
+says "$out" '"__verbose":{.*"prompt":"<|endoftext|><|start_header_id|>user'
+claim='a seed of 64 bits, and content that is null, are taken'
+chat ', "seed": 18446744073709551615'
+answers 200 /apply-template -d '{"messages": [{"role": "user", "content": null}]}'
+stop
+
+claim='reasoning can be turned off, or on, for chats that do not say; --verbose is for all answers'
+thinks='{% if enable_thinking is undefined %}?{% elif enable_thinking %}yes{% else %}no{% endif %} {{ messages[0].content }}'
+serve -m "$demo" --chat-template "$thinks" --reasoning off -v --cors-origins 'https://chat.example, localhost'
+template ''
+says "$out" '"prompt":"no Hi'
+template ', "chat_template_kwargs": {"enable_thinking": true}'
+says "$out" '"prompt":"yes Hi'
+chat ''
+says "$out" '"__verbose":{.*"prompt":"<|endoftext|>no Hi'
+claim='pages of the listed origins may ask, and others not'
+preflight() { # ORIGIN: the header is in $dir/head
+    answers 200 /v1/chat/completions -X OPTIONS -H "Origin: $1" -H 'Access-Control-Request-Method: POST' \
+        -H 'Access-Control-Request-Headers: authorization,x-mine' -H 'Access-Control-Request-Private-Network: true'
+}
+preflight https://chat.example
+says "$dir/head" '^Access-Control-Allow-Origin: https://chat.example'
+says "$dir/head" '^Access-Control-Allow-Headers: authorization,x-mine'
+says "$dir/head" '^Access-Control-Allow-Private-Network: true'
+preflight http://localhost:3000
+says "$dir/head" '^Access-Control-Allow-Origin: http://localhost:3000'
+preflight https://other.example
+says_not "$dir/head" '^Access-Control-Allow-Origin'
+answers 403 /v1/models -H 'Origin: https://chat.example.org'
+stop
+
+claim='a model sleeps when nothing asks for it, and wakes'
+serve -m "$demo" --sleep-idle-seconds 1 --reasoning on --reasoning-format none
+n=0
+while answers 200 /v1/models && ! grep -q '"value":"unloaded"' "$out" && [ $n -lt 600 ]; do
+    sleep 0.05
+    n=$((n + 1))
+done
+says "$out" '"value":"unloaded"'
+answers 200 /health
+chat ', "model": "of-another-name"'
+says "$out" '"content":"'
+stop
+
+claim='what cannot be is refused with the words that can'
+status 1 "$kin" serve --port 0 -m "$demo" --chat-template nonsense
+says "$err" 'neither a template .* nor a name that is known: chatml, llama2'
+status 2 "$kin" serve --port 0 -m "$demo" --reasoning maybe
+says "$err" 'on, off or auto'
+status 2 "$kin" serve --port 0 -m "$demo" --reasoning-format yes
+says "$err" 'none'
+status 1 "$kin" serve --port 0 -m "$demo" --cors-origins example
+says "$err" 'origins like https://'
+status 1 "$kin" serve --port 0 --sleep-idle-seconds 5
+says "$err" 'give the model with -m'
+status 1 "$kin" serve --port 0 -m "$demo" --chat-template chatml --chat-template-file x
+says "$err" 'give one of them'
+
+tally
