@@ -146,8 +146,8 @@ typedef struct serving {
     kin_server *server;
     kin_tls_ctx *tls;       // NULL: none
     kin_loaded_model model; // or several:
-    kin_model_file *files;  // [n_files]
-    int n_files;
+    kin_model_file *files;  // [n_room], n_files of them at the start
+    int n_files, n_room;
     kin_model_host *host;
     char alias[256];
     const char *chat_template;    // its text; NULL: the model's
@@ -304,6 +304,7 @@ static int open_server(serving *v, kin_err *err) {
                              .ping_s = o->ping_s,
                              .pooling = pooling_of(o),
                              .tags = o->tags,
+                             .models_dir = o->models_dir,
                              .sleep_idle_s = o->sleep_idle_s,
                              .takes_any_name = !o->models_dir && !o->strict_model,
                              .defaults = defaults,
@@ -349,7 +350,8 @@ static int find_files(serving *v, kin_err *err) {
     kin_model_file *found = NULL;
     int n = 0;
     if (v->o->models_dir && kin_model_files_find(&found, &n, v->o->models_dir, err) != 0) return KIN_FAIL;
-    v->files = calloc((size_t)n + 1, sizeof *v->files);
+    v->n_room = v->o->models_dir ? KIN_MODEL_FILES_MAX + 1 : 1;
+    v->files = calloc((size_t)v->n_room, sizeof *v->files);
     if (v->files && first) {
         kin_model_file_read(&v->files[0], first);
         snprintf(v->files[0].name, sizeof v->files[0].name, "%s", v->alias);
@@ -372,8 +374,11 @@ static int open_host(serving *v, kin_err *err) {
     if (v->o->session.fleet.cluster)
         return kin_err_set(err, "--models-dir and --cluster: a ring computes one model; give it with -m, or leave --cluster out");
     if (find_files(v, err) != 0) return KIN_FAIL;
-    const kin_model_host_options ho = {
-        .files = v->files, .n = v->n_files, .loading = loading_of(v), .has_first = v->o->session.model != NULL};
+    const kin_model_host_options ho = {.files = v->files,
+                                       .n = v->n_files,
+                                       .n_max = v->n_room,
+                                       .loading = loading_of(v),
+                                       .has_first = v->o->session.model != NULL};
     return kin_model_host_open(&v->host, &ho, err);
 }
 

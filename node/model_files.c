@@ -8,6 +8,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "base/hash.h"
 #include "base/str.h"
 #include "model/arch.h"
 #include "pure/text/escape.h"
@@ -118,8 +119,13 @@ typedef struct list {
     int n, cap;
 } list;
 
-static int add(list *l, const char *path, bool is_deeper, kin_err *err) {
+// What is done with each file of a folder.
+typedef int (*visit_fn)(void *user, const char *path, const struct stat *st, bool is_deeper, kin_err *err);
+
+static int add(void *user, const char *path, const struct stat *st, bool is_deeper, kin_err *err) {
+    list *l = user;
     size_t n_name;
+    (void)st;
     if (part_of(file_of(path), &n_name) > 1) return 0;
     if (l->n == KIN_MODEL_FILES_MAX) return kin_err_set(err, "more than %d model files", KIN_MODEL_FILES_MAX);
     if (l->n == l->cap) {
@@ -135,7 +141,7 @@ static int add(list *l, const char *path, bool is_deeper, kin_err *err) {
 }
 
 // deeper: folders, too, but not those in them.
-static int add_folder(list *l, const char *dir, bool deeper, kin_err *err) {
+static int visit_folder(const char *dir, bool deeper, visit_fn visit, void *user, kin_err *err) {
     DIR *d = opendir(dir);
     int rc = 0;
     if (!d) return deeper ? kin_err_set(err, "%s: %s", dir, strerror(errno)) : 0;
@@ -145,19 +151,34 @@ static int add_folder(list *l, const char *dir, bool deeper, kin_err *err) {
         int n = snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
         if (e->d_name[0] == '.' || n < 0 || (size_t)n >= sizeof path || stat(path, &st) != 0) continue;
         if (S_ISREG(st.st_mode) && ends_in(e->d_name, suffix))
-            rc = add(l, path, !deeper, err);
+            rc = visit(user, path, &st, !deeper, err);
         else if (S_ISDIR(st.st_mode) && deeper)
-            rc = add_folder(l, path, false, err);
+            rc = visit_folder(path, false, visit, user, err);
     }
     closedir(d);
     return rc;
+}
+
+// The order in which a folder lists them does not matter.
+static int add_mark(void *user, const char *path, const struct stat *st, bool is_deeper, kin_err *err) {
+    const int64_t numbers[] = {st->st_size, st->st_mtim.tv_sec, st->st_mtim.tv_nsec, is_deeper};
+    (void)err;
+    *(uint64_t *)user += kin_hash64(path, strlen(path), kin_hash64(numbers, sizeof numbers, 0));
+    return 0;
+}
+
+uint64_t kin_model_files_mark(const char *dir) {
+    uint64_t mark = 0;
+    kin_err err;
+    visit_folder(dir, true, add_mark, &mark, &err);
+    return mark;
 }
 
 int kin_model_files_find(kin_model_file **files, int *n, const char *dir, kin_err *err) {
     list l = {0};
     *files = NULL;
     *n = 0;
-    if (add_folder(&l, dir, true, err) != 0) {
+    if (visit_folder(dir, true, add, &l, err) != 0) {
         free(l.at);
         return KIN_FAIL;
     }

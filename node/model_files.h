@@ -33,6 +33,9 @@ enum { KIN_MODEL_FILES_MAX = 1024 };
 // KIN_MODEL_FILES_MAX.
 int kin_model_files_find(kin_model_file **files, int *n, const char *dir, kin_err *err);
 
+// Of the same files, without opening them: another number when a name, a size or a time of one has changed.
+uint64_t kin_model_files_mark(const char *dir);
+
 // One file. What is wrong with it is in file->why.
 void kin_model_file_read(kin_model_file *file, const char *path);
 

@@ -389,7 +389,9 @@ static void end_choice(kin_call *c, kin_choice *choice, kin_finish_reason reason
     t->n_prompt += (uint64_t)timings.n_prompt;
     t->n_cached += (uint64_t)timings.n_cached;
     t->n_generated += (uint64_t)timings.n_generated;
-    uint64_t n_all = (uint64_t)timings.n_prompt + (uint64_t)timings.n_generated;
+    uint64_t n_after_first = (uint64_t)(timings.n_generated - (timings.n_generated > 0));
+    uint64_t n_all = (uint64_t)timings.n_prompt + n_after_first;
+    t->n_after_first += n_after_first;
     if (n_all > t->n_longest) t->n_longest = n_all;
     t->prompt_s += timings.prompt_ms / 1e3;
     t->generated_s += timings.generated_ms / 1e3;

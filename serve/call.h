@@ -50,7 +50,8 @@ typedef struct kin_call_world {
         uint64_t ttft_buckets[16], gap_buckets[16]; // see kin_call_bucket_s; the last one has the rest
         double ttft_s, gap_s;
         uint64_t n_prompt, n_cached, n_generated;
-        uint64_t n_longest; // tokens of a text, with its prompt
+        uint64_t n_after_first; // of n_generated, those behind the first one of their text, which comes with the prompt
+        uint64_t n_longest;     // tokens of a text that were computed, with its prompt: the last one is not
         double prompt_s, generated_s;
     } counters;
 } kin_call_world;

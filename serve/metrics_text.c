@@ -86,11 +86,11 @@ void kin_metrics_put_devices(const json_t *cluster, kin_text_buffer *out) {
 
 void kin_metrics_put(const struct kin_call_counters *c, const kin_service_status *status, kin_text_buffer *out) {
     const kin_scheduler_stats *t = &status->scheduler;
-    put_count(out, "llamacpp:prompt_tokens_total", "Prompt tokens of all requests.", c->n_prompt);
-    put_count(out, "llamacpp:prompt_tokens_cached_total", "... of these, tokens that were in the prefix cache.", c->n_cached);
+    put_count(out, "llamacpp:prompt_tokens_total", "Prompt tokens that were computed.", c->n_prompt - c->n_cached);
+    put_count(out, "llamacpp:prompt_tokens_cached_total", "Further ones, that were in the prefix cache.", c->n_cached);
     put_count(out, "llamacpp:tokens_predicted_total", "Tokens written.", c->n_generated);
     put_count(out, "llamacpp:n_decode_total", "Steps computed.", t->n_steps);
-    put_count(out, "llamacpp:n_tokens_max", "Tokens of the longest text, with its prompt.", c->n_longest);
+    put_count(out, "llamacpp:n_tokens_max", "Tokens of the longest text that were computed, with its prompt.", c->n_longest);
     put_count(out, "llamacpp:spec_decode_num_draft_tokens_total", "Drafted tokens that were verified.",
               kin_draft_counts_drafted(&t->drafts));
     put_count(out, "llamacpp:spec_decode_num_accepted_tokens_total", "... and were right.",
@@ -99,10 +99,10 @@ void kin_metrics_put(const struct kin_call_counters *c, const kin_service_status
               t->drafts.n_drafts);
     put_number(out, "llamacpp:prompt_seconds_total", "counter", "Seconds until first tokens.", c->prompt_s);
     put_number(out, "llamacpp:tokens_predicted_seconds_total", "counter", "Seconds after first tokens.", c->generated_s);
-    put_number(out, "llamacpp:prompt_tokens_seconds", "gauge", "Prompt tokens per second.",
-               c->prompt_s > 0 ? (double)c->n_prompt / c->prompt_s : 0);
-    put_number(out, "llamacpp:predicted_tokens_seconds", "gauge", "Tokens written per second, of one text.",
-               c->generated_s > 0 ? (double)c->n_generated / c->generated_s : 0);
+    put_number(out, "llamacpp:prompt_tokens_seconds", "gauge", "Prompt tokens computed per second.",
+               c->prompt_s > 0 ? (double)(c->n_prompt - c->n_cached) / c->prompt_s : 0);
+    put_number(out, "llamacpp:predicted_tokens_seconds", "gauge", "Tokens written per second, of one text, behind the first one.",
+               c->generated_s > 0 ? (double)c->n_after_first / c->generated_s : 0);
     put_number(out, "llamacpp:requests_processing", "gauge", "Texts that are computed.", status->n_running);
     put_number(out, "llamacpp:requests_deferred", "gauge", "Texts that wait.", status->n_waiting);
     put_number(out, "llamacpp:n_busy_slots_per_decode", "gauge", "Texts in a step.",

@@ -13,7 +13,7 @@ typedef enum order { NONE, LOAD, UNLOAD } order;
 
 struct kin_model_host {
     kin_model_host_options o;
-    kin_loaded_model **loaded; // [n] NULL: not in memory. The computing thread's, and after an answer the loop's to use
+    kin_loaded_model **loaded; // [n_max] NULL: not in memory. The computing thread's, and after an answer the loop's to use
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     // Under the mutex.
@@ -29,9 +29,10 @@ int kin_model_host_open(kin_model_host **out, const kin_model_host_options *o, k
     kin_model_host *h = *out = calloc(1, sizeof *h);
     if (!h) return kin_err_set(err, "out of memory");
     h->o = *o;
+    if (h->o.n_max < h->o.n) h->o.n_max = h->o.n;
     pthread_mutex_init(&h->mutex, NULL);
     kin_cond_init(&h->changed);
-    h->loaded = calloc((size_t)o->n + 1, sizeof *h->loaded);
+    h->loaded = calloc((size_t)h->o.n_max + 1, sizeof *h->loaded);
     if (h->loaded) return 0;
     kin_model_host_close(h);
     *out = NULL;
@@ -47,7 +48,7 @@ static void close_model(kin_model_host *h, int i) {
 
 void kin_model_host_close(kin_model_host *h) {
     if (!h) return;
-    for (int i = 0; i < h->o.n && h->loaded; i++) close_model(h, i);
+    for (int i = 0; i < h->o.n_max && h->loaded; i++) close_model(h, i);
     free(h->loaded);
     pthread_cond_destroy(&h->changed);
     pthread_mutex_destroy(&h->mutex);
@@ -153,7 +154,7 @@ static void obey(kin_model_host *h) {
 // A step of each model that has texts.
 static bool take_turns(kin_model_host *h) {
     bool busy = false;
-    for (int i = 0; i < h->o.n; i++) {
+    for (int i = 0; i < h->o.n_max; i++) {
         if (h->loaded[i]) busy |= kin_service_turn(h->loaded[i]->service);
     }
     return busy;
@@ -171,7 +172,7 @@ void kin_model_host_run(kin_model_host *h) {
         if (!busy) wait_for_work(h);
         obey(h);
     }
-    for (int i = 0; i < h->o.n; i++) {
+    for (int i = 0; i < h->o.n_max; i++) {
         if (h->loaded[i]) kin_service_finish(h->loaded[i]->service, NULL);
     }
 }

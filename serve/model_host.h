@@ -16,8 +16,8 @@
 typedef struct kin_model_host kin_model_host;
 
 typedef struct kin_model_host_options {
-    const kin_model_file *files; // [n], borrowed
-    int n;
+    kin_model_file *files;            // [n_max], borrowed; those behind the first n become models when the router adds them
+    int n, n_max;                     // n_max 0: as n
     kin_loaded_model_options loading; // of each: with its file, and without `service.called`
     bool has_first;                   // files[0] is loaded at first, and only it has loading.chat_template_file
 } kin_model_host_options;

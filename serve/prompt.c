@@ -284,18 +284,23 @@ void kin_prompt_fini(kin_prompt *prompt) {
     *prompt = (kin_prompt){0};
 }
 
+// Cuts what is behind the last place of a text; false: it is not there.
+static bool cut_after(kin_prompt *prompt, const char *text, size_t len) {
+    for (size_t at = prompt->text.len; at >= len && len > 0; at--) {
+        if (memcmp(prompt->text.at + at - len, text, len) != 0) continue;
+        prompt->text.len = at;
+        return true;
+    }
+    return false;
+}
+
 // A chat that is gone on with ends where the last message's text ends.
 static void cut_after_last(kin_prompt *prompt, const json_t *messages) {
     const json_t *content = json_object_get(json_array_get(messages, json_array_size(messages) - 1), "content");
-    size_t len = json_string_length(content);
+    size_t len = json_string_length(content), n_trimmed = len;
     const char *text = json_string_value(content);
-    while (len > 0 && strchr(" \t\r\n", text[len - 1])) len--; // templates trim
-    if (len == 0) return;
-    for (size_t at = prompt->text.len; at >= len; at--) {
-        if (memcmp(prompt->text.at + at - len, text, len) != 0) continue;
-        prompt->text.len = at;
-        break;
-    }
+    while (n_trimmed > 0 && strchr(" \t\r\n", text[n_trimmed - 1])) n_trimmed--; // some templates do
+    if (!cut_after(prompt, text, len) && !cut_after(prompt, text, n_trimmed)) return;
     while (prompt->n_trusted > 0 && prompt->trusted[prompt->n_trusted - 1].begin >= prompt->text.len) prompt->n_trusted--;
     if (prompt->n_trusted > 0 && prompt->trusted[prompt->n_trusted - 1].end > prompt->text.len)
         prompt->trusted[prompt->n_trusted - 1].end = prompt->text.len;

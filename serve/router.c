@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "pure/text/escape.h"
 #include "serve/ollama.h"
 #include "serve/openai_json.h"
@@ -33,12 +34,13 @@ struct kin_router_waiter {
 
 // ---- open, close
 
-static int open_models(kin_router *r, const kin_router_options *o, int n) {
+static int open_models(kin_router *r, const kin_router_options *o, int n, int n_room) {
     *r = (kin_router){.o = *o};
-    r->models = calloc((size_t)n + 1, sizeof *r->models);
+    r->models = calloc((size_t)n_room + 1, sizeof *r->models);
     if (!r->models) return KIN_FAIL;
     r->n = n;
-    for (int i = 0; i < n; i++) {
+    r->n_room = n_room;
+    for (int i = 0; i < n_room; i++) {
         kin_served_model *m = &r->models[i];
         m->world = o->world;
         m->world.names.own = o->world.model;
@@ -65,23 +67,36 @@ static void use(const kin_router *r, kin_served_model *m, kin_service *service, 
 }
 
 int kin_router_open_one(kin_router *r, const kin_router_options *o, kin_service *service, const kin_preparer *preparer) {
-    if (open_models(r, o, 1) != 0) return KIN_FAIL;
+    if (open_models(r, o, 1, 1) != 0) return KIN_FAIL;
     use(r, &r->models[0], service, preparer);
     return 0;
 }
 
+// is_first: it is called --alias.
+static void name_model(kin_served_model *m, const kin_model_file *file, bool is_first) {
+    m->file = file;
+    m->world.model = m->embed.model = file->name;
+    m->world.names.own = file->name;
+    m->world.names.is_strict = false; // the name is looked at here
+    if (!is_first) m->world.names.n_others = 0;
+}
+
+void kin_router_add(kin_router *r, const kin_model_file *file) {
+    kin_model_file *files = kin_model_host_get_options(r->host)->files;
+    for (int i = 0; i < r->n; i++)
+        if (strcmp(files[i].path, file->path) == 0 || strcmp(files[i].name, file->name) == 0) return;
+    if (r->n == r->n_room) return;
+    files[r->n] = *file;
+    name_model(&r->models[r->n], &files[r->n], false);
+    r->n++;
+    kin_log(KIN_LOG_INFO, "%s is a model of this server from now on", file->name);
+}
+
 int kin_router_open(kin_router *r, const kin_router_options *o, kin_model_host *host) {
     const kin_model_host_options *ho = kin_model_host_get_options(host);
-    if (open_models(r, o, ho->n) != 0) return KIN_FAIL;
+    if (open_models(r, o, ho->n, ho->n > ho->n_max ? ho->n : ho->n_max) != 0) return KIN_FAIL;
     r->host = host;
-    for (int i = 0; i < ho->n; i++) {
-        kin_served_model *m = &r->models[i];
-        m->file = &ho->files[i];
-        m->world.model = m->embed.model = ho->files[i].name;
-        m->world.names.own = ho->files[i].name;
-        m->world.names.is_strict = false; // the name is looked at here
-        if (i > 0 || !ho->has_first) m->world.names.n_others = 0;
-    }
+    for (int i = 0; i < ho->n; i++) name_model(&r->models[i], &ho->files[i], i == 0 && ho->has_first);
     if (ho->has_first) { // its answer comes without an order
         r->models[0].state = KIN_MODEL_LOADING;
         r->is_ordered = true;
@@ -434,6 +449,7 @@ static void add_counters(struct kin_call_counters *to, const struct kin_call_cou
     to->n_prompt += c->n_prompt;
     to->n_cached += c->n_cached;
     to->n_generated += c->n_generated;
+    to->n_after_first += c->n_after_first;
     if (c->n_longest > to->n_longest) to->n_longest = c->n_longest;
     to->prompt_s += c->prompt_s;
     to->generated_s += c->generated_s;

@@ -49,9 +49,9 @@ typedef struct kin_router_options {
 
 typedef struct kin_router {
     kin_router_options o;
-    kin_model_host *host; // NULL: one model, which stays
-    kin_served_model *models;
-    int n;
+    kin_model_host *host;     // NULL: one model, which stays
+    kin_served_model *models; // [n_room]
+    int n, n_room;
     int n_waiting;   // requests
     bool is_ordered; // the host has an order
     uint64_t n_requests;
@@ -62,6 +62,9 @@ typedef struct kin_router {
 int kin_router_open_one(kin_router *router, const kin_router_options *options, kin_service *service,
                         const kin_preparer *preparer);
 int kin_router_open(kin_router *router, const kin_router_options *options, kin_model_host *host);
+// A further file of a server with several models, which is copied; nothing if its path or its name is there already, or if
+// there is no room.
+void kin_router_add(kin_router *router, const kin_model_file *file);
 void kin_router_fini(kin_router *router); // when the loop has ended
 
 // Begins the request with its model, sooner or later, or refuses it. The name is in the body's `model` (Ollama's show: or

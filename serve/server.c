@@ -14,6 +14,7 @@
 #include "serve/events.h"
 #include "serve/json_out.h"
 #include "serve/metrics_text.h"
+#include "serve/model_scan.h"
 #include "serve/refuse.h"
 #include "serve/router.h"
 #include "serve/slots.h"
@@ -32,7 +33,8 @@ struct kin_server {
     uv_signal_t interrupt, terminate;
     kin_http *http;
     kin_access *access;
-    kin_router router; // without models: loading
+    kin_router router;    // without models: loading
+    kin_model_scan *scan; // NULL: none, or not yet
     kin_events *events;
     kin_tabs *tabs; // NULL: there is no ring to join
     int64_t begun_s;
@@ -459,6 +461,10 @@ static void open_tabs(kin_server *s, const kin_session *session) {
     if (kin_tabs_open(&s->tabs, &s->loop, session, &err) != 0) kin_log(KIN_LOG_INFO, "browsers cannot join: %s", err.text);
 }
 
+static void on_found(void *user, const kin_model_file *file) {
+    kin_router_add(&((kin_server *)user)->router, file);
+}
+
 // Once: the pool reads it, too.
 static void take_model(kin_server *s) {
     if (s->router.n > 0 || s->router.host) return;
@@ -484,6 +490,8 @@ static void take_model(kin_server *s) {
                             .user = s};
     // Without memory it is tried again at the next tick.
     (void)(host ? kin_router_open(&s->router, &o, host) : kin_router_open_one(&s->router, &o, service, &preparer));
+    if (s->router.host && s->o.models_dir)
+        s->scan = kin_model_scan_open(&(kin_model_scan_options){&s->loop, s->o.models_dir, on_found, s});
     if (s->router.n > 0 && service && preparer.session && preparer.session->with_others && s->o.browsers)
         open_tabs(s, preparer.session);
 }
@@ -562,6 +570,7 @@ static void on_tick(uv_timer_t *handle) {
     for (int i = 0; i < s->router.n; i++) kin_call_tick(&s->router.models[i].world, kin_clock_now());
     kin_events_tick(s->events, kin_clock_now());
     if (s->tabs) kin_tabs_tick(s->tabs, kin_clock_now());
+    if (s->scan && !s->is_draining) kin_model_scan_tick(s->scan, kin_clock_now());
     on_wake(&s->wake);
 }
 
@@ -641,6 +650,7 @@ void kin_server_stop(kin_server *s) {
 void kin_server_close(kin_server *s) {
     if (!s) return;
     kin_server_stop(s);
+    kin_model_scan_close(s->scan);
     kin_router_fini(&s->router);
     kin_events_close(s->events);
     kin_access_close(s->access);

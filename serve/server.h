@@ -31,6 +31,7 @@ typedef struct kin_server_options {
     int max_waiting;            // requests that may wait for a model that is not
     int ping_s;                 // -1: never
     const char *tags;           // of its models, "a,b"; NULL: none
+    const char *models_dir;     // of several models, where further ones are looked for; NULL: nowhere
     int sleep_idle_s;           // a model that nothing used for so long leaves memory; <= 0: never
     bool takes_any_name;        // of several models, if there is but one: it takes requests that name another
     kin_pooling pooling;        // of embeddings; NONE: what the model's file says

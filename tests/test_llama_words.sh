@@ -22,6 +22,11 @@ template ''
 says "$out" '"prompt":"<|start_header_id|>user<|end_header_id|>\\n\\nHi<|eot_id|><|start_header_id|>assistant<|end_header_id|>'
 answers 200 /v1/models
 says "$out" '"tags":\["small","home"\]'
+claim='a last message of the assistant is gone on with, unless the request says not'
+answers 200 /apply-template -d '{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Well"}]}'
+says "$out" 'assistant<|end_header_id|>\\n\\nWell"'
+answers 200 /apply-template -d '{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Well"}], "continue_final_message": false}'
+says_not "$out" 'Well"'
 claim='input_tokens counts what a chat takes'
 for path in /v1/chat/completions/input_tokens /chat/completions/input_tokens; do
     answers 200 $path -d '{"messages": [{"role": "user", "content": "Hi"}]}'
@@ -38,6 +43,19 @@ chat ''
 says_not "$out" __verbose
 chat ', "verbose": true'
 says "$out" '"__verbose":{.*"prompt":"<|endoftext|><|start_header_id|>user'
+claim='metrics count as llama-server counts'
+answers 200 /metrics
+says "$out" '^llamacpp:prompt_tokens_total [1-9]'
+before=$(sed -n 's/^llamacpp:prompt_tokens_total //p' "$out")
+cached=$(sed -n 's/^llamacpp:prompt_tokens_cached_total //p' "$out")
+chat '' # its prefix is cached
+says "$out" '"cache_n":[1-9][0-9]*,"prompt_n":[1-9]'
+n_cached=$(sed -n 's/.*"cache_n":\([0-9]*\).*/\1/p' "$out")
+n_computed=$(sed -n 's/.*"prompt_n":\([0-9]*\).*/\1/p' "$out")
+answers 200 /metrics
+says "$out" "^llamacpp:prompt_tokens_total $((before + n_computed))\$"
+says "$out" "^llamacpp:prompt_tokens_cached_total $((cached + n_cached))\$"
+says "$out" '^llamacpp:n_tokens_max [1-9]'
 claim='a seed of 64 bits, and content that is null, are taken'
 chat ', "seed": 18446744073709551615'
 answers 200 /apply-template -d '{"messages": [{"role": "user", "content": null}]}'
@@ -79,6 +97,9 @@ says "$out" '"value":"unloaded"'
 answers 200 /health
 chat ', "model": "of-another-name"'
 says "$out" '"content":"'
+claim='what is gone on with keeps the white space at its end where the template does'
+answers 200 /apply-template -d '{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Well "}]}'
+says "$out" 'Well "'
 stop
 
 claim='what cannot be is refused with the words that can'

@@ -287,4 +287,18 @@ serve -m "$dir/poolings/type4.gguf" --pooling last
 [ "$(vector type4 '[300, 400]')" = "$last" ] || fail '--pooling does not rule'
 stop
 
+claim='a file that is put into the folder is served without a restart'
+serve --models-dir "$dir/poolings"
+asks 404 later
+cp "$dir/poolings/type1.gguf" "$dir/poolings/later.part" && mv "$dir/poolings/later.part" "$dir/poolings/later.gguf"
+n=0
+while answers 200 /v1/models && ! grep -q '"id":"later"' "$out" && [ $n -lt 600 ]; do
+    sleep 0.05
+    n=$((n + 1))
+done
+says "$out" '"id":"later"'
+asks 200 later
+says "$out" '"model":"later"'
+stop
+
 tally

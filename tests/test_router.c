@@ -68,7 +68,7 @@ typedef struct client {
 
 struct world {
     uv_loop_t loop;
-    kin_model_file files[N_MODELS];
+    kin_model_file files[N_MODELS + 1]; // with room for one more
     kin_model_host host;
     kin_router router;
     client clients[MAX_CLIENTS];
@@ -122,8 +122,11 @@ static void open_world(world *w, int n_max, int max_waiting, bool has_first) {
     static const char *const names[] = {"a", "b", "c"};
     *w = (world){.needs = true};
     assert_int_equal(uv_loop_init(&w->loop), 0);
-    for (int i = 0; i < N_MODELS; i++) snprintf(w->files[i].name, sizeof w->files[i].name, "%s", names[i]);
-    w->host.o = (kin_model_host_options){.files = w->files, .n = N_MODELS, .has_first = has_first};
+    for (int i = 0; i < N_MODELS; i++) {
+        snprintf(w->files[i].name, sizeof w->files[i].name, "%s", names[i]);
+        snprintf(w->files[i].path, sizeof w->files[i].path, "/%s", names[i]);
+    }
+    w->host.o = (kin_model_host_options){.files = w->files, .n = N_MODELS, .n_max = N_MODELS + 1, .has_first = has_first};
     kin_router_options o = {.loop = &w->loop, .n_max = n_max, .max_waiting = max_waiting, .begin = begin, .user = w};
     assert_int_equal(kin_router_open(&w->router, &o, &w->host), 0);
 }
@@ -368,6 +371,63 @@ static void keep_alive_0_takes_a_model_out_when_it_is_idle(void **state) {
 }
 
 // ---- who is refused
+
+static void a_model_that_is_added_takes_requests_and_none_is_added_twice(void **state) {
+    (void)state;
+    world w;
+    open_world(&w, 1, 8, false);
+    expect_refused(ask(&w, "d"), "404", "there is no model 'd'");
+    kin_router_add(&w.router, &(kin_model_file){.name = "a", .path = "/elsewhere/a"}); // the name is there
+    kin_router_add(&w.router, &(kin_model_file){.name = "another", .path = "/b"});     // the file is
+    assert_int_equal(w.router.n, N_MODELS);
+    kin_router_add(&w.router, &(kin_model_file){.name = "d", .path = "/d"});
+    assert_int_equal(w.router.n, N_MODELS + 1);
+    client *c = ask(&w, "d");
+    expect_order(&w, N_MODELS, true);
+    obey(&w);
+    expect_begun(&w, c, N_MODELS);
+    finish(c);
+    kin_router_add(&w.router, &(kin_model_file){.name = "e", .path = "/e"}); // there is no room
+    assert_int_equal(w.router.n, N_MODELS + 1);
+    close_world(&w);
+}
+
+static void a_model_sleeps_when_it_was_idle_long_enough(void **state) {
+    (void)state;
+    enum { SLEEP_S = 30 };
+    world w;
+    open_world(&w, 2, 8, false);
+    w.router.o.sleep_idle_s = SLEEP_S;
+    use(&w, "a");
+    client *busy = ask(&w, "b");
+    while (w.host.has_order) obey(&w);
+    kin_time now = kin_clock_now();
+    kin_router_tick(&w.router, now + (kin_time)(SLEEP_S - 1) * 1000000000);
+    assert_false(w.host.has_order);
+    kin_router_tick(&w.router, now + (kin_time)(SLEEP_S + 1) * 1000000000);
+    expect_order(&w, A, false);
+    obey(&w);
+    assert_int_equal(w.router.models[A].state, KIN_MODEL_UNLOADED);
+    kin_router_tick(&w.router, now + (kin_time)(2 * SLEEP_S) * 1000000000);
+    assert_false(w.host.has_order); // b is busy
+    finish(busy);
+    close_world(&w);
+}
+
+static void the_only_model_takes_any_name_if_it_is_to(void **state) {
+    (void)state;
+    world w;
+    open_world(&w, 1, 8, false);
+    w.router.o.takes_any_name = true;
+    expect_refused(ask(&w, "d"), "404", "there is no model 'd'"); // of three
+    w.router.n = 1;
+    client *c = ask(&w, "d");
+    expect_order(&w, A, true);
+    obey(&w);
+    expect_begun(&w, c, A);
+    finish(c);
+    close_world(&w);
+}
 
 static void a_name_that_is_not_there_is_404(void **state) {
     (void)state;
@@ -635,6 +695,9 @@ int main(void) {
         cmocka_unit_test(whose_request_waits_longest_is_loaded_first),
         cmocka_unit_test(the_first_model_of_the_host_comes_without_an_order),
         cmocka_unit_test(keep_alive_0_takes_a_model_out_when_it_is_idle),
+        cmocka_unit_test(a_model_that_is_added_takes_requests_and_none_is_added_twice),
+        cmocka_unit_test(a_model_sleeps_when_it_was_idle_long_enough),
+        cmocka_unit_test(the_only_model_takes_any_name_if_it_is_to),
         cmocka_unit_test(a_name_that_is_not_there_is_404),
         cmocka_unit_test(without_a_name_it_is_the_model_used_last_or_none),
         cmocka_unit_test(what_needs_no_model_in_memory_loads_none),
