@@ -172,6 +172,126 @@ static void nobody_waits_for_ever_for_who_says_nothing(void **state) {
     assert_int_equal(kin_membership_n_requests(membership), 1);
 }
 
+// ---- a member that needs hours
+
+// So many percent of 400 MB, at so many bytes per second.
+static void fetches(uint32_t link, uint32_t question, uint64_t percent, uint64_t rate) {
+    kin_proto_progress progress = {KIN_PROTO_FETCHING, percent * 4000000, 400000000, rate, 0};
+    step((kin_membership_event){.kind = KIN_MEMBERSHIP_PREFETCHED, .link = link, .question = question, .progress = &progress});
+}
+
+// The head computes alone. A device at 2 Mbit/s has joined and has 5 % when another one joins by cable.
+static void begin_alone_with_a_slow_device_and_a_fast_one(void) {
+    begin_default();
+    wait_ms(1100);
+    planned(1, "", 7);
+    joins(11, 1, "far");
+    wait_ms(1000);
+    planned(2, "1", 8);
+    prefetched(KIN_MEMBERSHIP_OWN, 2, true, NULL);
+    for (int i = 0; i < 5; i++) fetches(11, 2, 5, 250000);
+    joins(12, 2, "near");
+    wait_ms(1000);
+    planned(3, "12", 9);
+    prefetched(KIN_MEMBERSHIP_OWN, 3, true, NULL);
+    fetches(12, 3, 10, 100000000);
+    fetches(11, 3, 5, 250000);
+    forget();
+}
+
+static void what_is_ready_soon_comes_first_and_then_the_best_plan_of_all(void **state) {
+    (void)state;
+    begin_alone_with_a_slow_device_and_a_fast_one();
+    wait_ms(9500);
+    expect("");
+    wait_ms(1000);
+    expect("whisper the better plan takes long to fetch: the planner is asked for one without the devices that are slow\nask 4: "
+           "near\n");
+    planned(4, "2", 8);
+    expect("whisper a better plan, with 1 device, is prepared\nprefetch 4 to 12\nprefetch 4 to itself\n");
+    fetches(11, 3, 6, 250000); // of the plan that comes later
+    prefetched(KIN_MEMBERSHIP_OWN, 4, true, NULL);
+    prefetched(12, 4, true, NULL);
+    expect_words("plan 2 to 12\n");
+    assert_int_equal(kin_membership_planned_by(membership), 4);
+    ring_opens(KIN_MEMBERSHIP_OWN);
+    ready(12);
+    forget();
+    ring_opens(12);
+    assert_int_equal(kin_membership_state_now(membership), KIN_MEMBERSHIP_SERVING);
+    wait_ms(1000);
+    expect_words("ask 5: far near\n");
+    planned(5, "12", 9);
+    expect_words("prefetch 5 to 11\nprefetch 5 to 12\n");
+    prefetched(KIN_MEMBERSHIP_OWN, 5, true, NULL);
+    prefetched(12, 5, true, NULL);
+    forget();
+    for (int i = 0; i < 100; i++) { // the ring is the best without it: nobody is asked again
+        fetches(11, 5, 6, 250000);
+        wait_ms(5000);
+    }
+    expect("");
+    prefetched(11, 5, true, NULL);
+    expect_words("plan 3 to 12\nplan 3 to 11\n");
+}
+
+static void where_nothing_is_better_soon_the_slow_one_is_waited_for(void **state) {
+    (void)state;
+    for (int fits = 0; fits < 2; fits++) {
+        begin_alone_with_a_slow_device_and_a_fast_one();
+        wait_ms(10500);
+        expect_words("ask 4: near\n");
+        if (fits)
+            planned(4, "", 7); // the head alone, as now
+        else
+            does_not_fit(4);
+        expect("ask 5: far near\n");
+        assert_int_equal(kin_membership_prepares(membership), 3);
+        planned(5, "12", 9); // still the same, but the planner knows it by this question
+        expect("prefetch 5 to 11\nprefetch 5 to 12\n");
+        for (int i = 0; i < 100; i++) {
+            fetches(11, 5, 6, 250000);
+            wait_ms(5000);
+        }
+        expect("");
+        prefetched(12, 5, true, NULL);
+        prefetched(11, 5, true, NULL);
+        assert_int_equal(kin_membership_planned_by(membership), 5);
+    }
+}
+
+static void another_that_joins_is_a_reason_to_look_again(void **state) {
+    (void)state;
+    begin_alone_with_a_slow_device_and_a_fast_one();
+    wait_ms(10500);
+    planned(4, "", 7);
+    planned(5, "12", 9);
+    joins(13, 3, "desk");
+    wait_ms(1000);
+    expect_words("ask 6: near desk\n"); // the slow one is known
+    planned(6, "23", 8);
+    assert_int_equal(kin_membership_prepares(membership), 6);
+    for (uint32_t link = 12; link <= 13; link++) prefetched(link, 6, true, NULL);
+    forget();
+    prefetched(KIN_MEMBERSHIP_OWN, 6, true, NULL);
+    expect_words("plan 2 to 13\nplan 2 to 12\n");
+    wait_ms(1000);
+    expect("ask 7: far near desk\n");
+}
+
+static void who_is_lost_meanwhile_is_not_waited_for(void **state) {
+    (void)state;
+    begin_alone_with_a_slow_device_and_a_fast_one();
+    wait_ms(10500);
+    planned(4, "2", 8);
+    of_link(KIN_MEMBERSHIP_LOST, 12, "connection reset"); // with the plan that was to come first
+    forget();
+    wait_ms(500);
+    assert_int_equal(kin_membership_prepares(membership), 0);
+    planned(5, "1", 8);
+    assert_int_equal(kin_membership_prepares(membership), 5);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         STORY(a_better_plan_begins_when_all_have_what_it_needs_and_requests_have_made_room),
@@ -183,6 +303,10 @@ int main(void) {
         STORY(a_newcomer_that_cannot_fetch_is_left_out_and_the_ring_goes_on),
         STORY(a_member_that_cannot_fetch_keeps_its_work_and_the_ring_is_left_as_it_is_for_a_while),
         STORY(nobody_waits_for_ever_for_who_says_nothing),
+        STORY(what_is_ready_soon_comes_first_and_then_the_best_plan_of_all),
+        STORY(where_nothing_is_better_soon_the_slow_one_is_waited_for),
+        STORY(another_that_joins_is_a_reason_to_look_again),
+        STORY(who_is_lost_meanwhile_is_not_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,6 +21,8 @@ kin_membership_options kin_membership_options_default(void) {
         .spacing_ns = SECOND / 4,
         .ring_wait_ns = 8 * SECOND,
         .prefetch_wait_ns = 90 * SECOND,
+        .soon_ns = 60 * SECOND,
+        .late_ns = 10 * SECOND,
         .gentle_ns = SECOND,
         .rest_min_ns = 2 * SECOND,
         .rest_max_ns = 60 * SECOND,

@@ -14,6 +14,10 @@
 // (PREFETCH), and the epoch in force goes on. When all have it, the requests make room between two steps (yields), and the
 // next epoch begins. The plan is given up when a member is lost, cannot fetch, or says nothing for too long.
 //
+// One member of it may need hours for its weights. Then the planner is asked what is best without the members that are not ready
+// soon, and if that is better than the plan in force, it comes first. When it is in force, or where there is none, all are
+// planned with again, and the slow ones go on with what they have fetched.
+//
 // An epoch is one plan in force; its number only grows (pure/proto/epoch.h), and ring frames of any other epoch are dropped.
 // When it ends, the running requests fail with a sentence that names device and stage. Devices keep what they have loaded, so
 // that the next epoch is cheap for a device that has the same windows in it.
@@ -64,6 +68,8 @@ typedef struct kin_membership_options {
     uint64_t spacing_ns;    // least time from the end of an epoch to the next (250 ms): one break, one new plan
     uint64_t ring_wait_ns;  // for a ring link to open, before one of its ends is left out (8 s)
     uint64_t prefetch_wait_ns; // without a word of who prefetches, before that plan is given up (90 s: a fetch gives up after 60)
+    uint64_t soon_ns;          // who needs longer than this for a better plan is planned without first (60 s),
+    uint64_t late_ns;          // seen so long after it began to fetch (10 s)
     uint64_t gentle_ns;        // after the last request others may prefetch as fast as they can (1 s)
     uint64_t rest_min_ns;      // a device that failed is left out for this long (2 s), doubling each time
     uint64_t rest_max_ns;      // up to this (60 s)

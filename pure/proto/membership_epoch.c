@@ -110,9 +110,15 @@ void kin_membership_look_due(kin_membership *r) {
     if (r->now < due(r) || somebody_enters(r)) return;
     kin_membership_action *ask = kin_membership_act(r, KIN_MEMBERSHIP_ASK);
     ask->question = ++r->question;
+    uint32_t about = 0;
     for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
-        if (kin_membership_is_available(r, i)) ask->devices[ask->n_devices++] = (uint8_t)i;
+        if (!kin_membership_is_available(r, i) || r->late >> i & 1) continue;
+        ask->devices[ask->n_devices++] = (uint8_t)i;
+        about |= UINT32_C(1) << i;
     }
+    if (r->late) r->asked_soon = about;
+    r->asked_now = r->late;
+    r->late = 0;
     r->asking = true;
     r->is_short = false;
     r->change_asked = r->change;
@@ -123,6 +129,7 @@ void kin_membership_look_due(kin_membership *r) {
 static bool is_for_now(kin_membership *r, const kin_membership_event *event) {
     if (!r->asking || event->question != r->question) return false;
     r->asking = false;
+    if (r->change_asked != r->change) r->asked_soon = 0;
     return r->change_asked == r->change; // else a device joined or left meanwhile: it is asked again
 }
 
@@ -204,7 +211,9 @@ void kin_membership_take_plan(kin_membership *r, const kin_membership_event *eve
     read_plan(r, event->plan, members, windows);
     bool is_same = is_same_plan(r, event->plan->n_stages, members, windows), is_news = r->change_answered != r->change;
     r->change_answered = r->change;
-    if (is_same) {
+    if (is_same && r->asked_now) {
+        kin_membership_end_soon(r);
+    } else if (is_same) {
         kin_membership_drop_next(r);
         if (is_news && r->is_up && r->n_members == 0) say_doing(r);
     } else if (r->is_up) {
@@ -219,6 +228,10 @@ void kin_membership_take_plan(kin_membership *r, const kin_membership_event *eve
 void kin_membership_take_no_plan(kin_membership *r, const kin_membership_event *event) {
     if (!is_for_now(r, event)) return;
     r->change_answered = r->change;
+    if (r->asked_now) {
+        kin_membership_end_soon(r);
+        return;
+    }
     kin_membership_drop_next(r);
     r->changed = true;
     if (r->in_force) return; // the epoch in force goes on: all its members are there

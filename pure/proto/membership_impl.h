@@ -35,8 +35,14 @@ struct kin_membership {
         uint8_t members[KIN_MEMBERSHIP_DEVICES];
         uint64_t windows[KIN_MEMBERSHIP_DEVICES];
         bool has[KIN_MEMBERSHIP_DEVICES], own_has, gently;
+        bool is_soon;      // without those that are late
+        kin_time begun_at; // when they were told
         kin_time heard_at; // of one of them
     } next;
+    uint32_t late;          // bits of devices that the next question leaves out, because a better plan would wait for them
+    uint32_t asked_now;     // the same, of the last question; 0: it was about all
+    uint32_t asked_soon;    // bits of the devices that the last question without late ones was about; 0: none
+    bool is_renumbered;     // since such a question the planner knows nothing of the plan that is prepared
     kin_time no_next_until; // a member of the ring could not prefetch: until then the ring stays as it is; 0: it may change
     int n_next_failures;    // in a row
 
@@ -89,6 +95,8 @@ void kin_membership_set_state(kin_membership *r, int i, kin_device_state state);
 void kin_membership_prepare_next(kin_membership *r, const kin_membership_event *event, const uint8_t *members,
                                  const uint64_t *windows);
 void kin_membership_drop_next(kin_membership *r);
+void kin_membership_end_soon(
+    kin_membership *r); // there is nothing better without those that are late: all are planned with again
 void kin_membership_drop_next_with(kin_membership *r, int i); // if device i is part of it
 void kin_membership_take_prefetched(kin_membership *r, const kin_membership_event *event);
 void kin_membership_look_at_next(kin_membership *r); // is it time to switch, to hurry, to give it up?

@@ -53,11 +53,27 @@ static bool is_busy(const kin_membership *r) {
     return r->n_requests > 0 || was_busy;
 }
 
+// The same plan is the answer to another question, which the planner and the driver know it by.
+static void renumber_next(kin_membership *r, uint32_t question) {
+    if (!r->is_renumbered) return;
+    r->is_renumbered = false;
+    r->next.question = question;
+    tell_all(r);
+}
+
 void kin_membership_prepare_next(kin_membership *r, const kin_membership_event *event, const uint8_t *members,
                                  const uint64_t *windows) {
     int n = event->plan->n_stages;
-    if (r->now < r->no_next_until || is_prepared_already(r, n, members, windows)) return;
+    if (r->now < r->no_next_until) return;
+    if (is_prepared_already(r, n, members, windows)) {
+        renumber_next(r, event->question);
+        return;
+    }
+    if (r->next.question && r->next.is_soon && !r->asked_now) r->asked_soon = 0; // it is dropped for one that may take long
     kin_membership_drop_next(r);
+    r->is_renumbered = false;
+    r->next.is_soon = r->asked_now != 0;
+    r->next.begun_at = r->now;
     r->next.question = event->question;
     r->next.n_members = n;
     r->next.own_has = false;
@@ -122,6 +138,34 @@ static int who_is_missing(const kin_membership *r) {
     return -1;
 }
 
+// ---- members that are not ready soon
+
+static bool is_late(const kin_membership *r, int m) {
+    const kin_proto_progress *p = &r->devices[r->next.members[m]].prefetch;
+    uint64_t spent_ns = r->now - r->next.begun_at;
+    if (r->next.has[m] || spent_ns < r->options.late_ns || p->done >= p->total || p->rate == 0) return false;
+    return (double)(p->total - p->done) / (double)p->rate > (double)r->options.soon_ns / 1e9;
+}
+
+// The planner is asked once for the best plan of the others.
+static void look_late(kin_membership *r) {
+    uint32_t late = 0, others = 0;
+    for (int m = 0; m < r->next.n_members; m++) late |= is_late(r, m) ? UINT32_C(1) << r->next.members[m] : 0;
+    for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
+        if (kin_membership_is_available(r, i) && !(late >> i & 1)) others |= UINT32_C(1) << i;
+    }
+    if (!late || others == r->asked_soon || r->asking || r->late) return;
+    kin_membership_log(r, KIN_LOG_DEBUG,
+                       "the better plan takes long to fetch: the planner is asked for one without the devices that are slow");
+    r->late = late;
+    r->change++;
+}
+
+void kin_membership_end_soon(kin_membership *r) {
+    r->is_renumbered = true;
+    r->change++;
+}
+
 static void switch_to_next(kin_membership *r) {
     uint8_t members[KIN_MEMBERSHIP_DEVICES];
     uint64_t windows[KIN_MEMBERSHIP_DEVICES];
@@ -132,6 +176,7 @@ static void switch_to_next(kin_membership *r) {
     kin_membership_end_epoch(r, "all is here for a better plan");
     r->change_answered = r->change - (change - answered); // who joined meanwhile is still to be asked for
     r->n_next_failures = 0;
+    if (r->next.is_soon) r->change++; // for the best plan of all
     kin_membership_begin_epoch(r, question, n, members, windows);
 }
 
@@ -159,6 +204,7 @@ void kin_membership_look_at_next(kin_membership *r) {
             r->next.own_has = true; // it packs when it begins
         return;
     }
+    if (m >= 0) look_late(r);
     if (r->next.gently == is_busy(r)) return;
     r->next.gently = !r->next.gently;
     tell_all(r);
