@@ -40,8 +40,9 @@ struct kin_link {
     size_t n_refused; // bytes of the frame that did not fit; 0: none
 
     kin_time begun, heard, ticked; // begun: lingering
-    kin_time moved;                // when bytes last left, or none waited
+    kin_time moved;                // when bytes last left or were acknowledged, or none waited
     uint64_t n_moved;
+    size_t n_unacknowledged;
     kin_heartbeat pulse;
     kin_link_stats stats;
 };
@@ -242,9 +243,11 @@ static kin_time after_ms(kin_time from, uint64_t ms) {
 
 static void tick_open(kin_link *l, kin_time now) {
     kin_byte_stream_counts c = counts(l);
-    size_t n = c.waiting;
-    if (n == 0 || c.out != l->n_moved) l->moved = now;
+    size_t n = c.waiting, n_unacknowledged = n > 0 ? l->stream->transport->unacknowledged(l->stream) : 0;
+    // On a slow link the OS has megabytes to send before it takes more from us.
+    if (n == 0 || c.out != l->n_moved || n_unacknowledged != l->n_unacknowledged) l->moved = now;
     l->n_moved = c.out;
+    l->n_unacknowledged = n_unacknowledged;
     if (now >= after_ms(l->heard, l->o.silence_ms))
         end_because(l, "no answer for %.1f s", l->o.silence_ms / 1e3);
     else if (now >= after_ms(l->moved, l->o.silence_ms))

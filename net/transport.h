@@ -83,6 +83,8 @@ struct kin_transport {
     // Several times a second until `opened`: time passes for who does not answer.
     void (*tick)(kin_byte_stream *stream, uint64_t now_ns);
     kin_byte_stream_counts (*counts)(const kin_byte_stream *stream);
+    // Of the bytes that are out, those that the other side has not acknowledged; 0: none, or not known.
+    size_t (*unacknowledged)(const kin_byte_stream *stream);
     // Ends the stream as close does, but the connection stays: *fd, which does not block, and *tls, which has what came and was
     // not read yet, are the caller's. Only of one that is open, of which nothing waits to be written.
     int (*take)(kin_byte_stream *stream, int *fd, kin_tls **tls, kin_err *err);

@@ -124,6 +124,11 @@ static kin_byte_stream_counts stream_counts(const kin_byte_stream *base) {
         .in = s->n_in, .out = s->n_handed - n_libuv, .waiting = n + s->n_in_flight - s->n_given + n_libuv};
 }
 
+static size_t stream_unacknowledged(const kin_byte_stream *base) {
+    uv_os_fd_t fd;
+    return uv_fileno((const uv_handle_t *)&((const stream *)base)->tcp, &fd) == 0 ? kin_io_unacknowledged(fd) : 0;
+}
+
 static void on_shut_down(uv_shutdown_t *shutdown, int status) {
     (void)shutdown, (void)status; // then the other side closes, or the owner does
 }
@@ -497,6 +502,7 @@ const kin_transport kin_transport_tcp = {
     .take = stream_take,
     .tick = stream_tick,
     .counts = stream_counts,
+    .unacknowledged = stream_unacknowledged,
     .fault = stream_fault,
     .name = stream_name,
     .address = stream_address,

@@ -3,7 +3,12 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
+#ifdef __linux__
+#include <linux/sockios.h>
+#endif
 
 ssize_t kin_io_read(int fd, void *to, size_t n, uint64_t at) {
     return kin_io_read_least(fd, to, n, n, at);
@@ -26,6 +31,19 @@ int kin_io_write(int fd, const void *from, size_t n, uint64_t at) {
         if (put > 0) done += (size_t)put;
     }
     return 0;
+}
+
+size_t kin_io_unacknowledged(int fd) {
+    int n = 0;
+#if defined(SIOCOUTQ)
+    if (ioctl(fd, SIOCOUTQ, &n) != 0) return 0;
+#elif defined(SO_NWRITE)
+    socklen_t size = sizeof n;
+    if (getsockopt(fd, SOL_SOCKET, SO_NWRITE, &n, &size) != 0) return 0;
+#else
+    (void)fd;
+#endif
+    return n > 0 ? (size_t)n : 0;
 }
 
 void kin_io_block_sigpipe(void) {

@@ -19,5 +19,8 @@ ssize_t kin_io_read_least(int fd, void *to, size_t n, size_t least, uint64_t at)
 // All n bytes. KIN_FAIL: errno says why.
 int kin_io_write(int fd, const void *from, size_t n, uint64_t at);
 
+// Bytes that were written to a connection and that the other side has not acknowledged yet; 0: none, or not known here.
+size_t kin_io_unacknowledged(int fd);
+
 // In this thread. libuv writes with write(): a connection that the other side has closed would end the process.
 void kin_io_block_sigpipe(void);

@@ -265,6 +265,11 @@ static kin_byte_stream_counts stream_counts(const kin_byte_stream *base) {
     return (kin_byte_stream_counts){.in = s->n_came + s->n_read, .out = s->n_written - n, .waiting = n};
 }
 
+static size_t stream_unacknowledged(const kin_byte_stream *base) {
+    (void)base;
+    return 0;
+}
+
 static kin_tls_fault stream_fault(const kin_byte_stream *base) {
     (void)base;
     return KIN_TLS_FAULT_NONE;
@@ -302,6 +307,7 @@ int kin_pair_open(kin_pair **out, uv_loop_t *loop, kin_err *err) {
                                .take = stream_take,
                                .tick = stream_tick,
                                .counts = stream_counts,
+                               .unacknowledged = stream_unacknowledged,
                                .fault = stream_fault,
                                .name = stream_name,
                                .address = stream_address};

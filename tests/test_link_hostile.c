@@ -206,6 +206,31 @@ static void a_peer_that_talks_but_does_not_read_is_closed(void **state) {
     leave(&s);
 }
 
+// As over a slow link: the OS has taken megabytes, and takes no more until a third of them is acknowledged.
+static void a_peer_that_reads_slowly_is_waited_for(void **state) {
+    world *w = *state;
+    end *other;
+    stranger s = connect_insider(w, &other);
+    uint8_t *bytes = calloc(1, 15 << 20);
+    uint8_t ping[KIN_FRAME_HEADER + 8] = {0};
+    kin_frame frame = {KIN_FRAME_PING, 0, 8};
+    kin_frame_encode(ping, &frame);
+    int small = 32 << 10;
+    assert_int_equal(setsockopt(s.fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small), 0);
+    assert_int_equal(send_bytes(other, KIN_FRAME_STEP, bytes, 15 << 20), KIN_LINK_QUEUED);
+    kin_time begun = kin_clock_now();
+    while (other->link && kin_clock_ms(begun, kin_clock_now()) < 8 * SILENCE_MS) {
+        uint8_t some[16 << 10];
+        (void)recv(s.fd, some, sizeof some, MSG_DONTWAIT);
+        say_encrypted(&s, ping, sizeof ping);
+        run_for(w, 20);
+    }
+    assert_non_null(other->link);
+    free(bytes);
+    leave(&s);
+    RUN_UNTIL(w, !other->link);
+}
+
 static void a_connection_cut_without_goodbye_is_said_to_be_so(void **state) {
     world *w = *state;
     end *other;
@@ -248,6 +273,7 @@ int main(void) {
         TEST(tampered_bytes_close_the_link),
         TEST(a_silent_peer_is_lost_after_silence_ms),
         TEST(a_peer_that_talks_but_does_not_read_is_closed),
+        TEST(a_peer_that_reads_slowly_is_waited_for),
         TEST(a_connection_cut_without_goodbye_is_said_to_be_so),
         TEST(sending_to_who_has_gone_ends_the_link_and_not_the_process),
     };

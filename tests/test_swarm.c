@@ -74,6 +74,40 @@ static void expect_give_up(kin_swarm *s, kin_time now, const char *words) {
     if (!strstr(a.reason, words)) fail_msg("'%s' does not say '%s'", a.reason, words);
 }
 
+// So many bytes per second come from that source until then, a tenth of a second at a time.
+static void hear_until(kin_swarm *s, int source, kin_time *now, kin_time until, uint32_t bytes_s) {
+    for (; *now < until; *now += 100 * MS) kin_swarm_heard(s, source, bytes_s / 10, *now);
+}
+
+static int ask_all(kin_swarm *s, kin_time now, int n_of[], int n_sources) {
+    int n = 0;
+    memset(n_of, 0, (size_t)n_sources * sizeof *n_of);
+    for (kin_swarm_action a = kin_swarm_next(s, now); a.verb == KIN_SWARM_ASK; a = kin_swarm_next(s, now), n++) n_of[a.source]++;
+    return n;
+}
+
+static void on_a_slow_link_few_sources_are_asked_for_one_chunk_each(void **state) {
+    (void)state;
+    kin_swarm *s = new_swarm(64, 1);
+    kin_time now = 0;
+    int n_of[6], n_busy = 0;
+    want_all(s, 64, true);
+    for (int i = 0; i < 6; i++) add_device(s, i, UINT64_MAX);
+    kin_swarm_action a = kin_swarm_next(s, now);
+    assert_int_equal(a.verb, KIN_SWARM_ASK);
+    hear_until(s, a.source, &now, 4 * SECOND, 125000); // 1 Mbit/s
+    assert_int_equal(ask_all(s, now, n_of, 6), 2);
+    n_of[a.source]++;
+    for (int i = 0; i < 6; i++) {
+        assert_in_range(n_of[i], 0, 1);
+        n_busy += n_of[i];
+    }
+    assert_int_equal(n_busy, 3);
+    hear_until(s, a.source, &now, 12 * SECOND, 2500000); // 20 Mbit/s
+    assert_int_equal(ask_all(s, now, n_of, 6), 16 - 3);
+    kin_swarm_free(s);
+}
+
 static void nothing_wanted_is_complete(void **state) {
     (void)state;
     kin_swarm *s = new_swarm(10, 1);
@@ -645,6 +679,7 @@ static void every_device_gets_everything_whatever_happens(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_wanted_is_complete),
+        cmocka_unit_test(on_a_slow_link_few_sources_are_asked_for_one_chunk_each),
         cmocka_unit_test(what_is_needed_at_once_comes_in_its_order_and_first),
         cmocka_unit_test(devices_ask_for_the_same_chunks_in_different_orders),
         cmocka_unit_test(requests_are_limited_per_source_and_in_all),

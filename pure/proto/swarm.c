@@ -16,6 +16,7 @@
 enum {
     COPIES_MAX = 2,
     RATE_WINDOWS_MIN = 8, // a rate of less says nothing yet
+    SLOW_SOURCES = 3,     // at a time on a slow link
 };
 
 typedef enum chunk_state {
@@ -74,6 +75,7 @@ kin_swarm_options kin_swarm_options_defaults(uint32_t n_chunks, uint32_t chunk_b
         .n_in_flight_all = 16,
         .timeout_ns = 10 * SECOND,
         .patience_ns = 2 * SECOND,
+        .slow_bytes_s = 512000,
         .rest_ns = SECOND,
         .give_up_ns = 60 * SECOND,
     };
@@ -159,8 +161,22 @@ static bool may_be_asked(const source *src, kin_time now) {
     return src->present && now >= src->rests_until;
 }
 
+// 0: not known yet.
+static double known_rate(const kin_swarm *s) {
+    return s->meter.n_windows < RATE_WINDOWS_MIN ? 0 : s->meter.rate;
+}
+
+static int count_busy(const kin_swarm *s) {
+    int n = 0;
+    for (int i = 0; i < s->n_sources; i++) n += s->sources[i].n_requests > 0;
+    return n;
+}
+
 static bool has_room(const kin_swarm *s, const source *src, kin_time now) {
-    return may_be_asked(src, now) && src->n_requests < s->o.n_in_flight;
+    double rate = known_rate(s);
+    bool is_slow = rate > 0 && rate < s->o.slow_bytes_s;
+    if (is_slow && src->n_requests == 0 && count_busy(s) >= SLOW_SOURCES) return false;
+    return may_be_asked(src, now) && src->n_requests < (is_slow ? 1 : s->o.n_in_flight);
 }
 
 static bool offers(const source *src, uint32_t chunk) {
@@ -443,7 +459,7 @@ kin_swarm_stats kin_swarm_get_stats(const kin_swarm *s, kin_time now) {
     rate_meter m = s->meter;
     meter_add(&m, 0, now); // a silence counts at once
     stats.n_in_flight = (uint32_t)s->n_in_flight;
-    double rate = m.n_windows < RATE_WINDOWS_MIN ? 0 : m.rate;
+    double rate = known_rate(s) > 0 ? m.rate : 0;
     stats.rate = (uint64_t)rate;
     stats.left_ns = kin_swarm_complete(s) ? 0 : time_for(s, stats.n_wanted - stats.n_done, rate);
     return stats;

@@ -8,6 +8,9 @@
 //              order (needed at once), or shuffled by the device's own seed, so that devices that want the same chunks get
 //              different ones first and can then give them to each other
 //   load       a limited number of requests per source, and in all (each takes a chunk of memory)
+//   slow links where less than slow_bytes_s comes from all together, at most 3 sources are asked, for one chunk each: many that
+//   share
+//              a slow link would each come to a halt now and then, and be taken for dead
 //   the head   is asked for what no device has. For what devices have it is asked only if all of these would take longer than
 //              patience_ns: all uplinks are to be used, not only the head's
 //   failures   a source that is silent for timeout_ns, is lost, or lacks the chunk: other sources are asked. A silent source is
@@ -41,11 +44,12 @@ typedef struct kin_swarm_options {
     int n_in_flight_all;
     uint64_t timeout_ns;
     uint64_t patience_ns;
-    uint64_t rest_ns; // of a source that was silent once
+    uint32_t slow_bytes_s; // a rate below this is one of a slow link
+    uint64_t rest_ns;      // of a source that was silent once
     uint64_t give_up_ns;
 } kin_swarm_options;
 
-// 3 requests per source and 16 in all; 10 s of silence, 2 s of patience, 1 s of rest, giving up after 60 s.
+// 3 requests per source and 16 in all; slow below 512 kB/s; 10 s of silence, 2 s of patience, 1 s of rest, giving up after 60 s.
 kin_swarm_options kin_swarm_options_defaults(uint32_t n_chunks, uint32_t chunk_bytes, uint64_t seed);
 
 // NULL: out of memory.
