@@ -4,9 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "app/app.h"
 #include "app/line_editor.h"
+#include "app/word_wrap.h"
 #include "base/clock.h"
 
 typedef struct chat {
@@ -31,6 +33,7 @@ bool kin_chat_loop_goes_on(void) {
 typedef struct view {
     size_t n_text, n_reasoning; // bytes that are shown
     bool is_dim;
+    kin_word_wrap wrap;
     kin_time asked, first, last;
 } view;
 
@@ -40,16 +43,32 @@ static void put_dim(bool on) {
     if (kin_app_takes_escapes(stdout)) fputs(on ? "\033[2m" : "\033[0m", stdout);
 }
 
+static void put_text(void *user, const char *text, size_t n) {
+    kin_err err; // a terminal that is gone ends the program by SIGHUP
+    (void)user;
+    kin_app_write(text, n, &err);
+}
+
+static void end_words(view *v) {
+    kin_word_wrap_end(&v->wrap, kin_line_editor_columns());
+    v->wrap = (kin_word_wrap){.put = put_text};
+}
+
 static void set_dim(view *v, bool on) {
     if (v->is_dim == on) return;
+    end_words(v);
     put_dim(on);
     if (!on) printf("\n\n");
     v->is_dim = on;
 }
 
-static void show_more(const kin_text_buffer *text, size_t *n_shown) {
-    kin_err err; // a terminal that is gone ends the program by SIGHUP
-    kin_app_write(text->at + *n_shown, text->len - *n_shown, &err);
+static void show_more(view *v, const kin_text_buffer *text, size_t *n_shown) {
+    const char *more = text->at + *n_shown;
+    size_t n = text->len - *n_shown;
+    if (isatty(STDOUT_FILENO))
+        kin_word_wrap_add(&v->wrap, more, n, kin_line_editor_columns());
+    else
+        put_text(NULL, more, n);
     *n_shown = text->len;
 }
 
@@ -65,17 +84,18 @@ static void on_grown(void *user, const kin_chat_stream *s) {
     kin_app_progress_clear();
     if (s->reasoning.len > v->n_reasoning) {
         set_dim(v, true);
-        show_more(&s->reasoning, &v->n_reasoning);
+        show_more(v, &s->reasoning, &v->n_reasoning);
     }
     if (s->text.len > v->n_text) {
         set_dim(v, false);
-        show_more(&s->text, &v->n_text);
+        show_more(v, &s->text, &v->n_text);
     }
 }
 
 static void end_view(view *v, const kin_chat_stream *s) {
     const kin_text_buffer *last = s->text.len > 0 ? &s->text : &s->reasoning;
     kin_app_progress_clear();
+    end_words(v);
     if (v->is_dim) put_dim(false);
     v->is_dim = false;
     if (last->len > 0 && last->at[last->len - 1] != '\n') printf("\n");
@@ -110,7 +130,7 @@ static void say_end(const chat *c, kin_http_client_end end, const kin_chat_strea
 // Asks, and shows the answer. What was written before it ended stays in the conversation, as far as there is something.
 static void ask(chat *c, kin_str text) {
     kin_chat_stream answer = {0};
-    view v = {.asked = kin_clock_now()};
+    view v = {.asked = kin_clock_now(), .wrap.put = put_text};
     kin_err err;
     json_t *asked = kin_conversation_ask(c->o->conversation, text);
     if (!asked) {
