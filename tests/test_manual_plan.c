@@ -47,6 +47,22 @@ static void by_memory_is_in_proportion(void **state) {
     assert_int_equal(p.shares[0].n_layers + p.shares[1].n_layers, 4);
 }
 
+static void a_device_for_which_there_is_no_layer_is_no_member(void **state) {
+    (void)state;
+    kin_ring_plan p;
+    kin_err err;
+    assert_int_equal(kin_plan_even(home, N_HOME, 2, 1, &p, &err), 0);
+    assert_int_equal(p.n_members, 3); // phone, laptop; the head without layers
+    assert_true(p.candidate[1] == 1 && p.candidate[2] == 3 && p.shares[2].n_layers == 0);
+    assert_int_equal(kin_plan_even(home, N_HOME, 8, 8, &p, &err), 0); // one in a round
+    assert_int_equal(p.n_members, 2);
+    const kin_candidate uneven[] = {
+        {.name = "watch", .memory = GB / 8}, {.name = "tower", .memory = 32 * GB}, {.name = "desk", .memory = 32 * GB}};
+    assert_int_equal(kin_plan_by_memory(uneven, 3, 16, 1, &p, &err), 0);
+    assert_int_equal(p.n_members, 2);
+    assert_true(p.candidate[0] == 1 && p.candidate[1] == 2 && p.shares[0].n_layers == 8 && p.shares[1].n_layers == 8);
+}
+
 static void ranks_of_a_group_follow_the_names(void **state) {
     (void)state;
     kin_ring_plan p;
@@ -201,6 +217,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(even_gives_the_odd_layers_to_the_first),
         cmocka_unit_test(by_memory_is_in_proportion),
+        cmocka_unit_test(a_device_for_which_there_is_no_layer_is_no_member),
         cmocka_unit_test(ranks_of_a_group_follow_the_names),
         cmocka_unit_test(a_group_has_no_more_devices_than_can_share),
         cmocka_unit_test(rounds_that_cannot_be_are_refused),

@@ -24,9 +24,14 @@ static void share_out(const uint64_t *weights, int n, int sum, kin_round_share *
 static int in_proportion(const uint64_t *weights, int n, int n_layer, int n_rounds, kin_ring_plan *out, kin_err *err) {
     kin_assert(n > 0 && n <= KIN_ROUNDS_MAX_MEMBERS);
     if (n_rounds < 1 || n_rounds > n_layer) return kin_err_set(err, "%d rounds for %d layers", n_rounds, n_layer);
-    *out = (kin_ring_plan){.n_members = n};
-    for (int i = 0; i < n; i++) out->candidate[i] = i;
-    share_out(weights, n, (n_layer + n_rounds - 1) / n_rounds, out->shares);
+    kin_round_share shares[KIN_ROUNDS_MAX_MEMBERS];
+    share_out(weights, n, (n_layer + n_rounds - 1) / n_rounds, shares);
+    *out = (kin_ring_plan){0};
+    for (int i = 0; i < n; i++) {
+        if (shares[i].n_layers == 0 && i < n - 1) continue; // a token would pass it for nothing; the head embeds and samples
+        out->shares[out->n_members] = shares[i];
+        out->candidate[out->n_members++] = i;
+    }
     return 0;
 }
 

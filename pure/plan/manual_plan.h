@@ -48,7 +48,7 @@ typedef struct kin_ring_plan {
 // The same windows for all devices of a group: those of its rank 0. windows // [n_members] of the plan
 void kin_ring_plan_share_windows(const kin_ring_plan *plan, kin_member_windows *windows);
 
-// Windows of (about) the same size for every member, in n_rounds rounds.
+// Windows of (about) the same size for every member, in n_rounds rounds. A device for which there is no layer is no member.
 int kin_plan_even(const kin_candidate *candidates, int n, int n_layer, int n_rounds, kin_ring_plan *out, kin_err *err);
 
 // In proportion to memory.
