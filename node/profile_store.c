@@ -40,6 +40,15 @@ static bool load(const char *path, const char *fingerprint, kin_device_facts *ou
     return ok;
 }
 
+// Rates that no machine has are of a damaged file, or of a measurement that went wrong; plans by them would be wrong for good.
+static bool is_believed(const kin_device_facts *facts, const char *path) {
+    kin_model_facts any = {.layer_bytes = {[KIN_QUANT_OTHER] = 1}, .layer_flops = {[KIN_QUANT_OTHER] = 1}};
+    kin_err err;
+    if (kin_facts_check_device(facts, &any, false, &err) == 0) return true;
+    kin_log(KIN_LOG_WARN, "%s: %s; this machine is measured anew", path, err.text);
+    return false;
+}
+
 // What cannot be written is measured again the next time.
 static void save(const char *dir, const char *path, const char *fingerprint, const kin_device_facts *facts) {
     kin_err err;
@@ -78,8 +87,9 @@ int kin_profile_obtain(kin_device_facts *out, const kin_devices *devices, const 
     char fingerprint[MAX_FINGERPRINT], path[1100];
     kin_profile_fingerprint(devices, fingerprint, sizeof fingerprint);
     if (cache_dir && file_of(cache_dir, fingerprint, path, sizeof path) != 0) cache_dir = NULL;
-    if (!refresh && cache_dir && load(path, fingerprint, out)) {
-        make_ours(out, devices, name);
+    bool is_kept = !refresh && cache_dir && load(path, fingerprint, out);
+    if (is_kept) make_ours(out, devices, name);
+    if (is_kept && is_believed(out, path)) {
         // It was full, or a disk that cannot be measured; that may have changed.
         if (out->disk_bytes_s <= 0 && kin_profile_measure_disk(out, cache_dir, console->stop))
             save(cache_dir, path, fingerprint, out);
