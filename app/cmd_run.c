@@ -409,6 +409,10 @@ static int run_prompts(const run_options *o) {
 
 // A word that is no option is the model, as in all commands; but here it may be a prompt.
 static int take_operand(run_options *o, const char *operand, kin_err *err) {
+    const char *colon = operand ? strchr(operand, ':') : NULL;
+    if (operand && colon && colon > operand && colon[1] && !strpbrk(operand, " \t\n") && !kin_session_is_model(operand))
+        return kin_err_set(
+            err, "'%s' is no file: kin knows models by their GGUF files and downloads none: kin run FILE.gguf -p TEXT", operand);
     if (operand && !kin_session_is_model(operand))
         return kin_err_set(err, "unexpected argument '%s': a prompt needs -p before it, and no model's file has that name",
                            operand);

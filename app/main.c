@@ -59,8 +59,34 @@ static const kin_command *find_command(const char *name) {
     return NULL;
 }
 
+// Commands of other programs, and what does the same here.
+static const char *find_instead(const char *name) {
+    static const struct {
+        const char *names[4], *instead;
+    } rows[] = {
+        {{"pull", "download"},
+         "kin downloads no models. Fetch a GGUF file ('curl -LO URL', 'hf download'), then: kin chat FILE.gguf"},
+        {{"list", "ls"}, "a model is a file: 'kin models FOLDER' lists those of a folder"},
+        {{"ps"}, "'kin status' shows a running head; GET /v1/models of 'kin serve' lists the models that it has"},
+        {{"show"}, "'kin info FILE.gguf' describes a model"},
+        {{"rm", "remove"}, "a model is a file, which is removed like any other; 'kin cache' shows what kin keeps beside it"},
+        {{"stop"}, "Ctrl-C or SIGTERM ends a server"},
+        {{"start"}, "'kin serve FILE.gguf' starts a server"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        for (int k = 0; k < 4 && rows[i].names[k]; k++)
+            if (strcmp(rows[i].names[k], name) == 0) return rows[i].instead;
+    }
+    return NULL;
+}
+
 static int unknown_command(const char *name) {
     kin_suggestion s = {.word = name};
+    const char *instead = find_instead(name);
+    if (instead) {
+        kin_app_say("there is no command '%s': %s", name, instead);
+        return KIN_EXIT_USAGE;
+    }
     for (int i = 0; kin_commands[i]; i++) kin_suggest(&s, kin_commands[i]->name);
     if (s.best)
         kin_app_say("there is no command '%s'; did you mean 'kin %s'? 'kin help' lists all", name, s.best);
@@ -134,6 +160,7 @@ int main(int argc, char **argv) {
     spin_less(argv);
     kin_app_catch_interrupts();
     kin_bus_error_watch();
+    signal(SIGXFSZ, SIG_IGN); // a file at the limit of ulimit -f: the write fails and says so
     kin_log_set_sink(write_log, NULL);
     if (read_environment() != 0) return KIN_EXIT_USAGE;
     return kin_app_close_stdout(run_command(argc, argv));

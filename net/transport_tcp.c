@@ -460,7 +460,8 @@ static int tcp_listen(kin_acceptor **out, const kin_transport *self, uv_loop_t *
     int rc = listen_at(a, address, port);
     if (rc != 0) {
         tcp_unlisten(&a->base);
-        return kin_err_set(err, "cannot listen on %s port %u: %s", address ? address : "any address,", port, uv_strerror(rc));
+        return kin_err_set(err, "cannot listen on %s port %u: %s%s", address ? address : "any address,", port, uv_strerror(rc),
+                           rc == UV_EADDRINUSE ? "; another program has it, perhaps another kin" : "");
     }
     *out = &a->base;
     return 0;

@@ -106,7 +106,9 @@ int kin_http_listener_open(kin_http_listener **out, uv_loop_t *loop, const char 
         *out = l;
         return 0;
     }
-    kin_err_set(err, "cannot listen on %s port %u: %s", address, port, uv_strerror(rc));
+    kin_err_set(err, "cannot listen on %s port %u: %s%s", address, port, uv_strerror(rc),
+                rc == UV_EADDRINUSE ? "; another program has it, perhaps another kin. --port N gives another port, 0 any free one"
+                                    : "");
 fail:
     kin_http_listener_close(l);
     return KIN_FAIL;

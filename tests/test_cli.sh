@@ -486,6 +486,33 @@ for vocab in "$(dirname "$0")"/../../shared/vocab/*.gguf; do # of real models
     same "$out" "$dir/ids"
 done
 
+claim='commands of other programs name what does the same here'
+for pair in pull=GGUF list='kin models' ls='kin models' ps='kin status' show='kin info' rm='like any other' stop=Ctrl-C; do
+    status 2 "$kin" "${pair%%=*}"
+    silent "$out"
+    says "$err" "no command '${pair%%=*}'.*${pair#*=}"
+done
+status 2 "$kin" run qwen3:8b
+says "$err" "'qwen3:8b' is no file: .*GGUF"
+
+claim='a file at the limit of ulimit -f is an error of a write'
+(ulimit -f 1 && "$kin" info --all >"$dir/limited" 2>"$err")
+[ $? = 1 ] || fail 'the status is not 1'
+says "$err" '^kin: stdout: File too large$'
+
+claim='a port that is taken is named, with the option that gives another'
+"$kin" serve --port 0 >/dev/null 2>"$dir/first" &
+first=$!
+for _ in $(seq 300); do
+    grep -q 'serving demo at' "$dir/first" && break
+    sleep 0.2
+done
+port=$(sed -n 's/.*serving demo at http:[^ ]*:\([0-9]*\) .*/\1/p' "$dir/first")
+status 1 "$kin" serve --port "$port"
+kill "$first"
+wait "$first"
+says "$err" "port $port: address already in use; another program has it, perhaps another kin. --port N gives another port"
+
 claim='eval measures perplexity'
 yes 'Once upon a time there was a little dog.' | head -n 8 >"$dir/text"
 status 0 "$kin" eval --ppl "$dir/text"
