@@ -121,7 +121,7 @@ static void print_text(const json_t *report) {
     printf("model %s, %.0f layers, context %.0f; %.0f time%s round the ring per token; plan %.0f\n", words(head, "model", model),
            number(head, "layers"), number(head, "context"), number(head, "rounds"), number(head, "rounds") == 1 ? "" : "s",
            number(head, "epoch"));
-    printf("requests: %.0f running, %.0f in all; %.1f tokens/s; %.0f tokens read, %.0f written in %.0f s\n\n",
+    printf("texts: %.0f being written, %.0f in all; %.1f tokens/s; %.0f tokens read, %.0f written in %.0f s\n\n",
            number(head, "requests"), number(head, "requests_total"), number(head, "tokens_per_s"), number(head, "prompt_tokens"),
            number(head, "tokens"), number(head, "uptime_s"));
     print_devices(devices);

@@ -566,7 +566,6 @@ void kin_cluster_on_begins(void *arg) {
     // It may have ended while the computing thread made up its mind.
     bool can = kin_membership_takes(c->membership, epoch) && kin_membership_state_now(c->membership) == KIN_MEMBERSHIP_SERVING;
     if (can) {
-        c->n_requests++;
         c->request_epoch = epoch;
         kin_cluster_begin_measuring(c, epoch, kin_clock_now());
         kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_BEGINS});

@@ -125,13 +125,14 @@ struct kin_cluster {
     kin_assignment *spare;      // scratch
     kin_proto_message *message; // a plan that is being sent
     kin_cluster_actions actions;
-    uint32_t entered;         // the epoch whose plan is in force here
-    kin_time reconnect_at;    // when the ring's link is tried again; 0: not
-    kin_cluster_poll gather;  // of the devices' last events
-    kin_cluster_poll measure; // of what their tokens took
-    kin_time measured_at;     // when its last one ended, or the first request of the ring began
-    int n_measured;           // in this ring
-    uint64_t n_requests;
+    uint32_t entered;                              // the epoch whose plan is in force here
+    kin_time reconnect_at;                         // when the ring's link is tried again; 0: not
+    kin_cluster_poll gather;                       // of the devices' last events
+    kin_cluster_poll measure;                      // of what their tokens took
+    kin_time measured_at;                          // when its last one ended, or the first request of the ring began
+    int n_measured;                                // in this ring
+    kin_proto_id left_out[KIN_MEMBERSHIP_DEVICES]; // [n_left_out]: devices of which the log says that they are
+    int n_left_out;
     uint32_t request_epoch;  // of the request that the membership counts; 0: none
     uint32_t measured_epoch; // of the last request
     bool wants_ring;         // the membership wants the head's own ring link

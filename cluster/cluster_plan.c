@@ -100,9 +100,25 @@ static unsigned port_of(const kin_cluster *c, const kin_membership_device *d) {
     return kin_connections_endpoint(c->connections, d->link, &e) ? e.port : 0;
 }
 
+// By the sentence that the device sent: the connection was made, and then took too long.
+static bool is_slow(const char *reason) {
+    static const char *const slow[] = {"too slow", "no handshake within", "does not answer OPEN", "no answer for"};
+    for (size_t i = 0; i < sizeof slow / sizeof *slow; i++)
+        if (strstr(reason, slow[i])) return true;
+    return false;
+}
+
 void kin_cluster_say_apart(kin_cluster *c, const kin_proto_id *from, const kin_proto_id *to, const char *reason) {
     const kin_membership_device *a = device_with(c, from), *b = device_with(c, to);
     if (!a || !b || !kin_measurements_tells_apart(c->measurements, from, to)) return;
+    if (is_slow(reason)) { // it is open: another port would not help
+        kin_log(
+            KIN_LOG_WARN,
+            "devices '%s' and '%s' reach each other, but too slowly to compute together (%s); what they send each other goes by "
+            "this machine. A cable, or a place nearer to the access point, would help",
+            a->name, b->name, reason);
+        return;
+    }
     kin_log(
         KIN_LOG_WARN,
         "devices '%s' and '%s' do not reach each other (%s); what they send each other goes by this machine, which takes longer. "
@@ -272,11 +288,25 @@ static void take_answer(kin_cluster *c, kin_planning_answer *a) {
     forget_left_out(c);
 }
 
+// Once, until a plan has layers for it again: the figures differ from plan to plan.
+static void log_left_out(kin_cluster *c, const kin_proto_id *id, const kin_membership_device *d, const char *why) {
+    int i = 0;
+    while (i < c->n_left_out && !kin_proto_id_equal(&c->left_out[i], id)) i++;
+    bool was_said = i < c->n_left_out;
+    if (d && !was_said && c->n_left_out < KIN_MEMBERSHIP_DEVICES) {
+        c->left_out[c->n_left_out++] = *id;
+        kin_log(KIN_LOG_INFO, "the plan leaves out '%s': %s", d->name, why);
+    } else if (!d && was_said) {
+        c->left_out[i] = c->left_out[--c->n_left_out];
+    }
+}
+
 static void tell_left_out(kin_cluster *c, const kin_planning_reasons *r) {
     kin_proto_message m = {.type = KIN_FRAME_LEFT_OUT};
     if (r->question != c->question) return; // there is a later one
     for (int i = 0; i < r->n - 1; i++) {
         const kin_membership_device *d = r->why[i][0] ? device_with(c, &r->ids[i]) : NULL;
+        log_left_out(c, &r->ids[i], d, r->why[i]);
         if (!d) continue;
         kin_label_set_sentence(m.left_out.reason, KIN_PROTO_MAX_REASON, r->why[i]);
         kin_connections_send(c->connections, d->link, 0, &m);

@@ -52,7 +52,7 @@ static void finish(kin_probe *p, const char *reason) {
 
 static void on_limit(uv_timer_t *timer) {
     kin_probe *p = timer->data;
-    finish(p, "the way is too slow to be measured in time"); // a dial without an answer has ended before
+    finish(p, "the link is too slow to be measured in time"); // a dial without an answer has ended before
 }
 
 // ---- messages

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "sys/cond.h"
 
 #define SHOW_EVERY_NS UINT64_C(100000000) // progress
@@ -119,9 +120,17 @@ static int open_planner(kin_fleet *f, const kin_fleet_base *base, kin_err *err) 
 static int open_cluster(kin_fleet *f, kin_cluster_options *co, kin_err *err) {
     co->port = (uint16_t)(f->o.net.port ? f->o.net.port : KIN_DEFAULT_PORT);
     int rc = kin_cluster_open(&f->cluster, co, err);
-    if (rc == 0 || f->o.net.port) return rc;
+    if (rc == 0) return 0;
+    if (f->o.net.port) return rc;
     co->port = 0;
-    return kin_cluster_open(&f->cluster, co, err);
+    rc = kin_cluster_open(&f->cluster, co, err);
+    if (rc == 0)
+        kin_log(
+            KIN_LOG_WARN,
+            "port %d is taken, perhaps by another head on this machine: its devices compute for it and do not come to this one. "
+            "'kin status' shows it; ask it over HTTP if it is 'kin serve', or stop it first",
+            KIN_DEFAULT_PORT);
+    return rc;
 }
 
 static int find_allreduce(const char *name, kin_proto_allreduce *out, kin_err *err) {

@@ -388,6 +388,11 @@ static int finish_step(kin_head *h, uint64_t step, kin_err *err) {
     return 0;
 }
 
+void kin_head_count_texts(kin_head *h, uint64_t n_begun, int n_running) {
+    atomic_store(&h->ring.counts->n_texts, n_begun);
+    atomic_store(&h->ring.counts->n_running, (uint64_t)n_running);
+}
+
 static void count_step(kin_head *h, const flight *f) {
     int n_tokens = f->batch.n_tokens - f->n_prompt;
     bool is_token = f->batch.n_tokens == 1 && n_tokens == 1;

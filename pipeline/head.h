@@ -27,7 +27,8 @@ typedef struct kin_head_counts {
     atomic_uint_fast64_t compute_ns, wait_ns;
     // Medians of the last tokens, as in kin_token_times; since the ring was set.
     atomic_uint_fast64_t token_compute_ns, token_stall_ns, token_disk_ns, token_disk_bytes, token_total_ns;
-    atomic_uint_fast64_t token_pos; // of the last one
+    atomic_uint_fast64_t token_pos;          // of the last one
+    atomic_uint_fast64_t n_texts, n_running; // texts that were begun so far, and those that are computed now
 } kin_head_counts;
 
 // Who the others are and what the head does itself. It can change between two requests.
@@ -45,6 +46,9 @@ typedef struct kin_head_ring {
 // n_batch: most tokens per step. n_steps: most steps in flight at once, of the executor and the transport.
 int kin_head_open(kin_head **out, const kin_model *model, const kin_head_ring *ring, int n_batch, int n_steps, kin_err *err);
 void kin_head_close(kin_head *head);
+
+// For the head's counts: how many texts were begun so far, and how many are computed now.
+void kin_head_count_texts(kin_head *head, uint64_t n_begun, int n_running);
 
 // Another ring from now on; no step may be in flight. What sequences held is lost.
 void kin_head_set_ring(kin_head *head, const kin_head_ring *ring);

@@ -80,17 +80,25 @@ static void leave_line(kin_scheduler *s, kin_generation *g) {
     s->n_waiting--;
 }
 
+static void count_texts(const kin_scheduler *s) {
+    if (s->head) kin_head_count_texts(s->head, s->n_texts, s->n_running);
+}
+
 static void stop_running(kin_scheduler *s, kin_generation *g) {
     int i = 0;
     while (s->running[i] != g) i++;
     s->n_running--;
     memmove(&s->running[i], &s->running[i + 1], (size_t)(s->n_running - i) * sizeof *s->running);
+    count_texts(s);
 }
 
 static void start_running(kin_scheduler *s, kin_generation *g) {
     int i = s->n_running++;
     for (; i > 0 && s->running[i - 1]->number > g->number; i--) s->running[i] = s->running[i - 1];
     s->running[i] = g;
+    s->n_texts += !g->was_running;
+    g->was_running = true;
+    count_texts(s);
 }
 
 int kin_scheduler_submit(kin_scheduler *s, const kin_generation_options *o, kin_generation **out, kin_err *err) {

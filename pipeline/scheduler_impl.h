@@ -29,7 +29,7 @@ struct kin_generation {
     int n_ahead;
     int n_found;     // blocks that are on the disks; those beyond n_sent are being taken from there
     bool recomputes; // some layers' are not: these are computed
-    bool cancelled;
+    bool cancelled, was_running;
 };
 
 // A sequence of the KV cache: of a text that runs, or of one that has ended.
@@ -82,7 +82,7 @@ struct kin_scheduler {
     int n_running;
     kin_generation *waiting;
     int n_waiting;
-    uint64_t next_number;
+    uint64_t next_number, n_texts;                       // n_texts: that have begun to be computed
     uint8_t n_in_flight[KIN_SCHEDULER_MAX_PARALLEL + 1]; // of texts that are written; 0: as many as the ring has members
     kin_flight flights[KIN_STEPS_IN_FLIGHT];             // cyclic
     int first_flight, n_flights;

@@ -184,6 +184,7 @@ static void a_head_reports_all_members_and_draws_what_they_did(void **state) {
         assert_true(bars_of(t, row, KIN_PROTO_EVENT_SEND) >= 2 * N_TOKENS - 1);
     }
 
+    kin_head_count_texts(kin_cluster_head(c), 1, 0); // as a scheduler does
     report = report_when(kin_cluster_port(c), 4 + N_TOKENS);
     const json_t *head = json_object_get(report, "head"), *device = device_in(report, 0), *own = device_in(report, 1);
     assert_true(is_text(head, "name", "desk") && is_text(head, "state", "serving") && is_text(head, "model", "random"));

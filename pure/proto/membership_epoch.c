@@ -261,6 +261,7 @@ static void end_for_ring_link(kin_membership *r, int m, const char *reason) {
     kin_label_set_sentence(why, sizeof why - 1, reason);
     snprintf(sentence, sizeof sentence, "the link from %s to %s broke: %s", from, to, why);
     kin_label_set_sentence(r->broken, sizeof r->broken - 1, sentence);
+    memcpy(r->last_break, r->broken, sizeof r->last_break);
     r->broken_at = r->now;
     r->broke_requests = r->n_requests > 0;
     r->n_requests = 0; // they are told in a moment
@@ -351,6 +352,7 @@ void kin_membership_look_ready(kin_membership *r) {
         if (d->state != KIN_DEVICE_READY || !d->ring_open) return;
     }
     r->is_up = true;
+    r->last_break[0] = '\0';
     kin_membership_act(r, KIN_MEMBERSHIP_UP);
     say_doing(r);
     r->was_up = true;

@@ -51,6 +51,7 @@ struct kin_membership {
     char broken[KIN_MEMBERSHIP_SENTENCE];
     kin_time broken_at;
     bool broke_requests;
+    char last_break[KIN_MEMBERSHIP_SENTENCE]; // why the last epoch ended, while no other one is up; "": not by a ring link
 
     // A device that joins or leaves makes the planner's last answer outdated.
     uint32_t change, change_asked, change_answered;

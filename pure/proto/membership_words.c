@@ -56,6 +56,8 @@ static void say_gathering(const kin_membership *r, char *buf, size_t n) {
         kin_sentence_print(buf, n, "device '%s' is gone (%s), waiting for it to come back", d->name, d->last_error);
     } else if (failed >= 0) {
         kin_sentence_print(buf, n, "device '%s' failed: %s", r->devices[failed].name, r->devices[failed].last_error);
+    } else if (r->last_break[0]) {
+        kin_sentence_print(buf, n, "%s; waiting for another plan", r->last_break);
     } else {
         snprintf(buf, n, "waiting for devices to join");
     }
@@ -64,6 +66,10 @@ static void say_gathering(const kin_membership *r, char *buf, size_t n) {
 static void say_short(const kin_membership *r, char *buf, size_t n) {
     int lost = member_in(r, KIN_DEVICE_LOST), failed = member_in(r, KIN_DEVICE_FAILED), left = member_in(r, KIN_DEVICE_LEFT);
     int missing = lost >= 0 ? lost : failed >= 0 ? failed : left;
+    if (missing < 0 && r->last_break[0]) {
+        kin_sentence_print(buf, n, "%s, and there is no other plan: %s", r->last_break, r->short_reason);
+        return;
+    }
     if (missing < 0) {
         kin_sentence_print(buf, n, "waiting for devices to join: %s", r->short_reason);
         return;
@@ -138,12 +144,8 @@ static int say_alone(const kin_membership *r, char *buf, size_t n) {
     int i = 0, n_there = kin_membership_n_available(r);
     while (i < KIN_MEMBERSHIP_DEVICES && !kin_membership_is_available(r, i)) i++;
     if (n_there == 0) return snprintf(buf, n, "serving alone");
-    if (n_there > 1)
-        return snprintf(buf, n,
-                        "serving alone: the plan leaves out all %d devices; the page of 'kin serve', or 'kin status', says why",
-                        n_there);
-    return snprintf(buf, n, "serving alone: the plan leaves out '%s'; the page of 'kin serve', or 'kin status', says why",
-                    r->devices[i].name);
+    if (n_there > 1) return snprintf(buf, n, "serving alone: the plan leaves out all %d devices", n_there);
+    return snprintf(buf, n, "serving alone: the plan leaves out '%s'", r->devices[i].name);
 }
 
 static void say_serving(const kin_membership *r, char *buf, size_t n) {
