@@ -207,7 +207,7 @@ static uint64_t split_attention(const kin_kernels *k, kin_attention a, uint64_t 
 }
 
 // The hash of the cache, and of what the last of n positions of a sequence see, in a window or not.
-static uint64_t attention_of(const kin_kernels *k, const kin_kv_layout *kv, int n) {
+static uint64_t attention_of(const kin_kernels *k, const kin_kv_layout *kv, int n, bool is_capped) {
     enum { KV_BLOCKS = (LONG_POSITIONS + KIN_KV_CELLS - 1) / KIN_KV_CELLS };
     const int width = N_HEAD_KV * kv->head_dim, q_width = N_HEAD * kv->head_dim;
     const int n_blocks = (n + KIN_KV_CELLS - 1) / KIN_KV_CELLS;
@@ -243,6 +243,11 @@ static uint64_t attention_of(const kin_kernels *k, const kin_kv_layout *kv, int 
                        .blocks = tables,
                        .out = out,
                        .ldo = q_width};
+    const float sinks[N_HEAD] = {1, -2, 8};
+    if (is_capped) {
+        a.softcap = 2;
+        a.sinks = sinks;
+    }
     k->kv_store(&rows, 0, n);
     k->attend(&a, 0, kin_attention_plan(&a, 1));
     uint64_t hash = kin_bits_hash_f32(out, n_out, kin_hash64(cache, 2 * bytes, 0));
@@ -265,14 +270,19 @@ static uint64_t attention(const kin_kernels *k, int type) {
     const int dims[] = {64, 96, 128, 256};
     uint64_t hash = 0;
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
-        uint64_t h = attention_of(k, &(kin_kv_layout){type, N_HEAD_KV, dims[i]}, POSITIONS);
+        uint64_t h = attention_of(k, &(kin_kv_layout){type, N_HEAD_KV, dims[i]}, POSITIONS, false);
         hash = kin_hash64(&h, sizeof h, hash);
     }
     return hash;
 }
 
 static uint64_t long_attention(const kin_kernels *k, int type) {
-    return attention_of(k, &(kin_kv_layout){type, N_HEAD_KV, 64}, LONG_POSITIONS);
+    return attention_of(k, &(kin_kv_layout){type, N_HEAD_KV, 64}, LONG_POSITIONS, false);
+}
+
+// Soft caps and sinks, over several spans.
+static uint64_t capped_attention(const kin_kernels *k, int type) {
+    return attention_of(k, &(kin_kv_layout){type, N_HEAD_KV, 64}, LONG_POSITIONS, true);
 }
 
 // ---- the small operators
@@ -312,18 +322,33 @@ static uint64_t sums(const kin_kernels *k, int what) {
     return hash;
 }
 
-static uint64_t swiglu(const kin_kernels *k, int what) {
+static uint64_t gate(const kin_kernels *k, int what) {
     const float sizes[] = {1, 10, 200};
     uint64_t hash = 0;
     kin_rng rng;
-    kin_rng_seed(&rng, (uint64_t)what);
+    kin_rng_seed(&rng, 3);
     for (int i = 0; i < 3; i++) {
-        float *gate = random_floats(&rng, WIDTH, sizes[i]), *up = random_floats(&rng, WIDTH, 3);
-        k->swiglu(WIDTH, gate, up, gate);
-        hash = kin_bits_hash_f32(gate, WIDTH, hash);
-        free(gate);
+        float *x = random_floats(&rng, WIDTH, sizes[i]), *up = random_floats(&rng, WIDTH, 3);
+        k->gate((kin_gate)what, WIDTH, x, up, x);
+        hash = kin_bits_hash_f32(x, WIDTH, hash);
+        free(x);
         free(up);
     }
+    return hash;
+}
+
+// What scales by a sigmoid, and caps, with a length that is no multiple of 16.
+static uint64_t caps(const kin_kernels *k, int what) {
+    uint64_t hash = 0;
+    kin_rng rng;
+    kin_rng_seed(&rng, (uint64_t)what);
+    float *x = random_floats(&rng, WIDTH, 20);
+    for (int i = 1; i <= 4; i++) {
+        k->scale_sigmoid(WIDTH, (float)i - 2.5f, x, x);
+        k->cap(WIDTH - i, 3, i % 2 ? 30 : 0, x);
+        hash = kin_bits_hash_f32(x, WIDTH, hash);
+    }
+    free(x);
     return hash;
 }
 
@@ -370,10 +395,35 @@ static uint64_t route(const kin_kernels *k, int what) {
         int32_t chosen[N_EXPERT];
         float share[N_EXPERT], *logits = random_floats(&rng, N_EXPERT, 3);
         for (int i = 0; i < N_EXPERT && n == 8; i++) logits[i] = (float)(int)logits[i];
-        k->route(N_EXPERT, n, logits, chosen, share);
+        k->route(&(kin_routing){.n_expert = N_EXPERT, .n_used = n, .scale = 1}, logits, chosen, share);
         hash = kin_bits_hash_f32(share, (size_t)n, kin_hash64(chosen, sizeof *chosen * (size_t)n, hash));
         free(logits);
     }
+    return hash;
+}
+
+// All experts' softmax or sigmoid, with a bias, groups and a scale.
+static uint64_t routings(const kin_kernels *k, int what) {
+    uint64_t hash = 0;
+    kin_rng rng;
+    kin_rng_seed(&rng, (uint64_t)what);
+    float *bias = random_floats(&rng, N_EXPERT, 0.2f);
+    for (int i = 0; i < 8; i++) {
+        int32_t chosen[N_EXPERT];
+        float share[N_EXPERT], *logits = random_floats(&rng, N_EXPERT, 3);
+        const kin_routing r = {.n_expert = N_EXPERT,
+                               .n_used = 6,
+                               .gating = i % 2 ? KIN_GATING_SIGMOID : KIN_GATING_SOFTMAX,
+                               .normalize = i & 2,
+                               .scale = i & 1 ? 2.5f : 1,
+                               .n_group = i & 4 ? 8 : 0,
+                               .n_group_used = 3,
+                               .bias = i % 3 ? bias : NULL};
+        k->route(&r, logits, chosen, share);
+        hash = kin_bits_hash_f32(share, 6, kin_hash64(chosen, 6 * sizeof *chosen, hash));
+        free(logits);
+    }
+    free(bias);
     return hash;
 }
 
@@ -408,11 +458,17 @@ static const kin_bits_case cases[] = {
     {"attention Q8_0", 0x51cdd92660d65ff9, attention, KIN_TYPE_Q8_0},
     {"long attention F16", 0x7d19add95cd988dd, long_attention, KIN_TYPE_F16},
     {"long attention Q8_0", 0x35ad097018531833, long_attention, KIN_TYPE_Q8_0},
+    {"capped attention F16", 0x4cf8bfd1ff1fddc9, capped_attention, KIN_TYPE_F16},
+    {"capped attention Q8_0", 0xbfe09734db1f9be4, capped_attention, KIN_TYPE_Q8_0},
     {"norm", 0xbe129113f5375087, norm, 1},
     {"sums", 0x0fa7afc50724ffeb, sums, 2},
-    {"swiglu", 0xe38c9ec3153cc4df, swiglu, 3},
+    {"gate by SiLU", 0xe38c9ec3153cc4df, gate, KIN_GATE_SILU},
+    {"gate by GELU", 0x9ad48b1d81e9e184, gate, KIN_GATE_GELU},
+    {"gate of gpt-oss", 0x2d64fff0c04f6fcf, gate, KIN_GATE_OAI},
+    {"caps", 0x4344e122f2f9753a, caps, 6},
     {"rope", 0xbba4e98faf3baaa8, rope, 4},
     {"route", 0x06616b24de335ab8, route, 5},
+    {"routings", 0x8f9d0fdafc57a6a0, routings, 7},
 };
 
 const kin_bits_case *kin_bits_at(int i) {

@@ -228,18 +228,20 @@ void kin_kv_table(const kin_kv *kv, int32_t seq, int32_t *table) {
 
 // A token at `pos` of `seq` sees all positions of its sequence up to its own; the blocks of those are among the first n_kv cells
 // since the token was placed.
-static void mask_row(const kin_kv *kv, int32_t seq, int32_t pos, int n_kv, ggml_fp16_t *mask) {
+static void mask_row(const kin_kv *kv, int32_t seq, int32_t pos, int n_kv, int window, ggml_fp16_t *mask) {
     int n_blocks, n_seen = kin_kv_blocks_n_tokens(kv->blocks, seq);
     const int32_t *blocks = kin_kv_blocks_table(kv->blocks, seq, &n_blocks);
     if (pos < n_seen) n_seen = pos + 1;
     for (int i = 0; i < n_kv; i++) mask[i] = f16_minus_infinity;
-    for (int i = 0; i < n_seen; i++) mask[blocks[i / KIN_KV_CELLS] * KIN_KV_CELLS + i % KIN_KV_CELLS] = f16_zero;
+    for (int i = window > 0 && pos >= window ? pos - window + 1 : 0; i < n_seen; i++)
+        mask[blocks[i / KIN_KV_CELLS] * KIN_KV_CELLS + i % KIN_KV_CELLS] = f16_zero;
 }
 
-void kin_kv_mask(const kin_kv *kv, const kin_batch *batch, const int32_t *rows, int n_rows, int n_kv, ggml_fp16_t *mask) {
+void kin_kv_mask(const kin_kv *kv, const kin_batch *batch, const int32_t *rows, int n_rows, int n_kv, int window,
+                 ggml_fp16_t *mask) {
     for (int i = 0; i < n_rows; i++, mask += n_kv) {
         int row = rows ? rows[i] : i;
-        mask_row(kv, seq_of(batch, row), batch->pos[row], n_kv, mask);
+        mask_row(kv, seq_of(batch, row), batch->pos[row], n_kv, window, mask);
     }
 }
 

@@ -102,8 +102,9 @@ int kin_kv_n_used(const kin_kv *kv);
 void kin_kv_table(const kin_kv *kv, int32_t seq, int32_t *table);
 
 // mask // f16 [n_rows, n_kv]: 0 where row i's token may look (its own sequence, up to its own position), else -inf.
-// rows: numbers of tokens in the batch, NULL: all.
-void kin_kv_mask(const kin_kv *kv, const kin_batch *batch, const int32_t *rows, int n_rows, int n_kv, ggml_fp16_t *mask);
+// rows: numbers of tokens in the batch, NULL: all. window: of the last so many tokens only, its own among them; 0: of all.
+void kin_kv_mask(const kin_kv *kv, const kin_batch *batch, const int32_t *rows, int n_rows, int n_kv, int window,
+                 ggml_fp16_t *mask);
 
 // A page is what a block holds in a layer, keys before values, as they lie in the cache: so the same layer, type and kernels read
 // it again. Bytes of one, alike in all layers.

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/arch.h"
+#include "model/blocks.h"
 #include "model/kernel_ops.h"
 
 enum { MAX_NODES = 256 }; // of one layer's graph
@@ -74,7 +74,7 @@ static double tile_bytes(const kin_model *m) {
 static void set_blocks(kin_model_facts *f, const kin_model *m) {
     double sum = 0, n = 0;
     f->output_blocks = kin_weights_count_tiles(m);
-    f->layer_blocks = kin_weights_n_compute_blocks(&m->hp);
+    f->layer_blocks = kin_weights_n_compute_blocks(&m->hp, m->hp.n_layer / 2);
     f->block_bytes = tile_bytes(m);
     for (int il = 0; il < m->hp.n_layer; il++) {
         double block[KIN_WEIGHT_BLOCK_COUNT];
@@ -87,7 +87,7 @@ static void set_blocks(kin_model_facts *f, const kin_model *m) {
         // Gate and up are one compute block; down is the next, or with experts in the same.
         double gate_up = block[KIN_WEIGHT_BLOCK_FFN_GATE] + block[KIN_WEIGHT_BLOCK_FFN_UP],
                down = block[KIN_WEIGHT_BLOCK_FFN_DOWN];
-        double ffn = m->hp.n_expert ? gate_up + down : larger(gate_up, down);
+        double ffn = kin_layer_of(&m->hp, il).has_experts ? gate_up + down : larger(gate_up, down);
         f->block_bytes = larger(f->block_bytes, larger(block[KIN_WEIGHT_BLOCK_ATTN], ffn));
     }
     f->weight_block_bytes = (sum + (double)m->output->n_bytes) / (n + f->output_blocks);
@@ -132,12 +132,13 @@ static int count_layer_ops(const kin_model *m, const kin_shard_options *o, int i
     g.max_ops = (int)n_max;
     g.n_kv = 64;
     g.cells = ggml_new_tensor_1d(ctx, GGML_TYPE_I64, 1);
-    g.all = (kin_graph_rows){.n = 1,
-                             .pos = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, 1),
-                             .mask = ggml_new_tensor_2d(ctx, GGML_TYPE_F16, g.n_kv, 1),
-                             .turns = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, hp->n_rot, 1)}; // of the first layer
+    g.all = (kin_graph_rows){
+        .n = 1, .pos = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, 1), .mask = ggml_new_tensor_2d(ctx, GGML_TYPE_F16, g.n_kv, 1)};
+    g.all.window_mask = g.all.mask;
+    for (int i = 0; i < KIN_ROPES; i++) // those of the first layers
+        g.all.turns[i] = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, hp->ropes[i].n_rot, 1);
     struct ggml_tensor *x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, hp->n_embd, 1);
-    ggml_build_forward_expand(g.gf, hp->arch->ffn(&g, il, hp->arch->attn(&g, il, x)));
+    ggml_build_forward_expand(g.gf, kin_block_ffn(&g, il, kin_block_attention(&g, il, x)));
     *n_ops = 0;
     for (int i = 0; i < ggml_graph_n_nodes(g.gf); i++) *n_ops += computes(ggml_graph_node(g.gf, i));
     ggml_free(ctx);

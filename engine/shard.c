@@ -12,7 +12,6 @@
 #include "engine/governor.h"
 #include "engine/stage.h"
 #include "kernels/kernels.h"
-#include "model/arch.h"
 #include "model/blocks.h"
 #include "model/kernel_ops.h"
 #include "sys/tls.h"
@@ -72,17 +71,20 @@ struct kin_shard {
     uint64_t program_bytes;  // of the process when all this was open and nothing computed: its buffers are still untouched
     uint64_t fixed_bytes;    // KV cache, buffers and the program itself
     uint64_t weights_budget; // at the start
-    kin_governor *governor;  // NULL: nothing to govern, or not yet
+    const kin_kernels *logit_kernels; // that scale and cap logits, whatever computes the rest
+    kin_governor *governor;           // NULL: nothing to govern, or not yet
 
     step *steps; // [n_steps + 1], the last one for layers that are computed by themselves
     // One run's inputs, sized for n_batch.
     int32_t *out_pos, *out_seen;
-    ggml_fp16_t *mask, *out_mask;       // [n_batch, n_cells]
-    int32_t *tables;                    // [n_batch, n_blocks]: of the batch's sequences
-    const int32_t **table, **out_table; // [n_batch]: each token's
-    int32_t *chosen;                    // [n_batch, n_expert_used]
-    float *half;                        // [n_batch, n_ff] between the halves of a feed-forward block; NULL with experts
-    float *tile;                        // [MAX_OUTPUT_ROWS, n_vocab] logits of one tile of the vocabulary
+    ggml_fp16_t *mask, *out_mask;               // [n_batch, n_cells]
+    ggml_fp16_t *window_mask, *out_window_mask; // the same for windowed layers; NULL: the model has none
+    int32_t *first_seen, *out_first_seen;       // [n_batch]: the first cell that a token looks at there
+    int32_t *tables;                            // [n_batch, n_blocks]: of the batch's sequences
+    const int32_t **table, **out_table;         // [n_batch]: each token's
+    int32_t *chosen;                            // [n_batch, n_expert_used]
+    float *half;                                // [n_batch, n_ff] between the halves of a feed-forward block; NULL with experts
+    float *tile;                                // [MAX_OUTPUT_ROWS, n_vocab] logits of one tile of the vocabulary
 };
 
 kin_shard_options kin_shard_options_defaults(const kin_model *model) {
@@ -120,7 +122,7 @@ static uint64_t compute_estimate(const kin_model *model, const kin_shard_options
     uint64_t widest = dense > experts ? dense : experts;
     // Activations in float32; the same quantized, for the products; two masks of 16 bits.
     uint64_t per_token = 4 * (5 * widest + 8 * (uint64_t)hp->n_embd) + 2 * widest;
-    if (has_masks) per_token += 4 * (uint64_t)o->n_ctx;
+    if (has_masks) per_token += (hp->window > 0 ? 8 : 4) * (uint64_t)o->n_ctx;
     if (!o->flash) per_token += 8 * (uint64_t)hp->n_head * (uint64_t)o->n_ctx; // scores, before and after the softmax
     return per_token * (uint64_t)o->n_batch;
 }
@@ -184,6 +186,7 @@ static kin_weights_options weights_options(const kin_shard *s) {
     return (kin_weights_options){
         .windows = s->o.windows,
         .slices = kin_share_slices(&s->o.share, &s->model->hp),
+        .n_ctx = s->o.n_ctx,
         .output = s->o.output,
         .output_on_gpu = output_on_gpu(s),
         .cache_dir = s->o.cache_dir,
@@ -233,11 +236,11 @@ static int block_variant(int il, int block) {
     return BLOCK + BLOCKS_STEP * il + block;
 }
 
-static struct ggml_tensor *build_block(const kin_arch *arch, kin_graph *g, struct ggml_tensor *x, int il, int block) {
-    if (block == ROUTE) return arch->route(g, il, x);
-    if (block == 0) return arch->attn(g, il, x);
-    if (g->hp->n_expert) return arch->ffn(g, il, x);
-    return block == 1 ? arch->ffn_in(g, il, x) : arch->ffn_out(g, il, x);
+static struct ggml_tensor *build_block(kin_graph *g, struct ggml_tensor *x, int il, int block) {
+    if (block == ROUTE) return kin_block_route(g, il, x);
+    if (block == 0) return kin_block_attention(g, il, x);
+    if (kin_layer_of(g->hp, il).has_experts) return kin_block_ffn(g, il, x);
+    return block == 1 ? kin_block_ffn_in(g, il, x) : kin_block_ffn_out(g, il, x);
 }
 
 static int min_int(int a, int b) {
@@ -278,16 +281,14 @@ static int layers_variant(const kin_shard *s, int i_window, layers of) {
 
 static struct ggml_tensor *build_layers(const void *user, kin_graph *g, struct ggml_tensor *x, int variant) {
     const layers_stage *ls = user;
-    const kin_arch *arch = g->hp->arch;
     bool is_some = variant >= LAYERS;
-    if (variant >= BLOCK && !is_some)
-        return build_block(arch, g, x, (variant - BLOCK) / BLOCKS_STEP, (variant - BLOCK) % BLOCKS_STEP);
+    if (variant >= BLOCK && !is_some) return build_block(g, x, (variant - BLOCK) / BLOCKS_STEP, (variant - BLOCK) % BLOCKS_STEP);
     layers of = {(variant - LAYERS) / LAYERS_STEP, (variant - LAYERS) % LAYERS_STEP};
     const kin_window *window = is_some ? window_with(ls->shard, of.begin) : &ls->shard->o.windows.at[variant];
     of = layers_on(window, is_some ? of : all_layers(window), ls->on_gpu);
     for (int il = of.begin; il < of.end; il++) {
-        x = arch->attn(g, il, x);
-        x = arch->ffn(g, il, x);
+        x = kin_block_attention(g, il, x);
+        x = kin_block_ffn(g, il, x);
     }
     return x;
 }
@@ -383,14 +384,23 @@ static int open_inputs(kin_shard *s, kin_err *err) {
     s->out_seen = malloc(n_batch * sizeof *s->out_seen);
     s->mask = malloc(n_batch * n_cells * sizeof *s->mask);
     s->out_mask = malloc(n_batch * n_cells * sizeof *s->out_mask);
+    bool has_windows = hp->window > 0;
+    if (has_windows) {
+        s->window_mask = malloc(n_batch * n_cells * sizeof *s->window_mask);
+        s->out_window_mask = malloc(n_batch * n_cells * sizeof *s->out_window_mask);
+        s->first_seen = malloc(n_batch * sizeof *s->first_seen);
+        s->out_first_seen = malloc(n_batch * sizeof *s->out_first_seen);
+        if (!s->window_mask || !s->out_window_mask || !s->first_seen || !s->out_first_seen)
+            return kin_err_set(err, "out of memory");
+    }
     s->tables = malloc(n_batch * (n_cells / KIN_KV_CELLS) * sizeof *s->tables);
     s->table = malloc(n_batch * sizeof *s->table);
     s->out_table = malloc(n_batch * sizeof *s->out_table);
     s->chosen = malloc(n_batch * (size_t)(hp->n_expert_used + 1) * sizeof *s->chosen);
-    s->half = hp->n_expert ? NULL : malloc(n_batch * (size_t)hp->n_ff * sizeof *s->half);
+    s->half = hp->n_ff > 0 ? malloc(n_batch * (size_t)hp->n_ff * sizeof *s->half) : NULL;
     s->tile = s->o.output ? malloc(MAX_OUTPUT_ROWS * (size_t)hp->n_vocab * sizeof *s->tile) : NULL;
     bool ok = s->layers && s->out_pos && s->out_seen && s->mask && s->out_mask && s->tables && s->table && s->out_table &&
-              s->chosen && (s->half || hp->n_expert) && (s->tile || !s->o.output);
+              s->chosen && (s->half || hp->n_ff == 0) && (s->tile || !s->o.output);
     return ok ? open_steps(s, err) : kin_err_set(err, "out of memory");
 }
 
@@ -422,6 +432,12 @@ static int open_shard(kin_shard *s, kin_err *err) {
     if (n_gpu_layers > 0 && !kin_share_is_whole(&o->share))
         return kin_err_set(err, "the devices of a group share layers on their processors, not on a GPU");
     if (kin_share_check(&o->share, s->model, (int)o->kv_type, err) != 0) return KIN_FAIL;
+    const char *lacks = s->devices.cpu.kernels && n_gpu_layers == 0 ? NULL : kin_blocks_without_ggml(&s->hp);
+    if (lacks)
+        return kin_err_set(err, "this model needs kin's kernels on the CPU for %s, and %s", lacks,
+                           n_gpu_layers > 0 ? "some of its layers are for the GPU" : "they are not used here");
+    s->logit_kernels = s->devices.cpu.kernels ? s->devices.cpu.kernels : kin_kernels_choose(err);
+    if (!s->logit_kernels) return KIN_FAIL;
     if (plan_memory(s, err) != 0 || open_inputs(s, err) != 0 || open_weights(s, err) != 0) return KIN_FAIL;
 
     kin_kv_options kv = kv_options(o);
@@ -507,6 +523,10 @@ void kin_shard_close(kin_shard *s) {
     free(s->out_table);
     free(s->mask);
     free(s->out_mask);
+    free(s->window_mask);
+    free(s->out_window_mask);
+    free(s->first_seen);
+    free(s->out_first_seen);
     free(s->chosen);
     free(s->half);
     free(s->tile);
@@ -515,7 +535,7 @@ void kin_shard_close(kin_shard *s) {
 
 // Of a layer: norms and biases are no matrices.
 static bool is_multiplied_exactly(const struct ggml_tensor *w) {
-    return !w || w->ne[1] == 1 || kin_ops_multiply(w);
+    return !w || kin_ops_multiply(w);
 }
 
 // The rows of the output that are too few for a panel are ggml's, which computes them one by one.
@@ -528,7 +548,7 @@ bool kin_shard_is_exact(const kin_shard *s) {
     for (int i = 0; i < s->o.windows.n; i++) {
         for (int il = s->o.windows.at[i].layer_begin; il < s->o.windows.at[i].layer_end; il++) {
             for (int k = 0; k < KIN_W_COUNT; k++) {
-                if (!is_multiplied_exactly(s->layers[il].w[k])) return false;
+                if (!kin_weight_is_vector(k) && !is_multiplied_exactly(s->layers[il].w[k])) return false;
             }
         }
     }
@@ -658,7 +678,7 @@ static int run_block(kin_shard *s, int il, int block, kin_stage_shape shape, con
     int number = kin_weights_compute_block(s->weights, il) + block;
     shape.variant = block_variant(il, block);
     if (kin_weights_acquire(s->weights, number, err) != 0) return KIN_FAIL;
-    int rc = block == 1 && s->model->hp.n_expert ? fetch_experts(s, il, shape, in, err) : 0;
+    int rc = block == 1 && kin_layer_of(&s->hp, il).has_experts ? fetch_experts(s, il, shape, in, err) : 0;
     if (rc == 0) rc = kin_stage_run(s->cpu.stage, shape, in, y, err);
     kin_weights_release(s->weights, number);
     return rc;
@@ -670,7 +690,7 @@ static int run_layer(kin_shard *s, int il, kin_stage_shape shape, const kin_stag
     kin_stage_shape ffn = {.n_tokens = shape.n_out, .n_kv = shape.n_kv, .n_out = shape.n_out};
     kin_stage_inputs ffn_in = *in;
     ffn_in.x = y;
-    if (s->model->hp.n_expert) return run_block(s, il, 1, ffn, &ffn_in, y, err);
+    if (kin_layer_of(&s->hp, il).has_experts) return run_block(s, il, 1, ffn, &ffn_in, y, err);
     if (run_block(s, il, 1, ffn, &ffn_in, s->half, err) != 0) return KIN_FAIL;
     ffn.half = true;
     ffn_in.x = s->half;
@@ -703,23 +723,39 @@ static void fill_block_tables(kin_shard *s, const step *st) {
     }
 }
 
+// Masks of rows of a step's batch, NULL: all of them, for ggml's attention.
+static void fill_masks(const kin_shard *s, const step *st, bool masks, const int32_t *rows, int n, ggml_fp16_t *mask,
+                       ggml_fp16_t *window_mask) {
+    if (!masks) return;
+    kin_kv_mask(s->kv, &st->batch, rows, n, st->n_kv, 0, mask);
+    if (window_mask) kin_kv_mask(s->kv, &st->batch, rows, n, st->n_kv, s->hp.window, window_mask);
+}
+
+// The first cells that tokens at such positions look at in a windowed layer; first NULL: there is none.
+static void fill_first(const kin_shard *s, int n, const int32_t *pos, int32_t *first) {
+    for (int i = 0; i < n && first; i++) first[i] = pos[i] >= s->hp.window ? pos[i] - s->hp.window + 1 : 0;
+}
+
 // What attention must know of a step's tokens: plain arrays for kin's kernels, masks for ggml's.
 static void fill_rows(kin_shard *s, const step *st, bool plain, bool masks, kin_stage_inputs *in) {
     const kin_batch *batch = &st->batch;
     if (plain) fill_block_tables(s, st);
-    if (masks) kin_kv_mask(s->kv, batch, NULL, batch->n_tokens, st->n_kv, s->mask);
+    fill_masks(s, st, masks, NULL, batch->n_tokens, s->mask, s->window_mask);
+    fill_first(s, batch->n_tokens, st->pos, s->first_seen);
     in->all = (kin_rows){.pos = st->pos, .cells = st->plain_cells, .n_cells = st->n_seen, .tables = s->table};
+    in->all.first_cells = s->first_seen;
     in->all.copies = st->copies.at;
     in->all.n_copies = st->copies.n;
     if (!in->out_rows) return;
     int n_out = kin_batch_n_out(batch);
-    if (masks) kin_kv_mask(s->kv, batch, st->out, n_out, st->n_kv, s->out_mask);
+    fill_masks(s, st, masks, st->out, n_out, s->out_mask, s->out_window_mask);
     for (int i = 0; i < n_out; i++) {
         s->out_pos[i] = st->pos[st->out[i]];
         s->out_seen[i] = s->out_pos[i] + 1;
         if (plain) s->out_table[i] = s->table[st->out[i]];
     }
-    in->out = (kin_rows){.pos = s->out_pos, .n_cells = s->out_seen, .tables = s->out_table};
+    fill_first(s, n_out, s->out_pos, s->out_first_seen);
+    in->out = (kin_rows){.pos = s->out_pos, .n_cells = s->out_seen, .first_cells = s->out_first_seen, .tables = s->out_table};
 }
 
 // x // f32 [n_tokens, n_embd] before layers of a window -> y // f32 [n_out, n_embd] after them
@@ -728,6 +764,8 @@ static int run_layers(kin_shard *s, const step *st, int i_window, layers of, int
     const kin_window *window = &s->o.windows.at[i_window];
     kin_stage_inputs in = {
         .x = x, .pos = st->pos, .cells = st->cells, .mask = s->mask, .out_mask = s->out_mask, .out_pos = s->out_pos};
+    in.window_mask = s->window_mask;
+    in.out_window_mask = s->out_window_mask;
     layers on_cpu = layers_on(window, of, false), on_gpu = layers_on(window, of, true);
     bool cpu = on_cpu.begin < on_cpu.end, gpu = on_gpu.begin < on_gpu.end;
     bool plain = cpu && s->devices.cpu.kernels;
@@ -848,8 +886,7 @@ static int output_by_tile(kin_shard *s, int n, const float *x, float *logits, ki
     return 0;
 }
 
-int kin_shard_output(kin_shard *s, int n, const float *x, float *logits, kin_err *err) {
-    kin_assert(s->output);
+static int compute_output(kin_shard *s, int n, const float *x, float *logits, kin_err *err) {
     if (!output_on_gpu(s) && kin_weights_begin(s->weights, kin_weights_tile_compute_block(s->weights, 0), true))
         return output_by_tile(s, n, x, logits, err);
     size_t n_embd = (size_t)s->model->hp.n_embd, n_vocab = (size_t)s->model->hp.n_vocab;
@@ -859,6 +896,16 @@ int kin_shard_output(kin_shard *s, int n, const float *x, float *logits, kin_err
         kin_stage_inputs in = {.x = x + (size_t)done * n_embd};
         if (kin_stage_run(s->output, shape, &in, logits + (size_t)done * n_vocab, err) != 0) return KIN_FAIL;
     }
+    return 0;
+}
+
+int kin_shard_output(kin_shard *s, int n, const float *x, float *logits, kin_err *err) {
+    const kin_hparams *hp = &s->hp;
+    kin_assert(s->output);
+    if (compute_output(s, n, x, logits, err) != 0) return KIN_FAIL;
+    if (hp->logit_scale == 1 && hp->logit_softcap == 0) return 0;
+    for (int i = 0; i < n; i++)
+        s->logit_kernels->cap(hp->n_vocab, hp->logit_scale, hp->logit_softcap, logits + (size_t)i * (size_t)hp->n_vocab);
     return 0;
 }
 

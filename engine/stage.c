@@ -20,6 +20,8 @@ struct kin_stage {
     kin_stage_shape shape;
     kin_graph g;
     struct ggml_tensor *x, *y;
+
+    float yarn_factors[KIN_ROPES][KIN_ROPE_PAIRS]; // kin_graph.yarn_factors
 };
 
 int kin_stage_open(kin_stage **out, const kin_device *device, const kin_graph *proto, size_t n_nodes, kin_stage_build build,
@@ -69,7 +71,18 @@ static kin_graph_rows input_rows(kin_graph *g, int n) {
     kin_graph_rows rows = {.n = n};
     rows.pos = input(g, GGML_TYPE_I32, n, 1);
     rows.mask = input(g, GGML_TYPE_F16, g->n_kv, n);
+    if (g->hp->window > 0) rows.window_mask = input(g, GGML_TYPE_F16, g->n_kv, n);
     return rows;
+}
+
+// ggml rounds the corners of YaRN: where the family does not, factors of the frequencies stand for all of it.
+static void input_yarn(kin_stage *s) {
+    const kin_hparams *hp = s->g.hp;
+    for (int i = 0; i < KIN_ROPES; i++) {
+        if (hp->ropes[i].ext_factor == 0 || !hp->ropes[i].exact_corners) continue;
+        kin_rope_factors(&hp->ropes[i], s->yarn_factors[i]);
+        s->g.yarn_factors[i] = input(&s->g, GGML_TYPE_F32, hp->ropes[i].n_rot / 2, 1);
+    }
 }
 
 static int build_graph(kin_stage *s, kin_stage_shape shape, kin_err *err) {
@@ -91,6 +104,7 @@ static int build_graph(kin_stage *s, kin_stage_shape shape, kin_err *err) {
         g->out_rows = input(g, GGML_TYPE_I32, shape.n_out, 1);
         g->out = input_rows(g, shape.n_out);
     }
+    if (shape.n_kv > 0 && !g->kernels) input_yarn(s);
     s->y = s->build(s->user, g, s->x, shape.variant);
     ggml_set_output(s->y);
     ggml_build_forward_expand(g->gf, s->y);
@@ -136,9 +150,12 @@ int kin_stage_run(kin_stage *s, kin_stage_shape shape, const kin_stage_inputs *i
     set_input(s->g.cells, in->cells);
     set_input(s->g.all.pos, in->pos);
     set_input(s->g.all.mask, in->mask);
+    set_input(s->g.all.window_mask, in->window_mask);
     set_input(s->g.out_rows, in->out_rows);
     set_input(s->g.out.pos, in->out_pos);
     set_input(s->g.out.mask, in->out_mask);
+    set_input(s->g.out.window_mask, in->out_window_mask);
+    for (int i = 0; i < KIN_ROPES; i++) set_input(s->g.yarn_factors[i], s->yarn_factors[i]);
 
     s->g.all.plain = in->all;
     s->g.out.plain = in->out;

@@ -25,14 +25,15 @@ typedef struct kin_stage_shape {
 // What one step puts in. The arrays of `all` and `out` are for kin's kernels, and stay as they are until the run ends. Arrays
 // have the shape's sizes.
 typedef struct kin_stage_inputs {
-    const float *x;                    // f32 [n_tokens, n_embd or n_ff]
-    const float *residual;             // f32 [n_tokens, n_embd], only for a half
-    const int32_t *pos;                // [n_tokens]
-    const int64_t *cells;              // [n_tokens]
-    const ggml_fp16_t *mask;           // [n_tokens, n_kv]
-    const int32_t *out_rows, *out_pos; // [n_out], only if n_out < n_tokens
-    const ggml_fp16_t *out_mask;       // [n_out, n_kv], likewise
-    kin_rows all, out;                 // [n_tokens], [n_out]
+    const float *x;                                // f32 [n_tokens, n_embd or n_ff]
+    const float *residual;                         // f32 [n_tokens, n_embd], only for a half
+    const int32_t *pos;                            // [n_tokens]
+    const int64_t *cells;                          // [n_tokens]
+    const ggml_fp16_t *mask;                       // [n_tokens, n_kv]
+    const ggml_fp16_t *window_mask;                // the same for windowed layers, only if the model has such
+    const int32_t *out_rows, *out_pos;             // [n_out], only if n_out < n_tokens
+    const ggml_fp16_t *out_mask, *out_window_mask; // [n_out, n_kv], likewise
+    kin_rows all, out;                             // [n_tokens], [n_out]
 } kin_stage_inputs;
 
 // Adds the nodes of one of the stage's graphs to g and returns the result. x: f32 [n_embd or n_ff, n_tokens]

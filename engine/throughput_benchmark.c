@@ -66,11 +66,9 @@ static const kin_hparams shape = {
     .n_head = WIDTH / HEAD_DIM,
     .n_head_kv = WIDTH_KV / HEAD_DIM,
     .head_dim = HEAD_DIM,
-    .n_rot = HEAD_DIM,
     .rms_eps = 1e-5f,
-    .rope_base = 1e4f,
-    .rope_freq_scale = 1,
-    .rope_attn_factor = 1,
+    .ropes = {{.n_rot = HEAD_DIM, .base = 1e4, .freq_scale = 1, .attn_factor = 1}},
+    .residual_scale = 1,
 };
 
 static void fill_batch(kin_throughput_benchmark *r) {

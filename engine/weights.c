@@ -18,11 +18,9 @@ enum {
 
 // A block of the sliding window: the attention of a layer, the rest of it, or a tile.
 static void describe_part(const kin_weights *w, const kin_weights_block *b, kin_stream_block *d) {
-    int n = kin_weights_n_compute_blocks(&w->model->hp), n_layers = w->first_tile_compute_block / n;
-    int layer = b->i_compute_block / n;
-    bool is_tile = layer >= n_layers, is_ff = !is_tile && b->i_compute_block % n > 0;
-    d->i_part = is_tile ? n_layers + b->i_compute_block - n_layers * (n - 1) : 2 * layer + is_ff;
-    d->stays = is_ff && kin_sliding_window_retains(&w->o.sliding, layer);
+    bool is_tile = b->i_compute_block >= w->first_tile_compute_block;
+    d->i_part = is_tile ? 2 * w->n_cpu_layers + b->i_compute_block - w->first_tile_compute_block : 2 * b->i_cpu_layer + b->is_ff;
+    d->stays = !is_tile && b->is_ff && kin_sliding_window_retains(&w->o.sliding, b->i_cpu_layer);
 }
 
 // What the streamer must know of a block: file ranges and mappings. Packed: one range of the cache file; else one per weight.
@@ -193,7 +191,8 @@ uint64_t kin_weights_most_useful_budget(const kin_weights *w) {
 
 // A token needs one row of the embedding, and where memory is short nothing around it, nor around what is not streamed.
 static void hint_small_reads(const kin_weights *w, bool read_around) {
-    const kin_gguf_tensor *embedding = w->model->token_embd, *others[] = {w->model->output_norm, w->model->rope_factors};
+    const kin_gguf_tensor *embedding = w->model->token_embd,
+                          *others[] = {w->model->output_norm, kin_model_rope_factors(w->model, w->o.n_ctx)};
     if (!w->must_stream || !kin_gguf_on_disk(w->model->gguf)) return;
     if (w->o.output && embedding != w->model->output) kin_pages_read_around(embedding->data, embedding->n_bytes, read_around);
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
@@ -383,18 +382,18 @@ static uint64_t larger(uint64_t a, uint64_t b) {
 
 // What a sliding window goes over. Blocks are in the order of the layers.
 static kin_sliding_blocks measure_blocks(const kin_weights *w) {
-    int n = kin_weights_n_compute_blocks(&w->model->hp), layer = -1;
-    kin_sliding_blocks m = {.n_layers = w->first_tile_compute_block / n, .n_tiles = w->n_tiles};
+    int layer = -1;
+    kin_sliding_blocks m = {.n_layers = w->n_cpu_layers, .n_tiles = w->n_tiles};
     uint64_t ff_bytes = 0; // of this layer so far
     for (size_t i = 0; i < w->n_blocks; i++) {
         const kin_weights_block *b = &w->blocks[i];
         if (b->i_compute_block == KIN_WEIGHTS_NO_COMPUTE_BLOCK || b->experts) continue;
         bool is_tile = b->i_compute_block >= w->first_tile_compute_block;
-        if (b->i_compute_block / n != layer) ff_bytes = 0;
-        layer = b->i_compute_block / n;
+        if (!is_tile && b->i_cpu_layer != layer) ff_bytes = 0;
+        if (!is_tile) layer = b->i_cpu_layer;
         if (is_tile) {
             m.tile_bytes = larger(m.tile_bytes, b->bytes);
-        } else if (b->i_compute_block % n == 0) {
+        } else if (!b->is_ff) {
             m.attn_bytes = larger(m.attn_bytes, b->bytes);
         } else {
             ff_bytes += b->bytes;

@@ -34,6 +34,7 @@ typedef void (*kin_progress)(void *user, const char *what, uint64_t done, uint64
 typedef struct kin_weights_options {
     kin_windows windows; // the layers
     kin_slices slices;   // of the layers' weights; zeros: all are full
+    int n_ctx;           // of the context: some models' rope depends on it
     bool output;         // the output norm and matrix too
     bool output_on_gpu;
     const char *cache_dir; // of the prepacked cache; NULL: none
@@ -89,7 +90,7 @@ struct ggml_tensor *kin_weights_tile(const kin_weights *weights, int i_tile);
 // block, in two halves if the layer has no experts), or a tile of the output. Compute blocks are numbered in cyclic order, a
 // layer's in a row.
 enum { KIN_MAX_LAYER_COMPUTE_BLOCKS = 3 };
-int kin_weights_n_compute_blocks(const kin_hparams *hp);           // of a layer
+int kin_weights_n_compute_blocks(const kin_hparams *hp, int il);   // of a layer
 int kin_weights_compute_block(const kin_weights *weights, int il); // the first one of a CPU layer
 int kin_weights_tile_compute_block(const kin_weights *weights, int i_tile);
 

@@ -128,14 +128,14 @@ static kin_weights_block *new_block(kin_weights *w, const kin_device *device, in
     return b;
 }
 
-int kin_weights_n_compute_blocks(const kin_hparams *hp) {
-    return hp->n_expert ? 2 : 3;
+int kin_weights_n_compute_blocks(const kin_hparams *hp, int il) {
+    return kin_layer_of(hp, il).has_experts ? 2 : 3;
 }
 
 // The compute block of its layer that a block belongs to.
-static int compute_block_of(const kin_hparams *hp, kin_weight_block kind) {
+static int compute_block_of(const kin_hparams *hp, int il, kin_weight_block kind) {
     if (kind == KIN_WEIGHT_BLOCK_ATTN) return 0;
-    return kind == KIN_WEIGHT_BLOCK_FFN_DOWN ? kin_weights_n_compute_blocks(hp) - 1 : 1;
+    return kind == KIN_WEIGHT_BLOCK_FFN_DOWN ? kin_weights_n_compute_blocks(hp, il) - 1 : 1;
 }
 
 static void collect_layer(kin_weights *w, int il, bool on_gpu, bool later, int *i_compute_block) {
@@ -145,12 +145,16 @@ static void collect_layer(kin_weights *w, int il, bool on_gpu, bool later, int *
     w->compute_blocks[il] = *i_compute_block;
     w->layer_blocks[il] = w->n_blocks;
     for (int kind = 0; kind < KIN_WEIGHT_BLOCK_COUNT; kind++) {
-        int compute_block = on_gpu ? KIN_WEIGHTS_NO_COMPUTE_BLOCK : *i_compute_block + compute_block_of(hp, kind);
+        int compute_block = on_gpu ? KIN_WEIGHTS_NO_COMPUTE_BLOCK : *i_compute_block + compute_block_of(hp, il, kind);
         kin_weights_block *b = new_block(w, device, compute_block);
         b->later = later;
+        b->i_cpu_layer = w->n_cpu_layers;
+        b->is_ff = kind != KIN_WEIGHT_BLOCK_ATTN;
         kin_weights_add_layer_block(b, w->model, il, kind, &w->o.slices, w->layers[il], cpu);
     }
-    if (!on_gpu) *i_compute_block += kin_weights_n_compute_blocks(hp);
+    if (on_gpu) return;
+    *i_compute_block += kin_weights_n_compute_blocks(hp, il);
+    w->n_cpu_layers++;
 }
 
 // In cyclic order: the layers, the output's tiles, then what is always there.
@@ -171,10 +175,10 @@ void kin_weights_collect_blocks(kin_weights *w) {
     if (o->output)
         add_tensor(new_block(w, output_device, KIN_WEIGHTS_NO_COMPUTE_BLOCK), m->output_norm, &full, &w->output_norm, cpu, false,
                    true);
-    add_tensor(new_block(w, cpu, KIN_WEIGHTS_NO_COMPUTE_BLOCK), m->rope_factors, &full, &w->rope_factors[0], cpu, false, true);
+    const kin_gguf_tensor *factors = kin_model_rope_factors(m, o->n_ctx);
+    add_tensor(new_block(w, cpu, KIN_WEIGHTS_NO_COMPUTE_BLOCK), factors, &full, &w->rope_factors[0], cpu, false, true);
     if (kin_windows_n_gpu_layers(&o->windows))
-        add_tensor(new_block(w, gpu, KIN_WEIGHTS_NO_COMPUTE_BLOCK), m->rope_factors, &full, &w->rope_factors[1], cpu, false,
-                   true);
+        add_tensor(new_block(w, gpu, KIN_WEIGHTS_NO_COMPUTE_BLOCK), factors, &full, &w->rope_factors[1], cpu, false, true);
     for (size_t i = 0; i < w->n_blocks; i++) {
         if (w->blocks[i].device->is_gpu) w->blocks[i].pack = false;
     }

@@ -39,9 +39,11 @@ typedef struct kin_weights_block {
     int n_pieces;
     const kin_device *device;
     int i_compute_block;
-    bool later;   // may come when the first window is computed already
-    bool pack;    // its bytes are made from the model file's, and kept in the cache file: in another layout, or gathered
-    bool experts; // holds matrices of experts: fetched by need, never streamed
+    int i_cpu_layer; // of the CPU's layers here; meaningless for tiles and what is always there
+    bool is_ff;      // of its feed-forward block
+    bool later;      // may come when the first window is computed already
+    bool pack;       // its bytes are made from the model file's, and kept in the cache file: in another layout, or gathered
+    bool experts;    // holds matrices of experts: fetched by need, never streamed
     uint64_t bytes, packed_bytes; // as it is in the model file; packed
     size_t i_packed;              // its number in the cache file
 
@@ -64,6 +66,7 @@ struct kin_weights {
     bool *on_gpu;                               // [n_layer]
     int *compute_blocks;                        // [n_layer] a CPU layer's first
     size_t *layer_blocks;                       // [n_layer] a layer's first block
+    int n_cpu_layers;
     int first_tile_compute_block;
     struct ggml_tensor *output_norm;
     struct ggml_tensor **tiles; // [n_tiles]

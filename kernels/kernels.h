@@ -116,9 +116,11 @@ enum { KIN_SPAN_CELLS = 512 };
 
 typedef struct kin_attention {
     kin_kv_layout kv;
-    const void *k, *v; // a layer's cache
-    int n_head;        // of queries: a multiple of n_head_kv
-    float scale;       // of q k, usually 1 / sqrt(head_dim)
+    const void *k, *v;  // a layer's cache
+    int n_head;         // of queries: a multiple of n_head_kv
+    float scale;        // of q k, usually 1 / sqrt(head_dim)
+    float softcap;      // c: scores become c tanh(score / c); 0: they stay as they are
+    const float *sinks; // f32 [n_head] scores that take weight and add no value, or NULL
     int64_t n_rows;
     const float *q; // f32 [n_rows, ldq], n_head * head_dim of them are read
     int64_t ldq;
@@ -149,20 +151,60 @@ size_t kin_attention_partial_bytes(const kin_kv_layout *kv, int n_head, int64_t 
 
 // ---- rotary position embedding
 
+enum { KIN_ROPE_PAIRS = 256 }; // of n_rot / 2, at most
+
 typedef struct kin_rope {
     int n_rot; // dimensions of a head that rotate, even
     double base, freq_scale;
     // YaRN, with llama.cpp's names; ext_factor 0: none
     double ext_factor, attn_factor, beta_fast, beta_slow;
     int n_ctx_orig;
+    bool exact_corners;   // YaRN's borders between pairs are not rounded to whole pairs (gpt-oss)
     const float *factors; // f32 [n_rot / 2] that divide the frequencies; NULL: none. Borrowed
 } kin_rope;
 
 // The speed of each pair of dimensions, radians per position: freq // f64 [n_rot / 2]
 void kin_rope_frequencies(const kin_rope *rope, double *freq);
 
+// What YaRN scales cosines and sines with.
+double kin_rope_length(const kin_rope *rope);
+
+// factors // f32 [n_rot / 2] that give such frequencies without YaRN and scaling
+void kin_rope_factors(const kin_rope *rope, float *factors);
+
 // turns // f32 [2][n_rot / 2]: cosines and sines of position times freq, times what YaRN scales them with
 void kin_rope_turns(const kin_rope *rope, const double *freq, int32_t pos, float *turns);
+
+// 1 + scale * ln(1 + floor(pos / n_ctx_orig)): what queries of some families are multiplied with.
+float kin_rope_temperature(float scale, int n_ctx_orig, int32_t pos);
+
+// ---- feed-forward blocks
+
+typedef enum kin_gate {
+    KIN_GATE_SILU, // g / (1 + e^-g) * u
+    KIN_GATE_GELU, // the tanh form of GELU of g, times u
+    KIN_GATE_OAI,  // gpt-oss: g = min(g, 7), u = clamp(u, -7, 7): g / (1 + e^(-1.702 g)) * (u + 1)
+} kin_gate;
+
+// How a token's experts are chosen and weighted.
+typedef enum kin_gating {
+    KIN_GATING_CHOSEN,  // softmax of the chosen experts' logits
+    KIN_GATING_SOFTMAX, // softmax of all logits
+    KIN_GATING_SIGMOID,
+} kin_gating;
+
+enum { KIN_ROUTE_GROUPS = 64 };
+
+typedef struct kin_routing {
+    int n_expert; // at most KIN_ROUTE_EXPERTS
+    int n_used;
+    kin_gating gating;
+    bool normalize;            // shares are divided by their sum
+    float scale;               // of the shares
+    int n_group, n_group_used; // experts come in so many runs, of which those with the largest sum of two experts are looked at;
+                               // n_group 0 or 1: all are. At most KIN_ROUTE_GROUPS
+    const float *bias;         // f32 [n_expert], added to choose, not to weight; NULL: none. Borrowed
+} kin_routing;
 
 // ---- the back-ends
 
@@ -192,15 +234,21 @@ typedef struct kin_kernels {
     // y += x; f32 [n]
     void (*add)(int64_t n, const float *x, float *y);
 
-    // y = gate / (1 + e^-gate) * up; f32 [n], n a multiple of 16. y may be gate or up.
-    void (*swiglu)(int64_t n, const float *gate, const float *up, float *y);
+    // y = activation(gate) * up, as kin_gate says; f32 [n], n a multiple of 16. y may be gate or up.
+    void (*gate)(kin_gate kind, int64_t n, const float *gate, const float *up, float *y);
+
+    // y = x / (1 + e^-g): f32 [n], n a multiple of 16, by the sigmoid of one number. y may be x.
+    void (*scale_sigmoid)(int64_t n, float g, const float *x, float *y);
+
+    // x = cap tanh(scale x / cap), or scale x where cap is 0; f32 [n]
+    void (*cap)(int64_t n, float scale, float cap, float *x);
 
     // Rotates a head by its token's position. turns // f32 [2][n_rot / 2]: cosines, then sines (kin_rope_turns).
     void (*rope)(bool neox, int n_rot, const float *turns, float *head);
 
-    // The experts of a token: the n_used with the largest logits // f32 [n_expert], largest first, and the softmax of the logits
-    // over these alone. Of equal logits the lower number comes first. n_expert is at most KIN_ROUTE_EXPERTS.
-    void (*route)(int n_expert, int n_used, const float *logits, int32_t *chosen, float *share);
+    // The experts of a token by its router's logits // f32 [n_expert]: the numbers and shares of the n_used best, best first. Of
+    // equal ones the lower number comes first.
+    void (*route)(const kin_routing *routing, const float *logits, int32_t *chosen, float *share);
 
     // y += share * x; f32 [n], n a multiple of 16
     void (*add_scaled)(int64_t n, float share, const float *x, float *y);

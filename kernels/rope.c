@@ -63,8 +63,9 @@ static double pair_with_turns(const kin_rope *rope, double n_turns) {
 
 // YaRN: how much of pair i's own speed is kept, 1 for fast pairs, 0 for slow ones, a straight line between.
 static double yarn_kept(const kin_rope *rope, int i) {
-    double first = fmax(0, floor(pair_with_turns(rope, rope->beta_fast)));
-    double last = fmin(rope->n_rot - 1, ceil(pair_with_turns(rope, rope->beta_slow)));
+    double first = pair_with_turns(rope, rope->beta_fast), last = pair_with_turns(rope, rope->beta_slow);
+    first = fmax(0, rope->exact_corners ? first : floor(first));
+    last = fmin(rope->n_rot - 1, rope->exact_corners ? last : ceil(last));
     return (1 - fmin(1, fmax(0, (i - first) / fmax(0.001, last - first)))) * rope->ext_factor;
 }
 
@@ -78,12 +79,28 @@ void kin_rope_frequencies(const kin_rope *rope, double *freq) {
     }
 }
 
+double kin_rope_length(const kin_rope *rope) {
+    return rope->attn_factor * (rope->ext_factor != 0 ? 1 - 0.1 * natural_log(rope->freq_scale) : 1);
+}
+
+void kin_rope_factors(const kin_rope *rope, float *factors) {
+    const kin_rope plain = {.n_rot = rope->n_rot, .base = rope->base, .freq_scale = 1};
+    double freq[KIN_ROPE_PAIRS], own[KIN_ROPE_PAIRS];
+    kin_rope_frequencies(rope, freq);
+    kin_rope_frequencies(&plain, own);
+    for (int i = 0; i < rope->n_rot / 2; i++) factors[i] = (float)(own[i] / freq[i]);
+}
+
 void kin_rope_turns(const kin_rope *rope, const double *freq, int32_t pos, float *turns) {
-    double length = rope->attn_factor * (rope->ext_factor != 0 ? 1 - 0.1 * natural_log(rope->freq_scale) : 1);
+    double length = kin_rope_length(rope);
     for (int i = 0; i < rope->n_rot / 2; i++) {
         double sine, cosine;
         sine_cosine(pos * freq[i], &sine, &cosine);
         turns[i] = (float)(cosine * length);
         turns[rope->n_rot / 2 + i] = (float)(sine * length);
     }
+}
+
+float kin_rope_temperature(float scale, int n_ctx_orig, int32_t pos) {
+    return (float)(1 + (double)scale * natural_log(1 + (double)(pos / n_ctx_orig)));
 }

@@ -1,13 +1,15 @@
 #include "model/arch.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "model/keys.h"
+
 static const kin_arch *const archs[] = {
-    &kin_arch_llama,
-    &kin_arch_qwen2,
-    &kin_arch_qwen3,
-    &kin_arch_qwen3moe,
+    &kin_arch_llama,    &kin_arch_qwen2,   &kin_arch_qwen3,   &kin_arch_qwen3moe, &kin_arch_gemma2,     &kin_arch_gemma3,
+    &kin_arch_glm4,     &kin_arch_glm4moe, &kin_arch_gpt_oss, &kin_arch_granite,  &kin_arch_granitemoe, &kin_arch_minimax_m2,
+    &kin_arch_mistral3, &kin_arch_olmo2,   &kin_arch_phi3,    &kin_arch_qwen2moe, &kin_arch_smollm3,
 };
 
 const kin_arch *kin_arch_at(int i) {
@@ -15,7 +17,7 @@ const kin_arch *kin_arch_at(int i) {
 }
 
 static void set_unknown(kin_str name, kin_err *err) {
-    char known[256] = "";
+    char known[512] = "";
     for (int i = 0; kin_arch_at(i); i++) {
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", kin_arch_at(i)->name);
@@ -33,4 +35,25 @@ const kin_arch *kin_arch_of(const kin_gguf *gguf, kin_err *err) {
         if (kin_str_eq(name, kin_arch_at(i)->name)) return kin_arch_at(i);
     set_unknown(name, err);
     return NULL;
+}
+
+static void describe_layers(kin_meta *k, kin_hparams *hp) {
+    if (k->failed) return;
+    hp->layers = calloc((size_t)hp->n_layer, sizeof *hp->layers);
+    if (!hp->layers) kin_meta_fail(k, "out of memory");
+    for (int il = 0; il < hp->n_layer && !k->failed; il++) {
+        hp->layers[il] = kin_layer_plain(hp);
+        if (hp->arch->layer) hp->arch->layer(hp, il, &hp->layers[il]);
+    }
+}
+
+int kin_arch_read(kin_hparams *hp, const kin_gguf *gguf, kin_err *err) {
+    const kin_arch *arch = hp->arch;
+    kin_meta k = {.gguf = gguf, .family = arch->name, .err = err};
+    *hp = (kin_hparams){.arch = arch, .rope_neox = arch->rope_neox};
+    kin_hparams_read(hp, &k);
+    if (!k.failed) k.failed = kin_keys_check(gguf, arch->name, arch->keys, err) != 0;
+    if (!k.failed && arch->read) arch->read(hp, &k);
+    describe_layers(&k, hp);
+    return k.failed ? KIN_FAIL : 0;
 }

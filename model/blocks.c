@@ -2,7 +2,6 @@
 
 #include <math.h>
 
-#include "model/arch.h"
 #include "model/kernel_ops.h"
 
 struct ggml_tensor *kin_block_output(kin_graph *g, struct ggml_tensor *matrix, struct ggml_tensor *x) {
@@ -33,6 +32,25 @@ static struct ggml_tensor *linear_onto(kin_graph *g, struct ggml_tensor *weight,
     return ggml_add(g->ctx, linear(g, weight, bias, x), residual);
 }
 
+// The end of a block: residual + residual_scale * norm(weight h + bias), the norm where the layer has one. [n_embd, n]
+static struct ggml_tensor *add_onto(kin_graph *g, struct ggml_tensor *y, struct ggml_tensor *norm, struct ggml_tensor *residual) {
+    const float scale = g->hp->residual_scale;
+    kin_assert(!g->sums); // kin_share_pieces_of
+    if (norm) y = kin_block_norm(g, y, norm);
+    if (g->kernels) return kin_op_add(g, y, scale, residual);
+    return ggml_add(g->ctx, scale == 1 ? y : ggml_scale(g->ctx, y, scale), residual);
+}
+
+static bool adds_as_is(const kin_graph *g, const struct ggml_tensor *norm) {
+    return !norm && g->hp->residual_scale == 1;
+}
+
+static struct ggml_tensor *end_block(kin_graph *g, struct ggml_tensor *weight, struct ggml_tensor *bias, struct ggml_tensor *norm,
+                                     struct ggml_tensor *h, struct ggml_tensor *residual) {
+    if (adds_as_is(g, norm)) return linear_onto(g, weight, bias, h, residual);
+    return add_onto(g, linear(g, weight, bias, h), norm, residual);
+}
+
 // Several products of x, stacked: [sum of their n_out, n].
 static struct ggml_tensor *linear_stack(kin_graph *g, struct ggml_tensor *const *weights, struct ggml_tensor *const *bias, int n,
                                         struct ggml_tensor *x) {
@@ -44,15 +62,33 @@ static struct ggml_tensor *linear_stack(kin_graph *g, struct ggml_tensor *const 
     return y;
 }
 
-// Splits y [n_head * head_dim, n] into heads, norms each head if the layer says so, and rotates it by its token's position.
-static struct ggml_tensor *heads(kin_graph *g, struct ggml_tensor *y, int n_head, struct ggml_tensor *norm,
-                                 const kin_graph_rows *rows) {
+const char *kin_blocks_without_ggml(const kin_hparams *hp) {
+    if (hp->query_temperature != 0) return "queries that grow with their position";
+    if (hp->routing.n_group > 1) return "experts that are chosen by groups";
+    return NULL;
+}
+
+// ---- attention
+
+// Norms y [n_head * head_dim, n] over all heads or each of them where the layer says so, and rotates the heads by their tokens'
+// positions: [head_dim, n_head, n]
+static struct ggml_tensor *heads(kin_graph *g, int il, struct ggml_tensor *y, int n_head, struct ggml_tensor *norm_all,
+                                 struct ggml_tensor *norm, const kin_graph_rows *rows) {
     const kin_hparams *hp = g->hp;
+    const kin_layer layer = kin_layer_of(hp, il);
+    if (norm_all) y = kin_block_norm(g, y, norm_all);
     y = ggml_reshape_3d(g->ctx, y, hp->head_dim, n_head, rows->n); // [head_dim, n_head, n]
     if (norm) y = kin_block_norm(g, y, norm);
-    return ggml_rope_ext(g->ctx, y, rows->pos, g->rope_factors, hp->n_rot, hp->arch->rope_type, hp->rope_n_ctx_orig,
-                         hp->rope_base, hp->rope_freq_scale, hp->rope_ext_factor, hp->rope_attn_factor, hp->rope_beta_fast,
-                         hp->rope_beta_slow);
+    if (layer.rope == KIN_ROPE_NONE) return y;
+    const kin_rope *r = &hp->ropes[layer.rope];
+    const int type = hp->rope_neox ? GGML_ROPE_TYPE_NEOX : GGML_ROPE_TYPE_NORMAL;
+    struct ggml_tensor *yarn = g->yarn_factors[layer.rope];
+    if (yarn)
+        return ggml_rope_ext(g->ctx, y, rows->pos, yarn, r->n_rot, type, r->n_ctx_orig, (float)r->base, 1, 0,
+                             (float)kin_rope_length(r), 0, 0);
+    return ggml_rope_ext(g->ctx, y, rows->pos, g->rope_factors, r->n_rot, type, r->n_ctx_orig, (float)r->base,
+                         (float)r->freq_scale, (float)r->ext_factor, (float)r->attn_factor, (float)r->beta_fast,
+                         (float)r->beta_slow);
 }
 
 // Writes the tokens' rows [n_embd_kv, n] into their cells of the cache, before anything reads it.
@@ -67,118 +103,186 @@ static struct ggml_tensor *cached_heads(kin_graph *g, struct ggml_tensor *cache)
                         ggml_row_size(cache->type, hp->head_dim), 0);
 }
 
-// softmax(q k^T / sqrt(head_dim) + mask) v. q: [head_dim, n_head, n] -> [n_head * head_dim, n]
-static struct ggml_tensor *attend(kin_graph *g, const kin_graph_layer *layer, struct ggml_tensor *q, const kin_graph_rows *rows) {
-    const kin_hparams *hp = g->hp;
+// c tanh(x / c)
+static struct ggml_tensor *cap(kin_graph *g, struct ggml_tensor *x, float scale, float c) {
+    return ggml_scale(g->ctx, ggml_tanh(g->ctx, ggml_scale(g->ctx, x, scale / c)), c);
+}
+
+// softmax(cap(scale q k^T) + mask) v, with the heads' sinks. q: [head_dim, n_head, n] -> [n_head * head_dim, n]
+static struct ggml_tensor *attend(kin_graph *g, int il, struct ggml_tensor *q, const kin_graph_rows *rows) {
+    const kin_graph_layer *layer = &g->layers[il];
+    const kin_layer how = kin_layer_of(g->hp, il);
     struct ggml_context *ctx = g->ctx;
-    float scale = 1.0f / sqrtf((float)hp->head_dim);
-    struct ggml_tensor *out;
+    struct ggml_tensor *mask = how.is_windowed ? rows->window_mask : rows->mask, *sinks = layer->w[KIN_W_ATTN_SINKS], *out;
 
     q = ggml_permute(ctx, q, 0, 2, 1, 3);              // [head_dim, n, n_head]
     struct ggml_tensor *k = cached_heads(g, layer->k); // [head_dim, n_kv, n_head_kv]
     struct ggml_tensor *v = cached_heads(g, layer->v); // [head_dim, n_kv, n_head_kv]
     if (g->flash) {
-        out = ggml_flash_attn_ext(ctx, q, k, v, rows->mask, scale, 0, 0); // [head_dim, n_head, n]
+        out = ggml_flash_attn_ext(ctx, q, k, v, mask, how.attn_scale, 0, how.softcap); // [head_dim, n_head, n]
         ggml_prec_set_acc(out, GGML_PREC_F32);
+        if (sinks) ggml_flash_attn_ext_add_sinks(out, sinks);
     } else {
-        struct ggml_tensor *kq = ggml_mul_mat(ctx, k, q);                          // [n_kv, n, n_head]
-        kq = ggml_soft_max_ext(ctx, kq, rows->mask, scale, 0);                     // [n_kv, n, n_head]
+        struct ggml_tensor *kq = ggml_mul_mat(ctx, k, q); // [n_kv, n, n_head]
+        if (how.softcap > 0) kq = cap(g, kq, how.attn_scale, how.softcap);
+        kq = ggml_soft_max_ext(ctx, kq, mask, how.softcap > 0 ? 1 : how.attn_scale, 0); // [n_kv, n, n_head]
+        if (sinks) ggml_soft_max_add_sinks(kq, sinks);
         if (ggml_is_quantized(v->type)) v = ggml_cast(ctx, v, GGML_TYPE_F32);      // [head_dim, n_kv, n_head_kv]
         struct ggml_tensor *vt = ggml_cont(ctx, ggml_permute(ctx, v, 1, 0, 2, 3)); // [n_kv, head_dim, n_head_kv]
         out = ggml_mul_mat(ctx, vt, kq);                                           // [head_dim, n, n_head]
         out = ggml_cont(ctx, ggml_permute(ctx, out, 0, 2, 1, 3));                  // [head_dim, n_head, n]
     }
-    return ggml_reshape_2d(ctx, out, kin_hparams_n_embd_q(hp), rows->n);
+    return ggml_reshape_2d(ctx, out, kin_hparams_n_embd_q(g->hp), rows->n);
+}
+
+// After the model's last layer only the wanted tokens are needed.
+static bool drops_rows(const kin_graph *g, int il) {
+    return g->out_rows && il == g->hp->n_layer - 1;
+}
+
+// Queries, keys and values of x in one tensor: [n_embd_q + 2 n_embd_kv, n]
+static struct ggml_tensor *stack_qkv(kin_graph *g, struct ggml_tensor *const *w, struct ggml_tensor *x) {
+    struct ggml_tensor *const qkv[] = {w[KIN_W_ATTN_Q], w[KIN_W_ATTN_K], w[KIN_W_ATTN_V]};
+    struct ggml_tensor *const bias[] = {w[KIN_W_ATTN_Q_BIAS], w[KIN_W_ATTN_K_BIAS], w[KIN_W_ATTN_V_BIAS]};
+    if (w[KIN_W_ATTN_QKV]) return linear(g, w[KIN_W_ATTN_QKV], w[KIN_W_ATTN_QKV_BIAS], x);
+    return linear_stack(g, qkv, bias, 3, x);
+}
+
+// The same where only queries of the wanted rows are needed, after keys and values of all rows were stored: [at least n_embd_q,
+// n_out]
+static struct ggml_tensor *last_queries(kin_graph *g, int il, struct ggml_tensor *x) {
+    const kin_hparams *hp = g->hp;
+    struct ggml_tensor *const *w = g->layers[il].w;
+    struct ggml_tensor *const kv[] = {w[KIN_W_ATTN_K], w[KIN_W_ATTN_V]};
+    struct ggml_tensor *const bias[] = {w[KIN_W_ATTN_K_BIAS], w[KIN_W_ATTN_V_BIAS]};
+    if (w[KIN_W_ATTN_QKV]) {
+        struct ggml_tensor *y = kin_op_heads(g, il, stack_qkv(g, w, x), hp->n_head, hp->n_head_kv, &g->all);
+        return ggml_get_rows(g->ctx, y, g->out_rows); // [n_embd_q + 2 n_embd_kv, n_out]
+    }
+    struct ggml_tensor *y = linear_stack(g, kv, bias, 2, x); // [2 n_embd_kv, n_tokens]
+    ggml_build_forward_expand(g->gf, kin_op_heads(g, il, y, 0, hp->n_head_kv, &g->all));
+    x = ggml_get_rows(g->ctx, x, g->out_rows);               // [n_embd, n_out]
+    y = linear(g, w[KIN_W_ATTN_Q], w[KIN_W_ATTN_Q_BIAS], x); // [n_embd_q, n_out]
+    return kin_op_heads(g, il, y, hp->n_head, 0, &g->out);
 }
 
 // Attention by kin's kernels: a layer's three products in one node, its heads in the next.
-static struct ggml_tensor *attention_by_kernels(kin_graph *g, int il, struct ggml_tensor *x) {
+static struct ggml_tensor *attend_by_kernels(kin_graph *g, int il, struct ggml_tensor *x) {
     const kin_hparams *hp = g->hp;
-    struct ggml_tensor *const *w = g->layers[il].w;
-    struct ggml_tensor *const qkv[] = {w[KIN_W_ATTN_Q], w[KIN_W_ATTN_K], w[KIN_W_ATTN_V]};
-    struct ggml_tensor *const bias[] = {w[KIN_W_ATTN_Q_BIAS], w[KIN_W_ATTN_K_BIAS], w[KIN_W_ATTN_V_BIAS]};
-    struct ggml_tensor *cur = kin_block_norm(g, x, w[KIN_W_ATTN_NORM]); // [n_embd, n_tokens]
-    struct ggml_tensor *y;
-    kin_graph_rows *rows = &g->all;
-
-    if (g->out_rows && il == hp->n_layer - 1) {         // after the last layer the other tokens are not needed
-        y = linear_stack(g, qkv + 1, bias + 1, 2, cur); // [2 n_embd_kv, n_tokens]
-        ggml_build_forward_expand(g->gf, kin_op_heads(g, il, y, 0, hp->n_head_kv, rows));
-        rows = &g->out;
-        x = ggml_get_rows(g->ctx, x, g->out_rows);     // [n_embd, n_out]
-        cur = ggml_get_rows(g->ctx, cur, g->out_rows); // [n_embd, n_out]
-        y = linear(g, qkv[0], bias[0], cur);           // [n_embd_q, n_out]
-        y = kin_op_heads(g, il, y, hp->n_head, 0, rows);
-    } else {
-        y = linear_stack(g, qkv, bias, 3, cur); // [n_embd_q + 2 n_embd_kv, n_tokens]
-        y = kin_op_heads(g, il, y, hp->n_head, hp->n_head_kv, rows);
-    }
-    cur = kin_op_attend(g, il, y, rows); // [n_embd_q, n]
-    return linear_onto(g, w[KIN_W_ATTN_OUT], w[KIN_W_ATTN_OUT_BIAS], cur, x);
+    if (drops_rows(g, il)) return kin_op_attend(g, il, last_queries(g, il, x), &g->out);
+    struct ggml_tensor *y = kin_op_heads(g, il, stack_qkv(g, g->layers[il].w, x), hp->n_head, hp->n_head_kv, &g->all);
+    return kin_op_attend(g, il, y, &g->all); // [n_embd_q, n]
 }
 
-struct ggml_tensor *kin_block_attention(kin_graph *g, int il, struct ggml_tensor *x) {
-    if (g->kernels) return attention_by_kernels(g, il, x);
+// One of query, key and value by ggml, where `all` is the product that they have in common, or NULL. [width, n]
+static struct ggml_tensor *part_of(kin_graph *g, struct ggml_tensor *all, int64_t at, int64_t width, struct ggml_tensor *weight,
+                                   struct ggml_tensor *bias, struct ggml_tensor *x) {
+    if (!all) return linear(g, weight, bias, x);
+    return ggml_cont(g->ctx, ggml_view_2d(g->ctx, all, width, all->ne[1], all->nb[1], (size_t)at * sizeof(float)));
+}
+
+static struct ggml_tensor *attend_by_ggml(kin_graph *g, int il, struct ggml_tensor *x) {
     const kin_hparams *hp = g->hp;
     const kin_graph_layer *layer = &g->layers[il];
     struct ggml_tensor *const *w = layer->w;
     const kin_graph_rows *rows = &g->all;
+    const int64_t n_q = kin_hparams_n_embd_q(hp), n_kv = kin_hparams_n_embd_kv(hp);
+    struct ggml_tensor *all = w[KIN_W_ATTN_QKV] ? stack_qkv(g, w, x) : NULL;
 
-    struct ggml_tensor *cur = kin_block_norm(g, x, w[KIN_W_ATTN_NORM]); // [n_embd, n_tokens]
-
-    struct ggml_tensor *k = linear(g, w[KIN_W_ATTN_K], w[KIN_W_ATTN_K_BIAS], cur); // [n_embd_kv, n_tokens]
-    struct ggml_tensor *v = linear(g, w[KIN_W_ATTN_V], w[KIN_W_ATTN_V_BIAS], cur); // [n_embd_kv, n_tokens]
-    k = heads(g, k, hp->n_head_kv, w[KIN_W_ATTN_K_NORM], rows);
-    store(g, layer->k, ggml_reshape_2d(g->ctx, k, kin_hparams_n_embd_kv(hp), rows->n));
+    struct ggml_tensor *k = part_of(g, all, n_q, n_kv, w[KIN_W_ATTN_K], w[KIN_W_ATTN_K_BIAS], x);        // [n_embd_kv, n_tokens]
+    struct ggml_tensor *v = part_of(g, all, n_q + n_kv, n_kv, w[KIN_W_ATTN_V], w[KIN_W_ATTN_V_BIAS], x); // [n_embd_kv, n_tokens]
+    k = heads(g, il, k, hp->n_head_kv, w[KIN_W_ATTN_K_NORM_ALL], w[KIN_W_ATTN_K_NORM], rows);
+    store(g, layer->k, ggml_reshape_2d(g->ctx, k, n_kv, rows->n));
     store(g, layer->v, v);
 
-    // After the last layer the other tokens are not needed: from here on only the wanted ones are computed.
-    if (g->out_rows && il == hp->n_layer - 1) {
+    if (drops_rows(g, il)) {
         rows = &g->out;
-        x = ggml_get_rows(g->ctx, x, g->out_rows);     // [n_embd, n_out]
-        cur = ggml_get_rows(g->ctx, cur, g->out_rows); // [n_embd, n_out]
+        x = ggml_get_rows(g->ctx, x, g->out_rows); // [n_embd, n_out]
+        if (all) all = ggml_get_rows(g->ctx, all, g->out_rows);
     }
-    struct ggml_tensor *q = linear(g, w[KIN_W_ATTN_Q], w[KIN_W_ATTN_Q_BIAS], cur); // [n_embd_q, n]
-    q = heads(g, q, hp->n_head, w[KIN_W_ATTN_Q_NORM], rows);
-
-    cur = attend(g, layer, q, rows); // [n_embd_q, n]
-    return linear_onto(g, w[KIN_W_ATTN_OUT], w[KIN_W_ATTN_OUT_BIAS], cur, x);
+    struct ggml_tensor *q = part_of(g, all, 0, n_q, w[KIN_W_ATTN_Q], w[KIN_W_ATTN_Q_BIAS], x); // [n_embd_q, n]
+    q = heads(g, il, q, hp->n_head, w[KIN_W_ATTN_Q_NORM_ALL], w[KIN_W_ATTN_Q_NORM], rows);
+    return attend(g, il, q, rows); // [n_embd_q, n]
 }
 
-struct ggml_tensor *kin_block_ffn_dense_in(kin_graph *g, int il, struct ggml_tensor *x) {
+struct ggml_tensor *kin_block_attention(kin_graph *g, int il, struct ggml_tensor *x) {
     struct ggml_tensor *const *w = g->layers[il].w;
-    struct ggml_tensor *cur = kin_block_norm(g, x, w[KIN_W_FFN_NORM]); // [n_embd, n]
-    if (g->kernels && kin_ops_gate(w[KIN_W_FFN_GATE], w[KIN_W_FFN_UP]))
-        return kin_op_gated(g, cur, w[KIN_W_FFN_GATE], w[KIN_W_FFN_UP]); // [n_ff, n]
-    struct ggml_tensor *gate = linear(g, w[KIN_W_FFN_GATE], NULL, cur);  // [n_ff, n]
-    struct ggml_tensor *up = linear(g, w[KIN_W_FFN_UP], NULL, cur);      // [n_ff, n]
-    return ggml_swiglu_split(g->ctx, gate, up);                          // [n_ff, n]
+    struct ggml_tensor *cur = w[KIN_W_ATTN_NORM] ? kin_block_norm(g, x, w[KIN_W_ATTN_NORM]) : x; // [n_embd, n_tokens]
+    cur = g->kernels ? attend_by_kernels(g, il, cur) : attend_by_ggml(g, il, cur);               // [n_embd_q, n]
+    if (drops_rows(g, il)) x = ggml_get_rows(g->ctx, x, g->out_rows);                            // [n_embd, n_out]
+    return end_block(g, w[KIN_W_ATTN_OUT], w[KIN_W_ATTN_OUT_BIAS], w[KIN_W_ATTN_OUT_NORM], cur, x);
+}
+
+// ---- dense feed-forward blocks
+
+static struct ggml_tensor *norm_ffn(kin_graph *g, int il, struct ggml_tensor *x) {
+    struct ggml_tensor *const *w = g->layers[il].w, *norm = w[KIN_W_FFN_NORM] ? w[KIN_W_FFN_NORM] : w[KIN_W_FFN_NORM_2];
+    return norm ? kin_block_norm(g, x, norm) : x; // [n_embd, n]
+}
+
+static struct ggml_tensor *apply_gate(kin_graph *g, kin_gate kind, struct ggml_tensor *gate, struct ggml_tensor *up) {
+    const float alpha = 1.702f, limit = 7;
+    switch (kind) {
+    case KIN_GATE_GELU: return ggml_geglu_split(g->ctx, gate, up);
+    case KIN_GATE_OAI: return ggml_swiglu_oai(g->ctx, gate, up, alpha, limit);
+    default: return ggml_swiglu_split(g->ctx, gate, up);
+    }
+}
+
+// The activation of gate x, times up x: [n_ff, n]. up NULL: gate has the rows of both.
+static struct ggml_tensor *gated(kin_graph *g, kin_gate kind, struct ggml_tensor *gate, struct ggml_tensor *up,
+                                 struct ggml_tensor *x) {
+    if (g->kernels && kin_ops_gate(gate, up)) return kin_op_gated(g, kind, x, gate, up);
+    struct ggml_tensor *y = linear(g, gate, NULL, x);
+    if (up) return apply_gate(g, kind, y, linear(g, up, NULL, x));
+    const int64_t n_ff = y->ne[0] / 2;
+    struct ggml_tensor *first = ggml_view_2d(g->ctx, y, n_ff, y->ne[1], y->nb[1], 0);
+    struct ggml_tensor *second = ggml_view_2d(g->ctx, y, n_ff, y->ne[1], y->nb[1], (size_t)n_ff * sizeof(float));
+    return apply_gate(g, kind, ggml_cont(g->ctx, first), ggml_cont(g->ctx, second));
+}
+
+struct ggml_tensor *kin_block_ffn_in(kin_graph *g, int il, struct ggml_tensor *x) {
+    struct ggml_tensor *const *w = g->layers[il].w;
+    const kin_gate kind = kin_layer_of(g->hp, il).gate;
+    struct ggml_tensor *cur = norm_ffn(g, il, x); // [n_embd, n]
+    if (w[KIN_W_FFN_GATE_UP]) return gated(g, kind, w[KIN_W_FFN_GATE_UP], NULL, cur);
+    return gated(g, kind, w[KIN_W_FFN_GATE], w[KIN_W_FFN_UP], cur); // [n_ff, n]
 }
 
 static struct ggml_tensor *ffn_down(kin_graph *g, int il, struct ggml_tensor *h, struct ggml_tensor *x) {
-    return linear_onto(g, g->layers[il].w[KIN_W_FFN_DOWN], NULL, h, x); // [n_embd, n]
+    struct ggml_tensor *const *w = g->layers[il].w;
+    return end_block(g, w[KIN_W_FFN_DOWN], NULL, w[KIN_W_FFN_OUT_NORM], h, x); // [n_embd, n]
 }
 
-struct ggml_tensor *kin_block_ffn_dense_out(kin_graph *g, int il, struct ggml_tensor *h) {
+struct ggml_tensor *kin_block_ffn_out(kin_graph *g, int il, struct ggml_tensor *h) {
     return ffn_down(g, il, h, g->residual);
 }
 
-struct ggml_tensor *kin_block_ffn_dense(kin_graph *g, int il, struct ggml_tensor *x) {
-    return ffn_down(g, il, kin_block_ffn_dense_in(g, il, x), x);
+// ---- experts
+
+// The router's logits for the normed cur [n_embd, n]: [n_expert, n]
+static struct ggml_tensor *route_logits(kin_graph *g, int il, struct ggml_tensor *cur) {
+    return linear(g, g->layers[il].w[KIN_W_FFN_ROUTER], g->layers[il].w[KIN_W_FFN_ROUTER_BIAS], cur);
 }
 
-// Chooses the experts of each token. cur: [n_embd, n] -> *chosen: i32 [n_used, n]; returns their weights [1, n_used, n].
-static struct ggml_tensor *route(kin_graph *g, struct ggml_tensor *router, struct ggml_tensor *cur, struct ggml_tensor **chosen) {
-    const kin_hparams *hp = g->hp;
+// Chooses the experts of each token by ggml. cur: [n_embd, n] -> *chosen: i32 [n_used, n]; returns their weights [1, n_used, n].
+static struct ggml_tensor *route_by_ggml(kin_graph *g, int il, struct ggml_tensor *cur, struct ggml_tensor **chosen) {
+    const kin_routing *r = &g->hp->routing;
+    struct ggml_context *ctx = g->ctx;
+    struct ggml_tensor *logits = route_logits(g, il, cur), *bias = g->layers[il].w[KIN_W_FFN_CHOICE_BIAS];
     int64_t n = cur->ne[1];
-    struct ggml_tensor *probs = ggml_soft_max(g->ctx, linear(g, router, NULL, cur)); // [n_expert, n]
-    *chosen = ggml_argsort_top_k(g->ctx, probs, hp->n_expert_used);                  // i32 [n_used, n]
+    struct ggml_tensor *probs = r->gating == KIN_GATING_SIGMOID ? ggml_sigmoid(ctx, logits) : ggml_soft_max(ctx, logits);
+    *chosen = ggml_argsort_top_k(ctx, bias ? ggml_add(ctx, probs, bias) : probs, r->n_used); // i32 [n_used, n]
 
-    struct ggml_tensor *weights =
-        ggml_get_rows(g->ctx, ggml_reshape_3d(g->ctx, probs, 1, hp->n_expert, n), *chosen); // [1, n_used, n]
-    weights = ggml_reshape_2d(g->ctx, weights, hp->n_expert_used, n);                       // [n_used, n]
-    weights = ggml_div(g->ctx, weights, ggml_sum_rows(g->ctx, weights));                    // [n_used, n]
-    return ggml_reshape_3d(g->ctx, weights, 1, hp->n_expert_used, n);
+    struct ggml_tensor *weights = ggml_get_rows(ctx, ggml_reshape_3d(ctx, probs, 1, r->n_expert, n), *chosen); // [1, n_used, n]
+    weights = ggml_reshape_2d(ctx, weights, r->n_used, n);                                                     // [n_used, n]
+    if (r->gating == KIN_GATING_CHOSEN || r->normalize) {
+        struct ggml_tensor *sum = ggml_sum_rows(ctx, weights); // [1, n]
+        if (r->normalize) sum = ggml_clamp(ctx, sum, 0x1p-14f, INFINITY);
+        weights = ggml_div(ctx, weights, sum); // [n_used, n]
+    }
+    if (r->scale != 1) weights = ggml_scale(ctx, weights, r->scale);
+    return ggml_reshape_3d(ctx, weights, 1, r->n_used, n);
 }
 
 static bool experts_by_kernels(const kin_graph *g, int il) {
@@ -188,49 +292,72 @@ static bool experts_by_kernels(const kin_graph *g, int il) {
 
 // By kin's kernels: i32 [2 n_used, n], see kin_op_route.
 static struct ggml_tensor *route_by_kernels(kin_graph *g, int il, struct ggml_tensor *cur) {
-    return kin_op_route(g, linear(g, g->layers[il].w[KIN_W_FFN_ROUTER], NULL, cur));
+    return kin_op_route(g, route_logits(g, il, cur), g->layers[il].w[KIN_W_FFN_CHOICE_BIAS]);
 }
 
-struct ggml_tensor *kin_block_ffn_experts(kin_graph *g, int il, struct ggml_tensor *x) {
-    const kin_hparams *hp = g->hp;
+// One of the products of each token's experts, with their biases if there are such. [n_out, n_used, n]
+static struct ggml_tensor *multiply_experts(kin_graph *g, struct ggml_tensor *weight, struct ggml_tensor *bias,
+                                            struct ggml_tensor *x, struct ggml_tensor *chosen) {
+    kin_assert(!kin_ops_is_packed(weight));
+    struct ggml_tensor *y = ggml_mul_mat_id(g->ctx, weight, x, chosen);
+    return bias ? ggml_add_id(g->ctx, y, bias, chosen) : y;
+}
+
+// sum + the experts' outputs for the normed cur, by ggml; sum NULL: without it. [n_embd, n]
+static struct ggml_tensor *experts_by_ggml(kin_graph *g, int il, struct ggml_tensor *sum, struct ggml_tensor *cur) {
+    struct ggml_tensor *const *w = g->layers[il].w, *chosen;
     struct ggml_context *ctx = g->ctx;
-    struct ggml_tensor *const *w = g->layers[il].w;
-    int64_t n = x->ne[1];
-    struct ggml_tensor *cur = kin_block_norm(g, x, w[KIN_W_FFN_NORM]); // [n_embd, n]
-    struct ggml_tensor *sum = g->sums ? NULL : x;
-    if (experts_by_kernels(g, il)) {
-        sum = kin_op_experts(g, sum, cur, route_by_kernels(g, il, cur), w[KIN_W_FFN_GATE_EXPS], w[KIN_W_FFN_UP_EXPS],
-                             w[KIN_W_FFN_DOWN_EXPS]);
-        return g->sums ? kin_op_sum(g, sum, x) : sum;
-    }
-
-    struct ggml_tensor *chosen;
-    struct ggml_tensor *weights = route(g, w[KIN_W_FFN_ROUTER], cur, &chosen); // [1, n_used, n]
-
-    for (int id = KIN_W_FFN_GATE_EXPS; id <= KIN_W_FFN_DOWN_EXPS; id++) kin_assert(!kin_ops_is_packed(w[id]));
-    cur = ggml_reshape_3d(ctx, cur, hp->n_embd, 1, n);                                    // [n_embd, 1, n]
-    struct ggml_tensor *gate = ggml_mul_mat_id(ctx, w[KIN_W_FFN_GATE_EXPS], cur, chosen); // [n_ff_exp, n_used, n]
-    struct ggml_tensor *up = ggml_mul_mat_id(ctx, w[KIN_W_FFN_UP_EXPS], cur, chosen);     // [n_ff_exp, n_used, n]
-    cur = ggml_swiglu_split(ctx, gate, up);                                               // [n_ff_exp, n_used, n]
-    cur = ggml_mul_mat_id(ctx, w[KIN_W_FFN_DOWN_EXPS], cur, chosen);                      // [n_embd, n_used, n]
-    cur = ggml_mul(ctx, cur, weights);                                                    // [n_embd, n_used, n]
-
-    for (int i = 0; i < hp->n_expert_used; i++) {
-        struct ggml_tensor *one = ggml_view_2d(ctx, cur, hp->n_embd, n, cur->nb[2], (size_t)i * cur->nb[1]); // [n_embd, n]
+    const int64_t n = cur->ne[1], n_embd = cur->ne[0];
+    struct ggml_tensor *weights = route_by_ggml(g, il, cur, &chosen); // [1, n_used, n]
+    cur = ggml_reshape_3d(ctx, cur, n_embd, 1, n);                    // [n_embd, 1, n]
+    struct ggml_tensor *gate = multiply_experts(g, w[KIN_W_FFN_GATE_EXPS], w[KIN_W_FFN_GATE_EXPS_BIAS], cur, chosen);
+    struct ggml_tensor *up = multiply_experts(g, w[KIN_W_FFN_UP_EXPS], w[KIN_W_FFN_UP_EXPS_BIAS], cur, chosen);
+    cur = apply_gate(g, kin_layer_of(g->hp, il).gate, gate, up); // [n_ff_exp, n_used, n]
+    cur = multiply_experts(g, w[KIN_W_FFN_DOWN_EXPS], w[KIN_W_FFN_DOWN_EXPS_BIAS], cur, chosen);
+    cur = ggml_mul(ctx, cur, weights); // [n_embd, n_used, n]
+    for (int i = 0; i < g->hp->n_expert_used; i++) {
+        struct ggml_tensor *one = ggml_view_2d(ctx, cur, n_embd, n, cur->nb[2], (size_t)i * cur->nb[1]); // [n_embd, n]
         sum = sum ? ggml_add(ctx, sum, one) : ggml_cont(ctx, one);
     }
-    return g->sums ? kin_op_sum(g, sum, x) : sum;
+    return sum;
+}
+
+// sum + the shared experts' output for the normed cur. [n_embd, n]
+static struct ggml_tensor *add_shared(kin_graph *g, int il, struct ggml_tensor *sum, struct ggml_tensor *cur) {
+    struct ggml_tensor *const *w = g->layers[il].w, *router = w[KIN_W_FFN_SHARED_ROUTER];
+    struct ggml_tensor *h = gated(g, kin_layer_of(g->hp, il).gate, w[KIN_W_FFN_SHARED_GATE], w[KIN_W_FFN_SHARED_UP], cur);
+    if (router) {
+        struct ggml_tensor *gate = linear(g, router, NULL, cur); // [1, n]
+        h = g->kernels ? kin_op_scale_sigmoid(g, h, gate) : ggml_mul(g->ctx, h, ggml_sigmoid(g->ctx, gate));
+    }
+    return linear_onto(g, w[KIN_W_FFN_SHARED_DOWN], NULL, h, sum);
+}
+
+static struct ggml_tensor *ffn_experts(kin_graph *g, int il, struct ggml_tensor *x) {
+    struct ggml_tensor *const *w = g->layers[il].w, *cur = norm_ffn(g, il, x); // [n_embd, n]
+    const bool as_is = adds_as_is(g, w[KIN_W_FFN_OUT_NORM]);
+    struct ggml_tensor *sum = as_is && !g->sums ? x : NULL;
+    if (experts_by_kernels(g, il))
+        sum = kin_op_experts(g, kin_layer_of(g->hp, il).gate, sum, cur, route_by_kernels(g, il, cur), w);
+    else
+        sum = experts_by_ggml(g, il, sum, cur);
+    if (w[KIN_W_FFN_SHARED_DOWN]) sum = add_shared(g, il, sum, cur);
+    if (g->sums) return kin_op_sum(g, sum, x);
+    return as_is ? sum : add_onto(g, sum, w[KIN_W_FFN_OUT_NORM], x);
+}
+
+struct ggml_tensor *kin_block_ffn(kin_graph *g, int il, struct ggml_tensor *x) {
+    if (kin_layer_of(g->hp, il).has_experts) return ffn_experts(g, il, x);
+    return ffn_down(g, il, kin_block_ffn_in(g, il, x), x);
 }
 
 struct ggml_tensor *kin_block_route(kin_graph *g, int il, struct ggml_tensor *x) {
-    struct ggml_tensor *const *w = g->layers[il].w;
-    struct ggml_tensor *cur = kin_block_norm(g, x, w[KIN_W_FFN_NORM]); // [n_embd, n]
-    struct ggml_tensor *chosen;
+    struct ggml_tensor *cur = norm_ffn(g, il, x), *chosen; // [n_embd, n]
     if (experts_by_kernels(g, il)) {
         struct ggml_tensor *routed = route_by_kernels(g, il, cur);
         chosen = ggml_view_2d(g->ctx, routed, g->hp->n_expert_used, routed->ne[1], routed->nb[1], 0);
     } else {
-        route(g, w[KIN_W_FFN_ROUTER], cur, &chosen);
+        route_by_ggml(g, il, cur, &chosen);
     }
     return ggml_cont(g->ctx, chosen); // i32 [n_used, n]
 }

@@ -34,6 +34,7 @@ int kin_embed(const kin_model *model, const int32_t *tokens, int n, float *x, ki
             return kin_err_set(err, "token %d is not in the vocabulary (0..%d)", tokens[i], model->hp.n_vocab - 1);
         }
         if (embed_row(model, tokens[i], x, err) != 0) return KIN_FAIL;
+        for (int k = 0; k < model->hp.n_embd && model->hp.embedding_scale != 1; k++) x[k] *= model->hp.embedding_scale;
     }
     return 0;
 }

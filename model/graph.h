@@ -25,18 +25,21 @@ typedef struct kin_rows {
     const kin_row_cell *copies; // [n_copies] and further ones
     int n_copies;
     const int32_t *n_cells;       // of its sequence, that it looks at: up to itself
+    const int32_t *first_cells;   // the first one that it looks at in a windowed layer; NULL: the model has none
     const int32_t *const *tables; // the blocks of its sequence (kin_kv_table)
 } kin_rows;
 
 // Tokens that pass through attention as queries, with what attention must know of them.
 typedef struct kin_graph_rows {
     int n;
-    struct ggml_tensor *pos;  // i32 [n]: position of each token in its sequence
-    struct ggml_tensor *mask; // f16 [n_kv, n]: 0 where the token may look, -inf elsewhere
+    struct ggml_tensor *pos;         // i32 [n]: position of each token in its sequence
+    struct ggml_tensor *mask;        // f16 [n_kv, n]: 0 where the token may look, -inf elsewhere
+    struct ggml_tensor *window_mask; // the same for windowed layers; NULL: the model has none
 
     // With kin's kernels:
     kin_rows plain;
-    struct ggml_tensor *turns; // f32 [n_rot, n]: cosines and sines of each token's position; NULL until a layer wants them
+    struct ggml_tensor *turns[KIN_ROPES]; // f32 [n_rot, n]: cosines and sines of each token's position; NULL until a layer wants
+                                          // them
 } kin_graph_rows;
 
 typedef struct kin_graph_layer {
@@ -73,10 +76,11 @@ typedef struct kin_graph {
     struct ggml_context *ctx;
     struct ggml_cgraph *gf;
     const kin_hparams *hp;
-    const kin_graph_layer *layers;    // [n_layer], by the model's layer number
-    struct ggml_tensor *rope_factors; // f32 [n_rot / 2], NULL if the model has none
-    bool flash;                       // use the fused attention operator
-    kin_graph_sums *sums;             // of a group whose devices share each layer; NULL: the layers are whole
+    const kin_graph_layer *layers;               // [n_layer], by the model's layer number
+    struct ggml_tensor *rope_factors;            // f32 [n_rot / 2], NULL if the model has none
+    struct ggml_tensor *yarn_factors[KIN_ROPES]; // f32 [n_rot / 2] in place of YaRN where ggml would round its corners; or NULL
+    bool flash;                                  // use the fused attention operator
+    kin_graph_sums *sums;                        // of a group whose devices share each layer; NULL: the layers are whole
 
     int n_kv;                     // cells that attention looks at
     struct ggml_tensor *cells;    // i64 [all.n]: the cache cell that each token writes

@@ -10,18 +10,21 @@
 
 static void run_route(struct ggml_tensor *routed, struct kin_op *op, int n_threads) {
     const struct ggml_tensor *logits = routed->src[0];
+    kin_routing routing = op->hp->routing;
+    routing.bias = op->has_bias[0] ? routed->src[1]->data : NULL;
     for (int i; kin_op_take(op, n_threads, (int)routed->ne[1], &i);) {
         int32_t *chosen = (int32_t *)routed->data + i * routed->ne[0];
         float share[KIN_ROUTE_EXPERTS];
-        op->kernels->route((int)logits->ne[0], op->hp->n_expert_used, (const float *)logits->data + i * logits->ne[0], chosen,
-                           share);
+        op->kernels->route(&routing, (const float *)logits->data + i * logits->ne[0], chosen, share);
         memcpy(chosen + op->hp->n_expert_used, share, (size_t)op->hp->n_expert_used * sizeof *share);
     }
 }
 
-struct ggml_tensor *kin_op_route(kin_graph *g, struct ggml_tensor *logits) {
-    return kin_op_node(g, GGML_TYPE_I32, 2 * g->hp->n_expert_used, logits->ne[1], &logits, 1, run_route,
-                       kin_op_new(g, KIN_OP_OTHER));
+struct ggml_tensor *kin_op_route(kin_graph *g, struct ggml_tensor *logits, struct ggml_tensor *choice_bias) {
+    struct ggml_tensor *args[] = {logits, choice_bias};
+    struct kin_op *op = kin_op_new(g, KIN_OP_OTHER);
+    op->has_bias[0] = choice_bias != NULL;
+    return kin_op_node(g, GGML_TYPE_I32, 2 * g->hp->n_expert_used, logits->ne[1], args, choice_bias ? 2 : 1, run_route, op);
 }
 
 // ---- slots
@@ -117,7 +120,13 @@ static void advance(cursor *c, const int32_t *begin, int64_t per_expert, int64_t
     }
 }
 
-// Nodes read: the slots, the rounded inputs, then gate and up, or down. The slots of a token alone share its input.
+// An expert's bias from row `begin` of its weights on.
+static const float *bias_of(const struct ggml_tensor *bias, int expert, int64_t begin) {
+    return (const float *)bias->data + expert * bias->ne[0] + begin * KIN_PANEL_ROWS;
+}
+
+// Nodes read: the slots, the rounded inputs, then gate and up, or down, then their biases if there are such. The slots of a token
+// alone share its input.
 static void run_experts(struct ggml_tensor *y, struct kin_op *op, int n_threads, bool gated) {
     const kin_hparams *hp = op->hp;
     const struct ggml_tensor *w = y->src[2];
@@ -140,12 +149,17 @@ static void run_experts(struct ggml_tensor *y, struct kin_op *op, int n_threads,
             next = kin_op_matrix(w, ahead.expert, (c.next - ahead.first) * step, panels);
         }
         if (gated) {
-            kin_matrix up = kin_op_matrix(y->src[3], at.expert, begin, end);
-            up.next = next.data;
-            kin_op_multiply_gated(op, &m, &up, op->kind[0], input, rows, to, y->ne[0]);
+            kin_op_pair pair = {.gate = m, .up = kin_op_matrix(y->src[3], at.expert, begin, end)};
+            pair.up.next = next.data;
+            if (op->has_expert_bias) {
+                pair.gate_bias = bias_of(y->src[4], at.expert, begin);
+                pair.up_bias = bias_of(y->src[5], at.expert, begin);
+            }
+            kin_op_multiply_gated(op, &pair, op->kind[0], input, rows, to, y->ne[0]);
         } else {
             m.next = next.data;
             kin_op_multiply(op, &m, op->kind[0], input, rows, to, y->ne[0]);
+            if (op->has_expert_bias) kin_op_add_rows(op, rows, m.rows, bias_of(y->src[3], at.expert, begin), 0, to, y->ne[0]);
         }
     }
 }
@@ -190,11 +204,14 @@ static void run_sum(struct ggml_tensor *out, struct kin_op *op, int n_threads) {
     }
 }
 
-struct ggml_tensor *kin_op_experts(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *normed, struct ggml_tensor *routed,
-                                   struct ggml_tensor *gate, struct ggml_tensor *up, struct ggml_tensor *down) {
+struct ggml_tensor *kin_op_experts(kin_graph *g, kin_gate how, struct ggml_tensor *x, struct ggml_tensor *normed,
+                                   struct ggml_tensor *routed, struct ggml_tensor *const *w) {
+    struct ggml_tensor *gate = w[KIN_W_FFN_GATE_EXPS], *up = w[KIN_W_FFN_UP_EXPS], *down = w[KIN_W_FFN_DOWN_EXPS];
+    struct ggml_tensor *gate_bias = w[KIN_W_FFN_GATE_EXPS_BIAS], *up_bias = w[KIN_W_FFN_UP_EXPS_BIAS],
+                       *down_bias = w[KIN_W_FFN_DOWN_EXPS_BIAS];
     kin_act_kind kind = kin_kernel_act_kind((int)gate->type), down_kind = kin_kernel_act_kind((int)down->type);
     int64_t n = normed->ne[1], n_embd = normed->ne[0], n_slots = n * g->hp->n_expert_used;
-    kin_assert(kind == kin_kernel_act_kind((int)up->type));
+    kin_assert(kind == kin_kernel_act_kind((int)up->type) && !gate_bias == !up_bias);
 
     struct kin_op *op = kin_op_new(g, KIN_OP_OTHER);
     struct ggml_tensor *counted = kin_op_node(g, GGML_TYPE_I32, g->hp->n_expert + 1 + n_slots, 1, &routed, 1, run_count, op);
@@ -207,9 +224,11 @@ struct ggml_tensor *kin_op_experts(kin_graph *g, struct ggml_tensor *x, struct g
     }
     op = kin_op_new(g, KIN_OP_OTHER);
     op->kind[0] = kind;
-    struct ggml_tensor *h =
-        kin_op_node(g, GGML_TYPE_F32, gate->ne[1], n_slots, (struct ggml_tensor *[]){counted, input, gate, up}, 4,
-                    run_gated_experts, op); // [n_ff_exp, n_slots]
+    op->gate = how;
+    op->has_expert_bias = gate_bias != NULL;
+    struct ggml_tensor *gated[] = {counted, input, gate, up, gate_bias, up_bias};
+    struct ggml_tensor *h = kin_op_node(g, GGML_TYPE_F32, gate->ne[1], n_slots, gated, gate_bias ? 6 : 4, run_gated_experts,
+                                        op); // [n_ff_exp, n_slots]
     if (down_kind != KIN_ACT_F32) {
         op = kin_op_new(g, KIN_OP_OTHER);
         op->kind[0] = down_kind;
@@ -218,8 +237,9 @@ struct ggml_tensor *kin_op_experts(kin_graph *g, struct ggml_tensor *x, struct g
     }
     op = kin_op_new(g, KIN_OP_OTHER);
     op->kind[0] = down_kind;
-    struct ggml_tensor *y = kin_op_node(g, GGML_TYPE_F32, n_embd, n_slots, (struct ggml_tensor *[]){counted, h, down}, 3,
-                                        run_down_experts, op); // [n_embd, n_slots]
+    op->has_expert_bias = down_bias != NULL;
+    struct ggml_tensor *y = kin_op_node(g, GGML_TYPE_F32, n_embd, n_slots, (struct ggml_tensor *[]){counted, h, down, down_bias},
+                                        down_bias ? 4 : 3, run_down_experts, op); // [n_embd, n_slots]
     op = kin_op_new(g, KIN_OP_OTHER);
     op->has_residual = x != NULL;
     return kin_op_node(g, GGML_TYPE_F32, n_embd, n, (struct ggml_tensor *[]){y, routed, counted, x}, x ? 4 : 3, run_sum, op);

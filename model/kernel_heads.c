@@ -1,7 +1,4 @@
 // Heads and attention by kin's kernels.
-#include <math.h>
-
-#include "model/arch.h"
 #include "model/kernel_ops_impl.h"
 
 enum {
@@ -11,36 +8,25 @@ enum {
 
 // ---- rotation
 
-static kin_rope rope_of(const kin_hparams *hp, const float *factors) {
-    return (kin_rope){
-        .n_rot = hp->n_rot,
-        .base = (double)hp->rope_base,
-        .freq_scale = (double)hp->rope_freq_scale,
-        .ext_factor = (double)hp->rope_ext_factor,
-        .attn_factor = (double)hp->rope_attn_factor,
-        .beta_fast = (double)hp->rope_beta_fast,
-        .beta_slow = (double)hp->rope_beta_slow,
-        .n_ctx_orig = hp->rope_n_ctx_orig,
-        .factors = factors,
-    };
-}
-
 static void run_turns(struct ggml_tensor *turns, struct kin_op *op, int n_threads) {
-    kin_rope rope = rope_of(op->hp, op->has_factors ? turns->src[0]->data : NULL);
-    double freq[256 / 2];
+    kin_rope rope = op->hp->ropes[op->i_rope];
+    double freq[KIN_ROPE_PAIRS];
+    if (op->has_factors) rope.factors = turns->src[0]->data;
     kin_rope_frequencies(&rope, freq);
     for (int i; kin_op_take(op, n_threads, (int)turns->ne[1], &i);)
         kin_rope_turns(&rope, freq, op->rows->plain.pos[i], (float *)turns->data + (int64_t)i * turns->ne[0]);
 }
 
-static struct ggml_tensor *turns_of(kin_graph *g, kin_graph_rows *rows) {
-    if (rows->turns) return rows->turns;
+static struct ggml_tensor *turns_of(kin_graph *g, kin_graph_rows *rows, int i_rope) {
+    if (rows->turns[i_rope]) return rows->turns[i_rope];
     struct kin_op *op = kin_op_new(g, KIN_OP_TURNS);
     op->rows = rows;
+    op->i_rope = i_rope;
     op->has_factors = g->rope_factors != NULL;
     struct ggml_tensor *args[] = {g->rope_factors};
-    rows->turns = kin_op_node(g, GGML_TYPE_F32, g->hp->n_rot, rows->n, args, op->has_factors, run_turns, op);
-    return rows->turns;
+    rows->turns[i_rope] =
+        kin_op_node(g, GGML_TYPE_F32, g->hp->ropes[i_rope].n_rot, rows->n, args, op->has_factors, run_turns, op);
+    return rows->turns[i_rope];
 }
 
 // ---- heads
@@ -49,13 +35,22 @@ static kin_kv_layout layout_of(const kin_hparams *hp, const struct ggml_tensor *
     return (kin_kv_layout){.type = (int)cache->type, .n_head_kv = hp->n_head_kv, .head_dim = hp->head_dim};
 }
 
-// n heads, one after the other.
+// n heads, one after the other. turns NULL: they do not rotate.
 static void turn_heads(const struct kin_op *op, float *head, int n, const float *norm, const float *turns) {
     const kin_hparams *hp = op->hp;
+    if (norm && op->norms_all) op->kernels->rms_norm(n * hp->head_dim, head, norm, hp->rms_eps, head);
     for (int i = 0; i < n; i++, head += hp->head_dim) {
-        if (norm) op->kernels->rms_norm(hp->head_dim, head, norm, hp->rms_eps, head);
-        op->kernels->rope(hp->arch->rope_type == GGML_ROPE_TYPE_NEOX, hp->n_rot, turns, head);
+        if (norm && !op->norms_all) op->kernels->rms_norm(hp->head_dim, head, norm, hp->rms_eps, head);
+        if (turns) op->kernels->rope(hp->rope_neox, hp->ropes[op->i_rope].n_rot, turns, head);
     }
+}
+
+// Queries grow with their position, where the family says so.
+static void heat_queries(const struct kin_op *op, float *q, int32_t pos) {
+    const kin_hparams *hp = op->hp;
+    if (hp->query_temperature == 0) return;
+    float factor = kin_rope_temperature(hp->query_temperature, hp->ropes[0].n_ctx_orig, pos);
+    for (int i = 0; i < op->n_q * hp->head_dim; i++) q[i] *= factor;
 }
 
 // Tokens that several sequences have go into the blocks of all of them.
@@ -72,7 +67,7 @@ static void store_copies(const struct kin_op *op, const kin_kv_rows *rows, int64
     }
 }
 
-// Nodes read: the products, turns, K, V, the norm of queries and that of keys where there are such.
+// Nodes read: the products, turns (K where there are none), K, V, the norm of queries and that of keys where there are such.
 static void run_heads(struct ggml_tensor *y, struct kin_op *op, int n_threads) {
     const kin_hparams *hp = op->hp;
     const struct ggml_tensor *turns = y->src[1], *k = y->src[2], *v = y->src[3];
@@ -94,8 +89,9 @@ static void run_heads(struct ggml_tensor *y, struct kin_op *op, int n_threads) {
         int64_t begin = (int64_t)i * ROWS_A_CHUNK, end = begin + ROWS_A_CHUNK < n ? begin + ROWS_A_CHUNK : n;
         for (int64_t row = begin; row < end; row++) {
             float *at = (float *)y->data + row * y->ne[0];
-            const float *turn = (const float *)turns->data + row * turns->ne[0];
+            const float *turn = op->layer.rope == KIN_ROPE_NONE ? NULL : (const float *)turns->data + row * turns->ne[0];
             turn_heads(op, at, op->n_q, q_norm, turn);
+            heat_queries(op, at, op->rows->plain.pos[row]);
             turn_heads(op, at + op->n_q * hp->head_dim, op->n_kv, k_norm, turn);
         }
         if (!op->n_kv) continue;
@@ -106,8 +102,11 @@ static void run_heads(struct ggml_tensor *y, struct kin_op *op, int n_threads) {
 
 struct ggml_tensor *kin_op_heads(kin_graph *g, int il, struct ggml_tensor *y, int n_q, int n_kv, kin_graph_rows *rows) {
     const kin_graph_layer *layer = &g->layers[il];
-    struct ggml_tensor *q_norm = n_q ? layer->w[KIN_W_ATTN_Q_NORM] : NULL, *k_norm = n_kv ? layer->w[KIN_W_ATTN_K_NORM] : NULL;
-    struct ggml_tensor *args[5] = {turns_of(g, rows), layer->k, layer->v};
+    const kin_layer how = kin_layer_of(g->hp, il);
+    bool norms_all = layer->w[KIN_W_ATTN_Q_NORM_ALL] != NULL;
+    struct ggml_tensor *q_norm = n_q ? layer->w[norms_all ? KIN_W_ATTN_Q_NORM_ALL : KIN_W_ATTN_Q_NORM] : NULL;
+    struct ggml_tensor *k_norm = n_kv ? layer->w[norms_all ? KIN_W_ATTN_K_NORM_ALL : KIN_W_ATTN_K_NORM] : NULL;
+    struct ggml_tensor *args[5] = {how.rope == KIN_ROPE_NONE ? layer->k : turns_of(g, rows, how.rope), layer->k, layer->v};
     int n_args = 3;
     if (q_norm) args[n_args++] = q_norm;
     if (k_norm) args[n_args++] = k_norm;
@@ -117,12 +116,15 @@ struct ggml_tensor *kin_op_heads(kin_graph *g, int il, struct ggml_tensor *y, in
     op->n_kv = n_kv;
     op->has_q_norm = q_norm != NULL;
     op->has_k_norm = k_norm != NULL;
+    op->norms_all = norms_all;
+    op->layer = how;
+    op->i_rope = how.rope == KIN_ROPE_NONE ? 0 : how.rope;
     return kin_op_inplace(g, y, args, n_args, run_heads, op);
 }
 
 // ---- attention
 
-// Nodes read: the heads, K, V, and scratch if there is such.
+// Nodes read: the heads, K, V, and scratch and sinks if there are such.
 static kin_attention attention_of(const struct ggml_tensor *out, const struct kin_op *op) {
     const struct ggml_tensor *heads = out->src[0], *k = out->src[1], *v = out->src[2];
     const struct ggml_tensor *partial = op->has_partial ? out->src[3] : NULL;
@@ -132,11 +134,14 @@ static kin_attention attention_of(const struct ggml_tensor *out, const struct ki
         .k = k->data,
         .v = v->data,
         .n_head = hp->n_head,
-        .scale = 1.0f / sqrtf((float)hp->head_dim),
+        .scale = op->layer.attn_scale,
+        .softcap = op->layer.softcap,
+        .sinks = op->has_sinks ? out->src[3 + op->has_partial]->data : NULL,
         .n_rows = out->ne[1],
         .q = heads->data,
         .ldq = heads->ne[0],
         .n_cells = op->rows->plain.n_cells,
+        .first_cells = op->layer.is_windowed ? op->rows->plain.first_cells : NULL,
         .blocks = op->rows->plain.tables,
         .out = out->data,
         .ldo = out->ne[0],
@@ -171,15 +176,22 @@ static struct ggml_tensor *partial_of(kin_graph *g, const kin_graph_layer *layer
 
 struct ggml_tensor *kin_op_attend(kin_graph *g, int il, struct ggml_tensor *heads, kin_graph_rows *rows) {
     const kin_graph_layer *layer = &g->layers[il];
-    struct ggml_tensor *partial = partial_of(g, layer, rows->n), *args[] = {heads, layer->k, layer->v, partial};
+    struct ggml_tensor *partial = partial_of(g, layer, rows->n), *sinks = layer->w[KIN_W_ATTN_SINKS];
+    struct ggml_tensor *args[5] = {heads, layer->k, layer->v};
+    int n_args = 3;
+    if (partial) args[n_args++] = partial;
+    if (sinks) args[n_args++] = sinks;
     struct kin_op *op = kin_op_new(g, KIN_OP_ATTEND);
     op->rows = rows;
+    op->layer = kin_layer_of(g->hp, il);
     op->has_partial = partial != NULL;
-    struct ggml_tensor *out =
-        kin_op_node(g, GGML_TYPE_F32, kin_hparams_n_embd_q(g->hp), rows->n, args, partial ? 4 : 3, run_attend, op);
+    op->has_sinks = sinks != NULL;
+    struct ggml_tensor *out = kin_op_node(g, GGML_TYPE_F32, kin_hparams_n_embd_q(g->hp), rows->n, args, n_args, run_attend, op);
     if (!partial) return out;
     struct kin_op *merge = kin_op_new(g, KIN_OP_MERGE);
     merge->rows = rows;
+    merge->layer = op->layer;
     merge->has_partial = true;
+    merge->has_sinks = op->has_sinks;
     return kin_op_inplace(g, out, NULL, 0, run_merge, merge);
 }

@@ -1,3 +1,5 @@
+#include <string.h>
+
 #include "model/kernel_ops_impl.h"
 
 enum {
@@ -120,6 +122,7 @@ bool kin_ops_multiply(const struct ggml_tensor *w) {
 }
 
 bool kin_ops_gate(const struct ggml_tensor *gate, const struct ggml_tensor *up) {
+    if (!up) return kin_ops_multiply(gate) && gate->ne[1] % (2 * KIN_PANEL_ROWS) == 0;
     return kin_ops_multiply(gate) && kin_ops_multiply(up) && gate->ne[1] % KIN_PANEL_ROWS == 0 &&
            kin_kernel_act_kind((int)gate->type) == kin_kernel_act_kind((int)up->type);
 }
@@ -201,20 +204,23 @@ void kin_op_multiply(const struct kin_op *op, const kin_matrix *w, kin_act_kind 
     }
 }
 
-void kin_op_multiply_gated(const struct kin_op *op, const kin_matrix *gate, const kin_matrix *up, kin_act_kind kind,
-                           const void *input, int64_t n, float *y, int64_t ldy) {
+void kin_op_multiply_gated(const struct kin_op *op, const kin_op_pair *pair, kin_act_kind kind, const void *input, int64_t n,
+                           float *y, int64_t ldy) {
     float other[KIN_OP_TILE * KIN_OP_GATED_PANELS * KIN_PANEL_ROWS];
-    kin_matrix g = *gate, u = *up;
-    kin_assert(kin_op_tile_rows(n, 0) * up->rows <= (int64_t)(sizeof other / sizeof *other));
+    kin_matrix g = pair->gate, u = pair->up;
+    const int64_t width = u.rows;
+    kin_assert(kin_op_tile_rows(n, 0) * width <= (int64_t)(sizeof other / sizeof *other));
     g.next = u.data;
     for (int64_t row = 0; row < n; row += KIN_OP_TILE) {
         int64_t rows = kin_op_tile_rows(n, row);
-        u.next = row + KIN_OP_TILE < n ? gate->data : up->next;
+        u.next = row + KIN_OP_TILE < n ? g.data : pair->up.next;
         multiply_tile(op, &g, kind, input, row, rows, y + row * ldy, ldy);
-        multiply_tile(op, &u, kind, input, row, rows, other, up->rows);
+        multiply_tile(op, &u, kind, input, row, rows, other, width);
+        if (pair->gate_bias) kin_op_add_rows(op, rows, width, pair->gate_bias, 0, y + row * ldy, ldy);
+        if (pair->up_bias) kin_op_add_rows(op, rows, width, pair->up_bias, 0, other, width);
         for (int64_t i = 0; i < rows; i++) {
             float *h = y + (row + i) * ldy;
-            op->kernels->swiglu(up->rows, h, other + i * up->rows, h);
+            op->kernels->gate(op->gate, width, h, other + i * width, h);
         }
     }
 }
@@ -239,7 +245,7 @@ typedef struct span {
     int64_t begin, end; // panels
 } span;
 
-static void add_rows(const struct kin_op *op, int64_t n_rows, int64_t n, const float *x, int64_t ldx, float *y, int64_t ldy) {
+void kin_op_add_rows(const struct kin_op *op, int64_t n_rows, int64_t n, const float *x, int64_t ldx, float *y, int64_t ldy) {
     for (int64_t i = 0; i < n_rows; i++) op->kernels->add(n, x + i * ldx, y + i * ldy);
 }
 
@@ -270,10 +276,10 @@ static void multiply_span(struct ggml_tensor *y, struct kin_op *op, span s, cons
     int64_t n = y->ne[1], ldy = y->ne[0], first = s.begin * KIN_PANEL_ROWS;
     float *to = (float *)y->data + s.column + first;
     kin_op_multiply(op, &m, op->kind[s.weight], y->src[s.at + 1]->data, n, to, ldy);
-    if (op->has_bias[s.weight]) add_rows(op, n, m.rows, (const float *)y->src[s.at + 2]->data + first, 0, to, ldy);
+    if (op->has_bias[s.weight]) kin_op_add_rows(op, n, m.rows, (const float *)y->src[s.at + 2]->data + first, 0, to, ldy);
     if (op->has_residual && s.weight == 0) {
         const struct ggml_tensor *residual = y->src[2 + op->has_bias[0]];
-        add_rows(op, n, m.rows, (const float *)residual->data + first, residual->ne[0], to, ldy);
+        kin_op_add_rows(op, n, m.rows, (const float *)residual->data + first, residual->ne[0], to, ldy);
     }
 }
 
@@ -314,29 +320,67 @@ struct ggml_tensor *kin_op_linear(kin_graph *g, struct ggml_tensor *x, struct gg
     return kin_op_node(g, GGML_TYPE_F32, n_out, x->ne[1], args, n_args, run_linear, op);
 }
 
-// Nodes of kin_op_gated read: gate, up, their inputs. Few rows are bound by memory, and in a browser, which knows no prefetch,
-// the processor's own begins anew where one matrix ends and the other goes on: chunks are as long then as those of other
-// products. (One row of Q4_K in Chromium, from memory: 4 panels in turns 9.8 GB/s, 8 10.2, from 16 on 10.5.)
+// Nodes of kin_op_gated read: gate, up (or gate again, of which it is the second half), their inputs. Few rows are bound by
+// memory, and in a browser, which knows no prefetch, the processor's own begins anew where one matrix ends and the other goes on:
+// chunks are as long then as those of other products. (One row of Q4_K in Chromium, from memory: 4 panels in turns 9.8 GB/s,
+// 8 10.2, from 16 on 10.5.)
 static void run_gated(struct ggml_tensor *y, struct kin_op *op, int n_threads) {
     const struct ggml_tensor *gate = y->src[0], *up = y->src[1], *input = y->src[2];
-    const int64_t panels = kin_op_panels(gate), most = kin_op_gated_panels(y->ne[1]);
+    const int64_t panels = kin_op_panels(gate) / (op->is_stacked ? 2 : 1), most = kin_op_gated_panels(y->ne[1]);
     const int64_t usual = chunk_panels(panels, y->ne[1], n_threads), step = usual < most ? usual : most;
-    for (kin_op_chunk c = {0}; kin_op_take_ahead(op, n_threads, (int)n_chunks_of(gate, step), &c);) {
+    const int64_t up_at = op->is_stacked ? panels : 0;
+    for (kin_op_chunk c = {0}; kin_op_take_ahead(op, n_threads, (int)((panels + step - 1) / step), &c);) {
         int64_t begin = c.i * step, end = begin + step < panels ? begin + step : panels;
-        kin_matrix g = kin_op_matrix(gate, 0, begin, end), u = kin_op_matrix(up, 0, begin, end);
-        if (c.has_next) u.next = kin_op_matrix(gate, 0, c.next * step, panels).data;
-        kin_op_multiply_gated(op, &g, &u, op->kind[0], input->data, y->ne[1], (float *)y->data + begin * KIN_PANEL_ROWS,
-                              y->ne[0]);
+        kin_op_pair pair = {.gate = kin_op_matrix(gate, 0, begin, end), .up = kin_op_matrix(up, 0, up_at + begin, up_at + end)};
+        if (c.has_next) pair.up.next = kin_op_matrix(gate, 0, c.next * step, panels).data;
+        kin_op_multiply_gated(op, &pair, op->kind[0], input->data, y->ne[1], (float *)y->data + begin * KIN_PANEL_ROWS, y->ne[0]);
     }
 }
 
-struct ggml_tensor *kin_op_gated(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *gate, struct ggml_tensor *up) {
-    kin_act_kind kind = kin_kernel_act_kind((int)gate->type);
-    kin_assert(kind == kin_kernel_act_kind((int)up->type));
-    struct ggml_tensor *args[] = {gate, up, kin_op_rounded(g, x, kind)};
+struct ggml_tensor *kin_op_gated(kin_graph *g, kin_gate kind, struct ggml_tensor *x, struct ggml_tensor *gate,
+                                 struct ggml_tensor *up) {
+    kin_act_kind act_kind = kin_kernel_act_kind((int)gate->type);
+    kin_assert(!up || act_kind == kin_kernel_act_kind((int)up->type));
+    struct ggml_tensor *args[] = {gate, up ? up : gate, kin_op_rounded(g, x, act_kind)};
     struct kin_op *op = kin_op_new(g, KIN_OP_GATED);
-    op->kind[0] = kind;
-    return kin_op_node(g, GGML_TYPE_F32, gate->ne[1], x->ne[1], args, 3, run_gated, op);
+    op->kind[0] = act_kind;
+    op->gate = kind;
+    op->is_stacked = !up;
+    return kin_op_node(g, GGML_TYPE_F32, up ? gate->ne[1] : gate->ne[1] / 2, x->ne[1], args, 3, run_gated, op);
+}
+
+// Nodes read: y, the residual.
+static void run_add(struct ggml_tensor *out, struct kin_op *op, int n_threads) {
+    const struct ggml_tensor *y = out->src[0], *residual = out->src[1];
+    int64_t n = out->ne[0];
+    for (int i; kin_op_take(op, n_threads, (int)out->ne[1], &i);) {
+        float *to = (float *)out->data + i * n;
+        memcpy(to, (const float *)residual->data + i * n, (size_t)n * sizeof *to);
+        if (op->scale == 1)
+            op->kernels->add(n, (const float *)y->data + i * n, to);
+        else
+            op->kernels->add_scaled(n, op->scale, (const float *)y->data + i * n, to);
+    }
+}
+
+struct ggml_tensor *kin_op_add(kin_graph *g, struct ggml_tensor *y, float scale, struct ggml_tensor *residual) {
+    struct ggml_tensor *args[] = {y, residual};
+    struct kin_op *op = kin_op_new(g, KIN_OP_OTHER);
+    op->scale = scale;
+    return kin_op_node(g, GGML_TYPE_F32, y->ne[0], y->ne[1], args, 2, run_add, op);
+}
+
+// Nodes read: x, the gate.
+static void run_scale_sigmoid(struct ggml_tensor *x, struct kin_op *op, int n_threads) {
+    const float *gate = x->src[1]->data;
+    for (int i; kin_op_take(op, n_threads, (int)x->ne[1], &i);) {
+        float *row = (float *)x->data + i * x->ne[0];
+        op->kernels->scale_sigmoid(x->ne[0], gate[i], row, row);
+    }
+}
+
+struct ggml_tensor *kin_op_scale_sigmoid(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *gate) {
+    return kin_op_inplace(g, x, &gate, 1, run_scale_sigmoid, kin_op_new(g, KIN_OP_OTHER));
 }
 
 // ---- sums

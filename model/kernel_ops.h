@@ -27,7 +27,7 @@ bool kin_ops_is_packed(const struct ggml_tensor *weight);
 // Whether kin's kernels multiply with this weight (a matrix, or those of all experts); else ggml does.
 bool kin_ops_multiply(const struct ggml_tensor *weight);
 
-// Whether kin_op_gated takes such weights.
+// Whether kin_op_gated takes such weights; up NULL: gate has the rows of both.
 bool kin_ops_gate(const struct ggml_tensor *gate, const struct ggml_tensor *up);
 
 // Whether kin_op_experts takes weights of such types and shapes (no data are looked at). If it does not take all three, ggml
@@ -47,8 +47,16 @@ enum { KIN_OP_MATRICES = 3 };
 struct ggml_tensor *kin_op_linear(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *const *weights,
                                   struct ggml_tensor *const *bias, int n_weights, struct ggml_tensor *residual);
 
-// silu(gate x) * (up x), of weights whose inputs are rounded alike: x // [n_embd, n] -> [n_ff, n]
-struct ggml_tensor *kin_op_gated(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *gate, struct ggml_tensor *up);
+// The activation of gate x, times up x, of weights whose inputs are rounded alike: x // [n_embd, n] -> [n_ff, n]. up NULL: gate
+// has the rows of both, one after the other.
+struct ggml_tensor *kin_op_gated(kin_graph *g, kin_gate kind, struct ggml_tensor *x, struct ggml_tensor *gate,
+                                 struct ggml_tensor *up);
+
+// residual + scale * y; all // [n_embd, n]
+struct ggml_tensor *kin_op_add(kin_graph *g, struct ggml_tensor *y, float scale, struct ggml_tensor *residual);
+
+// x // [n_ff, n], each row times the sigmoid of its number in gate // [1, n]. Changes x.
+struct ggml_tensor *kin_op_scale_sigmoid(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *gate);
 
 // Makes heads of y in place: rows of n_q query heads, n_kv key heads and n_kv value heads; a part may be missing (0). Queries and
 // keys are normed where the layer says so and rotated by the rows' positions; keys and values go to their cells of the cache.
@@ -63,10 +71,11 @@ struct ggml_tensor *kin_op_sum(kin_graph *g, struct ggml_tensor *y, struct ggml_
 
 // ---- experts
 
-// The experts of each row: x // [n_embd, n] -> i32 [2 * n_used, n]: their numbers, then the bits of their shares.
-struct ggml_tensor *kin_op_route(kin_graph *g, struct ggml_tensor *logits);
+// The experts of each row: logits // [n_expert, n] -> i32 [2 * n_used, n]: their numbers, then the bits of their shares.
+// choice_bias: f32 [n_expert], NULL: none.
+struct ggml_tensor *kin_op_route(kin_graph *g, struct ggml_tensor *logits, struct ggml_tensor *choice_bias);
 
-// x + the sum over a token's experts of share * down(silu(gate x') * (up x')), x' the normed x // [n_embd, n]. x NULL: without
-// it.
-struct ggml_tensor *kin_op_experts(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *normed, struct ggml_tensor *routed,
-                                   struct ggml_tensor *gate, struct ggml_tensor *up, struct ggml_tensor *down);
+// x + the sum over a token's experts of share * down(activation(gate x') * (up x')), x' the normed x // [n_embd, n]. x NULL:
+// without it. w: the layer's weights [KIN_W_COUNT], of which those of experts and their biases are used.
+struct ggml_tensor *kin_op_experts(kin_graph *g, kin_gate kind, struct ggml_tensor *x, struct ggml_tensor *normed,
+                                   struct ggml_tensor *routed, struct ggml_tensor *const *w);

@@ -34,6 +34,10 @@ struct kin_op {
     void *graph; // an address that all nodes of a graph have in common
     const kin_kernels *kernels;
     const kin_hparams *hp;
+    kin_layer layer; // that heads and attention belong to
+    kin_gate gate;
+    int i_rope;
+    float scale;
     int n_weights;
     kin_act_kind kind[KIN_OP_MATRICES];
     bool has_bias[KIN_OP_MATRICES];
@@ -42,6 +46,10 @@ struct kin_op {
     int n_q, n_kv; // heads
     kin_graph_sums *sums;
     bool has_q_norm, has_k_norm, has_factors, has_partial;
+    bool norms_all; // queries and keys are normed over all heads at once
+    bool has_sinks;
+    bool is_stacked; // one weight has the rows of gate, then those of up
+    bool has_expert_bias;
 
     char apart[64];        // what follows is written all the time: it shares no cache line with what is read
     atomic_int next, done; // of a run's chunks: the next to take; threads that found none left
@@ -86,9 +94,18 @@ static inline int64_t kin_op_panels(const struct ggml_tensor *weight) {
 // Products of all n rows of an input: y // f32 [n, ldy]
 void kin_op_multiply(const struct kin_op *op, const kin_matrix *w, kin_act_kind kind, const void *input, int64_t n, float *y,
                      int64_t ldy);
-// The same of two matrices of at most kin_op_gated_panels panels: y = silu(gate) * up
-void kin_op_multiply_gated(const struct kin_op *op, const kin_matrix *gate, const kin_matrix *up, kin_act_kind kind,
-                           const void *input, int64_t n, float *y, int64_t ldy);
+// Two matrices of at most kin_op_gated_panels panels, and what is added to their products // f32 [rows], NULL: nothing.
+typedef struct kin_op_pair {
+    kin_matrix gate, up;
+    const float *gate_bias, *up_bias;
+} kin_op_pair;
+
+// The same of such a pair: y = activation(gate) * up, as op->gate says
+void kin_op_multiply_gated(const struct kin_op *op, const kin_op_pair *pair, kin_act_kind kind, const void *input, int64_t n,
+                           float *y, int64_t ldy);
+
+// Adds rows of n floats: y += x. ldx 0: x is one row.
+void kin_op_add_rows(const struct kin_op *op, int64_t n_rows, int64_t n, const float *x, int64_t ldx, float *y, int64_t ldy);
 
 // How many panels a chunk has.
 int64_t kin_op_chunk_panels(int64_t n_panels, int n_threads);

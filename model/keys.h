@@ -25,5 +25,6 @@ typedef struct kin_key {
 // The i-th of them, NULL beyond the last.
 const kin_key *kin_key_at(int i);
 
-// Fails with a sentence at the first key whose value kin would not obey.
-int kin_keys_check(const kin_gguf *gguf, const char *family, kin_err *err);
+// Fails with a sentence at the first key whose value kin would not obey. obeyed: keys that this family obeys all the same, up to
+// a NULL; NULL: none.
+int kin_keys_check(const kin_gguf *gguf, const char *family, const char *const *obeyed, kin_err *err);

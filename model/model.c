@@ -36,8 +36,10 @@ static int take(const kin_model *m, const char *name, const int64_t ne[3], bool 
 }
 
 static int take_layer(kin_model *m, int il, size_t *n_used, kin_err *err) {
-    kin_weight_set required = m->hp.arch->required(&m->hp);
-    kin_weight_set known = m->hp.arch->optional(&m->hp);
+    const kin_layer layer = kin_layer_of(&m->hp, il);
+    const kin_arch *arch = m->hp.arch;
+    kin_weight_set required = arch->required(&m->hp, &layer);
+    kin_weight_set known = arch->optional ? arch->optional(&m->hp, &layer) : (kin_weight_set){0};
     kin_weight_set_join(&known, &required);
     for (int w = kin_weight_set_next(&known, 0); w < KIN_WEIGHTS_MAX; w = kin_weight_set_next(&known, w + 1)) {
         char name[80];
@@ -52,13 +54,36 @@ static int take_layer(kin_model *m, int il, size_t *n_used, kin_err *err) {
 
 static int take_ends(kin_model *m, size_t *n_used, kin_err *err) {
     const kin_hparams *hp = &m->hp;
-    const int64_t matrix[3] = {hp->n_embd, hp->n_vocab, 1}, norm[3] = {hp->n_embd, 1, 1}, factors[3] = {hp->n_rot / 2, 1, 1};
+    const int64_t matrix[3] = {hp->n_embd, hp->n_vocab, 1}, norm[3] = {hp->n_embd, 1, 1},
+                  factors[3] = {hp->ropes[0].n_rot / 2, 1, 1};
+    const char *of_rope = hp->has_long_factors ? "rope_factors_short.weight" : "rope_freqs.weight";
     if (take(m, "token_embd.weight", matrix, false, true, &m->token_embd, n_used, err) != 0) return KIN_FAIL;
     if (take(m, "output_norm.weight", norm, true, true, &m->output_norm, n_used, err) != 0) return KIN_FAIL;
     if (take(m, "output.weight", matrix, false, false, &m->output, n_used, err) != 0) return KIN_FAIL;
-    if (take(m, "rope_freqs.weight", factors, true, false, &m->rope_factors, n_used, err) != 0) return KIN_FAIL;
+    if (take(m, of_rope, factors, true, hp->has_long_factors, &m->rope_factors, n_used, err) != 0) return KIN_FAIL;
+    if (hp->has_long_factors && take(m, "rope_factors_long.weight", factors, true, true, &m->rope_factors_long, n_used, err) != 0)
+        return KIN_FAIL;
     if (!m->output) m->output = m->token_embd;
     return 0;
+}
+
+// Of a block that guesses tokens, which is none of the model's layers.
+static bool is_draft_tensor(const kin_model *m, const kin_gguf_tensor *t) {
+    for (int i = 0; i < m->hp.n_draft_layer; i++) {
+        char prefix[32];
+        size_t n = (size_t)snprintf(prefix, sizeof prefix, "blk.%d.", m->hp.n_layer + i);
+        if (t->name.len > n && memcmp(t->name.at, prefix, n) == 0) return true;
+    }
+    return false;
+}
+
+// Every layer has its query, key and value matrix in one of two forms.
+static int check_qkv(const kin_model *m, int il, kin_err *err) {
+    const kin_gguf_tensor *const *w = m->layers[il].w;
+    if (w[KIN_W_ATTN_QKV] ? !w[KIN_W_ATTN_Q] && !w[KIN_W_ATTN_K] && !w[KIN_W_ATTN_V]
+                          : w[KIN_W_ATTN_Q] && w[KIN_W_ATTN_K] && w[KIN_W_ATTN_V])
+        return 0;
+    return kin_err_set(err, "layer %d needs either the tensor attn_qkv or attn_q, attn_k and attn_v", il);
 }
 
 // A tensor that no role claims means arithmetic that we would leave out: better to stop than to be quietly wrong.
@@ -67,7 +92,8 @@ static int refuse_unknown(const kin_model *m, size_t n_used, kin_err *err) {
     if (n == n_used) return 0;
     for (size_t i = 0; i < n; i++) {
         const kin_gguf_tensor *t = kin_gguf_tensor_at(m->gguf, i);
-        bool used = t == m->token_embd || t == m->output_norm || t == m->output || t == m->rope_factors;
+        bool used = t == m->token_embd || t == m->output_norm || t == m->output || t == m->rope_factors ||
+                    t == m->rope_factors_long || is_draft_tensor(m, t);
         for (int il = 0; il < m->hp.n_layer && !used; il++) {
             for (int w = 0; w < KIN_W_COUNT; w++) used = used || m->layers[il].w[w] == t;
         }
@@ -81,8 +107,9 @@ static int refuse_unknown(const kin_model *m, size_t n_used, kin_err *err) {
 
 static int read_model(kin_model *m, kin_err *err) {
     const kin_arch *arch = kin_arch_of(m->gguf, err);
-    if (!arch || kin_hparams_read(&m->hp, m->gguf, arch->name, err) != 0) return KIN_FAIL;
+    if (!arch) return KIN_FAIL;
     m->hp.arch = arch;
+    if (kin_arch_read(&m->hp, m->gguf, err) != 0) return KIN_FAIL;
     if ((uint64_t)m->hp.n_layer > kin_gguf_n_tensors(m->gguf)) {
         return kin_err_set(err, "%d layers are announced, but there are only %zu tensors", m->hp.n_layer,
                            kin_gguf_n_tensors(m->gguf));
@@ -93,7 +120,7 @@ static int read_model(kin_model *m, kin_err *err) {
     size_t n_used = 0;
     if (take_ends(m, &n_used, err) != 0) return KIN_FAIL;
     for (int il = 0; il < m->hp.n_layer; il++) {
-        if (take_layer(m, il, &n_used, err) != 0) return KIN_FAIL;
+        if (take_layer(m, il, &n_used, err) != 0 || check_qkv(m, il, err) != 0) return KIN_FAIL;
     }
     return refuse_unknown(m, n_used, err);
 }
@@ -120,8 +147,13 @@ int kin_model_open_bytes(kin_model *m, const char *name, const uint8_t *bytes, s
 void kin_model_close(kin_model *m) {
     if (!m) return;
     free(m->layers);
+    free(m->hp.layers);
     kin_gguf_close(m->gguf);
     *m = (kin_model){0};
+}
+
+const kin_gguf_tensor *kin_model_rope_factors(const kin_model *m, int n_ctx) {
+    return m->rope_factors_long && n_ctx > m->hp.ropes[0].n_ctx_orig ? m->rope_factors_long : m->rope_factors;
 }
 
 uint64_t kin_model_layer_bytes(const kin_model *m, int il) {

@@ -14,13 +14,14 @@ typedef struct kin_model_layer {
 
 typedef struct kin_model {
     kin_gguf *gguf;
-    kin_hparams hp;
+    kin_hparams hp;          // its list of layers is the model's
     kin_model_layer *layers; // [n_layer]
 
-    const kin_gguf_tensor *token_embd;   // [n_embd, n_vocab]
-    const kin_gguf_tensor *output_norm;  // f32 [n_embd]
-    const kin_gguf_tensor *output;       // [n_embd, n_vocab]; token_embd itself where the two are tied
-    const kin_gguf_tensor *rope_factors; // f32 [n_rot / 2], NULL if the model has none
+    const kin_gguf_tensor *token_embd;        // [n_embd, n_vocab]
+    const kin_gguf_tensor *output_norm;       // f32 [n_embd]
+    const kin_gguf_tensor *output;            // [n_embd, n_vocab]; token_embd itself where the two are tied
+    const kin_gguf_tensor *rope_factors;      // f32 [n_rot / 2], NULL if the model has none
+    const kin_gguf_tensor *rope_factors_long; // the same for contexts longer than those it was first trained with
 } kin_model;
 
 // Opens a GGUF file (or all parts of a split one) as a model of a supported family.
@@ -30,6 +31,9 @@ int kin_model_open(kin_model *model, const char *path, kin_err *err);
 int kin_model_open_bytes(kin_model *model, const char *name, const uint8_t *bytes, size_t size, kin_err *err);
 
 void kin_model_close(kin_model *model);
+
+// The factors of the rope for contexts of n_ctx tokens; NULL: none.
+const kin_gguf_tensor *kin_model_rope_factors(const kin_model *model, int n_ctx);
 
 // Bytes of all weights of one layer in the file.
 uint64_t kin_model_layer_bytes(const kin_model *model, int il);

@@ -3,6 +3,7 @@
 #include <ggml.h>
 
 #include "pure/plan/deal.h"
+
 static int n_columns(const kin_hparams *hp) {
     return hp->n_expert ? hp->n_ff_exp : hp->n_ff;
 }
@@ -33,6 +34,29 @@ static const cut cuts[] = {
 };
 enum { N_CUTS = sizeof cuts / sizeof cuts[0] };
 
+// Weights that all devices of a group have in full, and that need no sum before they are used.
+static const kin_weight full[] = {KIN_W_ATTN_NORM,     KIN_W_ATTN_Q_NORM, KIN_W_ATTN_K_NORM,
+                                  KIN_W_ATTN_OUT_BIAS, KIN_W_FFN_NORM,    KIN_W_FFN_ROUTER};
+enum { N_FULL = sizeof full / sizeof full[0] };
+
+static bool can_share_weight(kin_weight weight) {
+    bool found = false;
+    for (int i = 0; i < N_CUTS; i++) found = found || cuts[i].weight == weight;
+    for (int i = 0; i < N_FULL; i++) found = found || full[i] == weight;
+    return found;
+}
+
+// Whether devices can share the layers at all: what is normed or scaled behind a sum, or is no sum of parts, is not cut.
+static bool can_share(const kin_model *m) {
+    if (m->hp.residual_scale != 1) return false;
+    for (int il = 0; il < m->hp.n_layer; il++) {
+        if (kin_layer_of(&m->hp, il).has_experts != (m->hp.n_expert > 0)) return false;
+        for (int w = 0; w < KIN_W_COUNT; w++)
+            if (m->layers[il].w[w] && !can_share_weight((kin_weight)w)) return false;
+    }
+    return true;
+}
+
 static int64_t width_of(const cut *c, const kin_hparams *hp) {
     int group = c->of_queries ? hp->n_head / hp->n_head_kv : 1;
     return c->by_head ? (int64_t)group * hp->head_dim : 1;
@@ -57,6 +81,7 @@ static bool can_cut_cache(const kin_model *m, int kv_type, int n_heads) {
 
 kin_share_pieces kin_share_pieces_of(const kin_model *m, int kv_type) {
     kin_share_pieces p = {0};
+    if (!can_share(m)) return p;
     for (int n = 1; n <= m->hp.n_head_kv && !p.heads; n++) {
         if (m->hp.n_head_kv % n == 0 && can_cut_cache(m, kv_type, n) && can_cut(m, true, n)) p.heads = n;
     }

@@ -11,6 +11,10 @@ typedef enum dim {
     DIM_FF,
     DIM_FF_EXP,
     DIM_EXPERT,
+    DIM_QKV,    // of query, key and value heads
+    DIM_N_HEAD, // query heads
+    DIM_FF_TWICE,
+    DIM_FF_SHARED, // of the shared experts
 } dim;
 
 typedef struct weight_spec {
@@ -31,14 +35,32 @@ static const weight_spec weight_specs[KIN_W_COUNT] = {
     [KIN_W_ATTN_K_NORM] = {"attn_k_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_HEAD}},
     [KIN_W_ATTN_OUT] = {"attn_output.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_Q, DIM_EMBD}},
     [KIN_W_ATTN_OUT_BIAS] = {"attn_output.bias", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD}},
+    [KIN_W_ATTN_QKV] = {"attn_qkv.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_QKV}},
+    [KIN_W_ATTN_QKV_BIAS] = {"attn_qkv.bias", KIN_WEIGHT_BLOCK_ATTN, {DIM_QKV}},
+    [KIN_W_ATTN_Q_NORM_ALL] = {"attn_q_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_Q}},
+    [KIN_W_ATTN_K_NORM_ALL] = {"attn_k_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_KV}},
+    [KIN_W_ATTN_SINKS] = {"attn_sinks.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_N_HEAD}},
+    [KIN_W_ATTN_OUT_NORM] = {"post_attention_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD}},
     [KIN_W_FFN_NORM] = {"ffn_norm.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD}},
+    [KIN_W_FFN_NORM_2] = {"post_attention_norm.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD}},
     [KIN_W_FFN_GATE] = {"ffn_gate.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD, DIM_FF}},
     [KIN_W_FFN_UP] = {"ffn_up.weight", KIN_WEIGHT_BLOCK_FFN_UP, {DIM_EMBD, DIM_FF}},
+    [KIN_W_FFN_GATE_UP] = {"ffn_up.weight", KIN_WEIGHT_BLOCK_FFN_UP, {DIM_EMBD, DIM_FF_TWICE}},
     [KIN_W_FFN_DOWN] = {"ffn_down.weight", KIN_WEIGHT_BLOCK_FFN_DOWN, {DIM_FF, DIM_EMBD}},
+    [KIN_W_FFN_OUT_NORM] = {"post_ffw_norm.weight", KIN_WEIGHT_BLOCK_FFN_DOWN, {DIM_EMBD}},
     [KIN_W_FFN_ROUTER] = {"ffn_gate_inp.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD, DIM_EXPERT}},
+    [KIN_W_FFN_ROUTER_BIAS] = {"ffn_gate_inp.bias", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EXPERT}},
+    [KIN_W_FFN_CHOICE_BIAS] = {"exp_probs_b.bias", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EXPERT}},
     [KIN_W_FFN_GATE_EXPS] = {"ffn_gate_exps.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD, DIM_FF_EXP, DIM_EXPERT}},
     [KIN_W_FFN_UP_EXPS] = {"ffn_up_exps.weight", KIN_WEIGHT_BLOCK_FFN_UP, {DIM_EMBD, DIM_FF_EXP, DIM_EXPERT}},
     [KIN_W_FFN_DOWN_EXPS] = {"ffn_down_exps.weight", KIN_WEIGHT_BLOCK_FFN_DOWN, {DIM_FF_EXP, DIM_EMBD, DIM_EXPERT}},
+    [KIN_W_FFN_GATE_EXPS_BIAS] = {"ffn_gate_exps.bias", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_FF_EXP, DIM_EXPERT}},
+    [KIN_W_FFN_UP_EXPS_BIAS] = {"ffn_up_exps.bias", KIN_WEIGHT_BLOCK_FFN_UP, {DIM_FF_EXP, DIM_EXPERT}},
+    [KIN_W_FFN_DOWN_EXPS_BIAS] = {"ffn_down_exps.bias", KIN_WEIGHT_BLOCK_FFN_DOWN, {DIM_EMBD, DIM_EXPERT}},
+    [KIN_W_FFN_SHARED_ROUTER] = {"ffn_gate_inp_shexp.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD}},
+    [KIN_W_FFN_SHARED_GATE] = {"ffn_gate_shexp.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD, DIM_FF_SHARED}},
+    [KIN_W_FFN_SHARED_UP] = {"ffn_up_shexp.weight", KIN_WEIGHT_BLOCK_FFN_UP, {DIM_EMBD, DIM_FF_SHARED}},
+    [KIN_W_FFN_SHARED_DOWN] = {"ffn_down_shexp.weight", KIN_WEIGHT_BLOCK_FFN_DOWN, {DIM_FF_SHARED, DIM_EMBD}},
 };
 
 // ---- sets
@@ -76,7 +98,8 @@ kin_weight_block kin_weight_block_of(kin_weight weight) {
 }
 
 int kin_weight_is_vector(kin_weight weight) {
-    return weight_specs[weight].dims[1] == DIM_ONE;
+    const char *name = weight_specs[weight].name;
+    return weight_specs[weight].dims[1] == DIM_ONE || strcmp(name + strlen(name) - strlen(".bias"), ".bias") == 0;
 }
 
 int kin_weight_is_experts(kin_weight weight) {
@@ -93,6 +116,10 @@ static int64_t dim_size(dim d, const kin_hparams *hp) {
     case DIM_FF: return hp->n_ff;
     case DIM_FF_EXP: return hp->n_ff_exp;
     case DIM_EXPERT: return hp->n_expert;
+    case DIM_QKV: return kin_hparams_n_embd_q(hp) + 2 * (int64_t)kin_hparams_n_embd_kv(hp);
+    case DIM_N_HEAD: return hp->n_head;
+    case DIM_FF_TWICE: return 2 * (int64_t)hp->n_ff;
+    case DIM_FF_SHARED: return hp->n_ff_shared;
     }
     return 0;
 }

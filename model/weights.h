@@ -21,14 +21,32 @@ typedef enum kin_weight {
     KIN_W_ATTN_K_NORM,
     KIN_W_ATTN_OUT,
     KIN_W_ATTN_OUT_BIAS,
+    KIN_W_ATTN_QKV, // in place of Q, K and V: their rows, one after the other
+    KIN_W_ATTN_QKV_BIAS,
+    KIN_W_ATTN_Q_NORM_ALL, // in place of Q_NORM and K_NORM: of all heads at once
+    KIN_W_ATTN_K_NORM_ALL,
+    KIN_W_ATTN_SINKS,
+    KIN_W_ATTN_OUT_NORM, // of what the block adds to its input
     KIN_W_FFN_NORM,
+    KIN_W_FFN_NORM_2, // the same under another name
     KIN_W_FFN_GATE,
     KIN_W_FFN_UP,
+    KIN_W_FFN_GATE_UP, // in place of GATE and UP: their rows, one after the other
     KIN_W_FFN_DOWN,
+    KIN_W_FFN_OUT_NORM, // of what the block adds to its input
     KIN_W_FFN_ROUTER,
+    KIN_W_FFN_ROUTER_BIAS,
+    KIN_W_FFN_CHOICE_BIAS, // of the router's probabilities, to choose by
     KIN_W_FFN_GATE_EXPS,
     KIN_W_FFN_UP_EXPS,
     KIN_W_FFN_DOWN_EXPS,
+    KIN_W_FFN_GATE_EXPS_BIAS,
+    KIN_W_FFN_UP_EXPS_BIAS,
+    KIN_W_FFN_DOWN_EXPS_BIAS,
+    KIN_W_FFN_SHARED_ROUTER, // by whose sigmoid the shared experts are scaled
+    KIN_W_FFN_SHARED_GATE,
+    KIN_W_FFN_SHARED_UP,
+    KIN_W_FFN_SHARED_DOWN,
     KIN_W_COUNT,
 } kin_weight;
 
@@ -74,11 +92,15 @@ kin_weight_set kin_weight_set_of(const int *weights, size_t n);
 #define KIN_WEIGHTS_QKV_BIAS KIN_W_ATTN_Q_BIAS, KIN_W_ATTN_K_BIAS, KIN_W_ATTN_V_BIAS
 #define KIN_WEIGHTS_QK_NORM KIN_W_ATTN_Q_NORM, KIN_W_ATTN_K_NORM
 #define KIN_WEIGHTS_DENSE KIN_W_FFN_NORM, KIN_W_FFN_GATE, KIN_W_FFN_UP, KIN_W_FFN_DOWN
-#define KIN_WEIGHTS_EXPERTS KIN_W_FFN_NORM, KIN_W_FFN_ROUTER, KIN_W_FFN_GATE_EXPS, KIN_W_FFN_UP_EXPS, KIN_W_FFN_DOWN_EXPS
+#define KIN_WEIGHTS_SHARED KIN_W_FFN_SHARED_GATE, KIN_W_FFN_SHARED_UP, KIN_W_FFN_SHARED_DOWN
+#define KIN_WEIGHTS_ROUTED KIN_W_FFN_ROUTER, KIN_W_FFN_GATE_EXPS, KIN_W_FFN_UP_EXPS, KIN_W_FFN_DOWN_EXPS
+#define KIN_WEIGHTS_EXPERTS KIN_W_FFN_NORM, KIN_WEIGHTS_ROUTED
+#define KIN_WEIGHTS_QK_NORM_ALL KIN_W_ATTN_Q_NORM_ALL, KIN_W_ATTN_K_NORM_ALL
+#define KIN_WEIGHTS_OUT_NORM KIN_W_ATTN_OUT_NORM, KIN_W_FFN_OUT_NORM
 
 // ---- one weight
 
-// The weight of that name (kin_weight_name); -1 if there is none.
+// The weight of that name (kin_weight_name), the first one where families use a name for different weights; -1 if there is none.
 int kin_weight_find(const char *name);
 
 // "attn_q.weight": the name after "blk.N.".
@@ -86,7 +108,7 @@ const char *kin_weight_name(kin_weight weight);
 
 kin_weight_block kin_weight_block_of(kin_weight weight);
 
-// Norms and biases: small vectors, always F32. The others are matrices, ne[0] inputs each.
+// Norms, biases and sinks: small, always F32, and no product's matrix. The others are matrices, ne[0] inputs each.
 int kin_weight_is_vector(kin_weight weight);
 
 // The matrices of all experts of a layer, one after the other: a token needs only the experts that the router picks for it.

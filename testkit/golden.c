@@ -26,9 +26,9 @@ static int add_ids(kin_golden *g, char *text) {
 }
 
 static int parse_line(kin_golden *g, const char *line) {
-    char prompt[1024], greedy[1024];
+    char prompt[2048], greedy[2048];
     *g = (kin_golden){0};
-    if (sscanf(line, "%63[^\t]\t%d\t%1023[^\t]\t%1023[^\t]\t%lf\t%lf", g->name, &g->n_vocab, prompt, greedy, &g->error_median,
+    if (sscanf(line, "%63[^\t]\t%d\t%2047[^\t]\t%2047[^\t]\t%lf\t%lf", g->name, &g->n_vocab, prompt, greedy, &g->error_median,
                &g->error_max) != 6) {
         return KIN_FAIL;
     }
@@ -38,7 +38,7 @@ static int parse_line(kin_golden *g, const char *line) {
 }
 
 int kin_golden_load(const char *dir, kin_golden *models, kin_err *err) {
-    char path[1024], line[4096];
+    char path[1024], line[8192];
     snprintf(path, sizeof path, "%s/golden.tsv", dir);
     FILE *table = fopen(path, "r");
     if (!table) return 0;

@@ -11,7 +11,7 @@
 
 #include "testkit/runner.h"
 
-enum { KIN_GOLDEN_MAX_IDS = 64, KIN_GOLDEN_MAX_MODELS = 64 };
+enum { KIN_GOLDEN_MAX_IDS = 256, KIN_GOLDEN_MAX_MODELS = 64 };
 
 typedef struct kin_golden {
     char name[64];

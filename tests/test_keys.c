@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/hparams.h"
+#include "model/arch.h"
 #include "model/keys.h"
 #include "testkit/gguf_write.h"
 
@@ -44,7 +44,9 @@ static int read_file(kin_gguf_writer *w, kin_hparams *hp, kin_err *err) {
     kin_gguf_writer_save_bytes(w, &bytes, &size);
     kin_gguf_writer_free(w);
     assert_int_equal(kin_gguf_open_bytes(&gguf, "test", bytes, size, err), 0);
-    int rc = kin_hparams_read(hp, gguf, "llama", err);
+    hp->arch = &kin_arch_llama;
+    int rc = kin_arch_read(hp, gguf, err);
+    free(hp->layers);
     kin_gguf_close(gguf);
     free(bytes);
     return rc;
@@ -68,24 +70,24 @@ static void expect_refused(kin_gguf_writer *w, const char *words) {
 
 static void a_factor_without_a_type_scales_positions_linearly(void **state) {
     (void)state;
-    expect_near(expect_read(whole_file()).rope_freq_scale, 1);
+    expect_near(expect_read(whole_file()).ropes[0].freq_scale, 1);
     kin_gguf_writer *w = whole_file();
     kin_gguf_writer_put_float(w, "llama.rope.scaling.factor", KIN_GGUF_F32, 4);
-    expect_near(expect_read(w).rope_freq_scale, 0.25);
+    expect_near(expect_read(w).ropes[0].freq_scale, 0.25);
     w = whole_file(); // the key's old name
     kin_gguf_writer_put_float(w, "llama.rope.scale_linear", KIN_GGUF_F32, 2);
-    expect_near(expect_read(w).rope_freq_scale, 0.5);
+    expect_near(expect_read(w).ropes[0].freq_scale, 0.5);
     w = whole_file(); // the new one rules
     kin_gguf_writer_put_float(w, "llama.rope.scale_linear", KIN_GGUF_F32, 2);
     kin_gguf_writer_put_float(w, "llama.rope.scaling.factor", KIN_GGUF_F32, 4);
-    expect_near(expect_read(w).rope_freq_scale, 0.25);
+    expect_near(expect_read(w).ropes[0].freq_scale, 0.25);
     w = whole_file();
     kin_gguf_writer_put_float(w, "llama.rope.scaling.factor", KIN_GGUF_F32, 0);
-    expect_near(expect_read(w).rope_freq_scale, 1);
+    expect_near(expect_read(w).ropes[0].freq_scale, 1);
     w = whole_file();
     kin_gguf_writer_put_float(w, "llama.rope.scaling.factor", KIN_GGUF_F32, 4);
     kin_gguf_writer_put_str(w, "llama.rope.scaling.type", "none");
-    expect_near(expect_read(w).rope_freq_scale, 1);
+    expect_near(expect_read(w).ropes[0].freq_scale, 1);
     w = whole_file();
     kin_gguf_writer_put_float(w, "llama.rope.scaling.factor", KIN_GGUF_F32, 1e-6);
     expect_refused(w, "cannot be scaled");

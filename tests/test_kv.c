@@ -139,9 +139,9 @@ static void a_batch_that_does_not_fit_changes_nothing(void **state) {
     assert_int_equal(place(kv, 0, 0, N_CTX + 1, cells), KIN_FAIL);
     assert_int_equal(kin_kv_n_used(kv), 0);
     assert_int_equal(place(kv, 0, 0, N_CTX - 2, cells), 0);
-    kin_kv_mask(kv, &probe, NULL, 1, N_CELLS, before);
+    kin_kv_mask(kv, &probe, NULL, 1, N_CELLS, 0, before);
     assert_int_equal(place(kv, 0, N_CTX - 2, 3, cells), KIN_FAIL);
-    kin_kv_mask(kv, &probe, NULL, 1, N_CELLS, after);
+    kin_kv_mask(kv, &probe, NULL, 1, N_CELLS, 0, after);
     assert_memory_equal(before, after, sizeof before);
     expect_run(kv, 0, N_CTX - 2, 2, N_CTX - 2);
     expect_refused(kv, 0, N_CTX, "the context of 200 tokens is full"); // there are cells, but no more tokens were asked for
@@ -164,17 +164,33 @@ static void a_token_looks_at_its_own_sequence_up_to_itself(void **state) {
     expected[0][0] = LOOK;
     expected[1][0] = expected[1][1] = expected[1][2] = LOOK;
     expected[2][64] = expected[2][65] = LOOK;
-    kin_kv_mask(kv, &batch, NULL, 3, 128, mask[0]);
+    kin_kv_mask(kv, &batch, NULL, 3, 128, 0, mask[0]);
     assert_memory_equal(mask, expected, sizeof mask);
 
     const int32_t rows[] = {2, 0}; // only the rows asked for
-    kin_kv_mask(kv, &batch, rows, 2, 128, mask[0]);
+    kin_kv_mask(kv, &batch, rows, 2, 128, 0, mask[0]);
     assert_memory_equal(mask[0], expected[2], sizeof mask[0]);
     assert_memory_equal(mask[1], expected[0], sizeof mask[1]);
 
     const kin_batch first = {.n_tokens = 3, .pos = pos}; // no sequence numbers: all 0
-    kin_kv_mask(kv, &first, rows, 1, 128, mask[0]);
+    kin_kv_mask(kv, &first, rows, 1, 128, 0, mask[0]);
     assert_memory_equal(mask[0], ((ggml_fp16_t[]){LOOK, LOOK, HIDE, HIDE, HIDE, HIDE}), 12);
+    kin_kv_close(kv);
+}
+
+static void a_window_hides_all_but_the_last_tokens(void **state) {
+    (void)state;
+    kin_kv *kv = open_kv();
+    int32_t pos[70];
+    int64_t cells[70];
+    assert_int_equal(place(kv, 0, 0, 70, cells), 0);
+    for (int i = 0; i < 70; i++) pos[i] = i;
+    const kin_batch batch = {.n_tokens = 70, .pos = pos};
+    ggml_fp16_t mask[70][128];
+    kin_kv_mask(kv, &batch, NULL, 70, 128, 8, mask[0]);
+    for (int i = 0; i < 70; i++) {
+        for (int k = 0; k < 70; k++) assert_int_equal(mask[i][cells[k]], k <= i && i - k < 8 ? LOOK : HIDE);
+    }
     kin_kv_close(kv);
 }
 
@@ -329,7 +345,7 @@ static void a_sequence_cut_within_a_shared_block_gets_its_own(void **state) {
     assert_memory_equal(cell_bytes(kv, 64), cell_bytes(kv, 0), 10 * kin_kv_k(kv, 2)->nb[1]);
     expect_run(kv, 0, 10, 2, 74);
     expect_run(kv, 1, 64, 1, 128);
-    kin_kv_mask(kv, &(kin_batch){.n_tokens = 1, .pos = &pos, .seq = &seq}, NULL, 1, N_CELLS, mask);
+    kin_kv_mask(kv, &(kin_batch){.n_tokens = 1, .pos = &pos, .seq = &seq}, NULL, 1, N_CELLS, 0, mask);
     for (int i = 0; i < N_CELLS; i++) assert_int_equal(mask[i], i >= 64 && i < 76 ? LOOK : HIDE);
     kin_kv_close(kv);
 }
@@ -459,6 +475,7 @@ int main(void) {
         cmocka_unit_test(a_mask_covers_the_blocks_up_to_the_highest_used_one),
         cmocka_unit_test(a_batch_that_does_not_fit_changes_nothing),
         cmocka_unit_test(a_token_looks_at_its_own_sequence_up_to_itself),
+        cmocka_unit_test(a_window_hides_all_but_the_last_tokens),
         cmocka_unit_test(a_position_of_a_sequence_never_has_two_cells),
         cmocka_unit_test(a_token_needs_all_those_before_it),
         cmocka_unit_test(a_step_cannot_forget_its_own_tokens),

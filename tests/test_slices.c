@@ -152,7 +152,7 @@ static float *product(const world *w, struct ggml_tensor *weight) {
 static int compute_block_of(const world *w, int id) {
     kin_weight_block block = kin_weight_block_of(id);
     if (block == KIN_WEIGHT_BLOCK_ATTN) return 0;
-    return block == KIN_WEIGHT_BLOCK_FFN_DOWN ? kin_weights_n_compute_blocks(&w->model.hp) - 1 : 1;
+    return block == KIN_WEIGHT_BLOCK_FFN_DOWN ? kin_weights_n_compute_blocks(&w->model.hp, 0) - 1 : 1;
 }
 
 static void look(const world *w, kin_weights *weights, int i_compute_block, seen *s) {
@@ -182,7 +182,7 @@ static seen pass(const world *w, const kin_slices *slices, bool want_cached) {
     if (want_cached) assert_true(stats.packed_bytes == 0);
     for (int k = 0; k < 2; k++) {
         bool acquires = kin_weights_begin(weights, kin_weights_compute_block(weights, 0), false);
-        for (int i = 0; i < kin_weights_n_compute_blocks(&w->model.hp); i++) {
+        for (int i = 0; i < kin_weights_n_compute_blocks(&w->model.hp, 0); i++) {
             if (acquires) ok(kin_weights_acquire(weights, kin_weights_compute_block(weights, 0) + i, &err), &err);
             look(w, weights, i, &s);
             if (acquires) kin_weights_release(weights, kin_weights_compute_block(weights, 0) + i);

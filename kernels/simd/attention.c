@@ -17,7 +17,6 @@ enum {
 };
 
 // Scores are logarithms to the base 2: queries are multiplied with log2(e).
-static const float LOG2_E = 0x1.715476p0f;
 
 // ---- products
 
@@ -166,7 +165,7 @@ static int query_head(const tile *t, int i) { return t->head * t->group + (t->fi
 static void load_queries(tile *t) {
     const kin_attention *a = t->a;
     int dim = a->kv.head_dim;
-    vf scale = vf_set1(a->scale * LOG2_E);
+    vf scale = vf_set1(a->softcap > 0 ? a->scale * 2 / a->softcap * LOG2_E : a->scale * LOG2_E);
     t->low = INT32_MAX;
     t->high = 0;
     int64_t row = query_row(t, 0);
@@ -358,6 +357,7 @@ static void run_block(tile *t, const int32_t block[2]) {
     float greatest[QUERIES];
     matrix k = block_of(t, true, block);
     score_all(t, &k);
+    if (t->a->softcap > 0) cap_scores(t);
     raise_max(t, greatest);
     soften_all(t);
     matrix v = block_of(t, false, block);
@@ -419,9 +419,20 @@ static void merge(int dim, float *max, float *sum, float *values, float span_max
     *max = is_greater ? span_max : *max;
 }
 
+// A head's sink takes part in the softmax: returns the factor of the values, and adds it to their sum.
+static float add_sink(const kin_attention *a, int head, float max, float *sum) {
+    if (!a->sinks || *sum == 0) return 1;
+    float sink = a->sinks[head] * LOG2_E, factor[16];
+    vf_store(factor, vf_exp2(vf_set1(sink > max ? max - sink : sink - max)));
+    *sum = sink > max ? *sum * factor[0] + 1 : *sum + factor[0];
+    return sink > max ? factor[0] : 1;
+}
+
 // A row that sees nothing has no values.
-static void finish(int dim, float sum, const float *values, float *out) {
-    vf inverse = vf_set1(1 / sum);
+static void finish(const kin_attention *a, int head, float max, float sum, const float *values, float *out) {
+    const int dim = a->kv.head_dim;
+    const float factor = add_sink(a, head, max, &sum);
+    vf inverse = vf_set1(factor / sum);
     for (int d = 0; d < dim; d += 16) vf_store(out + d, sum > 0 ? vf_mul(vf_load(values + d), inverse) : vf_zero());
 }
 
@@ -447,14 +458,15 @@ static void run_one_span(tile *t, int span) {
     store_span(t, span);
 }
 
-static void finish_query(tile *t, int i, float sum, const float *values) {
+static void finish_query(tile *t, int i, float max, float sum, const float *values) {
     const kin_attention *a = t->a;
-    finish(a->kv.head_dim, sum, values, a->out + query_row(t, i) * a->ldo + (int64_t)query_head(t, i) * a->kv.head_dim);
+    const int head = query_head(t, i);
+    finish(a, head, max, sum, values, a->out + query_row(t, i) * a->ldo + (int64_t)head * a->kv.head_dim);
 }
 
 // There is no other span.
 static void finish_span(tile *t) {
-    for (int i = 0; i < t->n; i++) finish_query(t, i, vf_sum(vf_load(t->sum[i])), t->values + i * t->a->kv.head_dim);
+    for (int i = 0; i < t->n; i++) finish_query(t, i, t->max[i], vf_sum(vf_load(t->sum[i])), t->values + i * t->a->kv.head_dim);
 }
 
 static void run_all_spans(tile *t) {
@@ -473,7 +485,7 @@ static void run_all_spans(tile *t) {
         }
         begin = next;
     }
-    for (int i = 0; i < t->n; i++) finish_query(t, i, t->total_sum[i], t->total + i * dim);
+    for (int i = 0; i < t->n; i++) finish_query(t, i, t->total_max[i], t->total_sum[i], t->total + i * dim);
 }
 
 // ---- tasks
@@ -526,7 +538,7 @@ void SIMD_FN(kin_attend_merge)(const kin_attention *a, int64_t begin, int64_t en
                 const float *p = partial_of(a, row, head, span);
                 merge(dim, &max, &sum, values, p[KIN_PARTIAL_MAX], p[KIN_PARTIAL_SUM], p + KIN_PARTIAL_VALUES);
             }
-            finish(dim, sum, values, a->out + row * a->ldo + (int64_t)head * dim);
+            finish(a, head, max, sum, values, a->out + row * a->ldo + (int64_t)head * dim);
         }
     }
 }

@@ -338,6 +338,7 @@ void SIMD_FN(kin_attend_q8_0)(tile *t, const int32_t block[2]) {
         for (next = i + 1; next < t->n && (t->see_end[next] + 15) / 16 == vectors;) next++;
         score_queries(t, &k, i, next - i, vectors);
     }
+    if (t->a->softcap > 0) cap_scores(t);
     raise_max(t, greatest);
     for (int i = 0; i < t->n; i++) {
         if (sees_none(t, i)) continue;

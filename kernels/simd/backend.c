@@ -11,7 +11,9 @@ const kin_kernels SIMD_FN(kin_kernels) = {
     .rms_norm = SIMD_FN(kin_rms_norm),
     .add = SIMD_FN(kin_add),
     .add_scaled = SIMD_FN(kin_add_scaled),
-    .swiglu = SIMD_FN(kin_swiglu),
+    .gate = SIMD_FN(kin_gate),
+    .scale_sigmoid = SIMD_FN(kin_scale_sigmoid),
+    .cap = SIMD_FN(kin_cap),
     .rope = SIMD_FN(kin_rope),
     .route = SIMD_FN(kin_route),
 };

@@ -16,6 +16,7 @@ enum {
     FETCH_QUERIES = 16, // so many are fast enough to wait for memory: later blocks are fetched while they are computed
 };
 
+static const float LOG2_E = 0x1.715476p0f;
 static const float LOWEST = -3e38f; // below every score
 // Scores are taken relative to the greatest one of the blocks before, as long as none is greater by more than this: 2^SLACK is
 // far from overflow, and a new reference would cost as much as the block's exponentials.
@@ -138,6 +139,18 @@ static inline void greatest_of_4(tile *t, int i, vf most[4]) {
     for (int y = 0; y < 4; y++) {
         most[y] = vf_set1(LOWEST);
         if (i + y < t->n && !sees_none(t, i + y)) greatest_scores(t, i + y, t->see_begin[i + y], t->see_end[i + y], most + y, 1);
+    }
+}
+
+// Scores hold 2 log2(e) x / c: they become log2(e) c tanh(x / c), where tanh(a) = 1 - 2 / (e^2a + 1). Not a number stays one.
+static inline void cap_scores(tile *t) {
+    const vf cap = vf_set1(t->a->softcap * LOG2_E), one = vf_set1(1), two = vf_set1(2), most = vf_set1(-120);
+    for (int i = 0; i < t->n; i++) {
+        for (int c = t->see_begin[i] / 16 * 16; c < t->see_end[i]; c += 16) {
+            vf x = vf_load(t->p[i] + c), nothing = vf_mul(x, vf_zero());
+            vf e = vf_exp2(vf_sub(vf_zero(), vf_max(vf_sub(vf_zero(), x), most)));
+            vf_store(t->p[i] + c, vf_add(vf_mul(cap, vf_sub(one, vf_div(two, vf_add(e, one)))), nothing));
+        }
     }
 }
 

@@ -22,10 +22,61 @@ void SIMD_FN(kin_add_scaled)(int64_t n, float share, const float *x, float *y) {
 // e^a, at most e^87.5.
 SIMD_INLINE vf exp_at_most(vf a) { return vf_exp(vf_sub(vf_zero(), vf_max(vf_sub(vf_zero(), a), vf_set1(-87.5f)))); }
 
-void SIMD_FN(kin_swiglu)(int64_t n, const float *gate, const float *up, float *y) {
+// x / (1 + e^-a)
+SIMD_INLINE vf by_sigmoid(vf x, vf a) { return vf_div(x, vf_add(vf_set1(1), exp_at_most(vf_sub(vf_zero(), a)))); }
+
+static void gate_silu(int64_t n, const float *gate, const float *up, float *y) {
     for (int64_t i = 0; i < n; i += 16) {
-        vf g = vf_load(gate + i), e = exp_at_most(vf_sub(vf_zero(), g));
-        vf_store(y + i, vf_mul(vf_div(g, vf_add(vf_set1(1), e)), vf_load(up + i)));
+        vf g = vf_load(gate + i);
+        vf_store(y + i, vf_mul(by_sigmoid(g, g), vf_load(up + i)));
+    }
+}
+
+// 0.5 g (1 + tanh(u)) = g / (1 + e^-2u) with u = sqrt(2 / pi) (g + 0.044715 g^3)
+static void gate_gelu(int64_t n, const float *gate, const float *up, float *y) {
+    const vf c = vf_set1(2 * 0.7978845608f), c3 = vf_set1(0.044715f);
+    for (int64_t i = 0; i < n; i += 16) {
+        vf g = vf_load(gate + i), cube = vf_mul(vf_mul(g, g), vf_mul(g, c3));
+        vf_store(y + i, vf_mul(by_sigmoid(g, vf_mul(c, vf_add(g, cube))), vf_load(up + i)));
+    }
+}
+
+SIMD_INLINE vf at_most(vf x, float limit) { return vf_sub(vf_zero(), vf_max(vf_sub(vf_zero(), x), vf_set1(-limit))); }
+
+static void gate_oai(int64_t n, const float *gate, const float *up, float *y) {
+    const float limit = 7;
+    for (int64_t i = 0; i < n; i += 16) {
+        vf g = at_most(vf_load(gate + i), limit), u = vf_max(at_most(vf_load(up + i), limit), vf_set1(-limit));
+        vf_store(y + i, vf_mul(by_sigmoid(g, vf_mul(g, vf_set1(1.702f))), vf_add(u, vf_set1(1))));
+    }
+}
+
+void SIMD_FN(kin_gate)(kin_gate kind, int64_t n, const float *gate, const float *up, float *y) {
+    switch (kind) {
+    case KIN_GATE_SILU: gate_silu(n, gate, up, y); break;
+    case KIN_GATE_GELU: gate_gelu(n, gate, up, y); break;
+    case KIN_GATE_OAI: gate_oai(n, gate, up, y); break;
+    }
+}
+
+void SIMD_FN(kin_scale_sigmoid)(int64_t n, float g, const float *x, float *y) {
+    vf all = vf_set1(g);
+    for (int64_t i = 0; i < n; i += 16) vf_store(y + i, by_sigmoid(vf_load(x + i), all));
+}
+
+// tanh(a) = 1 - 2 / (e^2a + 1)
+SIMD_INLINE vf cap_of(vf x, float scale, float cap) {
+    if (cap == 0) return vf_mul(x, vf_set1(scale));
+    vf e = exp_at_most(vf_mul(x, vf_set1(2 * scale / cap)));
+    return vf_mul(vf_set1(cap), vf_sub(vf_set1(1), vf_div(vf_set1(2), vf_add(e, vf_set1(1)))));
+}
+
+void SIMD_FN(kin_cap)(int64_t n, float scale, float cap, float *x) {
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) vf_store(x + i, cap_of(vf_load(x + i), scale, cap));
+    for (float rest[16]; i < n; i++) {
+        vf_store(rest, cap_of(vf_set1(x[i]), scale, cap));
+        x[i] = rest[0];
     }
 }
 
@@ -48,19 +99,81 @@ static void insert(int32_t *chosen, float *value, int n, int32_t i, float x) {
     value[n] = x;
 }
 
-void SIMD_FN(kin_route)(int n_expert, int n_used, const float *logits, int32_t *chosen, float *share) {
+static float exp_of(float x) {
+    float e[16];
+    vf_store(e, vf_exp(vf_set1(x)));
+    return e[0];
+}
+
+// The n_used best by `value`, with their values.
+static void choose(const kin_routing *r, const float *value, int32_t *chosen, float *best) {
     int n = 0;
-    for (int i = 0; i < n_expert; i++) {
-        if (n == n_used && !(logits[i] > share[n - 1])) continue;
-        if (n < n_used) n++;
-        insert(chosen, share, n - 1, i, logits[i]);
+    for (int i = 0; i < r->n_expert; i++) {
+        if (n == r->n_used && !(value[i] > best[n - 1])) continue;
+        if (n < r->n_used) n++;
+        insert(chosen, best, n - 1, i, value[i]);
     }
-    float most = share[0], sum = 0;
-    for (int i = 0; i < n; i++) {
-        float e[16];
-        vf_store(e, vf_exp(vf_set1(share[i] - most)));
-        share[i] = e[0];
-        sum += e[0];
+}
+
+// The softmax of n values, in place; the greatest of them is `most`.
+static void soften_values(int n, float most, float *x) {
+    float sum = 0;
+    for (int i = 0; i < n; i++) sum += x[i] = exp_of(x[i] - most);
+    for (int i = 0; i < n; i++) x[i] /= sum;
+}
+
+// Logits -> probabilities
+static void weigh_all(const kin_routing *r, const float *logits, float *p) {
+    float most = logits[0];
+    for (int i = 0; i < r->n_expert; i++) {
+        most = logits[i] > most ? logits[i] : most;
+        p[i] = logits[i];
     }
-    for (int i = 0; i < n; i++) share[i] /= sum;
+    if (r->gating == KIN_GATING_SOFTMAX) {
+        soften_values(r->n_expert, most, p);
+        return;
+    }
+    for (int i = 0; i < r->n_expert; i++) p[i] = 1 / (1 + exp_of(logits[i] < -87 ? 87 : -logits[i]));
+}
+
+// Experts of groups that are not among the best get the lowest value.
+static void keep_groups(const kin_routing *r, float *value) {
+    int size = r->n_expert / r->n_group;
+    int32_t chosen[KIN_ROUTE_GROUPS];
+    float score[KIN_ROUTE_GROUPS], best[KIN_ROUTE_GROUPS];
+    for (int g = 0; g < r->n_group; g++) {
+        float first = -__builtin_inff(), second = -__builtin_inff();
+        for (int i = g * size; i < (g + 1) * size; i++) {
+            second = value[i] > first ? first : value[i] > second ? value[i] : second;
+            first = value[i] > first ? value[i] : first;
+        }
+        score[g] = size > 1 ? first + second : first;
+    }
+    choose(&(kin_routing){.n_expert = r->n_group, .n_used = r->n_group_used}, score, chosen, best);
+    for (int g = 0; g < r->n_group; g++) {
+        bool is_kept = false;
+        for (int i = 0; i < r->n_group_used; i++) is_kept = is_kept || chosen[i] == g;
+        for (int i = g * size; i < (g + 1) * size && !is_kept; i++) value[i] = -__builtin_inff();
+    }
+}
+
+// By the probabilities of all experts.
+static void route_by_all(const kin_routing *r, const float *logits, int32_t *chosen, float *share) {
+    float p[KIN_ROUTE_EXPERTS], value[KIN_ROUTE_EXPERTS], sum = 0;
+    weigh_all(r, logits, p);
+    for (int i = 0; i < r->n_expert; i++) value[i] = r->bias ? p[i] + r->bias[i] : p[i];
+    if (r->n_group > 1) keep_groups(r, value);
+    choose(r, value, chosen, share);
+    for (int i = 0; i < r->n_used; i++) sum += share[i] = p[chosen[i]];
+    for (int i = 0; i < r->n_used && r->normalize; i++) share[i] /= sum > 0x1p-14f ? sum : 0x1p-14f;
+}
+
+void SIMD_FN(kin_route)(const kin_routing *r, const float *logits, int32_t *chosen, float *share) {
+    if (r->gating == KIN_GATING_CHOSEN) {
+        choose(r, logits, chosen, share);
+        soften_values(r->n_used, share[0], share);
+    } else {
+        route_by_all(r, logits, chosen, share);
+    }
+    for (int i = 0; i < r->n_used && r->scale != 1; i++) share[i] *= r->scale;
 }

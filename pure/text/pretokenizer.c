@@ -97,11 +97,14 @@ static const entry entries[] = {
     {"mpt", stages_gpt2, {0}},
     {"olmo", stages_gpt2, {0}},
     {"exaone4", stages_gpt2, {0}},
+    {"gigachat", stages_gpt2, {0}},
+    {"granite-docling", stages_gpt2, {0}},
     {"llama-bpe", stages_llama3, {.ignore_merges = true, .add_bos = true}},
     {"llama3", stages_llama3, {.ignore_merges = true, .add_bos = true}},
     {"llama-v3", stages_llama3, {.ignore_merges = true, .add_bos = true}},
     {"falcon3", stages_llama3, {.ignore_merges = true, .add_bos = true}},
     {"lfm2", stages_llama3, {.ignore_merges = true, .add_bos = true}},
+    {"pixtral", stages_llama3, {.ignore_merges = true, .add_bos = true}},
     {"dbrx", stages_llama3, {0}},
     {"smaug-bpe", stages_llama3, {0}},
     {"glm4", stages_llama3, {0}},
@@ -112,10 +115,13 @@ static const entry entries[] = {
     {"stablelm2", stages_qwen2, {0}},
     {"hunyuan", stages_qwen2, {0}},
     {"megrez", stages_qwen2, {0}},
+    {"solar-open", stages_qwen2, {0}},
     {"qwen35", stages_qwen35, {0}},
     {"tekken", stages_tekken, {.ignore_merges = true, .add_bos = true}},
     {"gpt-4o", stages_gpt4o, {0}},
     {"llama4", stages_gpt4o, {0}},
+    {"kanana2", stages_gpt4o, {0}},
+    {"minimax-m2", stages_gpt4o, {0}},
     {"smollm", stages_digits_gpt2, {0}},
     {"starcoder", stages_digits_gpt2, {0}},
     {"refact", stages_digits_gpt2, {0}},
@@ -128,6 +134,7 @@ static const entry entries[] = {
     {"deepseek-coder", stages_deepseek_coder, {0}},
     {"deepseek-v3", stages_deepseek3, {0}},
     {"hunyuan-dense", stages_deepseek3, {0}},
+    {"joyai-llm", stages_deepseek3, {0}},
 };
 
 enum { N_ENTRIES = sizeof entries / sizeof *entries };
@@ -154,7 +161,7 @@ bool kin_pretokenizer_find(const char *name, kin_pretokenizer_traits *traits) {
 }
 
 static int unknown_name(const char *name, kin_err *err) {
-    char list[420] = "";
+    char list[700] = "";
     size_t n = 0;
     for (size_t i = 0; i < N_ENTRIES; i++) {
         size_t len = strlen(entries[i].name);

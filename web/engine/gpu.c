@@ -72,6 +72,7 @@ static void refuse(const char *sentence) {
 }
 
 void kin_gpu_check(const kin_hparams *hp) {
+    if (!hp->arch->is_like_llama) refuse("this family's layers are not computed there");
     if (hp->n_expert > 0) refuse("a mixture of experts is not computed there");
     if (hp->head_dim > HEAD_DIM_MOST) refuse("heads of more than 256 dimensions are not computed there");
 }
@@ -247,8 +248,8 @@ static void add_heads(const struct ggml_tensor *y, const struct kin_op *op) {
     c->number = op->hp->rms_eps;
     c->n_q = (uint32_t)op->n_q;
     c->head_dim = (uint32_t)head_dim;
-    c->n_rot = (uint32_t)op->hp->n_rot;
-    c->neox = op->hp->arch->rope_type == GGML_ROPE_TYPE_NEOX;
+    c->n_rot = (uint32_t)op->hp->ropes[0].n_rot;
+    c->neox = op->hp->rope_neox;
     if (!op->n_kv) return;
     c = add(STORE, op->n_kv, rows->n_stores);
     c->k = buffer_of(y->src[2]);

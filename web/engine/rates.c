@@ -236,7 +236,7 @@ static void compute_small(void *user, int i, int ith, int nth) {
     if (node == ROTATE)
         for (int head = ith; head < N_HEAD + N_HEAD_KV; head += nth) k->rope(false, HEAD_DIM, s->turns, s->y + head * HEAD_DIM);
     if (node == ROUND) round_row(s, WIDTH, ith, nth);
-    if (node == GATE) k->swiglu(end - begin, s->x + begin, s->y + begin, s->y + begin);
+    if (node == GATE) k->gate(KIN_GATE_SILU, end - begin, s->x + begin, s->y + begin, s->y + begin);
     if (node == ROUND_WIDE) round_row(s, WIDE, ith, nth);
 }
 

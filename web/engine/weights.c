@@ -86,12 +86,14 @@ static int refuse(const kin_gguf_tensor *t, kin_err *err) {
 }
 
 // Whether kin's kernels do all of a layer: there is nothing else here.
-static int check_layer(const kin_model_layer *l, const kin_hparams *hp, kin_err *err) {
+static int check_layer(const kin_model_layer *l, const kin_hparams *hp, int il, kin_err *err) {
     for (int id = 0; id < KIN_W_COUNT; id++) {
         const kin_gguf_tensor *t = l->w[id];
         if (t && !kin_weight_is_vector(id) && !kin_kernel_has(t->type, t->ne[0], t->ne[1])) return refuse(t, err);
     }
-    bool moe = hp->n_expert > 0;
+    bool moe = kin_layer_of(hp, il).has_experts;
+    if (l->w[KIN_W_FFN_GATE_UP])
+        return l->w[KIN_W_FFN_GATE_UP]->ne[1] % (2 * KIN_PANEL_ROWS) == 0 ? 0 : refuse(l->w[KIN_W_FFN_GATE_UP], err);
     const kin_gguf_tensor *gate = l->w[moe ? KIN_W_FFN_GATE_EXPS : KIN_W_FFN_GATE],
                           *up = l->w[moe ? KIN_W_FFN_UP_EXPS : KIN_W_FFN_UP];
     const kin_gguf_tensor *down = l->w[moe ? KIN_W_FFN_DOWN_EXPS : KIN_W_FFN_DOWN];
@@ -101,7 +103,7 @@ static int check_layer(const kin_model_layer *l, const kin_hparams *hp, kin_err 
 
 static int read_layer(kin_weights *w, int il, kin_err *err) {
     const kin_model_layer *l = &w->model->layers[il];
-    if (check_layer(l, &w->model->hp, err) != 0) return KIN_FAIL;
+    if (check_layer(l, &w->model->hp, il, err) != 0) return KIN_FAIL;
     for (int id = 0; id < KIN_W_COUNT; id++) {
         const kin_gguf_tensor *t = l->w[id];
         bool packs = t && !kin_weight_is_vector(id) && kin_kernel_packs(t->type);
@@ -111,14 +113,15 @@ static int read_layer(kin_weights *w, int il, kin_err *err) {
     return 0;
 }
 
-static int read_all(kin_weights *w, const kin_windows *windows, kin_err *err) {
+static int read_all(kin_weights *w, const kin_windows *windows, int n_ctx, kin_err *err) {
     for (int i = 0; i < windows->n; i++)
         for (int il = windows->at[i].layer_begin; il < windows->at[i].layer_end; il++)
             w->total += kin_model_layer_bytes(w->model, il);
     for (int i = 0; i < windows->n; i++)
         for (int il = windows->at[i].layer_begin; il < windows->at[i].layer_end; il++)
             if (read_layer(w, il, err) != 0) return KIN_FAIL;
-    return w->model->rope_factors ? read_weight(w, w->model->rope_factors, false, &w->rope_factors, err) : 0;
+    const kin_gguf_tensor *factors = kin_model_rope_factors(w->model, n_ctx);
+    return factors ? read_weight(w, factors, false, &w->rope_factors, err) : 0;
 }
 
 int kin_weights_model_identity(const kin_model *model, uint64_t *identity, kin_err *err) {
@@ -144,7 +147,7 @@ int kin_weights_open(kin_weights **out, const kin_model *model, const kin_device
     size_t n_layer = (size_t)model->hp.n_layer, n = n_layer * KIN_W_COUNT + 1;
     w->layers = calloc(n_layer, sizeof *w->layers);
     w->ctx = ggml_init((struct ggml_init_params){.mem_size = n * ggml_tensor_overhead(), .no_alloc = true});
-    int rc = w->layers && w->ctx ? read_all(w, &o->windows, err) : kin_err_set(err, "out of memory");
+    int rc = w->layers && w->ctx ? read_all(w, &o->windows, o->n_ctx, err) : kin_err_set(err, "out of memory");
     if (rc != 0)
         kin_weights_close(w);
     else

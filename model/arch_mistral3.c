@@ -1,0 +1,31 @@
+// mistral3: Ministral 3, Mistral Small 3.2 and later. Llama with a YaRN of its own, and queries that grow with their position.
+#include "model/arch.h"
+
+static void read_keys(kin_hparams *hp, kin_meta *k) {
+    float log_multiplier = kin_meta_float(k, "rope.scaling.yarn_log_multiplier", 0, 0, 1e3f);
+    hp->query_temperature = kin_meta_float(k, "attention.temperature_scale", 0, 0, 1e3f);
+    kin_rope *r = &hp->ropes[0];
+    // The rope's length with YaRN's factor f is 1 + 0.1 ln f; here it is divided by 1 + 0.1 m ln f.
+    const kin_rope plain = {.ext_factor = r->ext_factor, .freq_scale = r->freq_scale, .attn_factor = 1};
+    r->attn_factor /= 1 + (double)log_multiplier * (kin_rope_length(&plain) - 1);
+    hp->n_ff_exp = hp->n_ff;
+}
+
+static kin_weight_set required(const kin_hparams *hp, const kin_layer *layer) {
+    (void)hp;
+    return layer->has_experts ? KIN_WEIGHT_SET(KIN_WEIGHTS_ATTENTION, KIN_WEIGHTS_EXPERTS)
+                              : KIN_WEIGHT_SET(KIN_WEIGHTS_ATTENTION, KIN_WEIGHTS_DENSE);
+}
+
+static kin_weight_set optional(const kin_hparams *hp, const kin_layer *layer) {
+    (void)hp, (void)layer;
+    return KIN_WEIGHT_SET(KIN_WEIGHTS_QKV_BIAS, KIN_W_ATTN_OUT_BIAS);
+}
+
+const kin_arch kin_arch_mistral3 = {
+    .name = "mistral3",
+    .title = "Ministral 3, Mistral Small 3.2",
+    .read = read_keys,
+    .required = required,
+    .optional = optional,
+};
