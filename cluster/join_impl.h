@@ -163,6 +163,8 @@ void kin_join_take_measure(kin_join *j, const kin_proto_measure *wanted);
 // ---- join_prepare.c; the loop's thread
 
 void kin_join_take_plan(kin_join *j, uint32_t epoch, const kin_proto_plan *plan);
+// Lets go of what was fetched where its files are not in the cache any more, so that it is fetched again.
+void kin_join_check_store(kin_join *j);
 void kin_join_take_have(kin_join *j, const kin_proto_have *have);
 void kin_join_send_have(kin_join *j); // what it can give to others, for a head that does not know
 void kin_join_prepare(kin_join *j, uint32_t ticket);

@@ -50,7 +50,10 @@ void kin_join_note_layers(kin_join *j, const kin_windows *windows, const kin_sha
 
 static void tell(kin_join *j, bool is_here, const char *reason) {
     kin_proto_message m = {.type = KIN_FRAME_PREFETCHED};
-    m.prefetched = (kin_proto_prefetched){.ticket = j->order->ticket, .is_here = is_here, .progress = j->ahead};
+    // An order that has not begun waits for the fetch of a plan: the head sees that this one goes on.
+    bool waits = !j->is_order_begun && atomic_load(&j->is_fetching);
+    const kin_proto_progress *progress = waits ? &j->progress : &j->ahead;
+    m.prefetched = (kin_proto_prefetched){.ticket = j->order->ticket, .is_here = is_here, .progress = *progress};
     if (reason) kin_label_set_sentence(m.prefetched.reason, KIN_PROTO_MAX_REASON, reason[0] ? reason : "it failed");
     j->told_at = kin_clock_now();
     kin_join_send(j, 0, &m);
@@ -147,6 +150,7 @@ static void begin(kin_join *j) {
     kin_member_windows w;
     kin_err err;
     j->is_order_begun = true;
+    kin_join_check_store(j);
     bool is_spare = j->order->purpose == KIN_PROTO_FOR_SPARE;
     const kin_share share = kin_engine_instance_share(plan);
     if (kin_engine_instance_windows(plan, KIN_PROTO_MAX_LAYERS, &w, &err) != 0) {

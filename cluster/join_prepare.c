@@ -8,11 +8,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "cluster/join_impl.h"
 
+// Nothing of this preparation is in flight afterwards.
 static void fail(kin_join *j, const char *stage, const char *reason) {
+    atomic_store(&j->is_fetching, false);
     kin_join_act(j,
                  &(kin_member_event){.kind = KIN_MEMBER_PREPARE_FAILED, .ticket = j->ticket, .stage = stage, .reason = reason});
 }
@@ -49,6 +52,19 @@ void kin_join_take_instance(kin_join *j, uint32_t ticket, const kin_proto_ready 
 }
 
 // ---- the fetch
+
+void kin_join_check_store(kin_join *j) {
+    if (!j->chunks || kin_store_is_in_place(kin_chunk_store_store(j->chunks))) return;
+    kin_log(KIN_LOG_WARN, "%s was removed or replaced: what this device needs of the model is fetched again",
+            kin_store_path(kin_chunk_store_store(j->chunks), 0));
+    kin_fetch_cancel(j->fetch);
+    j->fetch = NULL;
+    j->fetches_ahead = false;
+    kin_chunk_server_set_store(j->server, NULL);
+    kin_chunk_store_let_go(j->chunks);
+    j->chunks = NULL;
+    memset(&j->here, 0, sizeof j->here);
+}
 
 static void fetch_opened(void *user, kin_chunk_store *chunks) {
     kin_join *j = user;
@@ -207,14 +223,17 @@ void kin_join_fetch(kin_join *j, const kin_proto_plan *plan, const kin_windows *
     }
 }
 
+// It may have been removed since it was named.
 bool kin_join_has_own_file(const kin_join *j, const kin_proto_plan *plan) {
-    return j->o.model_path && memcmp(&j->o.model_hash, &plan->model, sizeof plan->model) == 0;
+    return j->o.model_path && access(j->o.model_path, R_OK) == 0 &&
+           memcmp(&j->o.model_hash, &plan->model, sizeof plan->model) == 0;
 }
 
 void kin_join_prepare(kin_join *j, uint32_t ticket) {
     kin_err err;
     kin_lazy_load_end(j->lazy_load, "another plan has come");
     kin_join_end_prefetch(j);
+    kin_join_check_store(j);
     j->ticket = ticket;
     j->is_fetched = j->is_instance_open = false;
     atomic_store(&j->is_fetching, false);

@@ -535,6 +535,23 @@ uint32_t kin_store_bitmap(kin_store *s, uint8_t *bits) {
     return n;
 }
 
+static bool is_same_file(const char *path, int fd) {
+    struct stat there, held;
+    return stat(path, &there) == 0 && fstat(fd, &held) == 0 && there.st_dev == held.st_dev && there.st_ino == held.st_ino;
+}
+
+static bool is_named_in_place(const kin_store *s, const char *name, int fd) {
+    char path[PATH_BYTES];
+    return fd < 0 || (name_in(path, s->folder, name, NULL) == 0 && is_same_file(path, fd));
+}
+
+bool kin_store_is_in_place(const kin_store *s) {
+    for (int i = 0; i < s->manifest.n_files; i++) {
+        if (!is_same_file(s->files[i].path, s->files[i].fd)) return false;
+    }
+    return is_named_in_place(s, "chunks", s->notes_fd) && is_named_in_place(s, "manifest", s->manifest_fd);
+}
+
 uint64_t kin_store_size_on_disk(const kin_store *s) {
     uint64_t sum = 0;
     struct stat st;

@@ -168,7 +168,7 @@ static void nobody_waits_for_ever_for_who_says_nothing(void **state) {
     wait_ms(89000);
     expect("");
     wait_ms(2000);
-    expect_words("say device 'phone' cannot get ready for a better plan: it says nothing of it; it is left out");
+    expect_words("say device 'phone' cannot get ready for a better plan: it makes no progress; it is left out");
     assert_int_equal(kin_membership_n_requests(membership), 1);
 }
 
@@ -227,7 +227,7 @@ static void what_is_ready_soon_comes_first_and_then_the_best_plan_of_all(void **
     prefetched(12, 5, true, NULL);
     forget();
     for (int i = 0; i < 100; i++) { // the ring is the best without it: nobody is asked again
-        fetches(11, 5, 6, 250000);
+        fetches(11, 5, 6, 250000 + (uint64_t)i);
         wait_ms(5000);
     }
     expect("");
@@ -250,7 +250,7 @@ static void where_nothing_is_better_soon_the_slow_one_is_waited_for(void **state
         planned(5, "12", 9); // still the same, but the planner knows it by this question
         expect("prefetch 5 to 11\nprefetch 5 to 12\n");
         for (int i = 0; i < 100; i++) {
-            fetches(11, 5, 6, 250000);
+            fetches(11, 5, 6, 250000 + (uint64_t)i);
             wait_ms(5000);
         }
         expect("");
@@ -292,6 +292,47 @@ static void who_is_lost_meanwhile_is_not_waited_for(void **state) {
     assert_int_equal(kin_membership_prepares(membership), 5);
 }
 
+// A message is no progress.
+static void a_device_that_repeats_itself_holds_no_plan(void **state) {
+    (void)state;
+    begin_with_better_plan();
+    for (uint32_t link = 11; link <= 12; link++) prefetched(link, 2, true, NULL);
+    prefetched(KIN_MEMBERSHIP_OWN, 2, true, NULL);
+    for (int s = 0; s < 89; s++) {
+        prefetched(13, 2, false, NULL);
+        wait_ms(1000);
+    }
+    expect("");
+    for (int s = 0; s < 2; s++) {
+        prefetched(13, 2, false, NULL);
+        wait_ms(1000);
+    }
+    expect_words("say device 'phone' cannot get ready for a better plan: it makes no progress; it is left out");
+    assert_int_equal(kin_membership_prepares(membership), 0);
+}
+
+static void prefetches_at_stage(kin_proto_stage stage, uint64_t done, uint64_t rate) {
+    kin_proto_progress progress = {stage, done, 400, rate, 0};
+    step((kin_membership_event){.kind = KIN_MEMBERSHIP_PREFETCHED, .link = 13, .question = 2, .progress = &progress});
+}
+
+static void slow_bytes_and_work_without_numbers_are_waited_for(void **state) {
+    (void)state;
+    begin_with_better_plan();
+    for (uint32_t link = 11; link <= 12; link++) prefetched(link, 2, true, NULL);
+    prefetched(KIN_MEMBERSHIP_OWN, 2, true, NULL);
+    for (int s = 0; s < 300; s++) { // a chunk takes five minutes
+        prefetches_at_stage(KIN_PROTO_FETCHING, 100, 1000 + (uint64_t)s);
+        wait_ms(1000);
+    }
+    for (int s = 0; s < 300; s++) {
+        prefetches_at_stage(KIN_PROTO_PACKING, 400, 0);
+        wait_ms(1000);
+    }
+    expect("");
+    assert_int_equal(kin_membership_prepares(membership), 2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         STORY(a_better_plan_begins_when_all_have_what_it_needs_and_requests_have_made_room),
@@ -307,6 +348,8 @@ int main(void) {
         STORY(where_nothing_is_better_soon_the_slow_one_is_waited_for),
         STORY(another_that_joins_is_a_reason_to_look_again),
         STORY(who_is_lost_meanwhile_is_not_waited_for),
+        STORY(a_device_that_repeats_itself_holds_no_plan),
+        STORY(slow_bytes_and_work_without_numbers_are_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -525,6 +525,24 @@ static void verifying_ends_when_asked_to_and_goes_on_the_next_time(void **state)
     assert_int_equal(count_after_open(f), N_CHUNKS);
 }
 
+static void a_store_whose_files_were_removed_is_not_in_place(void **state) {
+    fixture *f = *state;
+    const char *files[] = {f->path[1], f->chunks, f->manifest_path};
+    for (int i = 0; i < 3; i++) {
+        kin_store *s = open_store(f, KIN_STORE_FILL);
+        put_well(s, 0, 3);
+        assert_true(kin_store_is_in_place(s));
+        assert_int_equal(unlink(files[i]), 0);
+        assert_false(kin_store_is_in_place(s));
+        kin_store_close(s);
+    }
+    kin_store *s = open_store(f, KIN_STORE_FILL);
+    unlink(f->path[0]);
+    fclose(fopen(f->path[0], "w")); // another file in its place
+    assert_false(kin_store_is_in_place(s));
+    kin_store_close(s);
+}
+
 // ---- two processes, many threads
 
 static void one_fills_others_read(void **state) {
@@ -702,6 +720,7 @@ int main(void) {
         STORE_TEST(chunks_are_read_again_only_when_the_files_or_the_boot_are_others),
         STORE_TEST(writing_of_others_while_it_is_open_is_in_doubt_afterwards),
         STORE_TEST(verifying_ends_when_asked_to_and_goes_on_the_next_time),
+        STORE_TEST(a_store_whose_files_were_removed_is_not_in_place),
         STORE_TEST(one_fills_others_read),
         STORE_TEST(threads_put_and_read_at_once),
         STORE_TEST(a_killed_process_leaves_only_right_chunks),

@@ -12,7 +12,7 @@
 //
 // While the ring is up, a better plan does not replace it at once. Its members are told to fetch and pack what it needs
 // (PREFETCH), and the epoch in force goes on. When all have it, the requests make room between two steps (yields), and the
-// next epoch begins. The plan is given up when a member is lost, cannot fetch, or says nothing for too long.
+// next epoch begins. The plan is given up when a member is lost, cannot fetch, or makes no progress for too long.
 //
 // One member of it may need hours for its weights. Then the planner is asked what is best without the members that are not ready
 // soon, and if that is better than the plan in force, it comes first. When it is in force, or where there is none, all are
@@ -67,7 +67,8 @@ typedef struct kin_membership_options {
                             // ms: less than spacing_ns)
     uint64_t spacing_ns;    // least time from the end of an epoch to the next (250 ms): one break, one new plan
     uint64_t ring_wait_ns;  // for a ring link to open, before one of its ends is left out (8 s)
-    uint64_t prefetch_wait_ns; // without a word of who prefetches, before that plan is given up (90 s: a fetch gives up after 60)
+    uint64_t prefetch_wait_ns; // without progress of a device that prefetches, before that plan is given up (90 s: a fetch gives
+                               // up after 60)
     uint64_t soon_ns;          // who needs longer than this for a better plan is planned without first (60 s),
     uint64_t late_ns;          // seen so long after it began to fetch (10 s)
     uint64_t gentle_ns;        // after the last request others may prefetch as fast as they can (1 s)

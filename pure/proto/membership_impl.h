@@ -37,7 +37,7 @@ struct kin_membership {
         bool has[KIN_MEMBERSHIP_DEVICES], own_has, gently;
         bool is_soon;      // without those that are late
         kin_time begun_at; // when they were told
-        kin_time heard_at; // of one of them
+        kin_time moved_at; // when the progress of one of them was another one than before
     } next;
     uint32_t late;          // bits of devices that the next question leaves out, because a better plan would wait for them
     uint32_t asked_now;     // the same, of the last question; 0: it was about all

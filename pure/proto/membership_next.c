@@ -4,6 +4,8 @@
 #include "pure/proto/label.h"
 #include "pure/proto/membership_impl.h"
 
+enum { WAITS_WITHOUT_NUMBERS = 10 };
+
 void kin_membership_drop_next(kin_membership *r) {
     if (!r->next.question) return;
     for (int m = 0; m < r->next.n_members; m++) r->devices[r->next.members[m]].prefetch = (kin_proto_progress){0};
@@ -78,7 +80,7 @@ void kin_membership_prepare_next(kin_membership *r, const kin_membership_event *
     r->next.n_members = n;
     r->next.own_has = false;
     r->next.gently = is_busy(r);
-    r->next.heard_at = r->now;
+    r->next.moved_at = r->now;
     for (int m = 0; m < n; m++) {
         r->next.members[m] = members[m];
         r->next.windows[m] = windows[m];
@@ -114,20 +116,39 @@ static void give_up(kin_membership *r, int m, const char *reason) {
     kin_membership_drop_next(r);
 }
 
+// The rate changes as long as bytes come: a chunk may take a slow link longer than the head waits.
+static bool is_same_progress(const kin_proto_progress *a, const kin_proto_progress *b) {
+    return a->stage == b->stage && a->done == b->done && a->total == b->total && a->rate == b->rate;
+}
+
+static void note_progress(kin_membership *r, int m, const kin_membership_event *event) {
+    kin_proto_progress *known = &r->devices[r->next.members[m]].prefetch;
+    if (event->is_here || !is_same_progress(known, event->progress)) r->next.moved_at = r->now;
+    r->next.has[m] = event->is_here;
+    *known = *event->progress;
+}
+
+// Hashing and packing are told without numbers.
+static bool is_stuck(const kin_membership *r, int m) {
+    kin_proto_stage stage = r->devices[r->next.members[m]].prefetch.stage;
+    bool has_numbers = stage == KIN_PROTO_FETCHING || r->devices[r->next.members[m]].prefetch.total == 0;
+    uint64_t wait = has_numbers ? r->options.prefetch_wait_ns : WAITS_WITHOUT_NUMBERS * r->options.prefetch_wait_ns;
+    return r->now >= kin_membership_later(r->next.moved_at, wait);
+}
+
 void kin_membership_take_prefetched(kin_membership *r, const kin_membership_event *event) {
     if (!r->next.question || event->question != r->next.question) return;
     bool is_own = event->link == KIN_MEMBERSHIP_OWN;
     int m = is_own ? -1 : find_member(r, event->link);
     if (m < 0 && !is_own) return;
-    r->next.heard_at = r->now;
     r->changed = true;
     if (is_own) {
+        r->next.moved_at = r->now;
         r->next.own_has = event->is_here || event->reason; // what it could not pack it packs when it begins
     } else if (event->reason) {
         give_up(r, m, event->reason);
     } else {
-        r->next.has[m] = event->is_here;
-        r->devices[r->next.members[m]].prefetch = *event->progress;
+        note_progress(r, m, event);
     }
 }
 
@@ -197,11 +218,12 @@ void kin_membership_look_at_next(kin_membership *r) {
         if (r->n_requests == 0) switch_to_next(r);
         return;
     }
-    if (r->now >= kin_membership_later(r->next.heard_at, r->options.prefetch_wait_ns)) {
-        if (m >= 0)
-            give_up(r, m, "it says nothing of it");
-        else
-            r->next.own_has = true; // it packs when it begins
+    if (m >= 0 && is_stuck(r, m)) {
+        give_up(r, m, "it makes no progress");
+        return;
+    }
+    if (m < 0 && r->now >= kin_membership_later(r->next.moved_at, r->options.prefetch_wait_ns)) {
+        r->next.own_has = true; // it packs when it begins
         return;
     }
     if (m >= 0) look_late(r);
