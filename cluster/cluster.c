@@ -37,9 +37,14 @@ static void relay_have(kin_cluster *c, uint32_t from, kin_proto_have *have) {
     if (kin_connections_endpoint(c->connections, from, &have->endpoint)) kin_connections_relay(c->connections, from, have);
 }
 
+// Tokens that rings have made.
+static uint64_t progress_made(const kin_cluster *c) {
+    return atomic_load(&kin_local_stage_counts(c->local_stage)->n_generated);
+}
+
 static void on_message(void *user, uint32_t from, uint32_t epoch, kin_proto_message *m) {
     kin_cluster *c = user;
-    kin_membership_event e = {.link = from, .epoch = epoch};
+    kin_membership_event e = {.link = from, .epoch = epoch, .progress_made = progress_made(c)};
     switch (m->type) {
     case KIN_FRAME_PROFILE: kin_cluster_take_profile(c, from, &m->profile); return;
     case KIN_FRAME_MEASURED: kin_cluster_take_link(c, from, &m->measured); return;
@@ -463,7 +468,27 @@ static void say_ring(kin_cluster *c, uint32_t epoch, bool is_open, const char *r
     kin_cluster_act(c, &(kin_membership_event){.kind = is_open ? KIN_MEMBERSHIP_RING_OPENED : KIN_MEMBERSHIP_RING_CLOSED,
                                                .link = KIN_MEMBERSHIP_OWN,
                                                .epoch = epoch,
-                                               .reason = reason});
+                                               .reason = reason,
+                                               .progress_made = progress_made(c)});
+}
+
+// What the last member sent cannot be.
+static void on_wrong(void *arg) {
+    kin_cluster *c = arg;
+    uv_mutex_lock(&c->mutex);
+    kin_err why = c->wrong;
+    uint32_t epoch = c->wrong_epoch;
+    uv_mutex_unlock(&c->mutex);
+    kin_cluster_act(c, &(kin_membership_event){
+                           .kind = KIN_MEMBERSHIP_WRONG, .epoch = epoch, .reason = why.text, .progress_made = progress_made(c)});
+}
+
+void kin_cluster_say_wrong(kin_cluster *c, uint32_t epoch, const char *reason) {
+    uv_mutex_lock(&c->mutex);
+    kin_err_set(&c->wrong, "%s", reason);
+    c->wrong_epoch = epoch;
+    uv_mutex_unlock(&c->mutex);
+    kin_endpoint_call(c->endpoint, on_wrong, c);
 }
 
 // The head takes part when its link to the next member and those of its group are open.

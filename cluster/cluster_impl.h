@@ -145,6 +145,8 @@ struct kin_cluster {
     kin_cluster_snapshot snapshot;
     kin_err group_error; // why a sum failed, and in which epoch
     uint32_t group_error_epoch;
+    kin_err wrong; // what the last member sent, and in which epoch
+    uint32_t wrong_epoch;
 
     kin_completion beginning; // whether the request of `wanted_epoch` has begun
     atomic_uint wanted_epoch;
@@ -174,6 +176,9 @@ void kin_cluster_fill_plan(const kin_cluster *c, const kin_assignment *of, int i
 
 // The device behind that control link; NULL: none yet.
 const kin_membership_device *kin_cluster_device_of(const kin_cluster *c, uint32_t link);
+
+// The computing thread: what the last member of that epoch sent cannot be.
+void kin_cluster_say_wrong(kin_cluster *c, uint32_t epoch, const char *reason);
 
 // kin_mailbox_fn, of a kin_cluster.
 void kin_cluster_on_begins(void *cluster);

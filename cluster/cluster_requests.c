@@ -19,6 +19,11 @@ static void broken(void *user, kin_err *err) {
     uv_mutex_unlock(&c->mutex);
 }
 
+static void wrong(void *user, const char *reason) {
+    kin_cluster *c = user;
+    kin_cluster_say_wrong(c, c->epoch, reason);
+}
+
 static kin_steps steps_of(const kin_cluster *c, int n_rounds) {
     return (kin_steps){.n_embd = c->o.model->hp.n_embd,
                        .n_batch = c->o.shard.n_batch,
@@ -40,6 +45,7 @@ static int enter(kin_cluster *c, const kin_cluster_snapshot *n, kin_err *err) {
                                                                 .stop = c->o.stop,
                                                                 .out = out,
                                                                 .broken = broken,
+                                                                .wrong = wrong,
                                                                 .user = c});
     kin_head_ring ring = {.transport =
                               n->n_members > 1 ? kin_remote_ring_transport(&c->remote) : kin_loopback_transport(c->loopback),

@@ -12,7 +12,7 @@ enum { PROGRESS_MS = 200 }; // between two reports of the same work
 typedef struct result {
     kin_join *join;
     uint32_t ticket, epoch;
-    bool ok, of_step; // of_step: a step could not be computed
+    bool ok, of_step, got_wrong; // of_step: a step could not be computed; got_wrong: for what came cannot be
     kin_proto_ready ready;
     int n_embd;
     char reason[KIN_PROTO_MAX_REASON + 1];
@@ -27,8 +27,10 @@ static void on_result(void *arg) {
         j->n_embd = r->n_embd;
         kin_join_take_instance(j, r->ticket, &r->ready);
     } else if (r->of_step) {
-        kin_join_act(j, &(kin_member_event){
-                            .kind = KIN_MEMBER_COMPUTE_FAILED, .epoch = r->epoch, .stage = "computing", .reason = r->reason});
+        kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_COMPUTE_FAILED,
+                                            .epoch = r->epoch,
+                                            .stage = r->got_wrong ? "receiving" : "computing",
+                                            .reason = r->reason});
     } else {
         kin_join_act(j, &(kin_member_event){
                             .kind = KIN_MEMBER_PREPARE_FAILED, .ticket = r->ticket, .stage = "loading", .reason = r->reason});
@@ -169,7 +171,7 @@ static void compute(kin_join *j, kin_message_buffer *buffer) {
     atomic_store(&j->pages.computed_at, kin_clock_now());
     if (buffer) kin_neighbours_send(j->neighbours, buffer);
     if (rc == 0 || kin_exchange_is_broken(j->exchange)) return; // the head is told of the broken group
-    result r = {.epoch = epoch, .of_step = true};
+    result r = {.epoch = epoch, .of_step = true, .got_wrong = kin_engine_instance_got_wrong(j->instance)};
     kin_label_set_sentence(r.reason, KIN_PROTO_MAX_REASON, err.text);
     tell(j, &r);
 }

@@ -19,6 +19,7 @@ struct kin_engine_instance {
     const kin_remote_engine *remote; // NULL: none
     kin_message_pool *pool;
     kin_steps steps;
+    bool got_wrong; // what came cannot be
     kin_proto_ready ready;
     kin_kv_op *ops; // [KIN_PROTO_MAX_OPS]
     kin_worker_stats stats;
@@ -215,7 +216,8 @@ static bool is_answer(const kin_proto_step *to, const kin_proto_step *answer) {
 
 static int take_remote_step(kin_engine_instance *s, kin_message_buffer *buffer, kin_err *err) {
     kin_proto_step m, answer;
-    if (kin_steps_check(&s->steps, buffer, &m, err) != 0) return KIN_FAIL;
+    s->got_wrong = kin_steps_check(&s->steps, buffer, &m, err) != 0;
+    if (s->got_wrong) return KIN_FAIL;
     if (m.flags & KIN_PROTO_STEP_POSITIONS) s->stats.n_tokens += m.n_tokens;
     if (s->remote->take(s->remote->user, buffer, err) != 0) return KIN_FAIL;
     if (kin_steps_check(&s->steps, buffer, &answer, err) != 0) return kin_err_prefix(err, "what was computed");
@@ -226,7 +228,8 @@ static int take_remote_pages(kin_engine_instance *s, kin_message_buffer *buffer,
     kin_proto_pages m, answer;
     kin_page_request request;
     kin_batch batch;
-    if (kin_steps_unpack_pages(&s->steps, buffer, &m, &request, s->ops, &batch, err) != 0) return KIN_FAIL;
+    s->got_wrong = kin_steps_unpack_pages(&s->steps, buffer, &m, &request, s->ops, &batch, err) != 0;
+    if (s->got_wrong) return KIN_FAIL;
     if (s->remote->take(s->remote->user, buffer, err) != 0) return KIN_FAIL;
     if (kin_steps_unpack_pages(&s->steps, buffer, &answer, &request, s->ops, &batch, err) != 0)
         return kin_err_prefix(err, "the answer about pages");
@@ -257,6 +260,10 @@ int kin_engine_instance_reset(kin_engine_instance *s, kin_err *err) {
 }
 
 // ---- inspection
+
+bool kin_engine_instance_got_wrong(const kin_engine_instance *s) {
+    return s->remote ? s->got_wrong : kin_worker_got_wrong(s->worker);
+}
 
 kin_worker_stats kin_engine_instance_worker_stats(const kin_engine_instance *s) {
     return s->remote ? s->stats : kin_worker_get_stats(s->worker);

@@ -46,6 +46,7 @@ int kin_engine_instance_prepack(const kin_proto_plan *plan, const kin_engine_ins
 
 // As kin_worker_take.
 int kin_engine_instance_take(kin_engine_instance *instance, kin_message_buffer **buffer, kin_err *err);
+bool kin_engine_instance_got_wrong(const kin_engine_instance *instance); // see kin_worker_got_wrong
 // As after open: no step, an empty KV cache. Only a remote engine may fail.
 int kin_engine_instance_reset(kin_engine_instance *instance, kin_err *err);
 kin_worker_stats kin_engine_instance_worker_stats(const kin_engine_instance *instance);

@@ -4,28 +4,61 @@ void kin_remote_ring_init(kin_remote_ring *w, const kin_remote_ring_options *o) 
     *w = (kin_remote_ring){.o = *o};
 }
 
+static void note_sent(kin_remote_ring *w, const kin_hop *hop, const kin_batch *batch) {
+    int at = (w->first + w->n++) % KIN_REMOTE_RING_SENT;
+    w->sent[at] = *hop;
+    w->n_out[at] = batch->pages ? -1 : kin_batch_n_out(batch);
+}
+
 static int send(void *user, const kin_hop *hop, const kin_batch *batch, const float *x, kin_err *err) {
-    const kin_remote_ring_options *o = &((kin_remote_ring *)user)->o;
+    kin_remote_ring *w = user;
+    const kin_remote_ring_options *o = &w->o;
+    if (w->n == KIN_REMOTE_RING_SENT) return kin_err_set(err, "ring: %d steps have not come back", w->n);
     kin_message_buffer *buffer = batch->pages ? kin_steps_pack_pages(o->pool, o->epoch, hop, batch)
                                               : kin_steps_pack(&o->steps, o->pool, o->epoch, hop, batch, x);
     if (!buffer) return kin_err_set(err, "out of memory for a step's %d rows", hop->n_rows);
+    note_sent(w, hop, batch);
     o->out(o->user, buffer);
     return 0;
 }
 
-static int unpack(const kin_remote_ring_options *o, const kin_message_buffer *buffer, kin_hop *hop, float *x, kin_err *err) {
+// What comes back must be what is due.
+static int check_order(kin_remote_ring *w, const kin_hop *hop, bool is_pages, kin_err *err) {
+    const kin_hop *due = &w->sent[w->first];
+    int n_out = w->n_out[w->first];
+    if (w->n == 0) return kin_err_set(err, "step %llu came back, and none is with the others", (unsigned long long)hop->step);
+    if (hop->step != due->step || is_pages != (n_out < 0))
+        return kin_err_set(err, "step %llu came back before step %llu", (unsigned long long)hop->step,
+                           (unsigned long long)due->step);
+    w->first = (w->first + 1) % KIN_REMOTE_RING_SENT;
+    w->n--;
+    if (is_pages) return 0;
+    if (hop->round != due->round) return kin_err_set(err, "round %d of a step, and %d is due", hop->round, due->round);
+    if (hop->n_rows == due->n_rows || hop->n_rows == n_out) return 0;
+    return kin_err_set(err, "%d rows of a step of %d, of which %d are wanted", hop->n_rows, due->n_rows, n_out);
+}
+
+static int decode(kin_remote_ring *w, const kin_message_buffer *buffer, kin_hop *hop, float *x, kin_err *err) {
     kin_proto_step m;
     if (buffer->frame.type == KIN_FRAME_PAGES) {
         kin_proto_pages pages;
         if (kin_proto_decode_pages(buffer->payload, buffer->frame.length, &pages, err) != 0)
-            return kin_err_prefix(err, "ring: the last device sent");
+            return kin_err_prefix(err, "the last device sent");
         *hop = (kin_hop){.step = pages.step, .n_good = pages.n_good};
-        return 0;
+        return check_order(w, hop, true, err);
     }
-    if (kin_steps_check(&o->steps, buffer, &m, err) != 0) return kin_err_prefix(err, "ring: the last device sent");
+    if (kin_steps_check(&w->o.steps, buffer, &m, err) != 0) return kin_err_prefix(err, "the last device sent");
     *hop = (kin_hop){.step = m.step, .round = m.round, .n_rows = (int)m.n_rows, .more = (m.flags & KIN_PROTO_STEP_MORE) != 0};
-    kin_activations_decode(x, m.activations, (size_t)m.n_rows * m.n_embd, m.type);
-    return 0;
+    if (check_order(w, hop, false, err) != 0) return KIN_FAIL;
+    size_t n = (size_t)m.n_rows * m.n_embd;
+    kin_activations_decode(x, m.activations, n, m.type);
+    return kin_activations_are_finite(x, n) ? 0 : kin_err_set(err, "hidden states that are no numbers");
+}
+
+static int unpack(kin_remote_ring *w, const kin_message_buffer *buffer, kin_hop *hop, float *x, kin_err *err) {
+    if (decode(w, buffer, hop, x, err) == 0) return 0;
+    if (w->o.wrong) w->o.wrong(w->o.user, err->text);
+    return kin_err_prefix(err, "ring");
 }
 
 static bool is_stopped(const kin_remote_ring_options *o) {
@@ -42,7 +75,8 @@ static kin_message_buffer *next_frame(const kin_remote_ring_options *o) {
 }
 
 static int receive(void *user, kin_hop *hop, float *x, kin_err *err) {
-    const kin_remote_ring_options *o = &((kin_remote_ring *)user)->o;
+    kin_remote_ring *w = user;
+    const kin_remote_ring_options *o = &w->o;
     kin_message_buffer *buffer = next_frame(o);
     if (!buffer && !kin_message_queue_is_interrupted(o->in)) {
         *hop = (kin_hop){0};
@@ -53,7 +87,7 @@ static int receive(void *user, kin_hop *hop, float *x, kin_err *err) {
         if (!is_stopped(o)) o->broken(o->user, err);
         return KIN_FAIL;
     }
-    int rc = unpack(o, buffer, hop, x, err);
+    int rc = unpack(w, buffer, hop, x, err);
     kin_message_pool_give(o->pool, buffer);
     return rc;
 }

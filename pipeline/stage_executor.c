@@ -134,14 +134,18 @@ static int check(const kin_stage_executor *p, const executor_step *s, int round,
     return kin_err_set(err, "step %llu came with %d rows; it has %d tokens", step, n_rows, s->n_tokens);
 }
 
-int kin_stage_executor_run(kin_stage_executor *p, uint64_t step, int round, int n_rows, float *x, kin_err *err) {
+int kin_stage_executor_check(kin_stage_executor *p, uint64_t step, int round, int n_rows, kin_err *err) {
     executor_step *s = find_step(p, true, step);
     if (!s) return kin_err_set(err, "step %llu came without its positions", (unsigned long long)step);
     kin_assert(round >= 0 && round < p->o.n_rounds);
-    if (check(p, s, round, n_rows, err) != 0) {
-        end_step(p, s, false);
-        return KIN_FAIL;
-    }
+    if (check(p, s, round, n_rows, err) == 0) return 0;
+    end_step(p, s, false);
+    return KIN_FAIL;
+}
+
+int kin_stage_executor_run(kin_stage_executor *p, uint64_t step, int round, int n_rows, float *x, kin_err *err) {
+    if (kin_stage_executor_check(p, step, round, n_rows, err) != 0) return KIN_FAIL;
+    executor_step *s = find_step(p, true, step);
     s->round++;
     int window = p->windows[round];
     if (window != NONE) {
@@ -159,6 +163,11 @@ int kin_stage_executor_run(kin_stage_executor *p, uint64_t step, int round, int 
 void kin_stage_executor_drop(kin_stage_executor *p, uint64_t step) {
     executor_step *s = find_step(p, true, step);
     if (s) end_step(p, s, true);
+}
+
+void kin_stage_executor_abandon(kin_stage_executor *p, uint64_t step) {
+    executor_step *s = find_step(p, true, step);
+    if (s) end_step(p, s, false);
 }
 
 void kin_stage_executor_reset(kin_stage_executor *p) {

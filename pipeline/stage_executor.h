@@ -44,6 +44,12 @@ bool kin_stage_executor_has(kin_stage_executor *executor, uint64_t step);
 // Whether a later round names as many tokens and wanted rows as the step began with. Else it fails, and the step is over.
 int kin_stage_executor_match(kin_stage_executor *executor, uint64_t step, uint32_t n_tokens, uint32_t n_out, kin_err *err);
 
+// Whether the step is in that round and has so many rows. Else it fails, and the step is over.
+int kin_stage_executor_check(kin_stage_executor *executor, uint64_t step, int round, int n_rows, kin_err *err);
+
+// The step is over, and its tokens are forgotten.
+void kin_stage_executor_abandon(kin_stage_executor *executor, uint64_t step);
+
 // Its round: x // f32 [n_rows, n_embd] before this member's window -> after it, in place. Returns the rows there are then (less
 // after the model's last layer, where only the wanted ones remain), or KIN_FAIL. A failed step is over. Fails, too, when rounds
 // are skipped or repeated, or n_rows is not what the step has.

@@ -20,6 +20,7 @@ struct kin_worker {
         int n;
         int32_t *pos, *seq; // [n_batch]
     } dropped;              // tokens of steps that were not computed here, and are not forgotten yet
+    bool got_wrong;         // what came cannot be
     kin_worker_stats stats;
 };
 
@@ -115,25 +116,38 @@ static bool is_lost_page(const kin_worker *w, const kin_page_request *r) {
     return is;
 }
 
+// The step that has come, in its place, with the rows as numbers in w->x.
+static int receive_step(kin_worker *w, const kin_message_buffer *buffer, kin_proto_step *m, bool *is_dropped, kin_err *err) {
+    if (kin_steps_check(&w->steps, buffer, m, err) != 0) return KIN_FAIL;
+    if (m->flags & KIN_PROTO_STEP_POSITIONS) {
+        kin_batch batch = kin_steps_batch(m, w->pos, w->seq, w->out, w->ops);
+        if (kin_stage_executor_begin(w->executor, m->step, &batch, err) != 0) return KIN_FAIL;
+        w->stats.n_tokens += m->n_tokens;
+        forget_dropped(w, buffer->frame.epoch, &batch);
+    } else if (kin_stage_executor_match(w->executor, m->step, m->n_tokens, m->n_out, err) != 0) {
+        return KIN_FAIL;
+    }
+    *is_dropped = is_lost(w, buffer, m);
+    if (*is_dropped) {
+        kin_stage_executor_drop(w->executor, m->step);
+        note_dropped(w, (int)m->n_tokens);
+        return 0;
+    }
+    size_t n = m->n_rows * (size_t)w->steps.n_embd;
+    kin_activations_decode(w->x, m->activations, n, m->type);
+    if (kin_stage_executor_check(w->executor, m->step, m->round, (int)m->n_rows, err) != 0) return KIN_FAIL;
+    if (kin_activations_are_finite(w->x, n)) return 0;
+    kin_stage_executor_abandon(w->executor, m->step);
+    return kin_err_set(err, "hidden states that are no numbers");
+}
+
 static int run_step_here(kin_worker *w, kin_message_buffer **at_buffer, kin_err *err) {
     kin_message_buffer *buffer = *at_buffer;
     kin_proto_step m;
-    if (kin_steps_check(&w->steps, buffer, &m, err) != 0) return KIN_FAIL;
-    if (m.flags & KIN_PROTO_STEP_POSITIONS) {
-        kin_batch batch = kin_steps_batch(&m, w->pos, w->seq, w->out, w->ops);
-        if (kin_stage_executor_begin(w->executor, m.step, &batch, err) != 0) return KIN_FAIL;
-        w->stats.n_tokens += m.n_tokens;
-        forget_dropped(w, buffer->frame.epoch, &batch);
-    } else if (kin_stage_executor_match(w->executor, m.step, m.n_tokens, m.n_out, err) != 0) {
-        return KIN_FAIL;
-    }
-    if (is_lost(w, buffer, &m)) {
-        kin_stage_executor_drop(w->executor, m.step);
-        note_dropped(w, (int)m.n_tokens);
-        return 0;
-    }
+    bool is_dropped = false;
+    w->got_wrong = receive_step(w, buffer, &m, &is_dropped, err) != 0;
+    if (w->got_wrong || is_dropped) return w->got_wrong ? KIN_FAIL : 0;
     size_t n_embd = (size_t)w->steps.n_embd;
-    kin_activations_decode(w->x, m.activations, m.n_rows * n_embd, m.type);
     if (w->pass) {
         *at_buffer = NULL;
         w->pass(w->pass_user, buffer);
@@ -141,6 +155,9 @@ static int run_step_here(kin_worker *w, kin_message_buffer **at_buffer, kin_err 
     int n_rows = kin_stage_executor_run(w->executor, m.step, m.round, (int)m.n_rows, w->x, err);
     if (n_rows < 0) return KIN_FAIL;
     if (w->pass) return 0;
+    if (!kin_activations_are_finite(w->x, (size_t)n_rows * n_embd))
+        return kin_err_set(
+            err, "its layers made hidden states that are no numbers: its memory, or its copy of the model, may be damaged");
     // The rows that are not wanted have left: the frame gets shorter, all else in it stays.
     m.n_rows = (uint32_t)n_rows;
     kin_proto_step_layout at = kin_proto_step_lay_out(&m);
@@ -156,7 +173,8 @@ static int take_pages(kin_worker *w, kin_message_buffer *buffer, kin_err *err) {
     kin_page_request request;
     kin_batch batch;
     kin_time begun = kin_clock_now();
-    if (kin_steps_unpack_pages(&w->steps, buffer, &m, &request, w->ops, &batch, err) != 0) return KIN_FAIL;
+    w->got_wrong = kin_steps_unpack_pages(&w->steps, buffer, &m, &request, w->ops, &batch, err) != 0;
+    if (w->got_wrong) return KIN_FAIL;
     forget_dropped(w, buffer->frame.epoch, &batch);
     if (is_lost_page(w, &request)) batch.pages = NULL;
     int n_good = kin_stage_executor_pages(w->executor, &batch, err);
@@ -182,6 +200,10 @@ int kin_worker_take(kin_worker *w, kin_message_buffer **buffer, kin_err *err) {
     kin_message_pool_give(w->pool, *buffer);
     *buffer = NULL;
     return KIN_FAIL;
+}
+
+bool kin_worker_got_wrong(const kin_worker *w) {
+    return w->got_wrong;
 }
 
 kin_worker_stats kin_worker_get_stats(const kin_worker *w) {

@@ -26,6 +26,9 @@ void kin_worker_look_ahead(kin_worker *worker, kin_message_queue *in);
 // failure it is NULL, too, and back in the pool if it was not passed on.
 int kin_worker_take(kin_worker *worker, kin_message_buffer **buffer, kin_err *err);
 
+// Whether the last failure was of what came, not of computing it: the member before this one sent what cannot be.
+bool kin_worker_got_wrong(const kin_worker *worker);
+
 // What it has done since open.
 typedef struct kin_worker_stats {
     uint64_t n_steps, n_tokens; // steps count once per round

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include <math.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -83,8 +84,10 @@ static void close_desk(desk *d) {
 }
 
 // The first n_out tokens wanted; with its positions in round 0.
+static float given[N_BATCH * N_EMBD];
+
 static int give_rows(desk *d, uint64_t step, int round, int n_tokens, int n_out, int n_rows, kin_err *err) {
-    static const float x[N_BATCH * N_EMBD];
+    const float *x = given;
     int32_t pos[N_BATCH];
     for (int i = 0; i < N_BATCH; i++) pos[i] = i;
     kin_steps s = {.n_embd = N_EMBD, .n_batch = N_BATCH, .n_seq = 4, .n_rounds = N_ROUNDS};
@@ -147,6 +150,25 @@ static void a_step_in_a_round_that_is_not_due_is_refused(void **state) {
     assert_int_equal(give_step(&d, 1, 1, 2, &err), 0);
     assert_int_equal(give_step(&d, 1, 1, 2, &err), KIN_FAIL);
     assert_string_equal(err.text, "step 1 came in round 1, not in 2");
+    close_desk(&d);
+}
+
+static void what_came_wrongly_is_told_from_what_was_computed_wrongly(void **state) {
+    (void)state;
+    kin_err err;
+    kin_proto_plan plan = plan_of_all(N_CTX, N_BATCH);
+    desk d = open_desk(&plan);
+    assert_int_equal(give_rows(&d, 1, 0, 2, 1, 2, &err), 0);
+    assert_false(kin_engine_instance_got_wrong(d.instance));
+    assert_int_equal(give_rows(&d, 1, 1, 2, 1, 1, &err), KIN_FAIL);
+    assert_true(kin_engine_instance_got_wrong(d.instance));
+    given[5] = NAN;
+    assert_int_equal(give_step(&d, 2, 0, 2, &err), KIN_FAIL);
+    assert_string_equal(err.text, "hidden states that are no numbers");
+    assert_true(kin_engine_instance_got_wrong(d.instance));
+    given[5] = 0;
+    assert_int_equal(give_step(&d, 3, 0, 1, &err), 0); // it goes on
+    assert_false(kin_engine_instance_got_wrong(d.instance));
     close_desk(&d);
 }
 
@@ -512,6 +534,7 @@ int main(void) {
         cmocka_unit_test(a_step_with_other_rows_than_it_has_is_refused),
         cmocka_unit_test(a_step_that_has_other_tokens_in_a_later_round_is_refused),
         cmocka_unit_test(a_step_in_a_round_that_is_not_due_is_refused),
+        cmocka_unit_test(what_came_wrongly_is_told_from_what_was_computed_wrongly),
         cmocka_unit_test(a_plan_with_batches_beyond_its_context_is_cut),
         cmocka_unit_test(all_steps_may_wait_for_a_slow_link),
         cmocka_unit_test(a_device_that_never_answers_keeps_nobody_from_stopping),

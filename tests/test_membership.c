@@ -341,6 +341,145 @@ static void a_broken_ring_link_names_both_ends(void **state) {
     expect("ask 2: tower laptop\n");
 }
 
+static uint64_t progress_made;
+
+static void ring_breaks(uint32_t link, const char *reason) {
+    step((kin_membership_event){.kind = KIN_MEMBERSHIP_RING_CLOSED,
+                                .link = link,
+                                .epoch = kin_membership_epoch(membership),
+                                .reason = reason,
+                                .progress_made = progress_made});
+    wait_ms(250);
+}
+
+// The same two again, and a request.
+static void ring_comes_up_again(uint32_t question) {
+    planned(question, "12", 7);
+    ring_opens(KIN_MEMBERSHIP_OWN);
+    ready(11);
+    ready(12);
+    ring_opens(11);
+    ring_opens(12);
+    request(KIN_MEMBERSHIP_BEGINS);
+    forget();
+}
+
+static void a_hop_that_breaks_twice_before_anything_comes_of_it_leaves_its_far_end_out(void **state) {
+    (void)state;
+    begin_with_two();
+    request(KIN_MEMBERSHIP_BEGINS);
+    ring_breaks(11, "the other side took none of the 9000 bytes");
+    ring_comes_up_again(2);
+    ring_breaks(11, "the other side took none of the 9000 bytes");
+    expect_words(
+        "fail: the link from device 'tower' (stage 1 of 2) to device 'laptop' (stage 2 of 2) broke: the other side took none of "
+        "the 9000 bytes, again before anything came of it; it is left out for 2.0 s\n");
+    assert_int_equal(kin_membership_device_at(membership, 0)->state, KIN_DEVICE_JOINED);
+    assert_int_equal(kin_membership_device_at(membership, 1)->state, KIN_DEVICE_FAILED);
+    assert_non_null(strstr(kin_membership_device_at(membership, 1)->last_error, "took none of the 9000 bytes"));
+    wait_ms(2500); // it is back, and the plan has it again: now one break is enough
+    ring_comes_up_again(4);
+    ring_breaks(11, "the other side took none of the 9000 bytes");
+    expect_words("it is left out for 4.0 s\n");
+}
+
+static void a_hop_of_the_head_that_breaks_twice_leaves_the_device_out(void **state) {
+    (void)state;
+    static const uint32_t links[] = {KIN_MEMBERSHIP_OWN, 12};
+    for (int i = 0; i < 2; i++) {
+        begin_with_two();
+        request(KIN_MEMBERSHIP_BEGINS);
+        ring_breaks(links[i], "no answer");
+        ring_comes_up_again(2);
+        ring_breaks(links[i], "no answer");
+        assert_int_equal(kin_membership_device_at(membership, i)->state, KIN_DEVICE_FAILED);
+        assert_int_equal(kin_membership_device_at(membership, 1 - i)->state, KIN_DEVICE_JOINED);
+    }
+}
+
+static void of_two_ends_the_one_whose_other_link_broke_too_is_left_out(void **state) {
+    (void)state;
+    begin_with_two();
+    request(KIN_MEMBERSHIP_BEGINS);
+    ring_breaks(KIN_MEMBERSHIP_OWN, "no answer"); // from the head to tower
+    ring_comes_up_again(2);
+    ring_breaks(11, "no answer"); // from tower to laptop
+    ring_comes_up_again(3);
+    ring_breaks(11, "no answer");
+    assert_int_equal(kin_membership_device_at(membership, 0)->state, KIN_DEVICE_FAILED);
+}
+
+static void breaks_between_which_texts_go_on_leave_nobody_out(void **state) {
+    (void)state;
+    begin_with_two();
+    request(KIN_MEMBERSHIP_BEGINS);
+    for (uint32_t i = 0; i < 5; i++) {
+        progress_made += 100;
+        ring_breaks(11, "a loose cable");
+        ring_comes_up_again(i + 2);
+    }
+    assert_int_equal(kin_membership_state_now(membership), KIN_MEMBERSHIP_SERVING);
+}
+
+static void a_link_that_broke_with_its_device_does_not_count(void **state) {
+    (void)state;
+    begin_with_two();
+    for (uint32_t i = 0; i < 3; i++) {
+        step((kin_membership_event){
+            .kind = KIN_MEMBERSHIP_RING_CLOSED, .link = 11, .epoch = kin_membership_epoch(membership), .reason = "reset"});
+        of_link(KIN_MEMBERSHIP_LOST, 12, "connection reset");
+        joins(12, 2, "laptop");
+        wait_ms(500);
+        ring_comes_up_again(i + 2);
+    }
+    assert_int_equal(kin_membership_state_now(membership), KIN_MEMBERSHIP_SERVING);
+}
+
+static void what_the_last_member_sends_to_the_head_leaves_it_out(void **state) {
+    (void)state;
+    begin_with_two();
+    request(KIN_MEMBERSHIP_BEGINS);
+    of_link(KIN_MEMBERSHIP_WRONG, 0, "step 9 was never sent");
+    expect_words("fail: device 'laptop' (stage 2 of 2) sent to the head what cannot be: step 9 was never sent; it is left out "
+                 "for 2.0 s\n");
+    assert_int_equal(kin_membership_device_at(membership, 0)->state, KIN_DEVICE_JOINED);
+    assert_int_equal(kin_membership_device_at(membership, 1)->state, KIN_DEVICE_FAILED);
+}
+
+static void receives_wrong(uint32_t link) {
+    step((kin_membership_event){.kind = KIN_MEMBERSHIP_FAILED,
+                                .link = link,
+                                .epoch = kin_membership_epoch(membership),
+                                .stage = "receiving",
+                                .reason = "step 3 came with 9 rows; it has 1 tokens",
+                                .progress_made = progress_made});
+}
+
+static void a_member_that_gets_what_cannot_be_stays_and_the_one_before_it_is_left_out(void **state) {
+    (void)state;
+    begin_with_two();
+    request(KIN_MEMBERSHIP_BEGINS);
+    receives_wrong(12);
+    expect_words("fail: device 'tower' (stage 1 of 2) sent to device 'laptop' (stage 2 of 2) what cannot be: step 3 came with 9 "
+                 "rows; it has 1 "
+                 "tokens; it is left out for 2.0 s\n");
+    assert_int_equal(kin_membership_device_at(membership, 0)->state, KIN_DEVICE_FAILED);
+    assert_int_equal(kin_membership_device_at(membership, 1)->state, KIN_DEVICE_JOINED);
+    wait_ms(2500);
+    ring_comes_up_again(3);
+    receives_wrong(12); // it says so of everybody
+    assert_int_equal(kin_membership_device_at(membership, 0)->state, KIN_DEVICE_JOINED);
+    assert_int_equal(kin_membership_device_at(membership, 1)->state, KIN_DEVICE_FAILED);
+}
+
+static void what_the_first_member_cannot_use_leaves_it_out(void **state) {
+    (void)state;
+    begin_with_two();
+    receives_wrong(11);
+    assert_int_equal(kin_membership_device_at(membership, 0)->state, KIN_DEVICE_FAILED);
+    expect_words("device 'tower' (stage 1 of 2) cannot use what the member before it sends: step 3 came with 9 rows");
+}
+
 static void a_device_that_goes_is_said_once_though_its_links_broke_before(void **state) {
     (void)state;
     begin_with_two();
@@ -713,6 +852,14 @@ int main(void) {
         STORY(an_answer_about_who_is_gone_is_not_used),
         STORY(a_device_that_fails_rests_longer_each_time),
         STORY(a_broken_ring_link_names_both_ends),
+        STORY(a_hop_that_breaks_twice_before_anything_comes_of_it_leaves_its_far_end_out),
+        STORY(a_hop_of_the_head_that_breaks_twice_leaves_the_device_out),
+        STORY(of_two_ends_the_one_whose_other_link_broke_too_is_left_out),
+        STORY(breaks_between_which_texts_go_on_leave_nobody_out),
+        STORY(a_link_that_broke_with_its_device_does_not_count),
+        STORY(what_the_last_member_sends_to_the_head_leaves_it_out),
+        STORY(a_member_that_gets_what_cannot_be_stays_and_the_one_before_it_is_left_out),
+        STORY(what_the_first_member_cannot_use_leaves_it_out),
         STORY(a_device_that_goes_is_said_once_though_its_links_broke_before),
         STORY(between_requests_it_is_one_line_too),
         STORY(a_device_that_was_stopped_has_left),

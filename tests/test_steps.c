@@ -7,7 +7,9 @@
 
 #include <cmocka.h>
 
+#include <math.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -245,6 +247,63 @@ static void who_waits_is_woken_once(void **state) {
     kin_message_pool_close(pool);
 }
 
+// ---- what the last member sends
+
+typedef struct accused {
+    kin_message_buffer *sent; // to the first member
+    char reason[200];
+} accused;
+
+static void keep_sent(void *user, kin_message_buffer *buffer) {
+    ((accused *)user)->sent = buffer;
+}
+
+static void note_wrong(void *user, const char *reason) {
+    snprintf(((accused *)user)->reason, sizeof((accused *)user)->reason, "%s", reason);
+}
+
+// A step of two tokens, both wanted, is sent in round 0, and this comes back in its place. "": it is taken.
+static const char *answer_with(uint64_t step, int round, int n_rows, float value) {
+    static accused a;
+    static float rows[N_BATCH * N_EMBD];
+    const kin_batch two = {.n_tokens = 2, .pos = pos, .seq = seq};
+    kin_message_pool *pool = open_pool(4);
+    kin_message_queue *queue;
+    kin_remote_ring ring;
+    kin_err err;
+    kin_hop hop;
+    a = (accused){0};
+    assert_int_equal(kin_message_queue_open(&queue, &err), 0);
+    kin_remote_ring_init(
+        &ring, &(kin_remote_ring_options){
+                   .steps = steps, .epoch = 1, .pool = pool, .in = queue, .out = keep_sent, .wrong = note_wrong, .user = &a});
+    kin_ring_transport t = kin_remote_ring_transport(&ring);
+    rows[3] = 0;
+    assert_int_equal(t.send(t.user, &(kin_hop){.step = 7, .n_rows = 2}, &two, rows, &err), 0);
+    kin_message_pool_give(pool, a.sent);
+    rows[3] = value;
+    const kin_hop answer = {.step = step, .round = round, .n_rows = n_rows};
+    const kin_batch as_many = {.n_tokens = n_rows, .pos = pos, .seq = seq};
+    kin_message_queue_put(queue, kin_steps_pack(&steps, pool, 1, &answer, &as_many, rows));
+    int rc = t.receive(t.user, &hop, x, &err);
+    assert_int_equal(rc == 0, a.reason[0] == '\0');
+    if (rc != 0) assert_non_null(strstr(err.text, a.reason));
+    kin_message_queue_close(queue);
+    kin_message_pool_close(pool);
+    return a.reason;
+}
+
+static void a_head_says_what_the_last_member_sent_wrongly(void **state) {
+    (void)state;
+    assert_string_equal(answer_with(7, 0, 2, 1), "");
+    assert_string_equal(answer_with(6, 0, 2, 1), "step 6 came back before step 7");
+    assert_string_equal(answer_with(8, 0, 2, 1), "step 8 came back before step 7");
+    assert_string_equal(answer_with(7, 1, 2, 1), "round 1 of a step, and 0 is due");
+    assert_string_equal(answer_with(7, 0, 1, 1), "1 rows of a step of 2, of which 2 are wanted");
+    assert_string_equal(answer_with(7, 0, 2, NAN), "hidden states that are no numbers");
+    assert_string_equal(answer_with(7, 0, 2, INFINITY), "hidden states that are no numbers");
+}
+
 static void alone_what_is_sent_comes_back_in_order(void **state) {
     (void)state;
     kin_loopback *alone;
@@ -306,6 +365,7 @@ int main(void) {
         cmocka_unit_test(a_queue_keeps_order_between_threads),
         cmocka_unit_test(who_waits_is_woken_once),
         cmocka_unit_test(an_interrupted_queue_gives_nothing_until_it_is_not),
+        cmocka_unit_test(a_head_says_what_the_last_member_sent_wrongly),
         cmocka_unit_test(alone_what_is_sent_comes_back_in_order),
         cmocka_unit_test(a_relay_ends_only_steps_of_what_is_forgotten),
     };

@@ -132,3 +132,9 @@ void kin_activations_decode(float *to, const uint8_t *from, size_t n, kin_activa
         memcpy(to + i, &bits, 4);
     }
 }
+
+bool kin_activations_are_finite(const float *x, size_t n) {
+    uint32_t n_bad = 0;
+    for (size_t i = 0; i < n; i++) n_bad += (bits_of(x[i]) & F32_INFINITY) == F32_INFINITY;
+    return n_bad == 0;
+}

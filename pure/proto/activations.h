@@ -11,6 +11,7 @@
 // any thread.
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -36,6 +37,9 @@ static inline uint64_t kin_activations_bytes(uint64_t n, kin_activation_type typ
 // n values to kin_activations_bytes bytes, and back: any bytes are values. The two must not overlap.
 void kin_activations_encode(uint8_t *to, const float *from, size_t n, kin_activation_type type);
 void kin_activations_decode(float *to, const uint8_t *from, size_t n, kin_activation_type type);
+
+// Whether none of them is infinite or not a number.
+bool kin_activations_are_finite(const float *x, size_t n);
 
 // One value, as bits.
 uint16_t kin_f16_from_f32(uint32_t f32);

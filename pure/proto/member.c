@@ -338,10 +338,10 @@ static void take_preparation(kin_member *m, const kin_member_event *event) {
     }
 }
 
-// What could not compute once is not trusted: the next plan prepares it anew.
+// What could not compute once is not trusted: the next plan prepares it anew. What another member sent says nothing of it.
 static void take_compute_failed(kin_member *m, const kin_member_event *event) {
     if (!kin_member_takes(m, event->epoch) || m->state != KIN_MEMBER_READY) return;
-    m->shard = SHARD_NONE;
+    if (strcmp(event->stage, "receiving") != 0) m->shard = SHARD_NONE;
     set_state(m, KIN_MEMBER_PREPARING);
     send_failed(m, event);
 }

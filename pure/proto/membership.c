@@ -172,6 +172,11 @@ static void replace(kin_membership *r, int i) {
     part(r, i, KIN_DEVICE_LOST, KIN_LOG_WARN, "it has connected anew");
 }
 
+static void forget_breaks(kin_membership *r, int i) {
+    for (int other = 0; other <= KIN_MEMBERSHIP_DEVICES; other++) r->n_breaks[i][other] = r->n_breaks[other][i] = 0;
+    r->n_accusations[i] = 0;
+}
+
 static int place_for(kin_membership *r, const kin_membership_hello *hello) {
     int i = find_id(r, &hello->id);
     if (i >= 0) return i;
@@ -179,6 +184,7 @@ static int place_for(kin_membership *r, const kin_membership_hello *hello) {
     if (i < 0) return -1;
     forget_member(r, i);
     r->devices[i] = (kin_membership_device){.id = hello->id};
+    forget_breaks(r, i);
     r->rest_until[i] = 0;
     choose_name(r, i, hello->name);
     return i;
@@ -286,6 +292,11 @@ static void take_failed(kin_membership *r, int i, const kin_membership_event *ev
     kin_label_set_sentence(d->last_error, sizeof d->last_error - 1, event->reason);
     // Its cache may have no room for slices, which stream from there: until it comes anew they have to fit into its memory.
     if (strcmp(stage, "loading") == 0) d->features |= KIN_PROTO_NO_SLICES;
+    kin_membership_note_progress(r, event->progress_made);
+    if (strcmp(stage, "receiving") == 0) {
+        kin_membership_blame_sender(r, i, event->reason);
+        return;
+    }
     snprintf(sentence, sizeof sentence, "%s failed at %s: %s", kin_membership_whom(r, i, whom), stage[0] ? stage : "its work",
              d->last_error);
     kin_membership_leave_out(r, i, sentence);
@@ -363,6 +374,7 @@ const kin_membership_actions *kin_membership_step(kin_membership *r, kin_time no
     case KIN_MEMBERSHIP_PREFETCHED: kin_membership_take_prefetched(r, event); break;
     case KIN_MEMBERSHIP_RING_OPENED:
     case KIN_MEMBERSHIP_RING_CLOSED: kin_membership_take_ring(r, event); break;
+    case KIN_MEMBERSHIP_WRONG: kin_membership_take_wrong(r, event); break;
     case KIN_MEMBERSHIP_PLANNED: kin_membership_take_plan(r, event); break;
     case KIN_MEMBERSHIP_NO_PLAN: kin_membership_take_no_plan(r, event); break;
     case KIN_MEMBERSHIP_DRIFT: r->change++; break;

@@ -103,15 +103,17 @@ typedef struct kin_membership_plan {
 } kin_membership_plan;
 
 typedef enum kin_membership_event_kind {
-    KIN_MEMBERSHIP_TICK,        // time passes; at least ten times a second
-    KIN_MEMBERSHIP_MODEL,       // model: the head has hashed its file
-    KIN_MEMBERSHIP_JOINS,       // link, hello: OPEN came on a new control link
-    KIN_MEMBERSHIP_FACTS,       // link, facts
-    KIN_MEMBERSHIP_PROGRESS,    // link, epoch, progress
-    KIN_MEMBERSHIP_READY,       // link, epoch
-    KIN_MEMBERSHIP_FAILED,      // link, epoch, stage, reason
+    KIN_MEMBERSHIP_TICK,     // time passes; at least ten times a second
+    KIN_MEMBERSHIP_MODEL,    // model: the head has hashed its file
+    KIN_MEMBERSHIP_JOINS,    // link, hello: OPEN came on a new control link
+    KIN_MEMBERSHIP_FACTS,    // link, facts
+    KIN_MEMBERSHIP_PROGRESS, // link, epoch, progress
+    KIN_MEMBERSHIP_READY,    // link, epoch
+    KIN_MEMBERSHIP_FAILED, // link, epoch, stage, reason, progress_made. Stage "receiving": what the member before it sent cannot
+                           // be
     KIN_MEMBERSHIP_RING_OPENED, // link, epoch: this member's link to the next one; the head's own: KIN_MEMBERSHIP_OWN
-    KIN_MEMBERSHIP_RING_CLOSED, // link, epoch, reason
+    KIN_MEMBERSHIP_RING_CLOSED, // link, epoch, reason, progress_made
+    KIN_MEMBERSHIP_WRONG,       // epoch, reason, progress_made: what the last member sent to the head cannot be
     KIN_MEMBERSHIP_LOST,        // link, reason: the control link has ended
     KIN_MEMBERSHIP_LEFT,        // link, reason: it announced that it stops; the next plan does not wait for it
     KIN_MEMBERSHIP_PREFETCHED,  // link (the head's own: KIN_MEMBERSHIP_OWN), question, is_here, progress, reason: NULL or why not
@@ -128,7 +130,9 @@ typedef struct kin_membership_event { // only what the kind names is looked at; 
     uint32_t link; // any number that no other control link has now
     uint32_t epoch;
     uint32_t question;
-    bool is_here; // all that was to be prefetched
+    uint64_t
+        progress_made; // any number that grows with what rings have computed: of a hop that breaks without it an end is left out
+    bool is_here;      // all that was to be prefetched
     const kin_membership_hello *hello;
     const kin_proto_device *facts;
     const kin_proto_progress *progress;

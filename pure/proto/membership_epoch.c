@@ -1,9 +1,12 @@
 #include <stdio.h>
+#include <string.h>
 
 #include "base/hash.h"
 #include "pure/proto/epoch.h"
 #include "pure/proto/label.h"
 #include "pure/proto/membership_impl.h"
+
+enum { BREAKS_MOST = 2 }; // of a hop, without progress
 
 bool kin_membership_is_available(const kin_membership *r, int i) {
     kin_device_state state = r->devices[i].state;
@@ -253,6 +256,11 @@ static int member_of_link(const kin_membership *r, uint32_t link) {
     return -1;
 }
 
+// The end of that hop as the counts have it.
+static uint8_t end_of_hop(const kin_membership *r, int m) {
+    return m >= 0 && m < r->n_members ? r->members[m] : KIN_MEMBERSHIP_DEVICES;
+}
+
 static void end_for_ring_link(kin_membership *r, int m, const char *reason) {
     char from[KIN_MEMBERSHIP_SENTENCE] = "the head", to[KIN_MEMBERSHIP_SENTENCE] = "the head";
     char why[KIN_MEMBERSHIP_REASON], sentence[KIN_MEMBERSHIP_SENTENCE * 2 + KIN_MEMBERSHIP_REASON + 64];
@@ -264,6 +272,8 @@ static void end_for_ring_link(kin_membership *r, int m, const char *reason) {
     memcpy(r->last_break, r->broken, sizeof r->last_break);
     r->broken_at = r->now;
     r->broke_requests = r->n_requests > 0;
+    r->broken_from = end_of_hop(r, m);
+    r->broken_to = end_of_hop(r, m + 1);
     r->n_requests = 0; // they are told in a moment
     kin_membership_end_epoch(r, sentence);
 }
@@ -274,8 +284,48 @@ static void tell_of_break(kin_membership *r, kin_log_level level, const char *se
     r->broken[0] = '\0';
 }
 
+static void forget_faults(kin_membership *r) {
+    memset(r->n_breaks, 0, sizeof r->n_breaks);
+    memset(r->n_accusations, 0, sizeof r->n_accusations);
+}
+
+void kin_membership_note_progress(kin_membership *r, uint64_t progress) {
+    if (progress != r->progress) forget_faults(r);
+    r->progress = progress;
+}
+
+static int count_breaks_at(const kin_membership *r, int end) {
+    int n = 0;
+    for (int i = 0; i <= KIN_MEMBERSHIP_DEVICES; i++) n += r->n_breaks[end][i] + r->n_breaks[i][end];
+    return n;
+}
+
+// Of the two ends the one whose other links break more often; else the one that receives. Never the head.
+static int end_that_breaks(const kin_membership *r) {
+    if (r->broken_from == KIN_MEMBERSHIP_DEVICES) return r->broken_to;
+    if (r->broken_to == KIN_MEMBERSHIP_DEVICES) return r->broken_from;
+    return count_breaks_at(r, r->broken_from) > count_breaks_at(r, r->broken_to) ? r->broken_from : r->broken_to;
+}
+
+// The next plan would have the same hop. That a device is lost was not the reason: it would be known by now.
+static void count_break(kin_membership *r) {
+    char sentence[KIN_MEMBERSHIP_SENTENCE + 64];
+    uint8_t *n = &r->n_breaks[r->broken_from][r->broken_to];
+    if (*n < UINT8_MAX) ++*n;
+    if (*n < BREAKS_MOST) {
+        tell_of_break(r, KIN_LOG_WARN, r->broken);
+        return;
+    }
+    int out = end_that_breaks(r);
+    kin_membership_device *d = &r->devices[out];
+    snprintf(sentence, sizeof sentence, "%s, again before anything came of it", r->broken);
+    kin_label_set_sentence(d->last_error, sizeof d->last_error - 1, sentence);
+    if (kin_membership_is_available(r, out)) kin_membership_leave_out(r, out, sentence);
+    if (r->broken[0]) tell_of_break(r, KIN_LOG_WARN, sentence);
+}
+
 void kin_membership_look_at_break(kin_membership *r) {
-    if (r->broken[0] && r->now - r->broken_at >= r->options.break_wait_ns) tell_of_break(r, KIN_LOG_WARN, r->broken);
+    if (r->broken[0] && r->now - r->broken_at >= r->options.break_wait_ns) count_break(r);
 }
 
 void kin_membership_say_once(kin_membership *r, int i, kin_log_level level, const char *sentence) {
@@ -293,6 +343,7 @@ void kin_membership_take_ring(kin_membership *r, const kin_membership_event *eve
     if (m < 0 && !is_own) return;
     bool is_open = event->kind == KIN_MEMBERSHIP_RING_OPENED;
     if (!is_open && r->is_up) {
+        kin_membership_note_progress(r, event->progress_made);
         end_for_ring_link(r, m, event->reason);
         return;
     }
@@ -303,6 +354,38 @@ void kin_membership_take_ring(kin_membership *r, const kin_membership_event *eve
     kin_label_set_sentence(d ? d->ring_error : r->own_ring_error, KIN_MEMBERSHIP_REASON - 1, is_open ? "" : event->reason);
     r->changed = true;
     kin_membership_look_ready(r);
+}
+
+// ---- what cannot be
+
+// What member m sent to the one behind it, or to the head, cannot be.
+static void leave_out_sender(kin_membership *r, int m, const char *receiver, const char *reason) {
+    char whom[KIN_MEMBERSHIP_SENTENCE], why[KIN_MEMBERSHIP_REASON], sentence[KIN_MEMBERSHIP_SENTENCE * 2 + KIN_MEMBERSHIP_REASON];
+    int out = r->members[m];
+    kin_label_set_sentence(why, sizeof why - 1, reason);
+    snprintf(sentence, sizeof sentence, "%s sent to %s what cannot be: %s", kin_membership_whom(r, out, whom), receiver, why);
+    kin_label_set_sentence(r->devices[out].last_error, sizeof r->devices[out].last_error - 1, sentence);
+    kin_membership_leave_out(r, out, sentence);
+}
+
+void kin_membership_take_wrong(kin_membership *r, const kin_membership_event *event) {
+    if (!kin_membership_takes(r, event->epoch) || r->n_members == 0) return;
+    kin_membership_note_progress(r, event->progress_made);
+    leave_out_sender(r, r->n_members - 1, "the head", event->reason);
+}
+
+// Which of the two is wrong is not known. A device that says so again, of whomever, is taken for the one.
+void kin_membership_blame_sender(kin_membership *r, int i, const char *reason) {
+    char whom[KIN_MEMBERSHIP_SENTENCE], sentence[KIN_MEMBERSHIP_SENTENCE + KIN_MEMBERSHIP_REASON + 64];
+    int m = 0;
+    while (r->members[m] != i) m++;
+    kin_membership_whom(r, i, whom);
+    if (m > 0 && r->n_accusations[i]++ == 0) {
+        leave_out_sender(r, m - 1, whom, reason);
+        return;
+    }
+    snprintf(sentence, sizeof sentence, "%s cannot use what the member before it sends: %s", whom, r->devices[i].last_error);
+    kin_membership_leave_out(r, i, sentence);
 }
 
 // The link from the m-th member (-1: the head) has been closed for too long, although both ends tried to open it,
@@ -376,5 +459,6 @@ void kin_membership_take_request(kin_membership *r, const kin_membership_event *
     r->last_request_at = r->now;
     if (r->yields) r->changed = true;
     if (event->kind == KIN_MEMBERSHIP_ABORTED) return;
+    if (r->n_members > 0) forget_faults(r); // the head alone says nothing of its links
     for (int m = 0; m < r->n_members; m++) r->devices[r->members[m]].n_failures = 0;
 }

@@ -52,6 +52,13 @@ struct kin_membership {
     kin_time broken_at;
     bool broke_requests;
     char last_break[KIN_MEMBERSHIP_SENTENCE]; // why the last epoch ended, while no other one is up; "": not by a ring link
+    uint8_t broken_from, broken_to; // the ends: indices of devices, KIN_MEMBERSHIP_DEVICES for the head
+
+    // How often each hop broke, by its ends, since the ring last got anywhere.
+    uint8_t n_breaks[KIN_MEMBERSHIP_DEVICES + 1][KIN_MEMBERSHIP_DEVICES + 1];
+    uint64_t progress; // then
+    // The same of what members said of the one before them, by who said it.
+    uint8_t n_accusations[KIN_MEMBERSHIP_DEVICES];
 
     // A device that joins or leaves makes the planner's last answer outdated.
     uint32_t change, change_asked, change_answered;
@@ -109,6 +116,9 @@ void kin_membership_begin_epoch(kin_membership *r, uint32_t question, int n, con
 void kin_membership_take_plan(kin_membership *r, const kin_membership_event *event);
 void kin_membership_take_no_plan(kin_membership *r, const kin_membership_event *event);
 void kin_membership_take_ring(kin_membership *r, const kin_membership_event *event);
+void kin_membership_take_wrong(kin_membership *r, const kin_membership_event *event);
+void kin_membership_blame_sender(kin_membership *r, int i, const char *reason); // device i got what cannot be
+void kin_membership_note_progress(kin_membership *r, uint64_t progress);
 void kin_membership_take_request(kin_membership *r, const kin_membership_event *event);
 void kin_membership_look_ready(kin_membership *r);    // is the ring up now?
 void kin_membership_look_at_break(kin_membership *r); // is it time to say that a link broke?
