@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/log.h"
 #include "model/chat_template.h"
 #include "pure/text/detok.h"
 #include "pure/text/jinja.h"
@@ -17,7 +18,8 @@ struct kin_prompter {
     const kin_session *session;
     kin_jinja *chat, *tool_use; // tool_use: for requests with tools; NULL: the same
     kin_str source;
-    bool has_source; // it is the model's own, or the caller's
+    bool has_source;  // it is the model's own, or the caller's
+    kin_err bad_chat; // why there is no `chat`: the model's template does not compile
     bool takes_parts, takes_objects;
     kin_tool_format format;
 };
@@ -222,17 +224,38 @@ static kin_value *token_text(kin_values *v, const kin_vocab *vocab, int32_t id) 
 typedef struct chat {
     const json_t *messages, *tools, *kwargs;
     bool add_generation_prompt;
+    bool leaves_out_none; // tools and documents that are not there are undefined, instead of none
     kin_tristate thinking;
 } chat;
 
-static kin_value *variables_of(const kin_prompter *p, kin_values *v, const chat *c) {
+typedef struct dates {
+    char day[64], second[64];
+} dates;
+
+// Templates without strftime_now take the date from these: Llama 3.1's, which says 26 Jul 2024 without, and Functionary's. The
+// values point into `d`.
+static void put_dates(kin_values *v, kin_value *all, dates *d) {
+    time_t now = time(NULL);
+    struct tm tm;
+    if (localtime_r(&now, &tm)) {
+        size_t len = strftime(d->day, sizeof d->day, "%d %b %Y", &tm);
+        put(v, all, "date_string", kin_value_string(v, d->day, len, KIN_ORIGIN_TEMPLATE));
+    }
+    if (gmtime_r(&now, &tm)) {
+        size_t len = strftime(d->second, sizeof d->second, "%b %d %Y %H:%M:%S GMT", &tm);
+        put(v, all, "datetime", kin_value_string(v, d->second, len, KIN_ORIGIN_TEMPLATE));
+    }
+}
+
+static kin_value *variables_of(const kin_prompter *p, kin_values *v, const chat *c, dates *d) {
     const kin_vocab *vocab = p->session->vocab;
     kin_value *all = kin_value_dict(v);
     const char *key;
     json_t *item;
     put(v, all, "messages", messages_of(v, c->messages));
-    put(v, all, "tools", c->tools ? value_of(v, c->tools) : kin_value_none(v));
-    put(v, all, "documents", kin_value_none(v));
+    if (c->tools || !c->leaves_out_none) put(v, all, "tools", c->tools ? value_of(v, c->tools) : kin_value_none(v));
+    if (!c->leaves_out_none) put(v, all, "documents", kin_value_none(v));
+    put_dates(v, all, d);
     put(v, all, "add_generation_prompt", kin_value_bool(v, c->add_generation_prompt));
     put(v, all, "bos_token", token_text(v, vocab, kin_vocab_bos(vocab)));
     put(v, all, "eos_token", token_text(v, vocab, kin_vocab_eos(vocab)));
@@ -255,14 +278,16 @@ static int add_run(kin_prompt *out, size_t begin, size_t end) {
     return 0;
 }
 
-static int render(const kin_prompter *p, const chat *c, kin_prompt *out, kin_err *err) {
+static int render_once(const kin_prompter *p, const chat *c, kin_prompt *out, kin_err *err) {
     size_t bytes = json_dumpb(c->messages, NULL, 0, JSON_COMPACT | JSON_ENCODE_ANY);
     bytes += c->tools ? json_dumpb(c->tools, NULL, 0, JSON_COMPACT) : 0;
+    const kin_jinja *jinja = c->tools && p->tool_use ? p->tool_use : p->chat;
+    if (!jinja) return kin_err_set(err, "%s", p->bad_chat.text);
     kin_values *v = kin_values_new(8 * bytes + (4 << 20));
     if (!v) return kin_err_set(err, "out of memory");
     kin_jinja_text text;
-    const kin_jinja *jinja = c->tools && p->tool_use ? p->tool_use : p->chat;
-    int rc = kin_jinja_render(jinja, v, variables_of(p, v, c), local_seconds(), &text, err);
+    dates d;
+    int rc = kin_jinja_render(jinja, v, variables_of(p, v, c, &d), local_seconds(), &text, err);
     *out = (kin_prompt){0};
     if (rc == 0) {
         kin_text_put(&out->text, text.at, text.len);
@@ -276,6 +301,15 @@ static int render(const kin_prompter *p, const chat *c, kin_prompt *out, kin_err
     kin_values_free(v);
     if (rc != 0) kin_prompt_fini(out);
     return rc;
+}
+
+// Transformers gives none for tools and documents that are not there; templates that loop over them without asking (Hermes 2 Pro,
+// Command R+) were written for programs that leave them undefined.
+static int render(const kin_prompter *p, const chat *c, kin_prompt *out, kin_err *err) {
+    chat without = *c;
+    without.leaves_out_none = true;
+    int rc = render_once(p, c, out, err);
+    return rc == 0 ? 0 : render_once(p, &without, out, NULL);
 }
 
 void kin_prompt_fini(kin_prompt *prompt) {
@@ -308,6 +342,7 @@ static void cut_after_last(kin_prompt *prompt, const json_t *messages) {
 
 int kin_prompter_render(const kin_prompter *p, const kin_request *r, kin_prompt *out, kin_api_error *err) {
     const json_t *tools = r->tools && r->tool_choice != KIN_TOOLS_NONE ? r->tools : NULL;
+    if (!p->chat && (!tools || p->format.is_generic)) return kin_api_error_set(err, 501, NULL, "%s", p->bad_chat.text);
     json_t *messages = adapt(p, r->messages, tools);
     chat c = {.messages = messages,
               .tools = p->format.is_generic ? NULL : tools,
@@ -444,26 +479,56 @@ static void probe(kin_prompter *p) {
                        !shows(p, "[" USER "," CALL("\"{\\\"kin_a\\\": \\\"kin_b\\\"}\"") "]", TOOL, "{\"kin_a\": \"kin_b\"}");
 }
 
-static int compile(const kin_prompter *p, const char *name, kin_jinja **out, kin_err *err) {
-    kin_str source;
-    if (!p->session->model.gguf) return KIN_ABSENT;
-    int rc = kin_chat_template_source(p->session->model.gguf, name, &source, err);
-    return rc == 0 ? kin_jinja_new(out, source.at, source.len, err) : rc;
+// The model's template of that name, or NULL: it has none, or one that does not compile (*why then says so).
+static kin_jinja *compile_own(const kin_prompter *p, const char *name, kin_str *source, kin_err *why) {
+    kin_jinja *jinja = NULL;
+    kin_err_set(why, "there is none");
+    if (!p->session->model.gguf || kin_chat_template_source(p->session->model.gguf, name, source, why) != 0) return NULL;
+    if (kin_jinja_new(&jinja, source->at, source->len, why) == 0) return jinja;
+    kin_err_prefix(why, "the model's chat template%s%s does not compile (--chat-template-file gives another one)",
+                   name ? " for " : "", name ? name : "");
+    kin_log(KIN_LOG_WARN, "%s", why->text);
+    return NULL;
 }
 
-static int choose_template(kin_prompter *p, const char *source, kin_err *err) {
+static bool has_own_template(const kin_session *session) {
+    kin_str source;
     kin_err none;
-    p->has_source = true;
+    return session->model.gguf && kin_chat_template_source(session->model.gguf, NULL, &source, &none) == 0;
+}
+
+static int compile_built_in(kin_prompter *p, kin_err *err) {
+    bool has_chatml = kin_vocab_find(p->session->vocab, "<|im_start|>", 12) != KIN_TOKEN_NONE;
+    p->source = has_chatml ? (kin_str){chatml_template, sizeof chatml_template - 1}
+                           : (kin_str){plain_template, sizeof plain_template - 1};
+    return kin_jinja_new(&p->chat, p->source.at, p->source.len, err);
+}
+
+// A template that the user gave must compile. One of the model's that does not keeps only chats from working.
+static int choose_template(kin_prompter *p, const char *source, kin_err *err) {
+    p->has_source = source || has_own_template(p->session);
     if (source) {
         p->source = (kin_str){source, strlen(source)};
-    } else if (kin_chat_template_source(p->session->model.gguf, NULL, &p->source, &none) != 0) {
-        p->has_source = false;
-        bool has_chatml = kin_vocab_find(p->session->vocab, "<|im_start|>", 12) != KIN_TOKEN_NONE;
-        p->source = has_chatml ? (kin_str){chatml_template, sizeof chatml_template - 1}
-                               : (kin_str){plain_template, sizeof plain_template - 1};
+        return kin_jinja_new(&p->chat, p->source.at, p->source.len, err);
     }
-    if (!source && compile(p, "tool_use", &p->tool_use, err) == KIN_FAIL) return KIN_FAIL;
-    return kin_jinja_new(&p->chat, p->source.at, p->source.len, err);
+    kin_err why;
+    kin_str of_tools;
+    p->tool_use = compile_own(p, "tool_use", &of_tools, &why);
+    if (!p->has_source) return compile_built_in(p, err);
+    p->chat = compile_own(p, NULL, &p->source, &p->bad_chat);
+    return 0;
+}
+
+// Which calls the template that gets the tools knows.
+static int find_format(kin_prompter *p, kin_err *err) {
+    kin_str source = p->source;
+    kin_err none;
+    if (!p->chat && !p->tool_use) {
+        p->format = (kin_tool_format){.calls = KIN_REPLY_HERMES, .is_generic = true};
+        return 0;
+    }
+    if (p->tool_use) kin_chat_template_source(p->session->model.gguf, "tool_use", &source, &none);
+    return kin_tool_format_of(&p->format, p->tool_use ? p->tool_use : p->chat, source.at, source.len, err);
 }
 
 int kin_prompter_open(kin_prompter **out, const kin_session *session, const char *source, kin_err *err) {
@@ -475,12 +540,11 @@ int kin_prompter_open(kin_prompter **out, const kin_session *session, const char
     kin_prompter *p = calloc(1, sizeof *p);
     if (!p) return kin_err_set(err, "out of memory");
     p->session = session;
-    if (choose_template(p, source, err) != 0 ||
-        kin_tool_format_of(&p->format, p->tool_use ? p->tool_use : p->chat, p->source.at, p->source.len, err) != 0) {
+    if (choose_template(p, source, err) != 0 || find_format(p, err) != 0) {
         kin_prompter_close(p);
         return kin_err_prefix(err, "the chat template");
     }
-    probe(p);
+    if (p->chat || p->tool_use) probe(p);
     *out = p;
     return 0;
 }

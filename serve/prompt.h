@@ -10,7 +10,8 @@
 
 typedef struct kin_prompter kin_prompter;
 
-// source: a chat template in place of the model's own; NULL: the model's. Fails on a template that is none.
+// source: a chat template in place of the model's own; NULL: the model's. Fails where `source` does not compile. Where the
+// model's own does not, a warning is logged, and chats are refused with 501: texts and embeddings need no template.
 int kin_prompter_open(kin_prompter **out, const kin_session *session, const char *source, kin_err *err);
 void kin_prompter_close(kin_prompter *prompter);
 

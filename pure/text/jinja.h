@@ -14,7 +14,7 @@
 //
 // The language is Jinja 3.1 with transformers' settings: trim_blocks, lstrip_blocks, loop controls, generation blocks, the
 // immutable sandbox, its own tojson, raise_exception and strftime_now. Not there: recursive loops, blocks, includes and
-// imports, `with`, `filter` and `autoescape` blocks, * and ** in calls, % of strings, str.format, filters for HTML. They are
+// imports, `autoescape` blocks, * and ** in calls, % of strings, str.format, filters for HTML. They are
 // errors, when the template is compiled or when they are reached. Integers have 64 bits; beyond that is an error.
 #pragma once
 

@@ -217,15 +217,17 @@ static bool parse_filter_name(kin_parser *p, kin_node *node, kin_node *input) {
     return kin_parser_intern(p, node, name);
 }
 
+kin_node *kin_parse_filter(kin_parser *p, kin_node *input) {
+    kin_node *node = kin_parser_node(p, KIN_NODE_FILTER);
+    kin_nodes kids = {0};
+    if (!parse_filter_name(p, node, input)) return NULL;
+    if (kin_parser_at_op(p, '(') && !parse_arguments(p, &kids)) return NULL;
+    return kin_parse_filters(p, kin_parser_finish(p, node, kids));
+}
+
 kin_node *kin_parse_filters(kin_parser *p, kin_node *input) {
-    while (input && kin_parser_at_op(p, '|')) {
-        kin_node *node = kin_parser_node(p, KIN_NODE_FILTER);
-        kin_nodes kids = {0};
-        if (!kin_parser_advance(p) || !parse_filter_name(p, node, input)) return NULL;
-        if (kin_parser_at_op(p, '(') && !parse_arguments(p, &kids)) return NULL;
-        input = kin_parser_finish(p, node, kids);
-    }
-    return input;
+    if (!input || !kin_parser_at_op(p, '|')) return input;
+    return kin_parser_advance(p) ? kin_parse_filter(p, input) : NULL;
 }
 
 // An argument of a test without brackets begins here: "is divisibleby 3".

@@ -27,7 +27,7 @@ typedef enum kin_node_kind {
     KIN_NODE_COMPARE,   // a, then kids: operands
     KIN_NODE_OPERAND,   // op a; op: that of the lexer, or one of KIN_OP_IN, KIN_OP_NOT_IN
     KIN_NODE_CONDITION, // a if b else c; c may be NULL
-    KIN_NODE_CAPTURED,  // what the body of a block set wrote
+    KIN_NODE_CAPTURED,  // what the body of a block set or of a filter block wrote
     // statements
     KIN_NODE_BODY,       // kids
     KIN_NODE_DATA,       // value
@@ -39,7 +39,8 @@ typedef enum kin_node_kind {
     KIN_NODE_ATTRIBUTE,  // as a target: a (a name) . value
     KIN_NODE_MACRO,      // name, value; kids: parameters; a: body; op: KIN_MACRO_*
     KIN_NODE_CALL_BLOCK, // a: call, b: a macro, its caller
-    KIN_NODE_SCOPE,      // a: body of a generation block
+    KIN_NODE_SCOPE,      // a: body of a generation block or a named one; kids: what a with block sets in it (KIN_NODE_SET)
+    KIN_NODE_FILTERED,   // b: an expression of what c writes
     KIN_NODE_BREAK,
     KIN_NODE_CONTINUE,
 } kin_node_kind;

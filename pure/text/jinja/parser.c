@@ -278,6 +278,29 @@ static kin_node *parse_generation(kin_parser *p) {
     return kin_parser_finish(p, node, (kin_nodes){0});
 }
 
+// {% filter upper | trim %}...{% endfilter %}
+static kin_node *parse_filter_block(kin_parser *p) {
+    kin_node *node = kin_parser_node(p, KIN_NODE_FILTERED);
+    kin_node *captured = kin_parser_finish(p, kin_parser_node(p, KIN_NODE_CAPTURED), (kin_nodes){0});
+    if (!node || !captured || !(node->b = kin_parse_filter(p, captured))) return NULL;
+    return (node->c = parse_body_to(p, "endfilter")) ? kin_parser_finish(p, node, (kin_nodes){0}) : NULL;
+}
+
+// {% with a = 1, b = 2 %}...{% endwith %}
+static kin_node *parse_with(kin_parser *p) {
+    kin_node *node = kin_parser_node(p, KIN_NODE_SCOPE);
+    kin_nodes kids = {0};
+    if (!node) return NULL;
+    while (p->token.kind != KIN_LEX_BLOCK_END) {
+        if (kids.n > 0 && !kin_parser_expect_op(p, ',')) return NULL;
+        kin_node *set = kin_parser_node(p, KIN_NODE_SET);
+        if (!set || !(set->a = kin_parse_target(p)) || !kin_parser_expect_op(p, '=')) return NULL;
+        if (!(set->b = kin_parse_expression(p))) return NULL;
+        if (!kin_parser_push(p, &kids, kin_parser_finish(p, set, (kin_nodes){0}))) return NULL;
+    }
+    return (node->a = parse_body_to(p, "endwith")) ? kin_parser_finish(p, node, kids) : NULL;
+}
+
 static kin_node *parse_jump(kin_parser *p, kin_node_kind kind) {
     kin_node *node = kin_parser_node(p, kind);
     if (p->loops == 0) return kin_parser_fail(p, "break or continue outside of a loop");
@@ -288,8 +311,14 @@ static kin_node *parse_statement(kin_parser *p) {
     static const struct {
         const char *name;
         kin_node *(*parse)(kin_parser *);
-    } statements[] = {{"if", parse_if},       {"for", parse_for},         {"set", parse_set},
-                      {"macro", parse_macro}, {"call", parse_call_block}, {"generation", parse_generation}};
+    } statements[] = {{"if", parse_if},
+                      {"for", parse_for},
+                      {"set", parse_set},
+                      {"macro", parse_macro},
+                      {"call", parse_call_block},
+                      {"generation", parse_generation},
+                      {"filter", parse_filter_block},
+                      {"with", parse_with}};
     for (size_t i = 0; i < sizeof statements / sizeof *statements; i++)
         if (kin_parser_at_name(p, statements[i].name)) return kin_parser_advance(p) ? statements[i].parse(p) : NULL;
     if (kin_parser_at_name(p, "break")) return kin_parser_advance(p) ? parse_jump(p, KIN_NODE_BREAK) : NULL;

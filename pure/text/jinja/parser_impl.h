@@ -43,4 +43,5 @@ bool kin_parser_intern(kin_parser *p, kin_node *node, kin_str name);        // s
 kin_node *kin_parse_expression(kin_parser *p);
 kin_node *kin_parse_tuple(kin_parser *p, bool with_condition); // or an expression without a comma
 kin_node *kin_parse_filters(kin_parser *p, kin_node *input);   // "| name(...) | ...", perhaps none
+kin_node *kin_parse_filter(kin_parser *p, kin_node *input);    // "name(...)", then perhaps "| ..."
 kin_node *kin_parse_target(kin_parser *p);                     // of an assignment

@@ -91,17 +91,26 @@ static const kin_value *capture(kin_state *state, const kin_node *body) {
     return ran ? kin_pieces_join(&pieces) : NULL;
 }
 
-static bool run_set_block(kin_state *state, const kin_node *node) {
+// The value of a block set or of a filter block: an expression of what its body writes. *leaves: the body was left by break or
+// continue, and there is no value.
+static const kin_value *eval_captured(kin_state *state, const kin_node *node, bool *leaves) {
     kin_scope *outer = state->scope;
-    if (!(state->scope = new_scope(state, outer))) return false;
+    *leaves = false;
+    if (!(state->scope = new_scope(state, outer))) return NULL;
     const kin_value *captured = capture(state, node->c), *value = NULL;
-    bool leaves = state->flow != KIN_FLOW_ON; // by break or continue: nothing is set
-    if (captured && !leaves) {
+    *leaves = captured && state->flow != KIN_FLOW_ON;
+    if (captured && !*leaves) {
         state->captured = captured;
         value = kin_eval(state, node->b);
     }
     state->scope = outer;
-    return captured && (leaves || (value && assign(state, node->a, value)));
+    return value;
+}
+
+static bool run_set_block(kin_state *state, const kin_node *node) {
+    bool leaves;
+    const kin_value *value = eval_captured(state, node, &leaves);
+    return leaves || (value && assign(state, node->a, value));
 }
 
 // ---- macros
@@ -185,6 +194,12 @@ static bool print(kin_state *state, const kin_value *value) {
     return true;
 }
 
+static bool run_filter_block(kin_state *state, const kin_node *node) {
+    bool leaves;
+    const kin_value *value = eval_captured(state, node, &leaves);
+    return leaves || print(state, value);
+}
+
 static bool run_call_block(kin_state *state, const kin_node *node) {
     const kin_value *caller = make_macro(state, node->b);
     return caller && print(state, kin_eval_call(state, node->a, caller));
@@ -254,9 +269,16 @@ static bool run_if(kin_state *state, const kin_node *node) {
 }
 
 static bool run_scope(kin_state *state, const kin_node *node) {
-    kin_scope *outer = state->scope;
-    if (!(state->scope = new_scope(state, outer))) return false;
-    bool ok = kin_run(state, node->a);
+    kin_scope *outer = state->scope, *inner = new_scope(state, outer);
+    bool ok = inner != NULL;
+    for (size_t i = 0; i < node->n_kids && ok; i++) {
+        const kin_value *value = kin_eval(state, node->kids[i]->b); // in the scope around
+        state->scope = inner;
+        ok = value && assign(state, node->kids[i]->a, value);
+        state->scope = outer;
+    }
+    state->scope = inner;
+    ok = ok && kin_run(state, node->a);
     state->scope = outer;
     return ok;
 }
@@ -277,6 +299,7 @@ static bool run_statement(kin_state *state, const kin_node *node) {
     case KIN_NODE_MACRO: return kin_scope_set(state, node->name, make_macro(state, node));
     case KIN_NODE_CALL_BLOCK: return run_call_block(state, node);
     case KIN_NODE_SCOPE: return run_scope(state, node);
+    case KIN_NODE_FILTERED: return run_filter_block(state, node);
     case KIN_NODE_BREAK: state->flow = KIN_FLOW_BREAK; return true;
     case KIN_NODE_CONTINUE: state->flow = KIN_FLOW_CONTINUE; return true;
     default: kin_assert(!"a statement");
