@@ -4,14 +4,16 @@
 #include <string.h>
 
 #include "pure/text/gbnf.h"
+#include "pure/text/grammar_tokens.h"
 #include "pure/text/schema.h"
 #include "sys/whole_file.h"
 
-static int compile_grammar(kin_constrained *c, const char *path, kin_err *err) {
+static int compile_grammar(kin_constrained *c, const char *path, const kin_vocab *vocab, kin_err *err) {
     uint8_t *text;
     size_t len;
     if (kin_whole_input_read(path, KIN_GBNF_MAX_BYTES, &text, &len, err) != 0) return KIN_FAIL;
-    int rc = kin_grammar_compile(&c->grammar, (const char *)text, len, err);
+    int rc = kin_grammar_tokens_check((kin_str){(const char *)text, len}, vocab, err);
+    if (rc == 0) rc = kin_grammar_compile(&c->grammar, (const char *)text, len, err);
     free(text);
     return rc == 0 ? 0 : kin_err_prefix(err, "%s", path);
 }
@@ -34,7 +36,7 @@ static int compile_schema(kin_constrained *c, const char *schema, kin_err *err) 
 
 int kin_constrained_open(kin_constrained *c, const char *grammar, const char *schema, const kin_vocab *vocab, kin_err *err) {
     if (!grammar && !schema) return 0;
-    if (grammar ? compile_grammar(c, grammar, err) : compile_schema(c, schema, err)) return KIN_FAIL;
+    if (grammar ? compile_grammar(c, grammar, vocab, err) : compile_schema(c, schema, err)) return KIN_FAIL;
     if (kin_token_trie_new(&c->trie, vocab, err) != 0) return KIN_FAIL;
     if (kin_matcher_new(&c->matcher, c->grammar, c->trie, err) != 0) return KIN_FAIL;
     return kin_constraint_new(&c->constraint, c->matcher, (kin_str){NULL, 0}, err);

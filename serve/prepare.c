@@ -6,6 +6,7 @@
 #include <uv.h>
 
 #include "pure/text/gbnf.h"
+#include "pure/text/grammar_tokens.h"
 #include "pure/text/schema.h"
 
 static int out_of_memory(kin_api_error *err) {
@@ -28,12 +29,13 @@ void kin_prepared_fini(kin_prepared *p) {
 
 // ---- what a text may be
 
-static int compile_plain(const kin_request *r, kin_grammar **out, kin_err *why) {
+static int compile_plain(const kin_request *r, const kin_vocab *vocab, kin_grammar **out, kin_err *why) {
     kin_text_buffer gbnf = {0};
     int rc = r->schema ? kin_schema_to_gbnf((kin_str){r->schema, strlen(r->schema)}, &gbnf, why) : 0;
     if (rc == 0) {
         kin_str text = r->schema ? (kin_str){gbnf.at, gbnf.len} : (kin_str){r->grammar, strlen(r->grammar)};
-        rc = kin_grammar_compile(out, text.at, text.len, why);
+        if (!r->schema) rc = kin_grammar_tokens_check(text, vocab, why);
+        if (rc == 0) rc = kin_grammar_compile(out, text.at, text.len, why);
     }
     kin_text_fini(&gbnf);
     return rc;
@@ -64,7 +66,7 @@ static int constrain(const kin_preparer *p, const kin_prepared *out, kin_job_opt
     kin_err why;
     bool is_reply = r->is_chat && !r->grammar && (r->schema || out->n_tools > 0);
     if (!is_reply && !r->grammar && !r->schema) return 0;
-    int rc = is_reply ? compile_reply(p, out, &job->grammar, &why) : compile_plain(r, &job->grammar, &why);
+    int rc = is_reply ? compile_reply(p, out, &job->grammar, &why) : compile_plain(r, p->session->vocab, &job->grammar, &why);
     const char *field = r->grammar ? "grammar" : r->schema ? "response_format" : "tools";
     if (rc != 0) return kin_api_error_set(err, 400, field, "%s", why.text);
     if (kin_matcher_new(&job->matcher, job->grammar, p->trie, &why) == 0 &&

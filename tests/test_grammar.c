@@ -13,6 +13,7 @@
 
 #include "base/rng.h"
 #include "pure/text/gbnf.h"
+#include "pure/text/grammar_tokens.h"
 #include "pure/text/matcher.h"
 #include "pure/text/utf8.h"
 #include "pure/text/utf8_ranges.h"
@@ -597,6 +598,29 @@ static void a_reference_to_a_token_that_is_text_matches_nothing(void **state) {
     close_tokens(&t);
 }
 
+static void references_are_to_control_tokens_that_the_vocabulary_has(void **state) {
+    (void)state;
+    static const struct {
+        int id;
+        const char *words;
+    } bad[] = {{SMALL_SPM_USER, "<|u|>', which is no control token"},
+               {SMALL_SPM_A, "is 'a', which is no control token"},
+               {2, "</s>, which ends a text"},
+               {4000000, "the model has"}};
+    tokens t = open_tokens("root ::= \"a\"");
+    kin_err err;
+    char gbnf[96];
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        int len = snprintf(gbnf, sizeof gbnf, "root ::= \"abcd\" | <[%d]> <[%d]>", SMALL_SPM_CONTROL, bad[i].id);
+        assert_int_equal(kin_grammar_tokens_check((kin_str){gbnf, (size_t)len}, t.vocab, &err), KIN_FAIL);
+        if (!strstr(err.text, bad[i].words)) fail_msg("'%s' is not in '%s'", bad[i].words, err.text);
+    }
+    int len = snprintf(gbnf, sizeof gbnf, "root ::= \"abcd\" <[%d]>", SMALL_SPM_CONTROL);
+    assert_int_equal(kin_grammar_tokens_check((kin_str){gbnf, (size_t)len}, t.vocab, &err), 0);
+    assert_int_equal(kin_grammar_tokens_check((kin_str){"root", 4}, t.vocab, &err), KIN_FAIL);
+    close_tokens(&t);
+}
+
 static void walk_with_masks(kin_rng *rng, const char *gbnf, int n_steps) {
     tokens t = open_tokens(gbnf);
     uint64_t *set = calloc(t.trie->n_words, sizeof *set);
@@ -689,6 +713,7 @@ int main(void) {
         cmocka_unit_test(special_tokens_match_no_text),
         cmocka_unit_test(a_reference_matches_its_control_token_and_nothing_else),
         cmocka_unit_test(a_reference_to_a_token_that_is_text_matches_nothing),
+        cmocka_unit_test(references_are_to_control_tokens_that_the_vocabulary_has),
         cmocka_unit_test(the_end_is_allowed_exactly_where_the_grammar_ends),
         cmocka_unit_test(tokens_of_half_a_character_are_followed),
         cmocka_unit_test(a_refused_token_changes_nothing_and_a_copy_goes_its_own_way),

@@ -390,7 +390,8 @@ static void references_are_followed_and_may_recur(void **state) {
 
 static void keywords_that_are_not_understood_are_named(void **state) {
     (void)state;
-    assert_refused("{'not':{}}", "#/not: this keyword is not supported");
+    assert_refused("{'not':{'type':'string'}}", "#/not: this keyword is supported for a schema that takes everything only");
+    assert_refused("{'not':{}}", "no text matches");
     assert_refused("{'type':'object','properties':{'a':{'multipleOf':2}}}", "#/properties/a/multipleOf");
     assert_refused("{'items':[{},{'if':{}}]}", "#/items/1/if");
     assert_refused("{'minLenght':3}", "#/minLenght");
@@ -404,6 +405,63 @@ static void keywords_that_are_not_understood_are_named(void **state) {
                "'type':'null'}",
                "null");
     assert_fit("{'type':'object','properties':{'a':true},'required':['a'],'minProperties':1,'maxProperties':1}", "{'a':1}");
+}
+
+static void annotations_of_editors_and_generators_say_nothing(void **state) {
+    (void)state;
+    assert_fit("{'type':'integer','markdownDescription':'a','enumDescriptions':['a'],'errorMessage':'a','propertyOrdering':['a'],"
+               "'tsType':'A','ui:widget':'a','$vocabulary':{},'x-a':1}",
+               "1");
+    assert_no_fit("{'type':'integer','markdownDescription':'a'}", "'x'");
+}
+
+static void an_alternative_that_nothing_is_valid_for_is_dropped(void **state) {
+    (void)state;
+    assert_fit("{'anyOf':[{'not':{}},{'type':'integer'}]}", "1");
+    assert_no_fit("{'anyOf':[{'not':true},{'type':'integer'}]}", "'x'");
+    const char *never = "{'type':'object','properties':{'a':{'not':{}},'b':{'type':'null'}},'additionalProperties':false}";
+    assert_fit(never, "{}", "{'b':null}");
+    assert_no_fit(never, "{'a':1}");
+}
+
+static void a_format_beside_a_pattern_is_an_annotation(void **state) {
+    (void)state;
+    const char *v4 = "{'type':'string','format':'uuid','pattern':'^[0-9a-f]{8}-4$'}";
+    assert_fit(v4, "'01234567-4'");
+    assert_no_fit(v4, "'01234567-0123-4123-8123-0123456789ab'");
+    assert_fit("{'allOf':[{'format':'date'},{'pattern':'^a$'}],'type':'string'}", "'a'");
+}
+
+static void names_of_properties_may_be_listed_or_have_a_pattern(void **state) {
+    (void)state;
+    const char *some =
+        "{'type':'object','propertyNames':{'type':'string','enum':['a','b']},'additionalProperties':{'type':'integer'}}";
+    assert_fit(some, "{}", "{'a':1}", "{'a':1,'b':2}");
+    assert_no_fit(some, "{'c':1}", "{'a':'x'}");
+    const char *all = "{'type':'object','propertyNames':{'type':'string','enum':['a','b']},'required':['a','b']}";
+    assert_fit(all, "{'a':1,'b':2}");
+    assert_no_fit(all, "{'a':1}");
+    assert_no_fit("{'type':'object','properties':{'c':true},'propertyNames':{'enum':['a']}}", "{'c':1}");
+    const char *any = "{'type':'object','propertyNames':{'type':'string'},'additionalProperties':{'type':'integer'}}";
+    assert_fit(any, "{'x y':1}");
+    const char *letter = "{'type':'object','propertyNames':{'type':'string','pattern':'^[a-z]$'}}";
+    assert_fit(letter, "{}", "{'a':1,'b':'x'}");
+    assert_no_fit(letter, "{'ab':1}", "{'A':1}", "{1:1}");
+    assert_fit("{'type':'object','propertyNames':false}", "{}");
+    assert_no_fit("{'type':'object','propertyNames':false}", "{'a':1}");
+    assert_refused("{'type':'object','propertyNames':{'pattern':'a'}}", "#/propertyNames");
+    assert_refused("{'type':'object','properties':{'a':true},'propertyNames':{'type':'string','pattern':'a'}}",
+                   "#/propertyNames");
+}
+
+static void what_patterns_cannot_have_is_called_by_its_name(void **state) {
+    (void)state;
+    assert_refused("{'type':'string','pattern':'(?i)abc'}", "flags such as (?i)");
+    assert_refused("{'type':'string','pattern':'(?i:a)'}", "flags such as (?i)");
+    assert_refused("{'type':'string','pattern':'(?=a)b'}", "look-ahead");
+    assert_refused("{'type':'string','pattern':'(?!a)b'}", "look-ahead");
+    assert_refused("{'type':'string','pattern':'(?<=a)b'}", "look-behind");
+    assert_refused("{'type':'string','pattern':'(?P<a>b)'}", "Python's");
 }
 
 static void too_much_combination_is_refused(void **state) {
@@ -462,6 +520,11 @@ int main(void) {
         cmocka_unit_test(one_of_wants_alternatives_that_exclude_each_other),
         cmocka_unit_test(references_are_followed_and_may_recur),
         cmocka_unit_test(keywords_that_are_not_understood_are_named),
+        cmocka_unit_test(annotations_of_editors_and_generators_say_nothing),
+        cmocka_unit_test(an_alternative_that_nothing_is_valid_for_is_dropped),
+        cmocka_unit_test(a_format_beside_a_pattern_is_an_annotation),
+        cmocka_unit_test(names_of_properties_may_be_listed_or_have_a_pattern),
+        cmocka_unit_test(what_patterns_cannot_have_is_called_by_its_name),
         cmocka_unit_test(too_much_combination_is_refused),
         cmocka_unit_test(long_lists_are_refused_or_fast),
     };

@@ -339,12 +339,12 @@ static void xml_parameters_are_those_of_the_schema(void **state) {
 
 static void what_schemas_cannot_say_is_any_object_unless_strict(void **state) {
     (void)state;
-    kin_reply_tool tool = {.name = {"f", 1}, .parameters = str("{\"properties\":{\"a\":{\"not\":{}}}}")};
+    kin_reply_tool tool = {.name = {"f", 1}, .parameters = str("{\"properties\":{\"a\":{\"not\":{\"const\":1}}}}")};
     kin_reply_rules rules = {.format = KIN_REPLY_HERMES, .tools = &tool, .n_tools = 1, .required = true};
     kin_text_buffer gbnf = {0};
     kin_err err;
-    expect(&rules, true, REPLIES(H("f", "{}"), H("f", "{\"b\": 1}")));
-    expect(&rules, false, REPLIES(H("f", "1")));
+    expect(&rules, true, REPLIES(H("f", "{}"), H("f", "{\"a\": 1}")));
+    expect(&rules, false, REPLIES(H("f", "1"), H("f", "{\"b\": 1}")));
     tool.strict = true;
     assert_int_equal(kin_reply_rules_to_gbnf(&rules, NULL, &gbnf, &err), KIN_FAIL);
     assert_non_null(strstr(err.text, "tool f: "));
@@ -357,6 +357,37 @@ static void what_schemas_cannot_say_is_any_object_unless_strict(void **state) {
         str(" {\"properties\":{\"a\":{\"type\":\"integer\"}},\"required\":[\"a\"]}"); // an object, though it does not say so
     expect(&rules, true, REPLIES(H("f", "{\"a\": 1}")));
     expect(&rules, false, REPLIES(H("f", "1"), H("f", "{}")));
+}
+
+static void a_keyword_that_is_not_supported_loosens_its_own_schema_only(void **state) {
+    (void)state;
+    static const char *const loosened[] = {"\"if\":{}",
+                                           "\"contains\":{}",
+                                           "\"uniqueItems\":true",
+                                           "\"madeUp\":1",
+                                           "\"dependentRequired\":{}",
+                                           "\"minProperties\":1",
+                                           "\"$ref\":\"other.json\"",
+                                           "\"pattern\":\"(?=a)\"",
+                                           "\"pattern\":\"a\",\"maxLength\":3",
+                                           "\"oneOf\":[{},{}]",
+                                           "\"patternProperties\":{\"^x\":{}},\"additionalProperties\":false"};
+    for (size_t i = 0; i < sizeof loosened / sizeof *loosened; i++) {
+        char schema[300];
+        snprintf(schema, sizeof schema, "{\"properties\":{\"id\":{\"type\":\"integer\"},\"b\":{%s}},\"required\":[\"id\"]}",
+                 loosened[i]);
+        kin_reply_tool tool = {.name = {"f", 1}, .parameters = str(schema)};
+        kin_reply_rules rules = {.format = KIN_REPLY_HERMES, .tools = &tool, .n_tools = 1, .required = true};
+        kin_text_buffer gbnf = {0};
+        kin_err err;
+        expect(&rules, true,
+               REPLIES(H("f", "{\"id\": 1}"), H("f", "{\"id\": 1, \"b\": {\"xa\": 1}}"), H("f", "{\"id\": 1, \"b\": [1, 1]}"),
+                       H("f", "{\"id\": 1, \"b\": \"a\"}")));
+        expect(&rules, false, REPLIES(H("f", "{\"id\": \"Bo\"}"), H("f", "{}"), H("f", "{\"b\": 1}")));
+        tool.strict = true;
+        assert_int_equal(kin_reply_rules_to_gbnf(&rules, NULL, &gbnf, &err), KIN_FAIL);
+        kin_text_fini(&gbnf);
+    }
 }
 
 static void many_tools_have_room_in_every_format(void **state) {
@@ -589,6 +620,7 @@ int main(void) {
         cmocka_unit_test(mistral_calls_are_lists_or_have_labels),
         cmocka_unit_test(xml_parameters_are_those_of_the_schema),
         cmocka_unit_test(what_schemas_cannot_say_is_any_object_unless_strict),
+        cmocka_unit_test(a_keyword_that_is_not_supported_loosens_its_own_schema_only),
         cmocka_unit_test(many_tools_have_room_in_every_format),
         cmocka_unit_test(what_cannot_be_is_refused_in_a_sentence),
         cmocka_unit_test(what_the_grammar_allows_the_parser_reads),

@@ -103,7 +103,7 @@ static int put_schema(writer *w, const kin_json *json, const kin_json_value *sch
     size_t len = w->gbnf->len, line_len = w->line->len;
     uint32_t n_rules = w->n_rules;
     if (strict || !w->any_arguments) {
-        if (kin_schema_put_rules(json, schema, &w->n_rules, w->line, w->gbnf, strict ? w->err : NULL) == 0) return 0;
+        if (kin_schema_put_rules(json, schema, !strict, &w->n_rules, w->line, w->gbnf, strict ? w->err : NULL) == 0) return 0;
         if (strict) return KIN_FAIL;
     }
     w->gbnf->len = len;
@@ -365,7 +365,7 @@ static void put_text_and_calls(writer *w) {
 static int put_json_text(writer *w) {
     kin_json json;
     if (kin_json_parse(&json, w->rules->schema.at, w->rules->schema.len, w->err) != 0) return kin_err_prefix(w->err, "schema");
-    int rc = kin_schema_put_rules(&json, json.values, &w->n_rules, w->line, w->gbnf, w->err);
+    int rc = kin_schema_put_rules(&json, json.values, false, &w->n_rules, w->line, w->gbnf, w->err);
     kin_json_fini(&json);
     return rc;
 }

@@ -6,8 +6,9 @@
 // token is possible, nor are bytes that are no UTF-8.
 //
 // What holds of a call: its tool is one of these, its arguments are a JSON object of the tool's schema. In the XML format a
-// parameter that may be a string is free text, but for an enum of strings. Where schema.h does not understand a schema, or all
-// together are too large, the arguments are any object (in XML: any parameters, any text); with `strict` that is an error.
+// parameter that may be a string is free text, but for an enum of strings. A keyword that schema.h does not support is left out,
+// and the rest of the schema holds; where it is no schema at all, or all together are too large, the arguments are any object (in
+// XML: any parameters, any text); with `strict` that is an error.
 #pragma once
 
 #include "pure/text/grammar.h"

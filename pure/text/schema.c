@@ -61,11 +61,12 @@ static int check_one_of(builder *b, const kin_schema_list *list, uint32_t entry,
         int k = 0;
         if (choose(b, list, entry, KIN_SCHEMA_ONE_OF_CHOSEN, v, &written) != 0) return KIN_FAIL;
         for (const kin_json_value *w = kin_json_first(&b->json, one_of); w; w = kin_json_next(&b->json, w), k++) {
-            kin_schema_list other = {0};
+            kin_schema_list other = {.is_loose = list->is_loose};
             if (w == v) continue;
             if (kin_schema_list_add(&other, &b->json, w, b->err) != 0 || kin_schema_list_expand(&other, &b->json, b->err) != 0)
                 return KIN_FAIL;
-            if (written.impossible || other.impossible || kin_schema_excludes(&b->json, &written, &other)) continue;
+            if (list->is_loose || written.impossible || other.impossible || kin_schema_excludes(&b->json, &written, &other))
+                continue;
             return kin_err_set(
                 b->err,
                 "schema: oneOf: a text may be valid for two of the alternatives (%d and %d, from 0): write anyOf, or "
@@ -116,7 +117,7 @@ typedef struct object {
     kin_str *names;
     size_t n;
     bool others_allowed;
-    kin_schema_list others;
+    kin_schema_list others, keys;
     uint32_t rule;
 } object;
 
@@ -128,6 +129,7 @@ static int check_n_properties(builder *b, const kin_schema_list *list, const obj
             return KIN_FAIL;
     }
     for (size_t i = 0; i < o->n; i++) n_required += kin_schema_requires(&b->json, list, o->names[i]);
+    if (list->is_loose) return 0;
     if (least > n_required) return fail_build(b, "minProperties is supported only where so many properties are required");
     if (most != KIN_COUNT_ANY && (o->others_allowed || o->n > most))
         return fail_build(b, "maxProperties is supported only where no more properties can be there");
@@ -185,14 +187,20 @@ static int put_object(builder *b, const kin_schema_list *list, uint32_t rule) {
     kin_text_buffer name = {0};
     if (kin_schema_others(&b->json, list, &o.others_allowed, &o.others, b->err) != 0) return KIN_FAIL;
     if (kin_schema_names(&b->json, list, &o.names, &o.n, b->err) != 0) return KIN_FAIL;
-    int rc = check_n_properties(b, list, &o);
+    int rc = kin_schema_keys(&b->json, list, o.n, &o.keys, b->err);
+    if (rc == 0) rc = check_n_properties(b, list, &o);
     if (rc == 0) rc = put_properties(b, list, &o);
     if (rc == 0) rc = put_rests(b, list, &o);
     if (rc == 0) put_object_line(b, list, &o);
     kin_text_print(&name, "s%u-k", rule);
     if (name.failed) b->out->failed = true;
-    // This one takes the names out of their order.
-    if (rc == 0 && o.others_allowed && !name.failed) kin_schema_put_other_keys(name.at, o.names, o.n, b->out);
+    if (rc == 0 && o.others_allowed && o.keys.n > 0) {
+        kin_text_print(b->out, "%s ::= ", name.failed ? "" : name.at);
+        rc = put_rule(b, &o.keys, b->out);
+        kin_text_print(b->out, "\n");
+    } else if (rc == 0 && o.others_allowed && !name.failed) {
+        kin_schema_put_other_keys(name.at, o.names, o.n, b->out); // takes the names out of their order
+    }
     kin_text_fini(&name);
     free(o.names);
     return rc;
@@ -230,7 +238,27 @@ static int put_array(builder *b, const kin_schema_list *list, const kin_schema_f
 
 // ---- strings and everything
 
-static int put_string(builder *b, const kin_schema_facts *facts) {
+static void put_length(builder *b, const kin_schema_facts *facts) {
+    if (facts->min_length > facts->max_length) {
+        kin_text_print(b->out, "[]");
+        return;
+    }
+    kin_text_print(b->out, "char{%u,", facts->min_length);
+    if (facts->max_length != KIN_COUNT_ANY) kin_text_print(b->out, "%u", facts->max_length);
+    kin_text_print(b->out, "}");
+}
+
+// Where a loose schema has a pattern that is not understood, its lengths hold.
+static int put_pattern(builder *b, const kin_schema_facts *facts, bool is_loose) {
+    size_t len = b->out->len;
+    if (kin_schema_put_pattern(facts->pattern->text, b->out, is_loose ? NULL : b->err) == 0) return 0;
+    if (!is_loose) return kin_err_prefix(b->err, "schema");
+    b->out->len = len;
+    put_length(b, facts);
+    return 0;
+}
+
+static int put_string(builder *b, const kin_schema_facts *facts, bool is_loose) {
     bool has_length = facts->min_length > 0 || facts->max_length != KIN_COUNT_ANY;
     if (!facts->pattern && !facts->format && !has_length) {
         kin_text_print(b->out, "string");
@@ -238,15 +266,11 @@ static int put_string(builder *b, const kin_schema_facts *facts) {
     }
     kin_text_print(b->out, "\"\\\"\" ");
     if (facts->pattern) {
-        if (kin_schema_put_pattern(facts->pattern->text, b->out, b->err) != 0) return kin_err_prefix(b->err, "schema");
+        if (put_pattern(b, facts, is_loose) != 0) return KIN_FAIL;
     } else if (facts->format) {
         kin_schema_put_format(facts->format->text, b->out);
-    } else if (facts->min_length > facts->max_length) {
-        kin_text_print(b->out, "[]");
     } else {
-        kin_text_print(b->out, "char{%u,", facts->min_length);
-        if (facts->max_length != KIN_COUNT_ANY) kin_text_print(b->out, "%u", facts->max_length);
-        kin_text_print(b->out, "}");
+        put_length(b, facts);
     }
     kin_text_print(b->out, " \"\\\"\"");
     return 0;
@@ -275,7 +299,7 @@ static int put_types(builder *b, const kin_schema_list *list, const kin_schema_f
         kin_text_print(b->out, " | array");
     if (facts->types & KIN_TYPE_STRING) {
         kin_text_print(b->out, " | ");
-        if (put_string(b, facts) != 0) return KIN_FAIL;
+        if (put_string(b, facts, list->is_loose) != 0) return KIN_FAIL;
     }
     if (facts->types & KIN_TYPE_NUMBER) {
         kin_text_print(b->out, " | ");
@@ -309,15 +333,15 @@ static int put_list(builder *b, const kin_schema_list *list, uint32_t rule) {
 
 // ---- whole schemas
 
-int kin_schema_put_rules(const kin_json *json, const kin_json_value *schema, uint32_t *n_rules, kin_text_buffer *rule,
-                         kin_text_buffer *gbnf, kin_err *err) {
+int kin_schema_put_rules(const kin_json *json, const kin_json_value *schema, bool is_loose, uint32_t *n_rules,
+                         kin_text_buffer *rule, kin_text_buffer *gbnf, kin_err *err) {
     builder b = {.json = *json, .n_before = *n_rules, .out = gbnf, .err = err};
-    kin_schema_list list = {0};
+    kin_schema_list list = {.is_loose = is_loose};
     int rc = kin_string_table_init(&b.lists, 16, 256) == 0 ? 0 : fail_build(&b, "out of memory");
     if (rc == 0) rc = kin_schema_list_add(&list, json, schema, err);
     if (rc == 0) rc = put_rule(&b, &list, rule);
     for (uint32_t i = 0; rc == 0 && i < b.lists.n; i++) { // more come while it runs
-        kin_schema_list one = {.n = (uint32_t)(kin_string_table_len(&b.lists, i) / sizeof *one.entries)};
+        kin_schema_list one = {.is_loose = is_loose, .n = (uint32_t)(kin_string_table_len(&b.lists, i) / sizeof *one.entries)};
         memcpy(one.entries, kin_string_table_at(&b.lists, i), kin_string_table_len(&b.lists, i));
         rc = put_list(&b, &one, b.n_before + i);
     }
@@ -334,7 +358,7 @@ int kin_schema_to_gbnf(kin_str schema, kin_text_buffer *gbnf, kin_err *err) {
     kin_json json;
     if (kin_json_parse(&json, schema.at, schema.len, err) != 0) return kin_err_prefix(err, "schema");
     kin_schema_put_builtins(gbnf);
-    int rc = kin_schema_put_rules(&json, json.values, &n_rules, &root, gbnf, err);
+    int rc = kin_schema_put_rules(&json, json.values, false, &n_rules, &root, gbnf, err);
     kin_text_print(gbnf, "root ::= ");
     kin_text_put(gbnf, root.at, root.len);
     kin_text_print(gbnf, "\n");

@@ -12,10 +12,14 @@ static const char schema_words[] = // with a meaning here
     "maxItems "
     "minLength maxLength pattern format minimum maximum exclusiveMinimum exclusiveMaximum uniqueItems minProperties "
     "maxProperties "
-    "unevaluatedProperties ";
-static const char annotations[] = " title description default examples example $schema $id id $comment $defs definitions $anchor "
-                                  "deprecated readOnly writeOnly nullable "
-                                  "contentMediaType contentEncoding contentSchema discriminator externalDocs xml ";
+    "unevaluatedProperties propertyNames not ";
+static const char annotations[] = // of JSON schema, OpenAPI, editors, form generators, and the programs that write schemas
+    " title description default examples example $schema $id id $comment $defs definitions $anchor $vocabulary $dynamicAnchor "
+    "deprecated readOnly writeOnly nullable contentMediaType contentEncoding contentSchema discriminator externalDocs xml "
+    "markdownDescription markdownEnumDescriptions enumDescriptions enumNames enumTitles enumItemLabels errorMessage "
+    "patternErrorMessage deprecationMessage doNotSuggest suggestSortText defaultSnippets allowComments allowTrailingCommas "
+    "propertyOrdering propertyOrder tsType tsEnumNames javaType faker meta metadata options order scope tags group label "
+    "placeholder widget hint help unit units version ";
 
 static bool is_listed(const char *words, kin_str word) {
     char padded[40] = " ";
@@ -94,7 +98,7 @@ static bool is_well_formed(const kin_json *json, const kin_json_value *v) {
     if (is_word(v->key, " prefixItems ")) return v->kind == KIN_JSON_ARRAY && all_are(json, v, is_schema);
     if (is_word(v->key, " properties ")) return v->kind == KIN_JSON_OBJECT && all_are(json, v, is_schema);
     if (is_word(v->key, " items ")) return is_schema(v) || (v->kind == KIN_JSON_ARRAY && all_are(json, v, is_schema));
-    if (is_word(v->key, " additionalProperties additionalItems ")) return is_schema(v);
+    if (is_word(v->key, " additionalProperties additionalItems propertyNames not ")) return is_schema(v);
     if (is_word(v->key, " required ")) return v->kind == KIN_JSON_ARRAY && all_are(json, v, is_string);
     if (is_word(v->key, " enum ")) return v->kind == KIN_JSON_ARRAY && v->n > 0;
     if (is_word(v->key, " type "))
@@ -105,17 +109,35 @@ static bool is_well_formed(const kin_json *json, const kin_json_value *v) {
 }
 
 static bool is_annotation(kin_str key) {
-    return is_listed(annotations, key) || (key.len > 2 && memcmp(key.at, "x-", 2) == 0);
+    static const char *const prefixes[] = {"x-", "ui:"};
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
+        size_t n = strlen(prefixes[i]);
+        if (key.len > n && memcmp(key.at, prefixes[i], n) == 0) return true;
+    }
+    return is_listed(annotations, key);
 }
 
-static int check_words(const kin_json *json, const kin_json_value *schema, kin_err *err) {
+// A schema that all values are valid for.
+static bool is_any(const kin_json_value *value) {
+    return value->kind == KIN_JSON_TRUE || (value->kind == KIN_JSON_OBJECT && value->n == 0);
+}
+
+static bool is_always_supported(const kin_json_value *v) {
+    if (is_word(v->key, " uniqueItems ")) return v->kind == KIN_JSON_FALSE;
+    return !is_word(v->key, " not ") || is_any(v) || v->kind == KIN_JSON_FALSE;
+}
+
+static int check_words(const kin_json *json, const kin_json_value *schema, bool is_loose, kin_err *err) {
     if (schema->n > MAX_WORDS) return fail_schema(json, schema, err, "more than 128 keywords in one schema");
     for (const kin_json_value *v = kin_json_first(json, schema); v; v = kin_json_next(json, v)) {
-        if (is_annotation(v->key)) continue;
-        if (!is_listed(schema_words, v->key)) return fail_schema(json, v, err, "this keyword is not supported");
+        bool is_known = is_listed(schema_words, v->key);
+        if (is_annotation(v->key) || (is_loose && !is_known)) continue;
+        if (!is_known) return fail_schema(json, v, err, "this keyword is not supported");
         if (!is_well_formed(json, v)) return fail_schema(json, v, err, "a value of another kind is expected here");
-        if (is_word(v->key, " uniqueItems ") && v->kind == KIN_JSON_TRUE)
-            return fail_schema(json, v, err, "a grammar cannot compare items: leave it out, and look at the result");
+        if (!is_always_supported(v) && !is_loose)
+            return fail_schema(json, v, err,
+                               is_word(v->key, " not ") ? "this keyword is supported for a schema that takes everything only"
+                                                        : "a grammar cannot compare items: leave it out, and look at the result");
         if (is_word(v->key, " additionalItems ") && !word_of(json, schema, "items"))
             return fail_schema(json, v, err, "it needs 'items' as an array");
     }
@@ -135,7 +157,9 @@ int kin_schema_list_add(kin_schema_list *list, const kin_json *json, const kin_j
     }
     if (list->n == KIN_SCHEMA_MAX_COMBINED) return fail_schema(json, schema, err, "more than 32 schemas hold together here");
     list->entries[list->n++] = entry;
-    return check_words(json, schema, err);
+    const kin_json_value *not = word_of(json, schema, "not");
+    if (not &&is_any(not )) list->impossible = true;
+    return check_words(json, schema, list->is_loose, err);
 }
 
 static int resolve(const kin_json *json, const kin_json_value *ref, const kin_json_value **target, kin_err *err) {
@@ -161,8 +185,9 @@ int kin_schema_list_expand(kin_schema_list *list, const kin_json *json, kin_err 
         for (const kin_json_value *v = all ? kin_json_first(json, all) : NULL; v; v = kin_json_next(json, v)) {
             if (kin_schema_list_add(list, json, v, err) != 0) return KIN_FAIL;
         }
-        if (ref) {
-            if (resolve(json, ref, &target, err) != 0) return KIN_FAIL;
+        if (ref && resolve(json, ref, &target, err) != 0) {
+            if (!list->is_loose) return KIN_FAIL;
+        } else if (ref) {
             for (uint32_t k = i + 1; k > 0; k = from[k - 1]) {
                 if (is_within(json, kin_schema_at(json, list, k - 1), target))
                     return fail_schema(json, ref, err, "it leads back to itself");
@@ -273,33 +298,40 @@ static bool has_any(const kin_json *json, const kin_json_value *schema, const ch
     return false;
 }
 
-static int add_facts(const kin_json *json, const kin_json_value *schema, kin_schema_facts *facts, kin_err *err) {
-    const kin_json_value *type = word_of(json, schema, "type"), *format = NULL;
-    if (type && read_types(json, type, &facts->types, err) != 0) return KIN_FAIL;
-    facts->has_values |= has_any(json, schema, " enum const ");
-    facts->has_object_words |=
-        has_any(json, schema, " properties required additionalProperties minProperties maxProperties unevaluatedProperties ");
-    facts->has_array_words |= has_any(json, schema, " items prefixItems minItems maxItems ");
-    if (set_once(json, schema, "format", &format, err) != 0) return KIN_FAIL;
-    if (format && kin_schema_put_format(format->text, NULL) && set_once(json, schema, "format", &facts->format, err) != 0)
-        return KIN_FAIL;
-    if (set_once(json, schema, "pattern", &facts->pattern, err) != 0) return KIN_FAIL;
+static int read_all_counts(const kin_json *json, const kin_json_value *schema, kin_schema_facts *facts, kin_err *err) {
     if (narrow_numbers(json, schema, facts, err) != 0) return KIN_FAIL;
     if (kin_schema_read_counts(json, schema, "minLength", "maxLength", &facts->min_length, &facts->max_length, err) != 0)
         return KIN_FAIL;
     return kin_schema_read_counts(json, schema, "minItems", "maxItems", &facts->min_items, &facts->max_items, err);
 }
 
+static int add_facts(const kin_json *json, const kin_json_value *schema, bool is_loose, kin_schema_facts *facts, kin_err *err) {
+    const kin_json_value *type = word_of(json, schema, "type"), *format = NULL;
+    if (type && read_types(json, type, &facts->types, err) != 0) return KIN_FAIL;
+    facts->has_values |= has_any(json, schema, " enum const ");
+    facts->has_object_words |= has_any(json, schema,
+                                       " properties required additionalProperties minProperties maxProperties "
+                                       "unevaluatedProperties propertyNames ");
+    facts->has_array_words |= has_any(json, schema, " items prefixItems minItems maxItems ");
+    if (set_once(json, schema, "format", &format, err) != 0) return KIN_FAIL;
+    if (format && kin_schema_put_format(format->text, NULL) && set_once(json, schema, "format", &facts->format, err) != 0)
+        return KIN_FAIL;
+    if (is_loose && facts->pattern) return read_all_counts(json, schema, facts, err);
+    if (set_once(json, schema, "pattern", &facts->pattern, err) != 0) return KIN_FAIL;
+    return read_all_counts(json, schema, facts, err);
+}
+
 int kin_schema_get_facts(const kin_json *json, const kin_schema_list *list, kin_schema_facts *facts, kin_err *err) {
     *facts = (kin_schema_facts){.types = KIN_TYPE_ALL, .max_length = KIN_COUNT_ANY, .max_items = KIN_COUNT_ANY};
     for (uint32_t i = 0; i < list->n; i++) {
-        if (add_facts(json, kin_schema_at(json, list, i), facts, err) != 0) return KIN_FAIL;
+        if (add_facts(json, kin_schema_at(json, list, i), list->is_loose, facts, err) != 0) return KIN_FAIL;
     }
     if (list->impossible) facts->types = 0;
     bool has_length = facts->min_length > 0 || facts->max_length != KIN_COUNT_ANY;
+    if (facts->pattern) facts->format = NULL; // the pattern is the stricter one, and validators need not look at formats
     const kin_json_value *text = facts->pattern ? facts->pattern : facts->format;
-    if (text && (has_length || (facts->pattern && facts->format)) && facts->types & KIN_TYPE_STRING)
-        return fail_schema(json, text, err, "a pattern or format together with a length or with each other is not supported");
+    if (text && has_length && facts->types & KIN_TYPE_STRING && !list->is_loose)
+        return fail_schema(json, text, err, "a pattern or format together with a length is not supported");
     return 0;
 }
 
@@ -355,16 +387,35 @@ int kin_schema_value_fits(const kin_json *json, const kin_schema_list *list, con
     bool is_open = (value->kind == KIN_JSON_STRING && (facts->pattern || facts->format)) ||
                    (value->kind == KIN_JSON_OBJECT && facts->has_object_words) ||
                    (value->kind == KIN_JSON_ARRAY && facts->has_array_words);
-    return is_open
+    return is_open && !list->is_loose
                ? fail_schema(json, value, err, "a value of const or enum together with other keywords about it is not supported")
                : 0;
 }
 
 // ---- objects
 
+// The names that propertyNames of entry i lists, as an array; NULL: it lists none.
+static const kin_json_value *listed_names(const kin_json *json, const kin_schema_list *list, uint32_t i) {
+    const kin_json_value *names = kin_schema_word(json, list, i, "propertyNames");
+    return names && names->kind == KIN_JSON_OBJECT ? word_of(json, names, "enum") : NULL;
+}
+
+static bool same(kin_str a, kin_str b) {
+    return a.len == b.len && (a.len == 0 || memcmp(a.at, b.at, a.len) == 0);
+}
+
+static bool has_string(const kin_json *json, const kin_json_value *array, kin_str text) {
+    for (const kin_json_value *v = kin_json_first(json, array); v; v = kin_json_next(json, v)) {
+        if (v->kind == KIN_JSON_STRING && same(v->text, text)) return true;
+    }
+    return false;
+}
+
 int kin_schema_property(const kin_json *json, const kin_schema_list *list, kin_str name, kin_schema_list *out, kin_err *err) {
-    *out = (kin_schema_list){0};
+    *out = (kin_schema_list){.is_loose = list->is_loose};
     for (uint32_t i = 0; i < list->n; i++) {
+        const kin_json_value *names = listed_names(json, list, i);
+        if (names && !has_string(json, names, name)) out->impossible = true;
         const kin_json_value *properties = kin_schema_word(json, list, i, "properties");
         const kin_json_value *property = properties ? kin_json_get(json, properties, name.at, name.len) : NULL;
         if (!property) property = kin_schema_word(json, list, i, "additionalProperties");
@@ -373,16 +424,10 @@ int kin_schema_property(const kin_json *json, const kin_schema_list *list, kin_s
     return 0;
 }
 
-static bool same(kin_str a, kin_str b) {
-    return a.len == b.len && (a.len == 0 || memcmp(a.at, b.at, a.len) == 0);
-}
-
 bool kin_schema_requires(const kin_json *json, const kin_schema_list *list, kin_str name) {
     for (uint32_t i = 0; i < list->n; i++) {
         const kin_json_value *required = kin_schema_word(json, list, i, "required");
-        for (const kin_json_value *v = required ? kin_json_first(json, required) : NULL; v; v = kin_json_next(json, v)) {
-            if (same(v->text, name)) return true;
-        }
+        if (required && has_string(json, required, name)) return true;
     }
     return false;
 }
@@ -398,17 +443,19 @@ int kin_schema_names(const kin_json *json, const kin_schema_list *list, kin_str 
     size_t cap = 1;
     for (uint32_t i = 0; i < list->n; i++) {
         const kin_json_value *properties = kin_schema_word(json, list, i, "properties"),
-                             *required = kin_schema_word(json, list, i, "required");
-        cap += (properties ? properties->n : 0) + (required ? required->n : 0);
+                             *required = kin_schema_word(json, list, i, "required"), *listed = listed_names(json, list, i);
+        cap += (properties ? properties->n : 0) + (required ? required->n : 0) + (listed ? listed->n : 0);
     }
     *n = 0;
     *names = malloc(cap * sizeof **names);
     if (!*names) return kin_err_set(err, "schema: out of memory");
-    for (int round = 0; round < 2; round++) { // first those that are listed
+    for (int round = 0; round < 3; round++) { // first those that are listed
         for (uint32_t i = 0; i < list->n; i++) {
-            const kin_json_value *from = kin_schema_word(json, list, i, round == 0 ? "properties" : "required");
+            const kin_json_value *from =
+                round == 2 ? listed_names(json, list, i) : kin_schema_word(json, list, i, round == 0 ? "properties" : "required");
             for (const kin_json_value *v = from ? kin_json_first(json, from) : NULL; v; v = kin_json_next(json, v)) {
                 kin_str name = round == 0 ? v->key : v->text;
+                if (round == 2 && v->kind != KIN_JSON_STRING) continue;
                 if (!is_named(*names, *n, name)) (*names)[(*n)++] = name;
             }
         }
@@ -416,17 +463,44 @@ int kin_schema_names(const kin_json *json, const kin_schema_list *list, kin_str 
     return 0;
 }
 
+int kin_schema_keys(const kin_json *json, const kin_schema_list *list, size_t n_names, kin_schema_list *out, kin_err *err) {
+    *out = (kin_schema_list){.is_loose = list->is_loose};
+    for (uint32_t i = 0; i < list->n; i++) {
+        const kin_json_value *keys = kin_schema_word(json, list, i, "propertyNames");
+        if (!keys || keys->kind != KIN_JSON_OBJECT || keys->n == 0 || listed_names(json, list, i)) continue;
+        const kin_json_value *type = word_of(json, keys, "type");
+        if (type && same(type->text, (kin_str){"string", 6}) && keys->n == 1) continue; // all are strings
+        if (type && same(type->text, (kin_str){"string", 6}) && n_names == 0) {
+            if (kin_schema_list_add(out, json, keys, err) != 0) return KIN_FAIL;
+        } else if (!list->is_loose) {
+            return fail_schema(json, keys, err,
+                               "supported are a list of names (enum), and \"type\": \"string\" with what is said of it where no "
+                               "other names are listed");
+        }
+    }
+    return 0;
+}
+
 int kin_schema_others(const kin_json *json, const kin_schema_list *list, bool *allowed, kin_schema_list *out, kin_err *err) {
-    bool is_said = false, is_closed = false, has_properties = false;
-    *out = (kin_schema_list){0};
+    bool is_said = false, is_closed = false, has_properties = false, has_patterns = false;
+    *out = (kin_schema_list){.is_loose = list->is_loose};
     for (uint32_t i = 0; i < list->n; i++) {
         const kin_json_value *others = kin_schema_word(json, list, i, "additionalProperties");
         const kin_json_value *properties = kin_schema_word(json, list, i, "properties");
         const kin_json_value *unevaluated = kin_schema_word(json, list, i, "unevaluatedProperties");
         if (others && kin_schema_list_add(out, json, others, err) != 0) return KIN_FAIL;
         is_said |= others != NULL;
+        const kin_json_value *keys = kin_schema_word(json, list, i, "propertyNames");
+        is_closed |= listed_names(json, list, i) || (keys && keys->kind == KIN_JSON_FALSE);
+        is_said |= keys != NULL;
+        has_patterns |= list->is_loose && kin_schema_word(json, list, i, "patternProperties");
         has_properties |= properties && properties->n > 0;
         is_closed |= unevaluated && unevaluated->kind == KIN_JSON_FALSE;
+    }
+    if (has_patterns) { // which are not looked at: any name may be one of them, and is what it likes
+        *out = (kin_schema_list){.is_loose = true};
+        is_said = true;
+        is_closed = false;
     }
     *allowed = !is_closed && !out->impossible && (is_said || !has_properties);
     return 0;
@@ -451,7 +525,7 @@ uint32_t kin_schema_n_prefix(const kin_json *json, const kin_schema_list *list) 
 }
 
 int kin_schema_item(const kin_json *json, const kin_schema_list *list, uint32_t index, kin_schema_list *out, kin_err *err) {
-    *out = (kin_schema_list){0};
+    *out = (kin_schema_list){.is_loose = list->is_loose};
     for (uint32_t i = 0; i < list->n; i++) {
         const kin_json_value *prefix = prefix_of(json, list, i), *item = prefix ? kin_json_first(json, prefix) : NULL;
         const kin_json_value *rest = kin_schema_word(json, list, i, "items");

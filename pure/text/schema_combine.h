@@ -20,6 +20,7 @@ typedef struct kin_schema_list {
     uint32_t n;
     uint32_t entries[KIN_SCHEMA_MAX_COMBINED]; // number of a value of the tree * 4 + flags
     bool impossible;                           // nothing is valid
+    bool is_loose;                             // keywords that are not supported say nothing, instead of being an error
 } kin_schema_list;
 
 enum { // types as bits
@@ -75,6 +76,8 @@ int kin_schema_value_fits(const kin_json *json, const kin_schema_list *list, con
 int kin_schema_property(const kin_json *json, const kin_schema_list *list, kin_str name, kin_schema_list *out, kin_err *err);
 int kin_schema_names(const kin_json *json, const kin_schema_list *list, kin_str **names, size_t *n, kin_err *err);
 bool kin_schema_requires(const kin_json *json, const kin_schema_list *list, kin_str name);
+// What the keys of others must be, where the list says so of them (out->n > 0) and lists no names of its own [n_names].
+int kin_schema_keys(const kin_json *json, const kin_schema_list *list, size_t n_names, kin_schema_list *out, kin_err *err);
 int kin_schema_others(const kin_json *json, const kin_schema_list *list, bool *allowed, kin_schema_list *out, kin_err *err);
 
 // Arrays. What it says about item i; from n_prefix on all items are alike.

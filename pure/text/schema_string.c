@@ -227,6 +227,17 @@ static int parse_class(parser *p, char_set *set) {
 
 static int parse_choice(parser *p);
 
+// After '(?'.
+static int fail_group(const parser *p) {
+    char c = p->at < p->end ? *p->at : '\0';
+    if (c == '=' || c == '!') return fail_pattern(p, "look-ahead, (?= and (?!, is not supported");
+    if (c == '<') return fail_pattern(p, "look-behind, (?<= and (?<!, is not supported");
+    if (c == 'P') return fail_pattern(p, "(?P is Python's: a group with a name is (?<name>...)");
+    if ((c >= 'a' && c <= 'z') || c == '-')
+        return fail_pattern(p, "flags such as (?i) are no part of a schema's patterns: write [aA] for both letters");
+    return fail_pattern(p, "'(?' begins no group that is known here");
+}
+
 // After '('.
 static int parse_group(parser *p) {
     if (++p->nesting > KIN_PATTERN_MAX_NESTING) return fail_pattern(p, "groups are nested more than 24 deep");
@@ -236,7 +247,7 @@ static int parse_group(parser *p) {
             while (p->at < p->end && *p->at != '>') p->at++;
             if (!skip_char(p, '>')) return fail_pattern(p, "the name of a group has no end");
         } else if (!skip_char(p, ':')) {
-            return fail_pattern(p, "look-ahead and look-behind are not supported");
+            return fail_group(p);
         }
     }
     kin_text_print(p->gbnf, "(");
