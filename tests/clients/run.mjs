@@ -10,6 +10,7 @@ import langchain from './langchain.mjs';
 import ollama from './ollama.mjs';
 import openai from './openai.mjs';
 import responses from './responses.mjs';
+import schemas from './schemas.mjs';
 import vercel from './vercel.mjs';
 
 const [base, word] = process.argv.slice(2);
@@ -18,5 +19,5 @@ if (!base) {
   process.exit(2);
 }
 const server = await setup(base, word);
-for (const checks of [openai, responses, anthropic, ollama, vercel, langchain]) await checks(check, server);
+for (const checks of [openai, responses, anthropic, ollama, vercel, langchain, schemas]) await checks(check, server);
 process.exit(report());
