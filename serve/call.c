@@ -370,7 +370,7 @@ static void end_choice(kin_call *c, kin_choice *choice, kin_finish_reason reason
         return;
     }
     if (reason == KIN_FINISH_EOS && choice->stop_word >= 0) reason = KIN_FINISH_STOP_WORD;
-    if (reason == KIN_FINISH_EOS && choice->has_calls) reason = KIN_FINISH_TOOL_CALLS;
+    if (reason == KIN_FINISH_EOS && choice->has_calls && !choice->in_call) reason = KIN_FINISH_TOOL_CALLS;
     kin_timings timings = kin_choice_timings(choice);
     int id_slot = c->prepared.request.id_slot;
     kin_finish finish_of = {.choice = choice->index,

@@ -15,6 +15,7 @@ void kin_choice_close(kin_choice *c) {
     kin_detok_free(c->detok);
     kin_stop_words_free(c->stop);
     kin_reply_parser_free(c->parser);
+    kin_text_fini(&c->joined_text);
     *c = (kin_choice){0};
 }
 
@@ -25,7 +26,10 @@ static int out_of_memory(kin_err *err) {
 static void take_events(kin_choice *c, const kin_reply_event *events, int n) {
     for (int i = 0; i < n; i++) {
         c->in_reasoning = events[i].kind == KIN_REPLY_REASONING;
-        c->has_calls = c->has_calls || events[i].kind == KIN_REPLY_TOOL_BEGIN;
+        if (events[i].kind == KIN_REPLY_TOOL_BEGIN) c->in_call = true;
+        if (events[i].kind != KIN_REPLY_TOOL_END) continue;
+        c->in_call = false;
+        c->has_calls = true;
     }
     if (n > 0) c->take(c->user, c->index, events, n);
 }
@@ -37,6 +41,58 @@ static int parse(kin_choice *c, kin_str text, kin_err *err) {
     if (text.len == 0) return 0;
     if (c->parser && kin_reply_parser_push(c->parser, text.at, text.len, &events, &n) != 0) return out_of_memory(err);
     take_events(c, events, n);
+    return 0;
+}
+
+// ---- stop words beside calls
+
+static void give_joined(kin_choice *c) {
+    c->joined.text = (kin_str){c->joined_text.at, c->joined_text.len};
+    if (c->joined.text.len > 0) take_events(c, &c->joined, 1);
+    c->joined_text.len = 0;
+}
+
+// Bytes come one by one, and clients get them together.
+static void join_events(kin_choice *c, const kin_reply_event *events, int n) {
+    for (int i = 0; i < n; i++) {
+        const kin_reply_event *e = &events[i];
+        if (e->text.len == 0 || e->kind != c->joined.kind || e->tool != c->joined.tool) give_joined(c);
+        if (e->text.len == 0) {
+            take_events(c, e, 1);
+            continue;
+        }
+        c->joined = *e;
+        kin_text_put(&c->joined_text, e->text.at, e->text.len);
+    }
+}
+
+static int parse_joined(kin_choice *c, kin_str text) {
+    const kin_reply_event *events;
+    int n;
+    if (text.len == 0) return 0;
+    if (kin_reply_parser_push(c->parser, text.at, text.len, &events, &n) != 0) return KIN_FAIL;
+    join_events(c, events, n);
+    return 0;
+}
+
+static int parse_byte(kin_choice *c, char byte) {
+    kin_str text = {&byte, 1};
+    if (!kin_reply_parser_is_in_call(c->parser) && kin_stop_words_push(c->stop, &byte, 1, &text, &c->stop_word) != 0)
+        return KIN_FAIL;
+    return parse_joined(c, text);
+}
+
+// Inside of a call there are no stop words: it would be cut in its middle. What was held back as the beginning of one, and is the
+// beginning of a call, goes on as that.
+static int push_beside_calls(kin_choice *c, kin_str text, kin_err *err) {
+    int rc = 0;
+    for (size_t i = 0; i < text.len && rc == 0 && c->stop_word < 0; i++) {
+        rc = parse_byte(c, text.at[i]);
+        if (rc == 0 && c->stop_word < 0 && kin_reply_parser_is_in_call(c->parser))
+            rc = parse_joined(c, kin_stop_words_flush(c->stop));
+    }
+    if (rc != 0 || c->joined_text.failed) return out_of_memory(err);
+    give_joined(c);
     return 0;
 }
 
@@ -59,6 +115,7 @@ static kin_str cut_at_outdent(kin_choice *c, kin_str text) {
 
 static int push_text(kin_choice *c, kin_str text, kin_err *err) {
     if (c->request->n_indent > 0) text = cut_at_outdent(c, text);
+    if (c->stop && c->parser) return push_beside_calls(c, text, err);
     if (c->stop && kin_stop_words_push(c->stop, text.at, text.len, &text, &c->stop_word) != 0) return out_of_memory(err);
     return parse(c, text, err);
 }

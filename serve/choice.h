@@ -24,7 +24,9 @@ typedef struct kin_choice {
     int indent;        // white space at the beginning of the line; -1: its beginning is over, or it is the first one
     bool is_outdented; // a line began with less white space than the request's n_indent
     int n_prompt, n_cached, n_generated, n_reasoning;
-    bool in_reasoning, has_calls;
+    bool in_reasoning, has_calls, in_call; // has_calls: whole ones
+    kin_reply_event joined;                // text that came in pieces, and is not yet given to `take`; in joined_text
+    kin_text_buffer joined_text;
     kin_draft_counts drafts;
     kin_time submitted, first, last; // first: when the first token came
 } kin_choice;

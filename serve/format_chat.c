@@ -10,9 +10,9 @@
 #include "serve/reply_items.h"
 
 typedef struct choice {
-    kin_reply_items items; // of a document
-    json_t *probs;         // array; of a stream: what is not sent yet. NULL: none
-    bool has_calls;
+    kin_reply_items items;   // of a document
+    json_t *probs;           // array; of a stream: what is not sent yet. NULL: none
+    bool has_calls, in_call; // whole ones; one that is not
     kin_finish_reason reason;
 } choice;
 
@@ -49,7 +49,7 @@ static json_t *object_of(const kin_writer *w, const char *type, json_t *choices)
 
 static const char *finish_reason(const choice *c) {
     if (c->reason == KIN_FINISH_LENGTH) return "length";
-    return c->has_calls ? "tool_calls" : "stop";
+    return c->has_calls && !c->in_call ? "tool_calls" : "stop";
 }
 
 static void add_probs(choice *c, const kin_delta *delta, bool is_prob) {
@@ -145,7 +145,8 @@ static void delta(kin_writer *w, const kin_delta *delta, kin_text_buffer *out) {
     add_probs(c, delta, w->context->request->post_sampling_probs);
     for (int i = 0; i < delta->n_events; i++) {
         const kin_reply_event *event = &delta->events[i];
-        c->has_calls |= event->kind == KIN_REPLY_TOOL_BEGIN;
+        c->has_calls |= event->kind == KIN_REPLY_TOOL_END;
+        c->in_call = event->kind == KIN_REPLY_TOOL_BEGIN || (c->in_call && event->kind == KIN_REPLY_TOOL_ARGUMENTS);
         if (w->is_stream)
             put_event(w, delta, event, out);
         else

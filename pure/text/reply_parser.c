@@ -264,6 +264,10 @@ int kin_reply_parser_push(kin_reply_parser *p, const char *at, size_t len, const
     return end_events(p, events, n);
 }
 
+bool kin_reply_parser_is_in_call(const kin_reply_parser *p) {
+    return p->state >= KIN_REPLY_AFTER_MARKER;
+}
+
 // Whether what is held would have been a call: it has its marker, or all but the first byte of one; or it is an object with a
 // tool's name.
 static bool is_begun_call(const kin_reply_parser *p) {

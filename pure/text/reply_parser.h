@@ -83,5 +83,8 @@ int kin_reply_parser_push(kin_reply_parser *parser, const char *at, size_t len, 
 // itself; then the beginning of a call, or of its marker, is no text, and is left out.
 int kin_reply_parser_flush(kin_reply_parser *parser, bool is_cut, const kin_reply_event **events, int *n);
 
+// Whether what was pushed last is inside of a call: behind the marker that begins it, or the object's first byte, up to its last.
+bool kin_reply_parser_is_in_call(const kin_reply_parser *parser);
+
 // Whether it is the text of a token that is pushed though it is a control token.
 bool kin_reply_is_marker(kin_str text);

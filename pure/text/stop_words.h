@@ -2,7 +2,7 @@
 //
 // What may be the beginning of a stop word is held back until that is decided. The word that ends first is found; of several that
 // end with the same byte the longest. Stop words are bytes of the raw text: they are looked for before a reply is split into
-// text, reasoning and tool calls (reply_parser.h).
+// text, reasoning and tool calls (reply_parser.h), but not inside of calls.
 //
 // Each word has a table of its own (Knuth, Morris and Pratt): time is linear in the text for each word.
 //
@@ -28,5 +28,5 @@ void kin_stop_words_free(kin_stop_words *stop); // NULL is fine
 // pushed. Returns 0, or KIN_FAIL without memory: then nothing was taken in.
 int kin_stop_words_push(kin_stop_words *stop, const char *at, size_t len, kin_str *before, int *found);
 
-// The end of the text: what was held back.
+// The end of the text, or of a part of it: what was held back. Words that begin before it do not end behind it.
 kin_str kin_stop_words_flush(kin_stop_words *stop);

@@ -1,0 +1,98 @@
+// A choice (serve/choice.h): stop words beside tool calls.
+#include "tests/demo_model.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "serve/choice.h"
+
+typedef struct heard {
+    char text[1024]; // of all events
+    int n_takes;
+} heard;
+
+static void hear(void *user, int index, const kin_reply_event *events, int n) {
+    heard *h = user;
+    (void)index;
+    h->n_takes++;
+    for (int i = 0; i < n; i++) {
+        const kin_reply_event *e = &events[i];
+        static const char *const kinds[] = {"", "~", "(", "", ")"};
+        size_t len = strlen(h->text);
+        snprintf(h->text + len, sizeof h->text - len, "%s%.*s%.*s%s", kinds[e->kind], (int)e->name.len,
+                 e->name.len ? e->name.at : "", (int)e->text.len, e->text.len ? e->text.at : "",
+                 e->kind == KIN_REPLY_TOOL_BEGIN ? ":" : "");
+    }
+}
+
+static const kin_reply_tool tools[] = {{.name = {"f", 1}}};
+
+// What a reply that comes in pieces of `piece` bytes is heard as, with "|WORD" if a stop word was found.
+static void listen(heard *h, kin_reply_format format, const char *reply, size_t piece, const char *stop) {
+    kin_request request = {.is_chat = true, .stops = {{stop, strlen(stop)}}, .n_stops = 1};
+    kin_reply_options options = {.format = format, .tools = tools, .n_tools = 1, .reasoning = true};
+    kin_choice c;
+    kin_err err;
+    *h = (heard){0};
+    assert_int_equal(kin_choice_open(&c, demo.session.vocab, &request, &options, &err), 0);
+    c.take = hear;
+    c.user = h;
+    for (size_t at = 0, len = strlen(reply); at < len && !kin_choice_is_cut(&c); at += piece)
+        assert_int_equal(kin_choice_push(&c, -1, (kin_str){reply + at, len - at < piece ? len - at : piece}, &err), 0);
+    assert_int_equal(kin_choice_flush(&c, kin_choice_is_cut(&c), &err), 0);
+    assert_false(c.in_call);
+    assert_int_equal(c.has_calls, strchr(h->text, ')') != NULL);
+    if (c.stop_word >= 0) strcat(h->text, "|");
+    kin_choice_close(&c);
+}
+
+#define CALL "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": \"x y\"}}\n</tool_call>"
+#define HEARD "(f:{\"a\": \"x y\"})"
+
+static void stop_words_do_not_match_inside_of_calls(void **state) {
+    (void)state;
+    static const struct {
+        kin_reply_format format;
+        const char *reply, *stop, *heard;
+    } cases[] = {
+        {KIN_REPLY_HERMES, "one " CALL, "{\"", "one" HEARD},
+        {KIN_REPLY_HERMES, CALL, "x y", HEARD},
+        {KIN_REPLY_HERMES, CALL, "f\", \"arg", HEARD},
+        {KIN_REPLY_HERMES, CALL "\n" CALL, "name", HEARD HEARD},
+        {KIN_REPLY_HERMES, CALL, "\n", HEARD "|"}, // behind the object
+        {KIN_REPLY_HERMES, CALL "\nx y z", "x y", HEARD "|"},
+        {KIN_REPLY_HERMES, "a x y " CALL, "x y", "a |"},
+        {KIN_REPLY_HERMES, "one " CALL, "e <tool_call>\n{", "on|"},         // it begins before
+        {KIN_REPLY_HERMES, "one " CALL, "e <tool_call>\n{no", "one" HEARD}, // ... and is none
+        {KIN_REPLY_HERMES, "<think>x y</think>" CALL, "x y", "|"},
+        {KIN_REPLY_MISTRAL, "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"a\": \"x y\"}}]", "}", HEARD},
+        {KIN_REPLY_LLAMA, "{\"name\": \"f\", \"parameters\": {\"a\": \"x y\"}}", "parameters", HEARD},
+        {KIN_REPLY_PLAIN, "a x y", "x y", "a |"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (size_t piece = 1; piece < 120; piece += piece < 8 ? 1 : 37) {
+            heard h;
+            listen(&h, cases[i].format, cases[i].reply, piece, cases[i].stop);
+            if (strcmp(h.text, cases[i].heard) != 0)
+                fail_msg("%s stopped by %s in pieces of %zu: %s", cases[i].reply, cases[i].stop, piece, h.text);
+        }
+    }
+}
+
+static void what_comes_together_is_given_together(void **state) {
+    (void)state;
+    heard h;
+    listen(&h, KIN_REPLY_HERMES, "one, two and three", 100, "never");
+    assert_string_equal(h.text, "one, two and three");
+    assert_true(h.n_takes <= 2);
+    listen(&h, KIN_REPLY_HERMES, CALL, 100, "never");
+    assert_true(h.n_takes <= 4);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stop_words_do_not_match_inside_of_calls),
+        cmocka_unit_test(what_comes_together_is_given_together),
+    };
+    return cmocka_run_group_tests(tests, open_demo, close_demo);
+}
