@@ -13,6 +13,7 @@
 #include "pure/text/named_templates.h"
 #include "serve/server.h"
 #include "serve/tab_page.h"
+#include "sys/memory.h"
 #include "sys/whole_file.h"
 
 typedef struct serve_options {
@@ -265,6 +266,12 @@ static int make_slot_folder(const char *path, kin_err *err) {
     return rc;
 }
 
+// In a small container weights and texts need the memory more.
+static size_t request_memory(size_t most) {
+    uint64_t share = kin_memory_read().total / 8;
+    return share < most ? (size_t)share : most;
+}
+
 static int open_server(serving *v, kin_err *err) {
     const serve_options *o = v->o;
     kin_cors cors;
@@ -313,6 +320,7 @@ static int open_server(serving *v, kin_err *err) {
                              .hurry = on_hurry,
                              .user = v};
     so.http.host = o->host;
+    so.http.limits.max_memory = request_memory(so.http.limits.max_memory);
     so.access = (kin_access_options){.host = o->host,
                                      .allow_hosts = o->allow_hosts,
                                      .api_keys = o->api_keys,

@@ -21,7 +21,8 @@ struct kin_call {
     uv_work_t work;
     char *body;
     size_t n_body;
-    int rc; // of the preparation
+    kin_http_hold hold; // of the body and what was parsed of it
+    int rc;             // of the preparation
     kin_api_error error;
     kin_prepared prepared;
     kin_writer_context context;
@@ -44,11 +45,14 @@ struct kin_call {
 static void free_prepared(uv_work_t *work) {
     kin_call *c = work->data;
     kin_prepared_fini(&c->prepared);
+    kin_request_trim(c->hold.bytes);
 }
 
 static void prepared_is_free(uv_work_t *work, int status) {
+    kin_call *c = work->data;
     (void)status;
-    free(work->data);
+    kin_http_release(&c->hold);
+    free(c);
 }
 
 static void free_call(kin_call *c) {
@@ -62,6 +66,7 @@ static void free_call(kin_call *c) {
     // A body has millions of values where somebody means it badly, and freeing them takes longer than others may wait.
     if (c->n_body > KIN_LARGE_BODY && uv_queue_work(c->world->loop, &c->work, free_prepared, prepared_is_free) == 0) return;
     kin_prepared_fini(&c->prepared);
+    kin_http_release(&c->hold);
     free(c);
 }
 
@@ -304,7 +309,7 @@ void kin_call_begin(kin_call_world *world, const kin_call_route *route, kin_http
     c->at = &world->calls;
     if (c->next) c->next->at = &c->next;
     world->calls = c;
-    c->body = kin_http_take_body(x, &c->n_body);
+    c->body = kin_http_take_body(x, &c->n_body, &c->hold);
     c->work.data = c;
     uv_queue_work(world->loop, &c->work, prepare_in_pool, prepared);
 }

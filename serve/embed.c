@@ -28,6 +28,7 @@ struct embed {
     uv_work_t work;
     char *body;
     size_t n_body;
+    kin_http_hold hold;
     int rc;
     kin_api_error error;
     kin_embeddings_request request;
@@ -42,11 +43,14 @@ struct embed {
 static void free_request(uv_work_t *work) {
     embed *e = work->data;
     kin_embeddings_fini(&e->request);
+    kin_request_trim(e->hold.bytes);
 }
 
 static void request_is_free(uv_work_t *work, int status) {
+    embed *e = work->data;
     (void)status;
-    free(work->data);
+    kin_http_release(&e->hold);
+    free(e);
 }
 
 static void free_embed(embed *e) {
@@ -58,6 +62,7 @@ static void free_embed(embed *e) {
     free(e->body);
     if (e->n_body > KIN_LARGE_BODY && uv_queue_work(e->world->loop, &e->work, free_request, request_is_free) == 0) return;
     kin_embeddings_fini(&e->request);
+    kin_http_release(&e->hold);
     free(e);
 }
 
@@ -186,7 +191,7 @@ void kin_embed_begin(kin_embed_world *world, kin_embed_api api, kin_http_exchang
     e->data = (kin_exchange_data){gone, e};
     world->n_open++;
     kin_http_set_data(x, &e->data);
-    e->body = kin_http_take_body(x, &e->n_body);
+    e->body = kin_http_take_body(x, &e->n_body, &e->hold);
     e->work.data = e;
     uv_queue_work(world->loop, &e->work, prepare, prepared);
 }

@@ -21,6 +21,7 @@ typedef struct errand {
     uv_work_t work;
     char *body;
     size_t n_body;
+    kin_http_hold hold;
     int rc;
     kin_text_buffer answer;
     kin_api_error error;
@@ -32,6 +33,9 @@ static void work(uv_work_t *work) {
     e->rc = body ? e->fn(e->preparer, e->defaults, body, &answer, &e->error) : KIN_FAIL;
     if (e->rc == 0) kin_json_put(answer, &e->answer);
     if (e->rc == 0 && e->answer.failed) e->rc = kin_api_error_set(&e->error, 500, NULL, "out of memory");
+    free(e->body);
+    e->body = NULL;
+    kin_request_trim(e->hold.bytes);
 }
 
 static void done(uv_work_t *work, int status) {
@@ -43,7 +47,8 @@ static void done(uv_work_t *work, int status) {
         kin_refuse(e->x, e->format, &e->error);
     --*e->n_open;
     kin_text_fini(&e->answer);
-    free(e->body);
+    free(e->body); // that the pool did not get to
+    kin_http_release(&e->hold);
     free(e);
 }
 
@@ -62,7 +67,7 @@ void kin_errand_begin(uv_loop_t *loop, const kin_preparer *preparer, const kin_r
     ++*n_open;
     e->data = (kin_exchange_data){gone, e};
     kin_http_set_data(x, &e->data);
-    e->body = kin_http_take_body(x, &e->n_body);
+    e->body = kin_http_take_body(x, &e->n_body, &e->hold);
     e->work.data = e;
     uv_queue_work(loop, &e->work, work, done);
 }

@@ -43,9 +43,13 @@ kin_http_options kin_http_options_default(void) {
 // ---- connections
 
 static void free_if_done(kin_http *h) {
-    if (!h->is_closed || h->n_sockets > 0 || h->has_timer) return;
+    if (!h->is_closed || h->n_sockets > 0 || h->has_timer || h->sockets.service.memory.n_holds > 0) return;
     free(h->prefix);
     free(h);
+}
+
+static void on_released(void *user) {
+    free_if_done(user);
 }
 
 static void on_timer_closed(uv_handle_t *timer) {
@@ -152,7 +156,7 @@ int kin_http_open(kin_http **out, uv_loop_t *loop, const kin_http_options *optio
     s->limits = options->limits;
     s->limits.max_connections = raise_file_limit(options->limits.max_connections);
     if (s->limits.max_body > KIN_HTTP_MAX_BODY) s->limits.max_body = KIN_HTTP_MAX_BODY;
-    s->memory.max = options->limits.max_memory;
+    s->memory = (kin_http_memory){.max = options->limits.max_memory, .released = on_released, .user = h};
     s->callbacks = *callbacks;
     s->user = user;
     uint64_t seed;

@@ -37,12 +37,20 @@ kin_str kin_http_body(const kin_http_exchange *x) {
     return kin_http_request_body(x->request);
 }
 
-char *kin_http_take_body(kin_http_exchange *x, size_t *n) {
-    return kin_http_request_take_body(x->request, n);
+char *kin_http_take_body(kin_http_exchange *x, size_t *n, kin_http_hold *hold) {
+    return kin_http_request_take_body(x->request, n, hold);
 }
 
-void kin_http_give_body(kin_http_exchange *x, char *body, size_t n) {
-    kin_http_request_give_body(x->request, body, n);
+void kin_http_give_body(kin_http_exchange *x, char *body, size_t n, kin_http_hold *hold) {
+    kin_http_request_give_body(x->request, body, n, hold);
+}
+
+void kin_http_release(kin_http_hold *hold) {
+    kin_http_memory *m = hold->memory;
+    if (!m) return;
+    m->used -= hold->bytes;
+    *hold = (kin_http_hold){0};
+    if (--m->n_holds == 0 && m->released) m->released(m->user);
 }
 
 void kin_http_set_data(kin_http_exchange *x, void *data) {

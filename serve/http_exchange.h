@@ -13,6 +13,7 @@
 
 #include "base/str.h"
 #include "pure/text/text_buffer.h"
+#include "serve/limits.h"
 #include "serve/request.h" // kin_api_error
 
 typedef struct kin_http_exchange kin_http_exchange;
@@ -36,9 +37,11 @@ kin_str kin_http_path(const kin_http_exchange *x);   // decoded, without prefix 
 kin_str kin_http_query(const kin_http_exchange *x, const char *name);  // decoded; at NULL: not there
 kin_str kin_http_header(const kin_http_exchange *x, const char *name); // any case; at NULL: not there
 kin_str kin_http_body(const kin_http_exchange *x);                     // a NUL follows; at NULL: empty
-// The same for whoever needs it longer, for example in another thread; the caller frees it. NULL: empty.
-char *kin_http_take_body(kin_http_exchange *x, size_t *n);
-void kin_http_give_body(kin_http_exchange *x, char *body, size_t n); // back, to be taken once more
+// The same for whoever needs it longer, for example in another thread; the caller frees it. NULL: empty. It is counted in the
+// server's memory until `hold` is released: when the body is freed, and all that was parsed of it.
+char *kin_http_take_body(kin_http_exchange *x, size_t *n, kin_http_hold *hold);
+void kin_http_give_body(kin_http_exchange *x, char *body, size_t n, kin_http_hold *hold); // back, to be taken once more
+void kin_http_release(kin_http_hold *hold); // it is zero then; one that is zero is allowed
 
 void kin_http_set_data(kin_http_exchange *x, void *data); // the owner's
 void *kin_http_data(const kin_http_exchange *x);

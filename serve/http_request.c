@@ -7,6 +7,7 @@
 
 #include "base/hex.h"
 #include "pure/text/text_buffer.h"
+#include "serve/json_cost.h"
 
 enum {
     MAX_TARGET = 8 << 10, // bytes of path and query
@@ -19,6 +20,8 @@ struct kin_http_request {
     const kin_http_limits *limits;
     kin_http_memory *memory;
     size_t n_counted; // in memory->used
+    size_t n_of_body; // of these
+    kin_json_cost json;
     uint64_t n_received;
     kin_text_buffer head; // the target NUL, then for each field its name NUL, its value NUL
     kin_text_buffer path; // decoded NUL, then for each parameter of the query its name NUL, its value NUL
@@ -39,13 +42,19 @@ static int no_memory(kin_http_request *r) {
     return refuse(r, 503, "The server has no memory left for this request. Ask again later.");
 }
 
-static int keep(kin_http_request *r, kin_text_buffer *in, const char *bytes, size_t n) {
+static int count(kin_http_request *r, size_t n) {
+    if (n > r->memory->max - r->n_counted)
+        return refuse(r, 413, "The body of the request is too large for this server's memory: as JSON it has too many values.");
     if (n > r->memory->max - r->memory->used) return no_memory(r);
-    kin_text_put(in, bytes, n);
-    if (in->failed) return no_memory(r);
     r->memory->used += n;
     r->n_counted += n;
     return 0;
+}
+
+static int keep(kin_http_request *r, kin_text_buffer *in, const char *bytes, size_t n) {
+    if (count(r, n) != 0) return HPE_USER;
+    kin_text_put(in, bytes, n);
+    return in->failed ? no_memory(r) : 0;
 }
 
 static int keep_field(kin_http_request *r, const char *bytes, size_t n) {
@@ -87,7 +96,11 @@ static int on_value_end(llhttp_t *parser) {
 static int on_body(llhttp_t *parser, const char *at, size_t n) {
     kin_http_request *r = parser->data;
     if (n > r->limits->max_body - r->body.len) return refuse(r, 413, "The body of the request is too large.");
-    return keep(r, &r->body, at, n);
+    size_t before = r->n_counted, n_json = r->json.bytes;
+    kin_json_cost_feed(&r->json, at, n);
+    if (count(r, r->json.bytes - n_json) != 0 || keep(r, &r->body, at, n) != 0) return HPE_USER;
+    r->n_of_body += r->n_counted - before;
+    return 0;
 }
 
 // ---- the header as a whole
@@ -314,13 +327,21 @@ kin_str kin_http_request_body(const kin_http_request *r) {
     return (kin_str){r->body.at, r->body.len};
 }
 
-char *kin_http_request_take_body(kin_http_request *r, size_t *n) {
+char *kin_http_request_take_body(kin_http_request *r, size_t *n, kin_http_hold *hold) {
     char *body = r->body.at;
     *n = r->body.len;
+    *hold = (kin_http_hold){r->memory, r->n_of_body};
+    r->memory->n_holds++;
+    r->n_counted -= r->n_of_body;
+    r->n_of_body = 0;
     r->body = (kin_text_buffer){0};
     return body;
 }
 
-void kin_http_request_give_body(kin_http_request *r, char *body, size_t n) {
+void kin_http_request_give_body(kin_http_request *r, char *body, size_t n, kin_http_hold *hold) {
     r->body = (kin_text_buffer){.at = body, .len = n, .cap = n};
+    r->n_of_body = hold->bytes;
+    r->n_counted += hold->bytes;
+    r->memory->n_holds--;
+    *hold = (kin_http_hold){0};
 }

@@ -45,6 +45,6 @@ bool kin_http_request_keeps_alive(const kin_http_request *r);
 // ---- whole
 
 kin_str kin_http_request_body(const kin_http_request *r); // a NUL follows; at NULL: empty
-// The same, but the caller frees it. It is counted until the request is freed.
-char *kin_http_request_take_body(kin_http_request *r, size_t *n);
-void kin_http_request_give_body(kin_http_request *r, char *body, size_t n);
+// See kin_http_take_body.
+char *kin_http_request_take_body(kin_http_request *r, size_t *n, kin_http_hold *hold);
+void kin_http_request_give_body(kin_http_request *r, char *body, size_t n, kin_http_hold *hold);

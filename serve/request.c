@@ -38,6 +38,10 @@ static json_t *parse_widened(kin_str body, json_error_t *where) {
     return json;
 }
 
+#include "sys/memory.h"
+
+enum { TRIMMED_FROM = 8 << 20 }; // bytes. Less is soon used again, and looking for it takes all allocations' locks
+
 json_t *kin_request_parse(kin_str body, kin_api_error *err) {
     json_error_t where;
     if (body.len == 0) {
@@ -51,6 +55,10 @@ json_t *kin_request_parse(kin_str body, kin_api_error *err) {
     else if (!json)
         kin_api_error_set(err, 400, NULL, "Bad JSON at line %d, column %d: %s", where.line, where.column, where.text);
     return json;
+}
+
+void kin_request_trim(size_t n) {
+    if (n >= TRIMMED_FROM) kin_memory_trim();
 }
 
 void kin_request_fini(kin_request *r) {

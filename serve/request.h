@@ -85,6 +85,8 @@ void kin_request_fini(kin_request *request);
 
 // What is made of a body with more bytes is freed outside of the loop's thread: it may be millions of values.
 enum { KIN_LARGE_BODY = 256 << 10 };
+// When it is freed, in the pool: what the allocator keeps of much memory goes back to the OS. n: bytes that were held.
+void kin_request_trim(size_t n);
 
 // A body as JSON, a new reference; NULL with a 400 that tells the line. Strings may contain U+0000.
 json_t *kin_request_parse(kin_str body, kin_api_error *err);

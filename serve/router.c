@@ -24,6 +24,7 @@ struct kin_router_waiter {
     uv_work_t work;
     char *body;
     size_t n_body;
+    kin_http_hold hold;
     int rc;
     kin_api_error error;
     char name[512];
@@ -106,6 +107,7 @@ int kin_router_open(kin_router *r, const kin_router_options *o, kin_model_host *
 
 static void free_waiter(kin_router_waiter *w) {
     free(w->body);
+    kin_http_release(&w->hold);
     free(w);
 }
 
@@ -153,7 +155,7 @@ static void begin(kin_router_waiter *w, kin_served_model *m) {
     if (w->needs) m->used = r->n_requests;
     if (w->needs) m->is_unwanted = w->is_unwanted;
     if (w->needs) m->busy_at = kin_clock_now();
-    if (w->body) kin_http_give_body(x, w->body, w->n_body);
+    if (w->body) kin_http_give_body(x, w->body, w->n_body, &w->hold);
     w->body = NULL;
     kin_http_set_data(x, NULL);
     free_waiter(w);
@@ -400,6 +402,7 @@ static void read_in_pool(uv_work_t *work) {
     w->is_unwanted = kin_ollama_lets_go(json_object_get(body, "keep_alive"));
     w->ping_s = read_ping(w, body);
     json_decref(body);
+    kin_request_trim(w->hold.bytes);
 }
 
 static void was_read(uv_work_t *work, int status) {
@@ -429,7 +432,7 @@ void kin_router_take(kin_router *r, kin_http_exchange *x, const void *route_of, 
         route(w);
         return;
     }
-    w->body = kin_http_take_body(x, &w->n_body);
+    w->body = kin_http_take_body(x, &w->n_body, &w->hold);
     w->work.data = w;
     uv_queue_work(r->o.loop, &w->work, read_in_pool, was_read);
 }

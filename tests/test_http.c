@@ -292,13 +292,18 @@ static void a_body_can_be_taken_along(void **state) {
     (void)state;
     world w;
     size_t n;
+    kin_http_hold hold, given;
     open_world(&w);
     serve(&w);
     client *c = connect_client(&w);
     send_text(c, "POST /later HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody");
     run_until(&w, w.n_open == 1);
     kin_http_exchange *x = take_open(&w);
-    char *body = kin_http_take_body(x, &n);
+    char *body = kin_http_take_body(x, &n, &given);
+    kin_http_give_body(x, body, n, &given);
+    kin_http_release(&given); // nothing
+    assert_int_equal(kin_http_body(x).len, 4);
+    body = kin_http_take_body(x, &n, &hold);
     assert_int_equal(n, 4);
     assert_null(kin_http_body(x).at);
     assert_true(kin_http_memory_used(w.http) >= 4);
@@ -306,6 +311,8 @@ static void a_body_can_be_taken_along(void **state) {
     assert_string_equal(body, "body");
     free(body);
     wait_for(c, "taken");
+    assert_int_equal(kin_http_memory_used(w.http), 4); // until all that was made of it is gone
+    kin_http_release(&hold);
     assert_int_equal(kin_http_memory_used(w.http), 0);
     close_client(c);
     close_world(&w);

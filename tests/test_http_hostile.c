@@ -94,6 +94,56 @@ static void what_is_too_large_is_refused(void **state) {
     close_world(&w);
 }
 
+static void values_of_json_are_bounded_by_the_memory_that_they_take(void **state) {
+    (void)state;
+    enum { N = 60000, ALL = 1 << 20 };
+    world w;
+    open_world(&w);
+    w.o.limits.max_memory = ALL;
+    serve(&w);
+    char *body = malloc(N);
+    for (int i = 0; i < N; i++) body[i] = "1,"[i % 2];
+    for (int chunked = 0; chunked < 2; chunked++) {
+        client *c = connect_client(&w);
+        send_text(c, chunked ? "POST /later HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nea60\r\n"
+                             : "POST /later HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n");
+        send_bytes(c, body, N);
+        wait_for_end(c);
+        expect_in(c, "HTTP/1.1 413 ");
+        expect_in(c, "too many values");
+        close_client(c);
+    }
+    // A third of them is taken; while it is in work there is no room for as many.
+    client *first = connect_client(&w), *second = connect_client(&w);
+    const char *head = "POST /later HTTP/1.1\r\nHost: a\r\nContent-Length: 20000\r\n\r\n";
+    size_t n;
+    kin_http_hold hold;
+    send_text(first, head);
+    send_bytes(first, body, N / 3);
+    run_until(&w, w.n_open == 1);
+    kin_http_exchange *x = take_open(&w);
+    free(kin_http_take_body(x, &n, &hold));
+    assert_true(hold.bytes > ALL / 2);
+    reply_text(x, "done"); // what was parsed is there still
+    wait_for(first, "done");
+    send_text(second, head);
+    send_bytes(second, body, N / 3);
+    wait_for_end(second);
+    expect_in(second, "HTTP/1.1 503 ");
+    close_client(second);
+    kin_http_release(&hold);
+    assert_int_equal(kin_http_memory_used(w.http), 0);
+    forget(first);
+    send_text(first, head);
+    send_bytes(first, body, N / 3);
+    run_until(&w, w.n_open == 1);
+    reply_text(take_open(&w), "again");
+    wait_for(first, "again");
+    free(body);
+    close_client(first);
+    close_world(&w);
+}
+
 static void the_memory_of_all_requests_together_is_bounded(void **state) {
     (void)state;
     world w;
@@ -427,6 +477,7 @@ int main(void) {
         cmocka_unit_test(idle_connections_cost_little), // first: memory that other tests gave back would be taken again
         cmocka_unit_test(wrong_requests_are_refused_and_the_connection_ends),
         cmocka_unit_test(what_is_too_large_is_refused),
+        cmocka_unit_test(values_of_json_are_bounded_by_the_memory_that_they_take),
         cmocka_unit_test(the_memory_of_all_requests_together_is_bounded),
         cmocka_unit_test(random_bytes_hurt_nobody),
         cmocka_unit_test(slow_requests_and_idle_connections_end),

@@ -1,0 +1,85 @@
+#!/bin/sh
+# What bodies of millions of JSON values cost a real server: memory while they are in work, and after.
+#
+#   test_body_memory.sh PATH_TO_KIN
+set -u
+# shellcheck source=tests/checks.sh
+. "$(dirname "$0")/checks.sh"
+# shellcheck source=tests/serving.sh
+. "$(dirname "$0")/serving.sh"
+[ -r /proc/self/status ] || { echo 'skipped: no /proc' && exit 77; }
+
+memory() { # VmRSS or VmHWM of the server in MiB
+    echo $(($(sed -n "s/^$1:[^0-9]*\([0-9]*\) kB/\1/p" "/proc/$server/status") / 1024))
+}
+at_most() { # GOT MOST WHAT
+    n_checks=$((n_checks + 1))
+    [ "$1" -le "$2" ] || fail "$3: $1 MiB, not $2"
+}
+numbers() { # N: a prompt of so many
+    printf '{"max_tokens": 1, "prompt": [1'
+    yes ,1 | head -n $(($1 - 1)) | tr -d '\n'
+    printf ']}'
+}
+thrice() { # FILE: at once; the statuses are in $dir/status
+    : >"$dir/status"
+    clients=
+    for i in 1 2 3; do
+        curl -s -m 240 -o "$dir/answer$i" -w '%{http_code}\n' --data-binary "@$1" "$base/v1/completions" >>"$dir/status" &
+        clients="$clients $!"
+    done
+    # shellcheck disable=SC2086
+    wait $clients
+}
+is_well() {
+    answers 200 /health
+    answers 200 /v1/completions -d '{"prompt": "One", "max_tokens": 2}'
+}
+
+numbers 30000000 >"$dir/60MB"
+numbers 3000000 >"$dir/6MB"
+yes '{},' | head -n 15000000 | tr -d '\n' | sed 's/^/{"prompt": [/; s/,$/]}/' >"$dir/objects"
+
+serve
+is_well
+begun=$(memory VmRSS)
+
+claim='a body whose JSON needs more than the server has for requests is refused while it arrives'
+for body in 60MB objects; do
+    thrice "$dir/$body"
+    says "$dir/status" '^413$'
+    lines "$dir/status" 3
+    says_not "$dir/status" '^2' # one that finds the others' is 503
+    says_not "$dir/status" '^50[^3]'
+done
+at_most $(($(memory VmHWM) - begun)) 300 'at most, beside what it had'
+
+claim='what is parsed has room for one such body at a time, and is given back'
+thrice "$dir/6MB"
+says_not "$dir/status" '^50[^3]'
+says "$dir/status" '^400$' # longer than the context
+at_most $(($(memory VmHWM) - begun)) 450 'at most, beside what it had'
+is_well
+at_most $(($(memory VmRSS) - begun)) 60 'afterwards, beside what it had'
+stop
+
+claim='a server in 220 MB outlives such bodies'
+group=/sys/fs/cgroup/memory/kin-bodies-$$
+if mkdir "$group" 2>/dev/null && echo 220M >"$group/memory.limit_in_bytes"; then
+    # shellcheck disable=SC2016 # the shell inside
+    printf '#!/bin/sh\necho $$ >%s/cgroup.procs\nexec %s "$@"\n' "$group" "$(realpath "$kin")" >"$dir/kin"
+    chmod +x "$dir/kin"
+    free_kin=$kin kin=$dir/kin
+    serve
+    for body in 60MB objects 6MB; do
+        thrice "$dir/$body"
+        says_not "$dir/status" '^000'
+    done
+    is_well
+    stop
+    kin=$free_kin
+    rmdir "$group"
+else
+    echo 'no control group can be made here: that part is left out'
+fi
+tally
