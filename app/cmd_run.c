@@ -439,13 +439,14 @@ static int command_run(int argc, char **argv) {
     const char *operand = NULL;
     kin_logit_bias bias[MAX_BIAS];
     fill_run_tables(&o, &t);
-    o.seed = kin_clock_now() ^ (uint64_t)getpid() << 40;
+    o.seed = UINT64_MAX;
     if (kin_options_parse((kin_option_tables){t.own, t.session.own, t.session.fleet}, argc, argv, &operand, &err) != 0 ||
         take_operand(&o, operand, &err) != 0 || check_prompts(&o, &err) != 0 ||
         parse_bias(o.logit_bias, bias, &o.sampler.n_bias, &err) != 0) {
         return kin_app_usage("run", &err);
     }
     o.sampler.bias = bias;
+    if (o.seed == UINT64_MAX) o.seed = kin_clock_now() ^ (uint64_t)getpid() << 40;
     o.sampler.seed = o.seed;
     o.session.records = o.stats && o.session.fleet.cluster;
     o.session.keeps_kv = o.session.fleet.cluster; // a text goes on after a loss with what there is of it

@@ -102,8 +102,9 @@ static void fill_serve_tables(serve_options *o, tables *t) {
         {KIN_OPTION_INT, "sse-ping-interval", 0, &o->ping_s, "S",
          "seconds after which an idle stream gets a sign of life (default: 30; -1: never)", -1, 1 << 20},
         {KIN_OPTION_STRING, "api-key", 0, &o->api_keys, "KEY,KEY",
-         "clients must send one of these keys; needed where others than this machine can ask", 0, 0},
-        {KIN_OPTION_STRING, "api-key-file", 0, &o->api_key_file, "FILE", "the same, a key a line", 0, 0},
+         "clients must send one of these keys; every user of this machine sees them: better --api-key-file", 0, 0},
+        {KIN_OPTION_STRING, "api-key-file", 0, &o->api_key_file, "FILE",
+         "the same, a key a line; needed where others than this machine can ask", 0, 0},
         {KIN_OPTION_FLAG, "no-api-key", 0, &o->open, NULL, "let everybody who reaches --host ask, without a key", 0, 0},
         {KIN_OPTION_STRING, "allow-hosts", 0, &o->allow_hosts, "NAME,NAME",
          "names that the header Host may have, besides this machine's own (and a home's, with --no-api-key)", 0, 0},
@@ -291,7 +292,9 @@ static int open_server(serving *v, kin_err *err) {
     if (o->sleep_idle_s > 0 && !has_models(o))
         return kin_err_set(err, "--sleep-idle-seconds: give the model with -m, or --models-dir");
     if (!is_loopback(o->host) && !o->api_keys && !o->api_key_file && !o->open)
-        return kin_err_set(err, "--host %s lets the whole network ask: give --api-key KEY, or --no-api-key if that is meant",
+        return kin_err_set(err,
+                           "--host %s lets the whole network ask: give --api-key-file FILE (or --api-key KEY, which every user "
+                           "of this machine sees in the list of processes), or --no-api-key if that is meant",
                            o->host);
     if (o->slot_save_path && make_slot_folder(o->slot_save_path, err) != 0) return KIN_FAIL;
     kin_server_options so = {.http = kin_http_options_default(),

@@ -217,7 +217,13 @@ static bool ask_terminal(const char *question, char *line, size_t n) {
     return fgets(line, (int)n, stdin);
 }
 
+// What is no terminal may be a journal, which others read.
 static void show_new_code(const char *code) {
+    if (!isatty(STDERR_FILENO)) {
+        kin_app_say("this machine has a cluster of its own now; 'kin code' shows its code, which 'kin join' on each other device "
+                    "asks for");
+        return;
+    }
     fprintf(stderr,
             "kin: this machine has a cluster of its own now. Its code is\n\n      %s\n\n"
             "     On each other device run 'kin join' and type the code once. 'kin code' shows it again.\n\n",

@@ -110,6 +110,22 @@ static int add_text_bias(const kin_preparer *p, kin_request *r, kin_api_error *e
     return 0;
 }
 
+// A text needs tokens that may be drawn.
+static int check_bias(const kin_preparer *p, const kin_request *r, kin_api_error *err) {
+    int n_tokens = kin_vocab_n_tokens(p->session->vocab), n_left = n_tokens;
+    if ((size_t)n_tokens > r->sampler.n_bias) return 0;
+    bool *forbidden = calloc((size_t)n_tokens, sizeof *forbidden);
+    if (!forbidden) return out_of_memory(err);
+    for (size_t i = 0; i < r->sampler.n_bias; i++) {
+        const kin_logit_bias *b = &r->sampler.bias[i];
+        if (b->id >= n_tokens || b->bias != -INFINITY || forbidden[b->id]) continue;
+        forbidden[b->id] = true;
+        n_left--;
+    }
+    free(forbidden);
+    return n_left > 0 ? 0 : kin_api_error_set(err, 400, "logit_bias", "Field 'logit_bias': it forbids every token");
+}
+
 static int open_sampler(const kin_preparer *p, const kin_request *r, kin_job_options *job, uint64_t seed, kin_api_error *err) {
     kin_sampler_options o = r->sampler;
     kin_err why;
@@ -296,6 +312,7 @@ int kin_prepare(kin_prepared *out, const kin_preparer *p, kin_request *request, 
     out->prompt_texts = calloc((size_t)out->n_prompts, sizeof *out->prompt_texts);
     out->prompts = calloc((size_t)out->n_prompts, sizeof *out->prompts);
     int rc = out->jobs && out->seeds && out->prompt_texts && out->prompts ? add_text_bias(p, r, err) : out_of_memory(err);
+    if (rc == 0) rc = check_bias(p, r, err);
     if (rc == 0) rc = r->is_chat ? prepare_chat(p, out, err) : prepare_prompts(p, out, err);
     if (rc != 0) kin_prepared_fini(out);
     return rc;

@@ -4,6 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sys/memory.h"
+
+enum { TRIMMED_FROM = 8 << 20 }; // bytes. Less is soon used again, and looking for it takes all allocations' locks
+
 // Writes ".0" behind integers of more than 18 digits, which then are read as numbers with a fraction: 64 bits may not hold them.
 // text // [n] -> wide // [at most 2 n]; returns its length.
 static size_t widen_integers(const char *text, size_t n, char *wide) {
@@ -38,9 +42,37 @@ static json_t *parse_widened(kin_str body, json_error_t *where) {
     return json;
 }
 
-#include "sys/memory.h"
+static bool is_escape(const char *at, const char *end, char low, char high) {
+    if (end - at < 6 || at[0] != '\\' || at[1] != 'u' || !isxdigit((unsigned char)at[4]) || !isxdigit((unsigned char)at[5]))
+        return false;
+    int c = tolower((unsigned char)at[3]);
+    return tolower((unsigned char)at[2]) == 'd' && c >= low && c <= high;
+}
 
-enum { TRIMMED_FROM = 8 << 20 }; // bytes. Less is soon used again, and looking for it takes all allocations' locks
+// Halves of surrogate pairs, which clients that cut text at a limit send, become U+FFFD. Returns how many there were.
+static int replace_lone_surrogates(char *at, const char *end) {
+    int n = 0;
+    for (; (at = memchr(at, '\\', (size_t)(end - at))); at += 2) {
+        bool is_first = is_escape(at, end, '8', '9') || is_escape(at, end, 'a', 'b'), is_second = is_escape(at, end, 'c', 'f');
+        if (is_first && is_escape(at + 6, end, 'c', 'f')) {
+            at += 10;
+        } else if (is_first || is_second) {
+            memcpy(at, "\\ufffd", 6);
+            n++;
+        }
+        if (end - at < 2) break;
+    }
+    return n;
+}
+
+static json_t *parse_again(kin_str body, json_error_t *where) {
+    char *copy = malloc(body.len);
+    json_t *json = NULL;
+    if (copy) memcpy(copy, body.at, body.len);
+    if (copy && replace_lone_surrogates(copy, copy + body.len) > 0) json = json_loadb(copy, body.len, JSON_ALLOW_NUL, where);
+    free(copy);
+    return json;
+}
 
 json_t *kin_request_parse(kin_str body, kin_api_error *err) {
     json_error_t where;
@@ -50,6 +82,7 @@ json_t *kin_request_parse(kin_str body, kin_api_error *err) {
     }
     json_t *json = json_loadb(body.at, body.len, JSON_ALLOW_NUL, &where);
     if (!json && json_error_code(&where) == json_error_numeric_overflow) json = parse_widened(body, &where);
+    if (!json && json_error_code(&where) == json_error_invalid_syntax) json = parse_again(body, &where);
     if (!json && json_error_code(&where) == json_error_out_of_memory)
         kin_api_error_memory(err);
     else if (!json)

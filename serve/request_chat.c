@@ -386,6 +386,17 @@ static int read_top_logprobs(kin_request *r, const char *name, json_t *value, ki
     return 0;
 }
 
+static int read_modalities(kin_request *r, const char *name, json_t *value, kin_api_error *err) {
+    size_t i;
+    json_t *one;
+    (void)r;
+    if (!json_is_array(value)) return kin_request_type_error(err, name, "array", value);
+    json_array_foreach(value, i, one) {
+        if (!is(one, "text")) return kin_api_error_set(err, 400, name, "Field '%s': kin writes text only", name);
+    }
+    return 0;
+}
+
 static const kin_request_field chat_fields[] = {
     KIN_ROW_OTHER("messages", read_messages),
     KIN_ROW_BOOL("add_generation_prompt", add_generation_prompt),
@@ -402,6 +413,7 @@ static const kin_request_field chat_fields[] = {
     KIN_ROW_WHOLE("thinking_budget_tokens", thinking_budget, -1, INT32_MAX),
     KIN_ROW_STRING("reasoning_budget_message", thinking_budget_message),
     KIN_ROW_OTHER("thinking", read_thinking),
+    KIN_ROW_OTHER("modalities", read_modalities),
     KIN_ROW_OTHER("logprobs", read_logprobs),
     KIN_ROW_OTHER("top_logprobs", read_top_logprobs),
     {.name = NULL},

@@ -123,6 +123,8 @@ static int read_suffix(kin_request *r, const char *name, json_t *value, kin_api_
 static int read_best_of(kin_request *r, const char *name, json_t *value, kin_api_error *err) {
     int64_t n;
     if (kin_request_whole(name, value, 0, KIN_REQUEST_MAX_CHOICES, &n, err) < 0) return KIN_FAIL;
+    if (n > 0 && n < r->n_choices)
+        return kin_api_error_set(err, 400, name, "Field '%s': must be at least n, which is %d", name, r->n_choices);
     if (n <= r->n_choices) return 0;
     if (r->stream) return kin_api_error_set(err, 400, name, "Field '%s': the best of several texts cannot be streamed", name);
     r->n_best = r->n_choices;

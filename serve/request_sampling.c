@@ -218,11 +218,11 @@ static int read_lora(kin_request *r, const char *name, json_t *value, kin_api_er
 
 // ---- probabilities, format, streaming
 
-// llama-server's; 0: none
+// llama-server's; 0: none. It gives as many as there are; so does this, up to its most.
 static int read_n_probs(kin_request *r, const char *name, json_t *value, kin_api_error *err) {
     int64_t n;
-    if (kin_request_whole(name, value, -1, KIN_REQUEST_MAX_PROBS, &n, err) < 0) return KIN_FAIL;
-    r->n_probs = n > 0 ? (int)n : -1;
+    if (kin_request_whole(name, value, -1, INT32_MAX, &n, err) < 0) return KIN_FAIL;
+    r->n_probs = n <= 0 ? -1 : n < KIN_REQUEST_MAX_PROBS ? (int)n : KIN_REQUEST_MAX_PROBS;
     return 0;
 }
 

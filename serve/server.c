@@ -359,7 +359,10 @@ static void on_request(void *user, kin_http_exchange *x) {
         kin_http_add_header(x, "Allow", allow);
         kin_http_reply_error(x, 405, "this path takes another method: see the header Allow");
     } else if (!r) {
-        kin_http_reply_error(x, 404, "File Not Found");
+        bool is_doubled = is_below(kin_http_path(x), "/v1/v1/");
+        kin_http_reply_error(x, 404,
+                             is_doubled ? "File Not Found: the path has /v1 twice. Leave it out of the client's base URL."
+                                        : "File Not Found");
     } else if (s->o.only_joins && !is_join(r)) {
         kin_http_reply_error(x, 404, "only the page /join is here: 'kin serve --cluster' answers clients, too");
     } else if (!r->is_always && !is_up(s)) {

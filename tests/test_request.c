@@ -232,6 +232,7 @@ static void fields_of_all_apis_go_where_they_belong(void **state) {
          "{'schema':'{\\u0022enum\\u0022:[0.1,1e300,-5,123456789012.25]}'}"},
         {"'n_probs':3,'post_sampling_probs':true", "{'n_probs':3,'post_sampling':true}"},
         {"'n_probs':0", "{}"},
+        {"'n_probs':5000", "{'n_probs':100}"},
         {"'return_progress':true,'return_tokens':true,'timings_per_token':true",
          "{'progress':true,'tokens':true,'timings':true}"},
         {"'cache_prompt':false,'id_slot':2,'sse_ping_interval':-1,'verbose':true",
@@ -518,6 +519,8 @@ static const bad refused[] = {
     {kin_request_from_completions, "{'prompt':[[]]}", "prompt", "Field 'prompt': a prompt has no tokens", 0},
     {kin_request_from_completions, PROMPT("'n':2,'best_of':3,'stream':true"), "best_of",
      "Field 'best_of': the best of several texts cannot be streamed", 0},
+    {kin_request_from_completions, PROMPT("'n':3,'best_of':2"), "best_of", "Field 'best_of': must be at least n, which is 3", 0},
+    {kin_request_from_chat, WITH("'modalities':['text','audio']"), "modalities", "Field 'modalities': kin writes text only", 0},
     {kin_request_from_completions, PROMPT("'best_of':129"), "best_of", "Field 'best_of': must be", 0},
     {kin_request_from_completions, PROMPT("'logprobs':-1"), "logprobs", "Field 'logprobs': must be between 0 and 100", 0},
     {kin_request_from_native, "{'prompt':[]}", "prompt", "\"prompt\" must not be empty", 0},
@@ -531,6 +534,29 @@ static const bad refused[] = {
     {kin_request_from_native, PROMPT("'response_fields':[5]"), "response_fields", "Field 'response_fields': type must be string",
      0},
 };
+
+static void halves_of_surrogate_pairs_become_replacement_characters(void **state) {
+    (void)state;
+    static const struct {
+        const char *body, *text; // NULL: no JSON
+    } cases[] = {{"[\"a\\ud83d\"]", "a\uFFFD"},
+                 {"[\"\\uDE00b\"]", "\uFFFDb"},
+                 {"[\"\\ud83d\\ud83d\\ude00\"]", "\uFFFD\U0001F600"},
+                 {"[\"\\ud83d\\u0041\"]", "\uFFFDA"},
+                 {"[\"\\\\ud83d\\udbff\"]", "\\ud83d\uFFFD"},
+                 {"[\"\\ud83d\\\\\"]", "\uFFFD\\"},
+                 {"[\"\\ud83d\"", NULL},
+                 {"[\"\\ud8xx\"]", NULL},
+                 {"[\"\\ud8", NULL}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        kin_api_error err = {0};
+        json_t *json = kin_request_parse((kin_str){cases[i].body, strlen(cases[i].body)}, &err);
+        if (cases[i].text) assert_string_equal(json_string_value(json_array_get(json, 0)), cases[i].text);
+        if (!cases[i].text) assert_null(json);
+        if (!cases[i].text) assert_int_equal(err.status, 400);
+        json_decref(json);
+    }
+}
 
 static void what_is_wrong_is_refused_with_a_sentence_that_names_it(void **state) {
     (void)state;
@@ -636,6 +662,7 @@ int main(void) {
         cmocka_unit_test(the_assistants_last_message_is_gone_on_with),
         cmocka_unit_test(prompts_are_one_or_several),
         cmocka_unit_test(fields_of_completions_and_of_the_native_api),
+        cmocka_unit_test(halves_of_surrogate_pairs_become_replacement_characters),
         cmocka_unit_test(what_is_wrong_is_refused_with_a_sentence_that_names_it),
         cmocka_unit_test(too_much_is_refused),
         cmocka_unit_test(a_body_that_is_no_json_is_refused_with_its_place),

@@ -276,6 +276,14 @@ says "$err" '127.0.0.1:[0-9]*: it answers, but not as kin does'
 claim='two servers cannot have one port'
 status 1 "$kin" serve --port "${base##*:}"
 says "$err" 'address already in use'
+claim='what cannot be written is refused, and a doubled path is explained'
+curl -s "$base/v1/models" | grep -o '"n_vocab":[0-9]*' | tr -dc 0-9 >"$dir/n_vocab"
+awk -v n="$(cat "$dir/n_vocab")" 'BEGIN { printf "{\"prompt\": \"a\", \"logit_bias\": ["; for (i = 0; i < n; i++) printf "%s[%d, false]", i ? "," : "", i; print "]}" }' >"$dir/all"
+answers 400 /completion -d "@$dir/all"
+says "$out" "it forbids every token"
+answers 404 /v1/v1/models
+says "$out" 'has /v1 twice'
+
 stop
 wait "$listener" || fail "the listener's stream ended with $?"
 
@@ -286,6 +294,13 @@ rm "$dir/keys/key.code"
 serve --cluster --key-file "$dir/keys/key" --listen 127.0.0.1
 until_says "$log" 'browsers cannot join: .*: of this key no code is kept here'
 says_not "$log" 'browsers join'
+stop
+
+claim='the code is not written into a journal'
+serve --cluster --key-file "$dir/new/key" --listen 127.0.0.1
+says "$log" "'kin code' shows its code"
+code=$("$kin" code --key-file "$dir/new/key")
+says_not "$log" "$code"
 stop
 
 claim='reasoning ends when its budget is spent, with the message that was asked for'
