@@ -23,7 +23,8 @@ demo: setup
 	@$(MAKE) --no-print-directory all
 	@$(BUILD)/kin demo
 
-test: setup
+test:
+	@tools/setup --test
 	@$(MAKE) --no-print-directory everything
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(TESTS) -LE long
 

@@ -4,6 +4,7 @@
 #
 # Takes the test's $1, the program; mkmodel lies beside it. A test sets `claim` before it checks, and ends with `tally`. KEEP=FOLDER keeps
 # the logs.
+command -v curl >/dev/null || { echo 'skipped: no curl' && exit 77; } # serve_with would ask in vain until the test's time is over
 kin=$1
 mkmodel=$(dirname "$kin")/mkmodel
 dir=$(mktemp -d) || exit 1

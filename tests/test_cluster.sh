@@ -274,14 +274,20 @@ newcomer gus && fail 'it joined'
 says "$dir/gus.log" "another key: the code does not fit; 'kin code' on the head .* --ask-code"
 same "$dir/old.key" "$dir/gus/key"
 claim='on a terminal the code is asked for again, and kept when the head has accepted it'
-printf '%s\n%s\n' "$code" "$new_code" | HOME=$dir/gus SHELL=/bin/sh script -qec \
-    "exec $kin join 127.0.0.1:$port --name gus --key-file $dir/gus/key --listen 127.0.0.1 -t 1" /dev/null >"$dir/tty.log" 2>&1 &
+if script --version 2>/dev/null | grep -q util-linux; then # Linux's: others know no -c
+    printf '%s\n%s\n' "$code" "$new_code" | HOME=$dir/gus SHELL=/bin/sh script -qec \
+        "exec $kin join 127.0.0.1:$port --name gus --key-file $dir/gus/key --listen 127.0.0.1 -t 1" /dev/null >"$dir/tty.log" 2>&1 &
+else
+    echo 'skipped: no script of util-linux, so the code is asked for once only'
+    rm "$dir/gus/key"
+    echo "$new_code" | newcomer gus --ask-code &
+fi
 pids="$pids $!"
 wait "$pid_head"
 check [ $? -eq 0 ]
 same "$dir/plain.txt" "$dir/new.txt"
 same "$dir/new/key" "$dir/gus/key"
-check [ "$(grep -c 'another key' "$dir/tty.log")" -eq 2 ]
+[ ! -e "$dir/tty.log" ] || check [ "$(grep -c 'another key' "$dir/tty.log")" -eq 2 ]
 check [ "$(ls -l "$dir/gus/key" | cut -c1-10)" = -rw------- ]
 
 tally
