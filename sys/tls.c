@@ -4,6 +4,7 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +26,9 @@ enum {
 static const unsigned char identity[] = {'k', 'i', 'n', '1'};
 static const unsigned char cipher_id[] = {0x13, 0x01}; // TLS_AES_128_GCM_SHA256: of it the key has its hash, SHA-256
 
+// OpenSSL counts the connections that use an SSL_CTX, but not those that use a BIO_METHOD, nor what it keeps for the application.
 struct kin_tls_ctx {
+    atomic_int n_users; // its owner, until it is closed, and its connections
     SSL_CTX *ssl;
     BIO_METHOD *bio;
     uint8_t key[KIN_TLS_KEY_BYTES];
@@ -35,6 +38,7 @@ struct kin_tls_ctx {
 };
 
 struct kin_tls {
+    kin_tls_ctx *ctx;
     SSL *ssl;
     kin_tls_state state;
     kin_tls_fault fault;
@@ -155,6 +159,7 @@ static kin_tls_ctx *open_ctx(int version) {
     kin_tls_ctx *ctx = calloc(1, sizeof *ctx);
     ERR_clear_error();
     if (!ctx) return NULL;
+    atomic_init(&ctx->n_users, 1);
     ctx->ssl = SSL_CTX_new(TLS_method());
     ctx->bio = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "kin");
     if (ctx->ssl && ctx->bio && set_up(ctx, version) == 0) return ctx;
@@ -221,7 +226,7 @@ int kin_tls_ctx_open_client(kin_tls_ctx **out, const char *host, const char *ca_
 }
 
 void kin_tls_ctx_close(kin_tls_ctx *ctx) {
-    if (!ctx) return;
+    if (!ctx || atomic_fetch_sub(&ctx->n_users, 1) > 1) return;
     SSL_CTX_free(ctx->ssl);
     BIO_meth_free(ctx->bio);
     OPENSSL_cleanse(ctx->key, sizeof ctx->key);
@@ -268,6 +273,8 @@ int kin_tls_open(kin_tls **out, kin_tls_ctx *ctx, bool is_client, kin_err *err) 
         free(t);
         return kin_err_set(err, "out of memory");
     }
+    t->ctx = ctx;
+    atomic_fetch_add(&ctx->n_users, 1);
     BIO_set_data(bio, t);
     BIO_set_init(bio, 1);
     SSL_set_bio(t->ssl, bio, bio);
@@ -289,6 +296,7 @@ int kin_tls_open(kin_tls **out, kin_tls_ctx *ctx, bool is_client, kin_err *err) 
 void kin_tls_close(kin_tls *t) {
     if (!t) return;
     SSL_free(t->ssl);
+    kin_tls_ctx_close(t->ctx);
     free(t->output);
     free(t->kept);
     free(t);
@@ -310,7 +318,7 @@ int kin_tls_feed(kin_tls *t, const void *bytes, size_t n, kin_err *err) {
     t->n_input = n;
     if (t->state != KIN_TLS_HANDSHAKING) return 0;
     ERR_clear_error();
-    bool has_certificate = ((const kin_tls_ctx *)SSL_CTX_get_app_data(SSL_get_SSL_CTX(t->ssl)))->has_certificate;
+    bool has_certificate = t->ctx->has_certificate;
     int rc = SSL_do_handshake(t->ssl);
     if (rc != 1 && SSL_get_error(t->ssl, rc) == SSL_ERROR_WANT_READ) return 0;
     // Without the key there is no certificate either; that it was used is looked at all the same.

@@ -12,7 +12,8 @@
 // A server with a certificate, for HTTP: TLS 1.2 or 1.3, for any client, which is not asked who it is. And a client of such a
 // server, which goes on only where the certificate is of the host and of somebody who is trusted.
 //
-// Owner: who opened it. Thread: a context may be shared by connections of several threads; a connection belongs to one thread.
+// Owner: who opened it. Thread: a context may be shared by connections of several threads, and is freed by the last one; a
+// connection belongs to one thread.
 #pragma once
 
 #include <stdbool.h>
@@ -33,7 +34,7 @@ typedef enum kin_tls_state {
     KIN_TLS_FAILED, // it told, or was told, why; what there is to send is an alert
 } kin_tls_state;
 
-// The key is copied, and wiped at close. Close a context after its connections.
+// The key is copied, and wiped when the context and all of its connections are closed, in any order.
 int kin_tls_ctx_open(kin_tls_ctx **out, const uint8_t key[KIN_TLS_KEY_BYTES], kin_err *err);
 // PEM files: the certificate, with those above it behind it if there are any, and its private key. For servers only.
 int kin_tls_ctx_open_server(kin_tls_ctx **out, const char *cert_file, const char *key_file, kin_err *err);

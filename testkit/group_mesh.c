@@ -32,7 +32,7 @@ int kin_group_mesh_connect(int fds[2], kin_tls *tls[2], kin_err *err) {
     if (rc == 0) rc = kin_tls_open(&tls[1], ctx, false, err);
     if (rc == 0) rc = shake_hands(tls, err);
     if (rc == 0 && socketpair(AF_UNIX, SOCK_STREAM, 0, fds) != 0) rc = kin_err_set(err, "no sockets");
-    kin_tls_ctx_close(ctx); // connections hold it
+    kin_tls_ctx_close(ctx); // the connections keep it
     if (rc == 0) return 0;
     kin_tls_close(tls[0]);
     kin_tls_close(tls[1]);
@@ -66,7 +66,7 @@ int kin_group_mesh_shake_hands(int fd, bool is_client, kin_tls **tls, kin_err *e
     if (kin_tls_ctx_open(&ctx, key, err) != 0) return KIN_FAIL;
     int rc = kin_tls_open(tls, ctx, is_client, err);
     if (rc == 0) rc = handshake(fd, *tls, err);
-    kin_tls_ctx_close(ctx); // the connection holds it
+    kin_tls_ctx_close(ctx); // the connection keeps it
     if (rc == 0) return 0;
     kin_tls_close(*tls);
     *tls = NULL;

@@ -111,6 +111,25 @@ static void a_handshake_may_come_byte_by_byte(void **state) {
     close_pair(&p);
 }
 
+static void a_connection_keeps_its_context_until_it_is_closed(void **state) {
+    (void)state;
+    pair p = open_pair(good_key, good_key), q = open_pair(other_key, good_key);
+    kin_tls_ctx **contexts[] = {&p.client_ctx, &p.server_ctx, &q.client_ctx, &q.server_ctx};
+    for (int i = 0; i < 4; i++) {
+        kin_tls_ctx_close(*contexts[i]);
+        *contexts[i] = NULL;
+    }
+    shake_hands(&p, SIZE_MAX / 2);
+    assert_int_equal(kin_tls_state_now(p.client), KIN_TLS_OPEN);
+    assert_int_equal(kin_tls_state_now(p.server), KIN_TLS_OPEN);
+    expect_bytes(p.client, p.server, 100000);
+    expect_bytes(p.server, p.client, 100000);
+    shake_hands(&q, SIZE_MAX / 2); // the keys are still what they were: wiped ones would be the same
+    assert_int_equal(kin_tls_fault_of(q.client), KIN_TLS_FAULT_OTHER_KEY);
+    close_pair(&p);
+    close_pair(&q);
+}
+
 static void with_two_keys_both_say_so(void **state) {
     (void)state;
     pair p = open_pair(other_key, good_key);
@@ -375,6 +394,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(with_one_key_both_are_open_and_understand_each_other),
         cmocka_unit_test(a_handshake_may_come_byte_by_byte),
+        cmocka_unit_test(a_connection_keeps_its_context_until_it_is_closed),
         cmocka_unit_test(with_two_keys_both_say_so),
         cmocka_unit_test(what_may_be_a_kin_in_need_is_no_stranger),
         cmocka_unit_test(the_server_says_nothing_unasked),
