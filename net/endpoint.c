@@ -246,7 +246,7 @@ void kin_endpoint_close(kin_endpoint *s, kin_mailbox_fn end, void *arg) {
         close_handles(s);
         if (s->has_loop) uv_run(&s->loop, UV_RUN_DEFAULT);
     }
-    if (s->has_loop) uv_loop_close(&s->loop);
+    kin_assert(!s->has_loop || uv_loop_close(&s->loop) == 0); // a handle that is left would use freed memory
     kin_mailbox_free(s->mailbox);
     kin_tls_ctx_close(s->tls);
     kin_key_wipe(&s->o.key);

@@ -82,7 +82,7 @@ void kin_doctor_search(kin_doctor_report *report, const kin_doctor_options *o) {
     kin_discovery_close(s.asks);
     kin_discovery_close(answers);
     while (uv_run(&s.loop, UV_RUN_NOWAIT)) continue;
-    uv_loop_close(&s.loop);
+    kin_assert(uv_loop_close(&s.loop) == 0);
     if (s.is_found)
         kin_doctor_add(report, KIN_FINDING_OK, "search",
                        "multicast or broadcast comes through: devices find heads by themselves");

@@ -180,7 +180,7 @@ int kin_status_client_run(const kin_status_client_options *o, char **text, kin_e
     uv_timer_start(&ob.timer, on_tick, TICK_MS, TICK_MS);
     connect_to(&ob, o->head ? o->head : "127.0.0.1", o->port);
     uv_run(&ob.loop, UV_RUN_DEFAULT);
-    uv_loop_close(&ob.loop);
+    kin_assert(uv_loop_close(&ob.loop) == 0);
     kin_tls_ctx_close(ob.tls);
     if (!ob.has_failed) {
         *text = ob.text;

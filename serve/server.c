@@ -628,7 +628,7 @@ int kin_server_open(kin_server **out, const kin_server_options *o, kin_err *err)
     if (s->has_loop) {
         close_loop(s);
         run(s);
-        uv_loop_close(&s->loop);
+        kin_assert(uv_loop_close(&s->loop) == 0);
     }
     kin_events_close(s->events);
     kin_access_close(s->access);
@@ -644,7 +644,8 @@ void kin_server_stop(kin_server *s) {
     pthread_mutex_unlock(&s->mutex);
     uv_async_send(&s->wake);
     uv_thread_join(&s->thread);
-    uv_loop_close(&s->loop);
+    // A handle that is left would use freed memory.
+    kin_assert(uv_loop_close(&s->loop) == 0);
     kin_tabs_close(s->tabs); // they use the ring
     s->tabs = NULL;
     s->has_loop = false;
