@@ -4,6 +4,9 @@
 #include <stdbool.h>
 #include <string.h>
 #include <wchar.h>
+#ifdef __APPLE__
+#include <xlocale.h>
+#endif
 
 #include "pure/text/escape.h"
 #include "pure/text/utf8.h"
