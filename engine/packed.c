@@ -464,7 +464,7 @@ int kin_packed_map(const kin_packed *p, size_t i, void *at, kin_err *err) {
 }
 
 static int sync_file(const kin_packed *p, kin_err *err) {
-    return fdatasync(p->fd) == 0 ? 0 : kin_err_set(err, "%s: %s", p->path, strerror(errno));
+    return kin_io_sync(p->fd) == 0 ? 0 : kin_err_set(err, "%s: %s", p->path, strerror(errno));
 }
 
 int kin_packed_mend(kin_packed *p, size_t i, const void *bytes, uint64_t source_hash, kin_err *err) {

@@ -146,7 +146,7 @@ static kin_chunk_check check_stored(const kin_store *s, uint32_t i_chunk) {
 }
 
 static int save_notes(const kin_store *s, bool to_disk, kin_err *err) {
-    if (kin_chunk_notes_save(&s->durable, s->notes_fd) == 0 && (!to_disk || fdatasync(s->notes_fd) == 0)) return 0;
+    if (kin_chunk_notes_save(&s->durable, s->notes_fd) == 0 && (!to_disk || kin_io_sync(s->notes_fd) == 0)) return 0;
     return kin_err_set(err, "%s/chunks: %s", s->folder, strerror(errno));
 }
 
@@ -330,7 +330,7 @@ void kin_store_close(kin_store *s) {
 
 static int sync_files(const kin_store *s, const bool dirty[KIN_MANIFEST_FILES_MAX], kin_err *err) {
     for (int i = 0; i < s->manifest.n_files; i++) {
-        if (dirty[i] && fdatasync(s->files[i].fd) != 0) return kin_err_set(err, "%s: %s", s->files[i].path, strerror(errno));
+        if (dirty[i] && kin_io_sync(s->files[i].fd) != 0) return kin_err_set(err, "%s: %s", s->files[i].path, strerror(errno));
     }
     return 0;
 }
@@ -376,7 +376,7 @@ int kin_store_sync(kin_store *s, kin_err *err) {
     pthread_mutex_lock(&s->mutex);
     int rc = sync_locked(s, err);
     pthread_mutex_unlock(&s->mutex);
-    if (rc == 0 && fdatasync(s->notes_fd) != 0) rc = kin_err_set(err, "%s/chunks: %s", s->folder, strerror(errno));
+    if (rc == 0 && kin_io_sync(s->notes_fd) != 0) rc = kin_err_set(err, "%s/chunks: %s", s->folder, strerror(errno));
     return rc;
 }
 
