@@ -33,11 +33,17 @@ static void close_both(int fd[2]) {
     }
 }
 
+// pipe2, which macOS lacks.
+static int open_pipe(int fd[2]) {
+    if (pipe(fd) != 0) return KIN_FAIL;
+    return fcntl(fd[0], F_SETFD, FD_CLOEXEC) == 0 && fcntl(fd[1], F_SETFD, FD_CLOEXEC) == 0 ? 0 : KIN_FAIL;
+}
+
 int kin_process_start(kin_process *p, char *const argv[], char *const envp[], bool has_pipes, kin_err *err) {
     int in[2] = {-1, -1}, out[2] = {-1, -1};
     p->pid = 0;
     p->in = p->out = -1;
-    if (has_pipes && (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0)) goto fail;
+    if (has_pipes && (open_pipe(in) != 0 || open_pipe(out) != 0)) goto fail;
     pid_t pid = fork();
     if (pid < 0) goto fail;
     if (pid == 0) become(p, argv, envp, in, out);
