@@ -126,7 +126,7 @@ static int receive_byte(int fd, uint8_t *byte, kin_err *err) {
 static int dial(ranks *r, int to, kin_err *err) {
     uint8_t rank = (uint8_t)r->rank;
     for (int i = 0; i < N_TRIES; i++, usleep(TRY_US)) {
-        int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
         if (fd >= 0 && connect(fd, (struct sockaddr *)&r->at[to], sizeof r->at[to]) == 0) {
             r->fd[to] = fd;
             return send_all(fd, &rank, 1, err);
@@ -138,7 +138,7 @@ static int dial(ranks *r, int to, kin_err *err) {
 
 // Of those after this one.
 static int listen_for(ranks *r, kin_err *err) {
-    int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), rc = 0;
+    int one = 1, fd = socket(AF_INET, SOCK_STREAM, 0), rc = 0;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (fd < 0 || bind(fd, (struct sockaddr *)&r->at[r->rank], sizeof r->at[0]) != 0 || listen(fd, KIN_SHARE_RANKS) != 0)
         rc = kin_err_set(err, "cannot listen");
