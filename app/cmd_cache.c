@@ -13,11 +13,12 @@
 #include "pure/text/escape.h"
 #include "sys/whole_file.h"
 
-enum { N_CACHE_OPTIONS = 2 };
+enum { N_CACHE_OPTIONS = 3 };
 
-static void fill_cache_table(const char **dir, kin_option table[N_CACHE_OPTIONS]) {
+static void fill_cache_table(const char **dir, bool *texts, kin_option table[N_CACHE_OPTIONS]) {
     const kin_option own[N_CACHE_OPTIONS] = {
         {KIN_OPTION_STRING, "cache", 0, dir, "DIR", "where they are kept (default: the user's cache directory)", 0, 0},
+        {KIN_OPTION_FLAG, "texts", 0, texts, NULL, "rm: the keys and values of all texts, and nothing else", 0, 0},
         {0},
     };
     memcpy(table, own, sizeof own);
@@ -53,7 +54,9 @@ static void print_one(const kin_cache_entry *entry) {
            kin_size_format(entry->bytes, size, sizeof size), when, kind_of(entry), model);
 }
 
+// wanted: a name's beginning, or "all"; NULL: texts.
 static bool is_wanted(const kin_cache_entry *entry, const char *wanted) {
+    if (!wanted) return entry->kind == KIN_CACHE_KV;
     return strcmp(wanted, "all") == 0 || strncmp(kin_cache_entry_name(entry), wanted, strlen(wanted)) == 0;
 }
 
@@ -72,17 +75,18 @@ static int remove_wanted(const kin_cache_entry *entries, size_t n, const char *d
         else
             rc = kin_err_set(err, "%s", why.text);
     }
-    if (n_wanted > 0 || strcmp(wanted, "all") == 0) return rc;
+    if (n_wanted == 0 && !wanted) kin_app_say("nothing is kept of texts in %s", dir);
+    if (n_wanted > 0 || !wanted || strcmp(wanted, "all") == 0) return rc;
     return kin_err_set(err, "nothing in %s is called '%s': 'kin cache ls' shows what there is", dir, wanted);
 }
 
-static int use_cache(const char *dir, const char *wanted, kin_err *err) {
+static int use_cache(const char *dir, bool removes, const char *wanted, kin_err *err) {
     kin_cache_entry *entries;
     size_t n = kin_cache_dir_list(dir, &entries);
-    int rc = wanted ? remove_wanted(entries, n, dir, wanted, err) : 0;
-    for (size_t i = n; i > 0 && !wanted; i--) print_one(&entries[i - 1]); // the last used first
+    int rc = removes ? remove_wanted(entries, n, dir, wanted, err) : 0;
+    for (size_t i = n; i > 0 && !removes; i--) print_one(&entries[i - 1]); // the last used first
     free(entries);
-    if (n == 0 && rc == 0) kin_app_say("nothing is cached in %s", dir);
+    if (n == 0 && rc == 0 && (!removes || wanted)) kin_app_say("nothing is cached in %s", dir);
     return rc;
 }
 
@@ -90,18 +94,23 @@ static int command_cache(int argc, char **argv) {
     const char *dir = NULL, *rest = NULL;
     char buf[1024];
     kin_option table[N_CACHE_OPTIONS];
+    bool texts = false;
     kin_err err;
-    fill_cache_table(&dir, table);
+    fill_cache_table(&dir, &texts, table);
     const char *verb = argc > 0 ? argv[0] : "";
     bool remove = strcmp(verb, "rm") == 0;
     if (!remove && strcmp(verb, "ls") != 0) {
-        kin_err_set(&err, "say what to do: ls, or rm NAME, or rm all");
+        kin_err_set(&err, "say what to do: ls, or rm NAME, or rm --texts, or rm all");
         return kin_app_usage("cache", &err);
     }
     if (kin_options_parse((kin_option_tables){table}, argc - 1, argv + 1, remove ? &rest : NULL, &err) != 0)
         return kin_app_usage("cache", &err);
-    if (remove && (!rest || !rest[0])) {
-        kin_err_set(&err, "rm needs a name as ls shows it (its beginning is enough), or all");
+    if (texts && (!remove || rest)) {
+        kin_err_set(&err, "--texts goes with rm, and without a name");
+        return kin_app_usage("cache", &err);
+    }
+    if (remove && !texts && (!rest || !rest[0])) {
+        kin_err_set(&err, "rm needs a name as ls shows it (its beginning is enough), or --texts, or all");
         return kin_app_usage("cache", &err);
     }
     if (!dir) dir = kin_session_default_cache(buf, sizeof buf);
@@ -109,25 +118,28 @@ static int command_cache(int argc, char **argv) {
         kin_err_set(&err, "there is no home directory with a cache: give --cache");
         return kin_app_fail(&err);
     }
-    return use_cache(dir, rest, &err) == 0 ? KIN_EXIT_OK : kin_app_fail(&err);
+    return use_cache(dir, remove, rest, &err) == 0 ? KIN_EXIT_OK : kin_app_fail(&err);
 }
 
 static void with_cache_options(void (*use)(kin_option_tables tables, void *user), void *user) {
     const char *dir = NULL;
+    bool texts;
     kin_option table[N_CACHE_OPTIONS];
-    fill_cache_table(&dir, table);
+    fill_cache_table(&dir, &texts, table);
     use((kin_option_tables){table}, user);
 }
 
 const kin_command kin_command_cache = {
     .name = "cache",
-    .args = "ls | rm NAME | rm all",
+    .args = "ls | rm NAME | rm --texts | rm all",
     .summary = "show or remove what runs left on the disk: prepacked and fetched weights, and what is kept of texts",
     .help =
         "The first run of a model packs its weights into the layout that this CPU multiplies fastest and keeps them in a file;\n"
         "later runs map it. Removing it costs only the time to pack again. A device keeps what it has fetched of a model, too.\n"
         "Keys and values of texts are kept, encrypted, for when they go on later: by kin serve, by kin join, and by kin run and\n"
-        "kin chat with --cluster; 'texts' are those. rm all removes them, too.",
+        "kin chat with --cluster; 'texts' are those. Where a device computed wrongly once, a text may stay wrong until what is "
+        "kept of it is removed:\n"
+        "rm --texts, on each device. rm all removes them, too.",
     .run = command_cache,
     .options = with_cache_options,
     .operands = "ls rm all",

@@ -224,8 +224,12 @@ static int32_t choose(kin_job *j, float *logits, kin_job_event *event) {
     kin_constraint *constraint = j->o.constraint;
     int32_t id = sample(j, logits, event);
     if (id < 0) {
-        kin_err_set(&j->why, "the model gave no usable probabilities (all%s are NaN or -inf)",
-                    constraint ? " that the grammar allows" : "");
+        kin_err_set(
+            &j->why, "the model gave no usable probabilities (all%s are NaN or -inf)%s",
+            constraint ? " that the grammar allows" : "",
+            constraint
+                ? ""
+                : ": if its file is whole, a device computes wrongly; 'kin cache rm --texts' forgets what is kept of texts");
         return KIN_FAIL;
     }
     kin_sampler_accept(j->o.sampler, id);

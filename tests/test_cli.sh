@@ -141,6 +141,15 @@ says "$out" '^00aa-00bb.pack .*prepacked'
 refused 'NOSUCH' cache rm NOSUCH --cache "$dir/kept"
 status 0 "$kin" cache rm 0123 --cache "$dir/kept"
 says "$out" '^removed 0123456789abcdef'
+mkdir -p "$dir/kept/kv/89abcdef01234567"
+echo x >"$dir/kept/kv/89abcdef01234567/0123456789abcdef0123456789abcdef"
+wrong 'goes with rm' cache ls --texts --cache "$dir/kept"
+wrong 'without a name' cache rm all --texts --cache "$dir/kept"
+status 0 "$kin" cache rm --texts --cache "$dir/kept"
+says "$out" '^removed 89abcdef01234567'
+lines "$out" 1
+status 0 "$kin" cache rm --texts --cache "$dir/kept"
+says "$err" 'nothing is kept of texts'
 status 0 "$kin" cache rm all --cache "$dir/kept"
 says "$out" '^removed 00aa-00bb.pack'
 status 0 "$kin" cache ls --cache "$dir/kept"
