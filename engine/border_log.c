@@ -196,6 +196,18 @@ static kin_page_key key_of(const kin_page_key *name, int il) {
     return kin_page_key_of_layer(name, il, false);
 }
 
+// numbers // f32 [n]. Of an infinite one or a NaN all bits of the exponent are set: then the addition carries into the sign's
+// bit.
+static bool are_finite(const uint8_t *numbers, size_t n) {
+    uint32_t found = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, numbers + i * sizeof bits, sizeof bits);
+        found |= (bits & UINT32_C(0x7f800000)) + UINT32_C(0x00800000);
+    }
+    return !(found >> 31);
+}
+
 void kin_border_log_put(kin_border_log *log, int il, const kin_page_key *name, const float *rows, bool is_sent) {
     kin_page_key key = key_of(name, il);
     bool is_there = kin_kv_store_has(log->store, &key) || kin_kv_store_is_queued(log->store, &key);
@@ -205,7 +217,27 @@ void kin_border_log_put(kin_border_log *log, int il, const kin_page_key *name, c
         take_sent(log, content, rows, KIN_KV_CELLS);
     else
         memcpy(content, rows, log->n_embd * KIN_KV_CELLS * sizeof *rows);
-    kin_kv_store_keep(log->store, &key, content);
+    if (are_finite(content, log->n_embd * KIN_KV_CELLS))
+        kin_kv_store_keep(log->store, &key, content);
+    else
+        kin_kv_store_give_up(log->store, content);
+}
+
+static bool is_named(const block_rows *b, const kin_page_key *name) {
+    return b->has_name && memcmp(&b->name, name, sizeof *name) == 0;
+}
+
+void kin_border_log_drop(kin_border_log *log, const kin_page_key *names, int n, int n_layer) {
+    kin_kv_store_settle(log->store);
+    for (int i = 0; i < n; i++) {
+        for (int il = 0; il < n_layer; il++) {
+            kin_page_key key = key_of(&names[i], il);
+            kin_kv_store_remove(log->store, &key);
+        }
+        for (int k = 0; k < log->n; k++) {
+            if (is_named(&log->blocks[k], &names[i])) kin_border_log_forget(log, log->blocks[k].block);
+        }
+    }
 }
 
 void kin_border_log_settle(kin_border_log *log) {

@@ -41,13 +41,15 @@ void kin_border_log_add(kin_border_log *log, int il, const int64_t *cells, int n
 void kin_border_log_copy(kin_border_log *log, int from, int to);
 void kin_border_log_forget(kin_border_log *log, int block);
 
-// Keeps what the block has at each border, if all of its rows are known. It has this name. What the disk did not take is tried
-// again with later ones, as long as its room is not needed.
+// Keeps what the block has at each border, if all of its rows are known and finite. It has this name. What the disk did not take
+// is tried again with later ones, as long as its room is not needed.
 void kin_border_log_keep(kin_border_log *log, int block, const kin_page_key *name);
 
 // The same of rows // f32 [64, n_embd] at the border before layer `il`. is_sent: in steps; else the next device computes from
 // these bits. Others can have it after kin_border_log_settle.
 void kin_border_log_put(kin_border_log *log, int il, const kin_page_key *name, const float *rows, bool is_sent);
+// Nothing is kept under these names [n] any more, at the borders before all n_layer layers.
+void kin_border_log_drop(kin_border_log *log, const kin_page_key *names, int n, int n_layer);
 void kin_border_log_settle(kin_border_log *log);
 
 // Asks other devices for what is not here of these [n <= KIN_BORDER_PAGES_MAX], and waits so long at most.

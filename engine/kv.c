@@ -14,7 +14,8 @@ struct kin_kv {
     void *copied_user;
 
     struct ggml_context *cpu_ctx, *gpu_ctx;
-    int n_layer;
+    int n_layer, n_head_kv, head_dim;
+    bool has_kernels;            // the CPU's blocks are as kin_kv_layout says
     size_t row_bytes;            // of a token's keys in a layer, and of its values
     struct ggml_tensor **k, **v; // [n_layer] of the model; NULL for layers of others
     ggml_backend_buffer_t cpu_buf, gpu_buf;
@@ -75,6 +76,8 @@ int kin_kv_open(kin_kv **out, const kin_hparams *hp, const kin_kv_options *o,
     if (!kv) return kin_err_set(err, "out of memory");
     kv->o = *o;
     kv->n_layer = hp->n_layer;
+    kv->n_head_kv = hp->n_head_kv;
+    kv->head_dim = hp->head_dim;
     kv->row_bytes = ggml_row_size(o->type, n_embd_kv(hp));
     kv->k = calloc((size_t)hp->n_layer, sizeof *kv->k);
     kv->v = calloc((size_t)hp->n_layer, sizeof *kv->v);
@@ -93,6 +96,7 @@ int kin_kv_open(kin_kv **out, const kin_hparams *hp, const kin_kv_options *o,
         for (int il = o->windows.at[i].layer_begin; il < o->windows.at[i].layer_end; il++) {
             const kin_device *device = device_of(user, il);
             if (device->is_gpu) gpu = device;
+            if (!device->is_gpu) kv->has_kernels = device->kernels != NULL;
             struct ggml_context *ctx = device->is_gpu ? kv->gpu_ctx : kv->cpu_ctx;
             kv->k[il] = ggml_new_tensor_2d(ctx, o->type, n_embd_kv(hp), kin_kv_n_cells(o->n_ctx));
             kv->v[il] = ggml_new_tensor_2d(ctx, o->type, n_embd_kv(hp), kin_kv_n_cells(o->n_ctx));
@@ -294,6 +298,50 @@ void kin_kv_page_set(kin_kv *kv, int32_t seq, int i, int il, const uint8_t *page
         else
             ggml_backend_tensor_set(of[k], page, at, bytes);
     }
+}
+
+// Of an infinite number or a NaN all bits of the exponent are set: then the addition carries into the sign's bit.
+static uint64_t find_infinite(uint64_t four_f16) {
+    return ((four_f16 & UINT64_C(0x7c007c007c007c00)) + UINT64_C(0x0400040004000400)) & UINT64_C(0x8000800080008000);
+}
+
+// f16 [n], n a multiple of 4
+static bool are_finite(const uint8_t *numbers, size_t n) {
+    uint64_t found = 0;
+    for (size_t i = 0; i < n; i += 4) {
+        uint64_t four;
+        memcpy(&four, numbers + 2 * i, sizeof four);
+        found |= find_infinite(four);
+    }
+    return !found;
+}
+
+// Keys or values of 64 cells, Q8_0 as ggml has it: each block of 32 values begins with its scale.
+static bool are_ggml_scales_finite(const uint8_t *cells, size_t bytes) {
+    const size_t block = ggml_row_size(GGML_TYPE_Q8_0, ggml_blck_size(GGML_TYPE_Q8_0));
+    uint64_t found = 0;
+    for (size_t at = 0; at < bytes; at += block) {
+        uint16_t scale;
+        memcpy(&scale, cells + at, sizeof scale);
+        found |= find_infinite(scale);
+    }
+    return !found;
+}
+
+// The same in kin's layout: of each head the values, then the scales.
+static bool are_kernel_scales_finite(const kin_kv *kv, const uint8_t *cells, size_t bytes) {
+    const size_t head = bytes / (size_t)kv->n_head_kv, values = (size_t)kv->head_dim * KIN_KV_CELLS;
+    bool are = true;
+    for (int i = 0; i < kv->n_head_kv; i++, cells += head) are = are && are_finite(cells + values, (head - values) / 2);
+    return are;
+}
+
+bool kin_kv_page_is_finite(const kin_kv *kv, int il, const uint8_t *page) {
+    const size_t bytes = kv->row_bytes * KIN_KV_CELLS;
+    if (kv->o.type == GGML_TYPE_F16) return are_finite(page, bytes); // both halves
+    if (!kv->has_kernels || kin_kv_is_on_gpu(kv, il))
+        return are_ggml_scales_finite(page, bytes) && are_ggml_scales_finite(page + bytes, bytes);
+    return are_kernel_scales_finite(kv, page, bytes) && are_kernel_scales_finite(kv, page + bytes, bytes);
 }
 
 int kin_kv_n_tokens(const kin_kv *kv, int32_t seq) {

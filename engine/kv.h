@@ -32,11 +32,13 @@ enum {
     KIN_KV_COPIES = 256, // further cells of a batch's tokens, at most
 };
 
-// Pages of a sequence, to be kept on each member's disk or to be taken from there: its blocks first .. first + n - 1. To be kept
-// they must be full; to be taken the sequence must have all blocks before them, full, and none of them. Afterwards it has them,
-// whether they were found or not: the answer says how many of the first ones hold what they should, the head forgets the others.
+// Pages of a sequence, to be kept on each member's disk, to be taken from there or to leave it: its blocks first .. first + n
+// - 1. To be kept they must be full; to be taken the sequence must have all blocks before them, full, and none of them.
+// Afterwards it has them, whether they were found or not: the answer says how many of the first ones hold what they should, the
+// head forgets the others.
 typedef struct kin_page_request {
     bool loads;      // from the disk; else they are kept
+    bool drops;      // in place of both: whatever this disk has under these names leaves it, of all layers
     bool recomputes; // with loads: layers whose pages nobody has are computed, from the hidden states at their border
     int patience_ms; // for pages that others' disks have; 0: none of them is fetched
     int32_t seq;
@@ -112,6 +114,8 @@ size_t kin_kv_page_bytes(const kin_kv *kv);
 // Block `i` of a sequence, which has it in full, in a layer that is here -> page // [kin_kv_page_bytes], and back.
 void kin_kv_page_get(const kin_kv *kv, int32_t seq, int i, int il, uint8_t *page);
 void kin_kv_page_set(kin_kv *kv, int32_t seq, int i, int il, const uint8_t *page);
+// False: keys or values of a page of that layer, which is here, are infinite or NaN; of Q8_0 the scales are looked at.
+bool kin_kv_page_is_finite(const kin_kv *kv, int il, const uint8_t *page);
 int kin_kv_n_layers(const kin_kv *kv); // of the model
 bool kin_kv_has_layer(const kin_kv *kv, int il);
 bool kin_kv_is_on_gpu(const kin_kv *kv, int il); // of a layer that is here

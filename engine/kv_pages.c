@@ -64,7 +64,7 @@ static kin_page_key key_of(const kin_kv *kv, const kin_page_request *r, int i, i
 
 // ---- keeping
 
-// False: not in all layers.
+// False: not in all layers. What is not finite was computed wrongly, and would be found by every text that begins alike.
 static bool keep_page(kin_kv_pages *p, const kin_kv *kv, const kin_page_request *r, int i) {
     for (int il = next_layer(kv, 0); il < kin_kv_n_layers(kv); il = next_layer(kv, il + 1)) {
         kin_page_key key = key_of(kv, r, i, il);
@@ -72,6 +72,10 @@ static bool keep_page(kin_kv_pages *p, const kin_kv *kv, const kin_page_request 
         uint8_t *page = kin_kv_store_begin(p->store);
         if (!page) return false;
         kin_kv_page_get(kv, r->seq, r->first + i, il, page);
+        if (!kin_kv_page_is_finite(kv, il, page)) {
+            kin_kv_store_give_up(p->store, page);
+            return false;
+        }
         kin_kv_store_keep(p->store, &key, page);
     }
     return true;
@@ -148,6 +152,20 @@ static int find(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r) {
     return n;
 }
 
+// Others' pages, too, of which this disk may have copies.
+static void drop(kin_kv_pages *p, const kin_kv *kv, const kin_page_request *r) {
+    kin_kv_store_settle(p->store);
+    for (int i = 0; i < r->n; i++) {
+        for (int il = 0; il < kin_kv_n_layers(kv); il++) {
+            for (int on_gpu = 0; on_gpu < 2; on_gpu++) {
+                kin_page_key key = kin_page_key_of_layer(&r->keys[i], il, on_gpu);
+                kin_kv_store_remove(p->store, &key);
+            }
+        }
+    }
+    if (p->borders) kin_border_log_drop(p->borders, r->keys, r->n, kin_kv_n_layers(kv));
+}
+
 // The cells of a page, which all members give out alike, whatever they find.
 static int place(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r, int i, kin_err *err) {
     int32_t pos[KIN_KV_CELLS], seq[KIN_KV_CELLS];
@@ -163,6 +181,10 @@ static int place(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r, int i, 
 
 int kin_kv_pages_take(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r, kin_err *err) {
     kin_assert(r->seq >= 0 && r->first >= 0 && r->n > 0 && r->n <= KIN_PAGES_MAX);
+    if (r->drops) {
+        if (p) drop(p, kv, r);
+        return r->n;
+    }
     if (!r->loads) return keep(p, kv, r, err);
     for (int i = 0; i < r->n; i++) {
         if (place(p, kv, r, i, err) != 0) return KIN_FAIL;

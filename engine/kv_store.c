@@ -113,6 +113,13 @@ void kin_kv_store_keep(kin_kv_store *s, const kin_page_key *key, uint8_t *conten
     pthread_mutex_unlock(&s->mutex);
 }
 
+void kin_kv_store_give_up(kin_kv_store *s, uint8_t *content) {
+    pthread_mutex_lock(&s->mutex);
+    s->stats.n_left_out++;
+    pthread_mutex_unlock(&s->mutex);
+    free(content - KIN_KV_PAGE_HEAD);
+}
+
 bool kin_kv_store_has(const kin_kv_store *s, const kin_page_key *key) {
     kin_page_name name = name_of(s, key);
     return kin_kv_file_has(s->dir, &name);

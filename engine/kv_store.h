@@ -47,6 +47,8 @@ bool kin_kv_store_is_queued(kin_kv_store *store, const kin_page_key *key);
 // behind or fails. It may wait for the disk, at most 100 ms until that has written all.
 uint8_t *kin_kv_store_begin(kin_kv_store *store);
 void kin_kv_store_keep(kin_kv_store *store, const kin_page_key *key, uint8_t *content);
+// In place of kin_kv_store_keep: the content is not to be kept.
+void kin_kv_store_give_up(kin_kv_store *store, uint8_t *content);
 
 // Waits until what was to be kept is written, for some seconds at most.
 void kin_kv_store_settle(kin_kv_store *store);

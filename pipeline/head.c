@@ -333,8 +333,9 @@ static int send_pages(kin_head *h, flight *f, uint64_t number, const int32_t *to
     f->batch = (kin_batch){.ops = h->ops, .n_ops = h->n_ops, .pages = &f->pages};
     kin_hop hop = {.step = number, .n_good = f->pages.n};
     if (h->ring.transport.send(h->ring.transport.user, &hop, &f->batch, h->x, err) != 0) return KIN_FAIL;
-    f->has_later = f->pages.recomputes || !f->pages.loads;
-    const kin_batch now = {.ops = h->ops, .n_ops = h->n_ops, .pages = f->pages.loads ? &f->pages : NULL};
+    const bool keeps = !f->pages.loads && !f->pages.drops;
+    f->has_later = f->pages.recomputes || keeps;
+    const kin_batch now = {.ops = h->ops, .n_ops = h->n_ops, .pages = keeps ? NULL : &f->pages};
     f->n_good = kin_stage_executor_pages(h->ring.executor, &now, err);
     if (!now.pages && f->n_good == 0) f->n_good = f->pages.n;
     f->batch.n_ops = h->n_ops = 0;

@@ -1,7 +1,10 @@
 #include "pipeline/scheduler_impl.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/log.h"
 
 enum {
     NO_SLOT = -1,
@@ -267,7 +270,7 @@ typedef struct match {
 static match find_prefix(const kin_scheduler *s, const kin_generation *g) {
     match best = {.slot = NO_SLOT};
     int n_soon = 0;
-    if (g->o.no_cache || !s->o.keeps) return best;
+    if (g->o.no_cache || g->is_second || !s->o.keeps) return best;
     for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) {
         const kin_slot *t = &s->slots[i];
         const kin_generation *o = t->owner;
@@ -318,6 +321,7 @@ void kin_scheduler_tell_progress(const kin_generation *g) {
 static void admit(kin_scheduler *s) {
     for (kin_generation *g = s->waiting, *next; g && s->n_running < s->o.n_parallel; g = next) {
         next = g->next;
+        if (g->n_dropped < g->n_to_drop) continue;
         match m = find_prefix(s, g);
         if (m.may_grow) continue;
         if (!take_slot(s, g, m)) return; // those behind it wait, too
@@ -358,6 +362,7 @@ int kin_scheduler_set_head(kin_scheduler *s, kin_head *head, kin_err *err) {
     for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) kin_scheduler_free_slot(s, i);
     for (kin_generation *g = s->waiting, *next; g; g = next) {
         next = g->next;
+        g->n_dropped = 0; // these are others' disks
         if (g->cancelled) kin_scheduler_end(s, g, KIN_GENERATION_CANCELLED, NULL);
     }
     kin_kv_blocks_close(s->blocks);
@@ -690,12 +695,40 @@ static outcome end_with(kin_scheduler *s, kin_generation *g, kin_generation_end 
     return ENDS;
 }
 
+static bool are_wrong(const float *logits, int n) {
+    for (int i = 0; i < n; i++) {
+        if (isfinite(logits[i])) return false;
+    }
+    return true;
+}
+
+// A row without a finite logit was computed wrongly, or from keys and values that were. Nothing of the text is used again: the
+// texts that have ended and begin alike leave the cache, and its pages the disks. It is computed anew. False: that was done.
+static bool compute_again(kin_scheduler *s, kin_generation *g) {
+    kin_scheduler_drop_ahead(s, g);
+    if (g->is_second || g->n_steps > 0) return false;
+    kin_log(KIN_LOG_WARN, "no logit of a step is a number: what is kept of its text is dropped, and it is computed again, once");
+    for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) {
+        const kin_slot *t = &s->slots[i];
+        if (t->n > 0 && common_prefix(g, t->tokens, t->n) >= LEAST_PREFIX) kin_scheduler_free_slot(s, i);
+    }
+    kin_scheduler_distrust_pages(s, g);
+    stop_running(s, g);
+    leave_slot(s, g, false);
+    wait_in_line(s, g);
+    g->is_second = true;
+    s->stats.n_wrong++;
+    return true;
+}
+
 // The token of the row behind drafted token *i (-1: behind the text's last one) of the step that has part p; *i becomes the
 // drafted one that it is.
 static outcome take_row(kin_scheduler *s, const kin_part *p, float *logits, int *i) {
     kin_err err;
     kin_generation *g = p->g;
     const kin_draft *d = &g->draft;
+    if (are_wrong(logits, s->o.n_vocab) && compute_again(s, g)) return ENDS;
+    g->is_second = false;
     kin_draft_counts counts = {.n_written = !p->is_prompt || *i >= 0}; // a prompt's last token may be a step's one, with drafts
     int32_t id = g->o.next(g->o.user, logits);
     int next = p->n_draft > 0 && id != KIN_GENERATION_NO_TOKEN ? kin_scheduler_find_drafted(s, d, *i, id) : -1;
@@ -791,6 +824,7 @@ static void untie(kin_scheduler *s) {
 
 static int step(kin_scheduler *s, kin_err *err) {
     bool kept;
+    if (kin_scheduler_send_drops(s, err) != 0) return KIN_FAIL;
     admit(s);
     if (kin_scheduler_send_loads(s, err) != 0) return KIN_FAIL;
     for (bool sent = true; sent && may_send(s);) {

@@ -122,6 +122,7 @@ typedef struct kin_scheduler_stats {
     uint64_t n_replayed_tokens;        // computed again, in all layers: the ring was another one, or a text had lost its place
     uint64_t n_partly_replayed_tokens; // computed again in the layers only whose keys and values were lost
     uint64_t n_loaded_tokens;          // taken from pages on disks, this machine's or others'
+    uint64_t n_wrong;                  // texts that were computed again because a step of theirs had no finite logit
     uint64_t n_preempted;              // texts that lost their place in the KV cache
     uint64_t n_decode_rows;            // of all steps, one for each text that is written; drafted ones do not count
     kin_draft_counts drafts;           // of all texts

@@ -30,6 +30,11 @@ struct kin_generation {
     int n_found;     // blocks that are on the disks; those beyond n_sent are being taken from there
     bool recomputes; // some layers' are not: these are computed
     bool cancelled, was_running;
+    int n_found;              // blocks that are on the disks; those beyond n_sent are being taken from there
+    bool recomputes;          // some layers' are not: these are computed
+    bool is_second;           // it is computed again because it came out wrong: nothing that was computed before is used
+    int n_to_drop, n_dropped; // blocks whose pages are to leave the disks before; requests were sent for so many
+    bool cancelled;
 };
 
 // A sequence of the KV cache: of a text that runs, or of one that has ended.
@@ -155,6 +160,10 @@ void kin_scheduler_look_on_disks(kin_scheduler *s, kin_generation *g);
 // The next pages of each text that waits for none.
 int kin_scheduler_send_loads(kin_scheduler *s, kin_err *err);
 int kin_scheduler_take_load(kin_scheduler *s, const kin_flight *f, kin_err *err);
+
+// What was computed of the text is not used any more: on the head's disk at once, on all disks by kin_scheduler_send_drops.
+void kin_scheduler_distrust_pages(kin_scheduler *s, kin_generation *g);
+int kin_scheduler_send_drops(kin_scheduler *s, kin_err *err);
 
 // Whether blocks are kept as soon as steps have them: the request follows the last of these steps round the ring. Alone there is
 // nobody whose loss in the middle of a prompt would make that worth the time before its first token.

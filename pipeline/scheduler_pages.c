@@ -16,7 +16,7 @@ enum { FIRST_LOAD = 2 }; // pages
 void kin_scheduler_look_on_disks(kin_scheduler *s, kin_generation *g) {
     kin_err err;
     int first = g->n_sent / KIN_KV_CELLS;
-    if (!s->o.pages || !s->o.keeps || g->o.no_cache) return;
+    if (!s->o.pages || !s->o.keeps || g->o.no_cache || g->is_second) return;
     int n = kin_prefix_pages_find(s->o.pages, g->tokens, first, (g->n - 1) / KIN_KV_CELLS);
     if (n * KIN_KV_CELLS <= g->n_sent) return;
     if (g->n_sent % KIN_KV_CELLS && kin_scheduler_change(s, (kin_kv_op){g->slot, g->slot, first * KIN_KV_CELLS}, &err) != 0)
@@ -113,6 +113,32 @@ int kin_scheduler_take_load(kin_scheduler *s, const kin_flight *f, kin_err *err)
     }
     kin_scheduler_tell_progress(g);
     if (g->cancelled) kin_scheduler_end(s, g, KIN_GENERATION_CANCELLED, NULL);
+    return 0;
+}
+
+// ---- dropped
+
+void kin_scheduler_distrust_pages(kin_scheduler *s, kin_generation *g) {
+    if (!s->o.pages || !s->o.keeps || g->o.no_cache) return;
+    g->n_to_drop = g->n / KIN_KV_CELLS;
+    g->n_dropped = 0;
+    kin_prefix_pages_forget(s->o.pages, g->tokens, g->n_to_drop);
+}
+
+static int send_drop(kin_scheduler *s, kin_generation *g, kin_err *err) {
+    kin_page_request r = {
+        .drops = true, .first = g->n_dropped, .n = kin_scheduler_min(KIN_PAGES_MAX, g->n_to_drop - g->n_dropped)};
+    g->n_dropped += r.n;
+    if (!kin_prefix_pages_name(s->o.pages, g->tokens, r.first, r.n, r.keys)) return 0;
+    return send_pages(s, kin_scheduler_new_flight(s, KIN_FLIGHT_KEEP), &r, NULL, err);
+}
+
+int kin_scheduler_send_drops(kin_scheduler *s, kin_err *err) {
+    for (kin_generation *g = s->waiting; g; g = g->next) {
+        while (g->n_dropped < g->n_to_drop && kin_scheduler_has_room(s)) {
+            if (send_drop(s, g, err) != 0) return KIN_FAIL;
+        }
+    }
     return 0;
 }
 

@@ -125,6 +125,7 @@ kin_message_buffer *kin_steps_pack_pages(kin_message_pool *pool, uint32_t epoch,
     const kin_page_request *r = batch->pages;
     kin_proto_pages m = {.step = hop->step,
                          .loads = r->loads,
+                         .drops = r->drops,
                          .recomputes = r->recomputes,
                          .n_pages = (uint16_t)r->n,
                          .n_good = (uint16_t)hop->n_good,
@@ -151,6 +152,7 @@ int kin_steps_unpack_pages(const kin_steps *s, const kin_message_buffer *buffer,
     if (check_ops(s, m->ops, m->n_ops, err) != 0) return KIN_FAIL;
     decode_ops(ops, m->ops, m->n_ops);
     *r = (kin_page_request){.loads = m->loads,
+                            .drops = m->drops,
                             .recomputes = m->recomputes,
                             .patience_ms = m->patience_ms,
                             .seq = m->seq,

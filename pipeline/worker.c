@@ -111,7 +111,7 @@ static bool is_lost(const kin_worker *w, const kin_message_buffer *buffer, const
 // To be kept are tokens that were not computed here, or that follow such.
 static bool is_lost_page(const kin_worker *w, const kin_page_request *r) {
     bool is = false;
-    for (int i = 0; i < w->dropped.n && !is && !r->loads; i++)
+    for (int i = 0; i < w->dropped.n && !is && !r->loads && !r->drops; i++)
         is = w->dropped.seq[i] == r->seq && w->dropped.pos[i] < (r->first + r->n) * KIN_KV_CELLS;
     return is;
 }

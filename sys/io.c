@@ -44,6 +44,8 @@ size_t kin_io_unacknowledged(int fd) {
     (void)fd;
 #endif
     return n > 0 ? (size_t)n : 0;
+}
+
 int kin_io_sync(int fd) {
 #ifdef __APPLE__ // its headers do not declare fdatasync
     return fsync(fd) == 0 ? 0 : KIN_FAIL;

@@ -21,6 +21,7 @@ int kin_io_write(int fd, const void *from, size_t n, uint64_t at);
 
 // Bytes that were written to a connection and that the other side has not acknowledged yet; 0: none, or not known here.
 size_t kin_io_unacknowledged(int fd);
+
 // What was written is safe on the disk when it returns. KIN_FAIL: errno says why.
 int kin_io_sync(int fd);
 

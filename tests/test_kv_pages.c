@@ -460,6 +460,50 @@ static void pages_after_a_missing_one_are_not_taken(void **state) {
     kin_runner_close(&r);
 }
 
+// Where a tensor of the generated model lies in its file.
+static uint64_t offset_of(const char *name) {
+    kin_gguf *gguf;
+    kin_err err;
+    if (kin_gguf_open(&gguf, model_path, &err) != 0) fail_msg("%s", err.text);
+    const kin_gguf_tensor *t = kin_gguf_find_tensor(gguf, name);
+    assert_non_null(t);
+    uint64_t offset = t->offset;
+    kin_gguf_close(gguf);
+    return offset;
+}
+
+// The scale of the first weights that make a layer's keys, Q4_K -> the one that was there
+static uint16_t set_scale(int il, uint16_t bits) {
+    char name[40];
+    uint16_t before;
+    snprintf(name, sizeof name, "blk.%d.attn_k.weight", il);
+    off_t at = (off_t)offset_of(name);
+    int fd = open(model_path, O_RDWR);
+    assert_int_equal(pread(fd, &before, sizeof before, at), sizeof before);
+    assert_int_equal(pwrite(fd, &bits, sizeof bits, at), sizeof bits);
+    close(fd);
+    return before;
+}
+
+// The layer before the wrong one has a good page. ggml's conversion to Q8_0 makes finite numbers of NaN: that case is left out.
+static void pages_that_are_not_finite_are_not_kept(void **state) {
+    (void)state;
+    const uint16_t wrong[] = {0x7e00, 0x7c00}; // NaN, infinite
+    for (int i = 0; i < 8; i++) {
+        kin_runner r;
+        float logits[N_VOCAB];
+        if (i == 2) continue;
+        remove_dir(NULL);
+        uint16_t before = set_scale(1, wrong[i % 2]);
+        open_runner(&r, i & 2 ? GGML_TYPE_Q8_0 : GGML_TYPE_F16, i & 4);
+        feed(&r, 4, 0, N_PROMPT, logits);
+        int n_kept = ask(&r, false, 4, 0, N_PAGES);
+        kin_runner_close(&r);
+        set_scale(1, before);
+        if (n_kept != 0 || find_file(NULL, 0) > 1) fail_msg("case %d: %d pages were kept", i, n_kept);
+    }
+}
+
 static void pages_that_cannot_be_are_refused(void **state) {
     (void)state;
     float logits[N_VOCAB];
@@ -499,6 +543,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(pages_give_the_bits_that_were_computed, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(pages_of_other_kernels_or_types_are_not_taken, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(pages_after_a_missing_one_are_not_taken, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(pages_that_are_not_finite_are_not_kept, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(pages_that_cannot_be_are_refused, make_dir, remove_dir),
     };
     int rc = cmocka_run_group_tests(bytes, NULL, NULL);

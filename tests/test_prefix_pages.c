@@ -9,6 +9,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -462,6 +463,106 @@ static void damaged_and_missing_pages_are_computed(void **state) {
     }
 }
 
+// ---- wrong steps
+
+// All weights of the last norm, which is used where the model's file is mapped: with NaN no logit is a number.
+static void set_output_norm(const float *weights, float *before) {
+    kin_gguf *gguf;
+    kin_err err;
+    if (kin_gguf_open(&gguf, model_path, &err) != 0) fail_msg("%s", err.text);
+    const kin_gguf_tensor *t = kin_gguf_find_tensor(gguf, "output_norm.weight");
+    int fd = open(model_path, O_RDWR);
+    if (before) assert_int_equal(pread(fd, before, N_EMBD * sizeof *before, (off_t)t->offset), N_EMBD * sizeof *before);
+    assert_int_equal(pwrite(fd, weights, N_EMBD * sizeof *weights, (off_t)t->offset), N_EMBD * sizeof *weights);
+    close(fd);
+    kin_gguf_close(gguf);
+}
+
+static int32_t next_number(void *user, float *logits) {
+    if (!isfinite(logits[0])) return KIN_GENERATION_NO_TOKEN;
+    return next(user, logits);
+}
+
+// The last norm is wrong until a text was found to be, or for good.
+static text run_wrong(int n_members, bool for_good, uint64_t *n_wrong) {
+    world w;
+    text t = new_text(1, N_PROMPT);
+    float nan[N_EMBD], good[N_EMBD];
+    kin_err err;
+    for (int i = 0; i < N_EMBD; i++) nan[i] = NAN;
+    open_world(&w, n_members, N_CTX, true);
+    const kin_generation_options o = {
+        .prompt = t.prompt, .n_prompt = N_PROMPT, .next = next_number, .progress = progress, .ended = ended, .user = &t};
+    kin_generation *g;
+    if (kin_scheduler_submit(w.s, &o, &g, &err) != 0) fail_msg("%s", err.text);
+    bool busy = true, is_wrong = true;
+    for (int i = 0; i < 3; i++) { // until the disks' folders are named, by the good file
+        if (kin_scheduler_step(w.s, &busy, &err) != 0) fail_msg("%s", err.text);
+    }
+    set_output_norm(nan, good);
+    while (busy) {
+        if (kin_scheduler_step(w.s, &busy, &err) != 0) fail_msg("%s", err.text);
+        *n_wrong = kin_scheduler_get_stats(w.s).n_wrong;
+        if (is_wrong && !for_good && *n_wrong > 0) set_output_norm(good, NULL);
+        is_wrong = *n_wrong == 0;
+    }
+    set_output_norm(good, NULL);
+    close_world(&w);
+    return t;
+}
+
+static void a_step_without_numbers_is_computed_again_once(void **state) {
+    (void)state;
+    for (int n = 1; n <= N; n += N - 1) {
+        uint64_t n_wrong;
+        remove_root(NULL);
+        text without = run_one(n, false, 1, N_PROMPT), t = run_wrong(n, false, &n_wrong);
+        assert_int_equal(n_wrong, 1);
+        expect_same(&t, &without);
+        t = run_wrong(n, true, &n_wrong);
+        assert_int_equal(n_wrong, 1);
+        assert_int_equal(t.n_ended, 1);
+        assert_int_equal(t.n_made, 0);
+    }
+}
+
+// The inode of each page of a member, added up.
+static uint64_t sum_inodes(int member) {
+    char path[200];
+    uint64_t sum = 0;
+    snprintf(path, sizeof path, "%s/%d/kv", root, member);
+    DIR *d = opendir(path);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        char inner[600];
+        snprintf(inner, sizeof inner, "%s/%s", path, e->d_name);
+        DIR *in = e->d_name[0] == '.' ? NULL : opendir(inner);
+        for (struct dirent *f; in && (f = readdir(in));) sum += strchr(f->d_name, '.') ? 0 : f->d_ino;
+        if (in) closedir(in);
+    }
+    if (d) closedir(d);
+    return sum;
+}
+
+// It was found on the disks, gave no numbers, and was found no more.
+static void the_pages_of_a_wrong_text_leave_all_disks(void **state) {
+    (void)state;
+    for (int n = 1; n <= N; n += N - 1) {
+        uint64_t n_wrong, before[N];
+        remove_root(NULL);
+        text first = run_one(n, true, 1, N_PROMPT);
+        for (int i = 0; i < n; i++) before[i] = sum_inodes(i);
+        text t = run_wrong(n, true, &n_wrong);
+        assert_int_equal(n_wrong, 1);
+        for (int i = 0; i < n; i++) assert_int_not_equal(sum_inodes(i), before[i]);
+        remove_root(NULL); // what the second time has kept
+        text again = run_wrong(n, false, &n_wrong);
+        expect_same(&again, &first);
+        t = run_one(n, true, 1, N_PROMPT);
+        assert_int_equal(t.n_cached, N_FULL * KIN_KV_CELLS); // of the second time
+        expect_same(&t, &first);
+    }
+}
+
 // Pages are of layers: other members take them over, if they are on their disks.
 static void members_of_another_plan_find_the_pages(void **state) {
     (void)state;
@@ -732,6 +833,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(of_a_long_prompt_all_is_logged, make_root, remove_root),
         cmocka_unit_test_setup_teardown(tokens_beyond_pages_are_counted, make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_member_without_its_pages_is_made_up_for, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(a_step_without_numbers_is_computed_again_once, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(the_pages_of_a_wrong_text_leave_all_disks, make_root, remove_root),
         cmocka_unit_test_setup_teardown(members_of_another_plan_find_the_pages, make_root, remove_root),
         cmocka_unit_test_setup_teardown(a_text_goes_on_in_another_ring_with_its_pages, make_root, remove_root),
         cmocka_unit_test_setup_teardown(damaged_and_missing_pages_are_computed, make_root, remove_root),

@@ -464,6 +464,20 @@ static void pages_that_are_computed_again_have_borders(void **state) {
     assert_memory_equal(got.key, m.key, sizeof m.key);
 }
 
+static void pages_that_leave_the_disks_are_neither_kept_nor_loaded(void **state) {
+    (void)state;
+    kin_proto_pages m = golden_pages(), got;
+    uint8_t payload[256];
+    kin_err err;
+    size_t n = kin_proto_size_pages(&m);
+    m.loads = false;
+    m.drops = true;
+    assert_int_equal(kin_proto_encode_pages(payload, sizeof payload, &m), n);
+    assert_int_equal(payload[8], 3);
+    assert_int_equal(kin_proto_decode_pages(payload, n, &got, &err), 0);
+    assert_true(got.drops && !got.loads && !got.recomputes);
+}
+
 static void lies_in_a_step_are_refused_with_a_sentence(void **state) {
     (void)state;
     static const lie lies[] = {
@@ -500,7 +514,7 @@ static void lies_in_a_step_are_refused_with_a_sentence(void **state) {
         {KIN_FRAME_SUM, 14, "01", "byte 14 is 1"},
         {KIN_FRAME_SUM, 16, "00000000", "n_values is 0"},
         {KIN_FRAME_SUM, 16, "01000000", "4 bytes too many"},
-        {KIN_FRAME_PAGES, 8, "03", "loads is 3"},
+        {KIN_FRAME_PAGES, 8, "04", "loads is 4"},
         {KIN_FRAME_PAGES, 8, "02", "ends 32 bytes too early"},
         {KIN_FRAME_PAGES, 9, "00", "n_pages is 0"},
         {KIN_FRAME_PAGES, 9, "09", "n_pages is 9"},
@@ -860,6 +874,7 @@ int main(void) {
         cmocka_unit_test(lies_of_a_device_are_refused_with_a_sentence),
         cmocka_unit_test(lies_in_a_plan_are_refused_with_a_sentence),
         cmocka_unit_test(pages_that_are_computed_again_have_borders),
+        cmocka_unit_test(pages_that_leave_the_disks_are_neither_kept_nor_loaded),
         cmocka_unit_test(lies_in_a_step_are_refused_with_a_sentence),
         cmocka_unit_test(lies_in_reports_and_measurements_are_refused_with_a_sentence),
         cmocka_unit_test(lies_about_chunks_are_refused_with_a_sentence),

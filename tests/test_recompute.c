@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -350,6 +351,24 @@ static void a_block_is_kept_when_all_its_rows_are_known(void **state) {
     kin_border_log_close(log);
 }
 
+static void a_block_with_rows_that_are_not_finite_is_not_kept(void **state) {
+    (void)state;
+    kin_border_log *log = open_log(1);
+    add(log, 0, 0, 63, 100);
+    add(log, 0, 63, 1, NAN);
+    add(log, 1, 0, 63, 100);
+    add(log, 1, 63, 1, INFINITY);
+    for (int block = 0; block < 2; block++) {
+        const kin_page_key name = {{(uint8_t)(1 + block)}};
+        kin_border_log_keep(log, block, &name);
+        kin_border_log_settle(log);
+        assert_false(kin_border_log_get(log, 3, &name, NULL));
+    }
+    add(log, 2, 0, 64, 100); // one after them is
+    assert_true(has(log, 2, 100, 64, 0));
+    kin_border_log_close(log);
+}
+
 static void a_copy_of_a_block_begins_with_its_rows(void **state) {
     (void)state;
     kin_border_log *log = open_log(1);
@@ -432,6 +451,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(without_hidden_states_nothing_is_computed, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(the_first_layers_begin_with_what_the_head_gives, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(a_block_is_kept_when_all_its_rows_are_known, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(a_block_with_rows_that_are_not_finite_is_not_kept, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(a_copy_of_a_block_begins_with_its_rows, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(kept_blocks_make_room_and_others_are_left_out, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(what_the_disk_did_not_take_is_tried_again, make_dir, remove_dir),

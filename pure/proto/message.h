@@ -303,10 +303,12 @@ typedef struct kin_proto_page_key {
     uint8_t bytes[16];
 } kin_proto_page_key;
 
-// Round the ring once, in order with the steps: pages of the KV cache are kept on each member's disk, or taken from there.
+// Round the ring once, in order with the steps: pages of the KV cache are kept on each member's disk, taken from there, or
+// removed.
 typedef struct kin_proto_pages {
     uint64_t step; // its number among the steps
     bool loads;
+    bool drops;       // in place of both: they leave the disks
     bool recomputes;  // with loads: what is not found is computed, where the hidden states before it are
     uint16_t n_pages; // 1 to KIN_PROTO_MAX_PAGES
     uint16_t n_good;  // of the first ones, that all members so far have

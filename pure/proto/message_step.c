@@ -142,7 +142,7 @@ size_t kin_proto_encode_step_head(uint8_t *buf, size_t cap, const kin_proto_step
 
 //     PAGES
 //     byte  0  u64  step
-//           8  u8   0 keeps, 1 loads, 2 loads and recomputes
+//           8  u8   0 keeps, 1 loads, 2 loads and recomputes, 3 drops
 //           9  u8   n_pages (1 to 8)
 //          10  u8   n_good (<= n_pages)
 //          11  u8   0
@@ -157,7 +157,7 @@ size_t kin_proto_encode_step_head(uint8_t *buf, size_t cap, const kin_proto_step
 static void put_pages(kin_writer *w, const kin_proto_pages *m) {
     kin_assert(m->n_pages >= 1 && m->n_pages <= KIN_PROTO_MAX_PAGES && m->n_good <= m->n_pages);
     kin_writer_u64(w, m->step);
-    kin_writer_u8(w, (uint8_t)(m->recomputes ? 2 : m->loads));
+    kin_writer_u8(w, (uint8_t)(m->drops ? 3 : m->recomputes ? 2 : m->loads));
     kin_writer_u8(w, (uint8_t)m->n_pages);
     kin_writer_u8(w, (uint8_t)m->n_good);
     kin_writer_u8(w, 0);
@@ -172,8 +172,9 @@ static void put_pages(kin_writer *w, const kin_proto_pages *m) {
 
 static void take_pages(kin_reader *r, kin_proto_pages *m) {
     m->step = kin_reader_u64(r);
-    uint32_t what = kin_reader_range(r, kin_reader_u8(r), 0, 2, "loads");
-    m->loads = what > 0;
+    uint32_t what = kin_reader_range(r, kin_reader_u8(r), 0, 3, "loads");
+    m->loads = what == 1 || what == 2;
+    m->drops = what == 3;
     m->recomputes = what == 2;
     m->n_pages = (uint16_t)kin_reader_range(r, kin_reader_u8(r), 1, KIN_PROTO_MAX_PAGES, "n_pages");
     m->n_good = (uint16_t)kin_reader_range(r, kin_reader_u8(r), 0, m->n_pages, "n_good");

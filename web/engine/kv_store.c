@@ -31,6 +31,14 @@ void kin_kv_store_keep(kin_kv_store *store, const kin_page_key *key, uint8_t *co
     (void)store, (void)key, (void)content;
 }
 
+void kin_kv_store_give_up(kin_kv_store *store, uint8_t *content) {
+    (void)store, (void)content;
+}
+
+void kin_kv_store_remove(kin_kv_store *store, const kin_page_key *key) {
+    (void)store, (void)key;
+}
+
 void kin_kv_store_settle(kin_kv_store *store) {
     (void)store;
 }
