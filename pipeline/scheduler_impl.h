@@ -27,14 +27,11 @@ struct kin_generation {
         uint8_t kind, grade;
     } ahead[KIN_STEPS_IN_FLIGHT]; // [n_ahead] drafted tokens behind its last one that steps in flight have, one each
     int n_ahead;
-    int n_found;     // blocks that are on the disks; those beyond n_sent are being taken from there
-    bool recomputes; // some layers' are not: these are computed
-    bool cancelled, was_running;
     int n_found;              // blocks that are on the disks; those beyond n_sent are being taken from there
     bool recomputes;          // some layers' are not: these are computed
     bool is_second;           // it is computed again because it came out wrong: nothing that was computed before is used
     int n_to_drop, n_dropped; // blocks whose pages are to leave the disks before; requests were sent for so many
-    bool cancelled;
+    bool cancelled, was_running;
 };
 
 // A sequence of the KV cache: of a text that runs, or of one that has ended.

@@ -12,8 +12,13 @@ uint64_t kin_sim_embed(int32_t id, int32_t pos) {
     return kin_sim_mix((uint64_t)id, (uint64_t)pos);
 }
 
+// A hash that is four finite numbers of 16 bits: what is not is not kept on the disks.
+static uint64_t mix_finite(uint64_t a, uint64_t b) {
+    return kin_sim_mix(a, b) & UINT64_C(0xbfffbfffbfffbfff);
+}
+
 static uint64_t key_of(uint64_t x, int il) {
-    return kin_sim_mix(x, (uint64_t)il);
+    return mix_finite(x, (uint64_t)il);
 }
 
 // A layer's result, from what it was given and a hash of all keys of the text up to here.
@@ -37,7 +42,7 @@ void kin_sim_compute_layer(const kin_kv *kv, int il, const int32_t *seq, const i
                            const kin_kv_copies *copies, int n, uint64_t *x) {
     struct ggml_tensor *k = kin_kv_k(kv, il), *v = kin_kv_v(kv, il);
     for (int i = 0; i < n; i++) {
-        uint64_t key = key_of(x[i], il), seen = kin_sim_mix(seen_before(kv, il, seq[i], pos[i]), key);
+        uint64_t key = key_of(x[i], il), seen = mix_finite(seen_before(kv, il, seq[i], pos[i]), key);
         *cell_at(k, cells[i]) = key;
         *cell_at(v, cells[i]) = seen;
         for (int m = 0; copies && m < copies->n; m++) {
@@ -69,7 +74,7 @@ void kin_sim_write_undisturbed(const int32_t *tokens, int n_prompt, int n_layer,
     for (int pos = 0; pos < n_prompt + n_most - 1; pos++) {
         uint64_t x = kin_sim_embed(expected[pos], pos);
         for (int il = 0; il < n_layer; il++) {
-            seen[il] = kin_sim_mix(seen[il], key_of(x, il));
+            seen[il] = mix_finite(seen[il], key_of(x, il));
             x = attend(x, seen[il]);
         }
         if (pos >= n_prompt - 1) expected[pos + 1] = kin_sim_sample(kin_sim_logit(x), pos + 1 - n_prompt);

@@ -318,8 +318,8 @@ claim='a bad grammar or schema is a sentence'
 printf 'root ::= "a" x\n' >"$dir/bad.gbnf"
 status 1 "$kin" run -p "$prompt" --grammar "$dir/bad.gbnf"
 says "$err" "bad.gbnf: grammar: the rule 'x' is used, but not defined"
-status 1 "$kin" run -p "$prompt" --json-schema '{"type":"object","properties":{"a":{"not":{}}}}'
-says "$err" 'json-schema: schema: #/properties/a/not: this keyword is not supported'
+status 1 "$kin" run -p "$prompt" --json-schema '{"type":"object","properties":{"a":{"not":{"type":"string"}}}}'
+says "$err" 'json-schema: schema: #/properties/a/not: this keyword is supported for a schema that takes everything only'
 status 1 "$kin" run -p "$prompt" --json-schema "$dir/no-such-file"
 says "$err" 'no-such-file'
 

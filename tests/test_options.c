@@ -173,7 +173,7 @@ static void wrong_words_are_refused_by_name(void **state) {
         {{"--temp", "nan"}, "--temp nan"},
         {{"--temp", "inf"}, "--temp inf"},
         {{"--temp", "1e999"}, "--temp 1e999"},
-        {{"--seed", "-1"}, "--seed -1: must be a whole number"},
+        {{"--seed", "-2"}, "--seed -2: must be a whole number"},
         {{"--seed", "12x"}, "--seed 12x"},
         {{"--seed", "18446744073709551616"}, "--seed 18446744073709551616"},
         {{"--memory", "1X"}, "--memory"},

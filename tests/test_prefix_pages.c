@@ -526,8 +526,8 @@ static void a_step_without_numbers_is_computed_again_once(void **state) {
     }
 }
 
-// The inode of each page of a member, added up.
-static uint64_t sum_inodes(int member) {
+// When each page of a member was written, added up.
+static uint64_t sum_times(int member) {
     char path[200];
     uint64_t sum = 0;
     snprintf(path, sizeof path, "%s/%d/kv", root, member);
@@ -536,7 +536,13 @@ static uint64_t sum_inodes(int member) {
         char inner[600];
         snprintf(inner, sizeof inner, "%s/%s", path, e->d_name);
         DIR *in = e->d_name[0] == '.' ? NULL : opendir(inner);
-        for (struct dirent *f; in && (f = readdir(in));) sum += strchr(f->d_name, '.') ? 0 : f->d_ino;
+        for (struct dirent *f; in && (f = readdir(in));) {
+            struct stat st;
+            char file[1200];
+            snprintf(file, sizeof file, "%s/%s", inner, f->d_name);
+            if (!strchr(f->d_name, '.') && stat(file, &st) == 0)
+                sum += (uint64_t)st.st_ctim.tv_sec * 1000000000 + (uint64_t)st.st_ctim.tv_nsec;
+        }
         if (in) closedir(in);
     }
     if (d) closedir(d);
@@ -550,10 +556,10 @@ static void the_pages_of_a_wrong_text_leave_all_disks(void **state) {
         uint64_t n_wrong, before[N];
         remove_root(NULL);
         text first = run_one(n, true, 1, N_PROMPT);
-        for (int i = 0; i < n; i++) before[i] = sum_inodes(i);
+        for (int i = 0; i < n; i++) before[i] = sum_times(i);
         text t = run_wrong(n, true, &n_wrong);
         assert_int_equal(n_wrong, 1);
-        for (int i = 0; i < n; i++) assert_int_not_equal(sum_inodes(i), before[i]);
+        for (int i = 0; i < n; i++) assert_int_not_equal(sum_times(i), before[i]);
         remove_root(NULL); // what the second time has kept
         text again = run_wrong(n, false, &n_wrong);
         expect_same(&again, &first);

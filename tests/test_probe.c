@@ -274,7 +274,7 @@ static void who_does_not_answer_well_is_not_measured(void **state) {
 static void a_probe_always_ends(void **state) {
     world *w = *state;
     expect_failure_within(w, 2000, MUTE, "it does not answer OPEN");
-    expect_failure_within(w, 2000, STOPPING, "the way is too slow to be measured in time");
+    expect_failure_within(w, 2000, STOPPING, "the link is too slow to be measured in time");
 }
 
 static void somebody_else_at_that_address_is_not_measured(void **state) {

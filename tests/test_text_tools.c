@@ -309,7 +309,8 @@ static void props_have_what_clients_look_for(void **state) {
                                         "bos_token",
                                         "eos_token",
                                         "build_info",
-                                        "is_sleeping"};
+                                        "is_sleeping",
+                                        "context_is_shared"};
     kin_request request;
     kin_api_error err;
     assert_int_equal(kin_request_from_native(&request, json_of("{'prompt':''}"), defaults(), &err), 0);

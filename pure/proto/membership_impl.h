@@ -52,7 +52,7 @@ struct kin_membership {
     kin_time broken_at;
     bool broke_requests;
     char last_break[KIN_MEMBERSHIP_SENTENCE]; // why the last epoch ended, while no other one is up; "": not by a ring link
-    uint8_t broken_from, broken_to; // the ends: indices of devices, KIN_MEMBERSHIP_DEVICES for the head
+    uint8_t broken_from, broken_to;           // the ends: indices of devices, KIN_MEMBERSHIP_DEVICES for the head
 
     // How often each hop broke, by its ends, since the ring last got anywhere.
     uint8_t n_breaks[KIN_MEMBERSHIP_DEVICES + 1][KIN_MEMBERSHIP_DEVICES + 1];
