@@ -440,18 +440,13 @@ static double plain_ms(int n_texts) {
 }
 
 // From `begun_ms` on a prompt of n tokens came in beside n_texts, of which text 0 had n_made tokens then.
-// The longest gap is at most `worst` times the usual one.
-static void expect_pieces(const char *what, const text *prompt, int n, int n_texts, double begun_ms, int n_made, double worst) {
+static void expect_good_pieces(const char *what, const text *prompt, int n, int n_texts, double begun_ms, int n_made) {
     double took_ms = prompt->made_ms[0] - begun_ms, best_ms = n / best_rate(n_texts);
     double longest_ms = longest_gap_ms(&texts[0], n_made), alone_ms = plain_ms(n_texts);
     print_message("%s: %.2f of the shortest time; longest gap %.2f of the usual one\n", what, took_ms / best_ms,
                   longest_ms / alone_ms);
     if (took_ms > 1.5 * best_ms) fail_msg("%s: %.0f ms where %.0f are possible", what, took_ms, best_ms);
-    if (longest_ms > worst * alone_ms) fail_msg("%s: %.1f ms where %.1f are usual", what, longest_ms, alone_ms);
-}
-
-static void expect_good_pieces(const char *what, const text *prompt, int n, int n_texts, double begun_ms, int n_made) {
-    expect_pieces(what, prompt, n, n_texts, begun_ms, n_made, 2);
+    if (longest_ms > 2 * alone_ms) fail_msg("%s: %.1f ms where %.1f are usual", what, longest_ms, alone_ms);
 }
 
 enum { LONG_PROMPT = 3000 };
@@ -530,7 +525,7 @@ static void pieces_of_a_prompt_suit_a_member_that_gets_slower(void **state) {
         double begun_ms = t.now_ms;
         int n_made = texts[0].n_made + 3, n_left = LONG_PROMPT - texts[1].n_read; // behind the steps in flight, and these
         while (texts[1].n_made == 0) step(s);
-        expect_pieces(what, &texts[1], n_left, 1, begun_ms, n_made, 2.5); // one slow step may be chance, two are not
+        expect_good_pieces(what, &texts[1], n_left, 1, begun_ms, n_made);
         kin_scheduler_close(s);
     }
 }

@@ -16,6 +16,8 @@ static const double CHANGED = 0.2; // of T: by so much it changes with the devic
 // The part of what was learnt so far in what is known after the next step.
 static const double KEPT = 0.9;
 
+static const double CERTAIN = 4; // spreads: a step that is so far above the spread is late for a reason, not by chance
+
 static const double SPREAD = 2; // times the mean difference of two steps; for normal times 2.3 standard deviations
 
 // With x = k + f, k + 1 steps in flight have more tokens of prompts together than k where (1 + MOST_SLOWDOWN) f > 1.
@@ -107,11 +109,13 @@ static void take_one_less(kin_prefill *p, const kin_prefill_beside *b) {
     p->largest = 0;
 }
 
-// A step took more_s longer than one without its tokens.
-static void learn_token(kin_prefill *p, int n_tokens, double more_s) {
+// A step took more_s longer than one without its tokens; the spread was usual_s before it.
+static void learn_token(kin_prefill *p, int n_tokens, double more_s, double usual_s) {
     bool is_first = p->token_s <= 0;
     double error_s = more_s - p->token_s * n_tokens;
-    double above_s = fmax(error_s - spread_s(p), 0), rise_s = is_first ? 0 : fmin(above_s, p->last_above_s);
+    double above_s = fmax(error_s - usual_s, 0);
+    double rise_s = above_s > CERTAIN * usual_s ? above_s : fmin(above_s, p->last_above_s);
+    if (is_first) rise_s = 0;
     p->last_above_s = above_s;
     p->weight = KEPT * p->weight + (double)n_tokens * n_tokens;
     p->token_s += 0.5 * rise_s / n_tokens + n_tokens * (is_first ? error_s : error_s - above_s) / p->weight;
@@ -133,6 +137,7 @@ void kin_prefill_learn(kin_prefill *p, const kin_prefill_beside *b, int n_tokens
     if (++p->n_since >= PROBE_EVERY * b->n_least && p->n_wanted == 0) p->n_wanted = N_PROBED;
     if (p->n_plain == 0) return;
     double more_s = took_s - plain_s(p, b->n_rows);
+    const double usual_s = spread_s(p);
     learn_spread(p, b->n_rows, n_tokens, took_s);
     if (took_s < LESS * plain_s(p, b->n_rows) - spread_s(p)) {
         p->n_plain = 0;
@@ -140,7 +145,7 @@ void kin_prefill_learn(kin_prefill *p, const kin_prefill_beside *b, int n_tokens
         p->n_wanted = N_PROBED;
     }
     if (n_tokens == 0) return;
-    learn_token(p, n_tokens, more_s);
+    learn_token(p, n_tokens, more_s, usual_s);
     if (n_tokens > p->largest) p->largest = n_tokens;
     choose_steps(p, b);
 }
