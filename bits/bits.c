@@ -337,7 +337,7 @@ static uint64_t gate(const kin_kernels *k, int what) {
     return hash;
 }
 
-// What scales by a sigmoid, and caps, with a length that is no multiple of 16.
+// Scaling by a sigmoid and soft caps, with a length that is not a multiple of 16.
 static uint64_t caps(const kin_kernels *k, int what) {
     uint64_t hash = 0;
     kin_rng rng;

@@ -104,7 +104,7 @@ int kin_kv_n_used(const kin_kv *kv);
 void kin_kv_table(const kin_kv *kv, int32_t seq, int32_t *table);
 
 // mask // f16 [n_rows, n_kv]: 0 where row i's token may look (its own sequence, up to its own position), else -inf.
-// rows: numbers of tokens in the batch, NULL: all. window: of the last so many tokens only, its own among them; 0: of all.
+// rows: numbers of tokens in the batch, NULL: all. window: the row sees only that many tokens, its own included; 0: all of them.
 void kin_kv_mask(const kin_kv *kv, const kin_batch *batch, const int32_t *rows, int n_rows, int n_kv, int window,
                  ggml_fp16_t *mask);
 

@@ -731,7 +731,7 @@ static void fill_masks(const kin_shard *s, const step *st, bool masks, const int
     if (window_mask) kin_kv_mask(s->kv, &st->batch, rows, n, st->n_kv, s->hp.window, window_mask);
 }
 
-// The first cells that tokens at such positions look at in a windowed layer; first NULL: there is none.
+// Fills `first` with the first cell that each token sees in a windowed layer. NULL: the model has no such layer.
 static void fill_first(const kin_shard *s, int n, const int32_t *pos, int32_t *first) {
     for (int i = 0; i < n && first; i++) first[i] = pos[i] >= s->hp.window ? pos[i] - s->hp.window + 1 : 0;
 }

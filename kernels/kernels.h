@@ -166,7 +166,7 @@ typedef struct kin_rope {
 // The speed of each pair of dimensions, radians per position: freq // f64 [n_rot / 2]
 void kin_rope_frequencies(const kin_rope *rope, double *freq);
 
-// What YaRN scales cosines and sines with.
+// The factor by which YaRN multiplies cosines and sines.
 double kin_rope_length(const kin_rope *rope);
 
 // factors // f32 [n_rot / 2] that give such frequencies without YaRN and scaling
