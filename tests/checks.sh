@@ -18,10 +18,11 @@ fail() {
     n_failed=$((n_failed + 1))
 }
 
-# status N COMMAND...: runs it; stdout and stderr stay in $out and $err.
+# status N COMMAND...: runs it; stdout and stderr stay in $out and $err. A program that does not end is stopped (124).
 status() {
     want=$1
     shift
+    case $1 in "$kin" | env) set -- timeout 300 "$@" ;; esac
     "$@" >"$out" 2>"$err" </dev/null
     got=$?
     n_checks=$((n_checks + 1))

@@ -489,8 +489,8 @@ if ! "$kin" run -p x -n 1 --gpu-layers 1 >"$out" 2>&1; then # no GPU is here
     says "$log" '--gpu-layers 99: no GPU found .*the CPU computes all layers'
     stop
 fi
-status 2 "$kin" serve --port 0 --reasoning off
-says "$err" 'reasoning_effort'
+status 2 "$kin" serve --port 0 --reasoning maybe
+says "$err" '--reasoning'
 status 2 "$kin" serve --port 0 -ot 'x=CPU'
 says "$err" '-ot: layers are whole on a GPU or not'
 claim="... and its environment variables, which the command line wins over; a misspelt name of its is told"
