@@ -1,11 +1,11 @@
 // The chat: one conversation at a time, its branch on the page, and the answer that is being written.
 
-import { complete } from './complete.js';
+import { completeWhenReady, isEmpty } from './complete.js';
 import { Composer } from './composer.js';
 import { h, iconButton, toast } from './dom.js';
+import { takeDrops } from './files.js';
 import { MessageView } from './message.js';
 import { contextLength, server, takeError, untilReady } from './server.js';
-import { askForKey } from './settings.js';
 import * as store from './store.js';
 import { Tree } from './tree.js';
 
@@ -16,9 +16,8 @@ const STORIES = ['Tell me a story about a brave little dragon.', 'Tell me a stor
 const STARTERS = ['Tell me a story about a brave little dragon.', 'Explain how a rainbow is made, in three sentences.', 'Write a haiku about the sea.', 'Compare tea and coffee in a table.'];
 
 function interrupt(message) {
-  const hasText = message.content || message.reasoning || message.calls?.length;
-  message.state = hasText ? 'interrupted' : 'error';
-  if (!hasText) message.error = 'Stopped before the first word.';
+  message.state = isEmpty(message) ? 'error' : 'interrupted';
+  if (isEmpty(message)) message.error = 'Stopped before the first word.';
 }
 
 export class Chat {
@@ -38,10 +37,11 @@ export class Chat {
   build(box) {
     this.log = h('div', { class: 'log', role: 'log', 'aria-label': 'Messages', 'aria-live': 'polite', tabindex: '0' });
     this.scroller = h('div', { class: 'scroller' }, this.log);
-    this.composer = new Composer({ send: (text) => this.submit(text), stop: () => this.stop(), isBusy: () => Boolean(this.abort) });
+    this.composer = new Composer({ send: (text, files) => this.submit(text, files), stop: () => this.stop(), isBusy: () => Boolean(this.abort) });
     this.toEnd = iconButton('down', 'To the end', () => this.scrollToEnd(true), { class: 'icon-button to-end', hidden: true });
     box.append(this.scroller, h('div', { class: 'bottom' }, this.toEnd, this.composer.node));
     box.addEventListener('keydown', (e) => e.key === 'Escape' && this.abort && this.stop());
+    takeDrops(box, (files) => this.composer.addFiles(files));
     this.scroller.addEventListener('scroll', () => this.noteScroll(), { passive: true });
     new ResizeObserver(() => this.scrollToEnd()).observe(this.log); // messages get their height when they come into sight
   }
@@ -55,6 +55,7 @@ export class Chat {
   async open(conversation) {
     this.stop();
     this.thread = null;
+    this.composer.open(conversation?.id ?? null);
     const opening = (this.opening = {});
     const messages = conversation ? await store.listMessages(conversation.id) : [];
     for (const m of messages) await this.mend(m);
@@ -91,7 +92,7 @@ export class Chat {
   }
 
   append(message) {
-    const actions = { edit: (m, text) => this.ask({ role: 'user', parent: m.parent, content: text }), again: (m) => this.answer(m.parent), go: (m) => this.proceed(m),
+    const actions = { edit: (m, text) => this.ask({ role: 'user', parent: m.parent, content: text, files: m.files }), again: (m) => this.answer(m.parent), go: (m) => this.proceed(m),
       choose: (m) => this.choose(m), result: (m, call, text) => this.ask({ role: 'tool', parent: m.id, call: call.id, content: text }) };
     const view = new MessageView(message, this.thread.tree.siblings(message), actions, contextLength);
     this.views.push(view);
@@ -161,11 +162,15 @@ export class Chat {
   }
 
   /** True: it is on its way. */
-  submit(text) {
+  submit(text, files = []) {
     const turn = this.begin();
     if (!turn) return false;
-    turn.thread.conversation ??= { id: store.newId(), title: text.replace(/\s+/g, ' ').slice(0, 60), created: Date.now(), updated: Date.now(), current: null };
-    this.run(turn, { role: 'user', parent: turn.thread.conversation.current, content: text });
+    if (!turn.thread.conversation) {
+      const title = (text || files[0].name).replace(/\s+/g, ' ').slice(0, 60);
+      turn.thread.conversation = { id: store.newId(), title, created: Date.now(), updated: Date.now(), current: null };
+      this.composer.rename(turn.thread.conversation.id);
+    }
+    this.run(turn, { role: 'user', parent: turn.thread.conversation.current, content: text, ...(files.length && { files }) });
     return true;
   }
 
@@ -200,7 +205,7 @@ export class Chat {
     const branch = turn.thread.tree.branch(message.parent);
     try {
       signal.throwIfAborted(); // the page may show another conversation by now
-      await this.completeWhenReady(job, branch, signal);
+      await completeWhenReady({ message, branch, model: () => server.model, signal, changed: (p) => this.wrote(job, p), waiting: (words) => ((job.progress = { waiting: words }), this.draw(job)) });
       message.state = 'done';
     } catch (err) {
       this.takeFailure(job, err);
@@ -213,39 +218,14 @@ export class Chat {
     if (turn.thread === this.thread) (this.drawMeter(), this.scrollToEnd());
   }
 
-  async completeWhenReady(job, branch, signal) {
-    for (;;) {
-      try {
-        return await complete({ message: job.message, branch, model: server.model, signal, changed: (p) => this.wrote(job, p) });
-      } catch (err) {
-        if (signal.aborted) throw err;
-        if (err.status === 401 && (await askForKey('This request was refused: its key is missing or wrong.'))) continue;
-        if (err.status !== 503 || !err.loading) throw err;
-        takeError(err);
-        await this.waitForServer(job, signal);
-      }
-    }
-  }
-
-  async waitForServer(job, signal) {
-    const show = () => ((job.progress = { waiting: `Waiting: ${server.doing || 'the model is being loaded'}${server.progress}` }), this.draw(job));
-    server.addEventListener('changed', show);
-    show();
-    const aborted = new Promise((_, no) => signal.addEventListener('abort', () => no(new DOMException('stopped', 'AbortError')), { once: true }));
-    try {
-      await Promise.race([untilReady(), aborted]);
-    } finally {
-      server.removeEventListener('changed', show);
-    }
-  }
-
   takeFailure(job, err) {
     const m = job.message;
     if (err.name === 'AbortError') return void interrupt(m);
     takeError(err);
+    if (err.status === 0) untilReady();
+    if (err.status === 0 && !isEmpty(m)) return void interrupt(m); // the page says that the server is away
     m.state = 'error';
     m.error = err.message;
-    if (err.status === 0) untilReady();
   }
 
   wrote(job, progress) {

@@ -7,6 +7,7 @@ import { drawJoin } from './join.js';
 import { Live } from './live.js';
 import { drawPlan } from './plan.js';
 import { drawRing } from './ring.js';
+import { server } from './server.js';
 
 const HISTORY = 60; // seconds
 
@@ -42,7 +43,7 @@ export class ClusterView {
 
   lose(why) {
     this.note.hidden = false;
-    this.note.textContent = `${why} What is shown is as it was last.`;
+    this.note.textContent = `${server.state === 'unreachable' ? '' : `${why} `}What is shown is as it was last.`;
   }
 
   takeState(state) {

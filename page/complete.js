@@ -1,14 +1,21 @@
-// One answer: the request to /v1/chat/completions, and what its events say, put into the message. Without the page.
+// One answer: the request to /v1/chat/completions, and what its events say, put into the message; until then the server is waited
+// for. Without the page.
 
 import { stream } from './api.js';
-import { requestFields, systemPrompt } from './settings.js';
+import { withFiles } from './files.js';
+import { server, takeError, untilReady } from './server.js';
+import { askForKey, requestFields, systemPrompt } from './settings.js';
+
+const MAX_TRIES = 3; // of an answer that ends before its first word although the server is there
 
 const forServer = (m) => {
   if (m.role === 'tool') return { role: 'tool', tool_call_id: m.call, content: m.content };
-  const out = { role: m.role, content: m.content };
+  const out = { role: m.role, content: withFiles(m.content, m.files) };
   if (m.calls?.length) out.tool_calls = m.calls.map((c) => ({ id: c.id, type: 'function', function: { name: c.name, arguments: c.arguments } }));
   return out;
 };
+
+export const isEmpty = (message) => !message.content && !message.reasoning && !message.calls?.length;
 
 // An answer in which nothing was written says nothing to the model.
 const counts = (m) => m.role !== 'assistant' || m.content || m.calls?.length;
@@ -51,7 +58,7 @@ function take(message, event, progress) {
  * Writes `message` after the messages of `branch`; `changed(progress)` is called after each event. A message that has text already is
  * continued. Ends when the answer ends, or throws.
  */
-export async function complete({ message, branch, model, signal, changed }) {
+async function complete({ message, branch, model, signal, changed }) {
   const messages = branch.filter(counts).map(forServer);
   if (systemPrompt() && messages[0]?.role !== 'system') messages.unshift({ role: 'system', content: systemPrompt() });
   if (message.content) messages.push({ role: 'assistant', content: message.content });
@@ -65,4 +72,36 @@ export async function complete({ message, branch, model, signal, changed }) {
     changed(progress);
   });
   if (!message.finish) throw Object.assign(new Error('The server ended the answer in the middle.'), { status: 0 });
+}
+
+async function waitForServer(signal, waiting) {
+  const show = () => waiting(`Waiting: ${server.state === 'unreachable' ? 'the server does not answer' : `${server.doing || 'the model is being loaded'}${server.progress}`}`);
+  server.addEventListener('changed', show);
+  show();
+  const aborted = new Promise((_, no) => signal.addEventListener('abort', () => no(new DOMException('stopped', 'AbortError')), { once: true }));
+  try {
+    await Promise.race([untilReady(), aborted]);
+  } finally {
+    server.removeEventListener('changed', show);
+  }
+}
+
+/**
+ * The same, as soon as it can be: while the model is loaded, the server is away or a key is missing, it waits. `waiting(words)` is
+ * told what for; `model()`: the one that is chosen then. What was begun is not begun again by itself.
+ */
+export async function completeWhenReady({ model, waiting, ...options }) {
+  const { message, signal } = options;
+  for (let tries = 1; ; ) {
+    try {
+      return await complete({ ...options, model: model() });
+    } catch (err) {
+      if (signal.aborted) throw err;
+      if (err.status === 401 && (await askForKey('This request was refused: its key is missing or wrong.'))) continue;
+      const isAway = err.status === 0 && isEmpty(message) && tries++ < MAX_TRIES;
+      if (!isAway && !(err.status === 503 && err.loading)) throw err;
+      takeError(err);
+      await waitForServer(signal, waiting);
+    }
+  }
 }

@@ -1,31 +1,91 @@
 // The entry below the conversation: what is being typed, the button that sends it or stops the answer, and how full the context is.
 
-import { h, iconButton } from './dom.js';
+import { h, iconButton, toast } from './dom.js';
+import { drawFiles, readTextFiles } from './files.js';
 import { count } from './format.js';
+import { getDraft, putDraft } from './store.js';
 
 export class Composer {
-  /** actions: send(text), true once it is taken; stop(); isBusy(). */
+  /** actions: send(text, files), true once they are taken; stop(); isBusy(). */
   constructor(actions) {
     this.actions = actions;
+    this.id = undefined; // of the conversation that the draft belongs to, null for a new one; undefined until one is opened
+    this.files = [];
+    this.shownFiles = h('div', { class: 'entry-files' });
     this.input = h('textarea', { id: 'prompt', rows: 1, placeholder: 'Write a message', 'aria-label': 'Message', autocomplete: 'off' });
     this.button = this.makeButton();
     this.meter = h('span', { class: 'meter-text' });
     this.bar = h('i');
     this.node = h('form', { class: 'composer', onsubmit: (e) => (e.preventDefault(), this.submit()) },
-      h('div', { class: 'entry' }, this.input, this.button),
+      this.shownFiles, h('div', { class: 'entry' }, iconButton('attach', 'Add text files', () => this.pickFiles()), this.input, this.button),
       h('div', { class: 'under' }, h('span', { class: 'hint' }, 'Enter sends, Shift+Enter starts a line'), h('span', { class: 'meter', title: 'How much of the context this conversation fills' }, h('span', { class: 'meter-bar', 'aria-hidden': 'true' }, this.bar), this.meter)));
-    this.input.addEventListener('input', () => this.grow());
+    this.input.addEventListener('input', () => this.noteChange());
     this.input.addEventListener('keydown', (e) => {
       if (e.key === 'Enter' && !e.shiftKey && !e.isComposing) (e.preventDefault(), this.submit());
     });
   }
 
-  submit() {
-    const text = this.input.value.trim();
-    if (!text || !this.actions.send(text)) return;
-    this.input.value = '';
-    this.grow();
+  get isEmpty() {
+    return !this.input.value.trim() && !this.files.length;
   }
+
+  submit() {
+    if (this.isEmpty || !this.actions.send(this.input.value.trim(), this.files)) return;
+    this.setDraft('', []);
+    this.noteChange();
+  }
+
+  // ---- the draft
+
+  /** What was being typed there last, in place of what is being typed here. */
+  open(id) {
+    const isTyping = this.id === undefined && !this.isEmpty; // before the page was there
+    this.id = id;
+    if (isTyping) return this.noteChange();
+    const { text, files } = getDraft(id);
+    this.setDraft(text, files);
+  }
+
+  /** The conversation has got its name: its draft goes on under that. */
+  rename(id) {
+    putDraft(this.id, { text: '', files: [] });
+    this.id = id;
+    this.noteChange();
+  }
+
+  setDraft(text, files) {
+    this.input.value = text;
+    this.files = files;
+    this.shownFiles.replaceChildren(...(files.length ? [drawFiles(files, (f) => (this.setDraft(this.input.value, this.files.filter((x) => x !== f)), this.noteChange(), this.input.focus()))] : []));
+    this.grow();
+    this.dim();
+  }
+
+  noteChange() {
+    this.grow();
+    this.dim();
+    if (this.id !== undefined) putDraft(this.id, { text: this.input.value, files: this.files });
+  }
+
+  // ---- files
+
+  pickFiles() {
+    const pick = h('input', { type: 'file', multiple: true, onchange: () => this.addFiles([...pick.files]) });
+    pick.click();
+  }
+
+  /** Those that are texts and not too large; each other one is said. */
+  async addFiles(files) {
+    const id = this.id, said = [];
+    const read = await readTextFiles(files, this.files, (sentence) => said.push(sentence));
+    if (said.length) toast(said.join(' '));
+    if (!read.length || id !== this.id) return; // another conversation was opened meanwhile
+    this.setDraft(this.input.value, [...this.files, ...read]);
+    this.noteChange();
+    this.input.focus();
+  }
+
+  // ---- what is shown
 
   grow() {
     this.input.style.height = 'auto';
@@ -37,12 +97,21 @@ export class Composer {
     return iconButton(isBusy ? 'stop' : 'send', isBusy ? 'Stop' : 'Send', () => (this.actions.isBusy() ? this.actions.stop() : this.submit()), { class: 'send' });
   }
 
+  /** The button looks as if there was nothing to send, as long as there is nothing. It keeps its place in the order of Tab. */
+  dim() {
+    const isIdle = this.isEmpty && !this.actions.isBusy();
+    this.button.classList.toggle('idle', isIdle);
+    this.button.setAttribute('aria-disabled', String(isIdle));
+  }
+
   /** After a turn has begun or ended. */
   update() {
+    this.dim();
     if (this.button.getAttribute('aria-label') === (this.actions.isBusy() ? 'Stop' : 'Send')) return;
     const made = this.makeButton(), had = document.activeElement === this.button;
     this.button.replaceWith(made);
     this.button = made;
+    this.dim();
     if (had) made.focus();
   }
 

@@ -1,10 +1,11 @@
 // The page: its bar, its two views, and what connects them.
 
+import { origin } from './api.js';
 import { Chat } from './chat.js';
 import { ClusterView } from './cluster.js';
 import { h, iconButton, toast } from './dom.js';
 import { sentence } from './format.js';
-import { chooseModel, server, untilReady } from './server.js';
+import { chooseModel, lookNow, server, untilReady } from './server.js';
 import { openSettings } from './settings.js';
 import { Sidebar } from './sidebar.js';
 import { listConversations, openStore } from './store.js';
@@ -49,13 +50,24 @@ function drawModel() {
 
 function drawPill() {
   const { state, doing } = server;
-  const words = { loading: `${sentence(doing) || 'Loading'}${server.progress}`, unreachable: 'The server cannot be reached', refused: 'A key is needed' }[state] ?? '';
+  const words = { loading: `${sentence(doing) || 'Loading'}${server.progress}`, refused: 'A key is needed' }[state] ?? '';
   pill.className = `pill ${state}`;
   pill.hidden = !words;
   pill.textContent = words;
 }
 
-server.addEventListener('changed', () => (drawModel(), drawPill()));
+// What is said of a server that does not answer, in one place: questions wait meanwhile.
+const away = h('div', { class: 'away', role: 'status', hidden: true },
+  h('div', {}, h('strong', {}, 'The server does not answer'),
+    h('p', {}, `kin at ${origin()} was stopped, or this device has lost its network. Questions wait here, and are sent when it is back.`)),
+  h('button', { type: 'button', class: 'plain', onclick: lookNow }, 'Look now'));
+$('bar').after(away);
+
+server.addEventListener('changed', () => {
+  drawModel();
+  drawPill();
+  away.hidden = server.state !== 'unreachable';
+});
 
 // ---- colours
 

@@ -158,6 +158,9 @@ function drawTable(text) {
   return h('div', { class: 'table', tabindex: '0' }, h('table', {}, h('thead', {}, row('th', names)), h('tbody', {}, rows.map((r) => row('td', cells(r))))));
 }
 
+const TASK = /^\[([ xX])\](?:\s+|$)/;
+const drawBox = (isDone) => h('span', { class: isDone ? 'box done' : 'box', role: 'img', 'aria-label': isDone ? 'done' : 'open' }, isDone && icon('check'));
+
 function drawList(text, depth) {
   const lines = text.split('\n');
   const [, indent, first] = lines[0].match(ITEM);
@@ -170,14 +173,15 @@ function drawList(text, depth) {
   }
   const start = isOrdered && parseInt(first, 10) !== 1 ? parseInt(first, 10) : undefined;
   return h(isOrdered ? 'ol' : 'ul', { start }, items.map((item) => {
-    const inside = item.lines.join('\n');
+    const task = item.lines[0].match(TASK);
+    const inside = (task ? [item.lines[0].slice(task[0].length), ...item.lines.slice(1)] : item.lines).join('\n');
     const blocks = splitBlocks(inside);
-    const task = inside.match(/^\[([ xX])\]\s/);
-    const box = task && h('input', { type: 'checkbox', disabled: true, checked: task[1] !== ' ', 'aria-label': task[1] === ' ' ? 'open' : 'done' });
+    const box = task && drawBox(task[1] !== ' ');
     const isTight = blocks.length === 0 || (blocks[0].kind === 'text' && !/\n\s*\n/.test(inside));
-    if (!isTight) return h('li', {}, blocks.map((b) => draw(b, depth + 1)));
-    const lead = blocks[0] ? inline(task ? blocks[0].text.replace(/^\[[ xX]\]\s/, '') : blocks[0].text) : [];
-    return h('li', {}, box, lead, blocks.slice(1).map((b) => draw(b, depth + 1)));
+    const props = { class: task ? 'task' : undefined };
+    if (!isTight) return h('li', props, box, blocks.map((b) => draw(b, depth + 1)));
+    const lead = blocks[0] ? inline(blocks[0].text) : [];
+    return h('li', props, box, lead, blocks.slice(1).map((b) => draw(b, depth + 1)));
   }));
 }
 

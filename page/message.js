@@ -1,6 +1,7 @@
 // One message on the page: an article whose parts are changed in place while it is written.
 
 import { copyText, h, icon, iconButton, toast } from './dom.js';
+import { drawFiles } from './files.js';
 import { count, ms, rate } from './format.js';
 import { showMarkdown } from './markdown.js';
 
@@ -24,7 +25,7 @@ function statsText(stats, nContext) {
 }
 
 function progressText(message, progress) {
-  if (progress?.waiting) return progress.waiting;
+  if (progress?.waiting) return ''; // said above it
   if (progress?.first && progress.n > 1) {
     const perSecond = ((progress.n - 1) * 1000) / (performance.now() - progress.first);
     return `${rate(perSecond)} tokens/s · ${count(progress.n)} tokens`;
@@ -63,7 +64,7 @@ export class MessageView {
     const m = this.message, isWriting = m.state === 'writing';
     this.node.setAttribute('aria-busy', String(isWriting));
     this.node.classList.toggle('writing', isWriting);
-    if (m.role !== 'assistant') this.body.textContent = m.content;
+    if (m.role !== 'assistant') this.body.replaceChildren(...[m.files?.length && drawFiles(m.files), m.content].filter(Boolean));
     else this.updateAnswer(m, isWriting, progress);
     if (isWriting !== this.wasWriting || !isWriting) this.drawFoot(isWriting);
     this.wasWriting = isWriting;
@@ -139,7 +140,7 @@ export class MessageView {
       this.node.classList.remove('editing');
       this.update();
     };
-    const send = () => (close(), area.value.trim() && this.actions.edit(this.message, area.value.trim()));
+    const send = () => (close(), (area.value.trim() || this.message.files?.length) && this.actions.edit(this.message, area.value.trim()));
     area.addEventListener('keydown', (e) => {
       if (e.key === 'Escape') close();
       if (e.key === 'Enter' && !e.shiftKey && !e.isComposing) (e.preventDefault(), send());

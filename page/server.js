@@ -30,7 +30,12 @@ export function chooseModel(id) {
   server.dispatchEvent(new Event('changed'));
 }
 
-const sleep = (ms) => new Promise((later) => setTimeout(later, ms));
+let wake = () => {};
+const sleep = (ms) => new Promise((later) => ((wake = later), setTimeout(later, ms)));
+
+/** Looks for the server at once, where the next look is waited for. */
+export const lookNow = () => wake();
+addEventListener('online', lookNow);
 
 async function readModels() {
   const { data } = await getJson('v1/models');

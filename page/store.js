@@ -64,6 +64,24 @@ export function takeLast(id) {
   }
 }
 
+// What is being typed into a conversation ('' is a new one) and the files beside it: of this tab, until it is sent.
+const draftName = (id) => `kin.draft.${id ?? ''}`;
+
+export function putDraft(id, draft) {
+  try {
+    if (draft.text || draft.files.length) sessionStorage.setItem(draftName(id), JSON.stringify(draft));
+    else sessionStorage.removeItem(draftName(id));
+  } catch {} // no storage, or it is full: the draft lives as long as the page
+}
+
+export function getDraft(id) {
+  try {
+    return JSON.parse(sessionStorage.getItem(draftName(id))) ?? { text: '', files: [] };
+  } catch {
+    return { text: '', files: [] };
+  }
+}
+
 export async function listConversations() {
   const all = db ? await done(db.transaction('conversations').objectStore('conversations').getAll()) : [...memory.conversations.values()];
   return all.sort((a, b) => b.updated - a.updated);
@@ -77,6 +95,7 @@ export async function listMessages(conversation) {
 }
 
 export async function removeConversation(id) {
+  putDraft(id, { text: '', files: [] });
   const messages = await listMessages(id);
   if (!db) {
     memory.conversations.delete(id);
@@ -102,6 +121,7 @@ export async function exportAll(ids) {
 }
 
 const text = (value) => (typeof value === 'string' ? value : '');
+const readFiles = (files) => (Array.isArray(files) ? files.map((f) => ({ name: text(f?.name), text: text(f?.text) })) : undefined);
 
 // Ids are made anew, so that what is here already stays. What is not understood is left out.
 function readMessage(m, conversation, ids, i) {
@@ -110,7 +130,7 @@ function readMessage(m, conversation, ids, i) {
     reasoning: text(m.reasoning), created: Number.isFinite(m.created) ? m.created : Date.now() + i,
     state: ['done', 'interrupted', 'error'].includes(m.state) ? m.state : 'done', error: text(m.error) || undefined,
     calls: Array.isArray(m.calls) ? m.calls.map((c) => ({ id: text(c?.id), name: text(c?.name), arguments: text(c?.arguments) })) : undefined,
-    call: text(m.call) || undefined, model: text(m.model) || undefined, stats: typeof m.stats === 'object' ? m.stats : undefined,
+    files: readFiles(m.files), call: text(m.call) || undefined, model: text(m.model) || undefined, stats: typeof m.stats === 'object' ? m.stats : undefined,
   };
 }
 

@@ -23,6 +23,7 @@
     X(composer, "composer.js", JS)                                                                                               \
     X(devices, "devices.js", JS)                                                                                                 \
     X(dom, "dom.js", JS)                                                                                                         \
+    X(files, "files.js", JS)                                                                                                     \
     X(format, "format.js", JS)                                                                                                   \
     X(join, "join.js", JS)                                                                                                       \
     X(live, "live.js", JS)                                                                                                       \

@@ -277,6 +277,100 @@ async function fullStorage({ base, browser }) {
   await close(page);
 }
 
+const sendButton = '.composer .send';
+
+async function drafts({ base, browser }) {
+  const page = await openPage(browser, base);
+  await page.waitForSelector(`${sendButton}.idle[aria-disabled=true]`);
+  await ask(page, 'The one that is kept');
+  await answer(page);
+  await page.fill('#prompt', 'half a thought');
+  await page.click('.new');
+  await page.waitForSelector('.empty');
+  assert.equal(await page.inputValue('#prompt'), '');
+  await page.fill('#prompt', 'another thought');
+  await page.waitForSelector(`${sendButton}[aria-disabled=false]:not(.idle)`);
+  await page.reload();
+  await page.waitForSelector('.row');
+  await page.waitForFunction(() => document.querySelector('#prompt').value === 'another thought');
+  await page.click('.row .title');
+  await page.waitForFunction(() => document.querySelector('#prompt').value === 'half a thought');
+  await page.reload();
+  await page.waitForSelector('.message');
+  assert.equal(await page.inputValue('#prompt'), 'half a thought');
+  await page.press('#prompt', 'Enter');
+  await page.waitForFunction(() => document.querySelectorAll('.message').length === 4 && document.querySelector('#prompt').value === '');
+  await answer(page);
+  await page.reload();
+  await page.waitForSelector('.message');
+  assert.equal(await page.inputValue('#prompt'), '', 'what was sent is no draft');
+  await page.waitForSelector(`${sendButton}.idle`);
+  await close(page);
+}
+
+const drop = (page, files) => page.evaluate((list) => {
+  const data = new DataTransfer();
+  for (const [name, parts] of list) data.items.add(new File(parts.map((p) => (typeof p === 'string' ? p : new Uint8Array(p))), name));
+  const event = (type) => new DragEvent(type, { dataTransfer: data, bubbles: true, cancelable: true });
+  return ['dragover', 'drop'].map((type) => !document.querySelector('#cluster').dispatchEvent(event(type))); // anywhere on the page
+}, files);
+
+async function dropping({ base, browser, stage }) {
+  const page = await openPage(browser, base);
+  await page.waitForSelector('.model:has-text("demo")');
+  const said = async (words, files) => {
+    assert.deepEqual(await drop(page, files), [true, true], 'the browser opens the file in place of the page');
+    await page.waitForSelector(`.toast:has-text("${words}")`);
+  };
+  await said('is not a text file', [['photo.png', [[0x89, 0x50, 0x4e, 0x47, 0, 1]]]]);
+  await said('too large', [['long.txt', ['x'.repeat((512 << 10) + 1)]]]);
+  assert.equal(await page.locator('.files li').count(), 0);
+  await drop(page, [['notes.txt', ['first line\n```\nsecond']], ['latin.txt', [[0xff, 0xfe, 0x68, 0, 0x69, 0]]]]);
+  await page.waitForFunction(() => document.querySelectorAll('.entry-files li').length === 2);
+  await page.reload();
+  await page.waitForFunction(() => document.querySelectorAll('.entry-files li').length === 2);
+  await page.click('[aria-label="Remove latin.txt"]');
+  await page.fill('#prompt', 'What does it say?');
+  stage.played = [{ content: 'It says so.' }];
+  await answer(page, () => page.press('#prompt', 'Enter'));
+  const content = 'notes.txt:\n````\nfirst line\n```\nsecond\n````\n\nWhat does it say?';
+  assert.equal(stage.bodies.at(-1).messages[0].content, content);
+  assert.match(await page.locator('.message.user .files').textContent(), /notes\.txt/);
+  assert.equal(await page.locator('.entry-files li').count(), 0);
+  await page.reload();
+  await page.waitForSelector('.message.user .files');
+  await answer(page, click(page, '.message.assistant [aria-label="Another answer"]'));
+  stage.played = null;
+  assert.equal(stage.bodies.at(-1).messages[0].content, content);
+  await close(page);
+}
+
+async function away({ base, browser, stage }) {
+  const page = await openPage(browser, base);
+  await ask(page, 'Are you there?');
+  await answer(page);
+  const server = /\/(health|v1\/|kin\/events)/, isShown = () => page.locator('.away').isVisible();
+  assert.equal(await isShown(), false);
+  await page.route(server, (route) => route.abort());
+  await ask(page, 'And now?');
+  await page.waitForSelector('.pulse:has-text("the server does not answer")');
+  const words = await page.locator('body').innerText();
+  assert.deepEqual([words.match(/cannot be reached|The server does not answer/g).length, await page.locator('.note.bad').count(), await isShown()], [1, 0, true]);
+  await page.click('[data-view=cluster]');
+  assert.ok(await isShown());
+  await page.click('[data-view=chat]');
+  const before = stage.bodies.length;
+  await page.unroute(server);
+  await page.click('text=Look now');
+  assert.ok(await answer(page));
+  assert.deepEqual([stage.bodies.length - before, await nMessages(page), await isShown()], [1, 4, false]);
+  stage.played = [{ content: 'It breaks ' }, { content: 'here' }, null];
+  await answer(page, () => ask(page, 'A third one'));
+  stage.played = null;
+  assert.deepEqual([await page.locator('.note.bad').count(), await page.locator('.message:last-of-type .note').innerText()], [0, 'Interrupted: this is what was written so far.']);
+  await close(page);
+}
+
 export async function chats(world) {
   await check('a question gets an answer, with its speed and the context that it fills', () => answering(world));
   await check('a stopped answer keeps what was written, and can be continued', () => stopping(world));
@@ -292,5 +386,8 @@ export async function chats(world) {
   await check('while the model is loaded its progress is shown, and the question waits', () => waiting(world));
   await check('settings are sent; a number that cannot be is refused', () => settings(world));
   await check('reasoning is folded, calls of tools are shown and answered', () => parts(world));
+  await check('a draft and its files stay with their conversation when the page is loaded again; an empty entry dims the button', () => drafts(world));
+  await check('text files that are dropped go with the message; others are refused in a sentence', () => dropping(world));
+  await check('a server that is away is said once; the question waits for it, and what was written stays', () => away(world));
   await check('a server that cannot be reached is said, and the answer can be tried again', () => failing(world));
 }

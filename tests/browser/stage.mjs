@@ -8,7 +8,7 @@ export class Stage {
   constructor(target) {
     this.target = new URL(target);
     this.delay = 0; // ms between the events of an answer
-    this.played = null; // deltas of the next answers, in place of kin's
+    this.played = null; // deltas of the next answers, in place of kin's; at null the connection breaks
     this.loading = null; // {what, percent}: the model is not there yet
     this.bodies = []; // of requests for answers
     this.keys = []; // Authorization of all requests
@@ -47,6 +47,7 @@ export class Stage {
     const send = (event) => answer.write(`data: ${JSON.stringify(event)}\n\n`);
     for (const delta of this.played) {
       if (answer.destroyed) return;
+      if (!delta) return void answer.destroy();
       send({ choices: [{ index: 0, delta, finish_reason: null }] });
       await sleep(this.delay);
     }

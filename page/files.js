@@ -1,0 +1,78 @@
+// Text files beside a message: reading them, what the model is sent of them, and how they are shown.
+
+import { h, icon, iconButton } from './dom.js';
+import { bytes } from './format.js';
+
+const MAX_FILE = 512 << 10; // bytes: some 130,000 tokens, more than most contexts
+const MAX_FILES = 10; // of one message
+
+// UTF-8, or UTF-16 that says so in its first two bytes. Throws where it is neither.
+function decode(data) {
+  const [a, b] = data;
+  const name = a === 0xff && b === 0xfe ? 'utf-16le' : a === 0xfe && b === 0xff ? 'utf-16be' : 'utf-8';
+  const text = new TextDecoder(name, { fatal: true }).decode(data);
+  if (text.includes('\0')) throw new TypeError('not a text');
+  return text;
+}
+
+/** {name, text}. Throws an error with a sentence for people where the file is too large or no text. */
+export async function readTextFile(file) {
+  if (file.size > MAX_FILE) throw new Error(`“${file.name}” is too large: it has ${bytes(file.size)}, and a file may have ${bytes(MAX_FILE)}.`);
+  let data;
+  try {
+    data = new Uint8Array(await file.arrayBuffer());
+  } catch {
+    throw new Error(`“${file.name}” could not be read: is it a folder, or has it been moved?`);
+  }
+  try {
+    return { name: file.name, text: decode(data) };
+  } catch {
+    throw new Error(`“${file.name}” is not a text file: the model reads text only, so pictures, PDF files and archives cannot be added.`);
+  }
+}
+
+/** What fits of `files` beside `there`. say(sentence) is told of each that does not. */
+export async function readTextFiles(files, there, say) {
+  const out = [];
+  for (const file of files) {
+    if (there.length + out.length === MAX_FILES) {
+      say(`A message may have ${MAX_FILES} files: the others are not added.`);
+      break;
+    }
+    try {
+      out.push(await readTextFile(file));
+    } catch (err) {
+      say(err.message);
+    }
+  }
+  return out;
+}
+
+/** The message for the model: each file with its name in a fence that nothing in it ends, then the text. */
+export function withFiles(text, files = []) {
+  const parts = files.map((f) => {
+    const longest = Math.max(2, ...(f.text.match(/`+/g) ?? []).map((run) => run.length));
+    const fence = '`'.repeat(longest + 1);
+    return `${f.name}:\n${fence}\n${f.text.replace(/\n?$/, '\n')}${fence}`;
+  });
+  return [...parts, text].filter(Boolean).join('\n\n');
+}
+
+/** The files as a list. remove(file): may be left out. */
+export function drawFiles(files, remove) {
+  return h('ul', { class: 'files', 'aria-label': 'Files' }, files.map((f) => h('li', {}, icon('file'), h('span', { class: 'file-name', title: f.name }, f.name), h('span', { class: 'file-size' }, bytes(new Blob([f.text]).size)),
+    remove && iconButton('close', `Remove ${f.name}`, () => remove(f)))));
+}
+
+/** Files that are dropped anywhere on the page go to add(files) while `box` is shown: a browser would open them in its place. */
+export function takeDrops(box, add) {
+  const hasFiles = (e) => e.dataTransfer?.types.includes('Files'), mark = (on) => box.classList.toggle('dropping', on);
+  addEventListener('dragover', (e) => hasFiles(e) && (e.preventDefault(), mark(true)));
+  addEventListener('dragleave', (e) => !e.relatedTarget && mark(false)); // the pointer has left the page
+  addEventListener('drop', (e) => {
+    if (!hasFiles(e)) return;
+    e.preventDefault();
+    mark(false);
+    if (!box.hidden) add([...e.dataTransfer.files]);
+  });
+}
