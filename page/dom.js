@@ -1,6 +1,6 @@
 // Making elements. Text goes in as text nodes only: nothing here, or anywhere in the page, parses HTML.
 
-const SVG = 'http://www.w3.org/2000/svg';
+const SVG = 'http://www.w3.org/2000/svg', MATHML = 'http://www.w3.org/1998/Math/MathML';
 
 function fill(node, props, children) {
   for (const [name, value] of Object.entries(props ?? {})) {
@@ -18,6 +18,9 @@ export const h = (tag, props, ...children) => fill(document.createElement(tag), 
 
 /** The same in SVG. */
 export const svg = (tag, props, ...children) => fill(document.createElementNS(SVG, tag), props, children);
+
+/** And in MathML. */
+export const mathml = (tag, props, ...children) => fill(document.createElementNS(MATHML, tag), props, children);
 
 // Lines in a box of 24 by 24.
 const ICONS = {

@@ -1,12 +1,13 @@
 // Markdown as DOM nodes. Text becomes text nodes; there is no way from a text to markup, a script or a handler. Links are http,
-// https and mailto only. It knows headings, lists, tables, code, quotes, rules, emphasis, links; everything else stays as it is.
+// https and mailto only. It knows headings, lists, tables, code, quotes, rules, emphasis, links, formulas; everything else stays as it is.
 
 import { copyText, h, icon } from './dom.js';
+import { displayOf, endOfMath, isMath, mathAt } from './math.js';
 
 const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([^`]*)$/, HEADING = /^(#{1,6})\s+(.*?)\s*#*$/, RULE = /^ {0,3}([-*_])(\s*\1){2,}\s*$/;
 const QUOTE = /^ {0,3}> ?/, ITEM = /^( *)([-*+]|\d{1,9}[.)])(\s+|$)(.*)$/;
 const TABLE_LINE = /^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/;
-const MAX_SPAN = 2000; // characters of a link or an emphasis
+const MAX_SPAN = 2000; // characters of a link, an emphasis or a formula in a line
 const MAX_DEPTH = 12; // of lists, quotes and emphasis in each other
 
 // ---- blocks: the lines of each, and its kind
@@ -15,7 +16,7 @@ const isBlank = (line) => /^\s*$/.test(line);
 const isTable = (lines, i) => lines[i].includes('|') && i + 1 < lines.length && lines[i + 1].includes('-') && TABLE_LINE.test(lines[i + 1]);
 const isBreak = (lines, i) =>
   isBlank(lines[i]) || FENCE.test(lines[i]) || HEADING.test(lines[i]) || RULE.test(lines[i]) || QUOTE.test(lines[i]) ||
-  /^ {0,3}([-*+]|1[.)])\s+\S/.test(lines[i]) || isTable(lines, i);
+  /^ {0,3}([-*+]|1[.)])\s+\S/.test(lines[i]) || isTable(lines, i) || isMath(lines[i]);
 
 function endOfFence(lines, i) {
   const mark = lines[i].match(FENCE)[1];
@@ -54,6 +55,7 @@ export function splitBlocks(source) {
       continue;
     }
     if (FENCE.test(lines[i])) (kind = 'code'), (end = endOfFence(lines, i));
+    else if (isMath(lines[i])) (kind = 'math'), (end = endOfMath(lines, i));
     else if (HEADING.test(lines[i])) (kind = 'heading'), (end = i + 1);
     else if (RULE.test(lines[i])) (kind = 'rule'), (end = i + 1);
     else if (QUOTE.test(lines[i])) (kind = 'quote'), (end = endWhile(lines, i, (k) => !isBlank(lines[k])));
@@ -80,7 +82,7 @@ const safeLink = (to) => {
 const anchor = (to, children) => h('a', { href: to, rel: 'noopener noreferrer nofollow', target: '_blank' }, children);
 
 const INLINE = [
-  [/^\\([\\`*_{}[\]()#+\-.!|>~])/, (m) => m[1]],
+  [/^\\([\\`*_{}[\]()#+\-.!|>~$])/, (m) => m[1]],
   [/^(`+)([^]*?[^`])\1(?!`)/, (m) => h('code', {}, m[2].replace(/^ (.*) $/s, '$1'))],
   [/^\*\*\*(?=\S)([^]*?\S)\*\*\*/, (m, d) => h('strong', {}, h('em', {}, inline(m[1], d)))],
   [/^\*\*(?=\S)([^]*?\S)\*\*(?!\*)/, (m, d) => h('strong', {}, inline(m[1], d))],
@@ -119,13 +121,15 @@ function inline(source, depth = 0) {
 }
 
 const isSpecial = (source, i) =>
-  '\\`*_~[!<'.includes(source[i]) || (source[i] === 'h' && source.startsWith('http', i)) || (source[i] === ' ' && source[i + 1] === ' ');
+  '\\$`*_~[!<'.includes(source[i]) || (source[i] === 'h' && source.startsWith('http', i)) || (source[i] === ' ' && source[i + 1] === ' ');
 
 function special(source, i, depth) {
-  const rest = source.slice(i, i + MAX_SPAN); // what is not closed within that is no emphasis
+  const rest = source.slice(i, i + MAX_SPAN), before = source.slice(Math.max(0, i - 1), i); // what is not closed within that is no emphasis
+  const formula = mathAt(rest, before);
+  if (formula) return formula;
   for (const [pattern, make] of INLINE) {
     const m = rest.match(pattern);
-    const node = m && make(m, depth + 1, source.slice(Math.max(0, i - 1), i));
+    const node = m && make(m, depth + 1, before);
     if (node) return { node, n: m[0].length };
   }
   return null;
@@ -185,6 +189,12 @@ function drawList(text, depth) {
   }));
 }
 
+function drawDisplay(text) {
+  const found = displayOf(text);
+  if (!found) return h('p', {}, inline(text));
+  return found.rest ? h('div', {}, found.node, h('p', {}, inline(found.rest))) : found.node;
+}
+
 function draw(block, depth = 0) {
   const { kind, text } = block;
   if (depth > MAX_DEPTH || kind === 'text') return h('p', {}, inline(text));
@@ -192,6 +202,7 @@ function draw(block, depth = 0) {
   if (kind === 'table') return drawTable(text);
   if (kind === 'list') return drawList(text, depth);
   if (kind === 'rule') return h('hr');
+  if (kind === 'math') return drawDisplay(text);
   if (kind === 'quote') return h('blockquote', {}, splitBlocks(text.split('\n').map((l) => l.replace(QUOTE, '')).join('\n')).map((b) => draw(b, depth + 1)));
   const [, marks, title] = text.match(HEADING);
   return h(`h${Math.min(6, marks.length + 2)}`, {}, inline(title)); // the page's own headings are above them

@@ -29,6 +29,11 @@
     X(live, "live.js", JS)                                                                                                       \
     X(main, "main.js", JS)                                                                                                       \
     X(markdown, "markdown.js", JS)                                                                                               \
+    X(math, "math.js", JS)                                                                                                       \
+    X(math_reader, "math_reader.js", JS)                                                                                         \
+    X(math_symbols, "math_symbols.js", JS)                                                                                       \
+    X(math_tables, "math_tables.js", JS)                                                                                         \
+    X(math_words, "math_words.js", JS)                                                                                           \
     X(message, "message.js", JS)                                                                                                 \
     X(plan, "plan.js", JS)                                                                                                       \
     X(ring, "ring.js", JS)                                                                                                       \

@@ -2,14 +2,15 @@
 import assert from 'node:assert/strict';
 import { answer, ask, check, close, hosts, isTooWide, openPage } from './world.mjs';
 
-const RICH = '# Title\n\n| a | b |\n|---|---|\n| averyveryverylongcellwithoutanyspace | averyveryverylongcellwithoutanyspaceaverylong |\n\n```js\nconst line = "a very long line of code that does not fit onto any phone at all";\n```\n\n> quote\n\n1. one\n   - two\n\n**bold** *it* `code` [link](https://example.org/) https://example.org/path';
+const RICH = '# Title\n\n| a | b |\n|---|---|\n| averyveryverylongcellwithoutanyspace | averyveryverylongcellwithoutanyspaceaverylong |\n\n```js\nconst line = "a very long line of code that does not fit onto any phone at all";\n```\n\n> quote\n\n1. one\n   - two\n\n**bold** *it* `code` [link](https://example.org/) https://example.org/path $\\frac{1}{x_1}$\n\n- [x] a task\n\n$$\\sum_{i=1}^{n} a_i + b_i + c_i + d_i + e_i + f_i + g_i + h_i + k_i + l_i + m_i = \\foo$$';
 
 const HOSTILE = [
   '<script>window.pwned = 1</script>', '<img src=x onerror="window.pwned = 1">', '<svg/onload=window.pwned=1>', '<iframe srcdoc="<script>parent.pwned=1</script>">',
   '[click](javascript:window.pwned=1)', '[click](JaVaScRiPt:window.pwned=1)', '[click](java\tscript:window.pwned=1)', '[click](data:text/html,<script>1</script>)', '[click](vbscript:x)',
   '![x](javascript:window.pwned=1)', '![pic](https://example.org/x.png)', '<javascript:window.pwned=1>', '[a](https://example.org/" onmouseover="window.pwned=1)',
   '```"><script>window.pwned = 1</script>\n<b>x</b>\n```', '| <img src=x onerror=window.pwned=1> | b |\n|---|---|\n| <script>window.pwned=1</script> | [x](javascript:1) |',
-  '# <img src=x onerror=window.pwned=1>', '> <script>window.pwned=1</script>', '- <a href="javascript:window.pwned=1">x</a>', '&lt;script&gt;', '<style>body{display:none}</style>',
+  '# <img src=x onerror=window.pwned=1>', '> <script>window.pwned=1</script>', '- <a href="javascript:window.pwned=1">x</a>', '$<img src=x onerror=window.pwned=1>$', '$$\\text{<script>window.pwned=1</script>}$$', '\\(\\href{javascript:window.pwned=1}{x}\\)', '\\[\\class{x" onload="window.pwned=1}{<svg onload=window.pwned=1>}\\]',
+  '&lt;script&gt;', '<style>body{display:none}</style>',
 ];
 
 async function rich(world, options) {
@@ -186,7 +187,7 @@ async function hostile({ base, browser, stage }) {
   stage.played = null;
   const found = await page.evaluate(() => ({
     pwned: window.pwned,
-    elements: [...document.querySelectorAll('#chat script, #chat img, #chat iframe, #chat style, #chat object, #chat form form, .markdown svg:not(.icon)')].map((e) => e.outerHTML),
+    elements: [...document.querySelectorAll('#chat script, #chat img, #chat iframe, #chat style, #chat object, #chat form form, .markdown svg:not(.icon), .markdown [href]:not(a)')].map((e) => e.outerHTML),
     links: [...document.querySelectorAll('#chat a')].map((a) => [a.protocol, a.rel, [...a.attributes].map((x) => x.name).sort().join()]),
     handlers: [...document.querySelectorAll('#chat *')].filter((e) => [...e.attributes].some((a) => a.name.startsWith('on'))).length,
     text: document.querySelector('.markdown').innerText,

@@ -85,7 +85,7 @@ export async function close(page) {
 /** What is cut off at the right of the page. */
 export const isTooWide = (page) => page.evaluate(() => [...document.querySelectorAll('body *')].filter((e) => {
   const box = e.getBoundingClientRect();
-  return box.width && box.right > innerWidth + 1 && !e.closest('.table, pre, .off-screen, svg, #sidebar') && getComputedStyle(e).visibility === 'visible';
+  return box.width && box.right > innerWidth + 1 && !e.closest('.table, .formula, pre, .off-screen, svg, #sidebar') && getComputedStyle(e).visibility === 'visible';
 }).map((e) => `${e.tagName}.${e.getAttribute('class')}`));
 
 const last = (page) => page.evaluate(() => document.querySelector('.message:last-of-type')?.dataset.id);

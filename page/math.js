@@ -1,0 +1,86 @@
+// Formulas in TeX's notation as MathML. Nodes only: a formula's characters become text nodes in elements that are named here, and
+// what it asks for beside them (colours, links, styles) is not done. A command that is not known is shown by its name, in the
+// formula; a formula that does not parse (a brace without its partner) is null: its source is shown then.
+
+import { h, mathml as m } from './dom.js';
+import { Reader } from './math_reader.js';
+import { Unreadable } from './math_words.js';
+
+const MAX_LENGTH = 20000; // characters of a formula
+
+/** The formula as an element; null: it does not parse. */
+export function drawMath(source, isDisplay) {
+  if (source.length > MAX_LENGTH) return null;
+  try {
+    const reader = new Reader(source, isDisplay);
+    let list = reader.list();
+    if (reader.words.is('command', '\\')) { // lines without an environment
+      const table = new Reader(`\\begin{gathered}${source}\\end{gathered}`, isDisplay);
+      list = table.whole();
+    } else if (!reader.words.is('end')) return null;
+    return m('math', isDisplay ? { display: 'block' } : {}, list.map((n) => n.node));
+  } catch (err) {
+    if (err instanceof Unreadable) return null;
+    throw err;
+  }
+}
+
+// ---- is it one?
+
+// "$5 and $6" and "\(optional\)" are prose: words beside each other, or one long word, without anything of a formula.
+const TEXT_COMMANDS = /\\(?:text\w*|mbox|operatorname\*?|math\w+|begin|end|label|tag)\s*\{[^}]*\}|\\[A-Za-z]+/g;
+
+function isProse(source) {
+  const bare = source.replace(TEXT_COMMANDS, '\\');
+  if (/\p{L}{2}[,.;:]?\s+\p{L}{2}/u.test(bare)) return true;
+  if (/[\\^_=+<>{}]/.test(source)) return false;
+  return /^\s*[\d.,]+\s*\p{L}{2}/u.test(bare) || /^\P{L}*\p{L}\p{Ll}{3,}\P{L}*$/u.test(bare); // "5 euros", "optional"
+}
+
+const IN_TEXT = [
+  { open: '$$', find: /^\$\$([^$]*?[^$\\])\$\$/, isDisplay: true },
+  { open: '$', find: /^\$(?![\s$])((?:\\[^]|[^\\$])*?)(?<!\s)\$(?![\w$])/, isDisplay: false },
+  { open: '\\(', find: /^\\\(([^]*?)\\\)/, isDisplay: false },
+  { open: '\\[', find: /^\\\[([^]*?)\\\]/, isDisplay: true },
+];
+
+/** A formula with its dollars or brackets, which takes a place of its own if it is a display. */
+const framed = (node, isDisplay, tag) => (isDisplay ? h(tag, { class: 'formula', tabindex: '0' }, node) : node);
+
+/** The formula at the beginning of `source`: {node, n}, of n characters; null: there is none. before: the character before it. */
+export function mathAt(source, before) {
+  const kind = IN_TEXT.find(({ open }) => source.startsWith(open));
+  const found = kind && !(source[0] === '$' && /[\w\\$]/.test(before)) && source.match(kind.find);
+  if (!found || !found[1].trim() || /\n\s*\n/.test(found[1])) return null;
+  if (kind.isDisplay ? kind.open === '\\[' && !/[\\^_=+<>]/.test(found[1]) : isProse(found[1])) return null; // \[1\]: brackets that are no link
+  const node = drawMath(found[1].trim(), kind.isDisplay);
+  return { node: node ? framed(node, kind.isDisplay, 'span') : found[0], n: found[0].length };
+}
+
+// ---- displays that begin a line
+
+const OPEN = /^ {0,3}(?:(\$\$)|(\\\[)|\\begin\{((?:align|alignat|equation|gather|multline|eqnarray|displaymath)\*?)\})/;
+const MAX_LINES = 200; // of a display
+
+export const isMath = (line) => OPEN.test(line);
+
+const closeOf = ([, dollars, bracket, name]) => (dollars ? '$$' : bracket ? '\\]' : `\\end{${name}}`);
+
+/** The line after the display that begins in line i. One that is not closed, or not yet, ends where the paragraph does. */
+export function endOfMath(lines, i) {
+  const open = lines[i].match(OPEN), close = closeOf(open);
+  for (let k = i; k < Math.min(lines.length, i + MAX_LINES); k++) if (lines[k].indexOf(close, k === i ? open[0].length : 0) >= 0) return k + 1;
+  let end = i + 1;
+  while (end < lines.length && lines[end].trim()) end++;
+  return end;
+}
+
+/** Of the lines of a display: {node, rest}, the text after it; null: they are text. */
+export function displayOf(text) {
+  const open = text.match(OPEN), close = closeOf(open), end = text.indexOf(close, open[0].length);
+  if (end < 0) return { node: h('p', { class: 'source' }, text), rest: '' };
+  const source = text.slice(open[3] ? 0 : open[0].length, open[3] ? end + close.length : end).trim(), rest = text.slice(end + close.length).trim();
+  if (!source || (open[2] && rest && !/[\\^_=+<>]/.test(source))) return null; // "\[1\] A book"
+  const node = drawMath(source, true);
+  return { node: node ? framed(node, true, 'div') : h('p', { class: 'source' }, text.slice(0, end + close.length)), rest };
+}
