@@ -1,6 +1,7 @@
 // Markdown as DOM nodes. Text becomes text nodes; there is no way from a text to markup, a script or a handler. Links are http,
 // https and mailto only. It knows headings, lists, tables, code, quotes, rules, emphasis, links, formulas; everything else stays as it is.
 
+import { colourCode } from './code.js';
 import { copyText, h, icon } from './dom.js';
 import { displayOf, endOfMath, isMath, mathAt } from './math.js';
 
@@ -149,7 +150,7 @@ function drawCode(text) {
     button.lastChild.textContent = 'Copied';
     setTimeout(() => (button.lastChild.textContent = 'Copy'), 1500);
   }
-  return h('div', { class: 'code' }, h('div', { class: 'code-head' }, h('span', {}, name || 'text'), button), h('pre', { tabindex: '0' }, h('code', {}, code)));
+  return h('div', { class: 'code' }, h('div', { class: 'code-head' }, h('span', {}, name || 'text'), button), h('pre', { tabindex: '0' }, h('code', {}, colourCode(code, name))));
 }
 
 const cells = (line) => line.trim().replace(/^\||\|$/g, '').split(/(?<!\\)\|/).map((c) => c.trim().replace(/\\\|/g, '|'));

@@ -19,6 +19,7 @@
     X(api, "api.js", JS)                                                                                                         \
     X(chat, "chat.js", JS)                                                                                                       \
     X(cluster, "cluster.js", JS)                                                                                                 \
+    X(code, "code.js", JS)                                                                                                       \
     X(complete, "complete.js", JS)                                                                                               \
     X(composer, "composer.js", JS)                                                                                               \
     X(devices, "devices.js", JS)                                                                                                 \
