@@ -27,6 +27,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "sys/cpu.h"
+#include "sys/file_times.h"
 #include "sys/io.h"
 #include "sys/memory.h"
 #include "sys/parallel.h"
@@ -65,11 +66,7 @@ static int identify(opened *file, kin_err *err) {
     struct stat st;
     if (fstat(file->fd, &st) != 0) return kin_err_set(err, "%s: %s", file->path, strerror(errno));
     if (!S_ISREG(st.st_mode)) return kin_err_set(err, "%s: not a regular file", file->path);
-#ifdef __APPLE__
-    struct timespec written = st.st_mtimespec, changed = st.st_ctimespec;
-#else
-    struct timespec written = st.st_mtim, changed = st.st_ctim;
-#endif
+    struct timespec written = kin_file_written_time(&st), changed = kin_file_changed_time(&st);
     file->size = (uint64_t)st.st_size;
     kin_put_u64(file->identity, (uint64_t)st.st_dev);
     kin_put_u64(file->identity + 8, (uint64_t)st.st_ino);

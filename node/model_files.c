@@ -12,6 +12,7 @@
 #include "base/str.h"
 #include "model/arch.h"
 #include "pure/text/escape.h"
+#include "sys/file_times.h"
 
 static const char suffix[] = ".gguf";
 
@@ -161,7 +162,8 @@ static int visit_folder(const char *dir, bool deeper, visit_fn visit, void *user
 
 // The order in which a folder lists them does not matter.
 static int add_mark(void *user, const char *path, const struct stat *st, bool is_deeper, kin_err *err) {
-    const int64_t numbers[] = {st->st_size, st->st_mtim.tv_sec, st->st_mtim.tv_nsec, is_deeper};
+    struct timespec written = kin_file_written_time(st);
+    const int64_t numbers[] = {st->st_size, written.tv_sec, written.tv_nsec, is_deeper};
     (void)err;
     *(uint64_t *)user += kin_hash64(path, strlen(path), kin_hash64(numbers, sizeof numbers, 0));
     return 0;

@@ -6,6 +6,7 @@
 
 #include "base/bytes.h"
 #include "base/hash.h"
+#include "sys/file_times.h"
 #include "sys/whole_file.h"
 
 #ifdef __APPLE__
@@ -24,11 +25,7 @@ enum { HEADER_BYTES = 24, HASH_BYTES = 8, PARTS_MAX = 1 << 24, BOOT_TEXT = 64 };
 uint64_t kin_file_stamp(int fd, uint64_t seed) {
     struct stat st;
     if (seed == 0 || fstat(fd, &st) != 0) return 0;
-#ifdef __APPLE__
-    struct timespec written = st.st_mtimespec, changed = st.st_ctimespec;
-#else
-    struct timespec written = st.st_mtim, changed = st.st_ctim;
-#endif
+    struct timespec written = kin_file_written_time(&st), changed = kin_file_changed_time(&st);
     const uint64_t facts[] = {(uint64_t)st.st_ino,       (uint64_t)st.st_size,     (uint64_t)written.tv_sec,
                               (uint64_t)written.tv_nsec, (uint64_t)changed.tv_sec, (uint64_t)changed.tv_nsec};
     uint64_t stamp = kin_hash64(facts, sizeof facts, seed);

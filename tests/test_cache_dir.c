@@ -7,18 +7,17 @@
 
 #include <cmocka.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "engine/cache_dir.h"
+#include "testkit/os.h"
 
 enum { FILE_BYTES = 64 << 10 };
 
@@ -227,10 +226,7 @@ static int use_small_disk(const char *dir) {
     enum { DISK = 10 << 20 };
     folder f;
     kin_err err;
-    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
-        mount("tmpfs", dir, "tmpfs", 0, "size=10m") != 0) {
-        return 77;
-    }
+    if (!mount_small_disk(dir, "10m")) return 77;
     snprintf(f.path, sizeof f.path, "%s", dir);
     if (kin_cache_dir_make_room_for_model(dir, DISK - DISK / 20 - 65536, DISK, &err) != 0) return 1;
     if (kin_cache_dir_make_room_for_model(dir, DISK - DISK / 20 + 65536, DISK, &err) == 0) return 2; // a twentieth stays free

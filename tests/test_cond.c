@@ -6,7 +6,9 @@
 
 #include <cmocka.h>
 
+#ifndef __APPLE__
 #include <sys/syscall.h>
+#endif
 #include <time.h>
 #include <unistd.h>
 
@@ -15,9 +17,15 @@
 
 // Somebody set the wall clock back by an hour.
 int clock_gettime(clockid_t clock, struct timespec *at) {
-    long rc = syscall(SYS_clock_gettime, clock, at);
+#ifdef __APPLE__
+    uint64_t ns = clock_gettime_nsec_np(clock);
+    *at = (struct timespec){.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
+    int rc = 0;
+#else
+    int rc = (int)syscall(SYS_clock_gettime, clock, at);
+#endif
     if (clock == CLOCK_REALTIME) at->tv_sec -= 3600;
-    return (int)rc;
+    return rc;
 }
 
 typedef struct sleeper {

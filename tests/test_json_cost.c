@@ -7,25 +7,25 @@
 #include <cmocka.h>
 
 #include <jansson.h>
-#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "pure/text/text_buffer.h"
 #include "serve/json_cost.h"
+#include "testkit/os.h"
 
 static size_t n_held, n_most;
 
 // The allocator keeps eight bytes beside those that can be used.
 static void *count_malloc(size_t n) {
     void *at = malloc(n);
-    if (at) n_held += malloc_usable_size(at) + 8;
+    if (at) n_held += allocated_bytes(at) + 8;
     if (n_held > n_most) n_most = n_held;
     return at;
 }
 
 static void count_free(void *at) {
-    if (at) n_held -= malloc_usable_size(at) + 8;
+    if (at) n_held -= allocated_bytes(at) + 8;
     free(at);
 }
 

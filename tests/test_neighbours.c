@@ -164,7 +164,7 @@ static void sends(member *m, size_t n) {
     kin_neighbours_send(m->neighbours, p);
 }
 
-static void gets(member *m, size_t n) {
+static void receive(member *m, size_t n) {
     kin_message_buffer *p = kin_message_queue_take(m->in, PATIENCE_MS);
     assert_non_null(p);
     assert_int_equal(p->frame.type, KIN_FRAME_STEP);
@@ -191,7 +191,7 @@ static void steps_pass_whoever_opened_the_link(void **state) {
         assert_true(told(&b, KIN_SIDE_PREVIOUS, 1, NULL));
         for (int i = 0; i < 20; i++) {
             sends(&a, i % 2 ? 40 : FRAME_MAX);
-            gets(&b, i % 2 ? 40 : FRAME_MAX);
+            receive(&b, i % 2 ? 40 : FRAME_MAX);
         }
         close_member(&b);
         assert_false(told(&a, KIN_SIDE_NEXT, 2, NULL));
@@ -216,7 +216,7 @@ static void the_sender_keeps_the_link_that_it_has(void **state) {
     connects(&b, KIN_SIDE_PREVIOUS, &a, false);
     for (int i = 0; i < 100; i++) { // it is refused, which is not told
         sends(&a, 100);
-        gets(&b, 100);
+        receive(&b, 100);
     }
     assert_true(told(&a, KIN_SIDE_NEXT, 1, reason) && told(&b, KIN_SIDE_PREVIOUS, 1, reason));
     expect_counts(&a, 1, 0, 0);
@@ -239,7 +239,7 @@ static void a_sender_that_has_a_link_opens_no_other(void **state) {
     connects(&a, KIN_SIDE_NEXT, &b, false);
     for (int i = 0; i < 20; i++) { // time enough for another link, and what is sent when it takes the place of this one is lost
         sends(&a, FRAME_MAX);
-        gets(&b, FRAME_MAX);
+        receive(&b, FRAME_MAX);
     }
     expect_counts(&a, 1, 0, 0);
     close_member(&a);
@@ -351,7 +351,7 @@ static void the_head_passes_on_what_two_cannot_send(void **state) {
         assert_true(told(&b, KIN_SIDE_PREVIOUS, 1, NULL));
         expect_counts(&head, 0, 0, 1);
         for (int i = 0; i < N_BUFFERS; i++) sends(&a, i % 2 ? 40 : FRAME_MAX);
-        for (int i = 0; i < N_BUFFERS; i++) gets(&b, i % 2 ? 40 : FRAME_MAX);
+        for (int i = 0; i < N_BUFFERS; i++) receive(&b, i % 2 ? 40 : FRAME_MAX);
         expect_counts(&head, 0, 0, 1);
         close_member(&b); // and the other end hears of it
         assert_false(told(&a, KIN_SIDE_NEXT, 2, NULL));

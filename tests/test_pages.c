@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "sys/pages.h"
+#include "testkit/os.h"
 #include "tests/real_madvise.h"
 
 enum { N = 1 << 20 };
@@ -44,10 +45,8 @@ static void close_mapped(mapped *m) {
 // False where the OS keeps them, or does not tell.
 static bool take_back(const mapped *m) {
     if (!madvise_is_real()) return false;
-#ifdef POSIX_FADV_DONTNEED
     madvise(m->at, N, MADV_DONTNEED);
-    posix_fadvise(m->fd, 0, 0, POSIX_FADV_DONTNEED);
-#endif
+    drop_cached_pages(m->fd);
     return !kin_pages_held(m->at, N);
 }
 

@@ -22,6 +22,7 @@
 #include "pipeline/drafter.h"
 #include "pipeline/scheduler.h"
 #include "testkit/model_gen.h"
+#include "testkit/os.h"
 #include "testkit/thread_ring.h"
 
 enum {
@@ -537,11 +538,11 @@ static uint64_t sum_times(int member) {
         snprintf(inner, sizeof inner, "%s/%s", path, e->d_name);
         DIR *in = e->d_name[0] == '.' ? NULL : opendir(inner);
         for (struct dirent *f; in && (f = readdir(in));) {
-            struct stat st;
+            struct timespec times[3];
             char file[1200];
             snprintf(file, sizeof file, "%s/%s", inner, f->d_name);
-            if (!strchr(f->d_name, '.') && stat(file, &st) == 0)
-                sum += (uint64_t)st.st_ctim.tv_sec * 1000000000 + (uint64_t)st.st_ctim.tv_nsec;
+            if (!strchr(f->d_name, '.') && read_file_times(file, times) == 0)
+                sum += (uint64_t)times[2].tv_sec * 1000000000 + (uint64_t)times[2].tv_nsec;
         }
         if (in) closedir(in);
     }

@@ -17,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,6 +24,7 @@
 #include "base/rng.h"
 #include "model/store.h"
 #include "sys/whole_file.h"
+#include "testkit/os.h"
 
 enum { CHUNK = KIN_CHUNK_BYTES_MIN, N_CHUNKS = 200, N_FIRST = 150, TAIL = 77 };
 
@@ -647,14 +647,6 @@ static void a_killed_process_leaves_only_right_chunks(void **state) {
 
 // ---- a full disk
 
-// In a child: a file system of 256 KiB for nobody else's eyes, on `dir`. Exit status 77 if that is not allowed.
-static void mount_small_disk(const char *dir) {
-    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
-        mount("tmpfs", dir, "tmpfs", 0, "size=256k") != 0) {
-        _exit(77);
-    }
-}
-
 // 0 if all is as it should be.
 static int use_small_disk(const fixture *f) {
     kin_store *s;
@@ -683,7 +675,7 @@ static void a_full_disk_loses_only_what_does_not_fit(void **state) {
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        mount_small_disk(f->folder);
+        if (!mount_small_disk(f->folder, "256k")) _exit(77);
         _exit(use_small_disk(f));
     }
     assert_int_equal(waitpid(child, &status, 0), child);

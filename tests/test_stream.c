@@ -21,6 +21,7 @@
 #include "engine/stream.h"
 #include "sys/memory.h"
 #include "sys/pages.h"
+#include "testkit/os.h"
 #include "tests/real_madvise.h"
 
 enum {
@@ -621,7 +622,7 @@ static bool take_pages_back(const world *w) {
     for (int i = 0; i < N_FILES; i++) {
         madvise(w->maps[i], file_bytes[i], MADV_DONTNEED);
         fsync(w->fds[i]);
-        posix_fadvise(w->fds[i], 0, 0, POSIX_FADV_DONTNEED);
+        drop_cached_pages(w->fds[i]);
         gone = gone && !kin_pages_held(w->maps[i], file_bytes[i]);
     }
     return gone;

@@ -14,6 +14,7 @@
 
 #include "engine/stream.h"
 #include "sys/pages.h"
+#include "testkit/os.h"
 #include "tests/real_madvise.h"
 
 enum {
@@ -57,7 +58,7 @@ static void close_file(file *f) {
 // False where the OS keeps them, or does not tell.
 static bool take_back(const file *f) {
     if (!madvise_is_real()) return false;
-    posix_fadvise(f->fd, 0, 0, POSIX_FADV_DONTNEED);
+    drop_cached_pages(f->fd);
     return !kin_pages_held(f->at, N);
 }
 

@@ -6,7 +6,6 @@
 
 #include <cmocka.h>
 
-#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -337,7 +337,7 @@ void kin_membership_say_once(kin_membership *r, int i, kin_log_level level, cons
 }
 
 void kin_membership_take_ring(kin_membership *r, const kin_membership_event *event) {
-    if (!kin_membership_takes(r, event->epoch)) return;
+    if (!kin_membership_takes(r, event->epoch) || r->n_members == 0) return;
     bool is_own = event->link == KIN_MEMBERSHIP_OWN;
     int m = is_own ? -1 : member_of_link(r, event->link);
     if (m < 0 && !is_own) return;
