@@ -270,8 +270,21 @@ static int64_t local_seconds(void) {
     return localtime_r(&now, &tm) ? (int64_t)now + tm.tm_gmtoff : (int64_t)now;
 }
 
+// Room for n elements or more: a power of two, so that a list which grows by one element at a time is seldom copied.
+static size_t room_for(size_t n) {
+    size_t room = 16;
+    while (room < n) room *= 2;
+    return room;
+}
+
+// Makes room for n_more elements behind the n that are there. NULL if there is no memory; `at` stays then.
+static void *grow(void *at, size_t n, size_t n_more, size_t element_bytes) {
+    size_t room = room_for(n + n_more);
+    return at && room == room_for(n) ? at : realloc(at, room * element_bytes);
+}
+
 static int add_run(kin_prompt *out, size_t begin, size_t end) {
-    kin_text_range *larger = realloc(out->trusted, (out->n_trusted + 1) * sizeof *larger);
+    kin_text_range *larger = grow(out->trusted, out->n_trusted, 1, sizeof *larger);
     if (!larger) return KIN_FAIL;
     out->trusted = larger;
     out->trusted[out->n_trusted++] = (kin_text_range){begin, end};
@@ -393,7 +406,7 @@ int kin_prompter_encode(const kin_prompter *p, const kin_prompt *prompt, int32_t
 }
 
 static int append(int32_t **ids, int *n, const int32_t *more, int n_more) {
-    int32_t *larger = realloc(*ids, (size_t)(*n + n_more + 1) * sizeof *larger);
+    int32_t *larger = grow(*ids, (size_t)*n, (size_t)n_more, sizeof *larger);
     if (!larger) return KIN_FAIL;
     memcpy(larger + *n, more, (size_t)n_more * sizeof *more);
     *ids = larger;
