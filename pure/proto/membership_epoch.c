@@ -312,7 +312,8 @@ static void count_break(kin_membership *r) {
     char sentence[KIN_MEMBERSHIP_SENTENCE + 64];
     uint8_t *n = &r->n_breaks[r->broken_from][r->broken_to];
     if (*n < UINT8_MAX) ++*n;
-    if (*n < BREAKS_MOST) {
+    bool is_the_head_alone = r->broken_from == r->broken_to;
+    if (*n < BREAKS_MOST || is_the_head_alone) {
         tell_of_break(r, KIN_LOG_WARN, r->broken);
         return;
     }
@@ -337,7 +338,7 @@ void kin_membership_say_once(kin_membership *r, int i, kin_log_level level, cons
 }
 
 void kin_membership_take_ring(kin_membership *r, const kin_membership_event *event) {
-    if (!kin_membership_takes(r, event->epoch) || r->n_members == 0) return;
+    if (!kin_membership_takes(r, event->epoch)) return;
     bool is_own = event->link == KIN_MEMBERSHIP_OWN;
     int m = is_own ? -1 : member_of_link(r, event->link);
     if (m < 0 && !is_own) return;
