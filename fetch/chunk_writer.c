@@ -9,8 +9,7 @@ typedef struct buffer {
     uv_work_t work;
     kin_chunk_writer *writer;
     int sender;
-    uint32_t i_chunk, n;
-    uint8_t *bytes; // [n]
+    kin_chunk_part chunk;
     kin_store_result result;
     kin_err err;
 } buffer;
@@ -37,7 +36,7 @@ static void remove_buffer(kin_chunk_writer *k, buffer *p) {
     buffer **at = &k->first;
     while (*at != p) at = &(*at)->next;
     *at = p->next;
-    free(p->bytes);
+    free(p->chunk.bytes);
     free(p);
 }
 
@@ -64,7 +63,8 @@ static void begin_next(kin_chunk_writer *k);
 
 static void write_chunk(uv_work_t *work) {
     buffer *p = work->data;
-    p->result = kin_store_put(kin_chunk_store_store(p->writer->chunks), p->i_chunk, p->bytes, p->n, &p->err);
+    const kin_chunk_part *c = &p->chunk;
+    p->result = kin_store_put(kin_chunk_store_store(p->writer->chunks), c->i_chunk, c->bytes, c->n_here, &p->err);
 }
 
 static void on_put(uv_work_t *work, int status) {
@@ -72,7 +72,8 @@ static void on_put(uv_work_t *work, int status) {
     buffer *p = work->data;
     kin_chunk_writer *k = p->writer;
     int sender = p->sender;
-    uint32_t i_chunk = p->i_chunk;
+    kin_chunk_part chunk = p->chunk;
+    chunk.bytes = NULL;
     kin_store_result result = p->result;
     kin_err err = p->err;
     remove_buffer(k, p);
@@ -80,7 +81,7 @@ static void on_put(uv_work_t *work, int status) {
         free_keeper(k);
     else if (!k->is_closed) {
         begin_next(k);
-        k->kept(k->user, sender, i_chunk, result, result == KIN_STORE_OK ? "" : err.text);
+        k->kept(k->user, sender, &chunk, result, result == KIN_STORE_OK ? "" : err.text);
     }
 }
 
@@ -93,17 +94,15 @@ static void begin_next(kin_chunk_writer *k) {
     }
 }
 
-int kin_chunk_writer_put(kin_chunk_writer *k, int sender, uint32_t i_chunk, uint8_t *bytes, uint32_t n, kin_err *err) {
+int kin_chunk_writer_put(kin_chunk_writer *k, int sender, const kin_chunk_part *whole, kin_err *err) {
     buffer *p = calloc(1, sizeof *p), **at = &k->first;
     if (!p) {
-        free(bytes);
+        free(whole->bytes);
         return kin_err_set(err, "out of memory");
     }
     p->writer = k;
     p->sender = sender;
-    p->i_chunk = i_chunk;
-    p->n = n;
-    p->bytes = bytes;
+    p->chunk = *whole;
     while (*at) at = &(*at)->next;
     *at = p;
     begin_next(k);

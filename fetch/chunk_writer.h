@@ -9,12 +9,14 @@
 #include <uv.h>
 
 #include "base/err.h"
+#include "fetch/chunk_parts.h"
 #include "fetch/chunk_store.h"
 
 typedef struct kin_chunk_writer kin_chunk_writer;
 
-// reason: for WRONG and FAILED. The writer may be closed inside.
-typedef void (*kin_chunk_writer_kept)(void *user, int sender, uint32_t i_chunk, kin_store_result result, const char *reason);
+// chunk: as it was put, but without bytes. reason: for WRONG and FAILED. The writer may be closed inside.
+typedef void (*kin_chunk_writer_kept)(void *user, int sender, const kin_chunk_part *chunk, kin_store_result result,
+                                      const char *reason);
 
 // Holds the chunks until nothing is under way any more.
 int kin_chunk_writer_open(kin_chunk_writer **out, uv_loop_t *loop, kin_chunk_store *chunks, kin_chunk_writer_kept kept,
@@ -23,8 +25,8 @@ int kin_chunk_writer_open(kin_chunk_writer **out, uv_loop_t *loop, kin_chunk_sto
 // What waits is dropped; what is being written is, and nobody is told. NULL is allowed.
 void kin_chunk_writer_close(kin_chunk_writer *writer);
 
-// Takes the bytes over // u8 [n], from malloc. sender: any number, told to `kept`. Fails only if out of memory.
-int kin_chunk_writer_put(kin_chunk_writer *writer, int sender, uint32_t i_chunk, uint8_t *bytes, uint32_t n, kin_err *err);
+// Takes over the bytes of a whole chunk. sender: any number, told to `kept`. Fails only if out of memory.
+int kin_chunk_writer_put(kin_chunk_writer *writer, int sender, const kin_chunk_part *whole, kin_err *err);
 
 // Whether something of that sender is not kept yet.
 bool kin_chunk_writer_has_from(const kin_chunk_writer *writer, int sender);

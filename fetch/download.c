@@ -16,8 +16,8 @@ enum {
 // A chunk in flight.
 typedef struct buffer {
     kin_proto_hash of; // the model, or the page
-    uint32_t i_chunk, n, n_here, n_asked;
-    uint8_t *bytes; // [n], NULL until the first of them come
+    uint32_t n, n_asked;
+    kin_chunk_part part; // bytes // [n], NULL until the first of them come
 } buffer;
 
 struct kin_download {
@@ -27,19 +27,70 @@ struct kin_download {
     void *user;
     bool wants_hashes, is_gentle;
     kin_time asked_at, next_at; // when a slice was asked for last; before that no other one shall be, 0: now
+    uint32_t n_heard;           // bytes of the DATA that is arriving, which the owner was told
     buffer buffers[KIN_DOWNLOAD_REQUESTS];
     int n_buffers;
 };
 
+// ---- bytes
+
+static int find_buffer(const kin_download *s, uint32_t i_chunk) {
+    for (int i = 0; i < s->n_buffers; i++) {
+        if (s->buffers[i].part.i_chunk == i_chunk) return i;
+    }
+    return -1;
+}
+
+// The buffer that these bytes are the next of; NULL: nobody asked for them.
+static buffer *find_place(kin_download *s, const kin_proto_data *m) {
+    int i = find_buffer(s, m->i_chunk);
+    buffer *p = i < 0 ? NULL : &s->buffers[i];
+    return p && m->offset == p->part.n_here && m->n_bytes <= p->n_asked - p->part.n_here ? p : NULL;
+}
+
+static int add_bytes(buffer *p, const kin_proto_data *m, kin_err *err) {
+    if (!p->part.bytes) p->part.bytes = malloc(p->n);
+    if (!p->part.bytes) return kin_err_set(err, "no memory for a chunk of %" PRIu32 " bytes", p->n);
+    memcpy(p->part.bytes + p->part.n_here, m->bytes, m->n_bytes);
+    p->part.n_here += m->n_bytes;
+    return 0;
+}
+
+// The DATA that is arriving, as far as it has come; NULL: none, or all of it will not be what was asked for.
+static buffer *find_arriving(kin_download *s, kin_proto_data *m) {
+    kin_frame frame;
+    size_t n;
+    const uint8_t *payload = s->link ? kin_link_arriving(s->link, &frame, &n) : NULL;
+    if (!payload || frame.type != KIN_FRAME_DATA || kin_proto_decode_data(payload, n, m, NULL) != 0) return NULL;
+    kin_proto_data whole = *m;
+    whole.n_bytes += (uint32_t)(frame.length - n);
+    return find_place(s, &whole);
+}
+
+// The link ends within a message: what has come of it counts.
+static void keep_arriving(kin_download *s) {
+    kin_proto_data m;
+    buffer *p = find_arriving(s, &m);
+    if (p) (void)add_bytes(p, &m, NULL); // without memory for it, it is lost
+}
+
 // ---- the end
 
+static void give_part(kin_download *s, const kin_chunk_part *part) {
+    if (part->bytes && s->callbacks.part)
+        s->callbacks.part(s->user, part);
+    else
+        free(part->bytes);
+}
+
 static void free_source(kin_download *s) {
-    for (int i = 0; i < s->n_buffers; i++) free(s->buffers[i].bytes);
+    for (int i = 0; i < s->n_buffers; i++) give_part(s, &s->buffers[i].part);
     free(s);
 }
 
 void kin_download_close(kin_download *s, const char *reason) {
     if (!s) return;
+    keep_arriving(s);
     kin_dial_cancel(s->dial, reason);
     kin_link_close(s->link, reason);
     free_source(s);
@@ -52,6 +103,11 @@ static void on_closed(void *user, kin_link *link, const char *reason) {
     void *owner = s->user;
     free_source(s);
     callbacks.closed(owner, reason);
+}
+
+static void on_link_closed(void *user, kin_link *link, const char *reason) {
+    keep_arriving(user);
+    on_closed(user, link, reason);
 }
 
 // By our own doing, from inside of the link's callbacks.
@@ -71,13 +127,6 @@ static int take_hashes(kin_download *s, const kin_frame *frame, const uint8_t *p
     return 0;
 }
 
-static int find_buffer(const kin_download *s, uint32_t i_chunk) {
-    for (int i = 0; i < s->n_buffers; i++) {
-        if (s->buffers[i].i_chunk == i_chunk) return i;
-    }
-    return -1;
-}
-
 static buffer take_buffer(kin_download *s, int i) {
     buffer p = s->buffers[i];
     s->buffers[i] = s->buffers[--s->n_buffers];
@@ -93,7 +142,7 @@ static bool send_message(kin_download *s, kin_frame_type type, const uint8_t *by
 static bool ask_more(kin_download *s, buffer *p) {
     uint32_t n = p->n - p->n_asked;
     if (s->is_gentle && n > SLICE_BYTES_MAX) n = SLICE_BYTES;
-    kin_proto_get m = {.model = p->of, .i_chunk = p->i_chunk, .offset = p->n_asked, .length = n};
+    kin_proto_get m = {.model = p->of, .i_chunk = p->part.i_chunk, .offset = p->n_asked, .length = n};
     uint8_t bytes[sizeof m];
     p->n_asked += n;
     s->asked_at = kin_clock_now();
@@ -111,7 +160,7 @@ void kin_download_tick(kin_download *s) {
     if (kin_clock_now() < s->next_at) return;
     for (int i = 0; i < s->n_buffers; i++) {
         buffer *p = &s->buffers[i];
-        if (p->n_here == p->n_asked && p->n_asked < p->n) ask_more(s, p); // what cannot be sent ends the link
+        if (p->part.n_here == p->n_asked && p->n_asked < p->n) ask_more(s, p); // what cannot be sent ends the link
     }
 }
 
@@ -129,25 +178,28 @@ void kin_download_set_gently(kin_download *s, bool is_gentle) {
 static int take_data(kin_download *s, const kin_frame *frame, const uint8_t *payload, kin_err *err) {
     kin_proto_data m;
     if (kin_proto_decode_data(payload, frame->length, &m, err) != 0) return KIN_FAIL;
-    int i = find_buffer(s, m.i_chunk);
-    buffer *p = i < 0 ? NULL : &s->buffers[i];
-    if (!p || m.offset != p->n_here || m.n_bytes > p->n_asked - p->n_here) {
-        return kin_err_set(err, "bytes of chunk %" PRIu32 " came that nobody asked for", m.i_chunk);
-    }
-    if (!p->bytes) p->bytes = malloc(p->n);
-    if (!p->bytes) return kin_err_set(err, "no memory for a chunk of %" PRIu32 " bytes", p->n);
-    memcpy(p->bytes + p->n_here, m.bytes, m.n_bytes);
-    p->n_here += m.n_bytes;
-    s->callbacks.heard(s->user, m.n_bytes);
-    if (p->n_here < p->n_asked) return 0;
-    if (p->n_here < p->n) {
+    buffer *p = find_place(s, &m);
+    if (!p) return kin_err_set(err, "bytes of chunk %" PRIu32 " came that nobody asked for", m.i_chunk);
+    if (add_bytes(p, &m, err) != 0) return KIN_FAIL;
+    s->callbacks.heard(s->user, m.n_bytes - s->n_heard);
+    s->n_heard = 0;
+    if (p->part.n_here < p->n_asked) return 0;
+    if (p->part.n_here < p->n) {
         rest(s);
         return 0;
     }
-    buffer whole = take_buffer(s, i);
+    buffer whole = take_buffer(s, find_buffer(s, m.i_chunk));
     rest(s);
-    s->callbacks.chunk(s->user, whole.i_chunk, whole.bytes, whole.n);
+    s->callbacks.chunk(s->user, &whole.part);
     return 0;
+}
+
+void kin_download_listen(kin_download *s) {
+    kin_proto_data m;
+    if (!find_arriving(s, &m) || m.n_bytes <= s->n_heard) return;
+    uint32_t n = m.n_bytes - s->n_heard;
+    s->n_heard = m.n_bytes;
+    s->callbacks.heard(s->user, n);
 }
 
 static int take_lack(kin_download *s, const kin_frame *frame, const uint8_t *payload, kin_err *err) {
@@ -157,7 +209,10 @@ static int take_lack(kin_download *s, const kin_frame *frame, const uint8_t *pay
     if (i < 0 && m.i_chunk != KIN_PROTO_NO_CHUNK) {
         return kin_err_set(err, "chunk %" PRIu32 " was not asked for, and it is said to be lacking", m.i_chunk);
     }
-    if (i >= 0) free(take_buffer(s, i).bytes);
+    if (i >= 0) {
+        buffer p = take_buffer(s, i);
+        give_part(s, &p.part);
+    }
     s->callbacks.lacks(s->user, m.i_chunk);
     return 0;
 }
@@ -182,7 +237,7 @@ static void on_frame(void *user, kin_link *link, const kin_frame *frame, const u
 // ---- opening
 
 static void on_accepted(void *user, kin_link *link, const kin_proto_accept *accept) {
-    static const kin_link_callbacks callbacks = {.frame = on_frame, .closed = on_closed};
+    static const kin_link_callbacks callbacks = {.frame = on_frame, .closed = on_link_closed};
     kin_download *s = user;
     (void)accept;
     s->dial = NULL;
@@ -221,10 +276,15 @@ bool kin_download_ask_hashes(kin_download *s, const kin_proto_hash *model) {
     return s->link && send_message(s, KIN_FRAME_HASHES_WANTED, bytes, kin_proto_encode_hashes_wanted(bytes, sizeof bytes, &m));
 }
 
-bool kin_download_ask(kin_download *s, const kin_proto_hash *model, uint32_t i_chunk, uint32_t n) {
-    if (!s->link || s->n_buffers == KIN_DOWNLOAD_REQUESTS || find_buffer(s, i_chunk) >= 0) return false;
-    s->buffers[s->n_buffers] = (buffer){.of = *model, .i_chunk = i_chunk, .n = n};
-    return ask_more(s, &s->buffers[s->n_buffers++]);
+bool kin_download_ask(kin_download *s, const kin_proto_hash *model, const kin_chunk_part *part, uint32_t n) {
+    kin_assert(part->n_here < n);
+    if (!s->link || s->n_buffers == KIN_DOWNLOAD_REQUESTS || find_buffer(s, part->i_chunk) >= 0) return false;
+    buffer *p = &s->buffers[s->n_buffers];
+    *p = (buffer){.of = *model, .n = n, .n_asked = part->n_here, .part = *part};
+    p->part.n_before = part->n_here;
+    if (!ask_more(s, p)) return false;
+    s->n_buffers++;
+    return true;
 }
 
 // ---- inspection
@@ -238,5 +298,5 @@ int kin_download_n_asked(const kin_download *s) {
 }
 
 uint32_t kin_download_asked(const kin_download *s, int i) {
-    return s->buffers[i].i_chunk;
+    return s->buffers[i].part.i_chunk;
 }

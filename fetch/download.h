@@ -3,9 +3,11 @@
 // It checks that what arrives was asked for, and assembles chunks. Their hashes are checked by the owner, which also chooses
 // the peer for each chunk and acts when a link ends (fetch/fetch.h).
 //
+// What came of a chunk is not lost with the link: the owner gets it as a part, and may have the rest from another peer.
+//
 // Life: kin_download_open, `accepted`, then answers; `closed` once if it ends by itself, or the owner's kin_download_close.
-// After either the pointer is dead. kin_download_close may be called inside of all callbacks but `heard`; no callback comes
-// inside of a function here.
+// After either the pointer is dead. kin_download_close may be called inside of all callbacks but `heard` and `part`; no callback
+// but `part` comes inside of a function here.
 //
 // Owner: who opened it. Thread: the loop's.
 #pragma once
@@ -16,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "fetch/chunk_parts.h"
 #include "net/dial.h"
 #include "net/link.h"
 #include "pure/proto/message.h"
@@ -28,8 +31,11 @@ typedef struct kin_download_callbacks {
     void (*accepted)(void *user);
     void (*hashes)(void *user, const kin_proto_hashes *hashes);
     void (*heard)(void *user, uint32_t n_bytes); // of a chunk that was asked for
-    // All of a chunk; bytes // u8 [n], the receiver's to free.
-    void (*chunk)(void *user, uint32_t i_chunk, uint8_t *bytes, uint32_t n);
+    // All of a chunk; its bytes are the receiver's to free.
+    void (*chunk)(void *user, const kin_chunk_part *whole);
+    // The beginning of a chunk, the rest of which does not come from here: before `lacks`, before `closed`, and inside of
+    // kin_download_close. Its bytes are the receiver's to free. NULL: parts are dropped.
+    void (*part)(void *user, const kin_chunk_part *part);
     void (*lacks)(void *user, uint32_t i_chunk); // KIN_PROTO_NO_CHUNK: it has nothing of that model
     void (*closed)(void *user, const char *reason);
 } kin_download_callbacks;
@@ -44,7 +50,11 @@ void kin_download_close(kin_download *source, const char *reason);
 // False: not accepted, or the link is about to end. At most KIN_DOWNLOAD_REQUESTS chunks at a time; `n` are the bytes of that
 // one.
 bool kin_download_ask_hashes(kin_download *source, const kin_proto_hash *model);
-bool kin_download_ask(kin_download *source, const kin_proto_hash *model, uint32_t i_chunk, uint32_t n);
+// For what `part` lacks of its chunk. True: the part's bytes are the download's now.
+bool kin_download_ask(kin_download *source, const kin_proto_hash *model, const kin_chunk_part *part, uint32_t n);
+
+// Often, several times a second: counts bytes of a long message that is still arriving (`heard`).
+void kin_download_listen(kin_download *source);
 
 // Gently: small slices of a chunk, with a pause after each that leaves most of the link to others. Then call tick often, every
 // few milliseconds.

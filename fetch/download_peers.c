@@ -36,7 +36,7 @@ struct kin_download_peers {
     kin_rng rng;
     peer *list[KIN_DOWNLOAD_PEERS_MAX]; // they stay where they are: links point to them
     int n;
-    bool is_gentle;
+    bool is_gentle, is_closed;
 };
 
 static int number_of(const peer *p) {
@@ -73,9 +73,26 @@ static void on_heard(void *user, uint32_t n_bytes) {
     p->peers->callbacks.heard(p->peers->user, number_of(p), n_bytes);
 }
 
-static void on_chunk(void *user, uint32_t i_chunk, uint8_t *bytes, uint32_t n) {
+// With its sender, if any of it came from there.
+static kin_chunk_part sign(const peer *p, const kin_chunk_part *part) {
+    kin_chunk_part signed_part = *part;
+    if (part->n_here > part->n_before) signed_part.senders |= UINT64_C(1) << number_of(p);
+    return signed_part;
+}
+
+static void on_chunk(void *user, const kin_chunk_part *whole) {
     peer *p = user;
-    p->peers->callbacks.chunk(p->peers->user, number_of(p), i_chunk, bytes, n);
+    kin_chunk_part chunk = sign(p, whole);
+    p->peers->callbacks.chunk(p->peers->user, number_of(p), &chunk);
+}
+
+static void on_part(void *user, const kin_chunk_part *part) {
+    peer *p = user;
+    kin_chunk_part kept = sign(p, part);
+    if (p->is_banned || p->peers->is_closed)
+        free(kept.bytes);
+    else
+        p->peers->callbacks.part(p->peers->user, &kept);
 }
 
 static void on_lacks(void *user, uint32_t i_chunk) {
@@ -91,7 +108,7 @@ static void on_download_closed(void *user, const char *reason) {
 }
 
 static void open_link(peer *p) {
-    static const kin_download_callbacks callbacks = {on_download_accepted, on_hashes, on_heard, on_chunk, on_lacks,
+    static const kin_download_callbacks callbacks = {on_download_accepted, on_hashes, on_heard, on_chunk, on_part, on_lacks,
                                                      on_download_closed};
     const kin_download_peers *all = p->peers;
     kin_err err;
@@ -141,6 +158,7 @@ int kin_download_peers_open(kin_download_peers **out, uv_loop_t *loop, const kin
 
 void kin_download_peers_close(kin_download_peers *all) {
     if (!all) return;
+    all->is_closed = true;
     kin_download_peers_rest(all);
     for (int i = 0; i < all->n; i++) {
         free(all->list[i]->offer);
@@ -224,14 +242,20 @@ bool kin_download_peers_ask_hashes(kin_download_peers *all, int i, const kin_pro
     return all->list[i]->source && kin_download_ask_hashes(all->list[i]->source, model);
 }
 
-bool kin_download_peers_ask(kin_download_peers *all, int i, const kin_proto_hash *model, uint32_t i_chunk, uint32_t n) {
-    return all->list[i]->source && kin_download_ask(all->list[i]->source, model, i_chunk, n);
+bool kin_download_peers_ask(kin_download_peers *all, int i, const kin_proto_hash *model, const kin_chunk_part *part, uint32_t n) {
+    return all->list[i]->source && kin_download_ask(all->list[i]->source, model, part, n);
 }
 
 int kin_download_peers_n_asked_all(const kin_download_peers *all) {
     int n = 0;
     for (int i = 0; i < all->n; i++) n += kin_download_peers_n_asked(all, i);
     return n;
+}
+
+void kin_download_peers_listen(kin_download_peers *all) {
+    for (int i = 0; i < all->n; i++) {
+        if (all->list[i]->source) kin_download_listen(all->list[i]->source);
+    }
 }
 
 void kin_download_peers_set_gently(kin_download_peers *all, bool is_gentle) {
@@ -268,8 +292,8 @@ void kin_download_peers_drop(kin_download_peers *all, int i, const char *reason)
 }
 
 void kin_download_peers_ban(kin_download_peers *all, int i, const char *reason) {
-    close_link(all->list[i], reason);
     all->list[i]->is_banned = true;
+    close_link(all->list[i], reason);
     snprintf(all->list[i]->reason, sizeof all->list[i]->reason, "%s", reason);
 }
 

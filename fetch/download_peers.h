@@ -4,7 +4,8 @@
 // A peer is a number from 0 on, which it keeps; 0 is the head. No peer is forgotten, so one that sent wrong bytes stays banned;
 // at most KIN_DOWNLOAD_PEERS_MAX are known.
 //
-// Owner: fetch/fetch.c. Thread: the loop's. kin_download_peers_close may be called inside of all callbacks but `heard`.
+// Owner: fetch/fetch.c. Thread: the loop's. kin_download_peers_close may be called inside of all callbacks but `heard` and
+// `part`.
 #pragma once
 
 #include <stdbool.h>
@@ -13,11 +14,14 @@
 #include <uv.h>
 
 #include "base/err.h"
+#include "fetch/chunk_parts.h"
 #include "net/link.h"
 #include "pure/proto/message.h"
 #include "pure/proto/swarm.h"
 
 enum { KIN_DOWNLOAD_PEERS_MAX = KIN_SWARM_SOURCES };
+
+_Static_assert(KIN_DOWNLOAD_PEERS_MAX <= 64, "a part has a bit for each");
 
 typedef struct kin_download_peers kin_download_peers;
 
@@ -34,7 +38,10 @@ typedef struct kin_download_peers_callbacks {
     void (*opened)(void *user, int peer); // it can be asked
     void (*hashes)(void *user, int peer, const kin_proto_hashes *hashes);
     void (*heard)(void *user, int peer, uint32_t n_bytes);
-    void (*chunk)(void *user, int peer, uint32_t i_chunk, uint8_t *bytes, uint32_t n); // bytes: the receiver's to free
+    void (*chunk)(void *user, int peer, const kin_chunk_part *whole); // its bytes: the receiver's to free
+    // What came of a chunk, the rest of which does not come from there; its bytes are the receiver's to free. Not of a peer that
+    // is banned.
+    void (*part)(void *user, const kin_chunk_part *part);
     void (*lacks)(void *user, int peer, uint32_t i_chunk);
     void (*lost)(void *user, int peer, const char *reason); // it cannot be asked, by no doing of the owner
 } kin_download_peers_callbacks;
@@ -55,6 +62,9 @@ const uint8_t *kin_download_peers_offer(const kin_download_peers *peers, int pee
 // Opens links: to the head, and to devices that have something of `missing` // bits [(n_chunks + 7) / 8], or NULL: the head only.
 void kin_download_peers_tick(kin_download_peers *peers, const uint8_t *missing, uint32_t n_chunks);
 
+// As kin_download_listen, for all links.
+void kin_download_peers_listen(kin_download_peers *peers);
+
 // As kin_download_set_gently and kin_download_tick, for all links.
 void kin_download_peers_set_gently(kin_download_peers *peers, bool is_gentle);
 void kin_download_peers_pace(kin_download_peers *peers);
@@ -63,12 +73,14 @@ void kin_download_peers_pace(kin_download_peers *peers);
 
 bool kin_download_peers_is_open(const kin_download_peers *peers, int peer);
 bool kin_download_peers_ask_hashes(kin_download_peers *peers, int peer, const kin_proto_hash *model);
-bool kin_download_peers_ask(kin_download_peers *peers, int peer, const kin_proto_hash *model, uint32_t i_chunk, uint32_t n);
+// For what `part` lacks of its chunk of n bytes. True: the part's bytes are the link's now.
+bool kin_download_peers_ask(kin_download_peers *peers, int peer, const kin_proto_hash *model, const kin_chunk_part *part,
+                            uint32_t n);
 int kin_download_peers_n_asked_all(const kin_download_peers *peers);
 int kin_download_peers_n_asked(const kin_download_peers *peers, int peer);
 uint32_t kin_download_peers_asked(const kin_download_peers *peers, int peer, int i);
 
-// ---- ending links; the owner is not called
+// ---- ending links; of the owner's callbacks only `part` is called
 
 void kin_download_peers_drop(kin_download_peers *peers, int peer, const char *reason); // it is tried again after a while
 void kin_download_peers_ban(kin_download_peers *peers, int peer, const char *reason);  // and never again

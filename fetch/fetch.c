@@ -24,6 +24,7 @@ void kin_fetch_let_go(kin_fetch *f) {
     kin_manifest_fini(&f->manifest);
     kin_swarm_free(f->swarm);
     kin_chunk_bitmap_fini(&f->bitmap);
+    kin_chunk_parts_keep(&f->parts, NULL);
     free(f->cache_dir);
     free(f);
 }
@@ -95,7 +96,7 @@ static void tell_news(kin_fetch *f) {
 
 // ---- asking
 
-// What is asked and cannot be known to come any more: the link's end is the way to forget it.
+// What is asked and is not waited for any more: the link's end is the way to forget it.
 static bool is_silent(const kin_fetch *f, int peer) {
     for (int i = 0; i < kin_download_peers_n_asked(f->peers, peer); i++) {
         if (!kin_swarm_is_asked(f->swarm, f->swarm_of[peer], kin_download_peers_asked(f->peers, peer, i))) return true;
@@ -110,7 +111,8 @@ static void drop_peer(kin_fetch *f, int peer, const char *reason) {
 
 static void drop_silent(kin_fetch *f) {
     for (int i = 0; i < kin_download_peers_n(f->peers); i++) {
-        if (kin_download_peers_is_open(f->peers, i) && is_silent(f, i)) drop_peer(f, i, "it does not send what it was asked for");
+        if (kin_download_peers_is_open(f->peers, i) && is_silent(f, i))
+            drop_peer(f, i, "what it was asked for is not waited for any more");
     }
 }
 
@@ -120,6 +122,15 @@ static void give_up(kin_fetch *f, const char *reason) {
         kin_download_peers_is_open(f->peers, KIN_FETCH_HEAD) ? "" : kin_download_peers_reason(f->peers, KIN_FETCH_HEAD);
     snprintf(text, sizeof text, "%s%s%.300s", reason, of_head[0] ? "; the head: " : "", of_head);
     kin_fetch_fail(f, text);
+}
+
+// For what is not here yet of that chunk.
+static void ask_peer(kin_fetch *f, int peer, uint32_t i_chunk) {
+    uint32_t n = kin_chunk_bitmap_chunk_bytes(&f->bitmap, i_chunk);
+    kin_chunk_part part = kin_chunk_parts_take(&f->parts, i_chunk);
+    if (kin_download_peers_ask(f->peers, peer, &f->model, &part, n)) return;
+    if (part.bytes) kin_chunk_parts_put(&f->parts, &part);
+    drop_peer(f, peer, "it could not be asked");
 }
 
 // Asks for whatever is to be asked for now, and goes on when all is there.
@@ -140,32 +151,51 @@ void kin_fetch_pump(kin_fetch *f) {
             give_up(f, a.reason);
             return;
         }
-        int peer = f->peer_of[a.source];
-        uint32_t n = kin_chunk_bitmap_chunk_bytes(&f->bitmap, a.chunk);
-        if (!kin_download_peers_ask(f->peers, peer, &f->model, a.chunk, n)) drop_peer(f, peer, "it could not be asked");
+        ask_peer(f, f->peer_of[a.source], a.chunk);
     }
 }
 
 // ---- what was fetched
 
-void kin_fetch_on_kept(void *user, int peer, uint32_t i_chunk, kin_store_result result, const char *reason) {
-    kin_fetch *f = user;
+static uint64_t bit_of(int peer) {
+    return UINT64_C(1) << peer;
+}
+
+// The owner may cancel inside.
+static void take_right_chunk(kin_fetch *f, int peer, const kin_chunk_part *chunk) {
     int source = f->swarm_of[peer];
+    if (chunk->senders == bit_of(peer)) f->doubted &= ~bit_of(peer);
+    free(kin_chunk_parts_take(&f->parts, chunk->i_chunk).bytes); // from a second source
+    if (kin_chunk_bitmap_add(&f->bitmap, chunk->i_chunk)) f->has_news = true;
+    if (f->callbacks.kept) f->callbacks.kept(f->user);
+    if (f->phase >= KIN_FETCH_FAILED) return;
+    kin_swarm_got(f->swarm, source >= 0 ? source : f->swarm_of[KIN_FETCH_HEAD], chunk->i_chunk, kin_clock_now());
+    if (f->phase == KIN_FETCH_FETCHING) kin_fetch_tell_first_window(f);
+}
+
+// Of a chunk from several peers it is not known who sent the wrong bytes. It is asked for again; the next time that one of them
+// sends wrong bytes it has sent all of the chunk. Without the head nothing comes at all, so its parts are never left.
+static void take_wrong_chunk(kin_fetch *f, int peer, const kin_chunk_part *chunk, const char *reason) {
+    int source = f->swarm_of[peer];
+    bool is_alone = chunk->senders == bit_of(peer);
+    const char *sender = !is_alone ? "several devices" : peer == KIN_FETCH_HEAD ? "the head" : "another device";
+    kin_log(KIN_LOG_WARN, "parts of the model from %s: %s", sender, reason);
+    if (!is_alone) f->doubted |= chunk->senders & ~bit_of(KIN_FETCH_HEAD);
+    if (is_alone) kin_download_peers_ban(f->peers, peer, reason);
+    if (source >= 0 && is_alone) kin_swarm_lied(f->swarm, source, chunk->i_chunk);
+    if (source >= 0 && !is_alone) kin_swarm_spoiled(f->swarm, source, chunk->i_chunk);
+}
+
+void kin_fetch_on_kept(void *user, int peer, const kin_chunk_part *chunk, kin_store_result result, const char *reason) {
+    kin_fetch *f = user;
     if (result == KIN_STORE_FAILED) {
         kin_fetch_fail(f, reason);
         return;
     }
-    if (result == KIN_STORE_OK) {
-        if (kin_chunk_bitmap_add(&f->bitmap, i_chunk)) f->has_news = true;
-        if (f->callbacks.kept) f->callbacks.kept(f->user);
-        if (f->phase >= KIN_FETCH_FAILED) return;
-        kin_swarm_got(f->swarm, source >= 0 ? source : f->swarm_of[KIN_FETCH_HEAD], i_chunk, kin_clock_now());
-        if (f->phase == KIN_FETCH_FETCHING) kin_fetch_tell_first_window(f);
-    } else {
-        kin_log(KIN_LOG_WARN, "parts of the model from %s: %s", peer == KIN_FETCH_HEAD ? "the head" : "another device", reason);
-        kin_download_peers_ban(f->peers, peer, reason);
-        if (source >= 0) kin_swarm_lied(f->swarm, source, i_chunk);
-    }
+    if (result == KIN_STORE_OK)
+        take_right_chunk(f, peer, chunk);
+    else
+        take_wrong_chunk(f, peer, chunk, reason);
     kin_fetch_pump(f);
 }
 
@@ -215,10 +245,19 @@ static void on_heard(void *user, int peer, uint32_t n_bytes) {
     if (f->swarm_of[peer] >= 0) kin_swarm_heard(f->swarm, f->swarm_of[peer], n_bytes, kin_clock_now());
 }
 
-static void on_chunk(void *user, int peer, uint32_t i_chunk, uint8_t *bytes, uint32_t n) {
+static void on_chunk(void *user, int peer, const kin_chunk_part *whole) {
     kin_fetch *f = user;
     kin_err err;
-    if (kin_chunk_writer_put(f->writer, peer, i_chunk, bytes, n, &err) != 0) kin_fetch_fail(f, err.text);
+    if (kin_chunk_writer_put(f->writer, peer, whole, &err) != 0) kin_fetch_fail(f, err.text);
+}
+
+static void on_part(void *user, const kin_chunk_part *part) {
+    kin_fetch *f = user;
+    bool is_here = kin_chunk_bitmap_is_here(&f->bitmap, part->i_chunk);
+    if (is_here || (part->senders & f->doubted))
+        free(part->bytes);
+    else
+        kin_chunk_parts_put(&f->parts, part);
 }
 
 static void on_lacks(void *user, int peer, uint32_t i_chunk) {
@@ -255,6 +294,7 @@ static void excuse_senders(kin_fetch *f) {
 
 static void tick_fetching(kin_fetch *f) {
     kin_download_peers_tick(f->peers, f->bitmap.missing, f->bitmap.n_chunks);
+    kin_download_peers_listen(f->peers);
     excuse_senders(f);
     if (f->windows_changed)
         kin_fetch_begin_survey(f);
@@ -292,7 +332,7 @@ kin_fetch_options kin_fetch_options_default(kin_tls_ctx *tls) {
 
 static int open_peers(kin_fetch *f, const kin_fetch_options *o, kin_err *err) {
     static const kin_download_peers_callbacks callbacks = {
-        kin_fetch_on_peer_opened, on_hashes, on_heard, on_chunk, on_lacks, on_lost};
+        kin_fetch_on_peer_opened, on_hashes, on_heard, on_chunk, on_part, on_lacks, on_lost};
     kin_download_peers_options p = {.link = o->link,
                                     .self = {.role = KIN_PROTO_FETCH, .id = o->id},
                                     .head_id = o->head_id,

@@ -4,7 +4,7 @@
 // chunks the windows are in (of a group's device: its slices of their layers), and gets those: the first window's first.
 // Everything is checked against the model's hash. What is there already, from an earlier time too, is not fetched again. Whom to
 // ask for what is pure/proto/swarm.h's to decide; here are the links, which are opened again when they break, and the disk, in
-// libuv's thread pool.
+// libuv's thread pool. What came of a chunk before its link broke stays in memory, and only the rest is asked for again.
 //
 // Life: kin_fetch_start; `opened`, `progress`..., `headers_here`, `kept`..., `first_window_here`, `done`. A finished fetch rests,
 // with no links, until kin_fetch_set_windows wants more; then all of it but `opened` comes again. Or `failed`, after which it

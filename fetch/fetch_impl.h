@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "fetch/chunk_bitmap.h"
+#include "fetch/chunk_parts.h"
 #include "fetch/chunk_writer.h"
 #include "fetch/download_peers.h"
 #include "fetch/fetch.h"
@@ -74,6 +75,8 @@ struct kin_fetch {
     kin_swarm *swarm;
     int swarm_of[KIN_DOWNLOAD_PEERS_MAX], peer_of[KIN_SWARM_SOURCES]; // -1: none
     kin_chunk_bitmap bitmap;                                          // first: headers and first window
+    kin_chunk_parts parts;
+    uint64_t doubted; // bits of peers: no parts of theirs are kept, see take_wrong_chunk
     uint64_t bytes_head, bytes_peers;
     bool is_first_told, has_news; // news: more is here than was told
     kin_time progress_at, have_at;
@@ -93,7 +96,7 @@ void kin_fetch_pump(kin_fetch *f);
 // Looks whom to connect to and whom to ask, soon, but not inside of the function that the owner calls now.
 void kin_fetch_kick(kin_fetch *f);
 
-void kin_fetch_on_kept(void *user, int peer, uint32_t i_chunk, kin_store_result result, const char *reason);
+void kin_fetch_on_kept(void *user, int peer, const kin_chunk_part *chunk, kin_store_result result, const char *reason);
 void kin_fetch_on_peer_opened(void *user, int peer);
 
 // ---- fetch_work.c: phases that begin with work in the thread pool; there is one at a time

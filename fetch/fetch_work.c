@@ -168,6 +168,7 @@ static void want_all(kin_fetch *f) {
         }
         want_group(f, chunks + begin, n, g == 0);
     }
+    kin_chunk_parts_keep(&f->parts, f->bitmap.missing);
 }
 
 // One that still wants what nobody needs any more is replaced, and its links with it, for they are full of such chunks.
@@ -247,6 +248,7 @@ static void rest(kin_fetch *f) {
         if (f->swarm_of[i] >= 0) kin_swarm_lost(f->swarm, f->swarm_of[i]);
     }
     kin_download_peers_rest(f->peers);
+    kin_chunk_parts_keep(&f->parts, NULL);
     uv_timer_stop(&f->timer);
     if (f->has_news) kin_fetch_tell_have(f);
     if (f->phase == KIN_FETCH_RESTING) kin_fetch_tell_progress(f);

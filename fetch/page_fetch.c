@@ -133,7 +133,8 @@ static bool ask(kin_page_fetch *f, int i_peer, const kin_page_name *name, uint32
     int i = find_free_job(f);
     kin_proto_hash hash = kin_page_fetch_hash(name);
     kin_download_set_gently(f->peers[i_peer]->link, i_wanted == NOBODY && goes_gently(f));
-    if (i == NOBODY || !kin_download_ask(f->peers[i_peer]->link, &hash, (uint32_t)i, bytes)) return false;
+    const kin_chunk_part nothing = {.i_chunk = (uint32_t)i};
+    if (i == NOBODY || !kin_download_ask(f->peers[i_peer]->link, &hash, &nothing, bytes)) return false;
     f->jobs[i] = (job){ASKED, *name, i_peer, i_wanted};
     if (i_wanted == NOBODY) {
         f->is_copying = true;
@@ -208,16 +209,18 @@ static void on_heard(void *user, uint32_t n_bytes) {
     f->heard_at = kin_clock_now();
 }
 
-static void on_page(void *user, uint32_t i, uint8_t *bytes, uint32_t n) {
+static void on_page(void *user, const kin_chunk_part *whole) {
     kin_page_fetch *f = ((peer *)user)->fetch;
+    uint32_t i = whole->i_chunk;
     written *w = calloc(1, sizeof *w);
     if (!w) {
-        free(bytes);
+        free(whole->bytes);
         end_job(f, (int)i, false);
         advance(f);
         return;
     }
-    *w = (written){.work.data = w, .fetch = f, .i_job = (int)i, .name = f->jobs[i].name, .bytes = bytes, .n = n};
+    *w = (written){
+        .work.data = w, .fetch = f, .i_job = (int)i, .name = f->jobs[i].name, .bytes = whole->bytes, .n = whole->n_here};
     f->jobs[i].state = WRITING;
     f->n_held++;
     uv_queue_work(f->loop, &w->work, write_page, on_written);
@@ -250,7 +253,7 @@ static void on_closed(void *user, const char *reason) {
 
 // Whether it can be asked, now or when its link is open.
 static bool is_of_use(peer *p) {
-    static const kin_download_callbacks callbacks = {on_accepted, on_hashes, on_heard, on_page, on_lacks, on_closed};
+    static const kin_download_callbacks callbacks = {on_accepted, on_hashes, on_heard, on_page, NULL, on_lacks, on_closed};
     kin_page_fetch *f = p->fetch;
     kin_err err;
     if (!p->is_known || p->link) return p->is_known;

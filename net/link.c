@@ -384,6 +384,14 @@ kin_link_stats kin_link_stats_now(const kin_link *l) {
     return stats;
 }
 
+const uint8_t *kin_link_arriving(const kin_link *l, kin_frame *frame, size_t *n) {
+    const kin_frame_reader *b = &l->inbox;
+    if (!kin_frame_reader_has_part(b) || b->n_payload == 0) return NULL;
+    *frame = b->frame;
+    *n = b->n_payload;
+    return b->payload;
+}
+
 kin_tls_fault kin_link_fault(const kin_link *l) {
     return l->fault;
 }

@@ -113,6 +113,10 @@ typedef struct kin_link_stats {
 
 kin_link_stats kin_link_stats_now(const kin_link *link);
 
+// The frame that is arriving, and the n bytes of its payload that have come so far; NULL: no byte of a payload has. Valid until
+// more comes, and inside of `closed`.
+const uint8_t *kin_link_arriving(const kin_link *link, kin_frame *frame, size_t *n);
+
 // In `closed`: what was wrong with the other side in the handshake.
 kin_tls_fault kin_link_fault(const kin_link *link);
 

@@ -11,7 +11,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { MAX_PAIRS = 32, BUFFER_BYTES = 64 << 10, LOOK_MS = 10 };
+#include "base/clock.h"
+
+enum { MAX_PAIRS = 32, BUFFER_BYTES = 64 << 10, LOOK_MS = 10, LOOKS_PER_S = 1000 / LOOK_MS };
 
 // Bytes that have been read from one side and not yet written to the other.
 typedef struct flow {
@@ -22,6 +24,7 @@ typedef struct flow {
 typedef struct pair {
     int fd[2]; // who connected, and where to; -1: a free place
     flow from[2];
+    uint32_t n_passed; // bytes, to who connected
 } pair;
 
 struct kin_proxy {
@@ -29,7 +32,11 @@ struct kin_proxy {
     int listener;
     pthread_t thread;
     atomic_bool stop, stalled, cuts, corrupts;
-    pair pairs[MAX_PAIRS]; // the thread's
+    atomic_uint limit, bytes_s, n_taken;
+    // the thread's
+    pair pairs[MAX_PAIRS];
+    kin_time looked_at;
+    uint64_t n_may_pass; // bytes, at the present rate
 };
 
 static struct sockaddr_in loopback(uint16_t port) {
@@ -42,6 +49,7 @@ static void drop(pair *p) {
         p->fd[i] = -1;
         p->from[i].begin = p->from[i].end = 0;
     }
+    p->n_passed = 0;
 }
 
 static void take_connection(kin_proxy *x) {
@@ -50,6 +58,7 @@ static void take_connection(kin_proxy *x) {
     for (int i = 0; i < MAX_PAIRS && fd >= 0; i++) {
         pair *p = &x->pairs[i];
         if (p->fd[0] >= 0) continue;
+        atomic_fetch_add(&x->n_taken, 1);
         p->fd[0] = fd;
         p->fd[1] = socket(AF_INET, SOCK_STREAM, 0);
         if (p->fd[1] < 0 || connect(p->fd[1], (struct sockaddr *)&to, sizeof to) != 0) drop(p);
@@ -69,25 +78,52 @@ static bool read_some(kin_proxy *x, pair *p, int i) {
     return true;
 }
 
-static bool write_some(pair *p, int i) {
+// Bytes that may be written to who connected.
+static size_t room_of(const kin_proxy *x, const pair *p) {
+    uint32_t limit = atomic_load(&x->limit);
+    size_t room = limit ? limit - p->n_passed : SIZE_MAX;
+    return atomic_load(&x->bytes_s) && x->n_may_pass < room ? (size_t)x->n_may_pass : room;
+}
+
+// False: the pair is at its end.
+static bool write_some(kin_proxy *x, pair *p, int i) {
     flow *f = &p->from[i];
-    ssize_t n = send(p->fd[1 - i], f->bytes + f->begin, f->end - f->begin, MSG_DONTWAIT | MSG_NOSIGNAL);
+    size_t n_wanted = f->end - f->begin, room = i == 1 ? room_of(x, p) : SIZE_MAX;
+    if (room == 0) return true;
+    ssize_t n = send(p->fd[1 - i], f->bytes + f->begin, n_wanted < room ? n_wanted : room, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (n < 0) return errno == EAGAIN || errno == EINTR;
     f->begin += (size_t)n;
-    return true;
+    if (i == 0) return true;
+    p->n_passed += (uint32_t)n;
+    if (atomic_load(&x->bytes_s)) x->n_may_pass -= (uint64_t)n;
+    uint32_t limit = atomic_load(&x->limit);
+    return limit == 0 || p->n_passed < limit;
 }
 
 static bool pass(kin_proxy *x, pair *p) {
     for (int i = 0; i < 2; i++) {
         if (p->from[i].begin == p->from[i].end && !read_some(x, p, i)) return false;
-        if (p->from[i].begin < p->from[i].end && !write_some(p, i)) return false;
+        if (p->from[i].begin < p->from[i].end && !write_some(x, p, i)) return false;
     }
     return true;
+}
+
+// What passes in two looks may pass at once.
+static void let_time_pass(kin_proxy *x) {
+    kin_time now = kin_clock_now();
+    uint64_t bytes_s = atomic_load(&x->bytes_s), most = 2 * bytes_s / LOOKS_PER_S + 1;
+    x->n_may_pass += bytes_s * (now - x->looked_at) / 1000000000;
+    if (x->n_may_pass > most) x->n_may_pass = most;
+    x->looked_at = now;
 }
 
 static void *run(void *arg) {
     kin_proxy *x = arg;
     while (!atomic_load(&x->stop)) {
+        if (atomic_load(&x->bytes_s)) { // else polling would not wait
+            usleep(LOOK_MS * 1000);
+            let_time_pass(x);
+        }
         struct pollfd fds[1 + 2 * MAX_PAIRS] = {{.fd = x->listener, .events = POLLIN}};
         bool stalled = atomic_load(&x->stalled);
         for (int i = 0; i < MAX_PAIRS; i++) {
@@ -151,4 +187,16 @@ void kin_proxy_stall(kin_proxy *x, bool stalled) {
 
 void kin_proxy_corrupt(kin_proxy *x) {
     atomic_store(&x->corrupts, true);
+}
+
+void kin_proxy_limit(kin_proxy *x, uint32_t bytes) {
+    atomic_store(&x->limit, bytes);
+}
+
+void kin_proxy_slow(kin_proxy *x, uint32_t bytes_s) {
+    atomic_store(&x->bytes_s, bytes_s);
+}
+
+uint32_t kin_proxy_n_taken(const kin_proxy *x) {
+    return atomic_load(&x->n_taken);
 }

@@ -21,3 +21,10 @@ void kin_proxy_cut(kin_proxy *proxy);
 void kin_proxy_stall(kin_proxy *proxy, bool stalled);
 // Flips a bit of the next bytes that pass.
 void kin_proxy_corrupt(kin_proxy *proxy);
+// Ends each connection when so many bytes have passed to who connected; 0: does not.
+void kin_proxy_limit(kin_proxy *proxy, uint32_t bytes);
+// So many bytes per second pass to all who connected, together; 0: as many as there are.
+void kin_proxy_slow(kin_proxy *proxy, uint32_t bytes_s);
+
+// Connections that were taken so far.
+uint32_t kin_proxy_n_taken(const kin_proxy *proxy);

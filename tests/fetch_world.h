@@ -80,6 +80,7 @@ struct world {
     int n_raws;
     int n_asked_fake;                                  // GETs to fakes
     bool spoils_hashes, spoils_sizes, is_mute, strays; // what fakes do
+    bool halves;                                       // they send half of what they are asked for, and end the link
     uint32_t chunk_bytes;
 };
 
@@ -95,7 +96,11 @@ static inline void serve_fake_get(raw *r, const uint8_t *payload, size_t n) {
     if (r->w->is_mute) return;
     if (r->w->strays) bytes[0] ^= 1; // another chunk
     assert_in_range(get.length, 1, CHUNK);
+    if (r->w->halves) get.length /= 2;
     kin_link_send(r->link, KIN_FRAME_DATA, 0, 1, &(kin_frame_part){bytes, size + get.length});
+    if (!r->w->halves) return;
+    kin_link_close(r->link, "that is all");
+    r->link = NULL;
 }
 
 static inline void serve_fake_hashes(raw *r) {
@@ -153,7 +158,11 @@ static inline void on_connection(void *user, kin_link *link) {
 static inline void on_fake_connection(void *user, kin_link *link) {
     static const kin_link_callbacks callbacks = {.frame = take_as_fake, .closed = forget_raw};
     world *w = ((node *)user)->w;
-    assert_true(w->n_raws < MAX_RAW);
+    assert_true(w->n_raws < MAX_RAW || w->halves);
+    if (w->n_raws == MAX_RAW) {
+        kin_link_close(link, "that was all");
+        return;
+    }
     raw *r = &w->raws[w->n_raws++];
     *r = (raw){.w = w, .link = link};
     kin_link_accept(link, &callbacks, r);

@@ -1,6 +1,8 @@
 // Fetching while others die, lie, or say nothing: it comes to its end, or says in one sentence why it does not.
 #include "tests/fetch_world.h"
 
+#include "testkit/proxy.h"
+
 static void the_head_may_die_and_come_back(void **state) {
     world *w = *state;
     node *n = &w->devices[0];
@@ -69,6 +71,64 @@ static void fetch_beside_a_fake(world *w, uint32_t answer_ms) {
     expect_needed_chunks(n, true);
     assert_int_equal(kin_fetch_stats_now(n->fetch).n_bad_peers, 0);
 }
+
+// ---- slow links, and links that break again and again
+
+enum { LARGER_CHUNK = 1 << 20, LIMIT = 300000 };
+
+static int open_larger_world(void **state) {
+    return open_world_of(state, "25m", LARGER_CHUNK, false);
+}
+
+static int open_whole_world(void **state) {
+    return open_world_of(state, "tiny", LARGER_CHUNK, false);
+}
+
+// Each connection breaks long before a chunk is whole, within messages, and nothing that came is fetched again.
+static void links_that_break_within_every_chunk_bring_all_of_them(void **state) {
+    world *w = *state;
+    node *n = &w->devices[0];
+    kin_proxy *proxy;
+    n->windows = kin_windows_one(0, 1, 0);
+    assert_int_equal(kin_proxy_open(&proxy, w->head.port, NULL), 0);
+    kin_proxy_limit(proxy, LIMIT);
+    kin_fetch_options o = options_of(n);
+    o.head_port = kin_proxy_port(proxy);
+    start_with(n, &o);
+    expect_done(n);
+    uint64_t needed = bytes_needed_by(n);
+    assert_in_range(kin_fetch_stats_now(n->fetch).bytes_head, needed / 4, needed);
+    print_message("             %u connections for %llu bytes\n", (unsigned)kin_proxy_n_taken(proxy), (unsigned long long)needed);
+    assert_in_range(kin_proxy_n_taken(proxy), needed / LIMIT, needed / LIMIT * 5 / 4 + 3);
+    kin_proxy_close(proxy);
+}
+
+// A message takes twice as long as a source may be silent.
+static void a_message_that_is_still_arriving_is_no_silence(void **state) {
+    world *w = *state;
+    node *n = &w->devices[0];
+    kin_proxy *proxy;
+    n->windows = kin_windows_one(0, 1, 0);
+    assert_int_equal(kin_proxy_open(&proxy, w->head.port, NULL), 0);
+    kin_proxy_slow(proxy, KIN_FRAME_DATA_BYTES);
+    kin_fetch_options o = options_of(n);
+    o.head_port = kin_proxy_port(proxy);
+    o.answer_ms = 500;
+    start_with(n, &o);
+    expect_done(n);
+    assert_int_equal(kin_proxy_n_taken(proxy), 1);
+    kin_proxy_close(proxy);
+}
+
+// The head sends the rest of chunks that a device had begun with wrong bytes, and is not blamed for it.
+static void who_adds_the_rest_to_a_wrong_part_is_not_blamed(void **state) {
+    world *w = *state;
+    w->halves = true;
+    fetch_beside_a_fake(w, 10000);
+    assert_int_equal(kin_fetch_stats_now(w->devices[0].fetch).n_bad_peers, 0);
+}
+
+// ---- sources that do not play by the rules
 
 static void who_is_asked_and_says_nothing_is_done_without(void **state) {
     world *w = *state;
@@ -188,6 +248,9 @@ int main(void) {
         TEST(the_head_may_die_and_come_back),
         TEST(a_device_that_dies_is_done_without),
         TEST(who_sends_wrong_bytes_is_not_asked_again),
+        cmocka_unit_test_setup_teardown(links_that_break_within_every_chunk_bring_all_of_them, open_larger_world, close_world),
+        cmocka_unit_test_setup_teardown(a_message_that_is_still_arriving_is_no_silence, open_whole_world, close_world),
+        TEST(who_adds_the_rest_to_a_wrong_part_is_not_blamed),
         TEST(who_is_asked_and_says_nothing_is_done_without),
         TEST(who_sends_what_nobody_asked_for_loses_its_link),
         TEST(have_of_others_is_looked_at_before_it_is_believed),

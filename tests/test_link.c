@@ -203,6 +203,42 @@ static void a_link_may_be_closed_inside_of_its_callbacks(void **state) {
     assert_string_equal(client.reason, "the other side closed the link: enough");
 }
 
+static kin_rng acts;
+
+static uint32_t one_of(uint32_t n) {
+    return (uint32_t)(kin_rng_u64(&acts) % n);
+}
+
+static void send_some(end *e) {
+    static const uint8_t bytes[100000];
+    send_bytes(e, KIN_FRAME_STEP, bytes, one_of(2) ? one_of(40) : one_of(sizeof bytes));
+}
+
+static void act_at_random(end *e) {
+    if (one_of(24) == 0)
+        close_in_frame(e);
+    else if (one_of(3) > 0)
+        send_some(e);
+}
+
+// Each frame is answered, or its link closed, while more has come behind it.
+static void links_survive_what_their_owners_do_inside_of_callbacks(void **state) {
+    world *w = *state;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        end client;
+        kin_rng_seed(&acts, seed);
+        end *server = connect_pair(w, &client);
+        kin_link_set_frame_max(server->link, 1 << 20);
+        kin_link_set_frame_max(client.link, 1 << 20);
+        server->on_frame = client.on_frame = act_at_random;
+        for (int i = 0; i < 12 && client.link; i++) send_some(&client);
+        for (int i = 0; i < 40 && (client.link || server->link); i++) uv_run(&w->loop, UV_RUN_NOWAIT);
+        server->on_frame = NULL;
+        if (server->link) close_in_frame(server);
+        close_end(w, &client);
+    }
+}
+
 static void a_link_may_be_closed_in_every_phase(void **state) {
     world *w = *state;
     for (int n_turns = 0; n_turns < 12; n_turns++) {
@@ -415,6 +451,7 @@ int main(void) {
         TEST(a_reason_reaches_the_other_side_behind_what_was_queued),
         TEST(a_long_or_unprintable_reason_is_made_fit),
         TEST(a_link_may_be_closed_inside_of_its_callbacks),
+        TEST(links_survive_what_their_owners_do_inside_of_callbacks),
         TEST(a_link_may_be_closed_in_every_phase),
         TEST(a_peer_that_does_not_close_is_left_after_linger_ms),
         TEST(a_process_that_was_stopped_does_not_blame_the_others),

@@ -108,6 +108,29 @@ static void on_a_slow_link_few_sources_are_asked_for_one_chunk_each(void **state
     kin_swarm_free(s);
 }
 
+// Before it is known that the link is slow six sources are asked, three times each.
+static void on_a_link_that_turns_out_slow_requests_are_withdrawn(void **state) {
+    (void)state;
+    kin_swarm *s = new_swarm(64, 1);
+    kin_time now = 0;
+    int n_of[6], n_asked = 0;
+    want_all(s, 64, true);
+    for (int i = 0; i < 6; i++) add_device(s, i, UINT64_MAX);
+    assert_int_equal(ask_all(s, now, n_of, 6), 16);
+    for (; now < 4 * SECOND; now += 100 * MS) kin_swarm_heard(s, (int)(now / (100 * MS) % 4), 12500, now);
+    expect_wait(s, now);
+    for (int i = 0; i < 6; i++) {
+        int n = 0;
+        for (uint32_t c = 0; c < 64; c++) n += kin_swarm_is_asked(s, i, c);
+        n_asked += n > 0;
+        if (i > 3) assert_int_equal(n, 0); // nothing came from these
+    }
+    assert_int_equal(n_asked, 3);
+    hear_until(s, 0, &now, 12 * SECOND, 2500000);
+    assert_true(ask_all(s, now, n_of, 6) >= 6);
+    kin_swarm_free(s);
+}
+
 static void nothing_wanted_is_complete(void **state) {
     (void)state;
     kin_swarm *s = new_swarm(10, 1);
@@ -680,6 +703,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_wanted_is_complete),
         cmocka_unit_test(on_a_slow_link_few_sources_are_asked_for_one_chunk_each),
+        cmocka_unit_test(on_a_link_that_turns_out_slow_requests_are_withdrawn),
         cmocka_unit_test(what_is_needed_at_once_comes_in_its_order_and_first),
         cmocka_unit_test(devices_ask_for_the_same_chunks_in_different_orders),
         cmocka_unit_test(requests_are_limited_per_source_and_in_all),

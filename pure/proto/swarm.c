@@ -172,9 +172,13 @@ static int count_busy(const kin_swarm *s) {
     return n;
 }
 
-static bool has_room(const kin_swarm *s, const source *src, kin_time now) {
+static bool is_link_slow(const kin_swarm *s) {
     double rate = known_rate(s);
-    bool is_slow = rate > 0 && rate < s->o.slow_bytes_s;
+    return rate > 0 && rate < s->o.slow_bytes_s;
+}
+
+static bool has_room(const kin_swarm *s, const source *src, kin_time now) {
+    bool is_slow = is_link_slow(s);
     if (is_slow && src->n_requests == 0 && count_busy(s) >= SLOW_SOURCES) return false;
     return may_be_asked(src, now) && src->n_requests < (is_slow ? 1 : s->o.n_in_flight);
 }
@@ -280,6 +284,12 @@ void kin_swarm_lied(kin_swarm *s, int i, uint32_t chunk) {
     drop_requests(s, src);
 }
 
+void kin_swarm_spoiled(kin_swarm *s, int i, uint32_t chunk) {
+    source *src = source_at(s, i);
+    int k = find_request(src, chunk);
+    if (k >= 0) drop_request(s, src, k);
+}
+
 void kin_swarm_lacks(kin_swarm *s, int i, uint32_t chunk) {
     source *src = source_at(s, i);
     if (chunk >= s->o.n_chunks) return;
@@ -313,6 +323,21 @@ static void rest_silent(kin_swarm *s, kin_time now) {
         src->n_silent++;
         drop_requests(s, src);
     }
+}
+
+// ---- slow links
+
+static void withdraw_from_slowest(kin_swarm *s) {
+    source *slowest = NULL;
+    for (int i = 0; i < s->n_sources; i++) {
+        source *src = &s->sources[i];
+        if (src->n_requests > 0 && (!slowest || src->meter.rate < slowest->meter.rate)) slowest = src;
+    }
+    drop_requests(s, slowest);
+}
+
+static void share_slow_link(kin_swarm *s) {
+    while (is_link_slow(s) && count_busy(s) > SLOW_SOURCES) withdraw_from_slowest(s);
 }
 
 // ---- whom to ask for what
@@ -435,6 +460,7 @@ kin_swarm_action kin_swarm_next(kin_swarm *s, kin_time now) {
     kin_swarm_action nothing = {.verb = KIN_SWARM_WAIT};
     if (kin_swarm_complete(s)) return nothing;
     rest_silent(s, now);
+    share_slow_link(s);
     int n = s->n_in_flight < s->o.n_in_flight_all ? sort_sources(s, sorted, now) : 0;
     for (int i = 0; i < n; i++) {
         uint32_t chunk = find_open(s, sorted[i], now);

@@ -9,8 +9,8 @@
 //              different ones first and can then give them to each other
 //   load       a limited number of requests per source, and in all (each takes a chunk of memory)
 //   slow links where less than slow_bytes_s comes from all together, at most 3 sources are asked, for one chunk each: many that
-//   share
-//              a slow link would each come to a halt now and then, and be taken for dead
+//              share a slow link would each come to a halt now and then, and be taken for dead. Requests that others got before
+//              the link was known to be slow are withdrawn; the driver ends these links, and keeps what came
 //   the head   is asked for what no device has. For what devices have it is asked only if all of these would take longer than
 //              patience_ns: all uplinks are to be used, not only the head's
 //   failures   a source that is silent for timeout_ns, is lost, or lacks the chunk: other sources are asked. A silent source is
@@ -74,6 +74,7 @@ void kin_swarm_offers(kin_swarm *swarm, int source, const uint8_t *bits, size_t 
 void kin_swarm_heard(kin_swarm *swarm, int source, uint32_t n_bytes, kin_time now); // bytes of some chunk came from it
 void kin_swarm_got(kin_swarm *swarm, int source, uint32_t chunk, kin_time now);     // a whole chunk: checked and kept
 void kin_swarm_lied(kin_swarm *swarm, int source, uint32_t chunk);                  // a whole chunk: wrong
+void kin_swarm_spoiled(kin_swarm *swarm, int source, uint32_t chunk);               // wrong, but not all of it came from there
 void kin_swarm_lacks(kin_swarm *swarm, int source, uint32_t chunk);                 // it has not that chunk
 void kin_swarm_lost(kin_swarm *swarm, int source);                                  // it cannot be asked any more
 
@@ -97,7 +98,7 @@ kin_swarm_action kin_swarm_next(kin_swarm *swarm, kin_time now);
 
 // ---- inspection
 
-// Whether this chunk was asked from this source: other bytes are not kept in memory.
+// Whether this chunk was asked from this source, and is to come from there: if not, other bytes of it are not waited for.
 bool kin_swarm_is_asked(const kin_swarm *swarm, int source, uint32_t chunk);
 bool kin_swarm_complete(const kin_swarm *swarm); // all that was wanted is there
 
