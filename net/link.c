@@ -16,6 +16,10 @@
 #include "pure/proto/label.h"
 #include "pure/proto/message.h"
 
+enum {
+    LARGE_BYTES = 1000, // a frame of more may be too long for a way whose MTU is smaller than TCP thinks
+};
+
 typedef enum link_phase {
     OPENING,
     OPEN,
@@ -43,6 +47,9 @@ struct kin_link {
     kin_time moved;                // when bytes last left or were acknowledged, or none waited
     uint64_t n_moved;
     size_t n_unacknowledged;
+    uint64_t n_acknowledged; // bytes
+    kin_time acknowledged;   // when that grew, or was all
+    uint64_t large_at;       // so far into the first large frame, from the stream's beginning; 0: there was none
     kin_heartbeat pulse;
     kin_link_stats stats;
 };
@@ -75,6 +82,10 @@ static void close_stream(kin_link *l) {
 
 // ---- the end
 
+static kin_time after_ms(kin_time from, uint64_t ms) {
+    return from + ms * 1000000;
+}
+
 static void on_timer_closed(uv_handle_t *handle) {
     kin_link *l = handle->data;
     if (l->is_owned && l->callbacks.closed) l->callbacks.closed(l->user, l, l->reason);
@@ -89,6 +100,14 @@ static void end(kin_link *l) {
     uv_close((uv_handle_t *)&l->timer, on_timer_closed);
 }
 
+// Nothing large has ever arrived, though small frames have: they opened the link, and the other side is heard, who hears nothing
+// for silence_ms now.
+static bool swallows_large(const kin_link *l, kin_time now) {
+    uint64_t long_ms = (uint64_t)l->o.silence_ms * 2 / 3;
+    bool is_stuck = l->n_unacknowledged > 0 && now >= after_ms(l->acknowledged, long_ms);
+    return is_stuck && now < after_ms(l->heard, long_ms) && l->large_at > 0 && l->n_acknowledged < l->large_at;
+}
+
 // The owner is told the reason, and says what it means.
 static void end_because(kin_link *l, const char *fmt, ...) KIN_PRINTF(2, 3);
 static void end_because(kin_link *l, const char *fmt, ...) {
@@ -98,6 +117,7 @@ static void end_because(kin_link *l, const char *fmt, ...) {
         va_start(args, fmt);
         vsnprintf(l->reason, sizeof l->reason, fmt, args);
         va_end(args);
+        if (swallows_large(l, kin_clock_now())) snprintf(l->reason, sizeof l->reason, "%s", KIN_LINK_MTU);
         if (l->is_owned) kin_log(KIN_LOG_DEBUG, "link %s: %s", kin_link_name(l), l->reason);
     }
     end(l);
@@ -123,6 +143,7 @@ kin_link_sent kin_link_send(kin_link *l, kin_frame_type type, uint32_t epoch, in
     }
     kin_frame frame = {.type = type, .epoch = epoch, .length = (uint32_t)n};
     kin_err err;
+    if (n_wire > LARGE_BYTES && l->large_at == 0) l->large_at = counts(l).out + n_waiting + LARGE_BYTES;
     if (kin_frame_writer_put(l->stream, &frame, n_parts, parts, &err) != 0) fail_aloud(l, &err);
     flush(l);
     if (l->phase != OPEN) return KIN_LINK_SHUT;
@@ -210,7 +231,7 @@ static void read_frames(kin_link *l) {
 static void stream_opened(void *user) {
     kin_link *l = user;
     l->phase = OPEN;
-    l->heard = l->moved = kin_clock_now();
+    l->heard = l->moved = l->acknowledged = kin_clock_now();
     send_ping(l);
     if (l->phase == OPEN && l->callbacks.opened) l->callbacks.opened(l->user, l);
 }
@@ -237,17 +258,16 @@ static const kin_byte_stream_callbacks of_stream = {stream_opened, stream_readab
 
 // ---- time
 
-static kin_time after_ms(kin_time from, uint64_t ms) {
-    return from + ms * 1000000;
-}
-
 static void tick_open(kin_link *l, kin_time now) {
     kin_byte_stream_counts c = counts(l);
-    size_t n = c.waiting, n_unacknowledged = n > 0 ? l->stream->transport->unacknowledged(l->stream) : 0;
+    size_t n = c.waiting, n_unacknowledged = l->stream->transport->unacknowledged(l->stream);
+    uint64_t n_acknowledged = c.out > n_unacknowledged ? c.out - n_unacknowledged : 0;
     // On a slow link the OS has megabytes to send before it takes more from us.
     if (n == 0 || c.out != l->n_moved || n_unacknowledged != l->n_unacknowledged) l->moved = now;
+    if (n_unacknowledged == 0 || n_acknowledged > l->n_acknowledged) l->acknowledged = now;
     l->n_moved = c.out;
     l->n_unacknowledged = n_unacknowledged;
+    l->n_acknowledged = n_acknowledged;
     if (now >= after_ms(l->heard, l->o.silence_ms))
         end_because(l, "no answer for %.1f s", l->o.silence_ms / 1e3);
     else if (now >= after_ms(l->moved, l->o.silence_ms))
@@ -260,7 +280,7 @@ static void tick(uv_timer_t *timer) {
     kin_link *l = timer->data;
     kin_time now = kin_clock_now();
     // A late tick: this process was stopped or busy, and what the others sent waits to be read.
-    if (now >= after_ms(l->ticked, l->o.ping_ms + l->o.silence_ms / 2)) l->heard = l->moved = now;
+    if (now >= after_ms(l->ticked, l->o.ping_ms + l->o.silence_ms / 2)) l->heard = l->moved = l->acknowledged = now;
     l->ticked = now;
     if (l->phase == OPEN)
         tick_open(l, now);
@@ -291,7 +311,7 @@ static int open_link(kin_link **out, uv_loop_t *loop, const kin_link_options *o,
     l->callbacks = *callbacks;
     l->user = user;
     l->is_owned = true;
-    l->ticked = l->heard = l->moved = kin_clock_now();
+    l->ticked = l->heard = l->moved = l->acknowledged = kin_clock_now();
     uv_timer_init(loop, &l->timer);
     l->timer.data = l;
     uv_timer_start(&l->timer, tick, o->ping_ms, o->ping_ms);
@@ -377,6 +397,8 @@ kin_link_stats kin_link_stats_now(const kin_link *l) {
     kin_link_stats stats = l->stats;
     kin_byte_stream_counts c = counts(l);
     stats.queued = c.waiting;
+    stats.unacknowledged = l->stream ? l->stream->transport->unacknowledged(l->stream) : 0;
+    stats.partial = kin_frame_reader_has_part(&l->inbox) ? l->inbox.n_header + l->inbox.n_payload : 0;
     if (l->stream) stats.bytes_in = c.in;
     if (l->stream) stats.bytes_out = c.out;
     stats.rtt_ns = kin_heartbeat_rtt(&l->pulse);

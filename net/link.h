@@ -32,6 +32,10 @@ typedef struct kin_link kin_link;
 
 #define KIN_LINK_FRAME_MAX_FIRST 4096 // bytes of payload, before the owner knows who it is talking to
 
+// Why a link ended on which nothing large has ever arrived, though small frames do.
+#define KIN_LINK_MTU                                                                                                             \
+    "frames above 1000 bytes do not arrive, smaller ones do: look at the MTU of the network between (VPN, tunnel, jumbo frames)"
+
 typedef struct kin_link_options {
     const kin_transport *transport; // borrowed (kin_transport_tcp)
     kin_tls_ctx *tls;               // borrowed until the link is gone from the loop
@@ -109,6 +113,8 @@ typedef struct kin_link_stats {
     uint64_t rtt_ns;                // median of the last pings; 0: none yet
     int64_t clock_ahead_ns;         // the other side's clock minus ours, from the ping with the shortest round trip
     size_t queued;                  // bytes that wait here
+    size_t unacknowledged;          // bytes that are out, and that the other side has not acknowledged; 0: none, or not known
+    size_t partial;                 // bytes of a frame that has come in part
 } kin_link_stats;
 
 kin_link_stats kin_link_stats_now(const kin_link *link);

@@ -7,7 +7,11 @@
 #include "net/dial.h"
 #include "net/echo_responder.h"
 
-enum { REST_MS = 10 }; // between two round trips
+enum {
+    REST_MS = 10,       // between two round trips
+    LARGE_BYTES = 1000, // as in KIN_LINK_MTU
+    SWALLOWED_MS = 1000 // an answer took so long until the link was over
+};
 
 struct kin_probe {
     uv_timer_t limit, rest;
@@ -23,6 +27,7 @@ struct kin_probe {
     uint64_t token;
     kin_time sent;
     uint32_t n_expected; // bytes of the answer
+    bool has_large;      // an answer of many bytes has come
 };
 
 // ---- the end
@@ -82,6 +87,7 @@ static int take_echo(kin_probe *p, const kin_frame *frame, const uint8_t *payloa
     if (frame->type != KIN_FRAME_ECHO) return kin_err_set(err, "%s came where only ECHO belongs", kin_frame_name(frame->type));
     if (p->is_resting) return kin_err_set(err, "an answer came that nobody asked for");
     if (kin_proto_decode_echo(payload, frame->length, &m, err) != 0) return KIN_FAIL;
+    p->has_large = p->has_large || m.n_bytes > LARGE_BYTES;
     if (m.token == p->token && m.n_bytes == p->n_expected && m.answer_bytes == 0) return 0;
     return kin_err_set(err, "the answer does not fit the ECHO that was sent");
 }
@@ -99,11 +105,17 @@ static void on_frame(void *user, kin_link *link, const kin_frame *frame, const u
         go_on(p);
 }
 
+// The first large answer has not come. The other side knows why, and does not say it: what it says does not come, either.
+static bool is_swallowed(const kin_probe *p) {
+    return p->n_expected > LARGE_BYTES && !p->has_large && !p->is_resting &&
+           kin_clock_ms(p->sent, kin_clock_now()) > SWALLOWED_MS;
+}
+
 static void on_closed(void *user, kin_link *link, const char *reason) {
     kin_probe *p = user;
     (void)link;
     p->link = NULL;
-    finish(p, reason);
+    finish(p, is_swallowed(p) ? KIN_LINK_MTU : reason);
 }
 
 // ---- opening

@@ -1,6 +1,10 @@
 // Links and those who do wrong, with the key or without: one link ends with one clear sentence, and the others go on.
 #include "tests/link_world.h"
 
+#ifdef __linux__
+#include "tests/narrow_way.h"
+#endif
+
 // ---- strangers
 
 static void another_key_is_told_to_both_sides(void **state) {
@@ -231,6 +235,36 @@ static void a_peer_that_reads_slowly_is_waited_for(void **state) {
     RUN_UNTIL(w, !other->link);
 }
 
+#ifdef __linux__
+static void frames_that_do_not_arrive_though_small_ones_do_are_said_to_be_the_mtus(void **state) {
+    world *w = *state;
+    static uint8_t bytes[16 << 10];
+    end client;
+    narrow_way(w->port, 1000, true, false);
+    end *other = connect_pair(w, &client);
+    expect_frame(w, &client, other, "small");
+    assert_int_equal(send_bytes(&client, KIN_FRAME_STEP, bytes, sizeof bytes), KIN_LINK_SENT);
+    RUN_UNTIL(w, !client.link);
+    assert_string_equal(client.reason, KIN_LINK_MTU);
+    assert_int_equal(other->n_frames, 1);
+    free(client.bytes);
+}
+
+// A cable that is pulled is another thing.
+static void a_peer_that_is_not_heard_either_says_nothing_of_the_mtu(void **state) {
+    world *w = *state;
+    static uint8_t bytes[16 << 10];
+    end client;
+    end *other = connect_pair(w, &client);
+    expect_frame(w, &client, other, "small");
+    narrow_way(w->port, 0, true, true);
+    assert_int_equal(send_bytes(&client, KIN_FRAME_STEP, bytes, sizeof bytes), KIN_LINK_SENT);
+    RUN_UNTIL(w, !client.link);
+    assert_non_null(strstr(client.reason, "no answer"));
+    free(client.bytes);
+}
+#endif
+
 static void a_connection_cut_without_goodbye_is_said_to_be_so(void **state) {
     world *w = *state;
     end *other;
@@ -274,6 +308,10 @@ int main(void) {
         TEST(a_silent_peer_is_lost_after_silence_ms),
         TEST(a_peer_that_talks_but_does_not_read_is_closed),
         TEST(a_peer_that_reads_slowly_is_waited_for),
+#ifdef __linux__
+        TEST(frames_that_do_not_arrive_though_small_ones_do_are_said_to_be_the_mtus),
+        TEST(a_peer_that_is_not_heard_either_says_nothing_of_the_mtu),
+#endif
         TEST(a_connection_cut_without_goodbye_is_said_to_be_so),
         TEST(sending_to_who_has_gone_ends_the_link_and_not_the_process),
     };

@@ -1,6 +1,9 @@
 // Measuring the way to another member (net/probe.h), answering probes (net/echo_responder.h), and measuring many
 // (cluster/probe_queue.h).
 #include "tests/link_world.h"
+#ifdef __linux__
+#include "tests/narrow_way.h"
+#endif
 
 #include <math.h>
 
@@ -277,6 +280,38 @@ static void a_probe_always_ends(void **state) {
     expect_failure_within(w, 2000, STOPPING, "the link is too slow to be measured in time");
 }
 
+#ifdef __linux__
+// Links of both ends as they are outside of tests.
+static void listen_anew(world *w) {
+    kin_err err;
+    kin_listener_close(w->listener);
+    w->o = kin_listener_options_default(w->tls);
+    assert_int_equal(kin_listener_open(&w->listener, &w->loop, NULL, 0, &w->o, on_accepted, w, &err), 0);
+    w->port = kin_listener_port(w->listener);
+}
+
+static void a_way_that_swallows_large_messages_is_noticed(void **state) {
+    world *w = *state;
+    listen_anew(w);
+    for (int is_back = 0; is_back < 2; is_back++) {
+        outcome out = {0};
+        kin_probe *p;
+        kin_err err;
+        open_peer(w, GOOD);
+        kin_probe_options o = options_of(w, 16384);
+        assert_int_equal(kin_probe_start(&p, &w->loop, &o, on_done, &out, &err), 0);
+        while (!out.is_over) {
+            narrow_way(w->port, 1000, !is_back, is_back);
+            turn(w);
+            serve(w);
+        }
+        assert_string_equal(out.reason, KIN_LINK_MTU);
+        close_peer(w);
+        listen_anew(w);
+    }
+}
+#endif
+
 static void somebody_else_at_that_address_is_not_measured(void **state) {
     world *w = *state;
     open_peer(w, GOOD);
@@ -551,6 +586,9 @@ int main(void) {
         TEST(on_a_long_way_messages_open_the_window),
         TEST(who_does_not_answer_well_is_not_measured),
         TEST(a_probe_always_ends),
+#ifdef __linux__
+        TEST(a_way_that_swallows_large_messages_is_noticed),
+#endif
         TEST(somebody_else_at_that_address_is_not_measured),
         TEST(addresses_are_tried_in_turn),
         TEST(without_an_address_there_is_no_probe),

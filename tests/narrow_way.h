@@ -1,0 +1,34 @@
+// A way on loopback that carries no large packets, as behind a tunnel of which TCP knows nothing. Linux only.
+//
+// For tests only.
+#pragma once
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <linux/filter.h>
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <sys/socket.h>
+
+static inline bool has_port(int fd, uint16_t port, int (*name)(int fd, struct sockaddr *at, socklen_t *n)) {
+    struct sockaddr_in6 at;
+    socklen_t n = sizeof at;
+    return name(fd, (struct sockaddr *)&at, &n) == 0 && ntohs(at.sin6_port) == port; // where that of IPv4 is, too
+}
+
+// The way to that port, or from it, carries no packets above so many bytes, TCP's header included: they are dropped before they
+// are acknowledged. Of connections that are there, and those that are accepted from now on.
+static inline void narrow_way(uint16_t port, unsigned most, bool to, bool from) {
+    struct sock_filter code[] = {BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0), BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, most, 0, 1),
+                                 BPF_STMT(BPF_RET | BPF_K, 0), BPF_STMT(BPF_RET | BPF_K, UINT32_MAX)};
+    struct sock_fprog filter = {.len = 4, .filter = code};
+    for (int fd = 3; fd < 256; fd++) {
+        if ((to && has_port(fd, port, getsockname)) || (from && has_port(fd, port, getpeername)))
+            assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof filter), 0);
+    }
+}
