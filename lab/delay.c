@@ -1,6 +1,6 @@
 // delay: a wire that takes its time. Carries Ethernet frames between two network interfaces and gives out each of them a set time
-// after it came in, in the same order; loses none unless it is told to carry more than it can hold. For labs whose kernel has no
-// netem.
+// after it came in, in the same order; loses none unless it is told to carry more than it can hold, or to swallow large ones. For
+// labs whose kernel has no netem.
 //
 // Frames are read and written through packet sockets with their offload header (PACKET_VNET_HDR), so a frame of 64 KiB that the
 // sender's kernel left for a network card to cut passes whole, checksum not yet filled in. One thread; each direction has its own
@@ -42,16 +42,18 @@ enum {
     USAGE = 2,
 };
 
-static const char usage[] = "usage: delay [--delay TIME] [--jitter TIME] [--seed N] INTERFACE INTERFACE\n"
-                            "\n"
-                            "Carries frames between the two interfaces, both ways, until SIGTERM.\n"
-                            "\n"
-                            "  --delay TIME   each frame takes at least this long (0.5ms, 300us, 1s; at most 10s; default 0us)\n"
-                            "  --jitter TIME  and up to this much more\n"
-                            "  --seed N       of the jitter\n";
+static const char usage[] =
+    "usage: delay [--delay TIME] [--jitter TIME] [--seed N] [--swallow BYTES] INTERFACE INTERFACE\n"
+    "\n"
+    "Carries frames between the two interfaces, both ways, until SIGTERM.\n"
+    "\n"
+    "  --delay TIME   each frame takes at least this long (0.5ms, 300us, 1s; at most 10s; default 0us)\n"
+    "  --jitter TIME  and up to this much more\n"
+    "  --seed N       of the jitter\n"
+    "  --swallow N    frames of more than N bytes get lost, and nobody is told: a wrong MTU (0: none; default)\n";
 
 typedef struct options {
-    uint64_t delay_ns, jitter_ns, seed;
+    uint64_t delay_ns, jitter_ns, seed, most_bytes; // most_bytes 0: of any size
     const char *interfaces[2];
 } options;
 
@@ -62,7 +64,7 @@ typedef struct way {
     uint8_t *queue;
     size_t begin, end, wrap; // begin == end: empty; wrap: where the records stopped when `end` went back to 0
     uint64_t due_last;
-    uint64_t n_frames, n_bytes, n_lost, late_ns_sum, late_ns_max;
+    uint64_t n_frames, n_bytes, n_lost, n_swallowed, late_ns_sum, late_ns_max;
 } way;
 
 typedef struct record {
@@ -173,6 +175,10 @@ static void take_in(const options *o, way *w) {
             w->n_lost++;
             continue;
         }
+        if (o->most_bytes && (uint64_t)n - sizeof(struct virtio_net_hdr) > o->most_bytes) {
+            w->n_swallowed++;
+            continue;
+        }
         const uint64_t arrived = now_ns(CLOCK_MONOTONIC) - age_ns(&message);
         const uint64_t due = arrived + o->delay_ns + jitter_ns(o, w, arrived);
         r->due_ns = w->due_last = due > w->due_last ? due : w->due_last;
@@ -255,9 +261,10 @@ static void go_first(void) {
 }
 
 static void report(const options *o, const way *w) {
-    fprintf(stderr, "delay: %s to %s: %llu frames, %llu bytes, %llu lost; late by %.1f us on average, %.1f at most\n",
+    fprintf(stderr,
+            "delay: %s to %s: %llu frames, %llu bytes, %llu lost, %llu swallowed; late by %.1f us on average, %.1f at most\n",
             o->interfaces[w->number], o->interfaces[1 - w->number], (unsigned long long)w->n_frames,
-            (unsigned long long)w->n_bytes, (unsigned long long)w->n_lost,
+            (unsigned long long)w->n_bytes, (unsigned long long)w->n_lost, (unsigned long long)w->n_swallowed,
             w->n_frames ? (double)w->late_ns_sum / (double)w->n_frames / 1e3 : 0.0, (double)w->late_ns_max / 1e3);
 }
 
@@ -284,6 +291,7 @@ static options parse(int argc, char **argv) {
     static const struct option names[] = {{"delay", required_argument, NULL, 'd'},
                                           {"jitter", required_argument, NULL, 'j'},
                                           {"seed", required_argument, NULL, 's'},
+                                          {"swallow", required_argument, NULL, 'w'},
                                           {0}};
     options o = {.seed = 1};
     for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1;) {
@@ -293,6 +301,8 @@ static options parse(int argc, char **argv) {
             o.jitter_ns = parse_time(optarg);
         else if (c == 's')
             o.seed = strtoull(optarg, NULL, 10);
+        else if (c == 'w')
+            o.most_bytes = strtoull(optarg, NULL, 10);
         else
             refuse("unknown option");
     }

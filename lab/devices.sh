@@ -84,7 +84,7 @@ cable_make() { # NAME FACTS
     [ "$_cable" = "$1" ] || wire_start "$1" "$2"
 }
 
-has_wire() { [ -n "$(fact delay "$1")$(fact jitter "$1")" ]; } # FACTS
+has_wire() { [ -n "$(fact delay "$1")$(fact jitter "$1")$(fact swallow "$1")" ]; } # FACTS
 rates_set() {                                                  # NAME FACTS
     _rate=$(fact rate "$2") _up=$(fact up "$2") _down=$(fact down "$2")
     _up=${_up:-$_rate} _down=${_down:-$_rate}
@@ -92,10 +92,10 @@ rates_set() {                                                  # NAME FACTS
     [ -z "$_down" ] || rate_set "$switch" "$1" "$_down"
 }
 wire_start() { # NAME FACTS
-    _delay=$(fact delay "$2") _jitter=$(fact jitter "$2") _seed=$(fact address "$2")
+    _delay=$(fact delay "$2") _jitter=$(fact jitter "$2") _swallow=$(fact swallow "$2") _seed=$(fact address "$2")
     : >"$state/carrying"
     nsenter --net="/run/netns/$switch" "$build/delay" --delay "${_delay:-0us}" --jitter "${_jitter:-0us}" --seed "${_seed##*.}" \
-        "$1-in" "$1-out" >"$state/carrying" 2>>"$out/wires.log" </dev/null 8>&- 9>&- & # nor does it hold a scenario's descriptors
+        --swallow "${_swallow:-0}" "$1-in" "$1-out" >"$state/carrying" 2>>"$out/wires.log" </dev/null 8>&- 9>&- & # nor does it hold a scenario's descriptors
     echo $! >"$state/wire.$1"
     until [ -s "$state/carrying" ]; do
         command kill -0 $! 2>/dev/null || fail "the wire of $1 did not start: $(tail -n 1 "$out/wires.log")"
@@ -167,7 +167,7 @@ brake_stop() {
 }
 
 lab_defaults='' lab_n_devices=0
-known_facts=' rate up down delay jitter memory speed computes cpu cpus disk reads size gpu threads '
+known_facts=' rate up down delay jitter swallow memory speed computes cpu cpus disk reads size gpu threads '
 
 # For the devices that follow.
 defaults() { lab_defaults="$lab_defaults $*"; } # KEY=VALUE...
@@ -225,18 +225,19 @@ limit() { # NAME KEY=VALUE...
     esac
 }
 
-# Other rates, delays and jitter from now on, while all runs. A link that was made without delay and jitter cannot have them later.
+# Other rates, delays and jitter from now on, and what is swallowed, while all runs. A link that was made without any of the last three
+# cannot have them later.
 link() { # NAME KEY=VALUE...
     _name=$1
     shift
     for _word; do
         case ${_word%%=*} in
-        rate | up | down | delay | jitter) ;;
+        rate | up | down | delay | jitter | swallow) ;;
         *) fail "link $_name: '$_word' is not of a link" ;;
         esac
     done
     _old=$(facts_of "$_name") _facts="$_old $*"
-    has_wire "$_old" || ! has_wire "$_facts" || fail "link $_name: it was made without delay and jitter"
+    has_wire "$_old" || ! has_wire "$_facts" || fail "link $_name: it was made without delay, jitter and swallow"
     echo "$_facts" >"$state/devices/$_name"
     rates_set "$_name" "$_facts"
     if has_wire "$_facts"; then
