@@ -37,14 +37,13 @@ static void relay_have(kin_cluster *c, uint32_t from, kin_proto_have *have) {
     if (kin_connections_endpoint(c->connections, from, &have->endpoint)) kin_connections_relay(c->connections, from, have);
 }
 
-// Tokens that rings have made.
-static uint64_t progress_made(const kin_cluster *c) {
+uint64_t kin_cluster_progress_made(const kin_cluster *c) {
     return atomic_load(&kin_local_stage_counts(c->local_stage)->n_generated);
 }
 
 static void on_message(void *user, uint32_t from, uint32_t epoch, kin_proto_message *m) {
     kin_cluster *c = user;
-    kin_membership_event e = {.link = from, .epoch = epoch, .progress_made = progress_made(c)};
+    kin_membership_event e = {.link = from, .epoch = epoch, .progress_made = kin_cluster_progress_made(c)};
     switch (m->type) {
     case KIN_FRAME_PROFILE: kin_cluster_take_profile(c, from, &m->profile); return;
     case KIN_FRAME_MEASURED: kin_cluster_take_link(c, from, &m->measured); return;
@@ -459,6 +458,7 @@ static void on_tick(void *user) {
     if (is_due(&c->reconnect_at, now) && c->wants_ring) connect_ring(c);
     if (is_due(&c->give_up_at, now)) publish(c);
     kin_cluster_status_tick(c, now);
+    kin_cluster_steps_tick(c, now);
     kin_group_links_tick(c->group_links);
     kin_cluster_planning_tick(c, now);
     kin_cluster_prefetch_tick(c, now);
@@ -469,7 +469,7 @@ static void say_ring(kin_cluster *c, uint32_t epoch, bool is_open, const char *r
                                                .link = KIN_MEMBERSHIP_OWN,
                                                .epoch = epoch,
                                                .reason = reason,
-                                               .progress_made = progress_made(c)});
+                                               .progress_made = kin_cluster_progress_made(c)});
 }
 
 // What the last member sent cannot be.
@@ -479,8 +479,9 @@ static void on_wrong(void *arg) {
     kin_err why = c->wrong;
     uint32_t epoch = c->wrong_epoch;
     uv_mutex_unlock(&c->mutex);
-    kin_cluster_act(c, &(kin_membership_event){
-                           .kind = KIN_MEMBERSHIP_WRONG, .epoch = epoch, .reason = why.text, .progress_made = progress_made(c)});
+    kin_cluster_act(
+        c, &(kin_membership_event){
+               .kind = KIN_MEMBERSHIP_WRONG, .epoch = epoch, .reason = why.text, .progress_made = kin_cluster_progress_made(c)});
 }
 
 void kin_cluster_say_wrong(kin_cluster *c, uint32_t epoch, const char *reason) {

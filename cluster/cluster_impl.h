@@ -1,6 +1,6 @@
 // Inside of kin_cluster, for cluster.c (the membership and the devices), cluster_plan.c (planning), cluster_prefetch.c (what is
-// prepared for plans that are not in force), cluster_pages.c (pages of texts), cluster_status.c (what status clients see), all in
-// the loop's thread, and cluster_requests.c (the computing thread).
+// prepared for plans that are not in force), cluster_pages.c (pages of texts), cluster_status.c (what status clients see),
+// cluster_steps.c (steps that do not come back), all in the loop's thread, and cluster_requests.c (the computing thread).
 #pragma once
 
 #include <uv.h>
@@ -22,6 +22,7 @@
 #include "pipeline/group_links.h"
 #include "pipeline/local_stage.h"
 #include "pipeline/loopback.h"
+#include "pipeline/lost_step.h"
 #include "pipeline/neighbours.h"
 #include "pipeline/prepacking.h"
 #include "pipeline/relay.h"
@@ -125,8 +126,10 @@ struct kin_cluster {
     kin_assignment *spare;      // scratch
     kin_proto_message *message; // a plan that is being sent
     kin_cluster_actions actions;
-    uint32_t entered;                              // the epoch whose plan is in force here
-    kin_time reconnect_at;                         // when the ring's link is tried again; 0: not
+    uint32_t entered;      // the epoch whose plan is in force here
+    kin_time reconnect_at; // when the ring's link is tried again; 0: not
+    kin_lost_step lost_step;
+    kin_time steps_until;                          // the devices are asked where the steps are, until then; 0: they are not
     kin_cluster_poll gather;                       // of the devices' last events
     kin_cluster_poll measure;                      // of what their tokens took
     kin_time measured_at;                          // when its last one ended, or the first request of the ring began
@@ -176,6 +179,9 @@ void kin_cluster_fill_plan(const kin_cluster *c, const kin_assignment *of, int i
 
 // The device behind that control link; NULL: none yet.
 const kin_membership_device *kin_cluster_device_of(const kin_cluster *c, uint32_t link);
+
+// Tokens that rings have made.
+uint64_t kin_cluster_progress_made(const kin_cluster *c);
 
 // The computing thread: what the last member of that epoch sent cannot be.
 void kin_cluster_say_wrong(kin_cluster *c, uint32_t epoch, const char *reason);
@@ -251,6 +257,11 @@ void kin_cluster_take_kept(kin_cluster *c, uint32_t from, const kin_proto_messag
 void kin_cluster_wait_for_poll(kin_cluster *c, kin_cluster_poll *poll, kin_mailbox_fn begin);
 
 void kin_cluster_close_requests(kin_cluster *c);
+
+// ---- cluster_steps.c; the loop's thread
+
+// Ten times a second.
+void kin_cluster_steps_tick(kin_cluster *c, kin_time now);
 
 // ---- cluster_status.c; the loop's thread
 

@@ -113,7 +113,8 @@ static int wait_until_up(kin_cluster *c, kin_cluster_snapshot *n, kin_err *err) 
 // Whether the request has begun: the loop's thread may have ended the epoch in the meantime, for a better plan.
 static bool asks_to_begin(kin_cluster *c) {
     kin_message_queue_interrupt(c->in, false);
-    kin_message_queue_drain(c->in, c->pool);
+    // What comes back of steps that were given up in this epoch is counted.
+    if (atomic_load(&c->wanted_epoch) != c->epoch) kin_message_queue_drain(c->in, c->pool);
     atomic_store(&c->wanted_epoch, c->epoch);
     uint32_t generation = kin_completion_ask(&c->beginning);
     return kin_endpoint_call(c->endpoint, kin_cluster_on_begins, c) && kin_completion_wait(&c->beginning, generation);

@@ -74,7 +74,8 @@ static void ask(void *user) {
     own->has_before = own->has_now;
     own->now = own_status(c);
     own->has_now = true;
-    if (!c->gather.until && !c->measure.until) kin_connections_ask_no_more(c->connections); // answers may be lost
+    if (!c->gather.until && !c->measure.until && !c->steps_until)
+        kin_connections_ask_no_more(c->connections); // answers may be lost
     kin_connections_ask(c->connections);
 }
 

@@ -105,8 +105,14 @@ static void publish_metrics(kin_join *j) {
     kin_message_queue_put(j->in, buffer);
 }
 
+static kin_proto_work work_of(kin_join *j) {
+    if (atomic_load(&j->is_fetching)) return KIN_PROTO_FETCHES;
+    return kin_message_queue_is_waited_for(j->in) ? KIN_PROTO_IDLES : KIN_PROTO_WORKS;
+}
+
 void kin_join_send_status(kin_join *j) {
     kin_proto_message m = {.type = KIN_FRAME_STATUS};
+    kin_proto_work work = work_of(j); // before frames are counted: who idles has sent on what it has computed
     kin_neighbours_stats net = kin_neighbours_stats_now(j->neighbours);
     kin_member_state state = kin_member_state_now(j->member);
     bool is_computing;
@@ -115,6 +121,12 @@ void kin_join_send_status(kin_join *j) {
                      : state == KIN_MEMBER_PREPARING ? KIN_PROTO_PREPARING
                                                      : KIN_PROTO_JOINED;
     if (j->o.engine) m.status.memory_free = 0; // not known
+    m.status.epoch = net.epoch;
+    m.status.n_came = net.n_came;
+    m.status.n_left = net.n_left;
+    m.status.moving = net.moving;
+    m.status.n_signs = atomic_load(&j->n_signs);
+    m.status.work = work;
     m.status.net_in = net.net_in;
     m.status.net_out = net.net_out;
     m.status.rtt_ns = net.rtt_ns;

@@ -76,6 +76,7 @@ struct kin_message_queue {
     uv_cond_t came; // libuv's: its waits do not end early or late when somebody sets the clock
     kin_message_buffer *first, **end;
     bool interrupted, woken;
+    int n_waiting; // threads, for a message
 };
 
 int kin_message_queue_open(kin_message_queue **out, kin_err *err) {
@@ -116,6 +117,13 @@ bool kin_message_queue_is_ready(kin_message_queue *q) {
     bool ready = q->first || q->interrupted || q->woken;
     uv_mutex_unlock(&q->mutex);
     return ready;
+}
+
+bool kin_message_queue_is_waited_for(kin_message_queue *q) {
+    uv_mutex_lock(&q->mutex);
+    bool is = q->n_waiting > 0 && !q->first;
+    uv_mutex_unlock(&q->mutex);
+    return is;
 }
 
 bool kin_message_queue_has(kin_message_queue *q, bool (*is_it)(void *user, const kin_message_buffer *buffer), void *user) {
@@ -162,6 +170,7 @@ void kin_message_queue_wake(kin_message_queue *q) {
 kin_message_buffer *kin_message_queue_take(kin_message_queue *q, int wait_ms) {
     kin_time now = kin_clock_now(), until = now + (wait_ms < 0 ? 0 : (uint64_t)wait_ms * 1000000);
     uv_mutex_lock(&q->mutex);
+    q->n_waiting++;
     while (!q->first && !q->interrupted && !q->woken && (wait_ms < 0 || now < until)) {
         if (wait_ms < 0)
             uv_cond_wait(&q->came, &q->mutex);
@@ -176,6 +185,7 @@ kin_message_buffer *kin_message_queue_take(kin_message_queue *q, int wait_ms) {
     } else {
         q->woken = false;
     }
+    q->n_waiting--;
     uv_mutex_unlock(&q->mutex);
     return buffer;
 }

@@ -43,6 +43,9 @@ void kin_message_queue_put(kin_message_queue *queue, kin_message_buffer *buffer)
 // Whether kin_message_queue_take would not wait.
 bool kin_message_queue_is_ready(kin_message_queue *queue);
 
+// Whether a thread waits for a message, and there is none: it has done its work with all that it took.
+bool kin_message_queue_is_waited_for(kin_message_queue *queue);
+
 // Whether one of those in it is what is looked for, which is asked from the first one on. The queue is locked meanwhile.
 bool kin_message_queue_has(kin_message_queue *queue, bool (*is_it)(void *user, const kin_message_buffer *buffer), void *user);
 

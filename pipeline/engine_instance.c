@@ -20,6 +20,7 @@ struct kin_engine_instance {
     kin_message_pool *pool;
     kin_steps steps;
     bool got_wrong; // what came cannot be
+    kin_step_order order;
     kin_proto_ready ready;
     kin_kv_op *ops; // [KIN_PROTO_MAX_OPS]
     kin_worker_stats stats;
@@ -216,7 +217,9 @@ static bool is_answer(const kin_proto_step *to, const kin_proto_step *answer) {
 
 static int take_remote_step(kin_engine_instance *s, kin_message_buffer *buffer, kin_err *err) {
     kin_proto_step m, answer;
-    s->got_wrong = kin_steps_check(&s->steps, buffer, &m, err) != 0;
+    s->got_wrong =
+        kin_steps_check(&s->steps, buffer, &m, err) != 0 ||
+        ((m.flags & KIN_PROTO_STEP_POSITIONS) && kin_step_order_take(&s->order, buffer->frame.epoch, m.step, err) != 0);
     if (s->got_wrong) return KIN_FAIL;
     if (m.flags & KIN_PROTO_STEP_POSITIONS) s->stats.n_tokens += m.n_tokens;
     if (s->remote->take(s->remote->user, buffer, err) != 0) return KIN_FAIL;
@@ -228,7 +231,8 @@ static int take_remote_pages(kin_engine_instance *s, kin_message_buffer *buffer,
     kin_proto_pages m, answer;
     kin_page_request request;
     kin_batch batch;
-    s->got_wrong = kin_steps_unpack_pages(&s->steps, buffer, &m, &request, s->ops, &batch, err) != 0;
+    s->got_wrong = kin_steps_unpack_pages(&s->steps, buffer, &m, &request, s->ops, &batch, err) != 0 ||
+                   kin_step_order_take(&s->order, buffer->frame.epoch, m.step, err) != 0;
     if (s->got_wrong) return KIN_FAIL;
     if (s->remote->take(s->remote->user, buffer, err) != 0) return KIN_FAIL;
     if (kin_steps_unpack_pages(&s->steps, buffer, &answer, &request, s->ops, &batch, err) != 0)

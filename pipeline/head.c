@@ -49,9 +49,11 @@ struct kin_head {
     kin_step_timing timing;
     bool was_alone;                  // the step that is timed, so far
     waits waits[MOST_WAIT_ROWS + 1]; // by the step's tokens; 0: more
-    uint64_t next_step;              // numbers are never used twice, so what comes back of a step that was given up is known
-    uint64_t done_step;              // the one that is next to be done; the others in flight follow
-    int n_pages;                     // of those in flight that are for pages
+    // Numbers of what was sent follow each other and are never used twice, so what comes back of a step that was given up is
+    // known.
+    uint64_t next_step;
+    uint64_t done_step; // the one that is next to be done; the others in flight follow
+    int n_pages;        // of those in flight that are for pages
 };
 
 static int alloc_flights(kin_head *h, kin_err *err) {
@@ -300,7 +302,11 @@ static int send_step(kin_head *h, const kin_head_step *s, uint64_t step, kin_err
     fill_flight(h, f, s);
     if (kin_stage_executor_begin(h->ring.executor, step, &f->batch, err) != 0) return KIN_FAIL;
     kin_hop hop = {.step = step, .n_rows = s->n, .more = s->more};
-    if (h->ring.transport.send(h->ring.transport.user, &hop, &f->batch, h->x, err) != 0) return KIN_FAIL;
+    if (h->ring.transport.send(h->ring.transport.user, &hop, &f->batch, h->x, err) != 0) {
+        kin_stage_executor_abandon(h->ring.executor, step);
+        return KIN_FAIL;
+    }
+    h->next_step++;
     f->batch.n_ops = h->n_ops = 0;
     return 0;
 }
@@ -309,7 +315,7 @@ int kin_head_send(kin_head *h, const kin_head_step *s, uint64_t *number, kin_err
     kin_assert(s->n > 0 && s->n <= h->n_batch && s->n_out <= s->n && kin_head_has_room(h));
     h->was_alone = n_steps_in_flight(h) == 0;
     if (h->was_alone) kin_step_timing_begin(&h->timing, kin_clock_now());
-    *number = h->next_step++;
+    *number = h->next_step;
     if (send_step(h, s, *number, err) == 0) return 0;
     give_up(h);
     return KIN_FAIL;
@@ -333,6 +339,7 @@ static int send_pages(kin_head *h, flight *f, uint64_t number, const int32_t *to
     f->batch = (kin_batch){.ops = h->ops, .n_ops = h->n_ops, .pages = &f->pages};
     kin_hop hop = {.step = number, .n_good = f->pages.n};
     if (h->ring.transport.send(h->ring.transport.user, &hop, &f->batch, h->x, err) != 0) return KIN_FAIL;
+    h->next_step++;
     const bool keeps = !f->pages.loads && !f->pages.drops;
     f->has_later = f->pages.recomputes || keeps;
     const kin_batch now = {.ops = h->ops, .n_ops = h->n_ops, .pages = keeps ? NULL : &f->pages};
@@ -344,7 +351,7 @@ static int send_pages(kin_head *h, flight *f, uint64_t number, const int32_t *to
 
 int kin_head_send_pages(kin_head *h, const kin_page_request *request, const int32_t *tokens, uint64_t *number, kin_err *err) {
     kin_assert(request->n > 0 && request->n <= KIN_PAGES_MAX && kin_head_has_room(h));
-    *number = h->next_step++;
+    *number = h->next_step;
     h->n_pages++;
     flight *f = flight_of(h, *number);
     f->pages = *request;

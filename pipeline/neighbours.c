@@ -31,9 +31,11 @@ struct kin_neighbours {
     kin_ring_place place;
     hop hops[KIN_N_SIDES];
     uint64_t net_in, net_out; // of links that are closed
+    uint32_t n_came;          // frames of this epoch, from the previous member
 
     pthread_mutex_t mutex; // over the following: frames of other threads, in the order of sending
     kin_message_buffer *out_first, **out_end;
+    uint32_t out_epoch, n_left; // of the last one, and how many of that epoch there were
     bool is_flush_called;
 };
 
@@ -78,6 +80,7 @@ static void take_step(hop *h, const kin_frame *frame, const uint8_t *payload) {
     }
     buffer->frame = *frame;
     memcpy(buffer->payload, payload, frame->length);
+    n->n_came++;
     kin_message_queue_put(n->o.in, buffer);
 }
 
@@ -219,6 +222,9 @@ void kin_neighbours_send(kin_neighbours *n, kin_message_buffer *buffer) {
     pthread_mutex_lock(&n->mutex);
     *n->out_end = buffer;
     n->out_end = &buffer->next;
+    if (buffer->frame.epoch != n->out_epoch) n->n_left = 0;
+    n->out_epoch = buffer->frame.epoch;
+    n->n_left++;
     bool calls = !n->is_flush_called;
     n->is_flush_called = true;
     pthread_mutex_unlock(&n->mutex);
@@ -234,6 +240,7 @@ void kin_neighbours_enter(kin_neighbours *n, const kin_ring_place *place) {
             drop_dial(&n->hops[i], NULL);
             n->hops[i].n_tries = 0;
         }
+        n->n_came = 0;
     }
     n->place = *place;
     if (n->place.frame_max < FRAME_MAX_CONTROL) n->place.frame_max = FRAME_MAX_CONTROL;
@@ -265,8 +272,20 @@ void kin_neighbours_close(kin_neighbours *n, const char *reason) {
     free(n);
 }
 
-kin_neighbours_stats kin_neighbours_stats_now(const kin_neighbours *n) {
-    kin_neighbours_stats stats = {.net_in = n->net_in, .net_out = n->net_out};
+// Frames of this epoch that other threads have sent; *has_more: some of them have not reached the link yet.
+static uint32_t count_left(kin_neighbours *n, bool *has_more) {
+    pthread_mutex_lock(&n->mutex);
+    uint32_t n_left = n->out_epoch == n->place.epoch ? n->n_left : 0;
+    *has_more = n->out_first != NULL;
+    pthread_mutex_unlock(&n->mutex);
+    return n_left;
+}
+
+kin_neighbours_stats kin_neighbours_stats_now(kin_neighbours *n) {
+    kin_neighbours_stats stats = {.net_in = n->net_in, .net_out = n->net_out, .epoch = n->place.epoch, .n_came = n->n_came};
+    bool has_more;
+    stats.n_left = count_left(n, &has_more);
+    stats.moving = has_more;
     for (int i = 0; i < KIN_N_SIDES; i++) {
         stats.has[i] = n->hops[i].link != NULL;
         if (!stats.has[i]) continue;
@@ -274,6 +293,7 @@ kin_neighbours_stats kin_neighbours_stats_now(const kin_neighbours *n) {
         stats.net_in += of.bytes_in;
         stats.net_out += of.bytes_out;
         if (i == KIN_SIDE_NEXT) stats.rtt_ns = of.rtt_ns;
+        stats.moving += i == KIN_SIDE_NEXT ? of.queued + of.unacknowledged : of.partial;
     }
     return stats;
 }

@@ -65,6 +65,9 @@ typedef struct kin_neighbours_stats {
     uint64_t net_in, net_out; // bytes of all links so far
     uint64_t rtt_ns;          // to the next member, 0: not known
     bool has[KIN_N_SIDES];
+    // Of this epoch: frames with steps that came from the previous member, and that were given to kin_neighbours_send.
+    uint32_t epoch, n_came, n_left;
+    uint64_t moving; // bytes that the next member has not acknowledged, and of a frame that has come in part
 } kin_neighbours_stats;
 
-kin_neighbours_stats kin_neighbours_stats_now(const kin_neighbours *neighbours);
+kin_neighbours_stats kin_neighbours_stats_now(kin_neighbours *neighbours);

@@ -58,6 +58,18 @@ void kin_relay_enter(kin_relay *r, uint32_t epoch, uint32_t frame_max) {
     r->frame_max = frame_max > FRAME_MAX_LEAST ? frame_max : FRAME_MAX_LEAST;
 }
 
+uint64_t kin_relay_moving(const kin_relay *r) {
+    uint64_t n = 0;
+    for (int i = 0; i < MAX_HOPS; i++) {
+        for (int end = 0; end < 2; end++) {
+            if (!r->hops[i].links[end]) continue;
+            kin_link_stats stats = kin_link_stats_now(r->hops[i].links[end]);
+            n += end == RECEIVER ? stats.queued + stats.unacknowledged : stats.partial;
+        }
+    }
+    return n;
+}
+
 static void link_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
     hop *h = user;
     bool is_step = frame->type == KIN_FRAME_STEP || frame->type == KIN_FRAME_PAGES;

@@ -23,5 +23,8 @@ void kin_relay_close(kin_relay *relay, const char *reason); // NULL is allowed a
 // Frames of that epoch pass, of at most so many bytes of payload. Hops of another one end.
 void kin_relay_enter(kin_relay *relay, uint32_t epoch, uint32_t frame_max);
 
+// Bytes that wait here for the receivers of all hops, or that these have not acknowledged.
+uint64_t kin_relay_moving(const kin_relay *relay);
+
 // One end of a hop of this epoch: OPEN came on it. It is answered here, now or when the other end is there.
 void kin_relay_add(kin_relay *relay, kin_endpoint *endpoint, kin_link *link, const kin_proto_open *open);

@@ -88,6 +88,14 @@ static void decode_ops(kin_kv_op *to, const uint8_t *ops, size_t n) {
     for (size_t i = 0; i < n; i++) to[i] = decode_op(ops, i);
 }
 
+int kin_step_order_take(kin_step_order *o, uint32_t epoch, uint64_t number, kin_err *err) {
+    bool is_due = epoch != o->epoch || number == o->next;
+    if (!is_due)
+        return kin_err_set(err, "step %llu came, and step %llu is due", (unsigned long long)number, (unsigned long long)o->next);
+    *o = (kin_step_order){epoch, number + 1};
+    return 0;
+}
+
 bool kin_steps_forgets(const kin_message_buffer *buffer, const kin_batch *batch) {
     kin_proto_step m;
     kin_err err;

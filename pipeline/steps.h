@@ -38,6 +38,15 @@ int kin_steps_unpack_pages(const kin_steps *steps, const kin_message_buffer *buf
 // Its payload, checked. The message's pointers are into the payload.
 int kin_steps_check(const kin_steps *steps, const kin_message_buffer *buffer, kin_proto_step *message, kin_err *err);
 
+// The numbers of what comes in an epoch follow each other, of steps in their first round and of requests for pages together.
+// Zeros: none has come yet.
+typedef struct kin_step_order {
+    uint32_t epoch;
+    uint64_t next;
+} kin_step_order;
+
+int kin_step_order_take(kin_step_order *order, uint32_t epoch, uint64_t number, kin_err *err);
+
 // Whether it is a STEP that forgets tokens of this batch (kin_batch_loses). Of what is malformed nothing is said.
 bool kin_steps_forgets(const kin_message_buffer *buffer, const kin_batch *batch);
 

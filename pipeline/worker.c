@@ -21,6 +21,7 @@ struct kin_worker {
         int32_t *pos, *seq; // [n_batch]
     } dropped;              // tokens of steps that were not computed here, and are not forgotten yet
     bool got_wrong;         // what came cannot be
+    kin_step_order order;   // of what comes
     kin_worker_stats stats;
 };
 
@@ -120,6 +121,7 @@ static bool is_lost_page(const kin_worker *w, const kin_page_request *r) {
 static int receive_step(kin_worker *w, const kin_message_buffer *buffer, kin_proto_step *m, bool *is_dropped, kin_err *err) {
     if (kin_steps_check(&w->steps, buffer, m, err) != 0) return KIN_FAIL;
     if (m->flags & KIN_PROTO_STEP_POSITIONS) {
+        if (kin_step_order_take(&w->order, buffer->frame.epoch, m->step, err) != 0) return KIN_FAIL;
         kin_batch batch = kin_steps_batch(m, w->pos, w->seq, w->out, w->ops);
         if (kin_stage_executor_begin(w->executor, m->step, &batch, err) != 0) return KIN_FAIL;
         w->stats.n_tokens += m->n_tokens;
@@ -173,7 +175,8 @@ static int take_pages(kin_worker *w, kin_message_buffer *buffer, kin_err *err) {
     kin_page_request request;
     kin_batch batch;
     kin_time begun = kin_clock_now();
-    w->got_wrong = kin_steps_unpack_pages(&w->steps, buffer, &m, &request, w->ops, &batch, err) != 0;
+    w->got_wrong = kin_steps_unpack_pages(&w->steps, buffer, &m, &request, w->ops, &batch, err) != 0 ||
+                   kin_step_order_take(&w->order, buffer->frame.epoch, m.step, err) != 0;
     if (w->got_wrong) return KIN_FAIL;
     forget_dropped(w, buffer->frame.epoch, &batch);
     if (is_lost_page(w, &request)) batch.pages = NULL;

@@ -128,8 +128,24 @@ static void a_step_that_has_other_tokens_in_a_later_round_is_refused(void **stat
     assert_string_equal(err.text, "step 1 came with 1 tokens, 1 of them wanted; it began with 16 and 16");
     assert_int_equal(give_step(&d, 1, 1, N_BATCH, &err), KIN_FAIL); // it is over
     assert_non_null(strstr(err.text, "without its positions"));
-    assert_int_equal(give_step(&d, 1, 0, 2, &err), 0);
-    assert_int_equal(give_step(&d, 1, 1, 2, &err), 0);
+    assert_int_equal(give_step(&d, 2, 0, 2, &err), 0);
+    assert_int_equal(give_step(&d, 2, 1, 2, &err), 0);
+    close_desk(&d);
+}
+
+static void a_step_that_is_not_due_is_refused(void **state) {
+    (void)state;
+    static const uint64_t wrong[] = {9, 8, 11, 0, UINT64_MAX};
+    kin_err err;
+    kin_proto_plan plan = plan_of_all(N_CTX, N_BATCH);
+    desk d = open_desk(&plan);
+    assert_int_equal(give_step(&d, 9, 0, 1, &err), 0); // the first one of an epoch may have any number
+    assert_int_equal(give_step(&d, 9, 1, 1, &err), 0);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(give_step(&d, wrong[i], 0, 1, &err), KIN_FAIL);
+        assert_non_null(strstr(err.text, "came, and step 10 is due"));
+        assert_true(kin_engine_instance_got_wrong(d.instance));
+    }
     close_desk(&d);
 }
 
@@ -533,6 +549,7 @@ int main(void) {
         cmocka_unit_test(one_machine), // makes what the others compare with
         cmocka_unit_test(a_step_with_other_rows_than_it_has_is_refused),
         cmocka_unit_test(a_step_that_has_other_tokens_in_a_later_round_is_refused),
+        cmocka_unit_test(a_step_that_is_not_due_is_refused),
         cmocka_unit_test(a_step_in_a_round_that_is_not_due_is_refused),
         cmocka_unit_test(what_came_wrongly_is_told_from_what_was_computed_wrongly),
         cmocka_unit_test(a_plan_with_batches_beyond_its_context_is_cut),

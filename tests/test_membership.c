@@ -480,6 +480,69 @@ static void what_the_first_member_cannot_use_leaves_it_out(void **state) {
     expect_words("device 'tower' (stage 1 of 2) cannot use what the member before it sends: step 3 came with 9 rows");
 }
 
+static void loses(int member, bool is_hop, const char *reason) {
+    step((kin_membership_event){.kind = KIN_MEMBERSHIP_LOSES,
+                                .epoch = kin_membership_epoch(membership),
+                                .loser = member,
+                                .is_hop = is_hop,
+                                .reason = reason,
+                                .progress_made = progress_made});
+}
+
+static kin_device_state state_of(int i) {
+    return kin_membership_device_at(membership, i)->state;
+}
+
+static void who_has_lost_a_step_is_left_out(void **state) {
+    (void)state;
+    begin_with_two();
+    request(KIN_MEMBERSHIP_BEGINS);
+    loses(0, false, "has lost a step");
+    expect_words("fail: device 'tower' (stage 1 of 2) has lost a step; it is left out for 2.0 s\n");
+    assert_int_equal(state_of(0), KIN_DEVICE_FAILED);
+    assert_int_equal(state_of(1), KIN_DEVICE_JOINED);
+}
+
+static void of_a_hop_that_lost_a_step_the_sender_is_left_out_and_then_the_receiver(void **state) {
+    (void)state;
+    begin_with_two();
+    request(KIN_MEMBERSHIP_BEGINS);
+    loses(1, true, "for 30 s");
+    expect_words(
+        "fail: device 'tower' (stage 1 of 2) sent a step that device 'laptop' (stage 2 of 2) has not got for 30 s; it is "
+        "left out for 2.0 s\n");
+    assert_int_equal(state_of(0), KIN_DEVICE_FAILED);
+    wait_ms(2500);
+    ring_comes_up_again(3);
+    loses(1, true, "for 30 s");
+    expect_words(
+        "fail: device 'laptop' (stage 2 of 2) has not got a step that device 'tower' (stage 1 of 2) sent to it for 30 s; "
+        "it is left out for 2.0 s\n");
+    assert_int_equal(state_of(0), KIN_DEVICE_JOINED);
+    assert_int_equal(state_of(1), KIN_DEVICE_FAILED);
+}
+
+static void of_a_hop_of_the_head_that_lost_a_step_the_device_is_left_out(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        begin_with_two();
+        request(KIN_MEMBERSHIP_BEGINS);
+        loses(2 * i, true, "for 30 s");
+        assert_int_equal(state_of(i), KIN_DEVICE_FAILED);
+        assert_int_equal(state_of(1 - i), KIN_DEVICE_JOINED);
+    }
+}
+
+static void a_loss_of_another_epoch_or_of_nobody_changes_nothing(void **state) {
+    (void)state;
+    begin_with_two();
+    forget();
+    loses(2, false, "has lost a step");
+    loses(3, true, "for 30 s");
+    step((kin_membership_event){.kind = KIN_MEMBERSHIP_LOSES, .epoch = 99, .loser = 0, .reason = "has lost a step"});
+    expect("");
+}
+
 static void a_device_that_goes_is_said_once_though_its_links_broke_before(void **state) {
     (void)state;
     begin_with_two();
@@ -856,6 +919,10 @@ int main(void) {
         STORY(a_hop_of_the_head_that_breaks_twice_leaves_the_device_out),
         STORY(of_two_ends_the_one_whose_other_link_broke_too_is_left_out),
         STORY(breaks_between_which_texts_go_on_leave_nobody_out),
+        STORY(who_has_lost_a_step_is_left_out),
+        STORY(of_a_hop_that_lost_a_step_the_sender_is_left_out_and_then_the_receiver),
+        STORY(of_a_hop_of_the_head_that_lost_a_step_the_device_is_left_out),
+        STORY(a_loss_of_another_epoch_or_of_nobody_changes_nothing),
         STORY(a_link_that_broke_with_its_device_does_not_count),
         STORY(what_the_last_member_sends_to_the_head_leaves_it_out),
         STORY(a_member_that_gets_what_cannot_be_stays_and_the_one_before_it_is_left_out),

@@ -157,7 +157,9 @@ static void make_run(kin_proto_message *m) {
     case KIN_FRAME_READY: m->ready = (kin_proto_ready){1, 2, 3, 4, 5ull << 30}; break;
     case KIN_FRAME_FAILED: m->failed = (kin_proto_failed){9, "compute", "out of memory"}; break;
     case KIN_FRAME_STATUS:
-        m->status = (kin_proto_status){KIN_PROTO_COMPUTING, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, "layers 0 to 8"};
+        m->status = (kin_proto_status){
+            KIN_PROTO_COMPUTING, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, KIN_PROTO_FETCHES, 20,
+            "layers 0 to 8"};
         break;
     case KIN_FRAME_EVENTS:
         m->events =
@@ -539,7 +541,9 @@ static void lies_in_reports_and_measurements_are_refused_with_a_sentence(void **
         {KIN_FRAME_STATUS, 72, "ff", "resident_bytes is beyond"},
         {KIN_FRAME_STATUS, 80, "ff", "memory_free is beyond"},
         {KIN_FRAME_STATUS, 120, "ff", "token_disk_bytes is beyond"},
-        {KIN_FRAME_STATUS, 123, "0d", "doing is not UTF-8"},
+        {KIN_FRAME_STATUS, 137, "03", "work is 3"},
+        {KIN_FRAME_STATUS, 145, "ff", "moving is beyond"},
+        {KIN_FRAME_STATUS, 148, "0d", "doing is not UTF-8"},
         {KIN_FRAME_EVENTS, 0, "0104", "number of events is 1025"},
         {KIN_FRAME_EVENTS, 2, "04", "kind of event is 4"},
         {KIN_FRAME_EVENTS, 3, "0004", "round is 1024"},

@@ -223,6 +223,7 @@ static void a_step_that_a_later_one_forgets_is_not_computed(void **state) {
     desk d, other;
     open_desk(&d);
     open_desk(&other);
+    other.n_steps = 2; // so that step 11 is due there without 9 and 10
     for (int i = 0; i < 8; i++) give_step(&d, 1);
     for (int i = 0; i < 8; i++) give_step(&other, 1);
     kin_message_buffer *waiting[3] = {pack(&d, 9, 0, 8, 1, -1), pack(&d, 10, 0, 9, 1, -1), pack(&d, 11, 0, 8, 1, 8)};
@@ -259,7 +260,7 @@ static void dropped_steps_are_no_tokens(void **state) {
     (void)state;
     desk d;
     open_desk_of(&d, 1, NULL);
-    for (uint64_t step = 1; step < 100; step += 2) {
+    for (uint64_t step = 1; step <= 50; step++) {
         kin_message_buffer *lost = pack(&d, step, 0, 0, 1, 0), *last = pack(&d, step + 1, 0, 0, 2, 0);
         kin_message_queue_put(d.in, last);
         take(&d, lost);

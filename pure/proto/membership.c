@@ -375,6 +375,7 @@ const kin_membership_actions *kin_membership_step(kin_membership *r, kin_time no
     case KIN_MEMBERSHIP_RING_OPENED:
     case KIN_MEMBERSHIP_RING_CLOSED: kin_membership_take_ring(r, event); break;
     case KIN_MEMBERSHIP_WRONG: kin_membership_take_wrong(r, event); break;
+    case KIN_MEMBERSHIP_LOSES: kin_membership_take_loss(r, event); break;
     case KIN_MEMBERSHIP_PLANNED: kin_membership_take_plan(r, event); break;
     case KIN_MEMBERSHIP_NO_PLAN: kin_membership_take_no_plan(r, event); break;
     case KIN_MEMBERSHIP_DRIFT: r->change++; break;

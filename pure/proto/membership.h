@@ -114,6 +114,7 @@ typedef enum kin_membership_event_kind {
     KIN_MEMBERSHIP_RING_OPENED, // link, epoch: this member's link to the next one; the head's own: KIN_MEMBERSHIP_OWN
     KIN_MEMBERSHIP_RING_CLOSED, // link, epoch, reason, progress_made
     KIN_MEMBERSHIP_WRONG,       // epoch, reason, progress_made: what the last member sent to the head cannot be
+    KIN_MEMBERSHIP_LOSES,       // epoch, loser, is_hop, reason, progress_made: a step does not come back
     KIN_MEMBERSHIP_LOST,        // link, reason: the control link has ended
     KIN_MEMBERSHIP_LEFT,        // link, reason: it announced that it stops; the next plan does not wait for it
     KIN_MEMBERSHIP_PREFETCHED,  // link (the head's own: KIN_MEMBERSHIP_OWN), question, is_here, progress, reason: NULL or why not
@@ -133,6 +134,8 @@ typedef struct kin_membership_event { // only what the kind names is looked at; 
     uint64_t
         progress_made; // any number that grows with what rings have computed: of a hop that breaks without it an end is left out
     bool is_here;      // all that was to be prefetched
+    int loser;         // the member that has the step, in the order of the ring
+    bool is_hop;       // or that the one before it has sent it to; as many as there are members: the head
     const kin_membership_hello *hello;
     const kin_proto_device *facts;
     const kin_proto_progress *progress;

@@ -375,18 +375,49 @@ void kin_membership_take_wrong(kin_membership *r, const kin_membership_event *ev
     leave_out_sender(r, r->n_members - 1, "the head", event->reason);
 }
 
-// Which of the two is wrong is not known. A device that says so again, of whomever, is taken for the one.
+// Which of the two is wrong is not known: the sender, but that a device that says so again, of whomever, is taken for the one.
+static bool is_sender_to_blame(kin_membership *r, int m) {
+    return m > 0 && (m == r->n_members || r->n_accusations[r->members[m]]++ == 0);
+}
+
 void kin_membership_blame_sender(kin_membership *r, int i, const char *reason) {
     char whom[KIN_MEMBERSHIP_SENTENCE], sentence[KIN_MEMBERSHIP_SENTENCE + KIN_MEMBERSHIP_REASON + 64];
     int m = 0;
     while (r->members[m] != i) m++;
     kin_membership_whom(r, i, whom);
-    if (m > 0 && r->n_accusations[i]++ == 0) {
+    if (is_sender_to_blame(r, m)) {
         leave_out_sender(r, m - 1, whom, reason);
         return;
     }
     snprintf(sentence, sizeof sentence, "%s cannot use what the member before it sends: %s", whom, r->devices[i].last_error);
     kin_membership_leave_out(r, i, sentence);
+}
+
+// Member m, or the head.
+static const char *name_member(const kin_membership *r, int m, char buf[KIN_MEMBERSHIP_SENTENCE]) {
+    return m >= 0 && m < r->n_members ? kin_membership_whom(r, r->members[m], buf) : "the head";
+}
+
+// Where a step was lost between two members either of them may have lost it. The one that is left out is named first.
+void kin_membership_take_loss(kin_membership *r, const kin_membership_event *event) {
+    char out_name[KIN_MEMBERSHIP_SENTENCE], other[KIN_MEMBERSHIP_SENTENCE], why[KIN_MEMBERSHIP_REASON];
+    char sentence[2 * KIN_MEMBERSHIP_SENTENCE + KIN_MEMBERSHIP_REASON + 64];
+    int m = event->loser, out = m;
+    if (!kin_membership_takes(r, event->epoch) || r->n_members == 0 || m < 0 || m >= r->n_members + event->is_hop) return;
+    kin_membership_note_progress(r, event->progress_made);
+    kin_label_set_sentence(why, sizeof why - 1, event->reason);
+    if (event->is_hop && is_sender_to_blame(r, m)) out = m - 1;
+    kin_membership_whom(r, r->members[out], out_name);
+    if (!event->is_hop)
+        snprintf(sentence, sizeof sentence, "%s %s", out_name, why);
+    else if (out < m)
+        snprintf(sentence, sizeof sentence, "%s sent a step that %s has not got %s", out_name, name_member(r, m, other), why);
+    else
+        snprintf(sentence, sizeof sentence, "%s has not got a step that %s sent to it %s", out_name, name_member(r, m - 1, other),
+                 why);
+    kin_membership_device *d = &r->devices[r->members[out]];
+    kin_label_set_sentence(d->last_error, sizeof d->last_error - 1, sentence);
+    kin_membership_leave_out(r, r->members[out], sentence);
 }
 
 // The link from the m-th member (-1: the head) has been closed for too long, although both ends tried to open it,

@@ -117,7 +117,8 @@ void kin_membership_take_plan(kin_membership *r, const kin_membership_event *eve
 void kin_membership_take_no_plan(kin_membership *r, const kin_membership_event *event);
 void kin_membership_take_ring(kin_membership *r, const kin_membership_event *event);
 void kin_membership_take_wrong(kin_membership *r, const kin_membership_event *event);
-void kin_membership_blame_sender(kin_membership *r, int i, const char *reason); // device i got what cannot be
+void kin_membership_take_loss(kin_membership *r, const kin_membership_event *event); // of a step
+void kin_membership_blame_sender(kin_membership *r, int i, const char *reason);      // device i got what cannot be
 void kin_membership_note_progress(kin_membership *r, uint64_t progress);
 void kin_membership_take_request(kin_membership *r, const kin_membership_event *event);
 void kin_membership_look_ready(kin_membership *r);    // is the ring up now?

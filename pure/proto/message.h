@@ -344,6 +344,12 @@ typedef enum kin_proto_state {
     KIN_PROTO_COMPUTING, // a step is here
 } kin_proto_state;
 
+typedef enum kin_proto_work {
+    KIN_PROTO_WORKS,  // a step, or something else
+    KIN_PROTO_IDLES,  // nothing has come that it is not done with
+    KIN_PROTO_FETCHES // a step may wait for weights that are still to come
+} kin_proto_work;
+
 typedef struct kin_proto_status {
     kin_proto_state state;
     uint64_t steps, tokens;
@@ -356,6 +362,12 @@ typedef struct kin_proto_status {
     uint64_t token_stall_ns;   // waiting for weights that are streamed
     uint64_t token_disk_ns;    // time with a read of them in flight
     uint64_t token_disk_bytes; // of them read
+    // Of a ring: where its steps are (pipeline/lost_step.h).
+    uint32_t epoch;          // 0: of none
+    uint32_t n_came, n_left; // frames of that epoch with steps, or requests for pages, that came, and that were sent on
+    uint32_t n_signs;        // of life that the computing thread has given, modulo 2^32
+    kin_proto_work work;
+    uint64_t moving; // bytes that the next member has not acknowledged, and of a frame that has come in part
     char doing[KIN_PROTO_MAX_STR + 1];
 } kin_proto_status;
 

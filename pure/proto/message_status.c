@@ -30,7 +30,13 @@ KIN_PROTO_DEFINE(STATUS_WANTED, status_wanted)
 //          97  u64  token_stall_ns
 //         105  u64  token_disk_ns
 //         113  u64  token_disk_bytes
-//         121  str  doing
+//         121  u32  epoch
+//         125  u32  n_came
+//         129  u32  n_left
+//         133  u32  n_signs
+//         137  u8   work: 0 works, 1 idles, 2 fetches
+//         138  u64  moving
+//         146  str  doing
 
 static void put_status(kin_writer *w, const kin_proto_status *m) {
     kin_writer_u8(w, (uint8_t)m->state);
@@ -49,6 +55,12 @@ static void put_status(kin_writer *w, const kin_proto_status *m) {
     kin_writer_u64(w, m->token_stall_ns);
     kin_writer_u64(w, m->token_disk_ns);
     kin_writer_u64(w, m->token_disk_bytes);
+    kin_writer_u32(w, m->epoch);
+    kin_writer_u32(w, m->n_came);
+    kin_writer_u32(w, m->n_left);
+    kin_writer_u32(w, m->n_signs);
+    kin_writer_u8(w, (uint8_t)m->work);
+    kin_writer_u64(w, m->moving);
     kin_writer_str(w, m->doing, KIN_PROTO_MAX_STR);
 }
 
@@ -69,6 +81,12 @@ static void take_status(kin_reader *r, kin_proto_status *m) {
     m->token_stall_ns = kin_reader_u64(r);
     m->token_disk_ns = kin_reader_u64(r);
     m->token_disk_bytes = kin_reader_size(r, "token_disk_bytes");
+    m->epoch = kin_reader_u32(r);
+    m->n_came = kin_reader_u32(r);
+    m->n_left = kin_reader_u32(r);
+    m->n_signs = kin_reader_u32(r);
+    m->work = kin_reader_range(r, kin_reader_u8(r), 0, KIN_PROTO_FETCHES, "work");
+    m->moving = kin_reader_size(r, "moving");
     kin_reader_str(r, m->doing, KIN_PROTO_MAX_STR, "doing");
 }
 

@@ -10,7 +10,7 @@
 #include "pure/proto/message.h"
 
 // What this program speaks.
-enum { KIN_PROTO_VERSION_MIN = 18, KIN_PROTO_VERSION_MAX = 18 };
+enum { KIN_PROTO_VERSION_MIN = 19, KIN_PROTO_VERSION_MAX = 19 };
 
 #define KIN_PROTO_VERSIONS ((kin_proto_versions){KIN_PROTO_VERSION_MIN, KIN_PROTO_VERSION_MAX})
 
