@@ -131,6 +131,43 @@ static void on_a_link_that_turns_out_slow_requests_are_withdrawn(void **state) {
     kin_swarm_free(s);
 }
 
+// First the header alone, then all else.
+static void a_link_that_was_slow_is_slow_for_what_is_wanted_next(void **state) {
+    (void)state;
+    kin_swarm *s = new_swarm(64, 1);
+    kin_time now = 0;
+    int n_of[6];
+    want_all(s, 1, true);
+    for (int i = 0; i < 6; i++) add_device(s, i, UINT64_MAX);
+    kin_swarm_action a = kin_swarm_next(s, now);
+    hear_until(s, a.source, &now, 8 * SECOND, 125000);
+    kin_swarm_got(s, a.source, a.chunk, now);
+    const uint32_t more[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+    kin_swarm_want(s, more, 12, true, now);
+    assert_int_equal(ask_all(s, now, n_of, 6), 3);
+    for (int i = 0; i < 6; i++) assert_in_range(n_of[i], 0, 1);
+    kin_swarm_free(s);
+}
+
+// It would only take its part of the link, and what comes twice is lost.
+static void on_a_slow_link_a_source_that_comes_back_is_not_asked_for_what_another_sends(void **state) {
+    (void)state;
+    kin_swarm *s = new_swarm(64, 1);
+    kin_time now = 0;
+    want_all(s, 1, true);
+    add_device(s, 0, UINT64_MAX);
+    expect_ask(s, now, 0, 0);
+    hear_until(s, 0, &now, 4 * SECOND, 125000);
+    add_device(s, 1, UINT64_MAX);
+    for (kin_time end = 4 * (kin_time)CHUNK * SECOND / 125000; now < end - SECOND; now += 100 * MS) {
+        expect_wait(s, now);
+        kin_swarm_heard(s, 0, 12500, now);
+    }
+    hear_until(s, 0, &now, now + 10 * SECOND, 125000);
+    expect_ask(s, now, 1, 0);
+    kin_swarm_free(s);
+}
+
 static void nothing_wanted_is_complete(void **state) {
     (void)state;
     kin_swarm *s = new_swarm(10, 1);
@@ -704,6 +741,8 @@ int main(void) {
         cmocka_unit_test(nothing_wanted_is_complete),
         cmocka_unit_test(on_a_slow_link_few_sources_are_asked_for_one_chunk_each),
         cmocka_unit_test(on_a_link_that_turns_out_slow_requests_are_withdrawn),
+        cmocka_unit_test(a_link_that_was_slow_is_slow_for_what_is_wanted_next),
+        cmocka_unit_test(on_a_slow_link_a_source_that_comes_back_is_not_asked_for_what_another_sends),
         cmocka_unit_test(what_is_needed_at_once_comes_in_its_order_and_first),
         cmocka_unit_test(devices_ask_for_the_same_chunks_in_different_orders),
         cmocka_unit_test(requests_are_limited_per_source_and_in_all),

@@ -63,6 +63,7 @@ struct kin_swarm {
     int n_in_flight;
     kin_time progressed;
     rate_meter meter;
+    double rate_before; // that was known before the last pause
     kin_swarm_stats stats;
 };
 
@@ -109,6 +110,11 @@ void kin_swarm_free(kin_swarm *s) {
 
 // ---- what is wanted
 
+// 0: not known yet.
+static double known_rate(const kin_swarm *s) {
+    return s->meter.n_windows < RATE_WINDOWS_MIN ? 0 : s->meter.rate;
+}
+
 static void shuffle(kin_rng *rng, uint32_t *list, size_t n) {
     for (size_t i = n; i > 1; i--) {
         size_t k = (size_t)(kin_rng_u64(rng) % i);
@@ -122,6 +128,7 @@ void kin_swarm_want(kin_swarm *s, const uint32_t *chunks, size_t n, bool in_orde
     uint32_t before = s->stats.n_wanted;
     if (kin_swarm_complete(s)) { // it was idle: giving up and the rate count from here
         s->progressed = now;
+        if (known_rate(s) > 0) s->rate_before = known_rate(s);
         s->meter = (rate_meter){.begin = now};
     }
     for (size_t i = 0; i < n; i++) {
@@ -161,19 +168,19 @@ static bool may_be_asked(const source *src, kin_time now) {
     return src->present && now >= src->rests_until;
 }
 
-// 0: not known yet.
-static double known_rate(const kin_swarm *s) {
-    return s->meter.n_windows < RATE_WINDOWS_MIN ? 0 : s->meter.rate;
-}
-
 static int count_busy(const kin_swarm *s) {
     int n = 0;
     for (int i = 0; i < s->n_sources; i++) n += s->sources[i].n_requests > 0;
     return n;
 }
 
+// Until the rate is known again, the one before the last pause.
+static double presumed_rate(const kin_swarm *s) {
+    return known_rate(s) > 0 ? known_rate(s) : s->rate_before;
+}
+
 static bool is_link_slow(const kin_swarm *s) {
-    double rate = known_rate(s);
+    double rate = presumed_rate(s);
     return rate > 0 && rate < s->o.slow_bytes_s;
 }
 
@@ -371,9 +378,16 @@ static uint32_t find_open(const kin_swarm *s, const source *src, kin_time now) {
     return UINT32_MAX;
 }
 
+// How long a chunk would take twice from this source; UINT64_MAX: not known. One that has just come, or come back, gets no more
+// than its part of a slow link, so it is no help.
+static uint64_t twice_from(const kin_swarm *s, const source *src) {
+    if (src->meter.rate > 0 || !is_link_slow(s)) return time_for(s, 2 * ((uint64_t)src->n_requests + 1), src->meter.rate);
+    return time_for(s, 2 * ((uint64_t)count_busy(s) + 1), presumed_rate(s));
+}
+
 // A chunk that is asked elsewhere for longer than it would take twice from this source.
 static uint32_t find_late(const kin_swarm *s, const source *src, kin_time now) {
-    uint64_t own = time_for(s, 2 * ((uint64_t)src->n_requests + 1), src->meter.rate);
+    uint64_t own = twice_from(s, src);
     uint64_t age_min = own == UINT64_MAX ? 2 * TWICE_AGE_MIN : later(own, TWICE_AGE_MIN);
     uint32_t oldest = UINT32_MAX;
     for (int i = 0; i < s->n_sources; i++) {
