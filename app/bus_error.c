@@ -8,6 +8,7 @@
 
 #include "app/app.h"
 #include "base/hex.h"
+#include "sys/file.h"
 
 // ---- /proc/self/maps: "7f00-7f20 r--s 00000000 fe:01 1234    /a/b", a line for each mapping
 
@@ -70,7 +71,8 @@ static void on_bus_error(int sig, siginfo_t *info, void *context) {
     static atomic_bool is_said;
     static char path[1024];
     (void)context;
-    while (atomic_exchange(&is_said, true)) pause(); // another thread says it, and ends all of them
+    if (kin_file_mend((uintptr_t)info->si_addr)) return; // who computes from it looks whether it was cut
+    while (atomic_exchange(&is_said, true)) pause();     // another thread says it, and ends all of them
     int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
     if (maps >= 0 && kin_bus_error_find(maps, (uintptr_t)info->si_addr, path, sizeof path)) {
         write_stderr("\nkin: ");

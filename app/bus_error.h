@@ -1,7 +1,8 @@
 // Bus errors: a file that is mapped was cut, or its disk failed, and a thread touched what is not there any more.
 //
-// There is no way back into the middle of a matrix product, so the process says which file it was and ends with status 1. In a
-// ring only this device leaves.
+// Missing pages of a model's file become zeros (sys/file.h), and whoever computes from it notices. Of other files: there is no
+// way back into the middle of a matrix product, so the process says which file it was and ends with status 1. In a ring only this
+// device leaves.
 #pragma once
 
 #include <stdbool.h>

@@ -17,30 +17,11 @@
 // Below this a model packs faster than a cache file is worth having.
 #define CACHE_MIN_BYTES (32u << 20)
 
-enum {
-    SAMPLE_BYTES = 512, // of each tensor, at as many places, for the model's identity
-    N_SAMPLES = 3,
-};
-
 // ---- the prepacked cache
 
 // Each block of the cache file remembers what it was made from (packed.h).
 int kin_weights_model_identity(const kin_model *model, uint64_t *identity, kin_err *err) {
-    uint64_t h = 1;
-    for (size_t i = 0; i < kin_gguf_n_tensors(model->gguf); i++) {
-        const kin_gguf_tensor *t = kin_gguf_tensor_at(model->gguf, i);
-        uint64_t n = t->n_bytes < SAMPLE_BYTES ? t->n_bytes : SAMPLE_BYTES;
-        h = kin_hash64(t->name.at, t->name.len, h);
-        h = kin_hash64(t->ne, sizeof t->ne, h + (uint64_t)t->type);
-        for (int k = 0; k < N_SAMPLES; k++) {
-            uint8_t sample[SAMPLE_BYTES];
-            uint64_t at = (t->n_bytes - n) / (N_SAMPLES - 1) * (uint64_t)k;
-            if (kin_gguf_read(model->gguf, t, at, sample, (size_t)n, err) != 0) return KIN_FAIL;
-            h = kin_hash64(sample, (size_t)n, h);
-        }
-    }
-    *identity = h;
-    return 0;
+    return kin_gguf_sample(model->gguf, identity, err);
 }
 
 // How the model's files look now; see packed.h.

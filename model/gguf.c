@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "model/gguf_impl.h"
 
 bool kin_str_eq(kin_str s, const char *text) {
@@ -19,7 +20,7 @@ static kin_gguf *new_with_file(const char *path, kin_err *err) {
     if (gguf) gguf->files = calloc(1, sizeof *gguf->files);
     if (gguf && gguf->files) {
         gguf->n_files = 1;
-        gguf->files[0] = (kin_gguf_file){.path = strdup(path), .map.fd = -1};
+        gguf->files[0] = (kin_gguf_file){.path = strdup(path), .map = {.fd = -1, .guard = -1}};
         if (gguf->files[0].path) return gguf;
     }
     kin_err_set(err, "%s: no memory", path);
@@ -37,8 +38,13 @@ static int parse(kin_gguf *gguf, const uint8_t *bytes, uint64_t size, kin_err *e
 static kin_gguf *open_part(const char *path, kin_err *err) {
     kin_gguf *part = new_with_file(path, err);
     if (!part) return NULL;
-    kin_file *map = &part->files[0].map;
-    if (kin_file_open(map, path, err) == 0 && parse(part, map->bytes, map->size, err) == 0) return part;
+    kin_gguf_file *file = &part->files[0];
+    if (kin_file_open(&file->map, path, err) != 0) goto fail;
+    kin_file_guard(&file->map);
+    file->known = file->map.identity;
+    if (parse(part, file->map.bytes, file->map.size, err) == 0) return part;
+
+fail:
     kin_gguf_close(part);
     return NULL;
 }
@@ -194,6 +200,14 @@ fail:
 
 // Opening
 
+// A page that was missing while it was read was zeros.
+static int expect_whole(const kin_gguf *gguf, kin_err *err) {
+    for (int i = 0; i < gguf->n_files; i++) {
+        if (kin_file_is_cut(&gguf->files[i].map)) return kin_err_set(err, "%s: was cut while it was read", gguf->files[i].path);
+    }
+    return 0;
+}
+
 int kin_gguf_open(kin_gguf **out, const char *path, kin_err *err) {
     *out = NULL;
     split s;
@@ -205,7 +219,7 @@ int kin_gguf_open(kin_gguf **out, const char *path, kin_err *err) {
         gguf = open_split(path, &s, err);
         if (!gguf) return KIN_FAIL;
     }
-    if (index_tensors(gguf, err) != 0) goto fail;
+    if (index_tensors(gguf, err) != 0 || expect_whole(gguf, err) != 0) goto fail;
     *out = gguf;
     return 0;
 
@@ -298,4 +312,98 @@ int kin_gguf_read(const kin_gguf *gguf, const kin_gguf_tensor *t, uint64_t at, v
     }
     return kin_file_read(&file->map, t->offset + at, to, n) == 0 ? 0
                                                                  : kin_err_set(err, "%s: cannot be read any more", file->path);
+}
+
+// Files that change
+
+enum {
+    SAMPLE_BYTES = 512, // of each tensor, at as many places
+    N_SAMPLES = 3,
+};
+
+static int take_sample(const kin_gguf *gguf, uint64_t *sample, kin_err *err) {
+    uint64_t h = 1;
+    for (size_t i = 0; i < gguf->n_tensors; i++) {
+        const kin_gguf_tensor *t = &gguf->tensors[i];
+        uint64_t n = t->n_bytes < SAMPLE_BYTES ? t->n_bytes : SAMPLE_BYTES;
+        h = kin_hash64(t->name.at, t->name.len, h);
+        h = kin_hash64(t->ne, sizeof t->ne, h + (uint64_t)t->type);
+        for (int k = 0; k < N_SAMPLES; k++) {
+            uint8_t bytes[SAMPLE_BYTES];
+            uint64_t at = (t->n_bytes - n) / (N_SAMPLES - 1) * (uint64_t)k;
+            if (kin_gguf_read(gguf, t, at, bytes, (size_t)n, err) != 0) return KIN_FAIL;
+            h = kin_hash64(bytes, (size_t)n, h);
+        }
+    }
+    *sample = h ? h : 1;
+    return 0;
+}
+
+int kin_gguf_sample(kin_gguf *gguf, uint64_t *sample, kin_err *err) {
+    if (!gguf->sample && take_sample(gguf, &gguf->sample, err) != 0) return KIN_FAIL;
+    *sample = gguf->sample;
+    return 0;
+}
+
+uint64_t kin_gguf_version(const kin_gguf *gguf) {
+    uint64_t version = 1;
+    for (int i = 0; i < gguf->n_files; i++) {
+        kin_file_identity identity = gguf->files[i].map.identity;
+        identity.device = 0; // disks get other numbers when the machine starts
+        version = kin_hash64(&identity, sizeof identity, version);
+    }
+    return version;
+}
+
+void kin_gguf_set_filled(kin_gguf *gguf) {
+    gguf->is_filled = true;
+}
+
+static int fail_changed(const kin_gguf_file *file, kin_err *err) {
+    return kin_err_set(
+        err,
+        "%s: was overwritten or cut while it is used, and what is computed from it now would be wrong: bring the whole "
+        "file back ('kin serve' then loads it anew by itself; start other commands again). Next time write to "
+        "another name and rename it: that disturbs nobody",
+        file->path);
+}
+
+// Renamed, linked, given other permissions; or written to, by a program that has set the time of writing back.
+static int take_touched(kin_gguf *gguf, kin_gguf_file *file, kin_err *err) {
+    kin_file_identity now;
+    uint64_t sample;
+    if (kin_file_identify(file->map.fd, &now) != 0) return fail_changed(file, err);
+    if (gguf->sample && (take_sample(gguf, &sample, NULL) != 0 || sample != gguf->sample)) return fail_changed(file, err);
+    file->known = now;
+    return kin_file_check(&file->map, &now) == KIN_FILE_CHANGED ? fail_changed(file, err) : 0;
+}
+
+static int check_file(kin_gguf *gguf, kin_gguf_file *file, kin_err *err) {
+    if (gguf->is_filled) return kin_file_is_cut(&file->map) ? fail_changed(file, err) : 0;
+    switch (kin_file_check(&file->map, &file->known)) {
+    case KIN_FILE_SAME: return 0;
+    case KIN_FILE_TOUCHED: return take_touched(gguf, file, err);
+    case KIN_FILE_CHANGED: break;
+    }
+    return fail_changed(file, err);
+}
+
+int kin_gguf_check_files(kin_gguf *gguf, kin_err *err) {
+    for (int i = 0; i < gguf->n_files && kin_gguf_on_disk(gguf); i++) {
+        if (check_file(gguf, &gguf->files[i], err) != 0) return KIN_FAIL;
+    }
+    return 0;
+}
+
+int kin_gguf_check_names(kin_gguf *gguf, kin_err *err) {
+    for (int i = 0; i < gguf->n_files && kin_gguf_on_disk(gguf); i++) {
+        const kin_gguf_file *file = &gguf->files[i];
+        kin_file_identity there;
+        if (kin_file_identify_path(file->path, &there) == 0 && there.device == file->known.device &&
+            there.inode == file->known.inode)
+            continue;
+        return kin_err_set(err, "%s: was renamed or removed after it was opened: start again with the file as it is now",
+                           file->path);
+    }
+    return kin_gguf_check_files(gguf, err);
 }

@@ -4,7 +4,7 @@
 // Everything is checked before it is handed out: a kin_gguf that opened holds only known types, shapes whose sizes fit, and
 // tensors that lie inside their file. Weights are not read here; their pages are loaded when they are first used.
 //
-// Owner: whoever opened it. Thread: any, nothing mutates after open.
+// Owner: whoever opened it. Thread: any, nothing mutates after open but what concerns files that change (below): one thread.
 // Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md (version 2 and 3, little-endian).
 #pragma once
 
@@ -112,3 +112,25 @@ uint64_t kin_gguf_file_size(const kin_gguf *gguf, int i_file);
 // Copies `n` bytes of a tensor, from byte `at` of it on, without touching the mapping: reading a few bytes through a mapping
 // makes the OS read megabytes around them. Fails when the file cannot be read any more.
 int kin_gguf_read(const kin_gguf *gguf, const kin_gguf_tensor *tensor, uint64_t at, void *to, size_t n, kin_err *err);
+
+// ---- files that change
+//
+// A model is computed with while its files can be written to: copied over (cp, wget -O), patched (rsync --inplace), emptied. The
+// mapping shows that at once, so whoever computes checks the files before a result is given out. A file that another one takes
+// the place of by a rename is still there for who has it open, with its content: that is no change.
+
+// Fails, with a sentence that names the file and says what to do, if one of them was written to or cut since it was opened.
+// Where only its time of change differs, the sample is taken again and decides. Bytes in memory do not change.
+int kin_gguf_check_files(kin_gguf *gguf, kin_err *err);
+
+// The same; and their names lead to them still, for who is going to open them by name.
+int kin_gguf_check_names(kin_gguf *gguf, kin_err *err);
+
+// Chunks that are fetched are still written to these files: only a file that was cut counts as changed.
+void kin_gguf_set_filled(kin_gguf *gguf);
+
+// A hash of the tensors' names, shapes, types and a few bytes of each; taken once. Never 0.
+int kin_gguf_sample(kin_gguf *gguf, uint64_t *sample, kin_err *err);
+
+// Of the files as they were opened: another number after every change of one of them, and for a copy.
+uint64_t kin_gguf_version(const kin_gguf *gguf);

@@ -18,7 +18,8 @@ typedef struct kin_gguf_meta {
 typedef struct kin_gguf_file {
     char *path;
     uint64_t size;
-    kin_file map; // not open for bytes in memory
+    kin_file map;            // not open for bytes in memory
+    kin_file_identity known; // as it was opened, or was seen later with the same content
 } kin_gguf_file;
 
 struct kin_gguf {
@@ -30,6 +31,8 @@ struct kin_gguf {
     kin_gguf_tensor *tensors; // [n_tensors], of all files
     size_t n_tensors;
     kin_name_index tensor_names;
+    bool is_filled;  // kin itself writes to the files
+    uint64_t sample; // of the tensors, 0: not taken
 };
 
 // For "%.*s": names in error sentences end after 80 bytes.

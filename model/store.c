@@ -547,7 +547,9 @@ static bool is_named_in_place(const kin_store *s, const char *name, int fd) {
 
 bool kin_store_is_in_place(const kin_store *s) {
     for (int i = 0; i < s->manifest.n_files; i++) {
+        struct stat st;
         if (!is_same_file(s->files[i].path, s->files[i].fd)) return false;
+        if (fstat(s->files[i].fd, &st) != 0 || (uint64_t)st.st_size < s->manifest.files[i].size) return false;
     }
     return is_named_in_place(s, "chunks", s->notes_fd) && is_named_in_place(s, "manifest", s->manifest_fd);
 }

@@ -92,8 +92,8 @@ int kin_store_chunks_of_range(const kin_store *store, int i_file, uint64_t offse
 // Bit i % 8 of byte i / 8 is chunk i. bits // [(n_chunks + 7) / 8]. Returns how many are there.
 uint32_t kin_store_bitmap(kin_store *store, uint8_t *bits);
 
-// Whether its files are still where it opened them. They may have been removed or replaced since: what it has can then be read
-// through it, but not by their paths.
+// Whether its files are still where it opened them, as long as they were. They may have been removed or replaced since: what it
+// has can then be read through it, but not by their paths. Or cut: then it has not what it says.
 bool kin_store_is_in_place(const kin_store *store);
 
 // Bytes that the files take on the disk, holes left out.

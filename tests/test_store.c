@@ -543,6 +543,16 @@ static void a_store_whose_files_were_removed_is_not_in_place(void **state) {
     kin_store_close(s);
 }
 
+static void a_store_whose_file_was_cut_is_not_in_place(void **state) {
+    fixture *f = *state;
+    kin_store *s = open_store(f, KIN_STORE_FILL);
+    put_well(s, 0, 3);
+    assert_true(kin_store_is_in_place(s));
+    assert_int_equal(truncate(f->path[1], 0), 0);
+    assert_false(kin_store_is_in_place(s));
+    kin_store_close(s);
+}
+
 // ---- two processes, many threads
 
 static void one_fills_others_read(void **state) {
@@ -713,6 +723,7 @@ int main(void) {
         STORE_TEST(writing_of_others_while_it_is_open_is_in_doubt_afterwards),
         STORE_TEST(verifying_ends_when_asked_to_and_goes_on_the_next_time),
         STORE_TEST(a_store_whose_files_were_removed_is_not_in_place),
+        STORE_TEST(a_store_whose_file_was_cut_is_not_in_place),
         STORE_TEST(one_fills_others_read),
         STORE_TEST(threads_put_and_read_at_once),
         STORE_TEST(a_killed_process_leaves_only_right_chunks),
