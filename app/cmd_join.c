@@ -162,6 +162,7 @@ static int run_join(const join_options *o, const kin_head_address *head) {
         jo.head = head->name[0] ? head->name : NULL;
         jo.head_port = head->port;
         if (o->model) memcpy(jo.model_hash.bytes, manifest.hash, sizeof jo.model_hash.bytes);
+        jo.model = model.gguf;
         jo.id = self.id;
         jo.run = self.run;
         jo.name = self.name;

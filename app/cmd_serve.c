@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <uv.h>
 
 #include "app/app.h"
 #include "app/https.h"
@@ -32,7 +33,7 @@ typedef struct serve_options {
     bool open, metrics, no_slots, no_webui, no_browsers, strict_model, no_prefix_cache, verbose;
 } serve_options;
 
-enum { N_SERVE_OPTIONS = 42 + KIN_DRAFT_N_OPTIONS, DEFAULT_PORT = 8080, DEFAULT_CTX = 16384, MAX_NAMES = 16 };
+enum { N_SERVE_OPTIONS = 42 + KIN_DRAFT_N_OPTIONS, DEFAULT_PORT = 8080, DEFAULT_CTX = 16384, MAX_NAMES = 16, LOOK_MS = 200 };
 
 typedef struct tables {
     kin_option own[N_SERVE_OPTIONS];
@@ -416,13 +417,38 @@ static void on_begun(void *user) {
     kin_app_say("ready to answer");
 }
 
-static int serve_one(serving *v, kin_err *err) {
+static int load_and_serve(serving *v, bool is_first, kin_err *err) {
     kin_loaded_model_options lo = loading_of(v);
     if (v->o->session.fleet.cluster) lo.service.begun = on_begun;
     if (kin_loaded_model_open(&v->model, &lo, err) != 0) return KIN_FAIL;
     kin_server_set_model(v->server, v->model.service, &v->model.preparer);
-    if (!atomic_load(&kin_app_stop)) say_where(v); // of a ring before it is up: browsers need the address to join
+    if (!atomic_load(&kin_app_stop) && is_first) say_where(v); // of a ring before it is up: browsers need the address to join
+    if (!is_first) kin_app_say("the model is loaded anew");
     return kin_service_run(v->model.service, err);
+}
+
+static bool has_changed(const serving *v) {
+    kin_err why;
+    return v->model.service && kin_service_has_changed(v->model.service, &why);
+}
+
+// Until the model's files are whole again, or the server is to end.
+static void await_files(serving *v, kin_model_wait *wait, const kin_err *why) {
+    kin_app_say("%s", why->text);
+    kin_server_drop_model(v->server, why);
+    kin_loaded_model_close(&v->model);
+    while (!atomic_load(&kin_app_stop) && !kin_model_wait_is_over(wait, kin_clock_now())) uv_sleep(LOOK_MS);
+}
+
+static int serve_one(serving *v, kin_err *err) {
+    kin_model_wait wait = {.path = v->o->session.model};
+    int rc = load_and_serve(v, true, err);
+    if (rc == 0 || !has_changed(v)) return rc;
+    while (rc != 0 && !atomic_load(&kin_app_stop)) {
+        await_files(v, &wait, err);
+        rc = atomic_load(&kin_app_stop) ? 0 : load_and_serve(v, false, err);
+    }
+    return rc;
 }
 
 static int serve_several(serving *v, kin_err *err) {

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "model/gguf.h"
 #include "net/key.h"
 #include "pipeline/remote_engine.h"
 #include "pure/proto/message.h"
@@ -27,8 +28,9 @@ typedef struct kin_join_options {
     int n_advertise;
     const char *model_path;    // NULL: it has no file
     kin_proto_hash model_hash; // of that file
-    const char *cache_dir;     // of fetched models and of prepacked weights
-    bool no_cache;             // no prepacked weights
+    kin_gguf *model;       // it, open since it was hashed: whether it has changed is looked at in the loop's thread. NULL: is not
+    const char *cache_dir; // of fetched models and of prepacked weights
+    bool no_cache;         // no prepacked weights
     uint64_t cache_cap;
     uint64_t spare_disk; // bytes to fetch for plans without one of the others; KIN_JOIN_SPARE_DISK: a tenth of what is free
     bool keeps_kv;       // pages of the KV cache in cache_dir, where the head asks for it

@@ -173,6 +173,7 @@ void kin_join_reuse(kin_join *j, uint32_t epoch);
 // Fetches what these windows of `plan`'s model need, and its share of their layers; callbacks follow, for join_prepare.c or
 // join_prefetch.c.
 void kin_join_fetch(kin_join *j, const kin_proto_plan *plan, const kin_windows *windows, bool ahead);
+bool kin_join_knows_own_file(const kin_join *j); // whether it is what was hashed
 bool kin_join_has_own_file(const kin_join *j, const kin_proto_plan *plan);
 
 // The instance of the preparation `ticket` is open.

@@ -66,7 +66,7 @@ void kin_join_send_facts(kin_join *j) {
     if (j->o.gpu) kin_label_set(d->gpu, KIN_PROTO_MAX_STR, j->o.gpu);
     double gpu_bytes = j->o.gpu && j->o.facts ? j->o.facts->gpu_memory_bytes : 0;
     if (gpu_bytes > 0 && gpu_bytes < 0x1p53) d->gpu_memory = (uint64_t)gpu_bytes;
-    if (j->o.model_path && !j->o.engine) d->model = j->o.model_hash;
+    if (j->o.model_path && !j->o.engine && kin_join_knows_own_file(j)) d->model = j->o.model_hash;
     d->endpoint.port = kin_endpoint_port(j->endpoint);
     say_addresses(j, &d->endpoint);
     kin_label_set(d->os, KIN_PROTO_MAX_STR, j->o.engine ? j->o.engine->os : KIN_OS);

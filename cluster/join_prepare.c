@@ -55,7 +55,7 @@ void kin_join_take_instance(kin_join *j, uint32_t ticket, const kin_proto_ready 
 
 void kin_join_check_store(kin_join *j) {
     if (!j->chunks || kin_store_is_in_place(kin_chunk_store_store(j->chunks))) return;
-    kin_log(KIN_LOG_WARN, "%s was removed or replaced: what this device needs of the model is fetched again",
+    kin_log(KIN_LOG_WARN, "%s was removed, replaced or cut: what this device needs of the model is fetched again",
             kin_store_path(kin_chunk_store_store(j->chunks), 0));
     kin_fetch_cancel(j->fetch);
     j->fetch = NULL;
@@ -223,10 +223,17 @@ void kin_join_fetch(kin_join *j, const kin_proto_plan *plan, const kin_windows *
     }
 }
 
-// It may have been removed since it was named.
+// It may have been removed or changed since it was hashed.
 bool kin_join_has_own_file(const kin_join *j, const kin_proto_plan *plan) {
-    return j->o.model_path && access(j->o.model_path, R_OK) == 0 &&
+    return j->o.model_path && access(j->o.model_path, R_OK) == 0 && kin_join_knows_own_file(j) &&
            memcmp(&j->o.model_hash, &plan->model, sizeof plan->model) == 0;
+}
+
+bool kin_join_knows_own_file(const kin_join *j) {
+    kin_err err;
+    if (!j->o.model || kin_gguf_check_names(j->o.model, &err) == 0) return true;
+    kin_log(KIN_LOG_WARN, "%s; until this device is started again its layers are fetched from others", err.text);
+    return false;
 }
 
 void kin_join_prepare(kin_join *j, uint32_t ticket) {

@@ -758,8 +758,8 @@ static void fill_rows(kin_shard *s, const step *st, bool plain, bool masks, kin_
     in->out = (kin_rows){.pos = s->out_pos, .n_cells = s->out_seen, .first_cells = s->out_first_seen, .tables = s->out_table};
 }
 
-// x // f32 [n_tokens, n_embd] before layers of a window -> y // f32 [n_out, n_embd] after them
-static int run_layers(kin_shard *s, const step *st, int i_window, layers of, int n_out, const float *x, float *y, kin_err *err) {
+static int run_on_devices(kin_shard *s, const step *st, int i_window, layers of, int n_out, const float *x, float *y,
+                          kin_err *err) {
     const kin_batch *batch = &st->batch;
     const kin_window *window = &s->o.windows.at[i_window];
     kin_stage_inputs in = {
@@ -783,6 +783,13 @@ static int run_layers(kin_shard *s, const step *st, int i_window, layers of, int
     if (cpu) in.x = y;
     shape.n_out = n_out;
     return kin_stage_run(s->gpu.stage, shape, &in, y, err);
+}
+
+// x // f32 [n_tokens, n_embd] before layers of a window -> y // f32 [n_out, n_embd] after them. What weights have computed that
+// somebody has written to is passed on to nobody, and kept nowhere.
+static int run_layers(kin_shard *s, const step *st, int i_window, layers of, int n_out, const float *x, float *y, kin_err *err) {
+    int rc = run_on_devices(s, st, i_window, of, n_out, x, y, err);
+    return kin_gguf_check_files(s->model->gguf, err) == 0 ? rc : KIN_FAIL; // which says more than that a read has failed
 }
 
 // Hidden states y // f32 [n_tokens, n_embd] at the border before layer `il` are passed on. In a step that branches a token is
@@ -902,7 +909,7 @@ static int compute_output(kin_shard *s, int n, const float *x, float *logits, ki
 int kin_shard_output(kin_shard *s, int n, const float *x, float *logits, kin_err *err) {
     const kin_hparams *hp = &s->hp;
     kin_assert(s->output);
-    if (compute_output(s, n, x, logits, err) != 0) return KIN_FAIL;
+    if (compute_output(s, n, x, logits, err) != 0 || kin_gguf_check_files(s->model->gguf, err) != 0) return KIN_FAIL;
     if (hp->logit_scale == 1 && hp->logit_softcap == 0) return 0;
     for (int i = 0; i < n; i++)
         s->logit_kernels->cap(hp->n_vocab, hp->logit_scale, hp->logit_softcap, logits + (size_t)i * (size_t)hp->n_vocab);
@@ -918,7 +925,7 @@ int kin_shard_hidden(kin_shard *s, int n, const float *x, float *hidden, kin_err
         kin_stage_inputs in = {.x = x + (size_t)done * n_embd};
         if (kin_stage_run(s->output, shape, &in, hidden + (size_t)done * n_embd, err) != 0) return KIN_FAIL;
     }
-    return 0;
+    return kin_gguf_check_files(s->model->gguf, err);
 }
 
 void kin_shard_clear(kin_shard *s) {

@@ -94,7 +94,8 @@ int kin_shard_recompute(kin_shard *shard, const kin_page_request *request, kin_e
 void kin_shard_put_border(kin_shard *shard, int il, const kin_page_request *request, const float *x);
 
 // Runs one window. x // f32 [n_tokens, n_embd] before its layers -> y // f32 [n, n_embd] after them, where n is
-// kin_batch_n_out(batch) if the window ends with the model's last layer, else n_tokens. x and y may be the same memory.
+// kin_batch_n_out(batch) if the window ends with the model's last layer, else n_tokens. x and y may be the same memory. Here and
+// below a model whose files have changed since they were opened is a failure (kin_gguf_check_files).
 int kin_shard_run(kin_shard *shard, int step, int i_window, const float *x, float *y, kin_err *err);
 
 // Ends a step. keep: its tokens stay in the KV cache; else they leave it, with those that came after them in their sequences.

@@ -115,7 +115,7 @@ static int set_head(kin_compute_loop *l, kin_err *err) {
 }
 
 int kin_compute_loop_enter(kin_compute_loop *l, kin_err *err) {
-    if (kin_session_begin(l->session, err) != 0) return KIN_FAIL;
+    if (kin_session_check_files(l->session, err) != 0 || kin_session_begin(l->session, err) != 0) return KIN_FAIL;
     l->entered = true;
     if (set_head(l, err) != 0) {
         kin_compute_loop_leave(l);
@@ -174,7 +174,7 @@ int kin_compute_loop_step(kin_compute_loop *l, bool *busy, kin_err *err) {
     if (kin_scheduler_step(l->scheduler, busy, err) == 0) return 0;
     l->head = NULL;
     kin_compute_loop_leave(l);
-    if (!may_go_on(l)) return KIN_FAIL;
+    if (kin_session_check_files(l->session, err) != 0 || !may_go_on(l)) return KIN_FAIL;
     tell_loss(l, err, "the text goes on when the ring is up again");
     *busy = true;
     return kin_compute_loop_enter(l, err);

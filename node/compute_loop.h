@@ -35,8 +35,8 @@ int kin_compute_loop_enter(kin_compute_loop *loop, kin_err *err);
 
 // One step of the scheduler. Where a better plan waits, the ring is left and entered again before. A ring that is lost is entered
 // again: the call takes as long as that takes. Fails when the ring cannot be brought up, when it was stopped, and when it is lost
-// again and again with nothing written or done in between (node/losses.h); then the ring is left, and the texts are still there:
-// enter again, or end them with kin_scheduler_fail.
+// again and again with nothing written or done in between (node/losses.h), and when the model's files have changed; then the ring
+// is left, and the texts are still there: enter again, or end them with kin_scheduler_fail.
 int kin_compute_loop_step(kin_compute_loop *loop, bool *busy, kin_err *err);
 
 // Steps until no text is left. Those that are there when the session is stopped (its console's `stop`: no failure of this

@@ -72,6 +72,11 @@ int kin_fleet_hash(kin_manifest *manifest, const char **paths, const kin_model *
     }
     pthread_cond_destroy(&h.ended);
     pthread_mutex_destroy(&h.mutex);
+    // What is open is what was hashed by its name.
+    if (h.rc == 0 && kin_gguf_check_names(model->gguf, err) != 0) {
+        kin_manifest_fini(manifest);
+        h.rc = KIN_FAIL;
+    }
     return h.rc;
 }
 

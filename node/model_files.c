@@ -115,6 +115,37 @@ void kin_model_file_read(kin_model_file *f, const char *path) {
     kin_model_close(&m);
 }
 
+// ---- files that are being written
+
+static const kin_time LOOK_AGAIN_NS = UINT64_C(1000000000), TRY_AGAIN_NS = UINT64_C(60000000000);
+
+// 0: it cannot be opened, or looks different from the last time.
+static uint64_t look_at(kin_model_wait *w) {
+    kin_file_identity now;
+    kin_model m;
+    if (kin_file_identify_path(w->path, &now) != 0) return 0;
+    bool is_settled = memcmp(&now, &w->seen, sizeof now) == 0;
+    w->seen = now;
+    if (!is_settled || kin_model_open(&m, w->path, NULL) != 0) return 0;
+    uint64_t version = kin_gguf_version(m.gguf);
+    kin_model_close(&m);
+    return version;
+}
+
+bool kin_model_wait_is_over(kin_model_wait *w, kin_time now) {
+    if (now < w->next) return false;
+    w->next = now + LOOK_AGAIN_NS;
+    uint64_t before = w->version;
+    w->version = look_at(w);
+    if (!w->version || w->version != before) return false;
+    if (w->version == w->given && now < w->given_at + TRY_AGAIN_NS) return false;
+    w->given = w->version;
+    w->given_at = now;
+    return true;
+}
+
+// ---- folders
+
 typedef struct list {
     kin_model_file *at; // [cap]
     int n, cap;

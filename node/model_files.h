@@ -7,7 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/clock.h"
 #include "model/model.h"
+#include "sys/file.h"
 
 typedef struct kin_model_file {
     // Its file's without ".gguf", and without the number of a split one's part; "FOLDER/NAME" where two are alike, of those in
@@ -38,6 +40,18 @@ uint64_t kin_model_files_mark(const char *dir);
 
 // One file. What is wrong with it is in file->why.
 void kin_model_file_read(kin_model_file *file, const char *path);
+
+// Waits for a file that somebody is writing: it is whole when it can be opened as a model, with all its parts, and looks the same
+// a while later. One that was whole and could not be loaded is tried again when it has changed, or after some time.
+typedef struct kin_model_wait {
+    const char *path; // borrowed; all else is zero at first
+    kin_time next, given_at;
+    kin_file_identity seen;
+    uint64_t version, given; // of its files: when it was opened last, when it was said to be whole
+} kin_model_wait;
+
+// Some times a second. True: it is whole now.
+bool kin_model_wait_is_over(kin_model_wait *wait, kin_time now);
 
 // The type that most of the weights' bytes have. n_bytes: of all weights.
 const char *kin_model_main_type(const kin_gguf *gguf, uint64_t *n_bytes);

@@ -48,6 +48,15 @@ static const char *cache_dir(const kin_session_options *o, char *buf, size_t n) 
     return o->cache_dir ? o->cache_dir : kin_session_default_cache(buf, n);
 }
 
+static bool has_demo_file(const char *path) {
+    uint8_t *bytes = NULL;
+    size_t n, n_demo = kin_demo_model_size();
+    bool has =
+        kin_whole_file_read(path, n_demo, &bytes, &n, NULL) == 0 && n == n_demo && memcmp(bytes, kin_demo_model_bytes(), n) == 0;
+    free(bytes);
+    return has;
+}
+
 // Other devices fetch a model from a file: the built-in one becomes a file in the cache.
 static const char *demo_file(kin_session *s, const kin_session_options *o, kin_err *err) {
     char dir[1000];
@@ -57,6 +66,7 @@ static const char *demo_file(kin_session *s, const kin_session_options *o, kin_e
         return NULL;
     }
     snprintf(s->demo_path, sizeof s->demo_path, "%s/demo.gguf", cache);
+    if (has_demo_file(s->demo_path)) return s->demo_path; // another kin may be about to share it
     if (kin_folder_make(cache, err) == 0 &&
         kin_whole_file_write(s->demo_path, kin_demo_model_bytes(), kin_demo_model_size(), err) == 0)
         return s->demo_path;
@@ -394,6 +404,15 @@ static void use_kv_disk(kin_session *s, const kin_session_options *o, kin_shard_
     so->kv_disk = s->kv_disk;
 }
 
+// Pages are named by the version of the file that computes them: one that was mended, or copied over, finds none of those before.
+// In a ring the content's hash is known; alone reading all of the file would take too long, so that a copy computes its texts
+// again.
+static void name_pages(kin_session *s) {
+    uint64_t version = kin_gguf_on_disk(s->model.gguf) ? kin_gguf_version(s->model.gguf) : 0;
+    s->kv_context = s->with_others ? kin_hash64(s->fleet.manifest.hash, sizeof s->fleet.manifest.hash, s->kv_context)
+                                   : kin_hash64(&version, sizeof version, s->kv_context);
+}
+
 static int open_devices(kin_session *s, const kin_session_options *o, kin_shard_options *so, kin_err *err) {
     kin_device_options dopts = kin_device_options_defaults();
     int *n_gpu = &so->windows.at[0].n_gpu_layers;
@@ -447,9 +466,14 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
     begun += kin_clock_now() - measuring; // which is not loading
     if ((o->timeline || o->records) && kin_timeline_open(&s->timeline, KIN_TIMELINE_TOKENS, err) != 0) return KIN_FAIL;
     if ((o->fleet.cluster ? open_fleet(s, o, &so, err) : open_alone(s, o, &so, err)) != 0) return KIN_FAIL;
+    name_pages(s);
     s->load_ms = kin_clock_ms(begun, kin_clock_now());
     warn_of_long_context(s);
     return 0;
+}
+
+int kin_session_check_files(const kin_session *s, kin_err *err) {
+    return kin_gguf_check_files(s->model.gguf, err);
 }
 
 void kin_session_set_meanwhile(kin_session *s, void (*meanwhile)(void *user), void *user) {

@@ -98,6 +98,10 @@ int kin_session_open_model(kin_session *s, const kin_session_options *o, kin_err
 // unless given explicitly).
 int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, kin_err *err);
 
+// Fails where the model's files have changed since they were opened: a sentence that says which, and what to do. The computing
+// thread.
+int kin_session_check_files(const kin_session *s, kin_err *err);
+
 // A request: between the two, `head` and `shard` are there. With others, begin waits until the ring is up.
 int kin_session_begin(kin_session *s, kin_err *err);
 void kin_session_end(kin_session *s);

@@ -109,6 +109,7 @@ static kin_shard_options shard_options(const kin_engine_instance *s, const kin_p
 // What a plan asks of the engine.
 static int open_model(kin_engine_instance *s, const kin_proto_plan *plan, const kin_engine_instance_options *o, kin_err *err) {
     if (kin_model_open(&s->model, o->model_path, err) != 0) return KIN_FAIL;
+    if (o->in_parts) kin_gguf_set_filled(s->model.gguf);
     if (kin_engine_instance_windows(plan, s->model.hp.n_layer, &s->windows, err) != 0) return KIN_FAIL;
     s->share = kin_engine_instance_share(plan);
     return s->windows.windows.n > 0 ? open_devices(s, plan, o, err) : 0;

@@ -327,6 +327,7 @@ static int put_embeddings(kin_head *h, const kin_page_request *r, const int32_t 
     float *x = malloc(n * (size_t)h->model->hp.n_embd * sizeof *x);
     if (!x) return kin_err_set(err, "out of memory");
     int rc = kin_embed(h->model, tokens, (int)n, x, err);
+    if (rc == 0) rc = kin_gguf_check_files(h->model->gguf, err); // others keep what they compute from it
     if (rc == 0) kin_shard_put_border(h->ring.shard, 0, r, x);
     free(x);
     return rc;

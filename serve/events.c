@@ -53,6 +53,10 @@ int kin_events_open(kin_events **out, uv_loop_t *loop, const kin_events_options 
     return kin_err_set(err, "out of memory");
 }
 
+bool kin_events_is_looking(const kin_events *e) {
+    return e->is_looking;
+}
+
 void kin_events_stop(kin_events *e) {
     e->is_stopped = true;
     for (int i = 0; i < KIN_EVENTS_MAX; i++) {

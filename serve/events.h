@@ -31,8 +31,9 @@ typedef struct kin_events_options {
 } kin_events_options;
 
 int kin_events_open(kin_events **out, uv_loop_t *loop, const kin_events_options *options, kin_err *err);
-void kin_events_stop(kin_events *events);  // ends the streams; no further ones. Before the loop ends
-void kin_events_close(kin_events *events); // after it, and after the session's cluster. NULL is allowed
+bool kin_events_is_looking(const kin_events *events); // libuv's pool uses the planner of the model
+void kin_events_stop(kin_events *events);             // ends the streams; no further ones. Before the loop ends
+void kin_events_close(kin_events *events);            // after it, and after the session's cluster. NULL is allowed
 
 // The last state of the cluster (observe/status_json.h); the caller's. NULL: none yet. From now on it is asked for once a second,
 // for a minute.

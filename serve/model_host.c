@@ -13,12 +13,14 @@ typedef enum order { NONE, LOAD, UNLOAD } order;
 
 struct kin_model_host {
     kin_model_host_options o;
+    kin_model_wait *waits;     // [n_max] for those whose files have changed
     kin_loaded_model **loaded; // [n_max] NULL: not in memory. The computing thread's, and after an answer the loop's to use
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     // Under the mutex.
     bool is_called; // by a service
     bool is_up;
+    bool *has_changed; // [n_max] the model was unloaded because of that, and its files are not whole yet
     order order;
     int ordered;
     kin_model_answer answer;
@@ -33,14 +35,27 @@ int kin_model_host_open(kin_model_host **out, const kin_model_host_options *o, k
     pthread_mutex_init(&h->mutex, NULL);
     kin_cond_init(&h->changed);
     h->loaded = calloc((size_t)h->o.n_max + 1, sizeof *h->loaded);
-    if (h->loaded) return 0;
+    h->has_changed = calloc((size_t)h->o.n_max + 1, sizeof *h->has_changed);
+    h->waits = calloc((size_t)h->o.n_max + 1, sizeof *h->waits);
+    if (h->loaded && h->has_changed && h->waits) return 0;
     kin_model_host_close(h);
     *out = NULL;
     return kin_err_set(err, "out of memory");
 }
 
+static void set_changed(kin_model_host *h, int i, bool has_changed) {
+    pthread_mutex_lock(&h->mutex);
+    h->has_changed[i] = has_changed;
+    pthread_mutex_unlock(&h->mutex);
+}
+
 static void close_model(kin_model_host *h, int i) {
+    kin_err why;
     if (!h->loaded[i]) return;
+    if (h->loaded[i]->service && kin_service_has_changed(h->loaded[i]->service, &why)) {
+        h->waits[i] = (kin_model_wait){.path = h->o.files[i].path};
+        set_changed(h, i, true);
+    }
     kin_loaded_model_close(h->loaded[i]);
     free(h->loaded[i]);
     h->loaded[i] = NULL;
@@ -50,6 +65,8 @@ void kin_model_host_close(kin_model_host *h) {
     if (!h) return;
     for (int i = 0; i < h->o.n_max && h->loaded; i++) close_model(h, i);
     free(h->loaded);
+    free(h->has_changed);
+    free(h->waits);
     pthread_cond_destroy(&h->changed);
     pthread_mutex_destroy(&h->mutex);
     free(h);
@@ -66,6 +83,13 @@ bool kin_model_host_is_up(kin_model_host *h) {
     bool is_up = h->is_up;
     pthread_mutex_unlock(&h->mutex);
     return is_up;
+}
+
+bool kin_model_host_is_whole(kin_model_host *h, int model) {
+    pthread_mutex_lock(&h->mutex);
+    bool is_whole = !h->has_changed[model];
+    pthread_mutex_unlock(&h->mutex);
+    return is_whole;
 }
 
 void kin_model_host_order(kin_model_host *h, int model, bool load) {
@@ -160,9 +184,19 @@ static bool take_turns(kin_model_host *h) {
     return busy;
 }
 
+static void look_at_files(kin_model_host *h) {
+    for (int i = 0; i < h->o.n_max; i++) {
+        if (h->waits[i].path && !h->loaded[i] && kin_model_wait_is_over(&h->waits[i], kin_clock_now())) {
+            h->waits[i].path = NULL;
+            set_changed(h, i, false);
+        }
+    }
+}
+
+// For a moment.
 static void wait_for_work(kin_model_host *h) {
     pthread_mutex_lock(&h->mutex);
-    while (!h->is_called && h->order == NONE && !is_stopped(h)) kin_cond_wait_for(&h->changed, &h->mutex, LOOK_NS);
+    if (!h->is_called && h->order == NONE && !is_stopped(h)) kin_cond_wait_for(&h->changed, &h->mutex, LOOK_NS);
     h->is_called = false;
     pthread_mutex_unlock(&h->mutex);
 }
@@ -170,6 +204,7 @@ static void wait_for_work(kin_model_host *h) {
 void kin_model_host_run(kin_model_host *h) {
     for (bool busy = false; !is_stopped(h); busy = take_turns(h)) {
         if (!busy) wait_for_work(h);
+        look_at_files(h);
         obey(h);
     }
     for (int i = 0; i < h->o.n_max; i++) {

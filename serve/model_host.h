@@ -31,6 +31,9 @@ void kin_model_host_run(kin_model_host *host);
 
 // ---- the loop's thread
 
+// Of a model that was unloaded because its files have changed: whether they are whole again.
+bool kin_model_host_is_whole(kin_model_host *host, int model);
+
 const kin_model_host_options *kin_model_host_get_options(const kin_model_host *host);
 bool kin_model_host_is_up(kin_model_host *host); // it takes orders; any thread
 

@@ -180,6 +180,11 @@ static void refuse_all(kin_served_model *m, const kin_api_error *error) {
 
 // ---- loading and unloading
 
+bool kin_router_has_changed(const kin_served_model *m, kin_err *why) {
+    if (m->has_changed) *why = m->changed;
+    return m->has_changed || (m->world.service && kin_service_has_changed(m->world.service, why));
+}
+
 bool kin_router_is_idle(const kin_served_model *m) {
     return !m->world.calls && m->embed.n_open == 0 && m->n_errands == 0;
 }
@@ -254,7 +259,8 @@ void kin_router_plan(kin_router *r) {
     if (!r->host || r->is_ordered) return;
     for (int i = 0; i < r->n; i++) {
         kin_served_model *m = &r->models[i];
-        if (m->state != KIN_MODEL_LOADED || !m->is_unwanted || m->waiting || !kin_router_is_idle(m)) continue;
+        bool is_to_leave = m->is_unwanted && (m->has_changed || !m->waiting);
+        if (m->state != KIN_MODEL_LOADED || !is_to_leave || !kin_router_is_idle(m)) continue;
         order(r, m, false);
         return;
     }
@@ -302,10 +308,31 @@ static void ping(kin_router_waiter *w, kin_time now) {
     w->last_sign = now;
 }
 
+static void refuse_changed(kin_router_waiter *w, const kin_served_model *m) {
+    kin_api_error error;
+    kin_api_error_set(&error, 503, "model", "%s", m->changed.text);
+    refuse(w, &error);
+}
+
+// A model whose files have changed leaves memory, and is loaded anew when it is asked for and they are whole.
+static void look_for_changes(kin_router *r, kin_served_model *m) {
+    if (m->has_changed && m->state == KIN_MODEL_UNLOADED && kin_model_host_is_whole(r->host, (int)(m - r->models)))
+        m->has_changed = false;
+    if (m->has_changed || m->state != KIN_MODEL_LOADED || !kin_service_has_changed(m->world.service, &m->changed)) return;
+    kin_log(KIN_LOG_WARN, "%s", m->changed.text);
+    m->has_changed = m->is_unwanted = m->leaves = true;
+    while (m->waiting) {
+        kin_router_waiter *w = m->waiting;
+        leave_line(w);
+        refuse_changed(w, m);
+    }
+}
+
 void kin_router_tick(kin_router *r, kin_time now) {
     kin_model_answer answer;
     if (!r->host) return;
     if (kin_model_host_take(r->host, &answer)) take_answer(r, &answer);
+    for (int i = 0; i < r->n; i++) look_for_changes(r, &r->models[i]);
     for (int i = 0; i < r->n; i++) {
         kin_served_model *m = &r->models[i];
         for (kin_router_waiter *w = m->waiting; w; w = w->next) ping(w, now);
@@ -366,6 +393,8 @@ static void route(kin_router_waiter *w) {
     } else if (!m) {
         kin_api_error_set(&error, 400, "model", "this server has several models: say which one, /v1/models lists them");
         refuse(w, &error);
+    } else if (w->needs && m->has_changed) {
+        refuse_changed(w, m);
     } else if (!w->needs || is_ready(m)) {
         begin(w, m);
     } else if (r->n_waiting >= r->o.max_waiting) {

@@ -31,6 +31,8 @@ typedef struct kin_served_model {
     bool is_unwanted;                          // unloaded as soon as it is idle
     uint64_t used;                             // when the last request came, in requests
     kin_time busy_at;                          // when it was seen in use last
+    bool has_changed;                          // its files have, and are not whole yet: it takes no requests,
+    kin_err changed;                           // because
     kin_router_waiter *waiting, **waiting_end; // oldest first
 } kin_served_model;
 
@@ -79,6 +81,8 @@ bool kin_router_would_load(kin_router *router, kin_str name);
 // By name, or by name and ":latest". NULL: there is none.
 kin_served_model *kin_router_find(kin_router *router, kin_str name);
 
+// Whether its files have changed and are not loaded anew yet; why: the sentence.
+bool kin_router_has_changed(const kin_served_model *model, kin_err *why);
 bool kin_router_is_idle(const kin_served_model *model); // nothing uses it
 // After anything has ended or has been asked for: loads and unloads what is to be.
 void kin_router_plan(kin_router *router);

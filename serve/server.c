@@ -46,6 +46,9 @@ struct kin_server {
     kin_model_host *host;    // of several
     const kin_session *ring; // that browsers may join, until they may
     kin_loading loading;
+    kin_err missing; // why there is no model any more; empty: it is loaded
+    bool drops;      // the model, as soon as nothing uses it
+    pthread_cond_t dropped;
     bool drain, close;
 };
 
@@ -119,23 +122,36 @@ static bool look(void *server, kin_loading *loading) {
     return is_up(s);
 }
 
+// Why the model cannot be used, beyond that it is loaded.
+static bool is_missing(kin_server *s, kin_err *why) {
+    const kin_served_model *only = s->router.n == 1 ? &s->router.models[0] : NULL;
+    if (only && kin_router_has_changed(only, why)) return true;
+    pthread_mutex_lock(&s->mutex);
+    *why = s->missing;
+    pthread_mutex_unlock(&s->mutex);
+    return why->text[0] != '\0';
+}
+
 static void reply_loading(kin_server *s, kin_http_exchange *x) {
     kin_loading loading;
+    kin_err why;
     char seconds[16];
     look(s, &loading);
+    const char *message = is_missing(s, &why) ? why.text : "Loading model";
     snprintf(seconds, sizeof seconds, "%d", kin_loading_retry_after_s(&loading));
     kin_http_add_header(x, "Retry-After", seconds);
     if (format_of(kin_http_path(x)) != &kin_format_chat) {
-        kin_http_reply_error(x, 503, "Loading model");
+        kin_http_reply_error(x, 503, message);
         return;
     }
     reply_json(x, 503,
-               json_pack("{s:{s:i, s:s, s:s, s:o}}", "error", "code", 503, "message", "Loading model", "type",
-                         "unavailable_error", "loading", kin_loading_json(&loading)));
+               json_pack("{s:{s:i, s:s, s:s, s:o}}", "error", "code", 503, "message", message, "type", "unavailable_error",
+                         "loading", kin_loading_json(&loading)));
 }
 
 static void health(kin_server *s, kin_http_exchange *x) {
-    if (is_up(s))
+    kin_err why;
+    if (is_up(s) && !is_missing(s, &why))
         kin_http_reply(x, 200, "application/json; charset=utf-8", "{\"status\":\"ok\"}", 15);
     else
         reply_loading(s, x);
@@ -540,6 +556,27 @@ static void close_loop(kin_server *s) {
     uv_close((uv_handle_t *)&s->terminate, NULL);
 }
 
+// Before another one takes its place.
+static void drop_model(kin_server *s) {
+    pthread_mutex_lock(&s->mutex);
+    bool drops = s->drops;
+    pthread_mutex_unlock(&s->mutex);
+    if (!drops) return;
+    kin_tabs_stop(s->tabs);
+    bool is_used = kin_events_is_looking(s->events) || (s->tabs && !kin_tabs_have_ended(s->tabs));
+    for (int i = 0; i < s->router.n; i++) is_used = is_used || !kin_router_is_idle(&s->router.models[i]);
+    if (is_used) return;
+    kin_tabs_close(s->tabs);
+    s->tabs = NULL;
+    kin_router_fini(&s->router);
+    pthread_mutex_lock(&s->mutex);
+    s->service = NULL;
+    s->preparer = (kin_preparer){0};
+    s->drops = false;
+    pthread_cond_signal(&s->dropped);
+    pthread_mutex_unlock(&s->mutex);
+}
+
 static void take_events(kin_server *s, kin_served_model *m) {
     kin_job_event event;
     int n = 0;
@@ -560,6 +597,7 @@ static void on_wake(uv_async_t *handle) {
     take_ring(s);
     for (int i = 0; i < s->router.n; i++) take_events(s, &s->router.models[i]);
     kin_router_tick(&s->router, kin_clock_now());
+    drop_model(s);
     pthread_mutex_lock(&s->mutex);
     bool drain = s->drain, close = s->close;
     pthread_mutex_unlock(&s->mutex);
@@ -615,6 +653,7 @@ int kin_server_open(kin_server **out, const kin_server_options *o, kin_err *err)
     s->begun_s = (int64_t)time(NULL);
     kin_loading_init(&s->loading);
     pthread_mutex_init(&s->mutex, NULL);
+    pthread_cond_init(&s->dropped, NULL);
     kin_events_options eo = {
         .router = &s->router, .alias = s->o.alias, .n_parallel = o->n_parallel, .begun_s = s->begun_s, .look = look, .user = s};
     int rc = kin_access_open(&s->access, &o->access, err);
@@ -632,6 +671,7 @@ int kin_server_open(kin_server **out, const kin_server_options *o, kin_err *err)
     }
     kin_events_close(s->events);
     kin_access_close(s->access);
+    pthread_cond_destroy(&s->dropped);
     pthread_mutex_destroy(&s->mutex);
     free(s);
     return KIN_FAIL;
@@ -658,6 +698,7 @@ void kin_server_close(kin_server *s) {
     kin_router_fini(&s->router);
     kin_events_close(s->events);
     kin_access_close(s->access);
+    pthread_cond_destroy(&s->dropped);
     pthread_mutex_destroy(&s->mutex);
     free(s);
 }
@@ -670,8 +711,18 @@ void kin_server_wake(void *server) {
     uv_async_send(&((kin_server *)server)->wake);
 }
 
+void kin_server_drop_model(kin_server *s, const kin_err *why) {
+    pthread_mutex_lock(&s->mutex);
+    s->missing = *why;
+    s->drops = true;
+    kin_server_wake(s);
+    while (s->drops) pthread_cond_wait(&s->dropped, &s->mutex);
+    pthread_mutex_unlock(&s->mutex);
+}
+
 void kin_server_set_model(kin_server *s, kin_service *service, const kin_preparer *preparer) {
     pthread_mutex_lock(&s->mutex);
+    s->missing.text[0] = '\0';
     s->service = service;
     s->preparer = *preparer;
     pthread_mutex_unlock(&s->mutex);

@@ -52,6 +52,9 @@ uint16_t kin_server_port(const kin_server *server);
 
 // The model is there, and stays until close. The service's `wake` is kin_server_wake.
 void kin_server_set_model(kin_server *server, kin_service *service, const kin_preparer *preparer);
+// The model's files have changed: on return nothing uses it any more, and clients get that sentence until kin_server_set_model
+// follows. Its texts have ended. The computing thread.
+void kin_server_drop_model(kin_server *server, const kin_err *why);
 // Several models, in place of one. The host's `wake` is kin_server_wake, too.
 void kin_server_set_models(kin_server *server, kin_model_host *host);
 // A ring in place of a model (only_joins): it has others, and stays until kin_server_stop.

@@ -51,7 +51,9 @@ struct kin_service {
     size_t first_out, n_out, cap_out;
     int n_jobs;   // submitted, not ended
     bool stopped; // kin_service_stop
-    bool over;    // kin_service_run is: what is submitted ends at once
+    bool over;    // kin_service_run is: what is submitted ends at once, because
+    kin_err over_why;
+    bool has_changed; // the model has
     kin_service_status status;
     kin_time weighed; // the shard's stats were read; the computing thread's
 };
@@ -377,7 +379,7 @@ void kin_service_submit(kin_service *s, kin_job *j) {
         pthread_cond_signal(&s->changed);
     }
     pthread_mutex_unlock(&s->mutex);
-    if (over) end_job(j, KIN_JOB_FAILED, &stops);
+    if (over) end_job(j, KIN_JOB_FAILED, &s->over_why);
     call(s);
 }
 
@@ -470,9 +472,10 @@ static void take_inbox(kin_service *s) {
     fulfil(s);
 }
 
+// For a moment.
 static bool wait_for_jobs(kin_service *s) {
     pthread_mutex_lock(&s->mutex);
-    while (!s->inbox && !s->wishes && !s->stopped && !(s->o.stop && atomic_load(s->o.stop)))
+    if (!s->inbox && !s->wishes && !s->stopped && !(s->o.stop && atomic_load(s->o.stop)))
         kin_cond_wait_for(&s->changed, &s->mutex, LOOK_NS);
     bool any = (s->inbox || s->wishes) && !s->stopped;
     pthread_mutex_unlock(&s->mutex);
@@ -570,25 +573,48 @@ int kin_service_begin(kin_service *s, kin_err *err) {
     return rc;
 }
 
+static int check_files(kin_service *s, kin_err *err) {
+    if (kin_session_check_files(s->o.session, err) == 0) return 0;
+    pthread_mutex_lock(&s->mutex);
+    s->has_changed = true;
+    pthread_mutex_unlock(&s->mutex);
+    return KIN_FAIL;
+}
+
 bool kin_service_turn(kin_service *s) {
+    kin_err why;
+    if (s->has_changed) return false;
     if (has_jobs(s)) serve_jobs(s);
-    return has_jobs(s);
+    if (check_files(s, &why) == 0) return has_jobs(s);
+    kin_service_finish(s, &why);
+    return false;
 }
 
 void kin_service_finish(kin_service *s, const kin_err *why) {
     publish(s, false);
     pthread_mutex_lock(&s->mutex);
+    if (!s->over) s->over_why = why ? *why : stops;
     s->over = true;
     pthread_mutex_unlock(&s->mutex);
     take_inbox(s); // the last ones
-    kin_scheduler_fail(s->scheduler, why ? why : &stops);
+    kin_scheduler_fail(s->scheduler, &s->over_why);
+}
+
+bool kin_service_has_changed(kin_service *s, kin_err *why) {
+    pthread_mutex_lock(&s->mutex);
+    bool has_changed = s->has_changed && s->over;
+    if (has_changed) *why = s->over_why;
+    pthread_mutex_unlock(&s->mutex);
+    return has_changed;
 }
 
 int kin_service_run(kin_service *s, kin_err *err) {
     int rc = kin_service_begin(s, err);
     while (rc == 0 && !is_stopped(s)) {
         if (has_texts(s) || wait_for_jobs(s)) serve_jobs(s);
+        rc = check_files(s, err);
     }
+    if (rc != 0) check_files(s, err); // perhaps why it could not begin
     kin_service_finish(s, rc == 0 ? NULL : err);
     return rc;
 }

@@ -111,11 +111,12 @@ typedef struct kin_service_options {
 int kin_service_open(kin_service **out, const kin_service_options *options, kin_err *err);
 void kin_service_close(kin_service *service); // after run; NULL is allowed
 
-// The computing thread's work, until stop is set or kin_service_stop was called. Fails when the ring cannot be brought up.
+// The computing thread's work, until stop is set or kin_service_stop was called. Fails when the ring cannot be brought up, and
+// when the model's files change, which is looked at before and after each step, and several times a second.
 int kin_service_run(kin_service *service, kin_err *err);
 
 // The same in turns, of a session without other devices: begin, then a turn (one step) as long as it is busy and whenever it was
-// called, then finish. Texts that are left fail, with `why`.
+// called, then finish. Texts that are left fail, with `why`. A turn after the model's files have changed finishes by itself.
 int kin_service_begin(kin_service *service, kin_err *err);
 bool kin_service_turn(kin_service *service); // whether it is busy
 void kin_service_finish(kin_service *service, const kin_err *why);
@@ -155,3 +156,6 @@ typedef struct kin_service_status {
 } kin_service_status;
 
 kin_service_status kin_service_get_status(kin_service *service);
+
+// Whether it has ended because the model's files have changed: the sentence says which. The model is to be loaded anew.
+bool kin_service_has_changed(kin_service *service, kin_err *why);

@@ -30,6 +30,7 @@ struct kin_tabs {
     uv_async_t wake;
     pthread_mutex_t mutex; // over is_stopped
     bool is_stopped;
+    bool is_closed; // the loop has let go of `wake`
 };
 
 // ---- open and close
@@ -85,13 +86,21 @@ int kin_tabs_open(kin_tabs **out, uv_loop_t *loop, const kin_session *session, k
     return 0;
 }
 
+static void on_closed(uv_handle_t *handle) {
+    ((kin_tabs *)handle->data)->is_closed = true;
+}
+
 void kin_tabs_stop(kin_tabs *t) {
     if (!t || t->is_stopped) return;
     for (int i = 0; i < t->n; i++) kin_tab_end(t->all[i], "the head was stopped");
     pthread_mutex_lock(&t->mutex);
     t->is_stopped = true;
     pthread_mutex_unlock(&t->mutex);
-    uv_close((uv_handle_t *)&t->wake, NULL);
+    uv_close((uv_handle_t *)&t->wake, on_closed);
+}
+
+bool kin_tabs_have_ended(const kin_tabs *t) {
+    return t->is_closed && t->n == 0 && t->n_reading == 0;
 }
 
 void kin_tabs_close(kin_tabs *t) {
@@ -143,6 +152,9 @@ void kin_tabs_connect(kin_tabs *t, kin_http_exchange *x) {
     } else if (!version.at || version.len != 2 || memcmp(version.at, "13", 2) != 0) {
         kin_http_add_header(x, "Sec-WebSocket-Version", "13");
         kin_http_reply_error(x, 426, "only version 13 of WebSockets is understood");
+    } else if (t->is_stopped) {
+        kin_http_add_header(x, "Retry-After", "5");
+        kin_http_reply_error(x, 503, "the ring is not up");
     } else if (!is_own_page(x)) {
         kin_http_reply_error(x, 403, "only the server's own page may join: open /join on this server");
     } else if (n_asking >= KIN_TABS_MAX_ASKING || t->n - n_asking >= KIN_TABS_MAX) {
@@ -230,7 +242,7 @@ void kin_tabs_reply_chunk(kin_tabs *t, kin_http_exchange *x) {
     const kin_manifest *m = &t->world.session->fleet.manifest;
     kin_str path = kin_http_path(x);
     bool is_hash = path.len >= 2 * sizeof hash && kin_hex_get(hash, path.at + path.len - 2 * sizeof hash, sizeof hash) == 0;
-    if (!knows_token(t, x)) {
+    if (t->is_stopped || !knows_token(t, x)) {
         kin_http_reply_error(x, 403, "parts of the model are for tabs that have joined");
         return;
     }

@@ -20,8 +20,9 @@ enum {
 
 // The session has others (--cluster), is borrowed, and outlives them.
 int kin_tabs_open(kin_tabs **out, uv_loop_t *loop, const kin_session *session, kin_err *err);
-void kin_tabs_stop(kin_tabs *tabs);  // no more of the loop is used, once it has run; NULL is allowed
-void kin_tabs_close(kin_tabs *tabs); // when the loop has ended; NULL is allowed
+void kin_tabs_stop(kin_tabs *tabs);             // no more of the loop is used, once it has run; NULL is allowed
+bool kin_tabs_have_ended(const kin_tabs *tabs); // after stop, while the loop goes on and ticks: nothing uses the session any more
+void kin_tabs_close(kin_tabs *tabs);            // when they or the loop have ended; NULL is allowed
 
 void kin_tabs_tick(kin_tabs *tabs, kin_time now); // several times a second
 

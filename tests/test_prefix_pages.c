@@ -500,6 +500,7 @@ static text run_wrong(int n_members, bool for_good, uint64_t *n_wrong) {
     for (int i = 0; i < 3; i++) { // until the disks' folders are named, by the good file
         if (kin_scheduler_step(w.s, &busy, &err) != 0) fail_msg("%s", err.text);
     }
+    kin_gguf_set_filled(kin_thread_ring_model(w.ring)->gguf); // else a file that is written to ends the text
     set_output_norm(nan, good);
     while (busy) {
         if (kin_scheduler_step(w.s, &busy, &err) != 0) fail_msg("%s", err.text);
