@@ -52,7 +52,7 @@ static int mend(kin_weights *w, kin_weights_block *b, const uint8_t *at, kin_err
     say_damaged(w, false);
     uint8_t *repacked = malloc(b->packed_bytes);
     if (!repacked) return kin_err_set(err, "out of memory");
-    int rc = kin_weights_pack(b, repacked, err);
+    int rc = kin_weights_pack(w, b, repacked, err);
     if (rc == 0) rc = kin_packed_mend(w->packed, b->i_packed, repacked, kin_weights_source_hash(b), err);
     if (rc == 0 && at != b->base) memcpy((uint8_t *)at, repacked, b->packed_bytes); // the ring is ours to write to
     free(repacked);

@@ -150,8 +150,9 @@ void kin_weights_drop_pages(const kin_weights *w,
 bool kin_weights_on_disk(const kin_weights *w, const kin_weights_block *b);
 bool kin_weights_has_dirty(const kin_weights *w); // something was packed, or will be
 
-// Packs the block at `base` // [packed_bytes]: its tensors point there afterwards.
-int kin_weights_pack(kin_weights_block *b, uint8_t *base, kin_err *err);
+// Packs the block at `base` // [packed_bytes]: its tensors point there afterwards. Fails where the model's files were written to
+// since they were opened: a cache of other weights would be trusted when the right file is back.
+int kin_weights_pack(const kin_weights *w, kin_weights_block *b, uint8_t *base, kin_err *err);
 void kin_weights_finish_cache(kin_weights *w); // by a thread of its own: gives way to all others from here on
 
 // ---- weights_check.c

@@ -245,7 +245,7 @@ static int pack_panels(const kin_weights_piece *p, uint8_t *to, kin_err *err) {
     return 0;
 }
 
-int kin_weights_pack(kin_weights_block *b, uint8_t *base, kin_err *err) {
+int kin_weights_pack(const kin_weights *w, kin_weights_block *b, uint8_t *base, kin_err *err) {
     int rc = 0;
     for (int k = 0; k < b->n_pieces && rc == 0; k++) {
         const kin_weights_piece *p = &b->pieces[k];
@@ -257,7 +257,7 @@ int kin_weights_pack(kin_weights_block *b, uint8_t *base, kin_err *err) {
         for (uint64_t i = 0; i < p->n_runs && p->layout == KIN_LAYOUT_PLAIN; i++)
             memcpy(base + p->offset + i * p->run, p->data + i * p->stride, p->run);
     }
-    return rc;
+    return rc == 0 ? kin_gguf_check_reads(w->model->gguf, err) : KIN_FAIL;
 }
 
 // What a packed block was made from is not looked at again: its pages leave our memory (not the page cache).
@@ -302,7 +302,7 @@ static int fill(kin_weights *w, kin_weights_block *b, kin_err *err) {
     bool hopeless = w->must_stream && atomic_load(&w->cache_failed); // it will be used as it is in the model file
     if (!hopeless) {
         if (w->source_stamp) b->source_hash = kin_weights_source_hash(b); // first: should it change now, the next start sees that
-        if (kin_weights_pack(b, b->base, err) != 0) return KIN_FAIL;      // in its place, which is ordinary memory so far
+        if (kin_weights_pack(w, b, b->base, err) != 0) return KIN_FAIL;   // in its place, which is ordinary memory so far
         if (w->move_at_once) try_move(w, b);
         if (w->must_stream && !atomic_load(&b->in_file)) drop_packed(b);
         report(w, "packing weights", b->packed_bytes);
@@ -471,7 +471,7 @@ static int pack_one_ahead(kin_weights *w, kin_weights_block *b, kin_err *err) {
     }
     if (place_block(w, b, err) != 0) return KIN_FAIL;
     b->source_hash = w->source_stamp ? kin_weights_source_hash(b) : 0;
-    int rc = kin_weights_pack(b, b->base, err);
+    int rc = kin_weights_pack(w, b, b->base, err);
     if (rc == 0) rc = kin_packed_write(w->packed, b->i_packed, b->base, b->source_hash, err);
     give_pages_back(b);
     forget_source(w, b);

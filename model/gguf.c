@@ -395,6 +395,16 @@ int kin_gguf_check_files(kin_gguf *gguf, kin_err *err) {
     return 0;
 }
 
+int kin_gguf_check_reads(const kin_gguf *gguf, kin_err *err) {
+    for (int i = 0; i < gguf->n_files && kin_gguf_on_disk(gguf); i++) {
+        const kin_gguf_file *file = &gguf->files[i];
+        bool is_changed =
+            gguf->is_filled ? kin_file_is_cut(&file->map) : kin_file_check(&file->map, &file->map.identity) == KIN_FILE_CHANGED;
+        if (is_changed) return fail_changed(file, err);
+    }
+    return 0;
+}
+
 int kin_gguf_check_names(kin_gguf *gguf, kin_err *err) {
     for (int i = 0; i < gguf->n_files && kin_gguf_on_disk(gguf); i++) {
         const kin_gguf_file *file = &gguf->files[i];

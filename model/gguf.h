@@ -123,7 +123,11 @@ int kin_gguf_read(const kin_gguf *gguf, const kin_gguf_tensor *tensor, uint64_t 
 // Where only its time of change differs, the sample is taken again and decides. Bytes in memory do not change.
 int kin_gguf_check_files(kin_gguf *gguf, kin_err *err);
 
-// The same; and their names lead to them still, for who is going to open them by name.
+// What was read of the files since they were opened is theirs: none was written to or cut meanwhile. Any thread; the sample is
+// not looked at.
+int kin_gguf_check_reads(const kin_gguf *gguf, kin_err *err);
+
+// As kin_gguf_check_files; and their names lead to them still, for who is going to open them by name.
 int kin_gguf_check_names(kin_gguf *gguf, kin_err *err);
 
 // Chunks that are fetched are still written to these files: only a file that was cut counts as changed.

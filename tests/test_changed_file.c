@@ -15,9 +15,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/shard.h"
 #include "model/gguf.h"
+#include "model/model.h"
 #include "sys/file.h"
 #include "testkit/gguf_write.h"
+#include "testkit/model_gen.h"
 
 enum { N = 64 << 10 }; // numbers of a tensor: many pages
 
@@ -223,6 +226,32 @@ static void a_part_that_changes_is_named(void **state) {
     rmdir(dir);
 }
 
+// ---- prepacked weights
+
+static void what_is_packed_of_a_file_that_was_written_to_is_not_used(void **state) {
+    fixture *f = *state;
+    kin_model_spec spec = kin_model_spec_defaults();
+    kin_device_options o = kin_device_options_defaults();
+    kin_devices devices;
+    kin_model model;
+    kin_shard *shard;
+    kin_err err = {""};
+    spec.mix = "q8_0";
+    if (kin_model_gen(&spec, f->other, &err) != 0 || kin_model_open(&model, f->other, &err) != 0 ||
+        kin_devices_open(&devices, &o, &err) != 0)
+        fail_msg("%s", err.text);
+    kin_shard_options so = kin_shard_options_defaults(&model);
+    so.n_ctx = 64;
+    if (kin_shard_open(&shard, &model, &devices, &so, &err) != 0) fail_msg("%s", err.text);
+    kin_shard_close(shard);
+    await_tick(f->other);
+    put_byte(f->other, 1000000, 7);
+    assert_int_equal(kin_shard_open(&shard, &model, &devices, &so, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "other.gguf: was overwritten or cut"));
+    kin_devices_close(&devices);
+    kin_model_close(&model);
+}
+
 // ---- pages that are not there any more
 
 static void on_bus_error(int sig, siginfo_t *info, void *context) {
@@ -270,6 +299,7 @@ int main(void) {
         WITH_MODEL(of_a_file_that_is_filled_only_the_end_counts),
         WITH_MODEL(each_version_of_a_file_has_a_number),
         cmocka_unit_test(a_part_that_changes_is_named),
+        WITH_MODEL(what_is_packed_of_a_file_that_was_written_to_is_not_used),
         WITH_MODEL(a_page_that_is_missing_is_zeros_and_noticed_though_the_file_is_whole_again),
         WITH_MODEL(what_is_not_guarded_is_not_mended),
     };
