@@ -47,7 +47,7 @@ function streamed(planned) {
 
 // Its layers, its part of each, and who shares them.
 function layers(device, stop, plan) {
-  if (!device.layers) return 'none: embedding and output';
+  if (!device.layers) return device.role === 'head' ? 'none: embedding and output' : 'none: it passes numbers on';
   const share = shareOf(groupOf(plan, stop), device), others = stop.filter((d) => d !== device).map((d) => d.name);
   return `${layersOf(device)}${device.gpu_layers ? ` (${device.gpu_layers} on the GPU)` : ''}${others.length ? `, ${share ? `${share} of each, ` : ''}shared with ${others.join(', ')}` : ''}`;
 }

@@ -57,6 +57,29 @@ export const icon = (name) =>
 export const iconButton = (name, label, onclick, props) =>
   h('button', { type: 'button', class: 'icon-button', 'aria-label': label, title: label, onclick, ...props }, icon(name));
 
+const measured = new Map(); // widths, by font and text
+let pen;
+
+/** How wide a text is, in pixels of `font` ("600 15px"), in the page's family. */
+function widthOf(text, font) {
+  const key = `${font} ${text}`;
+  if (!measured.has(key)) {
+    pen ??= document.createElement('canvas').getContext('2d');
+    pen.font = `${font} ${getComputedStyle(document.body).fontFamily}`;
+    if (measured.size > 2000) measured.clear();
+    measured.set(key, pen.measureText(text).width);
+  }
+  return measured.get(key);
+}
+
+/** The text, or its beginning with "…" where it is wider than `most` pixels. */
+export function cutToWidth(text, most, font) {
+  if (widthOf(text, font) <= most) return text;
+  const letters = [...text];
+  while (letters.length > 1 && widthOf(`${letters.join('').trimEnd()}…`, font) > most) letters.pop();
+  return `${letters.join('').trimEnd()}…`;
+}
+
 let toastTimer;
 /** A line at the bottom that goes away by itself. */
 export function toast(text) {

@@ -38,6 +38,7 @@
     X(message, "message.js", JS)                                                                                                 \
     X(plan, "plan.js", JS)                                                                                                       \
     X(ring, "ring.js", JS)                                                                                                       \
+    X(ring_layout, "ring_layout.js", JS)                                                                                         \
     X(server, "server.js", JS)                                                                                                   \
     X(settings, "settings.js", JS)                                                                                               \
     X(sidebar, "sidebar.js", JS)                                                                                                 \

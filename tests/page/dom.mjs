@@ -16,7 +16,7 @@ class Node {
 
 class Element {
   constructor(tag) {
-    Object.assign(this, { tag, attributes: {}, childNodes: [] });
+    Object.assign(this, { tag, attributes: {}, childNodes: [], style: {} });
   }
 
   append(...nodes) {
@@ -31,7 +31,16 @@ class Element {
     this.attributes[name] = String(value);
   }
 
+  set className(value) {
+    this.attributes.class = value;
+  }
+
   addEventListener() {}
+
+  /** A canvas measures letters as a narrow and a wide font would. */
+  getContext() {
+    return { measureText: (text) => ({ width: [...text].reduce((sum, c) => sum + (/[iljt.,1 ]/.test(c) ? 4 : /[\u3000-\uffffWM]/.test(c) ? 15 : 8), 0) }) };
+  }
 
   get lastChild() {
     return this.childNodes.at(-1);
@@ -58,6 +67,7 @@ class Element {
   }
 }
 
-globalThis.document = { createElement: (tag) => new Element(tag), createElementNS: (_, tag) => new Element(tag) };
+globalThis.document = { body: new Element('body'), createElement: (tag) => new Element(tag), createElementNS: (_, tag) => new Element(tag) };
+globalThis.getComputedStyle = () => ({ fontFamily: 'sans-serif' });
 
 export const element = (tag = 'div') => new Element(tag);

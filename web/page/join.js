@@ -63,7 +63,8 @@ const says = {
     $('fetched').textContent = bytes(m.fetched);
   },
   opened: (m) => {
-    $('layers').textContent = m.windows.map(([from, to]) => (to - from > 1 ? `${from}–${to - 1}` : `${from}`)).join(', ') + ` of ${m.layers}`;
+    const own = m.windows.filter(([from, to]) => to > from).map(([from, to]) => (to - from > 1 ? `${from}–${to - 1}` : `${from}`));
+    $('layers').textContent = own.length ? `${own.join(', ')} of ${m.layers}` : 'none: it passes numbers on';
     $('layers').dataset.n = m.windows.reduce((n, [from, to]) => n + to - from, 0);
     $('fetched').textContent = bytes(m.fetched);
     Object.assign($('fetched').dataset, { bytes: m.fetched, ms: Math.round(m.ms) });
