@@ -67,6 +67,8 @@ static void begin(kin_plan_view *view, const kin_facts *facts, const kin_plan_sc
     view->facts = view->devices = facts;
     view->scheduler = scheduler;
     view->has_groups = false;
+    view->ring_s = INFINITY;
+    view->reason[0] = '\0';
     memset(view->if_lost, 0, sizeof view->if_lost);
 }
 
@@ -128,13 +130,92 @@ static void say_layers(const kin_plan_view *view, int device, char *text, size_t
     }
 }
 
+// ---- the plan in one sentence
+
+enum { MAX_NAMED = 3 };
+#define MORE 1.05 // so many times as fast is worth a word
+
+static bool is_used(const kin_plan_view *view, int device) {
+    return group_with(view, device) || view->plan.shares[device].n_layer > 0;
+}
+
+// "kitchen, attic and desk", "kitchen, attic and 14 others".
+static void say_names(const kin_plan_view *view, kin_device_set devices, char *text, size_t size) {
+    int n = 0, n_all = __builtin_popcount(devices), n_named = n_all > MAX_NAMED ? MAX_NAMED - 1 : n_all;
+    size_t used = 0;
+    for (int i = 0; i < view->devices->n_device && n < n_named; i++) {
+        if (!(devices & kin_device_bit(i))) continue;
+        const char *before = n == 0 ? "" : n + 1 == n_all ? " and " : ", ";
+        used += (size_t)snprintf(text + used, size - used, "%s%s", before, view->devices->devices[i].name);
+        n++;
+    }
+    if (n_named < n_all) snprintf(text + used, size - used, " and %d others", n_all - n_named);
+}
+
+// A token by the best plan of the head alone. Infinite: it has no room for the model.
+static double find_alone(const kin_plan_view *view, const kin_plan_options *options) {
+    kin_plan plan;
+    kin_prediction prediction;
+    kin_plan_options o = *options;
+    o.force_in = 0;
+    for (int i = 1; i < view->devices->n_device; i++) o.leave_out |= kin_device_bit(i);
+    return kin_plan_view_ask(view->devices, &o, view->scheduler, &plan, &prediction, NULL) == 0 ? prediction.tpot_s : INFINITY;
+}
+
+// Why the plan is not the other one, which takes other_s a token.
+static void say_because(const kin_plan_view *view, const char *they_are, double other_s, const char *other, const char *no_room,
+                        char *text, size_t size) {
+    double s = view->prediction.tpot_s;
+    if (!isfinite(other_s))
+        snprintf(text, size, " because %s", no_room);
+    else if (other_s > MORE * s)
+        snprintf(text, size, " because %s %.1f times as fast as %s", they_are, other_s / s, other);
+    else if (s > MORE * other_s)
+        snprintf(text, size, ", though %s would be %.1f times as fast", other, s / other_s);
+    else
+        snprintf(text, size, ", which is about as fast as %s", other);
+}
+
+// Of a plan in which others than the head compute.
+static void say_why_others(const kin_plan_view *view, const kin_plan_options *options, bool is_one, char *text, size_t size) {
+    char alone[KIN_FACTS_MAX_NAME + 8], no_room[KIN_FACTS_MAX_NAME + 40];
+    const char *head = view->devices->devices[0].name;
+    snprintf(alone, sizeof alone, "%s alone", head);
+    snprintf(no_room, sizeof no_room, "%s alone has no room for the model", head);
+    say_because(view, is_one ? "it is" : "together they are", find_alone(view, options), alone, no_room, text, size);
+}
+
+static void say_reason(kin_plan_view *view, const kin_plan_options *options) {
+    char names[KIN_PLAN_VIEW_MAX_REASON / 2], why[KIN_PLAN_VIEW_MAX_REASON / 4];
+    kin_device_set used = 0, grouped = 0;
+    for (int i = 0; i < view->devices->n_device; i++) {
+        if (is_used(view, i)) used |= kin_device_bit(i);
+        if (group_with(view, i)) grouped |= kin_device_bit(i);
+    }
+    bool is_one = __builtin_popcount(used) == 1;
+    if (grouped)
+        say_because(view, "together they are", view->ring_s, "one after the other",
+                    "one after the other they have no room for the model", why, sizeof why);
+    else if (used != kin_device_bit(0))
+        say_why_others(view, options, is_one, why, sizeof why);
+    else
+        snprintf(why, sizeof why, ": %s",
+                 view->devices->n_device > 1 ? "with others a token would not come sooner" : "there is no other device");
+    say_names(view, grouped ? grouped : used, names, sizeof names);
+    snprintf(view->reason, sizeof view->reason, "%s %s%s", names,
+             grouped  ? "share the layers"
+             : is_one ? "computes all layers"
+                      : "compute the layers one after the other",
+             why);
+}
+
 // As explain, of a plan with groups.
 static void explain_groups(kin_plan_view *view, const kin_plan_options *options) {
     for (int i = 0; i < view->devices->n_device; i++) {
         const kin_device_facts *d = &view->devices->devices[i];
         char name[KIN_FACTS_MAX_NAME + 24], layers[KIN_PLAN_EXPLAIN_MAX - KIN_FACTS_MAX_NAME - 72];
         kin_plan_options o = *options;
-        bool computes = group_with(view, i) || view->plan.shares[i].n_layer > 0;
+        bool computes = is_used(view, i);
         if (view->refused & kin_device_bit(i) || options->leave_out & kin_device_bit(i)) continue;
         snprintf(name, sizeof name, "%s%s", d->name, kin_os_label(d->os));
         say_layers(view, i, layers, sizeof layers);
@@ -162,7 +243,9 @@ int kin_plan_view_make(kin_plan_view *view, const kin_facts *facts, const kin_pl
     if (kin_plan_view_screen(facts, &view->refused, view->sentences, err) != 0) return KIN_FAIL;
     if (kin_plan_view_ask(facts, options, scheduler, &view->plan, &view->prediction, err) != 0)
         return fail_with_refused(view, err);
+    view->ring_s = view->prediction.tpot_s;
     if (look_at_groups(view, options)) take_groups(view);
+    if (scheduler->plan == kin_plan_playoff) say_reason(view, options);
     if (view->has_groups) explain_groups(view, options);
     return scheduler->plan == kin_plan_playoff && !view->has_groups ? explain(view, options, err) : 0;
 }
@@ -187,8 +270,11 @@ static int view_groups(kin_plan_view *view, const kin_grouping *grouping, const 
     if (read_groups(view->devices, &view->grouped, &view->with_groups, err) != 0) return KIN_FAIL;
     take_groups(view);
     view->group[0] = '\0';
-    if (kin_plan_view_ask(view->devices, options, view->scheduler, &best, &ring, NULL) == 0)
+    if (kin_plan_view_ask(view->devices, options, view->scheduler, &best, &ring, NULL) == 0) {
+        view->ring_s = ring.tpot_s;
         kin_grouped_say(view->devices, &view->grouped, &ring, view->group, sizeof view->group);
+    }
+    say_reason(view, options);
     explain_groups(view, options);
     return 0;
 }
@@ -201,6 +287,7 @@ int kin_plan_view_of(kin_plan_view *view, const kin_facts *facts, const kin_grou
     if (grouping->n > 0) return view_groups(view, grouping, plan, options, err);
     if (kin_timeline_predict(facts, plan, &view->prediction, err) != 0) return KIN_FAIL;
     look_at_groups(view, options);
+    say_reason(view, options);
     return explain(view, options, err);
 }
 
@@ -332,6 +419,7 @@ json_t *kin_plan_view_json(const kin_plan_view *view) {
                   "disk_wait_ms", p->exposed_s * 1e3, "disk_bound_ms", p->disk_bound_s * 1e3, "hops_ms", p->hops_s * 1e3, "work",
                   kin_plan_view_work_json(view->facts), "ring", ring_json(view), "devices", devices);
     if (json && view->has_groups) json_object_set_new(json, "groups", groups_json(view));
+    if (json && view->reason[0]) json_object_set_new(json, "reason", json_string(view->reason));
     if (json && view->group[0]) json_object_set_new(json, "group", json_string(view->group));
     return json;
 }

@@ -12,6 +12,8 @@
 #include "pure/plan/loss_group.h"
 #include "pure/plan/timeline.h"
 
+enum { KIN_PLAN_VIEW_MAX_REASON = 512 };
+
 typedef struct kin_plan_view {
     const kin_facts *facts;   // borrowed, or `with_groups`: those that the plan is of
     const kin_facts *devices; // borrowed: as they are, without groups
@@ -19,7 +21,10 @@ typedef struct kin_plan_view {
     kin_plan plan;
     kin_prediction prediction;
     char group[KIN_GROUP_SAY_MAX]; // whether devices had better share each layer; empty: there is one, or another scheduler
-    bool has_groups;               // the plan has these:
+    char reason[KIN_PLAN_VIEW_MAX_REASON]; // one plain sentence: why these devices compute together, or one alone. Empty: another
+                                           // scheduler
+    double ring_s;   // a token by the best ring, without groups; infinite: there is none, or it is not known
+    bool has_groups; // the plan has these:
     kin_grouped_plan grouped;
     kin_facts with_groups;
     kin_device_set refused; // their facts cannot be, or nothing joins them with the head

@@ -55,10 +55,18 @@ function groups(plan, index) {
   });
 }
 
-// "kitchen: 3 layers; without it 12 ms/token more", and whether groups are worth it: said by the planner.
+// "a ring is faster: kitchen + attic share 8 layers, …" is of groups that the plan does not have.
+function ofGroups({ group, groups }) {
+  if (!group || groups?.length || !/ share \d+ layers/.test(group)) return group && sentence(group);
+  return `Looked at, and not taken: ${group.replace(/^[^:]*: /, '')}`;
+}
+
+// Why so, in the planner's words: one sentence; "kitchen: 3 layers" and whether groups are worth it on request.
 function reasons(plan) {
-  const list = [plan.group && sentence(plan.group), ...plan.devices.map((d) => d.why?.replace(/; without it .*$/, ''))].filter(Boolean);
-  return list.length ? h('ul', { class: 'reasons' }, list.map((why) => h('li', {}, why))) : null;
+  const list = [ofGroups(plan), ...plan.devices.map((d) => d.why?.replace(/; without it .*$/, ''))].filter(Boolean);
+  const details = list.length ? h('details', { class: 'reasons' }, h('summary', {}, 'Details'), h('ul', {}, list.map((why) => h('li', {}, why)))) : null;
+  if (!plan.reason && !details) return [];
+  return [h('h3', {}, 'Why so'), plan.reason ? h('p', {}, `${sentence(plan.reason)}.`) : null, details];
 }
 
 // A plan by rule, of which no times are known.
@@ -89,6 +97,6 @@ export function drawPlan(plan, index) {
     h('ul', { class: 'legend' }, parts.map((p) => h('li', {}, h('i', { class: p.key }), `${p.name} ${ms(p.ms)}`))),
     pathRows(plan, index),
     groups(plan, index),
-    h('h3', {}, 'Why so'), reasons(plan), leaving(plan),
+    reasons(plan), leaving(plan),
   ].flat().filter(Boolean);
 }

@@ -392,6 +392,7 @@ for who in den desk; do says "$out" "^$who  *[0-9.]* s .* computing 128 tokens *
 plan 0 --what-if "$dir/pair.json" --json
 says "$out" '"groups": \['
 says "$out" '"saves_ms": '
+says "$out" '"reason": "den and desk share the layers because together they are [1-9]\.[0-9] times as fast as one after the other"'
 pair 1e-4 | sed 's/2\.6e9/1e9, "disk_bytes_per_s": 1e9/g; s/"kv_bytes"/"output_blocks": 19, &/' >"$dir/streams.json"
 plan 0 --what-if "$dir/streams.json"
 says "$out" '^a group is faster: .* share [0-9]* layers, [0-9]* of them from disk, 2 x [0-9]* sums of .* ms of waiting for disks: '
@@ -402,6 +403,15 @@ plan 0 --what-if "$dir/far.json"
 says "$out" '^no group: .* share [0-9]* layers, 2 x [0-9]* sums of 2\.'
 plan 0 --what-if "$dir/far.json" --json
 if grep -q '"groups"' "$out"; then fail 'groups where there are none'; fi
+
+claim='one plain sentence says why devices compute together, or one alone'
+says "$out" '"reason": "head and den compute the layers one after the other because head alone has no room for the model"'
+pair 5e-3 | sed 's/2\.6e9/9e9/g' >"$dir/room.json"
+plan 0 --what-if "$dir/room.json" --json
+says "$out" '"reason": "head computes all layers: with others a token would not come sooner"'
+pair 5e-3 | sed 's/2\.6e9/9e9/g; s/"token_bytes_per_s": 45e9/"token_bytes_per_s": 5e9/' >"$dir/slow_head.json"
+plan 0 --what-if "$dir/slow_head.json" --json
+says "$out" '"reason": "de[ns]k* computes all layers because it is [1-9]\.[0-9] times as fast as head alone"'
 
 claim='sums are as long as --wire makes them'
 "$mkmodel" --preset tiny --heads 8 --heads-kv 4 --layers 3 --vocab 300 --type f16 -o "$dir/shared.gguf" >/dev/null
