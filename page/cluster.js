@@ -102,7 +102,7 @@ export class ClusterView {
     this.replace(this.texts, [s.texts, s.waiting], () => this.drawTexts(s));
     this.planPart.hidden = !this.planData;
     if (this.planData) this.replace(this.plan, this.planData, () => drawPlan(this.planData, index));
-    this.replace(this.join, [s.has_others, s.is_up || devices.length > 0], () => drawJoin(s));
+    this.replace(this.join, [s.has_others, s.head, s.is_up || devices.length > 0], () => drawJoin(s));
   }
 
   figure(name, value, unit, more) {

@@ -13,10 +13,8 @@ function codeBox() {
   const show = h('button', { type: 'button', class: 'plain', onclick: ask }, icon('key'), 'Show the code');
   async function ask() {
     try {
-      const { code, port } = await getJson('kin/code');
-      const host = new URL(origin()).hostname;
-      const where = isLocal(host) ? 'ADDRESS' : host;
-      box.replaceChildren(h('output', { class: 'pairing', 'aria-label': `The code is ${code}` }, code), h('p', { class: 'quiet' }, 'Asked for once on each device. If it does not find this machine by itself:'), command(`kin join ${where}:${port}`));
+      const { code } = await getJson('kin/code');
+      box.replaceChildren(h('output', { class: 'pairing', 'aria-label': `The code is ${code}` }, code), h('p', { class: 'quiet' }, 'Asked for once on each device.'));
     } catch (err) {
       box.replaceChildren(h('p', { class: 'problem', role: 'alert' }, err.message), show);
     }
@@ -26,6 +24,12 @@ function codeBox() {
 }
 
 const isLocal = (host) => /^(localhost|127\.|\[::1\])/.test(host);
+
+/** "kin join 192.168.1.5:7577": what reaches the head from elsewhere. `origin`: where this page has it from. */
+export function joinAt(head, from = origin()) {
+  const host = new URL(from).hostname, own = isLocal(host) ? (head?.address ?? 'ADDRESS') : host.replace(/^\[|\]$/g, '');
+  return `kin join ${own.includes(':') ? `[${own}]` : own}:${head?.port ?? 'PORT'}`;
+}
 
 // Browsers compute on pages that they call secure only.
 function browserHint() {
@@ -43,5 +47,9 @@ export function drawJoin(state) {
     return [h('p', {}, 'This server computes on one machine. With others, models larger than its memory run, and large ones run faster. Start it with:'),
       command(`kin serve --cluster -m ${state.model === 'demo' ? 'MODEL.gguf' : `${state.model}.gguf`}`), h('p', { class: 'quiet' }, 'It prints a code; on each other machine:'), command('kin join')];
   }
-  return [h('ol', { class: 'steps' }, h('li', {}, 'On the other machine, on the same network:', command('kin join')), h('li', {}, 'Type the code:', codeBox()), h('li', {}, 'It gets its layers over the network, and appears here.')), browserHint()];
+  const { head } = state;
+  const begin = head?.hidden
+    ? h('li', {}, 'On the other machine:', command(joinAt(head)), h('p', { class: 'quiet' }, 'With its address, for this head was started with --hidden: devices do not find it by themselves.'))
+    : h('li', {}, 'On the other machine, on the same network:', command('kin join'), head && h('p', { class: 'quiet' }, 'If it does not find this machine by itself: ', h('code', {}, joinAt(head))));
+  return [h('ol', { class: 'steps' }, begin, h('li', {}, 'Type the code:', codeBox()), h('li', {}, 'It gets its layers over the network, and appears here.')), browserHint()];
 }

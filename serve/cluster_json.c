@@ -3,12 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "net/address.h"
 #include "node/plan_view.h"
 #include "observe/status_json.h"
 #include "sys/highs.h"
 #include "sys/memory.h"
 
-enum { MAX_REPORT = 1 << 16, MAX_RING = KIN_PLAN_MAX_STOPS + KIN_FACTS_MAX_DEVICES };
+enum { MAX_OWN = 16, MAX_REPORT = 1 << 16, MAX_RING = KIN_PLAN_MAX_STOPS + KIN_FACTS_MAX_DEVICES };
 
 static kin_status_json_head describe(const kin_session *s, const char *model, const kin_service_status *status) {
     const kin_scheduler_stats *stats = &status->scheduler;
@@ -49,6 +50,20 @@ char *kin_alone_status_json(const kin_session *s, const char *model, const kin_s
     char *text = kin_status_json_write(r, MAX_REPORT);
     free(r);
     return text;
+}
+
+json_t *kin_head_address_json(const kin_session *s) {
+    char own[MAX_OWN][KIN_ADDRESS_HOST];
+    const char *listen = s->fleet.o.net.listen;
+    if (!s->with_others || !s->fleet.cluster) return NULL;
+    int n = listen ? 0 : kin_address_own(own, MAX_OWN), best = 0;
+    for (int i = n - 1; i >= 0; i--)
+        if (!strchr(own[i], ':')) best = i; // IPv4 is easier to type
+    return json_pack("{s:s?, s:i, s:b}", "address",
+                     listen  ? listen
+                     : n > 0 ? own[best]
+                             : NULL,
+                     "port", kin_cluster_port(s->fleet.cluster), "hidden", s->fleet.o.hidden);
 }
 
 // ---- the plan

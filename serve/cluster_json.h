@@ -12,6 +12,10 @@
 // The state of a machine on its own; from malloc. NULL: out of memory.
 char *kin_alone_status_json(const kin_session *session, const char *model, const kin_service_status *status);
 
+// How devices reach this head: {address, port, hidden}, where `hidden` says that they do not find it by themselves. NULL: it has
+// no cluster, or out of memory.
+json_t *kin_head_address_json(const kin_session *session);
+
 // The plan in force, its groups, and the facts that it was made of (node/planner.h).
 typedef struct kin_plan_basis {
     kin_facts facts;

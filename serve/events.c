@@ -198,6 +198,7 @@ static json_t *state_json(kin_events *e) {
     if (m) {
         json_object_set_new(o, "n_ctx", json_integer(m->world.preparer.session->n_ctx));
         json_object_set_new(o, "has_others", json_boolean(m->world.preparer.session->with_others));
+        json_object_set_new(o, "head", kin_head_address_json(m->world.preparer.session));
     }
     if (e->o.router->n > 0) set_service(e, o);
     if (m) set_cluster(e, o);

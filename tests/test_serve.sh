@@ -303,6 +303,18 @@ code=$("$kin" code --key-file "$dir/new/key")
 says_not "$log" "$code"
 stop
 
+claim='the page is told how devices reach the head, and whether they find it by themselves'
+is_told() { # HIDDEN [OPTION]
+    serve --cluster --key-file "$dir/new/key" --listen 127.0.0.1 ${2:+"$2"}
+    curl -sN -m 600 -o "$dir/head_$1" "$base/kin/events" &
+    listener=$!
+    until_says "$dir/head_$1" '"head":{"address":"127.0.0.1","port":[1-9][0-9]*,"hidden":'"$1"
+    stop
+    wait "$listener" || fail "the stream of events ended with $?"
+}
+is_told false
+is_told true --hidden
+
 claim='reasoning ends when its budget is spent, with the message that was asked for'
 printf '{%% for m in messages %%}{{ m.content }}{%% endfor %%}<think>' >"$dir/thinks.jinja"
 "$mkmodel" --layers 2 --vocab 8000 -o "$dir/endless.gguf" >/dev/null # its texts have no end of their own

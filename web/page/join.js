@@ -115,7 +115,16 @@ function join() {
   keepAwake();
 }
 
+// The colours that were chosen on the page of kin serve.
+function takeTheme() {
+  try {
+    const theme = localStorage.getItem('kin.theme');
+    if (theme === 'light' || theme === 'dark') document.documentElement.dataset.theme = theme;
+  } catch { /* no storage: the system's */ }
+}
+
 function begin() {
+  takeTheme();
   fillMemory();
   $('name').value = deviceName();
   try {
