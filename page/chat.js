@@ -1,6 +1,6 @@
 // The chat: one conversation at a time, its branch on the page, and the answer that is being written.
 
-import { completeWhenReady, isEmpty } from './complete.js';
+import { completeWhenReady, interrupt, isEmpty } from './complete.js';
 import { Composer } from './composer.js';
 import { h, iconButton, toast } from './dom.js';
 import { takeDrops } from './files.js';
@@ -8,17 +8,10 @@ import { MessageView } from './message.js';
 import { contextLength, server, takeError, untilReady } from './server.js';
 import * as store from './store.js';
 import { Tree } from './tree.js';
+import { drawWelcome } from './welcome.js';
 
 const SAVE_MS = 300; // a text that is being written is kept so often
-const LOST_MS = 5000; // another tab's answer that was not kept for that long is not written any more
-// What the demo model can; and what others can.
-const STORIES = ['Tell me a story about a brave little dragon.', 'Tell me a story about a girl named Mia and a ball.', 'Tell me a story about two good friends.', 'What can you do?'];
-const STARTERS = ['Tell me a story about a brave little dragon.', 'Explain how a rainbow is made, in three sentences.', 'Write a haiku about the sea.', 'Compare tea and coffee in a table.'];
-
-function interrupt(message) {
-  message.state = isEmpty(message) ? 'error' : 'interrupted';
-  if (isEmpty(message)) message.error = 'Stopped before the first word.';
-}
+const BEAT_MS = 2000; // and so often at least, that other tabs know that it is still written
 
 export class Chat {
   /** changed(conversation): its title or time is another. */
@@ -28,10 +21,12 @@ export class Chat {
     this.thread = null; // {conversation, tree, isKept} on the page; null while one is opened. What is sent belongs to the one it was sent in
     this.abort = null; // of the turn: set before anything is waited for, so that there is one turn at a time
     this.scrolledTo = 0;
+    this.welcome = () => drawWelcome(server.model === 'demo', (text) => this.submit(text));
     this.isAtEnd = true;
     this.build(box);
     addEventListener('pagehide', () => this.writing && store.putLast(this.writing.message));
-    server.addEventListener('changed', () => (this.log.querySelector('.empty')?.replaceWith(this.empty()), this.drawMeter()));
+    store.hearTabs((news) => this.hear(news));
+    server.addEventListener('changed', () => (this.log.querySelector('.empty')?.replaceWith(this.welcome()), this.drawMeter()));
   }
 
   build(box) {
@@ -62,6 +57,7 @@ export class Chat {
     if (opening !== this.opening) return; // another one was opened meanwhile
     this.thread = { conversation, tree: new Tree(messages), isKept: Boolean(conversation) };
     this.showBranch();
+    this.watch();
     this.isAtEnd = true;
     this.scrollToEnd(true);
     if (matchMedia('(hover: hover)').matches) this.composer.input.focus();
@@ -69,11 +65,41 @@ export class Chat {
 
   /** What was being written when the page was left. */
   async mend(m) {
-    if (m.state !== 'writing' || (m.tab !== store.tab && Date.now() - m.kept < LOST_MS)) return;
+    if (m.state !== 'writing' || store.isElsewhere(m)) return;
     const last = store.takeLast(m.id);
     if (last) Object.assign(m, { content: last.content, reasoning: last.reasoning, calls: last.calls });
     interrupt(m);
     await store.putMessage(m);
+  }
+
+  // ---- other tabs
+
+  /** Another tab has kept a message or a conversation: what is shown here follows. */
+  hear({ message, conversation }) {
+    const { thread } = this, id = thread?.conversation?.id;
+    if (id && message?.conversation === id) this.hearMessage(message);
+    if (id && conversation?.id === id && !this.abort) {
+      Object.assign(thread.conversation, conversation);
+      this.showBranch();
+      this.scrollToEnd();
+    }
+  }
+
+  hearMessage(message) {
+    const { tree } = this.thread, own = tree.byId.get(message.id);
+    if (own && own === this.writing?.message) return;
+    if (own) Object.assign(own, message);
+    else tree.add(message);
+    this.views.find((v) => v.message === own)?.update();
+    this.watch();
+    this.scrollToEnd();
+  }
+
+  /** A tab that was closed in the middle of an answer says nothing any more. */
+  watch() {
+    clearTimeout(this.watching);
+    const view = this.views.findLast((v) => store.isElsewhere(v.message));
+    if (view) this.watching = setTimeout(() => this.mend(view.message).then(() => (view.update(), this.watch())), BEAT_MS);
   }
 
   // ---- the branch on the page
@@ -87,7 +113,7 @@ export class Chat {
     this.log.querySelector('.empty')?.remove();
     for (const m of branch.slice(same)) this.append(m);
     this.views.forEach((v) => v.setSiblings(tree.siblings(v.message)));
-    if (branch.length === 0) this.log.append(this.empty());
+    if (branch.length === 0) this.log.append(this.welcome());
     this.drawMeter();
   }
 
@@ -99,12 +125,6 @@ export class Chat {
     this.log.querySelector('.empty')?.remove();
     this.log.append(view.node);
     return view;
-  }
-
-  empty() {
-    return h('div', { class: 'empty' }, h('h1', {}, 'What shall we talk about?'),
-      h('p', {}, 'The model runs on your own machines. Nothing you write leaves them.'),
-      h('div', { class: 'starters' }, (server.model === 'demo' ? STORIES : STARTERS).map((s) => h('button', { type: 'button', class: 'starter', onclick: () => this.submit(s) }, s))));
   }
 
   async choose(message) {
@@ -142,14 +162,10 @@ export class Chat {
   /** A turn: from here to its end nothing else is sent. Null: one is on already, or no conversation is open yet. */
   begin() {
     if (this.abort || !this.thread) return null;
+    if (this.views.some((v) => store.isElsewhere(v.message))) return toast('Another tab is writing in this conversation.'), null;
     this.abort = new AbortController();
     this.composer.update();
     return { thread: this.thread, abort: this.abort };
-  }
-
-  end(turn) {
-    if (this.abort === turn.abort) this.abort = null;
-    this.composer.update();
   }
 
   async add({ thread }, message) {
@@ -202,6 +218,7 @@ export class Chat {
     Object.assign(message, { state: 'writing', error: undefined, tab: store.tab, kept: Date.now() });
     this.writing = job;
     this.draw(job);
+    const beat = setInterval(() => ((message.kept = Date.now()), this.keep(store.putMessage(message))), BEAT_MS);
     const branch = turn.thread.tree.branch(message.parent);
     try {
       signal.throwIfAborted(); // the page may show another conversation by now
@@ -210,10 +227,12 @@ export class Chat {
     } catch (err) {
       this.takeFailure(job, err);
     }
+    clearInterval(beat);
     if (this.writing === job) this.writing = null;
-    this.end(turn);
+    if (this.abort === turn.abort) this.abort = null;
+    this.composer.update();
     await this.keep(store.putMessage(message));
-    if (!contextLength()) await untilReady(); // the model was loaded for this answer
+    if (!contextLength() || server.models.length > 1) await untilReady(); // the model was loaded for this answer, others were not kept
     this.views.find((v) => v.message === message)?.update();
     if (turn.thread === this.thread) (this.drawMeter(), this.scrollToEnd());
   }

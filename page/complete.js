@@ -17,6 +17,12 @@ const forServer = (m) => {
 
 export const isEmpty = (message) => !message.content && !message.reasoning && !message.calls?.length;
 
+/** An answer that has not come to its end. */
+export function interrupt(message) {
+  message.state = isEmpty(message) ? 'error' : 'interrupted';
+  if (isEmpty(message)) message.error = 'Stopped before the first word.';
+}
+
 // An answer in which nothing was written says nothing to the model.
 const counts = (m) => m.role !== 'assistant' || m.content || m.calls?.length;
 

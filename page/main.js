@@ -4,11 +4,11 @@ import { origin } from './api.js';
 import { Chat } from './chat.js';
 import { ClusterView } from './cluster.js';
 import { h, iconButton, toast } from './dom.js';
-import { sentence } from './format.js';
+import { bytes, sentence } from './format.js';
 import { chooseModel, lookNow, server, untilReady } from './server.js';
 import { openSettings } from './settings.js';
 import { Sidebar } from './sidebar.js';
-import { listConversations, openStore } from './store.js';
+import { hearTabs, listConversations, openStore } from './store.js';
 
 const THEMES = [['auto', 'The system’s colours'], ['light', 'Light colours'], ['dark', 'Dark colours']];
 const $ = (id) => document.getElementById(id);
@@ -39,11 +39,21 @@ function showView(name) {
   $('skip').href = `#${name}`;
 }
 
+// "qwen3-8b · 4.7 GiB, loaded"
+function wordsOf({ id, meta, status }) {
+  const more = [meta?.size > 0 && bytes(meta.size), ['loaded', 'loading'].includes(status?.value) && status.value].filter(Boolean).join(', ');
+  return more ? `${id} · ${more}` : id;
+}
+
 function drawModel() {
   const { models, model } = server;
   if (models.length > 1) {
-    modelBox.replaceChildren(h('select', { 'aria-label': 'Model', onchange: (e) => chooseModel(e.target.value) }, models.map((m) => h('option', { value: m.id, selected: m.id === model }, m.id))));
+    const words = models.map(wordsOf), key = JSON.stringify([words, model]);
+    if (modelBox.kinKey === key) return; // it may be open
+    modelBox.kinKey = key;
+    modelBox.replaceChildren(h('select', { 'aria-label': 'Model', onchange: (e) => chooseModel(e.target.value) }, models.map((m, i) => h('option', { value: m.id, selected: m.id === model }, words[i]))));
   } else {
+    modelBox.kinKey = null;
     modelBox.replaceChildren(model);
   }
 }
@@ -96,6 +106,7 @@ function nextTheme() {
 addEventListener('keydown', (e) => {
   if (e.ctrlKey && e.shiftKey && e.key.toLowerCase() === 'o') (e.preventDefault(), sidebar.open(null), chat.composer.input.focus());
 });
+hearTabs(({ conversation, removed }) => (conversation || removed) && sidebar.draw().then(() => sidebar.select(chat.conversation)));
 addEventListener('hashchange', () => showView(location.hash === '#cluster' ? 'cluster' : 'chat'));
 
 drawTheme();

@@ -4,6 +4,7 @@ import { copyText, h, icon, iconButton, toast } from './dom.js';
 import { drawFiles } from './files.js';
 import { count, ms, rate } from './format.js';
 import { showMarkdown } from './markdown.js';
+import { isElsewhere } from './store.js';
 
 const pretty = (json) => {
   try {
@@ -25,6 +26,7 @@ function statsText(stats, nContext) {
 }
 
 function progressText(message, progress) {
+  if (isElsewhere(message)) return 'Being written in another tab';
   if (progress?.waiting) return ''; // said above it
   if (progress?.first && progress.n > 1) {
     const perSecond = ((progress.n - 1) * 1000) / (performance.now() - progress.first);

@@ -20,7 +20,8 @@ function set(state, doing = '', done = '') {
   server.dispatchEvent(new Event('changed'));
 }
 
-export const contextLength = () => server.models.find((m) => m.id === server.model)?.meta?.n_ctx ?? server.models[0]?.meta?.n_ctx ?? 0;
+/** Of the chosen model; 0 while it is not loaded. */
+export const contextLength = () => server.models.find((m) => m.id === server.model)?.meta?.n_ctx ?? 0;
 
 export function chooseModel(id) {
   server.model = id;

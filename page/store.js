@@ -19,6 +19,15 @@ export const tab = (() => {
   }
 })();
 
+// What is kept is told to the other tabs: a conversation, a message, or the id of a conversation that was removed.
+const channel = typeof BroadcastChannel === 'function' ? new BroadcastChannel('kin') : null;
+
+/** take({conversation}), take({message}) or take({removed}) is called when another tab has kept or removed it. */
+export const hearTabs = (take) => channel?.addEventListener('message', (event) => take(event.data));
+
+const LOST_MS = 5000; // an answer of another tab that was not kept for that long is not written any more
+export const isElsewhere = (message) => message.state === 'writing' && message.tab !== tab && Date.now() - message.kept < LOST_MS;
+
 export async function openStore() {
   try {
     const request = indexedDB.open(DB, VERSION);
@@ -37,6 +46,7 @@ export async function openStore() {
 async function put(store, value) {
   if (!db) return void memory[store].set(value.id, value);
   await done(db.transaction(store, 'readwrite').objectStore(store).put(value));
+  channel?.postMessage(store === 'messages' ? { message: value } : { conversation: value });
 }
 
 export const putConversation = (conversation) => put('conversations', conversation);
@@ -106,6 +116,7 @@ export async function removeConversation(id) {
   change.objectStore('conversations').delete(id);
   for (const m of messages) change.objectStore('messages').delete(m.id);
   await new Promise((yes, no) => ((change.oncomplete = yes), (change.onerror = () => no(change.error))));
+  channel?.postMessage({ removed: id });
 }
 
 // ---- files

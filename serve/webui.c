@@ -44,7 +44,8 @@
     X(sidebar, "sidebar.js", JS)                                                                                                 \
     X(store, "store.js", JS)                                                                                                     \
     X(theme, "theme.js", JS)                                                                                                     \
-    X(tree, "tree.js", JS)
+    X(tree, "tree.js", JS)                                                                                                       \
+    X(welcome, "welcome.js", JS)
 
 // clang-format off
 #define EMBED(id, name, type) KIN_EMBED(kin_webui_##id, KIN_PAGE "/" name)

@@ -371,6 +371,57 @@ async function away({ base, browser, stage }) {
   await close(page);
 }
 
+async function elsewhere({ base, browser, stage }) {
+  const page = await openPage(browser, base), shows = (selector, words) => other.waitForSelector(`${selector}:has-text("${words}")`);
+  stage.delay = 25;
+  await ask(page, 'Tell me a long story.');
+  await longText(page);
+  const other = await page.context().newPage();
+  other.problems = page.problems;
+  other.setDefaultTimeout(30000);
+  await other.goto(base);
+  await other.click('.row .title');
+  await shows('.message.assistant .stats', 'Being written in another tab');
+  const length = () => other.evaluate(() => document.querySelector('.message:last-of-type .markdown').textContent.length), begun = await length();
+  await until('it grows there, too', async () => (await length()) > begun);
+  await hurry(other, 'Not now', 'none');
+  await shows('.toast', 'Another tab is writing in this conversation');
+  assert.deepEqual([await other.inputValue('#prompt'), await nMessages(other)], ['Not now', 2]);
+  stage.delay = 0;
+  const text = await answer(page);
+  assert.equal(await answer(other), text);
+  await other.press('#prompt', 'Enter');
+  await page.waitForFunction(() => document.querySelectorAll('.message.assistant[aria-busy=false]').length === 2); // the first tab follows
+  assert.equal((await bodies(page))[2], 'Not now');
+  assert.equal(await answer(page), await answer(other));
+  Object.assign(stage, { delay: 25, played: Array.from({ length: 2000 }, (_, i) => ({ content: `word${i} ` })) });
+  await ask(page, 'Tell me a very long story.');
+  await longText(page);
+  await page.close();
+  Object.assign(stage, { delay: 0, played: null });
+  await shows('.message:last-of-type .note', 'Interrupted');
+  await close(other);
+}
+
+async function models({ base, browser }) {
+  const page = await openPage(browser, base);
+  const list = [['qwen3-8b', 5027783488, 'loaded'], ['demo', 4088576, 'unloaded']].map(([id, size, value]) => ({ id, meta: { size, ...(value === 'loaded' && { n_ctx: 4096 }) }, status: { value } }));
+  await page.route('**/v1/models', (route) => route.fulfill({ json: { data: list } }));
+  await page.reload();
+  await page.waitForSelector('.model select');
+  const options = () => page.locator('.model option').allTextContents();
+  assert.deepEqual(await options(), ['qwen3-8b · 4.7 GiB, loaded', 'demo · 3.9 MiB']);
+  assert.match(await page.locator('.meter-text').innerText(), /4,096/);
+  await page.selectOption('.model select', 'demo');
+  assert.equal(await page.locator('.meter-text').innerText(), '', 'the context of another model');
+  Object.assign(list[1], { meta: { size: 4088576, n_ctx: 512 }, status: { value: 'loaded' } });
+  list[0].status.value = 'unloaded';
+  await ask(page, 'Hello');
+  await answer(page);
+  await until('what is loaded now', async () => (await options()).join() === 'qwen3-8b · 4.7 GiB,demo · 3.9 MiB, loaded');
+  await close(page);
+}
+
 export async function chats(world) {
   await check('a question gets an answer, with its speed and the context that it fills', () => answering(world));
   await check('a stopped answer keeps what was written, and can be continued', () => stopping(world));
@@ -389,5 +440,7 @@ export async function chats(world) {
   await check('a draft and its files stay with their conversation when the page is loaded again; an empty entry dims the button', () => drafts(world));
   await check('text files that are dropped go with the message; others are refused in a sentence', () => dropping(world));
   await check('a server that is away is said once; the question waits for it, and what was written stays', () => away(world));
+  await check('a conversation that another tab writes in is followed, and nothing is sent into it meanwhile', () => elsewhere(world));
+  await check('the choice of models has their sizes, and says which are loaded', () => models(world));
   await check('a server that cannot be reached is said, and the answer can be tried again', () => failing(world));
 }

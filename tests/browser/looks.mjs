@@ -201,6 +201,27 @@ async function hostile({ base, browser, stage }) {
   await close(page);
 }
 
+async function joinPage(world) {
+  const { base } = await world.ring;
+  for (const colorScheme of ['light', 'dark']) {
+    const look = (page) => page.evaluate(() => {
+      const logo = document.querySelector('.logo'), { borderColor, width } = getComputedStyle(logo);
+      return { words: logo.parentElement.textContent.trim(), borderColor, width, font: getComputedStyle(logo.parentElement).fontSize, background: getComputedStyle(document.body).backgroundColor, text: getComputedStyle(document.body).color };
+    });
+    const page = await openPage(world.browser, base, { colorScheme }), whole = await look(page);
+    await page.goto(`${base}join`);
+    await page.waitForSelector('#form');
+    assert.deepEqual(await look(page), whole);
+    assert.deepEqual(await pale(page), []);
+    await page.setViewportSize({ width: 320, height: 640 });
+    assert.deepEqual(await isTooWide(page), []);
+    await page.evaluate(() => localStorage.setItem('kin.theme', 'light'));
+    await page.reload();
+    assert.equal((await look(page)).background, 'rgb(255, 255, 255)');
+    await close(page);
+  }
+}
+
 async function alone({ base, keyedBase, ring, pair }) {
   const own = new Set([...[base, keyedBase, (await ring).base, pair.base].map((url) => new URL(url).host), 'data:', 'blob:']);
   assert.deepEqual([...hosts].filter((h) => !own.has(h)), []);
@@ -214,5 +235,6 @@ export async function looks(world) {
   await check('every control has a name', () => names(world));
   await check('200 messages, without a stutter while the next one is written', () => many(world));
   await check('Markdown that wants to be a script stays text', () => hostile(world));
+  await check('the page of those that join wears the same header and colours', () => joinPage(world));
   await check('nobody but the server was asked', () => alone(world));
 }
