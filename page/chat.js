@@ -193,6 +193,7 @@ export class Chat {
   ask(message) {
     const turn = this.begin();
     if (turn) this.run(turn, message);
+    return Boolean(turn);
   }
 
   answer(parent) {
@@ -290,7 +291,8 @@ export class Chat {
 
   /** For the settings and files: what is shown may be another. */
   async reload(conversations) {
-    const isHere = conversations.some((c) => c.id === this.conversation?.id);
-    if (this.thread?.isKept && !isHere) await this.open(null); // one that is not kept yet cannot have been removed
+    const here = conversations.find((c) => c.id === this.conversation?.id);
+    if (here) this.conversation.title = here.title; // it may have been renamed
+    if (this.thread?.isKept && !here) await this.open(null); // one that is not kept yet cannot have been removed
   }
 }

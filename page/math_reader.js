@@ -33,6 +33,7 @@ export class Reader {
 
   /** A reader of a text in this one. */
   child(source) {
+    if (this.depth === MAX_DEPTH) throw new Unreadable('too deep');
     const reader = new Reader(source, false, this.depth + 1);
     reader.font = this.font;
     return reader;
@@ -60,7 +61,7 @@ export class Reader {
         if (['over', 'choose', 'atop'].includes(word.text)) return this.divided(out, this.words.next().text);
         if (STYLES.has(word.text)) {
           this.words.next();
-          const rest = this.list();
+          const rest = this.deeper(() => this.list());
           return [...out, item(m('mstyle', { displaystyle: STYLES.get(word.text), scriptlevel: word.text.startsWith('script') ? '1' : '0' }, rest.map((n) => n.node)))];
         }
       }
@@ -71,7 +72,7 @@ export class Reader {
   }
 
   divided(above, word) {
-    const below = this.list();
+    const below = this.deeper(() => this.list());
     const fraction = m('mfrac', word === 'over' ? {} : { linethickness: '0' }, row(above), row(below));
     return [item(word === 'choose' ? m('mrow', {}, stretched('(', 'prefix'), fraction, stretched(')', 'postfix')) : fraction)];
   }

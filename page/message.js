@@ -35,7 +35,7 @@ function progressText(message, progress) {
   return progress?.prompt !== null && progress?.prompt !== undefined && progress.prompt < 1 ? `Reading the prompt: ${Math.floor(100 * progress.prompt)} %` : '';
 }
 
-/** `actions`: edit(message, text), again, go (continue), choose(message), result(call, text); `nContext()`: of the server. */
+/** `actions`: edit(message, text), true once it is taken, again, go (continue), choose(message), result(call, text); `nContext()`: of the server. */
 export class MessageView {
   constructor(message, siblings, actions, nContext) {
     this.message = message;
@@ -142,7 +142,11 @@ export class MessageView {
       this.node.classList.remove('editing');
       this.update();
     };
-    const send = () => (close(), (area.value.trim() || this.message.files?.length) && this.actions.edit(this.message, area.value.trim()));
+    // While another answer is written nothing is taken: the text stays.
+    const send = () => {
+      const text = area.value.trim(), isEmpty = !text && !this.message.files?.length;
+      if (isEmpty || this.actions.edit(this.message, text)) close();
+    };
     area.addEventListener('keydown', (e) => {
       if (e.key === 'Escape') close();
       if (e.key === 'Enter' && !e.shiftKey && !e.isComposing) (e.preventDefault(), send());

@@ -71,9 +71,9 @@ export class Sidebar {
     const input = h('input', { type: 'text', id: 'new-title', value: c.title, maxlength: 200 });
     const form = h('form', { id: 'rename', onsubmit: async (e) => {
       e.preventDefault();
-      c.title = input.value.trim() || c.title;
       dialog.close();
-      await store.putConversation(c);
+      const now = (await store.listConversations()).find(({ id }) => id === c.id); // a message may have come meanwhile
+      if (now && input.value.trim()) await store.putConversation({ ...now, title: input.value.trim() });
       this.draw();
     } }, h('div', { class: 'field' }, h('label', { for: 'new-title' }, 'Title'), input));
     const dialog = openDialog('Rename the conversation', form, h('button', { type: 'submit', form: 'rename', class: 'primary' }, 'Rename'));

@@ -1,11 +1,10 @@
 // Events for the web page: what the server and its machines do, about once a second while somebody listens.
 //
 //   GET /kin/events     text/event-stream
-//     state    {version, model, is_up, doing, percent, seconds_left, n_ctx, n_parallel, uptime_s, has_others, head, running,
-//     waiting,
+//     state    {version, model, is_up, doing, percent, seconds_left, n_ctx, n_parallel, uptime_s, has_others, running, waiting,
 //               kv_blocks, kv_blocks_free, prompt_tokens, cached_tokens, generated_tokens, requests, failed, cancelled,
-//               preempted, texts: [{n_prompt, n_done, n_cached, n_generated}], cluster: as of `kin status --json`}
-//              head, of one with a cluster: {address, port, hidden}, by which devices reach it
+//               preempted, texts: [{n_prompt, n_done, n_cached, n_generated}], head: {address, port, hidden}: how devices reach
+//               it, cluster: as of `kin status --json`}
 //     plan     when it has changed: as of `kin plan --json`, with the ring's links
 //
 // Of several models the counts are those of all; `model` and `cluster` are of the one that was used last.

@@ -234,7 +234,12 @@ async function sendingSoon({ base, browser, stage }) {
   await hurry(page, 'The first one', 'none');
   await page.waitForTimeout(40);
   await hurry(page, 'The second one', 'none');
+  await page.evaluate(() => document.querySelector('[aria-label="Edit and send again"]').click());
+  await page.evaluate(() => (document.querySelector('.editing textarea').value = 'An edited one'));
+  await page.evaluate(() => document.querySelector('.edit-foot .primary').click());
+  assert.equal(await page.inputValue('.editing textarea'), 'An edited one');
   assert.equal(await answer(page), 'The only answer.');
+  await page.press('.editing textarea', 'Escape');
   assert.deepEqual([stage.bodies.length - before, await nMessages(page), await page.inputValue('#prompt')], [1, 2, 'The second one']);
   Object.assign(stage, { played: null, delay: 0 });
   await answer(page, () => page.press('#prompt', 'Enter'));
@@ -371,6 +376,24 @@ async function away({ base, browser, stage }) {
   await close(page);
 }
 
+async function renaming({ base, browser }) {
+  const page = await openPage(browser, base), title = () => page.locator('.row .title').textContent();
+  await ask(page, 'Its first name');
+  await answer(page);
+  await page.hover('.row');
+  await page.click('[aria-label="Rename “Its first name”"]');
+  await page.fill('#new-title', 'Its second name');
+  await page.click('dialog .primary');
+  await until('the name', async () => (await title()) === 'Its second name');
+  await ask(page, 'And on');
+  await answer(page);
+  await page.reload();
+  await page.waitForSelector('.message');
+  assert.equal(await title(), 'Its second name');
+  assert.equal((await bodies(page)).at(-2), 'And on');
+  await close(page);
+}
+
 async function elsewhere({ base, browser, stage }) {
   const page = await openPage(browser, base), shows = (selector, words) => other.waitForSelector(`${selector}:has-text("${words}")`);
   stage.delay = 25;
@@ -440,6 +463,7 @@ export async function chats(world) {
   await check('a draft and its files stay with their conversation when the page is loaded again; an empty entry dims the button', () => drafts(world));
   await check('text files that are dropped go with the message; others are refused in a sentence', () => dropping(world));
   await check('a server that is away is said once; the question waits for it, and what was written stays', () => away(world));
+  await check('a conversation that was renamed keeps its name when it goes on', () => renaming(world));
   await check('a conversation that another tab writes in is followed, and nothing is sent into it meanwhile', () => elsewhere(world));
   await check('the choice of models has their sizes, and says which are loaded', () => models(world));
   await check('a server that cannot be reached is said, and the answer can be tried again', () => failing(world));

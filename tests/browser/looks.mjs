@@ -216,8 +216,23 @@ async function joinPage(world) {
     await page.setViewportSize({ width: 320, height: 640 });
     assert.deepEqual(await isTooWide(page), []);
     await page.evaluate(() => localStorage.setItem('kin.theme', 'light'));
+    await page.addInitScript((said) => (window.Worker = class {
+      postMessage() {
+        for (const data of said) this.onmessage({ data });
+      }
+    }), [{ type: 'opened', windows: [[2, 4], [6, 7]], layers: 8, fetched: 0, ms: 0 }, { type: 'status', line: 'Ready.' }]);
     await page.reload();
     assert.equal((await look(page)).background, 'rgb(255, 255, 255)');
+    await page.fill('#code', 'ABCD');
+    await page.click('#join');
+    assert.equal(await page.locator('#layers').innerText(), '2–3, 6 of 8');
+    await page.addInitScript(() => (window.Worker.prototype.postMessage = function () {
+      this.onmessage({ data: { type: 'opened', windows: [], layers: 8, fetched: 0, ms: 0 } });
+    }));
+    await page.reload();
+    await page.fill('#code', 'ABCD');
+    await page.click('#join');
+    assert.equal(await page.locator('#layers').innerText(), 'none: it passes numbers on');
     await close(page);
   }
 }
@@ -235,6 +250,6 @@ export async function looks(world) {
   await check('every control has a name', () => names(world));
   await check('200 messages, without a stutter while the next one is written', () => many(world));
   await check('Markdown that wants to be a script stays text', () => hostile(world));
-  await check('the page of those that join wears the same header and colours', () => joinPage(world));
+  await check('the page of those that join wears the same header and colours, and says which layers it has', () => joinPage(world));
   await check('nobody but the server was asked', () => alone(world));
 }

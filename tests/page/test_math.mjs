@@ -82,6 +82,15 @@ test('whatever a formula is made of, none of its characters is lost without a wo
   }
 });
 
+test('a formula that means to be too deep is none, and throws nothing', () => {
+  for (const part of ['\\displaystyle ', 'a\\over ', '\\substack{', '\\text{$', '\\sqrt[', '\\hat', '\\not', '\\left(', '\\begin{cases}', '{', '\\mathbf', 'x^{', '\\frac{', '\\overset', '\\big']) {
+    for (const n of [70, 1400]) {
+      const source = part.repeat(n), closed = source + '}'.repeat(part.endsWith('{') ? n : 0);
+      for (const s of [source, closed]) drawMath(s, true), show(`$$${s}$$ and \\(${s}\\)`);
+    }
+  }
+});
+
 test('dollars and brackets in a text', () => {
   assert.deepEqual(formulas('With $a$ and \\(b\\), $c_1$-wise.'), ['a', 'b', 'c1']);
   assert.deepEqual(formulas('**bold $x_1$** and *it $y_1$*'), ['x1', 'y1']);
