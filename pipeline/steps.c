@@ -89,10 +89,10 @@ static void decode_ops(kin_kv_op *to, const uint8_t *ops, size_t n) {
 }
 
 int kin_step_order_take(kin_step_order *o, uint32_t epoch, uint64_t number, kin_err *err) {
-    bool is_due = epoch != o->epoch || number == o->next;
+    bool is_due = !o->has_any || epoch != o->epoch || number == o->next; // a tab's frames have no epoch
     if (!is_due)
         return kin_err_set(err, "step %llu came, and step %llu is due", (unsigned long long)number, (unsigned long long)o->next);
-    *o = (kin_step_order){epoch, number + 1};
+    *o = (kin_step_order){true, epoch, number + 1};
     return 0;
 }
 

@@ -41,6 +41,7 @@ int kin_steps_check(const kin_steps *steps, const kin_message_buffer *buffer, ki
 // The numbers of what comes in an epoch follow each other, of steps in their first round and of requests for pages together.
 // Zeros: none has come yet.
 typedef struct kin_step_order {
+    bool has_any;
     uint32_t epoch;
     uint64_t next;
 } kin_step_order;
