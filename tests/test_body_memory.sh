@@ -7,6 +7,9 @@ set -u
 . "$(dirname "$0")/checks.sh"
 # shellcheck source=tests/serving.sh
 . "$(dirname "$0")/serving.sh"
+# A sanitizer must give freed memory back.
+ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}quarantine_size_mb=0:thread_local_quarantine_size_kb=0:allocator_release_to_os_interval_ms=0
+export ASAN_OPTIONS
 [ -r /proc/self/status ] || { echo 'skipped: no /proc' && exit 77; }
 
 memory() { # VmRSS or VmHWM of the server in MiB
