@@ -1,8 +1,10 @@
 // What a tab keeps of a model (web/page/chunks.js), where node stands in for a browser and its file system.
 //
 //   node chunks.mjs       exit 0, or 1
-import { createHash } from 'node:crypto';
+import { createHash, webcrypto } from 'node:crypto';
 import { Chunks } from '../../web/page/chunks.js';
+
+globalThis.crypto ??= webcrypto; // node 18 has no global one
 
 const SIZE = 100;
 const files = new Map(); // name -> Uint8Array
