@@ -27,7 +27,7 @@ static int compile_schema(kin_constrained *c, const char *schema, kin_err *err) 
         if (kin_whole_input_read(schema, KIN_GBNF_MAX_BYTES, &read, &json.len, err) != 0) return KIN_FAIL;
         json.at = (const char *)read;
     }
-    int rc = kin_schema_to_gbnf(json, &gbnf, err);
+    int rc = kin_schema_to_gbnf(json, NULL, &gbnf, err);
     if (rc == 0) rc = kin_grammar_compile(&c->grammar, gbnf.at, gbnf.len, err);
     kin_text_fini(&gbnf);
     free(read);

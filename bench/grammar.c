@@ -166,7 +166,7 @@ static void bench(const char *name, const char *text, size_t len, const kin_toke
 static void bench_schema(const char *name, const char *schema, const kin_token_trie *trie) {
     kin_text_buffer gbnf = {0};
     kin_err err;
-    if (kin_schema_to_gbnf((kin_str){schema, strlen(schema)}, &gbnf, &err) != 0) fail(err.text);
+    if (kin_schema_to_gbnf((kin_str){schema, strlen(schema)}, NULL, &gbnf, &err) != 0) fail(err.text);
     bench(name, gbnf.at, gbnf.len, trie);
     kin_text_fini(&gbnf);
 }

@@ -157,7 +157,7 @@ static void write_one(kin_str schema, const kin_token_trie *trie, uint64_t seed)
     kin_rng rng;
     kin_err err;
     kin_rng_seed(&rng, seed);
-    if (kin_schema_to_gbnf(schema, &gbnf, &err) != 0 || kin_grammar_compile(&grammar, gbnf.at, gbnf.len, &err) != 0) {
+    if (kin_schema_to_gbnf(schema, NULL, &gbnf, &err) != 0 || kin_grammar_compile(&grammar, gbnf.at, gbnf.len, &err) != 0) {
         printf("-%s\n", err.text);
     } else {
         kin_assert(kin_matcher_new(&m, grammar, trie, NULL) == 0);
@@ -175,7 +175,7 @@ static int print_gbnf(void) {
     kin_text_buffer gbnf = {0};
     kin_err err;
     size_t len = fread(schema, 1, sizeof schema, stdin);
-    if (kin_schema_to_gbnf((kin_str){schema, len}, &gbnf, &err) != 0) {
+    if (kin_schema_to_gbnf((kin_str){schema, len}, NULL, &gbnf, &err) != 0) {
         fprintf(stderr, "%s\n", err.text);
         return 1;
     }

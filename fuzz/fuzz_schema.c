@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     kin_grammar *grammar;
     kin_err err = {""};
     if (size > 4096) return 0;
-    if (kin_schema_to_gbnf((kin_str){(const char *)bytes, size}, &gbnf, &err) == 0) {
+    if (kin_schema_to_gbnf((kin_str){(const char *)bytes, size}, NULL, &gbnf, &err) == 0) {
         if (kin_grammar_compile(&grammar, gbnf.at, gbnf.len, &err) == 0) {
             walk(grammar, size);
             kin_grammar_free(grammar);

@@ -252,6 +252,17 @@ static int check(const kin_call *c, kin_api_error *error) {
     return kin_api_error_set(error, 429, NULL, "too many requests wait already: try again in a moment");
 }
 
+// What of schemas says nothing, in a header: none where a stream's went out while its model was loaded.
+static void say_relaxed(kin_call *c) {
+    kin_text_buffer *relaxed = &c->prepared.relaxed;
+    if (relaxed->len == 0 || relaxed->failed || kin_http_has_begun(c->x)) return;
+    for (size_t i = 0; i < relaxed->len; i++) {
+        if (relaxed->at[i] < 0x20 || relaxed->at[i] > 0x7e) relaxed->at[i] = '?';
+    }
+    relaxed->at[relaxed->len] = '\0';
+    kin_http_add_header(c->x, "X-Kin-Relaxed", relaxed->at);
+}
+
 static void start(kin_call *c) {
     kin_err err;
     kin_api_error error;
@@ -263,6 +274,7 @@ static void start(kin_call *c) {
         fail_with(c, 500, err.text);
         return;
     }
+    say_relaxed(c);
     c->last_sign = kin_clock_now();
     c->route->format->start(c->writer, &c->out);
     if (submit(c, &err) != 0) fail_with(c, 500, err.text);

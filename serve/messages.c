@@ -275,6 +275,7 @@ static int add_format(translation *t, kin_api_error *err) {
     if (!kin_fields_is(&format, "type", "json_schema")) return kin_fields_wrong(&format, "type", err, 400, "must be json_schema");
     if (kin_fields_need(&format, "schema", KIN_FIELD_OBJECT, &schema, err) != 0) return KIN_FAIL;
     json_object_set_new(t->chat, "response_format", kin_chat_schema_format("output", schema));
+    json_object_set_new(json_object_get(json_object_get(t->chat, "response_format"), "json_schema"), "strict", json_true());
     return 0;
 }
 

@@ -23,15 +23,18 @@ void kin_prepared_fini(kin_prepared *p) {
     free(p->seeds);
     free(p->tools);
     free(p->tool_schemas);
+    kin_text_fini(&p->relaxed);
     kin_request_fini(&p->request);
     *p = (kin_prepared){0};
 }
 
 // ---- what a text may be
 
-static int compile_plain(const kin_request *r, const kin_vocab *vocab, kin_grammar **out, kin_err *why) {
+static int compile_plain(const kin_request *r, const kin_vocab *vocab, kin_text_buffer *relaxed, kin_grammar **out,
+                         kin_err *why) {
     kin_text_buffer gbnf = {0};
-    int rc = r->schema ? kin_schema_to_gbnf((kin_str){r->schema, strlen(r->schema)}, &gbnf, why) : 0;
+    if (r->schema_is_strict) relaxed = NULL;
+    int rc = r->schema ? kin_schema_to_gbnf((kin_str){r->schema, strlen(r->schema)}, relaxed, &gbnf, why) : 0;
     if (rc == 0) {
         kin_str text = r->schema ? (kin_str){gbnf.at, gbnf.len} : (kin_str){r->grammar, strlen(r->grammar)};
         if (!r->schema) rc = kin_grammar_tokens_check(text, vocab, why);
@@ -42,7 +45,7 @@ static int compile_plain(const kin_request *r, const kin_vocab *vocab, kin_gramm
 }
 
 // A whole reply: reasoning, then text of a schema or calls of tools.
-static int compile_reply(const kin_preparer *p, const kin_prepared *out, kin_grammar **grammar, kin_err *why) {
+static int compile_reply(const kin_preparer *p, kin_prepared *out, kin_grammar **grammar, kin_err *why) {
     const kin_request *r = &out->request;
     const kin_tool_format *format = kin_prompter_format(p->prompter);
     kin_reply_rules rules = {.format = format->calls,
@@ -50,6 +53,8 @@ static int compile_reply(const kin_preparer *p, const kin_prepared *out, kin_gra
                              .tools = out->tools,
                              .n_tools = out->n_tools,
                              .required = r->tool_choice == KIN_TOOLS_REQUIRED || r->tool_choice == KIN_TOOLS_NAMED,
+                             .strict = r->schema_is_strict,
+                             .relaxed = &out->relaxed,
                              .parallel = r->parallel_tool_calls && r->tool_choice != KIN_TOOLS_NAMED && !format->one_call};
     if (r->schema) rules.schema = (kin_str){r->schema, strlen(r->schema)};
     for (size_t i = 0; r->tool_choice == KIN_TOOLS_NAMED && i < out->n_tools; i++) {
@@ -61,12 +66,14 @@ static int compile_reply(const kin_preparer *p, const kin_prepared *out, kin_gra
 }
 
 // Each text has a grammar of its own: they go on at different places, and what they have met is theirs.
-static int constrain(const kin_preparer *p, const kin_prepared *out, kin_job_options *job, kin_api_error *err) {
+static int constrain(const kin_preparer *p, kin_prepared *out, kin_job_options *job, kin_api_error *err) {
     const kin_request *r = &out->request;
     kin_err why;
     bool is_reply = r->is_chat && !r->grammar && (r->schema || out->n_tools > 0);
     if (!is_reply && !r->grammar && !r->schema) return 0;
-    int rc = is_reply ? compile_reply(p, out, &job->grammar, &why) : compile_plain(r, p->session->vocab, &job->grammar, &why);
+    out->relaxed.len = 0; // each text says the same
+    int rc = is_reply ? compile_reply(p, out, &job->grammar, &why)
+                      : compile_plain(r, p->session->vocab, &out->relaxed, &job->grammar, &why);
     const char *field = r->grammar ? "grammar" : r->schema ? "response_format" : "tools";
     if (rc != 0) return kin_api_error_set(err, 400, field, "%s", why.text);
     if (kin_matcher_new(&job->matcher, job->grammar, p->trie, &why) == 0 &&

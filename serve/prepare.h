@@ -29,6 +29,7 @@ typedef struct kin_prepared {
     size_t n_tools;
     kin_reply_options reply; // how a chat's reply is read
     kin_reply_thinking thinking;
+    kin_text_buffer relaxed; // what of schemas says nothing (kin_reply_rules); a header names it
 } kin_prepared;
 
 // Takes request over, also when it fails; then `out` needs no fini.

@@ -71,8 +71,9 @@ typedef struct kin_request {
     kin_logit_bias *bias;        // owned. Biases given as text are in `text_bias`, for who has the tokenizer
     const json_t *text_bias;     // array of [text, number or false (forbidden)]; NULL: none
     bool ignore_eos;
-    const char *grammar; // GBNF; NULL: none
-    char *schema;        // JSON schema as text (response_format, json_schema, format); owned; NULL: none
+    const char *grammar;   // GBNF; NULL: none
+    char *schema;          // JSON schema as text (response_format, json_schema, format); owned; NULL: none
+    bool schema_is_strict; // what is not supported in it is an error
 
     bool stream, include_usage, timings_per_token, return_tokens, return_progress, cache_prompt;
     bool verbose;                  // the answer says under __verbose what was computed from what

@@ -301,6 +301,9 @@ static int read_format_schema(kin_request *r, const kin_fields *format, kin_api_
     if (kin_fields_object(format, "json_schema", &inside, err) < 0) return KIN_FAIL;
     const json_t *schema = inside.json ? kin_fields_any(&inside, "schema") : NULL;
     if (!schema) return kin_fields_wrong(&inside, "schema", err, 400, "is required");
+    const json_t *strict;
+    if (kin_fields_get(&inside, "strict", KIN_FIELD_BOOL, &strict, err) < 0) return KIN_FAIL;
+    r->schema_is_strict = strict && json_is_true(strict);
     return kin_request_set_schema(r, "response_format.json_schema.schema", schema, err);
 }
 

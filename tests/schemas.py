@@ -13,6 +13,8 @@ import sys
 NAMES = ["a", "b", "ab", "name", "na\u00efve", "id", "value", "x-y", "with space", 'quo"te', "items", "back\\slash"]
 PATTERNS = ["^[a-z]+$", "^\\d{3}-\\d{4}$", "^(foo|bar)?$", "[0-9]", "^a.b$", "^[^x]{2,5}$", "^\\w+@\\w+\\.com$", "x|y", "^(ab|c){1,3}$",
             "^\\S+$", "^[\\u00e0-\\u00ff]$", "^[A-F0-9]{2}(:[A-F0-9]{2}){1,7}$", "^\"\\\\$", "^$", "^[\\s]?z", "^[+-]?\\d+(\\.\\d+)?$"]
+AHEAD = ["^(?=.*[A-Z])(?=.*\\d).{2,9}$", "^(?!ab)[a-z]{1,5}$", "^(?!.*xx)[a-z ]*$", "(?=\\d{2})\\d", "^(?:a(?!c)|b)+[abc]?$", "^(?![^a]*b$).{1,4}$",
+         "^(?!.*\\W\\W)\\S+$", "^(?=[^\\d]+$)\\w*$"]
 FORMATS = ["date", "time", "date-time", "uuid", "ipv4", "color"]
 
 
@@ -48,13 +50,24 @@ class Maker:
                 schema[self.pick("maximum", "exclusiveMaximum")] = low + self.pick(1, 2, 5, 10, 93, 1000, 0.5, 10**6)
         elif self.chance(0.4):
             schema[self.pick("maximum", "exclusiveMaximum")] = self.number(integer)
+        if self.chance(0.2):
+            schema["multipleOf"] = self.pick(1, 2, 3, 7, 10, 60, 1000, 0.5, 2.5)
         return schema
 
     def string(self):
         schema = {"type": "string"}
-        kind = self.rng.randrange(5)
+        kind = self.rng.randrange(7)
         if kind == 0:
             schema["pattern"] = self.pick(*PATTERNS)
+        elif kind == 5:
+            schema["pattern"] = self.pick(*AHEAD)
+        elif kind == 6:
+            schema["pattern"] = self.pick(*PATTERNS, *AHEAD)
+            schema["maxLength"] = self.pick(1, 4, 12, 30)
+            if self.chance(0.4):
+                schema["minLength"] = self.pick(1, 3)
+            if self.chance(0.4):
+                schema["allOf"] = [{"pattern": self.pick(*PATTERNS, *AHEAD)}]
         elif kind == 1:
             schema["format"] = self.pick(*FORMATS)
         elif kind == 2:

@@ -348,6 +348,9 @@ static uint32_t compute_ends(oracle *o, uint32_t node, int at) {
         return ends;
     case KIN_GBNF_REPEAT: return ends_of_repeat(o, n, at);
     case KIN_GBNF_RULE: return ends_of(o, o->g->rules[n->rule], at);
+    case KIN_GBNF_AHEAD: return (ends_of(o, n->child, at) != 0) != (n->negated != 0) ? 1u << at : 0; // of the rule `root` only
+    case KIN_GBNF_END: return at == o->len ? 1u << at : 0;
+    case KIN_GBNF_MULTIPLE: fail_msg("none is made");
     }
     return 0;
 }
@@ -381,6 +384,16 @@ static char *put_random(kin_rng *rng, char *at, int depth) {
     case 6: at = put_random(rng, at, depth - 1); return put_random(rng, at + sprintf(at, " "), depth - 1);
     default: return at + sprintf(at, "%s", leaves[below(rng, 7)]);
     }
+}
+
+// The same, which may begin with look-ahead in each group.
+static char *put_random_regular(kin_rng *rng, char *at, int depth) {
+    at = put_random(rng, at + sprintf(at, "("), depth);
+    if (depth > 0 && below(rng, 3) == 0) {
+        at = put_random(rng, at + sprintf(at, below(rng, 2) ? " | &(" : " | !("), depth - 1);
+        at = put_random(rng, at + sprintf(at, ") "), depth - 1);
+    }
+    return at + sprintf(at, ")");
 }
 
 static void put_random_grammar(kin_rng *rng, char *at) {
@@ -423,6 +436,99 @@ static void random_grammars_match_what_a_simple_matcher_does(void **state) {
         kin_grammar *grammar;
         put_random_grammar(&rng, text);
         if (kin_grammar_compile(&grammar, text, strlen(text), NULL) != 0) continue; // left recursion, mostly
+        n_compiled++;
+        compare_texts(&rng, text, grammar);
+        kin_grammar_free(grammar);
+    }
+    assert_in_range(n_compiled, N / 3, N);
+}
+
+// ---- look-ahead
+
+static void look_ahead_is_about_the_rest_of_its_rule(void **state) {
+    (void)state;
+    const char *pin = "root ::= pin \"7x\"\npin ::= &(\"0\" [0-9]* $ | \"7\") [0-9]{2,3}";
+    assert_true(matches(pin, "007x"));
+    assert_true(matches(pin, "7177x"));
+    assert_int_equal(taken(pin, "10"), 0);
+    const char *word = "root ::= word \".\"\nword ::= !(\"the\" $ | [a-z]* \"x\") [a-z]+";
+    assert_true(matches(word, "then."));
+    assert_true(matches(word, "th."));
+    assert_int_equal(taken(word, "the."), 3);
+    assert_int_equal(taken(word, "ax"), 1);
+    const char *within = "root ::= (\"a\" &(\"b\" !(\"c\")))? [a-c]*";
+    assert_true(matches(within, "ab"));
+    assert_true(matches(within, "abc")); // without the first part
+    const char *counted = "root ::= &(.{3,5} $) (\"ab\" | \"c\")*";
+    assert_true(matches(counted, "abc"));
+    assert_true(matches(counted, "ababc"));
+    assert_int_equal(taken(counted, "cccccc"), 5);
+    assert_int_equal(taken("root ::= \"x\" | &(.{3,3} $) (\"ab\")*", "ab"), 0); // which could not end
+}
+
+static void rules_with_look_ahead_know_what_they_can_do(void **state) {
+    (void)state;
+    assert_true(matches("root ::= \"x\" maybe \"y\"\nmaybe ::= &(\"a\"{0,2} $) \"aa\"*", "xy"));
+    assert_int_equal(taken("root ::= \"x\" some \"y\"\nsome ::= &(. ) \"a\"*", "xy"), 1);
+    assert_true(matches("root ::= never | \"x\"\nnever ::= &(\"a\") \"b\"", "x"));
+    assert_int_equal(taken("root ::= never | \"x\"\nnever ::= &(\"a\") \"b\"", "b"), 0);
+    assert_refused("root ::= &(\"a\") \"b\"", "no text matches");
+    assert_refused("root ::= &(\"a\" | root) \"b\"", "part of another rule");
+    assert_refused("root ::= &(\"a\") x\nx ::= \"a\" x | \"b\"", "recurs");
+    assert_refused("root ::= &(x) \"b\"\nx ::= !(\"a\") .", "part of another rule");
+    assert_refused("root ::= &\"a\" .", "followed by '('");
+    assert_refused("root ::= &([ab]* \"a\" [ab]{30} $) [ab]*", "too large");
+}
+
+static void multiples_are_those_of_decimal_numbers(void **state) {
+    (void)state;
+    static const char *const numbers[] = {"7", "12", "10", "300", "0.05", "2.5", "1", "0.001", "0.30"};
+    static const int thousandths[] = {7000, 12000, 10000, 300000, 50, 2500, 1000, 1, 300};
+    for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++) {
+        char gbnf[64], text[32];
+        snprintf(gbnf, sizeof gbnf, "root ::= %%%s", numbers[k]);
+        kin_grammar *grammar = compile(gbnf);
+        kin_matcher *m;
+        assert_int_equal(kin_matcher_new(&m, grammar, NULL, NULL), 0);
+        for (int n = 0; n < 60000; n += n < 2000 ? 1 : 17) {
+            size_t n_taken;
+            int len = n % 1000 == 0  ? snprintf(text, sizeof text, "%d", n / 1000)
+                      : n % 100 == 0 ? snprintf(text, sizeof text, "%d.%d", n / 1000, n % 1000 / 100)
+                      : n % 10 == 0  ? snprintf(text, sizeof text, "%d.%02d", n / 1000, n % 1000 / 10)
+                                     : snprintf(text, sizeof text, "%d.%03d", n / 1000, n % 1000);
+            if (matches_with(m, text, (size_t)len, &n_taken) != (n % thousandths[k] == 0)) fail_msg("%s of %s", text, numbers[k]);
+        }
+        kin_matcher_free(m);
+        kin_grammar_free(grammar);
+    }
+    assert_refused("root ::= %0", "above 0");
+    assert_refused("root ::= %10001", "too large");
+    assert_refused("root ::= %99999999999", "%N");
+    assert_true(matches("root ::= %86400", "172800"));
+    assert_false(matches("root ::= %86400", "172900"));
+}
+
+static char *put_random_ahead(kin_rng *rng, char *at, int depth) {
+    at += sprintf(at, below(rng, 2) ? " &(" : " !(");
+    at = put_random_regular(rng, at, depth);
+    if (below(rng, 2)) at += sprintf(at, " $");
+    return at + sprintf(at, ") ");
+}
+
+static void look_ahead_matches_what_a_simple_matcher_does(void **state) {
+    (void)state;
+    enum { N = KIN_SANITIZED ? 300 : 1500 };
+    kin_rng rng;
+    int n_compiled = 0;
+    kin_rng_seed(&rng, 37);
+    for (int i = 0; i < N; i++) {
+        static char text[1 << 16];
+        char *at = text + sprintf(text, "root ::= ");
+        kin_grammar *grammar;
+        for (int k = below(&rng, 3); k >= 0; k--) at = put_random_regular(&rng, put_random_ahead(&rng, at, 2), 2);
+        at = put_random_regular(&rng, at + sprintf(at, " "), 2);
+        for (int k = 0; k < 4; k++) at += sprintf(at, "\nr%d ::= \"a\"{%d} | \"b\"", k, k);
+        if (kin_grammar_compile(&grammar, text, strlen(text), NULL) != 0) continue; // nothing matches, mostly
         n_compiled++;
         compare_texts(&rng, text, grammar);
         kin_grammar_free(grammar);
@@ -710,6 +816,10 @@ int main(void) {
         cmocka_unit_test(nesting_stops_at_its_limit_and_goes_on_from_there),
         cmocka_unit_test(ambiguous_grammars_stay_small),
         cmocka_unit_test(random_grammars_match_what_a_simple_matcher_does),
+        cmocka_unit_test(look_ahead_is_about_the_rest_of_its_rule),
+        cmocka_unit_test(rules_with_look_ahead_know_what_they_can_do),
+        cmocka_unit_test(multiples_are_those_of_decimal_numbers),
+        cmocka_unit_test(look_ahead_matches_what_a_simple_matcher_does),
         cmocka_unit_test(special_tokens_match_no_text),
         cmocka_unit_test(a_reference_matches_its_control_token_and_nothing_else),
         cmocka_unit_test(a_reference_to_a_token_that_is_text_matches_nothing),

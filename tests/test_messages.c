@@ -147,7 +147,7 @@ static void thinking_is_off_unless_it_is_asked_for(void **state) {
 static void a_schema_for_the_answer_is_a_response_format(void **state) {
     (void)state;
     static const char chat[] = "{" CHAT_USER ",'response_format':{'type':'json_schema','json_schema':"
-                               "{'name':'output','schema':{'type':'object'}}}}";
+                               "{'name':'output','schema':{'type':'object'},'strict':true}}}";
     expect("{" USER ",'output_config':{'format':{'type':'json_schema','schema':{'type':'object'}}}}", chat);
     expect("{" USER ",'output_format':{'type':'json_schema','schema':{'type':'object'}}}", chat);
 }

@@ -101,7 +101,7 @@ static int translate(void *arg, kin_err *err) {
     kin_text_buffer out = {0};
     kin_grammar *grammar = NULL;
     (void)arg;
-    int rc = kin_schema_to_gbnf((kin_str){schema, strlen(schema)}, &out, err);
+    int rc = kin_schema_to_gbnf((kin_str){schema, strlen(schema)}, NULL, &out, err);
     if (rc == 0) rc = kin_grammar_compile(&grammar, out.at, out.len, err);
     if (rc == 0) kin_grammar_free(grammar);
     kin_text_fini(&out);

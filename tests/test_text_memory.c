@@ -134,7 +134,7 @@ static int make_constraint(const job *job, kin_err *err) {
     kin_token_trie *trie = NULL;
     kin_matcher *matcher = NULL;
     kin_constraint *constraint = NULL;
-    int rc = kin_schema_to_gbnf((kin_str){schema, sizeof schema - 1}, &gbnf, err);
+    int rc = kin_schema_to_gbnf((kin_str){schema, sizeof schema - 1}, NULL, &gbnf, err);
     if (rc == 0) rc = kin_grammar_compile(&grammar, gbnf.at, gbnf.len, err);
     if (rc == 0) rc = kin_token_trie_new(&trie, job->vocab, err);
     if (rc == 0) rc = kin_matcher_new(&matcher, grammar, trie, err);

@@ -368,8 +368,8 @@ static void a_keyword_that_is_not_supported_loosens_its_own_schema_only(void **s
                                            "\"dependentRequired\":{}",
                                            "\"minProperties\":1",
                                            "\"$ref\":\"other.json\"",
-                                           "\"pattern\":\"(?=a)\"",
-                                           "\"pattern\":\"a\",\"maxLength\":3",
+                                           "\"pattern\":\"(a)\\\\1\"",
+                                           "\"pattern\":\"(?<=a)\",\"maxLength\":3",
                                            "\"oneOf\":[{},{}]",
                                            "\"patternProperties\":{\"^x\":{}},\"additionalProperties\":false"};
     for (size_t i = 0; i < sizeof loosened / sizeof *loosened; i++) {

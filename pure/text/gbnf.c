@@ -282,6 +282,38 @@ static int parse_token(parser *p, uint32_t *out) {
     return add_node(p, (kin_gbnf_node){.kind = KIN_GBNF_BYTES, .begin = begin, .end = p->gbnf->n_bytes}, out);
 }
 
+// After '&' or '!'.
+static int parse_ahead(parser *p, bool negated, uint32_t *out) {
+    uint32_t child;
+    skip_space(p, p->nesting > 0);
+    if (!skip_char(p, '(')) return fail_gbnf(p, "'&' and '!' are followed by '(': what is to follow, or not to follow");
+    if (parse_group(p, &child) != 0) return KIN_FAIL;
+    return add_node(p, (kin_gbnf_node){.kind = KIN_GBNF_AHEAD, .child = child, .negated = negated}, out);
+}
+
+// After '%'.
+static int parse_multiple(parser *p, uint32_t *out) {
+    kin_gbnf_node node = {.kind = KIN_GBNF_MULTIPLE};
+    uint64_t number = 0;
+    int n_digits = 0;
+    bool has_point = false;
+    for (; p->at < p->end && number < UINT32_MAX; p->at++) {
+        if (*p->at == '.' && !has_point && n_digits > 0) {
+            has_point = true;
+            continue;
+        }
+        if (*p->at < '0' || *p->at > '9') break;
+        number = number * 10 + (uint64_t)(*p->at - '0');
+        node.n_fraction += has_point;
+        n_digits++;
+    }
+    while (node.n_fraction > 0 && number % 10 == 0) number /= 10, node.n_fraction--;
+    node.number = (uint32_t)number;
+    if (number == 0 || number > KIN_GBNF_MAX_REPEAT || node.n_fraction > KIN_GBNF_MAX_FRACTION)
+        return fail_gbnf(p, "%N: a number above 0 is expected, with at most 9 digits after the point, and below 2147483648");
+    return add_node(p, node, out);
+}
+
 // Sets *found to false where no element begins.
 static int parse_element(parser *p, uint32_t *out, bool *found) {
     *found = p->at < p->end;
@@ -292,7 +324,11 @@ static int parse_element(parser *p, uint32_t *out, bool *found) {
     if (skip_char(p, '(')) return parse_group(p, out);
     if (is_name_char(*p->at)) return parse_rule_name(p, out);
     if (skip_char(p, '<')) return parse_token(p, out);
-    if (*p->at == '!') return fail_gbnf(p, "'!': there are no negated references to tokens");
+    if (skip_char(p, '$')) return add_node(p, (kin_gbnf_node){.kind = KIN_GBNF_END}, out);
+    if (skip_char(p, '%')) return parse_multiple(p, out);
+    if (*p->at == '!' && p->end - p->at > 1 && p->at[1] == '<')
+        return fail_gbnf(p, "'!': there are no negated references to tokens");
+    if (*p->at == '&' || *p->at == '!') return parse_ahead(p, *p->at++ == '!', out);
     *found = false;
     return 0;
 }

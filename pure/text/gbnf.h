@@ -4,6 +4,13 @@
 //   name   ::= [A-Z] [a-z]* | [^a-zA-Z0-9\x00-\x1F]+   # classes of Unicode code points, negated with ^
 //   any    ::= .                                       # any code point
 //
+//   pin    ::= &("0" [0-9]* $ | "7") [0-9]{4,9}         # what follows in the rule begins so, and ends at $
+//   word   ::= !("the" $) [a-z]+                       # it does not
+//   even   ::= &("-"? %2 $) "-"? [1-9] [0-9]{0,9}      # %N: a decimal number that is a multiple of N, which may have a fraction
+//
+// The last three are kin's own. A rule with & or ! is regular: it, and the rules that it mentions, do not recur, and mention no
+// other rule with & or !. What follows the rule in others is not looked at.
+//
 // Repetitions: * + ? {m} {m,} {m,n}. Escapes: \n \r \t \\ \" \[ \] \- \xHH \uHHHH \UHHHHHHHH (code points).
 // The first rule is not special; the text begins with the rule `root`. The grammar's own text is UTF-8.
 //   call  ::= <[5]> "{" [^}]* "}"                      # the control token 5 of the vocabulary (token_reference.h)
@@ -28,6 +35,7 @@ enum { // limits of one grammar
     KIN_GBNF_MAX_NESTING = 64, // parentheses
     KIN_GBNF_MAX_STACKED = 4,  // repetitions of one element, as in "a"*?
     KIN_GBNF_MAX_NAME = 128,
+    KIN_GBNF_MAX_FRACTION = 9, // digits after the point of %N
 };
 
 #define KIN_GBNF_MAX_REPEAT INT32_MAX // in {m,n}
@@ -40,6 +48,9 @@ typedef enum kin_gbnf_kind {
     KIN_GBNF_CHOICE,   // one of the children
     KIN_GBNF_REPEAT,   // the child, min to max times
     KIN_GBNF_RULE,     // rule number `rule`
+    KIN_GBNF_AHEAD,    // nothing, where the child matches what follows in the rule (negated: where it does not)
+    KIN_GBNF_END,      // $: the rule ends here
+    KIN_GBNF_MULTIPLE, // a decimal number that is a multiple of number / 10^n_fraction
 } kin_gbnf_kind;
 
 typedef struct kin_gbnf_node {
@@ -53,6 +64,10 @@ typedef struct kin_gbnf_node {
             uint32_t min, max;
         };
         uint32_t rule;
+        uint32_t negated;
+        struct {
+            uint32_t number, n_fraction;
+        };
     };
 } kin_gbnf_node;
 

@@ -36,6 +36,9 @@ bool kin_build_is_nullable(const kin_grammar_build *b, uint32_t at) {
         return false;
     case KIN_GBNF_REPEAT: return node->min == 0 || kin_build_is_nullable(b, node->child);
     case KIN_GBNF_RULE: return b->rules[node->rule].nullable;
+    case KIN_GBNF_AHEAD:
+    case KIN_GBNF_END: return true;
+    case KIN_GBNF_MULTIPLE: return false;
     }
     return false;
 }
@@ -57,6 +60,9 @@ bool kin_build_is_productive(const kin_grammar_build *b, uint32_t at) {
         return false;
     case KIN_GBNF_REPEAT: return node->min == 0 || kin_build_is_productive(b, node->child);
     case KIN_GBNF_RULE: return b->rules[node->rule].productive;
+    case KIN_GBNF_AHEAD:
+    case KIN_GBNF_END:
+    case KIN_GBNF_MULTIPLE: return true;
     }
     return false;
 }
@@ -100,6 +106,9 @@ uint32_t kin_build_cost(const kin_grammar_build *b, uint32_t at) {
         cost = is_counted(node, unrolled) ? 1 : unrolled;
         break;
     case KIN_GBNF_RULE: cost = b->rules[node->rule].inlined ? b->rules[node->rule].cost : 1; break;
+    case KIN_GBNF_AHEAD: cost += kin_build_cost(b, node->child); break;
+    case KIN_GBNF_END: break;
+    case KIN_GBNF_MULTIPLE: cost = 20 * (uint64_t)node->number; break;
     }
     return saturated(cost);
 }
@@ -114,6 +123,7 @@ static int find_nullable_and_productive(kin_grammar_build *b) {
         for (uint32_t i = b->gbnf->n_rules; i-- > 0;) {
             kin_rule_facts *facts = &b->rules[i];
             uint32_t node = b->gbnf->rules[i];
+            if (facts->looks) continue;
             if (!facts->nullable && kin_build_is_nullable(b, node)) facts->nullable = changed = true;
             if (!facts->productive && kin_build_is_productive(b, node)) facts->productive = changed = true;
         }
@@ -157,7 +167,7 @@ static void settle(kin_grammar_build *b, uint32_t rule) {
     void *pair[2] = {b, &facts->height};
     each_rule(b->gbnf, b->gbnf->rules[rule], highest, pair);
     facts->cost = kin_build_cost(b, b->gbnf->rules[rule]);
-    facts->inlined = facts->cost <= KIN_BUILD_MAX_INLINE && facts->height <= KIN_BUILD_MAX_INLINE_HEIGHT;
+    facts->inlined = !facts->looks && facts->cost <= KIN_BUILD_MAX_INLINE && facts->height <= KIN_BUILD_MAX_INLINE_HEIGHT;
 }
 
 // From the rules that mention none upward (Kahn's order); what recurs, or leads to what does, is never settled.
@@ -234,6 +244,7 @@ static int build_machines(kin_grammar_build *b) {
     if (kin_build_machine_of_rule(b, b->gbnf->root, &g->root) != 0) return KIN_FAIL;
     for (uint32_t i = 0; i < g->n_machines; i++) { // more come while it runs
         uint32_t entry;
+        if (g->machines[i].start != 0) continue;
         if (kin_build_nfa(b, i, &entry) != 0 || kin_build_dfa(b, i, entry) != 0) return KIN_FAIL;
     }
     return 0;
@@ -296,7 +307,8 @@ static int compile(kin_grammar_build *b) {
     g->next = calloc(g->n_classes, sizeof *g->next);
     if (!g->next) return kin_build_out_of_memory(b);
     g->cap_next = g->n_classes;
-    if (find_nullable_and_productive(b) != 0 || choose_inlined(b) != 0 || build_machines(b) != 0 || rank_machines(b) != 0)
+    if (kin_build_aheads(b) != 0 || find_nullable_and_productive(b) != 0 || choose_inlined(b) != 0 || build_machines(b) != 0 ||
+        rank_machines(b) != 0)
         return KIN_FAIL;
     return kin_build_mark_plain(b);
 }

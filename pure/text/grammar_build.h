@@ -1,5 +1,6 @@
 // The compiler of grammars, between its files: grammar.c asks what rules can do and gives out the machines, grammar_nfa.c makes
-// the nondeterministic automaton of one machine, grammar_dfa.c the deterministic one.
+// the nondeterministic automaton of one machine, grammar_dfa.c the deterministic one; grammar_ahead.c does that for rules with
+// look-ahead.
 #pragma once
 
 #include "pure/text/grammar_impl.h"
@@ -11,6 +12,9 @@ enum {
     KIN_BUILD_MAX_INLINE = 128,      // automaton states of a rule that is copied into those that use it
     KIN_BUILD_MAX_INLINE_HEIGHT = 8, // copies within copies
     KIN_BUILD_MAX_UNROLL = 64,       // automaton states of a repetition that is written out
+    KIN_BUILD_MAX_AHEADS = 64,       // look-aheads of one rule
+    KIN_BUILD_MAX_NUMBER = 10000,    // N of %N, without the zeros at its end
+    KIN_BUILD_MAX_RULE_DEPTH = 64,   // rules in rules, in one with look-ahead
 };
 
 typedef enum kin_nfa_kind {
@@ -18,7 +22,9 @@ typedef enum kin_nfa_kind {
     KIN_NFA_CALL,  // a machine, then out
     KIN_NFA_SPLIT, // out or other, without a byte
     KIN_NFA_END,
-    KIN_NFA_FAIL, // nothing matches from here
+    KIN_NFA_FAIL,  // nothing matches from here
+    KIN_NFA_AHEAD, // look-ahead number `other`, then out
+    KIN_NFA_ANY,   // the end of a look-ahead: anything may follow
 } kin_nfa_kind;
 
 typedef struct kin_nfa_state {
@@ -31,6 +37,7 @@ typedef struct kin_rule_facts {
     bool nullable;   // matches the empty text
     bool productive; // matches any text
     bool inlined;    // copied into those that use it
+    bool looks;      // has look-ahead: its machine is built first, and tells whether it is nullable and productive
     uint8_t height;  // copies within it
     uint32_t cost;   // automaton states, about
     uint32_t machine_plus_1;
@@ -50,6 +57,14 @@ typedef struct kin_grammar_build {
     uint32_t n_nfa, cap_nfa;
     uint32_t *children; // stack of nodes
     uint32_t n_children, cap_children;
+
+    bool is_regular; // the machine is that of a rule with look-ahead: all is written out in it
+    uint32_t depth;  // rules within it
+    struct {
+        uint32_t entry;
+        bool negated;
+    } aheads[KIN_BUILD_MAX_AHEADS]; // of the machine, those within others first
+    uint32_t n_aheads;
 } kin_grammar_build;
 
 // Counts steps; fails when they become too many.
@@ -68,12 +83,17 @@ int kin_build_machine_of_repeat(kin_grammar_build *b, uint32_t node, uint32_t ru
 
 // The nondeterministic automaton of the machine, in b->nfa; *entry: where it begins.
 int kin_build_nfa(kin_grammar_build *b, uint32_t machine, uint32_t *entry);
+// That of a rule with look-ahead: all is written out in it, and nothing is called.
+int kin_build_nfa_of_rule(kin_grammar_build *b, uint32_t rule, uint32_t *entry);
 
 // Classes of bytes, from all literals and character classes of the tree.
 void kin_build_classes(kin_grammar_build *b);
 
 // The deterministic automaton of b->nfa as states of the machine.
 int kin_build_dfa(kin_grammar_build *b, uint32_t machine, uint32_t entry);
+
+// The machines of all rules with look-ahead, and what such rules can do.
+int kin_build_aheads(kin_grammar_build *b);
 
 // Marks states with KIN_STATE_PLAIN. After all machines are built.
 int kin_build_mark_plain(kin_grammar_build *b);

@@ -316,10 +316,18 @@ static void mark_class_bounds(const kin_gbnf_range *range, bool *begins) {
     }
 }
 
+static void mark_number_bounds(bool *begins) {
+    for (int c = '0'; c <= '9' + 1; c++) begins[c] = true;
+    begins['.'] = begins['.' + 1] = true;
+}
+
 void kin_build_classes(kin_grammar_build *b) {
     const kin_gbnf *gbnf = b->gbnf;
     bool begins[257] = {false};
     for (uint32_t i = 0; i < gbnf->n_ranges; i++) mark_class_bounds(&gbnf->ranges[i], begins);
+    for (uint32_t i = 1; i < gbnf->n_nodes; i++) {
+        if (gbnf->nodes[i].kind == KIN_GBNF_MULTIPLE) mark_number_bounds(begins);
+    }
     for (uint32_t i = 0; i < gbnf->n_bytes; i++) begins[gbnf->bytes[i]] = begins[gbnf->bytes[i] + 1] = true;
     uint32_t n = 0;
     for (uint32_t byte = 0; byte < 256; byte++) {

@@ -97,15 +97,33 @@ static bool make_object_schema(kin_str schema, kin_text_buffer *out) {
     return ok && !out->failed;
 }
 
+static void note_relaxed(writer *w, const kin_reply_tool *tool, kin_str what) {
+    kin_text_buffer *to = w->rules->relaxed;
+    bool is_place = what.len > 0 && what.at[0] == '#';
+    if (!to || to->len + tool->name.len + what.len > KIN_SCHEMA_MAX_RELAXED) return;
+    kin_text_print(to, "%stools.", to->len > 0 ? "; " : "");
+    kin_text_put(to, tool->name.at, tool->name.len);
+    kin_text_print(to, is_place ? "" : " (");
+    kin_text_put(to, what.at, what.len);
+    if (!is_place) kin_text_print(to, ")");
+}
+
 // Puts rules for a schema of a tool, and the name into the line. Where that cannot be done: `instead`, or an error if it is
 // strict.
-static int put_schema(writer *w, const kin_json *json, const kin_json_value *schema, bool strict, const char *instead) {
+static int put_schema(writer *w, const kin_json *json, const kin_json_value *schema, const kin_reply_tool *tool,
+                      const char *instead) {
     size_t len = w->gbnf->len, line_len = w->line->len;
     uint32_t n_rules = w->n_rules;
-    if (strict || !w->any_arguments) {
-        if (kin_schema_put_rules(json, schema, !strict, &w->n_rules, w->line, w->gbnf, strict ? w->err : NULL) == 0) return 0;
-        if (strict) return KIN_FAIL;
-    }
+    kin_text_buffer relaxed = {0};
+    kin_err why = {"all tools together are too large"};
+    int rc = KIN_FAIL;
+    if (tool->strict || !w->any_arguments)
+        rc = kin_schema_put_rules(json, schema, tool->strict ? NULL : &relaxed, &w->n_rules, w->line, w->gbnf,
+                                  tool->strict ? w->err : &why);
+    if (rc == 0 && relaxed.len > 0) note_relaxed(w, tool, (kin_str){relaxed.at, relaxed.len});
+    kin_text_fini(&relaxed);
+    if (rc == 0 || tool->strict) return rc;
+    note_relaxed(w, tool, (kin_str){why.text, strlen(why.text)});
     w->gbnf->len = len;
     w->line->len = line_len;
     w->n_rules = n_rules;
@@ -114,6 +132,7 @@ static int put_schema(writer *w, const kin_json *json, const kin_json_value *sch
 }
 
 static int put_arguments(writer *w, const kin_reply_tool *tool) {
+    static const char no_object[] = "its parameters are no JSON schema of an object";
     kin_text_buffer schema = {0};
     kin_json json;
     int rc = 0;
@@ -123,11 +142,12 @@ static int put_arguments(writer *w, const kin_reply_tool *tool) {
     }
     bool ok = make_object_schema(tool->parameters, &schema) && kin_json_parse(&json, schema.at, schema.len, NULL) == 0;
     if (ok) {
-        rc = put_schema(w, &json, json.values, tool->strict, "object");
+        rc = put_schema(w, &json, json.values, tool, "object");
         kin_json_fini(&json);
     } else if (tool->strict) {
-        rc = kin_err_set(w->err, "its parameters are no JSON schema of an object");
+        rc = kin_err_set(w->err, "%s", no_object);
     } else {
+        note_relaxed(w, tool, (kin_str){no_object, sizeof no_object - 1});
         put(w, "object");
     }
     put(w, " ");
@@ -212,7 +232,7 @@ static bool is_enum_of_strings(const kin_json *json, const kin_json_value *schem
     return true;
 }
 
-static int put_value(writer *w, const kin_json *json, const kin_json_value *schema, bool strict) {
+static int put_value(writer *w, const kin_json *json, const kin_json_value *schema, const kin_reply_tool *tool) {
     unsigned types = kin_parameter_types(json, schema);
     if (types & KIN_TYPE_STRING && is_enum_of_strings(json, schema)) {
         put(w, "\"\\n\" (");
@@ -228,7 +248,7 @@ static int put_value(writer *w, const kin_json *json, const kin_json_value *sche
         return 0;
     }
     put(w, "ws ");
-    if (put_schema(w, json, schema, strict, "raw") != 0) return KIN_FAIL;
+    if (put_schema(w, json, schema, tool, "raw") != 0) return KIN_FAIL;
     put(w, " ws ");
     return 0;
 }
@@ -243,9 +263,9 @@ static bool is_required(const kin_json *json, kin_str key) {
 }
 
 // Each property in its order; any parameters where none are listed, or there is no room.
-static int put_parameters(writer *w, const kin_json *json, bool strict) {
+static int put_parameters(writer *w, const kin_json *json, const kin_reply_tool *tool) {
     const kin_json_value *properties = kin_json_get(json, json->values, "properties", 10);
-    if (!properties || properties->kind != KIN_JSON_OBJECT || (w->any_arguments && !strict)) {
+    if (!properties || properties->kind != KIN_JSON_OBJECT || (w->any_arguments && !tool->strict)) {
         put(w, "parameter* ");
         return 0;
     }
@@ -258,7 +278,7 @@ static int put_parameters(writer *w, const kin_json *json, bool strict) {
         put_literal(w, "<parameter=");
         kin_schema_put_literal(v->key, w->line);
         put(w, " \">\" ");
-        if (put_value(w, json, v, strict) != 0) return KIN_FAIL;
+        if (put_value(w, json, v, tool) != 0) return KIN_FAIL;
         put(w, is_required(json, v->key) ? "\"</parameter>\" ws) " : "\"</parameter>\" ws)? ");
     }
     return 0;
@@ -271,7 +291,7 @@ static int put_function(writer *w, const kin_reply_tool *tool) {
     if (kin_json_parse(&json, schema.at, schema.len, w->err) != 0) return KIN_FAIL;
     kin_schema_put_literal(tool->name, w->line);
     put(w, " \">\" ws ");
-    int rc = put_parameters(w, &json, tool->strict);
+    int rc = put_parameters(w, &json, tool);
     kin_json_fini(&json);
     return rc;
 }
@@ -365,7 +385,8 @@ static void put_text_and_calls(writer *w) {
 static int put_json_text(writer *w) {
     kin_json json;
     if (kin_json_parse(&json, w->rules->schema.at, w->rules->schema.len, w->err) != 0) return kin_err_prefix(w->err, "schema");
-    int rc = kin_schema_put_rules(&json, json.values, false, &w->n_rules, w->line, w->gbnf, w->err);
+    kin_text_buffer *relaxed = w->rules->strict ? NULL : w->rules->relaxed;
+    int rc = kin_schema_put_rules(&json, json.values, relaxed, &w->n_rules, w->line, w->gbnf, w->err);
     kin_json_fini(&json);
     return rc;
 }
@@ -437,6 +458,7 @@ int kin_reply_grammar_new(kin_grammar **out, const kin_reply_rules *rules, const
     *out = NULL;
     for (int attempt = 0; attempt < 2 && rc != 0; attempt++) {
         kin_text_buffer gbnf = {0};
+        if (rules->relaxed) rules->relaxed->len = 0;
         rc = write_rules(rules, vocab, attempt > 0, &gbnf, err);
         if (rc == 0) rc = kin_grammar_compile(out, gbnf.at, gbnf.len, err);
         kin_text_fini(&gbnf);

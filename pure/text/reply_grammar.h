@@ -35,6 +35,10 @@ typedef struct kin_reply_rules {
     bool required;  // calls and no text
     bool parallel;  // one or several calls; else one
     kin_str schema; // JSON schema of the text (response_format); empty: any text
+    bool strict;    // what is not supported in it is an error
+    // Borrowed, or NULL: what is not supported and says nothing, as kin_schema_put_rules names it, "tools.NAME" before what is a
+    // tool's.
+    kin_text_buffer *relaxed;
 } kin_reply_rules;
 
 // Writes it as GBNF. vocab: for its control tokens; NULL: all markers are text. Fails with a sentence: without tools where calls

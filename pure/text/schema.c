@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "pure/text/schema_combine.h"
+#include "pure/text/schema_scalar.h"
 #include "pure/text/schema_string.h"
 #include "pure/text/string_table.h"
 
@@ -14,6 +15,7 @@ typedef struct builder {
     kin_string_table lists; // as bytes
     uint32_t n_before;      // rules of other schemas of the same grammar
     uint64_t work;          // squares of what was listed so far
+    kin_schema_scalars scalars;
     kin_text_buffer *out;
     kin_err *err;
 } builder;
@@ -55,23 +57,24 @@ static int choose(builder *b, const kin_schema_list *list, uint32_t entry, unsig
 }
 
 static int check_one_of(builder *b, const kin_schema_list *list, uint32_t entry, const kin_json_value *one_of) {
+    kin_err why;
     int i = 0;
     for (const kin_json_value *v = kin_json_first(&b->json, one_of); v; v = kin_json_next(&b->json, v), i++) {
         kin_schema_list written;
         int k = 0;
         if (choose(b, list, entry, KIN_SCHEMA_ONE_OF_CHOSEN, v, &written) != 0) return KIN_FAIL;
         for (const kin_json_value *w = kin_json_first(&b->json, one_of); w; w = kin_json_next(&b->json, w), k++) {
-            kin_schema_list other = {.is_loose = list->is_loose};
+            kin_schema_list other = {.relaxed = list->relaxed};
             if (w == v) continue;
             if (kin_schema_list_add(&other, &b->json, w, b->err) != 0 || kin_schema_list_expand(&other, &b->json, b->err) != 0)
                 return KIN_FAIL;
-            if (list->is_loose || written.impossible || other.impossible || kin_schema_excludes(&b->json, &written, &other))
-                continue;
-            return kin_err_set(
-                b->err,
-                "schema: oneOf: a text may be valid for two of the alternatives (%d and %d, from 0): write anyOf, or "
-                "tell them apart by a required property with const",
+            if (written.impossible || other.impossible || kin_schema_excludes(&b->json, &written, &other)) continue;
+            kin_err_set(
+                &why,
+                "a text may be valid for two of the alternatives (%d and %d, from 0): write anyOf, or tell them apart by a "
+                "required property with const",
                 i, k);
+            return kin_schema_relax(&b->json, list, one_of, why.text, b->err);
         }
     }
     return 0;
@@ -121,6 +124,14 @@ typedef struct object {
     uint32_t rule;
 } object;
 
+static int relax_word(builder *b, const kin_schema_list *list, const char *word, const char *why) {
+    for (uint32_t i = 0; i < list->n; i++) {
+        const kin_json_value *v = kin_schema_word(&b->json, list, i, word);
+        if (v && kin_schema_relax(&b->json, list, v, why, b->err) != 0) return KIN_FAIL;
+    }
+    return 0;
+}
+
 static int check_n_properties(builder *b, const kin_schema_list *list, const object *o) {
     uint32_t least = 0, most = KIN_COUNT_ANY, n_required = 0;
     for (uint32_t i = 0; i < list->n; i++) {
@@ -129,10 +140,10 @@ static int check_n_properties(builder *b, const kin_schema_list *list, const obj
             return KIN_FAIL;
     }
     for (size_t i = 0; i < o->n; i++) n_required += kin_schema_requires(&b->json, list, o->names[i]);
-    if (list->is_loose) return 0;
-    if (least > n_required) return fail_build(b, "minProperties is supported only where so many properties are required");
+    if (least > n_required && relax_word(b, list, "minProperties", "supported only where so many properties are required") != 0)
+        return KIN_FAIL;
     if (most != KIN_COUNT_ANY && (o->others_allowed || o->n > most))
-        return fail_build(b, "maxProperties is supported only where no more properties can be there");
+        return relax_word(b, list, "maxProperties", "supported only where no more properties can be there");
     return 0;
 }
 
@@ -236,58 +247,10 @@ static int put_array(builder *b, const kin_schema_list *list, const kin_schema_f
     return 0;
 }
 
-// ---- strings and everything
+// ---- all types
 
-static void put_length(builder *b, const kin_schema_facts *facts) {
-    if (facts->min_length > facts->max_length) {
-        kin_text_print(b->out, "[]");
-        return;
-    }
-    kin_text_print(b->out, "char{%u,", facts->min_length);
-    if (facts->max_length != KIN_COUNT_ANY) kin_text_print(b->out, "%u", facts->max_length);
-    kin_text_print(b->out, "}");
-}
-
-// Where a loose schema has a pattern that is not understood, its lengths hold.
-static int put_pattern(builder *b, const kin_schema_facts *facts, bool is_loose) {
-    size_t len = b->out->len;
-    if (kin_schema_put_pattern(facts->pattern->text, b->out, is_loose ? NULL : b->err) == 0) return 0;
-    if (!is_loose) return kin_err_prefix(b->err, "schema");
-    b->out->len = len;
-    put_length(b, facts);
-    return 0;
-}
-
-static int put_string(builder *b, const kin_schema_facts *facts, bool is_loose) {
-    bool has_length = facts->min_length > 0 || facts->max_length != KIN_COUNT_ANY;
-    if (!facts->pattern && !facts->format && !has_length) {
-        kin_text_print(b->out, "string");
-        return 0;
-    }
-    kin_text_print(b->out, "\"\\\"\" ");
-    if (facts->pattern) {
-        if (put_pattern(b, facts, is_loose) != 0) return KIN_FAIL;
-    } else if (facts->format) {
-        kin_schema_put_format(facts->format->text, b->out);
-    } else {
-        put_length(b, facts);
-    }
-    kin_text_print(b->out, " \"\\\"\"");
-    return 0;
-}
-
-static void put_number(builder *b, const kin_schema_facts *facts) {
-    bool integer = !(facts->types & KIN_TYPE_FRACTION);
-    if (facts->has_numbers)
-        kin_number_range_put(&facts->numbers, integer, b->out);
-    else
-        kin_text_print(b->out, integer ? "integer" : "number");
-}
-
-// One of the types, each with what is said about it.
-static int put_types(builder *b, const kin_schema_list *list, const kin_schema_facts *facts, uint32_t rule) {
-    if (facts->types & KIN_TYPE_OBJECT && facts->has_object_words && put_object(b, list, rule) != 0) return KIN_FAIL;
-    if (facts->types & KIN_TYPE_ARRAY && facts->has_array_words && put_array(b, list, facts, rule) != 0) return KIN_FAIL;
+// One of the types, each with what is said about it. strings, numbers: what stands for them.
+static void put_types_line(builder *b, const kin_schema_facts *facts, uint32_t rule, kin_str strings, kin_str numbers) {
     kin_text_print(b->out, "s%u ::= []", rule); // or one of these
     if (facts->types & KIN_TYPE_OBJECT && facts->has_object_words)
         kin_text_print(b->out, " | s%u-o", rule);
@@ -297,18 +260,31 @@ static int put_types(builder *b, const kin_schema_list *list, const kin_schema_f
         kin_text_print(b->out, " | s%u-a", rule);
     else if (facts->types & KIN_TYPE_ARRAY)
         kin_text_print(b->out, " | array");
-    if (facts->types & KIN_TYPE_STRING) {
+    if (strings.len > 0) {
         kin_text_print(b->out, " | ");
-        if (put_string(b, facts, list->is_loose) != 0) return KIN_FAIL;
+        kin_text_put(b->out, strings.at, strings.len);
     }
-    if (facts->types & KIN_TYPE_NUMBER) {
+    if (numbers.len > 0) {
         kin_text_print(b->out, " | ");
-        put_number(b, facts);
+        kin_text_put(b->out, numbers.at, numbers.len);
     }
     if (facts->types & KIN_TYPE_BOOLEAN) kin_text_print(b->out, " | \"true\" | \"false\"");
     if (facts->types & KIN_TYPE_NULL) kin_text_print(b->out, " | \"null\"");
     kin_text_print(b->out, "\n");
-    return 0;
+}
+
+static int put_types(builder *b, const kin_schema_list *list, const kin_schema_facts *facts, uint32_t rule) {
+    kin_text_buffer strings = {0}, numbers = {0};
+    int rc = 0;
+    if (facts->types & KIN_TYPE_OBJECT && facts->has_object_words) rc = put_object(b, list, rule);
+    if (rc == 0 && facts->types & KIN_TYPE_ARRAY && facts->has_array_words) rc = put_array(b, list, facts, rule);
+    if (rc == 0 && facts->types & KIN_TYPE_STRING) rc = kin_schema_put_string(&b->scalars, list, facts, &strings);
+    if (rc == 0 && facts->types & KIN_TYPE_NUMBER) rc = kin_schema_put_number(&b->scalars, list, facts, &numbers);
+    if (rc == 0) put_types_line(b, facts, rule, (kin_str){strings.at, strings.len}, (kin_str){numbers.at, numbers.len});
+    if (strings.failed || numbers.failed) b->out->failed = true;
+    kin_text_fini(&strings);
+    kin_text_fini(&numbers);
+    return rc;
 }
 
 static int put_list(builder *b, const kin_schema_list *list, uint32_t rule) {
@@ -333,32 +309,34 @@ static int put_list(builder *b, const kin_schema_list *list, uint32_t rule) {
 
 // ---- whole schemas
 
-int kin_schema_put_rules(const kin_json *json, const kin_json_value *schema, bool is_loose, uint32_t *n_rules,
+int kin_schema_put_rules(const kin_json *json, const kin_json_value *schema, kin_text_buffer *relaxed, uint32_t *n_rules,
                          kin_text_buffer *rule, kin_text_buffer *gbnf, kin_err *err) {
     builder b = {.json = *json, .n_before = *n_rules, .out = gbnf, .err = err};
-    kin_schema_list list = {.is_loose = is_loose};
+    kin_schema_list list = {.relaxed = relaxed};
     int rc = kin_string_table_init(&b.lists, 16, 256) == 0 ? 0 : fail_build(&b, "out of memory");
+    if (rc == 0) rc = kin_schema_scalars_init(&b.scalars, &b.json, b.n_before, gbnf, err);
     if (rc == 0) rc = kin_schema_list_add(&list, json, schema, err);
     if (rc == 0) rc = put_rule(&b, &list, rule);
     for (uint32_t i = 0; rc == 0 && i < b.lists.n; i++) { // more come while it runs
-        kin_schema_list one = {.is_loose = is_loose, .n = (uint32_t)(kin_string_table_len(&b.lists, i) / sizeof *one.entries)};
+        kin_schema_list one = {.relaxed = relaxed, .n = (uint32_t)(kin_string_table_len(&b.lists, i) / sizeof *one.entries)};
         memcpy(one.entries, kin_string_table_at(&b.lists, i), kin_string_table_len(&b.lists, i));
         rc = put_list(&b, &one, b.n_before + i);
     }
     *n_rules += b.lists.n;
     if (rc == 0 && *n_rules > KIN_SCHEMA_MAX_RULES)
         rc = fail_build(&b, "too large: all schemas together have more than 4096 rules");
+    kin_schema_scalars_fini(&b.scalars);
     kin_string_table_fini(&b.lists);
     return rc;
 }
 
-int kin_schema_to_gbnf(kin_str schema, kin_text_buffer *gbnf, kin_err *err) {
+int kin_schema_to_gbnf(kin_str schema, kin_text_buffer *relaxed, kin_text_buffer *gbnf, kin_err *err) {
     kin_text_buffer root = {0};
     uint32_t n_rules = 0;
     kin_json json;
     if (kin_json_parse(&json, schema.at, schema.len, err) != 0) return kin_err_prefix(err, "schema");
     kin_schema_put_builtins(gbnf);
-    int rc = kin_schema_put_rules(&json, json.values, false, &n_rules, &root, gbnf, err);
+    int rc = kin_schema_put_rules(&json, json.values, relaxed, &n_rules, &root, gbnf, err);
     kin_text_print(gbnf, "root ::= ");
     kin_text_put(gbnf, root.at, root.len);
     kin_text_print(gbnf, "\n");

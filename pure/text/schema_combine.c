@@ -12,7 +12,7 @@ static const char schema_words[] = // with a meaning here
     "maxItems "
     "minLength maxLength pattern format minimum maximum exclusiveMinimum exclusiveMaximum uniqueItems minProperties "
     "maxProperties "
-    "unevaluatedProperties propertyNames not ";
+    "unevaluatedProperties propertyNames not multipleOf ";
 static const char annotations[] = // of JSON schema, OpenAPI, editors, form generators, and the programs that write schemas
     " title description default examples example $schema $id id $comment $defs definitions $anchor $vocabulary $dynamicAnchor "
     "deprecated readOnly writeOnly nullable contentMediaType contentEncoding contentSchema discriminator externalDocs xml "
@@ -61,6 +61,38 @@ static const char *path_of(const kin_json *json, const kin_json_value *value, ch
 static int fail_schema(const kin_json *json, const kin_json_value *value, kin_err *err, const char *what) {
     char path[160];
     return kin_err_set(err, "schema: %s: %s", path_of(json, value, path, sizeof path), what);
+}
+
+// Reasons may come from a pattern, that is, from anywhere.
+static void put_printable(const char *at, size_t len, kin_text_buffer *to) {
+    for (size_t i = 0; i < len; i++) kin_text_print(to, "%c", at[i] >= 0x20 && at[i] < 0x7f && at[i] != ';' ? at[i] : '?');
+}
+
+static bool is_in(const kin_text_buffer *all, const kin_text_buffer *one) {
+    for (size_t i = 0; i + one->len <= all->len; i++) {
+        if (memcmp(all->at + i, one->at, one->len) == 0) return true;
+    }
+    return false;
+}
+
+int kin_schema_relax(const kin_json *json, const kin_schema_list *list, const kin_json_value *word, const char *why,
+                     kin_err *err) {
+    char buffer[160];
+    kin_text_buffer note = {0};
+    if (!list->relaxed) return fail_schema(json, word, err, why);
+    const char *path = path_of(json, word, buffer, sizeof buffer);
+    put_printable(path, strlen(path), &note);
+    kin_text_print(&note, " (");
+    put_printable(why, strlen(why), &note);
+    kin_text_print(&note, ")");
+    if (note.failed) {
+        list->relaxed->failed = true;
+    } else if (list->relaxed->len + note.len + 2 <= KIN_SCHEMA_MAX_RELAXED && !is_in(list->relaxed, &note)) {
+        if (list->relaxed->len > 0) kin_text_print(list->relaxed, "; ");
+        kin_text_put(list->relaxed, note.at, note.len);
+    }
+    kin_text_fini(&note);
+    return 0;
 }
 
 // ---- single keywords
@@ -127,17 +159,22 @@ static bool is_always_supported(const kin_json_value *v) {
     return !is_word(v->key, " not ") || is_any(v) || v->kind == KIN_JSON_FALSE;
 }
 
-static int check_words(const kin_json *json, const kin_json_value *schema, bool is_loose, kin_err *err) {
+static int check_words(const kin_json *json, const kin_schema_list *list, const kin_json_value *schema, kin_err *err) {
     if (schema->n > MAX_WORDS) return fail_schema(json, schema, err, "more than 128 keywords in one schema");
     for (const kin_json_value *v = kin_json_first(json, schema); v; v = kin_json_next(json, v)) {
         bool is_known = is_listed(schema_words, v->key);
-        if (is_annotation(v->key) || (is_loose && !is_known)) continue;
-        if (!is_known) return fail_schema(json, v, err, "this keyword is not supported");
+        if (is_annotation(v->key)) continue;
+        if (!is_known) {
+            if (kin_schema_relax(json, list, v, "this keyword is not supported", err) != 0) return KIN_FAIL;
+            continue;
+        }
         if (!is_well_formed(json, v)) return fail_schema(json, v, err, "a value of another kind is expected here");
-        if (!is_always_supported(v) && !is_loose)
-            return fail_schema(json, v, err,
-                               is_word(v->key, " not ") ? "this keyword is supported for a schema that takes everything only"
-                                                        : "a grammar cannot compare items: leave it out, and look at the result");
+        if (!is_always_supported(v) &&
+            kin_schema_relax(json, list, v,
+                             is_word(v->key, " not ") ? "this keyword is supported for a schema that takes everything only"
+                                                      : "a grammar cannot compare items: leave it out, and look at the result",
+                             err) != 0)
+            return KIN_FAIL;
         if (is_word(v->key, " additionalItems ") && !word_of(json, schema, "items"))
             return fail_schema(json, v, err, "it needs 'items' as an array");
     }
@@ -159,14 +196,13 @@ int kin_schema_list_add(kin_schema_list *list, const kin_json *json, const kin_j
     list->entries[list->n++] = entry;
     const kin_json_value *not = word_of(json, schema, "not");
     if (not &&is_any(not )) list->impossible = true;
-    return check_words(json, schema, list->is_loose, err);
+    return check_words(json, list, schema, err);
 }
 
-static int resolve(const kin_json *json, const kin_json_value *ref, const kin_json_value **target, kin_err *err) {
+static int resolve(const kin_json *json, const kin_json_value *ref, const kin_json_value **target) {
     bool is_local = ref->text.len > 0 && ref->text.at[0] == '#';
     *target = is_local ? kin_json_pointer(json, json->values, ref->text.at + 1, ref->text.len - 1) : NULL;
-    return *target ? 0
-                   : fail_schema(json, ref, err, "it refers to nothing in this schema ('#/$defs/...' is what it may refer to)");
+    return *target ? 0 : KIN_FAIL;
 }
 
 // Whether a schema is in the other one with nothing in between that reads text: both are about the same value.
@@ -185,8 +221,9 @@ int kin_schema_list_expand(kin_schema_list *list, const kin_json *json, kin_err 
         for (const kin_json_value *v = all ? kin_json_first(json, all) : NULL; v; v = kin_json_next(json, v)) {
             if (kin_schema_list_add(list, json, v, err) != 0) return KIN_FAIL;
         }
-        if (ref && resolve(json, ref, &target, err) != 0) {
-            if (!list->is_loose) return KIN_FAIL;
+        if (ref && resolve(json, ref, &target) != 0) {
+            static const char why[] = "it refers to nothing in this schema ('#/$defs/...' is what it may refer to)";
+            if (kin_schema_relax(json, list, ref, why, err) != 0) return KIN_FAIL;
         } else if (ref) {
             for (uint32_t k = i + 1; k > 0; k = from[k - 1]) {
                 if (is_within(json, kin_schema_at(json, list, k - 1), target))
@@ -281,13 +318,15 @@ static int narrow_numbers(const kin_json *json, const kin_json_value *schema, ki
     return 0;
 }
 
-static int set_once(const kin_json *json, const kin_json_value *schema, const char *word, const kin_json_value **value,
-                    kin_err *err) {
+// Adds the word's value to those [*n] that hold together, if it is another one.
+static int add_value(const kin_json *json, const kin_schema_list *list, const kin_json_value *schema, const char *word,
+                     const kin_json_value **values, int *n, int n_max, kin_err *err) {
     const kin_json_value *v = word_of(json, schema, word);
-    if (!v) return 0;
-    if (*value && !kin_json_equal(json, *value, v))
-        return fail_schema(json, v, err, "another one holds here too: a grammar has only one");
-    *value = v;
+    for (int i = 0; v && i < *n; i++) {
+        if (kin_json_equal(json, values[i], v)) return 0;
+    }
+    if (v && *n == n_max) return kin_schema_relax(json, list, v, "too many others hold here too", err);
+    if (v) values[(*n)++] = v;
     return 0;
 }
 
@@ -305,33 +344,46 @@ static int read_all_counts(const kin_json *json, const kin_json_value *schema, k
     return kin_schema_read_counts(json, schema, "minItems", "maxItems", &facts->min_items, &facts->max_items, err);
 }
 
-static int add_facts(const kin_json *json, const kin_json_value *schema, bool is_loose, kin_schema_facts *facts, kin_err *err) {
-    const kin_json_value *type = word_of(json, schema, "type"), *format = NULL;
+static int add_format(const kin_json *json, const kin_schema_list *list, const kin_json_value *schema, kin_schema_facts *facts,
+                      kin_err *err) {
+    const kin_json_value *format = word_of(json, schema, "format");
+    int n = facts->format != NULL;
+    if (!format || !kin_schema_put_format(format->text, NULL)) return 0;
+    return add_value(json, list, schema, "format", &facts->format, &n, 1, err);
+}
+
+static int add_multiple(const kin_json *json, const kin_schema_list *list, const kin_json_value *schema, kin_schema_facts *facts,
+                        kin_err *err) {
+    const kin_json_value *v = word_of(json, schema, "multipleOf");
+    kin_decimal number;
+    if (!v) return 0;
+    if (kin_decimal_parse(&number, v->text) != 0 || number.negative || number.n_int + number.n_frac == 0)
+        return fail_schema(json, v, err, "a number above 0 is expected");
+    return add_value(json, list, schema, "multipleOf", facts->multiples, &facts->n_multiples, KIN_SCHEMA_MAX_MULTIPLES, err);
+}
+
+static int add_facts(const kin_json *json, const kin_schema_list *list, const kin_json_value *schema, kin_schema_facts *facts,
+                     kin_err *err) {
+    const kin_json_value *type = word_of(json, schema, "type");
     if (type && read_types(json, type, &facts->types, err) != 0) return KIN_FAIL;
     facts->has_values |= has_any(json, schema, " enum const ");
     facts->has_object_words |= has_any(json, schema,
                                        " properties required additionalProperties minProperties maxProperties "
                                        "unevaluatedProperties propertyNames ");
     facts->has_array_words |= has_any(json, schema, " items prefixItems minItems maxItems ");
-    if (set_once(json, schema, "format", &format, err) != 0) return KIN_FAIL;
-    if (format && kin_schema_put_format(format->text, NULL) && set_once(json, schema, "format", &facts->format, err) != 0)
+    if (add_format(json, list, schema, facts, err) != 0 || add_multiple(json, list, schema, facts, err) != 0) return KIN_FAIL;
+    if (add_value(json, list, schema, "pattern", facts->patterns, &facts->n_patterns, KIN_SCHEMA_MAX_PATTERNS, err) != 0)
         return KIN_FAIL;
-    if (is_loose && facts->pattern) return read_all_counts(json, schema, facts, err);
-    if (set_once(json, schema, "pattern", &facts->pattern, err) != 0) return KIN_FAIL;
     return read_all_counts(json, schema, facts, err);
 }
 
 int kin_schema_get_facts(const kin_json *json, const kin_schema_list *list, kin_schema_facts *facts, kin_err *err) {
     *facts = (kin_schema_facts){.types = KIN_TYPE_ALL, .max_length = KIN_COUNT_ANY, .max_items = KIN_COUNT_ANY};
     for (uint32_t i = 0; i < list->n; i++) {
-        if (add_facts(json, kin_schema_at(json, list, i), list->is_loose, facts, err) != 0) return KIN_FAIL;
+        if (add_facts(json, list, kin_schema_at(json, list, i), facts, err) != 0) return KIN_FAIL;
     }
     if (list->impossible) facts->types = 0;
-    bool has_length = facts->min_length > 0 || facts->max_length != KIN_COUNT_ANY;
-    if (facts->pattern) facts->format = NULL; // the pattern is the stricter one, and validators need not look at formats
-    const kin_json_value *text = facts->pattern ? facts->pattern : facts->format;
-    if (text && has_length && facts->types & KIN_TYPE_STRING && !list->is_loose)
-        return fail_schema(json, text, err, "a pattern or format together with a length is not supported");
+    if (facts->n_patterns > 0) facts->format = NULL; // validators need not look at formats
     return 0;
 }
 
@@ -382,14 +434,18 @@ int kin_schema_value_fits(const kin_json *json, const kin_schema_list *list, con
             return fail_schema(json, value, err, "a number of more digits than are supported (40)");
         *fits = kin_number_range_has(&facts->numbers, &number);
     }
+    for (int i = 0; value->kind == KIN_JSON_NUMBER && i < facts->n_multiples && *fits; i++) {
+        kin_decimal of;
+        if (kin_decimal_parse(&number, value->text) != 0 || kin_decimal_parse(&of, facts->multiples[i]->text) != 0) continue;
+        *fits = kin_decimal_is_multiple(&number, &of);
+    }
     if (value->kind == KIN_JSON_STRING)
         *fits = n_chars(value->text) >= facts->min_length && n_chars(value->text) <= facts->max_length;
-    bool is_open = (value->kind == KIN_JSON_STRING && (facts->pattern || facts->format)) ||
+    bool is_open = (value->kind == KIN_JSON_STRING && (facts->n_patterns > 0 || facts->format)) ||
                    (value->kind == KIN_JSON_OBJECT && facts->has_object_words) ||
                    (value->kind == KIN_JSON_ARRAY && facts->has_array_words);
-    return is_open && !list->is_loose
-               ? fail_schema(json, value, err, "a value of const or enum together with other keywords about it is not supported")
-               : 0;
+    static const char why[] = "a value of const or enum together with other keywords about it is not supported";
+    return is_open ? kin_schema_relax(json, list, value, why, err) : 0;
 }
 
 // ---- objects
@@ -412,7 +468,7 @@ static bool has_string(const kin_json *json, const kin_json_value *array, kin_st
 }
 
 int kin_schema_property(const kin_json *json, const kin_schema_list *list, kin_str name, kin_schema_list *out, kin_err *err) {
-    *out = (kin_schema_list){.is_loose = list->is_loose};
+    *out = (kin_schema_list){.relaxed = list->relaxed};
     for (uint32_t i = 0; i < list->n; i++) {
         const kin_json_value *names = listed_names(json, list, i);
         if (names && !has_string(json, names, name)) out->impossible = true;
@@ -464,7 +520,7 @@ int kin_schema_names(const kin_json *json, const kin_schema_list *list, kin_str 
 }
 
 int kin_schema_keys(const kin_json *json, const kin_schema_list *list, size_t n_names, kin_schema_list *out, kin_err *err) {
-    *out = (kin_schema_list){.is_loose = list->is_loose};
+    *out = (kin_schema_list){.relaxed = list->relaxed};
     for (uint32_t i = 0; i < list->n; i++) {
         const kin_json_value *keys = kin_schema_word(json, list, i, "propertyNames");
         if (!keys || keys->kind != KIN_JSON_OBJECT || keys->n == 0 || listed_names(json, list, i)) continue;
@@ -472,10 +528,11 @@ int kin_schema_keys(const kin_json *json, const kin_schema_list *list, size_t n_
         if (type && same(type->text, (kin_str){"string", 6}) && keys->n == 1) continue; // all are strings
         if (type && same(type->text, (kin_str){"string", 6}) && n_names == 0) {
             if (kin_schema_list_add(out, json, keys, err) != 0) return KIN_FAIL;
-        } else if (!list->is_loose) {
-            return fail_schema(json, keys, err,
-                               "supported are a list of names (enum), and \"type\": \"string\" with what is said of it where no "
-                               "other names are listed");
+        } else if (kin_schema_relax(json, list, keys,
+                                    "supported are a list of names (enum), and \"type\": \"string\" with what is said of it "
+                                    "where no other names are listed",
+                                    err) != 0) {
+            return KIN_FAIL;
         }
     }
     return 0;
@@ -483,7 +540,7 @@ int kin_schema_keys(const kin_json *json, const kin_schema_list *list, size_t n_
 
 int kin_schema_others(const kin_json *json, const kin_schema_list *list, bool *allowed, kin_schema_list *out, kin_err *err) {
     bool is_said = false, is_closed = false, has_properties = false, has_patterns = false;
-    *out = (kin_schema_list){.is_loose = list->is_loose};
+    *out = (kin_schema_list){.relaxed = list->relaxed};
     for (uint32_t i = 0; i < list->n; i++) {
         const kin_json_value *others = kin_schema_word(json, list, i, "additionalProperties");
         const kin_json_value *properties = kin_schema_word(json, list, i, "properties");
@@ -493,12 +550,12 @@ int kin_schema_others(const kin_json *json, const kin_schema_list *list, bool *a
         const kin_json_value *keys = kin_schema_word(json, list, i, "propertyNames");
         is_closed |= listed_names(json, list, i) || (keys && keys->kind == KIN_JSON_FALSE);
         is_said |= keys != NULL;
-        has_patterns |= list->is_loose && kin_schema_word(json, list, i, "patternProperties");
+        has_patterns |= list->relaxed && kin_schema_word(json, list, i, "patternProperties");
         has_properties |= properties && properties->n > 0;
         is_closed |= unevaluated && unevaluated->kind == KIN_JSON_FALSE;
     }
     if (has_patterns) { // which are not looked at: any name may be one of them, and is what it likes
-        *out = (kin_schema_list){.is_loose = true};
+        *out = (kin_schema_list){.relaxed = list->relaxed};
         is_said = true;
         is_closed = false;
     }
@@ -525,7 +582,7 @@ uint32_t kin_schema_n_prefix(const kin_json *json, const kin_schema_list *list) 
 }
 
 int kin_schema_item(const kin_json *json, const kin_schema_list *list, uint32_t index, kin_schema_list *out, kin_err *err) {
-    *out = (kin_schema_list){.is_loose = list->is_loose};
+    *out = (kin_schema_list){.relaxed = list->relaxed};
     for (uint32_t i = 0; i < list->n; i++) {
         const kin_json_value *prefix = prefix_of(json, list, i), *item = prefix ? kin_json_first(json, prefix) : NULL;
         const kin_json_value *rest = kin_schema_word(json, list, i, "items");

@@ -5,11 +5,17 @@
 #pragma once
 
 #include "pure/text/json.h"
+#include "pure/text/schema.h"
 #include "pure/text/schema_number.h"
+#include "pure/text/text_buffer.h"
 
 #define KIN_COUNT_ANY UINT32_MAX // no upper bound
 
-enum { KIN_SCHEMA_MAX_COMBINED = 32 }; // schemas that hold together at one place
+enum {
+    KIN_SCHEMA_MAX_COMBINED = 32, // schemas that hold together at one place
+    KIN_SCHEMA_MAX_PATTERNS = 8,  // of them all
+    KIN_SCHEMA_MAX_MULTIPLES = 4,
+};
 
 enum { // of an entry: an alternative of the keyword was chosen
     KIN_SCHEMA_ANY_OF_CHOSEN = 1,
@@ -20,7 +26,7 @@ typedef struct kin_schema_list {
     uint32_t n;
     uint32_t entries[KIN_SCHEMA_MAX_COMBINED]; // number of a value of the tree * 4 + flags
     bool impossible;                           // nothing is valid
-    bool is_loose;                             // keywords that are not supported say nothing, instead of being an error
+    kin_text_buffer *relaxed; // NULL: a keyword that is not supported is an error. Else it says nothing, and is named there
 } kin_schema_list;
 
 enum { // types as bits
@@ -40,8 +46,10 @@ typedef struct kin_schema_facts { // what the list says, without its properties,
     kin_number_range numbers;
     bool has_numbers;
     uint32_t min_length, max_length, min_items, max_items;
-    const kin_json_value *pattern, *format; // strings, or NULL
-    bool has_values;                        // const or enum: kin_schema_value_fits tells which
+    const kin_json_value *patterns[KIN_SCHEMA_MAX_PATTERNS], *format; // strings; the format NULL: none, or beside a pattern
+    const kin_json_value *multiples[KIN_SCHEMA_MAX_MULTIPLES];        // numbers above 0
+    int n_patterns, n_multiples;
+    bool has_values; // const or enum: kin_schema_value_fits tells which
     bool has_object_words, has_array_words;
 } kin_schema_facts;
 
@@ -52,6 +60,10 @@ int kin_schema_list_expand(kin_schema_list *list, const kin_json *json, kin_err 
 static inline const kin_json_value *kin_schema_at(const kin_json *json, const kin_schema_list *list, uint32_t i) {
     return &json->values[list->entries[i] / 4];
 }
+
+// A keyword that is not supported: an error that names it, its place and why; or named so, where the list may be relaxed.
+int kin_schema_relax(const kin_json *json, const kin_schema_list *list, const kin_json_value *word, const char *why,
+                     kin_err *err);
 
 // The member of that name of entry i, or NULL.
 const kin_json_value *kin_schema_word(const kin_json *json, const kin_schema_list *list, uint32_t i, const char *word);

@@ -1,5 +1,6 @@
 #include "pure/text/schema_number.h"
 
+#include <stdint.h>
 #include <string.h>
 
 enum { MAX_SIGNIFICANT = 15, MAX_FRACTION = 6, MAX_OPEN = 15 };
@@ -47,6 +48,18 @@ static int compare_size(const kin_decimal *a, const kin_decimal *b) {
 int kin_decimal_compare(const kin_decimal *a, const kin_decimal *b) {
     if (a->negative != b->negative) return a->negative ? -1 : 1;
     return a->negative ? compare_size(b, a) : compare_size(a, b);
+}
+
+bool kin_decimal_is_multiple(const kin_decimal *number, const kin_decimal *of) {
+    uint64_t divisor = 0, rest = 0;
+    int n_frac = number->n_frac > of->n_frac ? number->n_frac : of->n_frac;
+    if (of->n_int + n_frac > 18) return false;
+    for (int i = 0; i < of->n_int; i++) divisor = divisor * 10 + (uint64_t)(of->integer[i] - '0');
+    for (int i = 0; i < n_frac; i++) divisor = divisor * 10 + (uint64_t)(i < of->n_frac ? of->fraction[i] - '0' : 0);
+    for (int i = 0; i < number->n_int; i++) rest = (rest * 10 + (uint64_t)(number->integer[i] - '0')) % divisor;
+    for (int i = 0; i < n_frac; i++)
+        rest = (rest * 10 + (uint64_t)(i < number->n_frac ? number->fraction[i] - '0' : 0)) % divisor;
+    return rest == 0;
 }
 
 // ---- ranges

@@ -16,6 +16,8 @@ void kin_schema_put_builtins(kin_text_buffer *gbnf) {
                                 "unit ::= [0-9a-cA-CefEF] [0-9a-fA-F]{3} | [dD] [0-7] [0-9a-fA-F]{2} | [dD] [89abAB] "
                                 "[0-9a-fA-F]{2} \"\\\\u\" [dD] [c-fC-F] "
                                 "[0-9a-fA-F]{2}\n"
+                                "one ::= [^\"\\\\\\x00-\\x1F] | \"\\\\\" [\"\\\\bfnrt] | \"\\\\u00\" (\"0\" [0-7be-f] | \"1\" "
+                                "[0-9a-f])\n"
                                 "number ::= integer (\".\" [0-9]{1,16})? ([eE] [-+]? [0-9]{1,2})?\n"
                                 "integer ::= \"-\"? (\"0\" | [1-9] [0-9]{0,15})\n"
                                 "ws ::= | \" \" | \"\\n\"{1,2} [ \\t]{0,20}\n";
@@ -44,6 +46,7 @@ typedef struct char_set {
     } ranges[KIN_PATTERN_MAX_RANGES];
     int n;
     bool ascii_only; // what is negated here differs between engines beyond ASCII
+    bool is_part;    // there is more of it than is known here
     bool overflow;
 } char_set;
 
@@ -127,6 +130,9 @@ typedef struct parser {
     kin_str pattern;
     const char *at, *end;
     int nesting;
+    const char *any; // rule of a character
+    int ahead;       // nesting at which a look-ahead's alternatives are; -1: none
+    bool widens;     // in a negative look-ahead, which leaves out all that some engine might match
     kin_text_buffer *gbnf;
     kin_err *err;
 } parser;
@@ -146,17 +152,26 @@ static bool is_repetition(const parser *p) {
     return p->at < p->end && (*p->at == '*' || *p->at == '+' || *p->at == '?' || *p->at == '{');
 }
 
-static bool add_shorthand(char_set *set, char letter) {
+static bool add_shorthand(char_set *set, char letter, bool widens) {
     char_set one = {0};
     char lower = (char)(letter | 0x20);
     if (lower == 'd' || lower == 'w') add_characters(&one, '0', '9');
     if (lower == 'w') add_characters(&one, 'A', 'Z'), add_characters(&one, '_', '_'), add_characters(&one, 'a', 'z');
     if (lower == 's') add_characters(&one, '\t', '\r'), add_characters(&one, ' ', ' ');
     if (one.n == 0) return false;
-    if (letter == 'S') add_characters(&one, 0x1c, 0x1f); // white space in Python
+    if (letter == (widens ? 's' : 'S')) add_characters(&one, 0x1c, 0x1f); // white space in Python
     if (letter != lower) one = negated(&one, 0, 0x7f);
     for (int i = 0; i < one.n; i++) add_characters(set, one.ranges[i].lo, one.ranges[i].hi);
     return true;
+}
+
+// What some engine takes for one of these beyond ASCII: white space is known, of digits and letters there are too many.
+static void add_beyond_ascii(char_set *set, char letter) {
+    static const uint32_t blanks[][2] = {{0x85, 0x85},     {0xa0, 0xa0},     {0x1680, 0x1680}, {0x180e, 0x180e},
+                                         {0x2000, 0x200b}, {0x2028, 0x2029}, {0x202f, 0x202f}, {0x205f, 0x205f},
+                                         {0x3000, 0x3000}, {0xfeff, 0xfeff}};
+    if (letter != 's') add_characters(set, 0x80, 0x10ffff);
+    for (size_t i = 0; letter == 's' && i < sizeof blanks / sizeof *blanks; i++) add_characters(set, blanks[i][0], blanks[i][1]);
 }
 
 static int parse_hex(parser *p, int n, uint32_t *c) {
@@ -172,16 +187,63 @@ static int parse_hex(parser *p, int n, uint32_t *c) {
     return 0;
 }
 
+// After "\\p": properties of Unicode about emoji, which zod has. Of Extended_Pictographic those that no version takes away.
+static int parse_property(parser *p, char_set *set) {
+    static const struct {
+        const char *name;
+        bool is_part;
+        struct {
+            uint32_t lo, hi;
+        } ranges[40];
+    } known[] = {
+        {"{Emoji_Component}",
+         false,
+         {{0x23, 0x23},
+          {0x2a, 0x2a},
+          {0x30, 0x39},
+          {0x200d, 0x200d},
+          {0x20e3, 0x20e3},
+          {0xfe0f, 0xfe0f},
+          {0x1f1e6, 0x1f1ff},
+          {0x1f3fb, 0x1f3ff},
+          {0x1f9b0, 0x1f9b3},
+          {0xe0020, 0xe007f}}},
+        {"{Regional_Indicator}", false, {{0x1f1e6, 0x1f1ff}}},
+        {"{Emoji_Modifier}", false, {{0x1f3fb, 0x1f3ff}}},
+        {"{Extended_Pictographic}", true, {{0xa9, 0xa9},       {0xae, 0xae},       {0x203c, 0x203c},   {0x2122, 0x2122},
+                                           {0x231a, 0x231b},   {0x23e9, 0x23f3},   {0x2600, 0x2604},   {0x2614, 0x2615},
+                                           {0x2648, 0x2653},   {0x26a0, 0x26a1},   {0x26bd, 0x26be},   {0x26c4, 0x26c5},
+                                           {0x2702, 0x2702},   {0x2705, 0x2705},   {0x2708, 0x270d},   {0x2714, 0x2714},
+                                           {0x2728, 0x2728},   {0x274c, 0x274c},   {0x2753, 0x2755},   {0x2757, 0x2757},
+                                           {0x2763, 0x2764},   {0x27a1, 0x27a1},   {0x2b50, 0x2b50},   {0x2b55, 0x2b55},
+                                           {0x1f300, 0x1f321}, {0x1f324, 0x1f393}, {0x1f39e, 0x1f3f0}, {0x1f400, 0x1f4fd},
+                                           {0x1f4ff, 0x1f53d}, {0x1f550, 0x1f567}, {0x1f5fa, 0x1f64f}, {0x1f680, 0x1f6c5},
+                                           {0x1f6cb, 0x1f6d2}, {0x1f90c, 0x1f93a}, {0x1f93c, 0x1f945}, {0x1f947, 0x1f9ff}}},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known && !p->widens; i++) {
+        size_t len = strlen(known[i].name);
+        if ((size_t)(p->end - p->at) < len || memcmp(p->at, known[i].name, len) != 0) continue;
+        p->at += len;
+        for (int k = 0; k < 40 && known[i].ranges[k].hi > 0; k++)
+            add_characters(set, known[i].ranges[k].lo, known[i].ranges[k].hi);
+        set->is_part |= known[i].is_part;
+        return 0;
+    }
+    return fail_pattern(p, "\\p is supported for properties of emoji only, and in no negative look-ahead");
+}
+
 // After a backslash: a character, or a shorthand that is added to the set (*c is UINT32_MAX then).
 static int parse_escape(parser *p, char_set *set, uint32_t *c) {
     static const char letters[] = "tnrfv0", meanings[] = "\t\n\r\f\v\0";
     char letter = p->at < p->end ? *p->at++ : 'b';
     const char *known = letter ? strchr(letters, letter) : NULL;
     *c = UINT32_MAX;
-    if (add_shorthand(set, letter)) {
-        if (letter < 'a') set->ascii_only = true;
+    if (add_shorthand(set, letter, p->widens)) {
+        if (p->widens) add_beyond_ascii(set, letter);
+        if (letter < 'a') set->ascii_only = !p->widens;
         return 0;
     }
+    if (letter == 'p') return parse_property(p, set);
     if (letter == 'x' || letter == 'u') return parse_hex(p, letter == 'x' ? 2 : 4, c);
     if (known)
         *c = (uint32_t)meanings[known - letters];
@@ -203,13 +265,19 @@ static int parse_char(parser *p, char_set *set, uint32_t *c) {
 
 // After '['.
 static int parse_class(parser *p, char_set *set) {
-    bool negate = skip_char(p, '^'), has_shorthand = false;
+    bool negate = skip_char(p, '^'), has_shorthand = false, has_all = false;
+    char letters[128] = {0}; // shorthands that were met
     while (!skip_char(p, ']')) {
         uint32_t lo, hi;
         if (p->at == p->end) return fail_pattern(p, "']' is missing");
         if (parse_char(p, set, &lo) != 0) return KIN_FAIL;
-        has_shorthand |= lo == UINT32_MAX;
-        if (lo == UINT32_MAX) continue;
+        if (lo == UINT32_MAX) {
+            char letter = p->at[-1] & 0x7f;
+            letters[(uint8_t)letter] = 1;
+            has_shorthand = true;
+            has_all |= letters[(uint8_t)letter ^ 0x20] != 0; // [\s\S]
+            continue;
+        }
         hi = lo;
         if (p->end - p->at >= 2 && p->at[0] == '-' && p->at[1] != ']') {
             p->at++;
@@ -218,10 +286,13 @@ static int parse_class(parser *p, char_set *set) {
         }
         add_characters(set, lo, hi);
     }
+    if (has_all) *set = (char_set){.n = 1, .ranges = {{0, 0x10ffff}}};
+    if (negate && set->is_part) return fail_pattern(p, "a class that is not one of \\p{...} is not supported");
     if (negate) {
         *set = negated(set, 0, 0x10ffff);
         set->ascii_only |= has_shorthand;
     }
+    if (p->widens) set->ascii_only = false;
     return set->overflow ? fail_pattern(p, "a class of too many ranges") : 0;
 }
 
@@ -230,7 +301,6 @@ static int parse_choice(parser *p);
 // After '(?'.
 static int fail_group(const parser *p) {
     char c = p->at < p->end ? *p->at : '\0';
-    if (c == '=' || c == '!') return fail_pattern(p, "look-ahead, (?= and (?!, is not supported");
     if (c == '<') return fail_pattern(p, "look-behind, (?<= and (?<!, is not supported");
     if (c == 'P') return fail_pattern(p, "(?P is Python's: a group with a name is (?<name>...)");
     if ((c >= 'a' && c <= 'z') || c == '-')
@@ -240,19 +310,27 @@ static int fail_group(const parser *p) {
 
 // After '('.
 static int parse_group(parser *p) {
+    char kind = 0; // of a look-ahead: '=' or '!'
     if (++p->nesting > KIN_PATTERN_MAX_NESTING) return fail_pattern(p, "groups are nested more than 24 deep");
     if (skip_char(p, '?')) {
-        bool is_name = p->end - p->at > 1 && p->at[0] == '<' && p->at[1] != '=' && p->at[1] != '!';
+        if (p->at < p->end && (*p->at == '=' || *p->at == '!')) kind = *p->at++;
+        bool is_name = !kind && p->end - p->at > 1 && p->at[0] == '<' && p->at[1] != '=' && p->at[1] != '!';
         if (is_name) {
             while (p->at < p->end && *p->at != '>') p->at++;
             if (!skip_char(p, '>')) return fail_pattern(p, "the name of a group has no end");
-        } else if (!skip_char(p, ':')) {
+        } else if (!kind && !skip_char(p, ':')) {
             return fail_group(p);
         }
     }
-    kin_text_print(p->gbnf, "(");
+    bool widens = p->widens;
+    int ahead = p->ahead;
+    p->widens = widens != (kind == '!');
+    p->ahead = kind ? p->nesting : -1;
+    kin_text_print(p->gbnf, kind == '!' ? "!(" : kind ? "&(" : "(");
     if (parse_choice(p) != 0) return KIN_FAIL;
     kin_text_print(p->gbnf, ")");
+    p->widens = widens;
+    p->ahead = ahead;
     p->nesting--;
     return skip_char(p, ')') ? 0 : fail_pattern(p, "')' is missing");
 }
@@ -264,7 +342,7 @@ static int parse_atom(parser *p) {
     if (skip_char(p, '[')) {
         if (parse_class(p, &set) != 0) return KIN_FAIL;
     } else if (skip_char(p, '.')) {
-        char_set ends = {.n = 3, .ranges = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}};
+        char_set ends = {.n = p->widens ? 1 : 3, .ranges = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}}};
         set = negated(&ends, 0, 0x10ffff);
     } else {
         if (*p->at == '^' || *p->at == '$') return fail_pattern(p, "^ and $ are supported only at the ends of the whole pattern");
@@ -303,16 +381,21 @@ static int parse_repetition(parser *p) {
 }
 
 static int parse_sequence(parser *p) {
-    bool is_whole = p->nesting == 0;
+    bool is_whole = p->nesting == 0, is_ahead = p->nesting == p->ahead;
     kin_text_print(p->gbnf, "\"\"");
-    if (is_whole && !skip_char(p, '^')) kin_text_print(p->gbnf, " char*");
+    if (is_whole && !skip_char(p, '^')) kin_text_print(p->gbnf, " %s*", p->any);
     while (p->at < p->end && *p->at != '|' && *p->at != ')') {
-        bool is_last = p->end - p->at == 1 || p->at[1] == '|';
+        bool is_last = p->end - p->at == 1 || p->at[1] == '|' || (is_ahead && p->at[1] == ')');
         if (is_whole && *p->at == '$' && is_last) return p->at++, 0;
+        if (is_ahead && *p->at == '$' && is_last) { // in Python also before a line end
+            kin_text_print(p->gbnf, p->widens ? " \"\\\\n\"? $" : " $");
+            p->at++;
+            return 0;
+        }
         kin_text_print(p->gbnf, " ");
         if (parse_atom(p) != 0 || parse_repetition(p) != 0) return KIN_FAIL;
     }
-    if (is_whole) kin_text_print(p->gbnf, " char*");
+    if (is_whole) kin_text_print(p->gbnf, " %s*", p->any);
     return 0;
 }
 
@@ -325,8 +408,21 @@ static int parse_choice(parser *p) {
     return 0;
 }
 
-int kin_schema_put_pattern(kin_str pattern, kin_text_buffer *gbnf, kin_err *err) {
-    parser p = {.pattern = pattern, .at = pattern.at, .end = pattern.at + pattern.len, .gbnf = gbnf, .err = err};
+bool kin_schema_pattern_looks(kin_str pattern) {
+    for (size_t i = 0; i + 3 <= pattern.len; i++) {
+        if (memcmp(pattern.at + i, "(?=", 3) == 0 || memcmp(pattern.at + i, "(?!", 3) == 0) return true;
+    }
+    return false;
+}
+
+int kin_schema_put_pattern(kin_str pattern, bool in_rule, kin_text_buffer *gbnf, kin_err *err) {
+    parser p = {.pattern = pattern,
+                .at = pattern.at,
+                .end = pattern.at + pattern.len,
+                .any = in_rule ? "one" : "char",
+                .ahead = -1,
+                .gbnf = gbnf,
+                .err = err};
     kin_text_print(gbnf, "(");
     if (parse_choice(&p) != 0) return KIN_FAIL;
     if (p.at < p.end) return fail_pattern(&p, "')' without '('");

@@ -1,0 +1,202 @@
+#include "pure/text/schema_scalar.h"
+
+#include <string.h>
+
+#include "pure/text/gbnf.h"
+#include "pure/text/grammar.h"
+#include "pure/text/schema_string.h"
+
+int kin_schema_scalars_init(kin_schema_scalars *s, const kin_json *json, uint32_t prefix, kin_text_buffer *gbnf, kin_err *err) {
+    *s = (kin_schema_scalars){.json = json, .prefix = prefix, .gbnf = gbnf, .err = err};
+    return kin_string_table_init(&s->rules, 4, 256) == 0 ? 0 : kin_err_set(err, "schema: out of memory");
+}
+
+void kin_schema_scalars_fini(kin_schema_scalars *s) {
+    kin_string_table_fini(&s->rules);
+}
+
+// ---- rules with look-ahead
+
+typedef enum trial { FITS, IS_EMPTY, IS_TOO_LARGE } trial;
+
+// A grammar of this expression, or of a line end: where nothing matches the expression, that is no error.
+static trial try_expression(kin_schema_scalars *s, const kin_text_buffer *expression) {
+    kin_text_buffer gbnf = {0};
+    kin_grammar *grammar = NULL;
+    trial result = IS_TOO_LARGE;
+    kin_schema_put_builtins(&gbnf);
+    kin_text_print(&gbnf, "root ::= \"\\n\" | all\nall ::= ");
+    kin_text_put(&gbnf, expression->at, expression->len);
+    kin_text_print(&gbnf, "\n");
+    if (!gbnf.failed && kin_grammar_compile(&grammar, gbnf.at, gbnf.len, NULL) == 0) {
+        kin_grammar_size size = kin_grammar_get_size(grammar);
+        bool has_room = s->n_states + size.n_states <= KIN_SCHEMA_MAX_STATES;
+        if (has_room) s->n_states += size.n_states;
+        result = size.n_machines == 1 ? IS_EMPTY : has_room ? FITS : IS_TOO_LARGE;
+    }
+    kin_grammar_free(grammar);
+    kin_text_fini(&gbnf);
+    return result;
+}
+
+// A rule for the expression, and its name to the line.
+static trial put_rule_with_ahead(kin_schema_scalars *s, const kin_text_buffer *expression, kin_text_buffer *line) {
+    int64_t known = kin_string_table_find(&s->rules, expression->at, expression->len);
+    trial result = known >= 0 ? FITS : try_expression(s, expression);
+    if (result == IS_EMPTY) kin_text_print(line, "[]");
+    if (result != FITS) return result;
+    int64_t rule = kin_string_table_add(&s->rules, expression->at, expression->len);
+    if (rule < 0) return IS_TOO_LARGE;
+    if (known < 0) {
+        kin_text_print(s->gbnf, "a%u-%u ::= ", s->prefix, (uint32_t)rule);
+        kin_text_put(s->gbnf, expression->at, expression->len);
+        kin_text_print(s->gbnf, "\n");
+    }
+    kin_text_print(line, "a%u-%u", s->prefix, (uint32_t)rule);
+    return FITS;
+}
+
+// ---- strings
+
+static bool has_length(const kin_schema_facts *facts) {
+    return facts->min_length > 0 || facts->max_length != KIN_COUNT_ANY;
+}
+
+static void put_length(const kin_schema_facts *facts, const char *of, kin_text_buffer *to) {
+    if (facts->min_length > facts->max_length) {
+        kin_text_print(to, "[]");
+        return;
+    }
+    kin_text_print(to, "%s{%u,", of, facts->min_length);
+    if (facts->max_length != KIN_COUNT_ANY) kin_text_print(to, "%u", facts->max_length);
+    kin_text_print(to, "}");
+}
+
+static int relax(kin_schema_scalars *s, const kin_schema_list *list, const kin_json_value *word, const char *why) {
+    return kin_schema_relax(s->json, list, word, why, s->err);
+}
+
+// A pattern; one that is not understood is left out where the list is relaxed.
+static int put_pattern_ahead(kin_schema_scalars *s, const kin_schema_list *list, const kin_json_value *pattern, bool *is_last,
+                             kin_text_buffer *to) {
+    kin_text_buffer one = {0};
+    kin_err why;
+    int rc = kin_schema_put_pattern(pattern->text, true, &one, &why);
+    if (rc != 0) {
+        rc = relax(s, list, pattern, why.text);
+        *is_last = false;
+    } else {
+        kin_text_print(to, *is_last ? "" : "&(");
+        kin_text_put(to, one.at, one.len);
+        kin_text_print(to, *is_last ? "" : " $) ");
+    }
+    if (one.failed) to->failed = true;
+    kin_text_fini(&one);
+    return rc;
+}
+
+static int put_combined(kin_schema_scalars *s, const kin_schema_list *list, const kin_schema_facts *facts,
+                        kin_text_buffer *line) {
+    kin_text_buffer all = {0};
+    bool has_last = false; // what is no look-ahead, but is there: its automaton is not made alone
+    int rc = 0;
+    if (has_length(facts)) {
+        kin_text_print(&all, "&(");
+        put_length(facts, "one", &all);
+        kin_text_print(&all, " $) ");
+    }
+    for (int i = 0; i < facts->n_patterns && rc == 0; i++) {
+        has_last = i + 1 == facts->n_patterns;
+        rc = put_pattern_ahead(s, list, facts->patterns[i], &has_last, &all);
+    }
+    if (facts->format) kin_schema_put_format(facts->format->text, &all);
+    bool is_open = all.len == 0; // nothing is left that is understood
+    if (!has_last && !facts->format) kin_text_print(&all, "one*");
+    if (all.failed) line->failed = true;
+    const kin_json_value *word = facts->n_patterns > 0 ? facts->patterns[0] : facts->format;
+    if (rc == 0 && is_open) {
+        kin_text_print(line, "char*");
+    } else if (rc == 0 && !all.failed && put_rule_with_ahead(s, &all, line) == IS_TOO_LARGE) {
+        rc = relax(s, list, word, "too complex, together with what else is said of the string: its automaton is too large");
+        if (rc == 0) put_length(facts, "char", line);
+    }
+    kin_text_fini(&all);
+    return rc;
+}
+
+int kin_schema_put_string(kin_schema_scalars *s, const kin_schema_list *list, const kin_schema_facts *facts,
+                          kin_text_buffer *line) {
+    int n = facts->n_patterns + (facts->format != NULL) + has_length(facts), rc = 0;
+    bool is_single = n == 1 && (facts->n_patterns == 0 || !kin_schema_pattern_looks(facts->patterns[0]->text));
+    size_t len = line->len;
+    kin_err why;
+    if (n == 0) {
+        kin_text_print(line, "string");
+        return 0;
+    }
+    kin_text_print(line, "\"\\\"\" ");
+    if (!is_single) {
+        rc = put_combined(s, list, facts, line);
+    } else if (facts->n_patterns == 1) {
+        if (kin_schema_put_pattern(facts->patterns[0]->text, false, line, &why) != 0) {
+            line->len = len;
+            if (relax(s, list, facts->patterns[0], why.text) != 0) return KIN_FAIL;
+            kin_text_print(line, "string");
+            return 0;
+        }
+    } else if (facts->format) {
+        kin_schema_put_format(facts->format->text, line);
+    } else {
+        put_length(facts, "char", line);
+    }
+    kin_text_print(line, " \"\\\"\"");
+    return rc;
+}
+
+// ---- numbers
+
+// The word's number as N of %N; false: it is none that a grammar can have.
+static bool put_multiple(const kin_json_value *word, bool *has_fraction, kin_text_buffer *to) {
+    kin_decimal d;
+    if (kin_decimal_parse(&d, word->text) != 0 || d.n_frac > KIN_GBNF_MAX_FRACTION || d.n_int + d.n_frac > 9) return false;
+    kin_text_print(to, "%%%s%.*s", d.n_int == 0 ? "0" : "", d.n_int, d.integer);
+    *has_fraction |= d.n_frac > 0;
+    if (d.n_frac > 0) kin_text_print(to, ".%.*s", d.n_frac, d.fraction);
+    return true;
+}
+
+static void put_range(const kin_schema_facts *facts, kin_text_buffer *to) {
+    bool integer = !(facts->types & KIN_TYPE_FRACTION);
+    if (facts->has_numbers)
+        kin_number_range_put(&facts->numbers, integer, to);
+    else
+        kin_text_print(to, integer ? "integer" : "number");
+}
+
+int kin_schema_put_number(kin_schema_scalars *s, const kin_schema_list *list, const kin_schema_facts *facts,
+                          kin_text_buffer *line) {
+    static const char why[] = "a multiple of a number with so many digits is not supported";
+    kin_text_buffer all = {0};
+    bool has_fraction = false;
+    int rc = 0, n = 0;
+    for (int i = 0; i < facts->n_multiples && rc == 0; i++) {
+        size_t len = all.len;
+        kin_text_print(&all, "&(\"-\"? ");
+        if (put_multiple(facts->multiples[i], &has_fraction, &all)) {
+            kin_text_print(&all, " $) ");
+            n++;
+            continue;
+        }
+        all.len = len;
+        rc = relax(s, list, facts->multiples[i], why);
+    }
+    // So that readers that round to doubles get what was written.
+    if (n > 0 && (!facts->has_numbers || has_fraction)) kin_text_print(&all, "&(\"-\"? [0-9.]{1,15} $) ");
+    put_range(facts, &all);
+    trial result = n == 0 || all.failed || rc != 0 ? IS_TOO_LARGE : put_rule_with_ahead(s, &all, line);
+    if (n > 0 && rc == 0 && result == IS_TOO_LARGE) rc = relax(s, list, facts->multiples[0], why);
+    if (result == IS_TOO_LARGE) put_range(facts, line);
+    if (all.failed) line->failed = true;
+    kin_text_fini(&all);
+    return rc;
+}
