@@ -8,7 +8,8 @@
 enum {
     INPUT_KEPT = 64 << 10, // bytes; then nothing is read until the response is out
     BYTES_PER_MS = 16,     // so many of a request give it another millisecond
-    FINISHING_MS = 2000    // for the client to close, too
+    FINISHING_MS = 2000,   // for the client to close, too
+    MAX_PROBES = 3         // some clients take no more than five interim responses
 };
 
 typedef enum phase {
@@ -30,6 +31,9 @@ struct kin_http_connection {
     bool is_parsing;       // inside of take_input
     bool is_paused;        // nothing is read
     bool has_eof;          // of the client
+    bool has_eof_since;    // false: `eof_since` is the next tick
+    kin_time eof_since;
+    int n_probes; // sent since
     bool has_since;        // false: `since` is the next tick
     kin_time since;        // when the phase, or its request, began
     kin_time out_since;    // when bytes went out last, or nothing was pending
@@ -38,6 +42,8 @@ struct kin_http_connection {
     kin_text_buffer input; // for later, from input_at on; counted in the service's memory
     size_t input_at;
 };
+
+static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
 
 // ---- phases
 
@@ -102,7 +108,6 @@ void kin_http_connection_refuse(kin_http_connection *c, int status, const char *
 }
 
 static void take_head(kin_http_connection *c, bool has_more) {
-    static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
     kin_http_service *s = c->service;
     c->x.closes = true; // if it is answered now: of the body nothing was read
     if (s->callbacks.head) s->callbacks.head(s->user, &c->x);
@@ -232,10 +237,29 @@ void kin_http_connection_sent(kin_http_connection *c) {
     if (c->phase == FINISHING && c->has_eof) close_socket(c);
 }
 
+// Asks a client that sends nothing more whether it is there, while no byte of the response is out.
+static void probe(kin_http_connection *c) {
+    bool may = c->phase == ANSWERING && c->x.answer == KIN_HTTP_UNANSWERED && !kin_http_request_is_1_0(c->x.request);
+    if (!may || c->n_probes == MAX_PROBES) return;
+    c->n_probes++;
+    c->ops->send(c->socket, go_on, sizeof go_on - 1);
+}
+
+static void tick_eof(kin_http_connection *c, kin_time now) {
+    static const int after_ms[MAX_PROBES] = {0, 200, 5000};
+    if (!c->has_eof_since) c->eof_since = now;
+    c->has_eof_since = true;
+    if (c->n_probes < MAX_PROBES && kin_clock_ms(c->eof_since, now) >= after_ms[c->n_probes]) probe(c);
+}
+
 void kin_http_connection_eof(kin_http_connection *c) {
+    bool is_first = !c->has_eof;
     c->has_eof = true;
     if (c->is_closing) return;
-    if (c->phase == SENDING)
+    if (c->phase == ANSWERING) {
+        c->x.closes = true;
+        if (is_first) probe(c);
+    } else if (c->phase == SENDING)
         finish(c);
     else if (c->phase != FINISHING || pending(c) == 0)
         close_socket(c);
@@ -261,6 +285,7 @@ void kin_http_connection_tick(kin_http_connection *c, kin_time now) {
     c->n_out = n_out;
     if (!c->has_since || (c->phase == FINISHING && n > 0)) c->since = now;
     c->has_since = true;
+    if (c->has_eof) tick_eof(c, now);
     if (kin_clock_ms(c->out_since, now) > c->service->limits.stall_ms)
         close_socket(c);
     else if (c->phase == RECEIVING)

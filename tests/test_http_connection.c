@@ -181,10 +181,14 @@ static void the_next_request_waits_until_the_response_is_out(void **state) {
     assert_true(kin_http_connection_is_busy(w.c));
     take_pending(&w);
     assert_int_equal(w.n_requests, 2);
-    kin_http_connection_eof(w.c); // the second and the third are nobody's any more
+    kin_http_connection_eof(w.c); // the third is nobody's any more
+    assert_false(w.is_closed);
+    reply(&w, "second");
+    assert_non_null(strstr(w.sent.at, "second"));
+    take_pending(&w);
     assert_true(w.is_closed);
     close_world(&w);
-    assert_int_equal(w.n_gone, 1);
+    assert_int_equal(w.n_gone, 0);
     assert_int_equal(w.n_requests, 2);
 }
 
@@ -207,13 +211,71 @@ static void gone_is_not_said_inside_of_a_write(void **state) {
     assert_int_equal(w.n_gone, 1);
 }
 
-static void an_exchange_that_ends_after_its_client_went_is_not_gone_too(void **state) {
+static int n_interim(const world *w) {
+    int n = 0;
+    for (const char *at = w->sent.at; at && (at = strstr(at, "HTTP/1.1 100 Continue\r\n\r\n")); at++) n++;
+    return n;
+}
+
+static void a_client_that_sends_nothing_more_is_answered(void **state) {
     (void)state;
     world w;
     open_world(&w);
     get(&w);
-    kin_http_begin(w.open, 200, NULL);
     kin_http_connection_eof(w.c);
+    assert_false(w.is_closed);
+    assert_int_equal(n_interim(&w), 1); // is anybody there
+    pass(&w, 0);
+    assert_int_equal(n_interim(&w), 1);
+    pass(&w, 300);
+    assert_int_equal(n_interim(&w), 2);
+    for (int i = 0; i < 30; i++) pass(&w, 1000);
+    assert_int_equal(n_interim(&w), 3);
+    assert_false(w.is_closed);
+    reply(&w, "late");
+    assert_non_null(strstr(w.sent.at, "Connection: close"));
+    assert_non_null(strstr(w.sent.at, "late"));
+    assert_true(w.is_closed);
+    close_world(&w);
+    assert_int_equal(w.n_gone, 0);
+}
+
+static void what_http_1_0_does_not_know_is_not_sent_to_it(void **state) {
+    (void)state;
+    world w;
+    open_world(&w);
+    feed(&w, "GET / HTTP/1.0\r\n\r\n");
+    kin_http_connection_eof(w.c);
+    for (int i = 0; i < 9; i++) pass(&w, 1000);
+    assert_int_equal(n_interim(&w), 0);
+    assert_false(w.is_closed);
+    reply(&w, "late");
+    assert_true(w.is_closed);
+    close_world(&w);
+}
+
+static void the_end_of_bytes_within_a_request_ends_it(void **state) {
+    (void)state;
+    world w;
+    open_world(&w);
+    feed(&w, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc");
+    kin_http_connection_eof(w.c);
+    assert_true(w.is_closed);
+    close_world(&w);
+    assert_int_equal(w.n_requests, 0);
+}
+
+static void an_exchange_that_ends_after_its_client_went_is_not_gone_too(void **state) {
+    (void)state;
+    static const char piece[3 << 20];
+    world w;
+    open_world(&w);
+    get(&w);
+    kin_http_begin(w.open, 200, NULL);
+    w.takes_nothing = true;
+    kin_http_write(w.open, piece, sizeof piece);
+    kin_http_write(w.open, piece, sizeof piece);
+    kin_http_write(w.open, piece, sizeof piece); // more than may wait
     assert_true(w.is_closed);
     kin_http_end(w.open);
     close_world(&w);
@@ -341,6 +403,9 @@ int main(void) {
         cmocka_unit_test(a_slow_client_gets_the_end_of_the_last_response),
         cmocka_unit_test(the_next_request_waits_until_the_response_is_out),
         cmocka_unit_test(gone_is_not_said_inside_of_a_write),
+        cmocka_unit_test(a_client_that_sends_nothing_more_is_answered),
+        cmocka_unit_test(what_http_1_0_does_not_know_is_not_sent_to_it),
+        cmocka_unit_test(the_end_of_bytes_within_a_request_ends_it),
         cmocka_unit_test(an_exchange_that_ends_after_its_client_went_is_not_gone_too),
         cmocka_unit_test(a_large_body_has_more_time_than_a_header),
         cmocka_unit_test(waiting_for_the_owner_takes_any_time),

@@ -263,6 +263,37 @@ says "$out" '^llamacpp:requests_processing 0'
 says "$out" '^llamacpp:requests_deferred 0'
 says "$out" '^kin:requests_cancelled_total [1-9][0-9]'
 
+claim='a client that says that it sends nothing more is answered, and one that is gone is not waited for'
+half() {
+    python3 - "${base#http://}" "$@" <<'EOF'
+import socket, sys
+host, port = sys.argv[1].rsplit(":", 1)
+body = sys.argv[2].encode()
+s = socket.create_connection((host, int(port)))
+s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+if sys.argv[3] == "gone":
+    sys.exit()
+s.shutdown(socket.SHUT_WR)
+answer = b""
+while piece := s.recv(65536):
+    answer += piece
+print(answer.decode())
+EOF
+}
+n_cancelled() { sed -n 's/^kin:requests_cancelled_total //p' "$out"; }
+half '{"prompt": "One", "max_tokens": 300, "ignore_eos": true}' stays >"$out"
+says "$out" '"completion_tokens":300'
+half '{"prompt": "One", "max_tokens": 3, "stream": true}' stays >"$out"
+says "$out" 'data: \[DONE\]'
+answers 200 /metrics
+before=$(n_cancelled) n=0
+half '{"prompt": "One", "max_tokens": 1900, "ignore_eos": true, "n": 12}' gone
+while answers 200 /metrics && ! none_is_there && [ $n -lt 1200 ]; do
+    sleep 0.05
+    n=$((n + 1))
+done
+[ "$(n_cancelled)" -gt "$before" ] || fail "nobody noticed that the client was gone"
+
 claim='a device that is sent to a port where no head is says so at once, and ends'
 KIN_PROFILE=$(dirname "$0")/machine.json
 export KIN_PROFILE
