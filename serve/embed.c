@@ -75,8 +75,12 @@ static void let_go(embed *e) {
     if (e->n_running == 0) free_embed(e);
 }
 
+static bool is_ollama(const embed *e) {
+    return e->api == KIN_EMBED_OLLAMA || e->api == KIN_EMBED_OLLAMA_OLD;
+}
+
 static void refuse(embed *e) {
-    if (e->x) kin_refuse(e->x, e->api == KIN_EMBED_OLLAMA ? &kin_format_ollama_chat : NULL, &e->error);
+    if (e->x) kin_refuse(e->x, is_ollama(e) ? &kin_format_ollama_chat : NULL, &e->error);
     let_go(e);
 }
 
@@ -120,12 +124,14 @@ static int encode(embed *e, kin_embed_input *input, const json_t *from) {
 static int read_request(embed *e) {
     json_t *body = kin_request_parse((kin_str){e->body, e->n_body}, &e->error), *from = body;
     if (!body) return KIN_FAIL;
-    if (e->api == KIN_EMBED_OLLAMA) {
+    if (is_ollama(e)) {
         int rc = kin_ollama_translate_embed(&body, from, &e->error);
         json_decref(from);
         if (rc != 0) return KIN_FAIL;
     }
-    return kin_embeddings_parse(&e->request, body, e->world->n_embd, &e->error);
+    if (kin_embeddings_parse(&e->request, body, e->world->n_embd, &e->error) != 0) return KIN_FAIL;
+    e->request.is_raw |= e->api == KIN_EMBED_OLLAMA_OLD; // as there
+    return 0;
 }
 
 static int check_pooling(embed *e) {
@@ -206,6 +212,8 @@ static void put_answer(uv_work_t *work) {
         kin_embedding_normalize(e->vectors + (size_t)i * (size_t)w->n_embd, w->n_embd);
     if (e->api == KIN_EMBED_OLLAMA)
         kin_ollama_put_embed(&o, &e->answer);
+    else if (e->api == KIN_EMBED_OLLAMA_OLD)
+        kin_ollama_put_embeddings(&o, &e->answer);
     else if (e->api == KIN_EMBED_LLAMA)
         kin_json_put(kin_embedding_answer(e->vectors, e->n, w->n_embd), &e->answer);
     else

@@ -1,4 +1,5 @@
-// Embeddings: requests that make vectors of texts: /v1/embeddings, llama.cpp's /embedding, Ollama's /api/embed.
+// Embeddings: requests that make vectors of texts: /v1/embeddings, llama.cpp's /embedding, Ollama's /api/embed and its elder,
+// /api/embeddings.
 //
 //   body ─► libuv's pool: parse, tokenize ─► jobs with pooling ─► vectors ─► libuv's pool: their JSON ─► response
 //
@@ -13,7 +14,7 @@
 #include "serve/prompt.h"
 #include "serve/service.h"
 
-typedef enum kin_embed_api { KIN_EMBED_OPENAI, KIN_EMBED_LLAMA, KIN_EMBED_OLLAMA } kin_embed_api;
+typedef enum kin_embed_api { KIN_EMBED_OPENAI, KIN_EMBED_LLAMA, KIN_EMBED_OLLAMA, KIN_EMBED_OLLAMA_OLD } kin_embed_api;
 
 // What requests have in common; lives longer than they.
 typedef struct kin_embed_world {

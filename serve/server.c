@@ -286,6 +286,7 @@ static const route routes[] = {
     {"POST", "/embeddings", .embeds = true, .embed = KIN_EMBED_LLAMA},
     {"POST", "/embedding", .embeds = true, .embed = KIN_EMBED_LLAMA},
     {"POST", "/api/embed", .embeds = true, .embed = KIN_EMBED_OLLAMA},
+    {"POST", "/api/embeddings", .embeds = true, .embed = KIN_EMBED_OLLAMA_OLD},
     {"POST", "/v1/rerank", .answer = no_reranking},
     {"POST", "/v1/reranking", .answer = no_reranking},
     {"POST", "/rerank", .answer = no_reranking},

@@ -60,6 +60,12 @@ export default async function (check, { root, key, model }) {
     const { embeddings } = await client.embed({ model, input: ['a dragon', 'a mouse'] });
     assert.equal(embeddings.length, 2);
     assert.ok(embeddings[0].length > 0);
+    const answer = await fetch(`${root}/api/embeddings`, { // which the client has no more
+      method: 'POST', headers: { authorization: `Bearer ${key}` }, body: JSON.stringify({ model, prompt: 'a dragon' }),
+    });
+    const { embedding } = await answer.json();
+    const length = Math.hypot(...embedding);
+    embedding.forEach((x, i) => assert.ok(Math.abs(x / length - embeddings[0][i]) < 1e-4));
   });
   await check('ollama: an error is a sentence', async () => {
     const err = await errorOf(() => client.chat({ model, messages: [{ role: 'user', content: 7 }] }));
