@@ -448,6 +448,7 @@ static void take_end(kin_call *c, kin_choice *choice, const kin_job_event *e) {
         case KIN_JOB_EOS: end_choice(c, choice, KIN_FINISH_EOS, false); return;
         case KIN_JOB_LENGTH: end_choice(c, choice, KIN_FINISH_LENGTH, false); return;
         case KIN_JOB_FULL: end_choice(c, choice, KIN_FINISH_LENGTH, true); return;
+        case KIN_JOB_REFUSED: fail_with(c, 400, e->why.text); return;
         case KIN_JOB_CANCELLED:
         case KIN_JOB_FAILED: fail_with(c, 503, e->how == KIN_JOB_FAILED ? e->why.text : "the text was cancelled"); return;
         }

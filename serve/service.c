@@ -26,6 +26,7 @@ struct kin_job {
     bool cancelled, ended; // under the service's mutex
     kin_job_end how;       // once next() has ended it
     kin_err why;
+    bool is_refused;       // why: what the request asks for leaves no token
 };
 
 // Of the texts with a tag that have ended.
@@ -222,9 +223,28 @@ static int32_t sample(kin_job *j, float *logits, kin_job_event *event) {
     return id;
 }
 
+// Whether the sampler's options forbid all that the grammar allows here.
+static bool leaves_nothing(const kin_job *j) {
+    int32_t n_vocab = kin_vocab_n_tokens(j->service->o.session->vocab);
+    const uint64_t *allowed = j->o.constraint ? kin_constraint_mask(j->o.constraint) : NULL;
+    if (!allowed) return false;
+    for (int32_t id = 0; id < n_vocab; id++) {
+        if (kin_token_set_has(allowed, id) && !kin_sampler_forbids(j->o.sampler, id)) return false;
+    }
+    return true;
+}
+
 static int32_t choose(kin_job *j, float *logits, kin_job_event *event) {
     kin_constraint *constraint = j->o.constraint;
     int32_t id = sample(j, logits, event);
+    if (id < 0 && leaves_nothing(j)) {
+        kin_err_set(&j->why,
+                    "after %d tokens the grammar (of 'grammar', a schema or tools) allows only tokens that 'logit_bias' or the model "
+                    "forbids",
+                    j->n_generated);
+        j->is_refused = true;
+        return KIN_FAIL;
+    }
     if (id < 0) {
         kin_err_set(
             &j->why, "the model gave no usable probabilities (all%s are NaN or -inf)%s",
@@ -246,7 +266,7 @@ static int32_t next(void *user, float *logits) {
     int32_t id = choose(j, logits, &event);
     if (id < 0 || (kin_vocab_is_eog(j->service->o.session->vocab, id) && !j->o.ignore_eos)) {
         free(event.top);
-        return stop(j, id < 0 ? KIN_JOB_FAILED : KIN_JOB_EOS);
+        return stop(j, id >= 0 ? KIN_JOB_EOS : j->is_refused ? KIN_JOB_REFUSED : KIN_JOB_FAILED);
     }
     event.id = id;
     event.at = kin_clock_now();

@@ -56,6 +56,7 @@ typedef enum kin_job_end {
     KIN_JOB_FULL,      // the context
     KIN_JOB_CANCELLED, // by kin_service_cancel
     KIN_JOB_FAILED,
+    KIN_JOB_REFUSED, // the request's own fields, together, leave no token to write
 } kin_job_end;
 
 typedef struct kin_job_prob {
@@ -90,7 +91,7 @@ typedef struct kin_job_event {
     int n_top;
     kin_job_end how;     // ENDED
     const float *vector; // of EOS with pooling: f32 [n_embd], the job's
-    kin_err why;         // of FAILED
+    kin_err why;         // of FAILED and REFUSED
 } kin_job_event;
 
 typedef struct kin_service_options {

@@ -312,6 +312,9 @@ curl -s "$base/v1/models" | grep -o '"n_vocab":[0-9]*' | tr -dc 0-9 >"$dir/n_voc
 awk -v n="$(cat "$dir/n_vocab")" 'BEGIN { printf "{\"prompt\": \"a\", \"logit_bias\": ["; for (i = 0; i < n; i++) printf "%s[%d, false]", i ? "," : "", i; print "]}" }' >"$dir/all"
 answers 400 /completion -d "@$dir/all"
 says "$out" "it forbids every token"
+awk -v n="$(cat "$dir/n_vocab")" 'BEGIN { printf "{\"prompt\": \"a\", \"grammar\": \"root ::= \\\"(7\\\"\", \"logit_bias\": ["; for (i = 0; i < n - 1; i++) printf "%s[%d, false]", i ? "," : "", i; print "]}" }' >"$dir/most"
+answers 400 /completion -d "@$dir/most"
+says "$out" "after 0 tokens the grammar .* allows only tokens that 'logit_bias'"
 answers 404 /v1/v1/models
 says "$out" 'has /v1 twice'
 

@@ -127,6 +127,13 @@ void kin_sampler_reset(kin_sampler *sampler, uint64_t seed) {
 
 // ---- bias and penalties
 
+bool kin_sampler_forbids(const kin_sampler *sampler, int32_t id) {
+    for (size_t i = 0; i < sampler->options.n_bias; i++) {
+        if (sampler->bias[i].id == id && sampler->bias[i].bias == -INFINITY) return true;
+    }
+    return false;
+}
+
 void kin_sampler_accept(kin_sampler *sampler, int32_t id) {
     kin_assert(id >= 0 && id < sampler->n_vocab);
     int32_t last_n = sampler->options.penalty_last_n;

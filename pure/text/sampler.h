@@ -76,6 +76,9 @@ int32_t kin_sampler_sample_constrained(kin_sampler *sampler, float *logits, kin_
 size_t kin_sampler_n_drawn(const kin_sampler *sampler);
 int32_t kin_sampler_drawn(const kin_sampler *sampler, size_t i, double *probability);
 
+// Whether the options forbid the id: by a bias of -INFINITY, or as a suppressed one.
+bool kin_sampler_forbids(const kin_sampler *sampler, int32_t id);
+
 // Takes an id into the history that the penalties look at: every sampled id, and the prompt's if they shall count.
 void kin_sampler_accept(kin_sampler *sampler, int32_t id);
 
