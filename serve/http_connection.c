@@ -26,14 +26,14 @@ struct kin_http_connection {
     const kin_http_socket_ops *ops;
     void *socket;
     phase phase;
-    bool is_closing;       // the socket is; the exchange, if it is open, is told when the connection is freed
-    bool is_used;          // there has been a request
-    bool is_parsing;       // inside of take_input
-    bool is_paused;        // nothing is read
-    bool has_eof;          // of the client
-    bool has_eof_since;    // false: `eof_since` is the next tick
+    bool is_closing;    // the socket is; the exchange, if it is open, is told when the connection is freed
+    bool is_used;       // there has been a request
+    bool is_parsing;    // inside of take_input
+    bool is_paused;     // nothing is read
+    bool has_eof;       // of the client
+    bool has_eof_since; // false: `eof_since` is the next tick
     kin_time eof_since;
-    int n_probes; // sent since
+    int n_probes;          // sent since
     bool has_since;        // false: `since` is the next tick
     kin_time since;        // when the phase, or its request, began
     kin_time out_since;    // when bytes went out last, or nothing was pending

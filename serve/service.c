@@ -26,7 +26,7 @@ struct kin_job {
     bool cancelled, ended; // under the service's mutex
     kin_job_end how;       // once next() has ended it
     kin_err why;
-    bool is_refused;       // why: what the request asks for leaves no token
+    bool is_refused; // why: what the request asks for leaves no token
 };
 
 // Of the texts with a tag that have ended.
@@ -238,10 +238,11 @@ static int32_t choose(kin_job *j, float *logits, kin_job_event *event) {
     kin_constraint *constraint = j->o.constraint;
     int32_t id = sample(j, logits, event);
     if (id < 0 && leaves_nothing(j)) {
-        kin_err_set(&j->why,
-                    "after %d tokens the grammar (of 'grammar', a schema or tools) allows only tokens that 'logit_bias' or the model "
-                    "forbids",
-                    j->n_generated);
+        kin_err_set(
+            &j->why,
+            "after %d tokens the grammar (of 'grammar', a schema or tools) allows only tokens that 'logit_bias' or the model "
+            "forbids",
+            j->n_generated);
         j->is_refused = true;
         return KIN_FAIL;
     }
