@@ -13,6 +13,7 @@ typedef struct choice {
     kin_reply_items items;   // of a document
     json_t *probs;           // array; of a stream: what is not sent yet. NULL: none
     bool has_calls, in_call; // whole ones; one that is not
+    json_t *begun;           // of a stream: the beginning of a call without arguments so far, which is not sent: NULL: none
     kin_finish_reason reason;
 } choice;
 
@@ -37,6 +38,7 @@ static void close_writer(kin_writer *w) {
     for (int i = 0; i < w->context->n_choices; i++) {
         kin_reply_items_fini(&w->choices[i].items);
         json_decref(w->choices[i].probs);
+        json_decref(w->choices[i].begun);
     }
     free(w);
 }
@@ -97,11 +99,10 @@ static json_t *call_begin_delta(const kin_writer *w, int choice, const kin_reply
 }
 
 // What a stream says of an event; NULL: nothing.
-static json_t *event_delta(const kin_writer *w, int choice, const kin_reply_event *event) {
+static json_t *event_delta(const kin_reply_event *event) {
     switch (event->kind) {
     case KIN_REPLY_TEXT: return event->text.len ? text_delta("content", event->text) : NULL;
     case KIN_REPLY_REASONING: return event->text.len ? text_delta("reasoning_content", event->text) : NULL;
-    case KIN_REPLY_TOOL_BEGIN: return call_begin_delta(w, choice, event);
     case KIN_REPLY_TOOL_ARGUMENTS: return event->text.len ? call_delta(event->tool, text_delta("arguments", event->text)) : NULL;
     default: return NULL;
     }
@@ -132,12 +133,27 @@ static void progress(kin_writer *w, int choice, int n_done, int n_cached, int n_
     kin_json_put_event(NULL, chunk, out);
 }
 
-static void put_event(kin_writer *w, const kin_delta *delta, const kin_reply_event *event, kin_text_buffer *out) {
-    json_t *said = event_delta(w, delta->choice, event);
+static void put_delta(kin_writer *w, const kin_delta *delta, json_t *said, kin_text_buffer *out) {
     if (!said) return;
     json_t *chunk = chunk_of(w, delta->choice, said, NULL);
     if (w->context->request->timings_per_token) json_object_set_new(chunk, "timings", kin_timings_json(&delta->so_far, 1));
     kin_json_put_event(NULL, chunk, out);
+}
+
+// A call begins with its first argument: of one that is cut before that clients would make one without arguments.
+static void put_event(kin_writer *w, const kin_delta *delta, const kin_reply_event *event, kin_text_buffer *out) {
+    choice *c = &w->choices[delta->choice];
+    bool goes_on = event->kind == KIN_REPLY_TOOL_END || (event->kind == KIN_REPLY_TOOL_ARGUMENTS && event->text.len > 0);
+    if (event->kind == KIN_REPLY_TOOL_BEGIN) {
+        json_decref(c->begun);
+        c->begun = call_begin_delta(w, delta->choice, event);
+        return;
+    }
+    if (goes_on && c->begun) {
+        put_delta(w, delta, c->begun, out);
+        c->begun = NULL;
+    }
+    put_delta(w, delta, event_delta(event), out);
 }
 
 static void delta(kin_writer *w, const kin_delta *delta, kin_text_buffer *out) {
@@ -194,7 +210,7 @@ static json_t *message_json(const kin_writer *w, int i, kin_text_buffer *out) {
             kin_text_put(&content, text.at, text.len);
         else if (item->kind == KIN_REPLY_REASONING)
             kin_text_put(&reasoning, text.at, text.len);
-        else
+        else if (item->is_whole || text.len > 0)
             json_array_append_new(calls, call_json(w, i, (int)json_array_size(calls), item));
     }
     bool has_calls = json_array_size(calls) > 0;

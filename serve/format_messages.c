@@ -80,7 +80,7 @@ static json_t *block_of(const kin_writer *w, const kin_reply_item *item, int i, 
     default:
         kin_call_id(w->context, 0, i, kin_text_str(&item->id), id);
         input = json_loadb(text.at, text.len, JSON_ALLOW_NUL, NULL);
-        if (!json_is_object(input)) { // none yet, or cut off
+        if (!json_is_object(input)) { // none yet, or none at all
             json_decref(input);
             input = json_object();
         }
@@ -119,11 +119,21 @@ static void put_block_delta(kin_writer *w, int i, const char *type, const char *
     put_block_event(w, "content_block_delta", i, "delta", delta);
 }
 
-static void open_block(void *user, const kin_reply_item *item, int i) {
+static bool is_call(const kin_reply_item *item) {
+    return item->kind == KIN_REPLY_TOOL_BEGIN;
+}
+
+static void put_block_start(void *user, const kin_reply_item *item, int i) {
     put_block_event(user, "content_block_start", i, "content_block", block_of(user, item, i, true));
 }
 
+// A call begins with its first argument: of one that is cut before that clients would make one without arguments.
+static void open_block(void *user, const kin_reply_item *item, int i) {
+    if (!is_call(item)) put_block_start(user, item, i);
+}
+
 static void grow_block(void *user, const kin_reply_item *item, int i, kin_str piece) {
+    if (is_call(item) && item->text.len == piece.len) put_block_start(user, item, i);
     if (item->kind == KIN_REPLY_REASONING)
         put_block_delta(user, i, "thinking_delta", "thinking", piece);
     else if (item->kind == KIN_REPLY_TEXT)
@@ -133,6 +143,10 @@ static void grow_block(void *user, const kin_reply_item *item, int i, kin_str pi
 }
 
 static void close_block(void *user, const kin_reply_item *item, int i) {
+    if (is_call(item) && item->text.len == 0) {
+        if (!item->is_whole) return;
+        put_block_start(user, item, i);
+    }
     if (item->kind == KIN_REPLY_REASONING) put_block_delta(user, i, "signature_delta", "signature", (kin_str){"", 0});
     put_block_event(user, "content_block_stop", i, NULL, NULL);
 }
@@ -173,7 +187,10 @@ static void finish(kin_writer *w, const kin_finish *finish, kin_text_buffer *out
 
 static void put_document(kin_writer *w, kin_text_buffer *out) {
     json_t *message = message_of(w), *content = json_object_get(message, "content");
-    for (int i = 0; i < w->items.n; i++) json_array_append_new(content, block_of(w, &w->items.at[i], i, false));
+    for (int i = 0; i < w->items.n; i++) { // a call that was cut is none: its input would be one without arguments
+        const kin_reply_item *item = &w->items.at[i];
+        if (!is_call(item) || item->is_whole) json_array_append_new(content, block_of(w, item, i, false));
+    }
     set_stop(w, message);
     json_object_set_new(message, "usage", usage_of(&w->finish));
     kin_json_put(message, out);

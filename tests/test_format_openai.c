@@ -181,8 +181,9 @@ static void a_model_that_names_its_calls_gets_the_names_back(void **state) {
     for (int i = 0; i < 4; i++) {
         written w;
         bool is_stream = i >= 2, is_done;
-        kin_reply_event event = {.kind = KIN_REPLY_TOOL_BEGIN, .name = {"f", 1}, .id = {own[i % 2], strlen(own[i % 2])}};
-        kin_delta delta = {.events = &event, .n_events = 1};
+        kin_reply_event events[] = {{.kind = KIN_REPLY_TOOL_BEGIN, .name = {"f", 1}, .id = {own[i % 2], strlen(own[i % 2])}},
+                                    {.kind = KIN_REPLY_TOOL_END}};
+        kin_delta delta = {.events = events, .n_events = 2};
         begin_chat(&w, is_stream ? "'stream':true" : "");
         w.format->delta(w.writer, &delta, &w.out);
         end_writing(&w, KIN_FINISH_LENGTH, "");
@@ -215,7 +216,15 @@ static void a_call_that_was_made_is_the_reason_unless_the_length_is(void **state
     document = take_document(&w);
     assert_string_equal(
         json_string_value(json_object_get(json_array_get(json_object_get(document, "choices"), 0), "finish_reason")), "length");
+    // Without a byte of its arguments clients would take it for a call without any.
+    const json_t *message = json_object_get(json_array_get(json_object_get(document, "choices"), 0), "message");
+    assert_null(json_object_get(message, "tool_calls"));
     json_decref(document);
+    begin_chat(&w, "'stream':true");
+    write_event(&w, KIN_REPLY_TOOL_BEGIN, "f");
+    end_writing(&w, KIN_FINISH_LENGTH, "");
+    assert_null(strstr(w.out.at, "tool_calls"));
+    drop_writing(&w);
 }
 
 static void choices_interleave_by_their_index(void **state) {
