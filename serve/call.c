@@ -167,8 +167,7 @@ static int translate(kin_call *c, json_t **body, parse_fn *parse) {
     return 0;
 }
 
-static void prepare_in_pool(uv_work_t *work) {
-    kin_call *c = work->data;
+static void prepare_call(kin_call *c) {
     const kin_call_world *w = c->world;
     kin_request request = {0};
     parse_fn parse;
@@ -180,6 +179,13 @@ static void prepare_in_pool(uv_work_t *work) {
     if (c->rc == 0 && c->route->body == KIN_BODY_CHAT) c->rc = kin_request_check_roles(&request, &c->error);
     if (c->rc == 0 && request.suffix) c->rc = kin_request_frame_prompts(&request, &w->fim, &c->error);
     if (c->rc == 0) c->rc = kin_prepare(&c->prepared, &w->preparer, &request, &c->error);
+}
+
+static void prepare_in_pool(uv_work_t *work) {
+    kin_call *c = work->data;
+    kin_request_enter(c->n_body);
+    prepare_call(c);
+    kin_request_leave(c->n_body);
 }
 
 static void random_id(char id[40]) {

@@ -141,8 +141,7 @@ static int check_pooling(embed *e) {
                              "kin serve --pooling mean makes vectors of it all the same");
 }
 
-static void prepare(uv_work_t *work) {
-    embed *e = work->data;
+static void prepare_inputs(embed *e) {
     e->rc = check_pooling(e);
     if (e->rc == 0) e->rc = read_request(e);
     if (e->rc == 0) e->rc = kin_model_names_check(&e->world->names, e->request.model, &e->error);
@@ -160,6 +159,13 @@ static void prepare(uv_work_t *work) {
     }
     for (e->n = 0; e->n < n && e->rc == 0; e->n++)
         e->rc = encode(e, &e->inputs[e->n], json_array_get(e->request.inputs, (size_t)e->n));
+}
+
+static void prepare(uv_work_t *work) {
+    embed *e = work->data;
+    kin_request_enter(e->n_body);
+    prepare_inputs(e);
+    kin_request_leave(e->n_body);
 }
 
 static int submit(embed *e) {

@@ -10,6 +10,8 @@
 #include "serve/responses.h"
 #include "serve/text_tools.h"
 
+enum { MAX_TOKENIZED = 8 << 20 }; // bytes of a text
+
 typedef struct errand {
     kin_exchange_data data;
     kin_http_exchange *x; // NULL: the client is gone
@@ -29,6 +31,7 @@ typedef struct errand {
 
 static void work(uv_work_t *work) {
     errand *e = work->data;
+    kin_request_enter(e->n_body);
     json_t *answer = NULL, *body = kin_request_parse((kin_str){e->body, e->n_body}, &e->error);
     e->rc = body ? e->fn(e->preparer, e->defaults, body, &answer, &e->error) : KIN_FAIL;
     if (e->rc == 0) kin_json_put(answer, &e->answer);
@@ -36,6 +39,7 @@ static void work(uv_work_t *work) {
     free(e->body);
     e->body = NULL;
     kin_request_trim(e->hold.bytes);
+    kin_request_leave(e->n_body);
 }
 
 static void done(uv_work_t *work, int status) {
@@ -86,6 +90,10 @@ int kin_errand_tokenize(const kin_preparer *p, const kin_request_defaults *defau
     int n = 0;
     (void)defaults;
     if (kin_tokenize_parse(&r, body, err) != 0) return KIN_FAIL;
+    if (r.content.len > MAX_TOKENIZED) { // an id takes 56 bytes as JSON, and then those of its digits
+        kin_tokenize_fini(&r);
+        return kin_api_error_set(err, 413, "content", "a text of more than 8 MiB: send it in pieces");
+    }
     json_t *text = json_stringn(r.content.at, r.content.len);
     int rc = text ? kin_prompter_encode_json(p->prompter, text, r.add_special, r.parse_special, &ids, &n, err)
                   : answered(NULL, answer, err);

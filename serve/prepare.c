@@ -9,6 +9,8 @@
 #include "pure/text/grammar_tokens.h"
 #include "pure/text/schema.h"
 
+enum { LEAST_CHECKED = 1 << 20 }; // bytes of a text: below, its tokens are counted as they are
+
 static int out_of_memory(kin_api_error *err) {
     return kin_api_error_set(err, 500, NULL, "out of memory");
 }
@@ -206,22 +208,44 @@ static int fill_job(const kin_preparer *p, kin_prepared *out, int i, const int32
     return limit_thinking(p, out, job, err);
 }
 
-static int check_length(const kin_preparer *p, int n, kin_api_error *err) {
+static int check_length(const kin_preparer *p, int n, const char *at_least, kin_api_error *err) {
     int n_ctx = p->session->n_ctx;
     if (n == 0) return kin_api_error_set(err, 400, NULL, "the prompt is empty, and the model has no token to begin with");
     if (n < n_ctx) return 0;
     kin_api_error_set(err, 400, NULL,
-                      "the prompt has %d tokens, but the context is %d: start the server with a larger --ctx-size", n, n_ctx);
+                      "the prompt has %s%d tokens, but the context is %d: start the server with a larger --ctx-size", at_least, n,
+                      n_ctx);
     err->type = "exceed_context_size_error";
     err->n_prompt = n;
     err->n_ctx = n_ctx;
     return KIN_FAIL;
 }
 
+// A text that has more tokens than the context, whatever they are, is not tokenized: that takes many times its bytes.
+static int check_bytes(const kin_preparer *p, size_t n_bytes, kin_api_error *err) {
+    size_t n_longest = 1;
+    if (n_bytes <= LEAST_CHECKED) return 0;
+    for (int32_t id = 0; id < kin_vocab_n_tokens(p->session->vocab); id++) {
+        size_t len = kin_vocab_piece(p->session->vocab, id).len;
+        if (len > n_longest) n_longest = len;
+    }
+    size_t n_least = n_bytes / n_longest;
+    return n_least < (size_t)p->session->n_ctx
+               ? 0
+               : check_length(p, n_least > INT32_MAX ? INT32_MAX : (int)n_least, "at least ", err);
+}
+
+static size_t bytes_of(const json_t *prompt) {
+    size_t i, n = json_string_length(prompt);
+    const json_t *part;
+    json_array_foreach(prompt, i, part) n += json_string_length(part);
+    return n;
+}
+
 static int fill_prompt(const kin_preparer *p, kin_prepared *out, int i_prompt, const int32_t *ids, int n, kin_api_error *err) {
     int n_choices = out->request.n_choices;
     kin_err why;
-    if (check_length(p, n, err) != 0) return KIN_FAIL;
+    if (check_length(p, n, "", err) != 0) return KIN_FAIL;
     kin_text_buffer *text = &out->prompt_texts[i_prompt];
     bool is_repeated = !out->request.is_chat || out->request.verbose;
     if (is_repeated && kin_prompter_text(p->prompter, ids, n, true, text, &why) != 0) return out_of_memory(err);
@@ -272,7 +296,8 @@ static int prepare_chat(const kin_preparer *p, kin_prepared *out, kin_api_error 
     int n;
     if (take_tools(out, err) != 0 || kin_prompter_render(p->prompter, &out->request, &prompt, err) != 0) return KIN_FAIL;
     choose_reply(p, out, (kin_str){prompt.text.at ? prompt.text.at : "", prompt.text.len});
-    int rc = kin_prompter_encode(p->prompter, &prompt, &ids, &n, err);
+    int rc = check_bytes(p, prompt.text.len, err);
+    if (rc == 0) rc = kin_prompter_encode(p->prompter, &prompt, &ids, &n, err);
     kin_prompt_fini(&prompt);
     if (rc != 0) return KIN_FAIL;
     rc = fill_prompt(p, out, 0, ids, n, err);
@@ -297,6 +322,7 @@ static int prepare_prompts(const kin_preparer *p, kin_prepared *out, kin_api_err
     for (int i = 0; i < out->n_prompts; i++) {
         int32_t *ids;
         int n;
+        if (check_bytes(p, bytes_of(json_array_get(r->prompts, (size_t)i)), err) != 0) return KIN_FAIL;
         if (kin_prompter_encode_json(p->prompter, json_array_get(r->prompts, (size_t)i), r->add_special, r->parse_special, &ids,
                                      &n, err) != 0)
             return KIN_FAIL;

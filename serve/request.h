@@ -88,6 +88,11 @@ void kin_request_fini(kin_request *request);
 enum { KIN_LARGE_BODY = 256 << 10 };
 // When it is freed, in the pool: what the allocator keeps of much memory goes back to the OS. n: bytes that were held.
 void kin_request_trim(size_t n);
+// In the pool: bodies of more bytes are prepared one after the other, so that what it takes to render and to tokenize them is
+// there once. n: bytes of the body; after the last use of what was made of it, leave.
+enum { KIN_HUGE_BODY = 4 << 20 };
+void kin_request_enter(size_t n);
+void kin_request_leave(size_t n);
 
 // A body as JSON, a new reference; NULL with a 400 that tells the line. Strings may contain U+0000.
 json_t *kin_request_parse(kin_str body, kin_api_error *err);

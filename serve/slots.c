@@ -14,7 +14,8 @@
 #include "sys/whole_file.h"
 
 enum {
-    MAX_NAME = 240, // bytes: a file that is being written has some more
+    MAX_BODY = 16 << 10, // bytes
+    MAX_NAME = 240,      // bytes: a file that is being written has some more
     MAX_PATH = 4096,
     TOKEN_TEXT = 12, // bytes of a token in a file, at most
     FRAME_TEXT = 256,
@@ -201,7 +202,10 @@ static bool is(kin_str a, const char *b) {
 
 // A plain name, of a file in the folder: no request reaches another one.
 static int take_name(action *a, kin_http_exchange *x) {
-    json_t *body = kin_request_parse(kin_http_body(x), &a->error);
+    kin_str text = kin_http_body(x);
+    if (text.len > MAX_BODY) // it is parsed in the loop's thread
+        return kin_api_error_set(&a->error, 413, NULL, "the body says a file's name, and needs no more than 16 KiB");
+    json_t *body = kin_request_parse(text, &a->error);
     const json_t *given = json_object_get(body, "filename");
     const char *name = json_string_value(given);
     bool is_plain = name && strlen(name) == json_string_length(given); // no NUL in it

@@ -62,6 +62,19 @@ thrice "$dir/6MB"
 says_not "$dir/status" '^50[^3]'
 says "$dir/status" '^400$' # longer than the context
 at_most $(($(memory VmHWM) - begun)) 450 'at most, beside what it had'
+
+claim='a text that is longer than the context, whatever its tokens are, is not tokenized; ids of a large one are asked for in pieces'
+{
+    printf '{"max_tokens": 1, "prompt": "'
+    yes 'the dragon lived in a cave ' | head -n 700000 | tr -d '\n'
+    printf '"}'
+} >"$dir/text"
+thrice "$dir/text"
+says "$dir/status" '^400$'
+cat "$dir"/answer? >"$out"
+says "$out" 'the prompt has at least [0-9]* tokens, but the context is'
+sed 's/"prompt"/"content"/' "$dir/text" >"$dir/content"
+answers 413 /tokenize --data-binary "@$dir/content"
 is_well
 n=0 # the thread that frees a body may come to it after its answer
 while [ $(($(memory VmRSS) - begun)) -gt 60 ] && [ $n -lt 100 ]; do

@@ -250,9 +250,10 @@ static void a_call_that_is_cut_off_is_none(void **state) {
     write_event(&w, KIN_REPLY_TOOL_BEGIN, "f");
     write_event(&w, KIN_REPLY_TOOL_ARGUMENTS, "{\"x");
     end_writing(&w, KIN_FINISH_LENGTH, "");
-    expect_events(&w, "[" START ",{'type':'content_block_start','index':0,'content_block':{'type':'tool_use','id':'id_f','name':'f',"
-                      "'input':{}}},{'type':'content_block_delta','index':0,'delta':{'type':'input_json_delta','partial_json':"
-                      "'{\\\"x'}},{'type':'content_block_stop','index':0}," STOP("max_tokens", "null") "]");
+    expect_events(&w,
+                  "[" START ",{'type':'content_block_start','index':0,'content_block':{'type':'tool_use','id':'id_f','name':'f',"
+                  "'input':{}}},{'type':'content_block_delta','index':0,'delta':{'type':'input_json_delta','partial_json':"
+                  "'{\\\"x'}},{'type':'content_block_stop','index':0}," STOP("max_tokens", "null") "]");
     begin_writing(&w, &kin_format_messages, true);
     write_event(&w, KIN_REPLY_TOOL_BEGIN, "f");
     end_writing(&w, KIN_FINISH_LENGTH, "");
