@@ -25,11 +25,7 @@
 #include "pure/text/json.h"
 #include "pure/text/text_buffer.h"
 
-enum {
-    KIN_SCHEMA_MAX_RULES = 1 << 12, // different schemas, after references and combinations
-    KIN_SCHEMA_MAX_STATES = 45000,  // of the automata of all patterns that are combined
-    KIN_SCHEMA_MAX_RELAXED = 1000,
-};
+enum { KIN_SCHEMA_MAX_RULES = 1 << 12 }; // different schemas, after references and combinations
 
 #define KIN_SCHEMA_ANY_OBJECT "{\"type\":\"object\"}" // response_format json_object
 

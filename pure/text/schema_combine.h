@@ -5,7 +5,6 @@
 #pragma once
 
 #include "pure/text/json.h"
-#include "pure/text/schema.h"
 #include "pure/text/schema_number.h"
 #include "pure/text/text_buffer.h"
 
@@ -15,6 +14,8 @@ enum {
     KIN_SCHEMA_MAX_COMBINED = 32, // schemas that hold together at one place
     KIN_SCHEMA_MAX_PATTERNS = 8,  // of them all
     KIN_SCHEMA_MAX_MULTIPLES = 4,
+    KIN_SCHEMA_MAX_STATES = 45000, // of the automata of all strings and numbers of which several keywords are said
+    KIN_SCHEMA_MAX_RELAXED = 1000, // bytes of what says nothing
 };
 
 enum { // of an entry: an alternative of the keyword was chosen
