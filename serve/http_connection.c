@@ -256,7 +256,7 @@ void kin_http_connection_eof(kin_http_connection *c) {
     bool is_first = !c->has_eof;
     c->has_eof = true;
     if (c->is_closing) return;
-    if (c->phase == ANSWERING) {
+    if (c->phase == ANSWERING && c->x.answer == KIN_HTTP_UNANSWERED) {
         c->x.closes = true;
         if (is_first) probe(c);
     } else if (c->phase == SENDING)

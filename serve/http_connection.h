@@ -4,8 +4,9 @@
 // Requests are served one after the other: what comes while one is answered is kept (at most 64 KiB and what one read brings),
 // and is looked at when the response is out; of a client that sends more than that meanwhile nothing is read, not even its end.
 // The end of the client's bytes within a request counts as its going away. Behind a request it may be that the client only says
-// that it sends nothing more: it is answered, and then the connection ends. Whether it is still there is asked by "100 Continue",
-// which every client of HTTP/1.1 skips: where nobody is, the socket fails at the next one.
+// that it sends nothing more: it is answered, and then the connection ends, unless its stream has begun by then, in which no byte
+// may come that asks for it. Whether it is still there is asked by "100 Continue", which every client of HTTP/1.1 skips: where
+// nobody is, the socket fails at the next one.
 //
 // Owner: its socket (serve/http_socket.c). Thread: the loop's.
 #pragma once

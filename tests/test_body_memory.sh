@@ -62,6 +62,13 @@ thrice "$dir/6MB"
 says_not "$dir/status" '^50[^3]'
 says "$dir/status" '^400$' # longer than the context
 at_most $(($(memory VmHWM) - begun)) 450 'at most, beside what it had'
+is_well
+n=0 # the thread that frees a body may come to it after its answer
+while [ $(($(memory VmRSS) - begun)) -gt 60 ] && [ $n -lt 100 ]; do
+    sleep 0.1
+    n=$((n + 1))
+done
+at_most $(($(memory VmRSS) - begun)) 60 'afterwards, beside what it had'
 
 claim='a text that is longer than the context, whatever its tokens are, is not tokenized; ids of a large one are asked for in pieces'
 {
@@ -76,12 +83,6 @@ says "$out" 'the prompt has at least [0-9]* tokens, but the context is'
 sed 's/"prompt"/"content"/' "$dir/text" >"$dir/content"
 answers 413 /tokenize --data-binary "@$dir/content"
 is_well
-n=0 # the thread that frees a body may come to it after its answer
-while [ $(($(memory VmRSS) - begun)) -gt 60 ] && [ $n -lt 100 ]; do
-    sleep 0.1
-    n=$((n + 1))
-done
-at_most $(($(memory VmRSS) - begun)) 60 'afterwards, beside what it had'
 stop
 
 claim='a server in 220 MB outlives such bodies'
