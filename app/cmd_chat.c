@@ -14,14 +14,14 @@
 typedef struct chat_options {
     kin_session_options session;
     kin_console console;
-    const char *server, *api_key, *ca_file, *system;
+    const char *server, *api_key, *api_key_file, *ca_file, *system;
     int n_predict;
     uint64_t seed;
     float temperature;
     bool stats;
 } chat_options;
 
-enum { N_CHAT_OPTIONS = 9 + KIN_DRAFT_N_OPTIONS + KIN_KV_DISK_N_OPTIONS, MAX_INPUT = 16 << 20 };
+enum { N_CHAT_OPTIONS = 10 + KIN_DRAFT_N_OPTIONS + KIN_KV_DISK_N_OPTIONS, MAX_INPUT = 16 << 20, MAX_KEY_FILE = 1 << 16 };
 
 typedef struct tables {
     kin_option own[N_CHAT_OPTIONS];
@@ -52,7 +52,9 @@ static void fill_chat_tables(chat_options *o, tables *t) {
     const kin_option own[N_CHAT_OPTIONS] = {
         {KIN_OPTION_STRING, "server", 0, &o->server, "URL",
          "talk to a running kin serve, or another server of OpenAI's API (https://desk:8080); -m names its model", 0, 0},
-        {KIN_OPTION_STRING, "api-key", 0, &o->api_key, "KEY", "... that wants this key", 0, 0},
+        {KIN_OPTION_STRING, "api-key", 0, &o->api_key, "KEY",
+         "... that wants this key; every user of this machine sees it: better --api-key-file, or KIN_API_KEY", 0, 0},
+        {KIN_OPTION_STRING, "api-key-file", 0, &o->api_key_file, "FILE", "... that wants the first key of this file", 0, 0},
         {KIN_OPTION_STRING, "ca-file", 0, &o->ca_file, "FILE",
          "... whose certificate (PEM) the system does not know: ~/.config/kin/https.crt of kin serve --https", 0, 0},
         {KIN_OPTION_STRING, "system", 0, &o->system, "TEXT", "how the model is to answer, as /system says it", 0, 0},
@@ -79,6 +81,7 @@ typedef struct chatting {
     kin_chat_client *client;
     kin_conversation conversation;
     kin_chat_server_facts facts;
+    char *key; // of --api-key-file; NULL: none
     json_t *fields;
     size_t n_written; // of an answer in a pipe
     int write_rc;
@@ -146,12 +149,33 @@ static const char *named_model(const chat_options *o) {
     return o->session.model && o->session.model != getenv("KIN_MODEL") ? o->session.model : NULL;
 }
 
+// The first word of the file.
+static int read_key(chatting *v, const char *path, kin_err *err) {
+    static const char blanks[] = " \t\r\n";
+    uint8_t *bytes;
+    size_t n;
+    int rc = kin_whole_file_read(path, MAX_KEY_FILE, &bytes, &n, err);
+    if (rc == KIN_ABSENT) return kin_err_set(err, "--api-key-file %s: there is no such file", path);
+    if (rc != 0) return KIN_FAIL;
+    char *text = strndup((const char *)bytes, n);
+    free(bytes);
+    if (!text) return kin_err_set(err, "out of memory");
+    const char *begin = text + strspn(text, blanks);
+    v->key = strndup(begin, strcspn(begin, blanks));
+    free(text);
+    if (!v->key) return kin_err_set(err, "out of memory");
+    return *v->key ? 0 : kin_err_set(err, "--api-key-file %s: there is no key in it", path);
+}
+
 static int open_client(chatting *v, kin_err *err) {
     const chat_options *o = v->o;
+    if (o->api_key_file && read_key(v, o->api_key_file, err) != 0) return KIN_FAIL;
     v->fields = fields_of(o);
     if (!o->server && kin_chat_server_open(&v->server, &o->session, err) != 0) return KIN_FAIL;
     const kin_chat_client_options co = {.http = {.url = v->server ? kin_chat_server_url(v->server) : o->server,
-                                                 .api_key = v->server ? kin_chat_server_key(v->server) : o->api_key,
+                                                 .api_key = v->server ? kin_chat_server_key(v->server)
+                                                            : v->key  ? v->key
+                                                                      : o->api_key,
                                                  .ca_file = o->ca_file,
                                                  .goes_on = goes_on,
                                                  .user = v},
@@ -186,6 +210,7 @@ static int run_chat(const chat_options *o) {
     kin_chat_server_close(v.server);
     kin_conversation_close(&v.conversation);
     json_decref(v.fields);
+    free(v.key);
     return status;
 }
 

@@ -37,7 +37,7 @@ function browserHint() {
   if (protocol === 'https:') return h('p', { class: 'quiet' }, 'A phone, or anything with a browser: open ', link, ' there, and type the code.');
   const words = (...names) => names.map((name, i) => [i > 0 ? ', ' : '', h('code', {}, name)]);
   if (!isLocal(hostname)) return h('p', { class: 'quiet' }, 'Browsers compute on encrypted pages only: for phones, start kin with ', words('--https'), '.');
-  return h('p', { class: 'quiet' }, 'A browser on this machine: ', link, '. For phones, start kin with ', words('--host 0.0.0.0', '--https', '--api-key KEY'), '.');
+  return h('p', { class: 'quiet' }, 'A browser on this machine: ', link, '. For phones, start kin with ', words('--host 0.0.0.0', '--https', '--api-key-file FILE'), '.');
 }
 
 /** What to do, for a server with and without a cluster. */

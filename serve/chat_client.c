@@ -69,7 +69,7 @@ static bool is_loading(const kin_chat_client *c, int status, const kin_text_buff
 static int refused(const reading *r, int status, kin_err *err) {
     kin_str text = kin_text_str(&r->document);
     if (!kin_chat_stream_error(text.at, text.len, err)) kin_err_set(err, "the server answers with status %d", status);
-    if (status == 401) return kin_err_set(err, "the server wants another key: give --api-key KEY");
+    if (status == 401) return kin_err_set(err, "the server wants another key: give --api-key-file FILE, or --api-key KEY");
     return KIN_FAIL;
 }
 

@@ -271,6 +271,10 @@ status 1 "$kin" chat --server "$base"
 says "$err" '--api-key'
 printf 'hi' | "$kin" chat --server "$base/v1" --api-key secret -n 4 >"$out" 2>"$err" || fail "status $?"
 lines "$out" 1
+printf 'secret\nanother\n' >"$dir/key-of-server"
+printf 'hi' | "$kin" chat --server "$base/v1" --api-key-file "$dir/key-of-server" -n 4 >"$out" 2>"$err" || fail "status $?"
+status 1 "$kin" chat --server "$base/v1" --api-key-file "$dir/none" </dev/null
+says "$err" 'none: there is no such file'
 chat --server "$base" --api-key secret --temp 0
 shows '^kin: slow, 30000 tokens\|^kin: slow, '
 kill -STOP "$server"
