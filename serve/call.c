@@ -258,7 +258,7 @@ static int check(const kin_call *c, kin_api_error *error) {
     return kin_api_error_set(error, 429, NULL, "too many requests wait already: try again in a moment");
 }
 
-// What of schemas says nothing, in a header: none where a stream's went out while its model was loaded.
+// A header names what of schemas says nothing: none where a stream's went out while its model was loaded.
 static void say_relaxed(kin_call *c) {
     kin_text_buffer *relaxed = &c->prepared.relaxed;
     if (relaxed->len == 0 || relaxed->failed || kin_http_has_begun(c->x)) return;

@@ -223,7 +223,7 @@ static int32_t sample(kin_job *j, float *logits, kin_job_event *event) {
     return id;
 }
 
-// Whether the sampler's options forbid all that the grammar allows here.
+// True if the sampler's options forbid all that the grammar allows here.
 static bool leaves_nothing(const kin_job *j) {
     int32_t n_vocab = kin_vocab_n_tokens(j->service->o.session->vocab);
     const uint64_t *allowed = j->o.constraint ? kin_constraint_mask(j->o.constraint) : NULL;

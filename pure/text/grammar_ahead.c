@@ -177,7 +177,7 @@ static int push_thread(builder *p, uint32_t state, uint32_t set) {
     return kin_build_work(p->b, 1);
 }
 
-// Whether the thread was met before in this closure; it is now.
+// *met: the thread was met before in this closure; it is now.
 static int meet_thread(builder *p, uint64_t thread, bool *met) {
     if (2 * p->n_seen >= p->cap_seen) {
         uint32_t cap = p->cap_seen ? 2 * p->cap_seen : 64;

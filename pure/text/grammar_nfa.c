@@ -130,7 +130,7 @@ static int build_rule_within(kin_grammar_build *b, uint32_t rule, uint32_t *at) 
     return rc;
 }
 
-// What the child matches from here on, up to the rule's end or less.
+// The child's automaton from here on, up to the rule's end or less.
 static int build_ahead(kin_grammar_build *b, const kin_gbnf_node *node, uint32_t rule, uint32_t *at) {
     uint32_t entry, after = *at;
     if (add_state(b, (kin_nfa_state){.kind = KIN_NFA_ANY}, &entry) != 0 || build(b, node->child, rule, &entry) != 0)
@@ -164,7 +164,7 @@ static int add_digits(const multiple *m, uint32_t row, uint32_t remainder, uint3
     return 0;
 }
 
-// What state (row, remainder) leads to: digits, the point, the end. Row 0 is before the point, row f after f digits of the
+// State (row, remainder) leads to digits, the point, the end. Row 0 is before the point, row f after f digits of the
 // fraction.
 static int connect_remainder(const multiple *m, uint32_t row, uint32_t remainder) {
     uint32_t at, at_end = remainder, after_point;

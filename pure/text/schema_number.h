@@ -25,7 +25,7 @@ typedef struct kin_number_range {
 int kin_decimal_parse(kin_decimal *out, kin_str number);
 int kin_decimal_compare(const kin_decimal *a, const kin_decimal *b); // < 0, 0, > 0
 
-// Whether it is `of` times a whole number. `of` is above 0; false also where it has more than 18 digits.
+// True if it is `of` times a whole number. `of` is above 0; false also where it has more than 18 digits.
 bool kin_decimal_is_multiple(const kin_decimal *number, const kin_decimal *of);
 
 // Makes the range narrower by a bound.

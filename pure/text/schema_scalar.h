@@ -1,6 +1,6 @@
 // Strings and numbers of a JSON schema as GBNF: all that is said of one together.
 //
-// What one keyword says is an expression. What several say (two patterns, a pattern and a length, a bound and multipleOf) is a
+// One keyword becomes an expression. Several (two patterns, a pattern and a length, a bound and multipleOf) become a
 // rule with look-ahead (gbnf.h), which is tried at once: its automaton may be too large, or nothing may match it.
 #pragma once
 

@@ -165,7 +165,7 @@ static bool add_shorthand(char_set *set, char letter, bool widens) {
     return true;
 }
 
-// What some engine takes for one of these beyond ASCII: white space is known, of digits and letters there are too many.
+// Adds all that some engine takes for one of these beyond ASCII: white space is known, of digits and letters there are too many.
 static void add_beyond_ascii(char_set *set, char letter) {
     static const uint32_t blanks[][2] = {{0x85, 0x85},     {0xa0, 0xa0},     {0x1680, 0x1680}, {0x180e, 0x180e},
                                          {0x2000, 0x200b}, {0x2028, 0x2029}, {0x202f, 0x202f}, {0x205f, 0x205f},

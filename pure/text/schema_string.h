@@ -27,7 +27,7 @@ void kin_schema_put_literal(kin_str text, kin_text_buffer *gbnf);
 // The text between the quotes of a JSON string that the pattern matches. Fails with a sentence about the pattern.
 // in_rule: it is part of a rule with look-ahead, in which each character is written in one way: the rule `one`.
 int kin_schema_put_pattern(kin_str pattern, bool in_rule, kin_text_buffer *gbnf, kin_err *err);
-// Whether it may have look-ahead: then it is to be in such a rule.
+// True for a pattern that may have look-ahead: it is to be in such a rule.
 bool kin_schema_pattern_looks(kin_str pattern);
 
 // The same for a format; false if it says nothing about a string.
