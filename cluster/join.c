@@ -11,7 +11,12 @@
 #include "net/dial.h"
 #include "pure/proto/goodbye.h"
 
-enum { HANG_MS = 120000 }; // one operation of 512 tokens may take half a minute on a slow processor
+enum {
+    HANG_MS = 120000,  // one operation of 512 tokens may take half a minute on a slow processor
+    STEPS_BYTES = 600, // from one tick to the next: more than heartbeats
+    STEPS_MS = 3000,   // after the last ones
+    PATIENT_MS = 6000,
+};
 
 // ---- for devices that reach this one and not the head
 
@@ -308,11 +313,24 @@ static bool look_whether_it_hangs(kin_join *j) {
     return kin_watchdog_look(&j->watchdog, kin_clock_now(), is_busy, atomic_load(&j->n_signs));
 }
 
+// While steps come, what the head and the next member say may wait behind them, in a queue before a slow link. A dead one is
+// noticed by its other links, or when no more steps come.
+static void be_patient(kin_join *j, kin_time now) {
+    uint64_t net_in = kin_neighbours_stats_now(j->neighbours).net_in;
+    if (net_in > j->net_in + STEPS_BYTES) j->steps_at = now;
+    j->net_in = net_in;
+    uint32_t silence_ms =
+        j->steps_at && kin_clock_ms(j->steps_at, now) < STEPS_MS ? PATIENT_MS : kin_link_options_default(NULL).silence_ms;
+    if (j->control) kin_link_set_silence(j->control, silence_ms);
+    kin_neighbours_set_silence(j->neighbours, silence_ms);
+}
+
 static void on_tick(void *user) {
     kin_join *j = user;
     if (atomic_load(j->o.stop)) kin_message_queue_interrupt(j->in, true); // the computing thread looks whether to stop
     if (!j->hangs && look_whether_it_hangs(j)) leave_for_good(j);
     if (j->hangs) return;
+    be_patient(j, kin_clock_now());
     leave_unresponsive_head(j);
     if (j->gateway) kin_gateway_tick(j->gateway);
     kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_TICK});

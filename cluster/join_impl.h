@@ -113,6 +113,8 @@ typedef struct kin_join {
     char doing[KIN_MEMBER_SENTENCE];
     kin_watchdog watchdog; // of the computing thread
     bool hangs;            // it does: the head was left for good
+    uint64_t net_in;       // bytes of the ring's links, at the last tick
+    kin_time steps_at;     // when many of them came; 0: never
 
     // The computing thread.
     kin_engine_instance *instance;

@@ -17,7 +17,11 @@
 #include "pure/proto/message.h"
 
 enum {
-    LARGE_BYTES = 1000, // a frame of more may be too long for a way whose MTU is smaller than TCP thinks
+    QUEUE_MS = 300,
+    BULK_BYTES = 2048,          // more than heartbeats, from one tick to the next
+    LEAST_UNDER_WAY = 16 << 10, // as much as 100 kbit/s carries in 1.3 s
+    MOST_UNDER_WAY = 1 << 20,   // from there on the OS knows better
+    LARGE_BYTES = 1000,         // a frame of more may be too long for a way whose MTU is smaller than TCP thinks
 };
 
 typedef enum link_phase {
@@ -43,12 +47,17 @@ struct kin_link {
     kin_frame_reader inbox;
     size_t n_refused; // bytes of the frame that did not fit; 0: none
 
-    kin_time begun, heard, ticked; // begun: lingering
-    kin_time moved;                // when bytes last left or were acknowledged, or none waited
+    kin_time begun, heard, ticked, ticked_before; // begun: lingering
+    kin_time moved;                               // when bytes last left or were acknowledged, or none waited
     uint64_t n_moved;
     size_t n_unacknowledged;
     uint64_t n_acknowledged; // bytes
     kin_time acknowledged;   // when that grew, or was all
+    uint64_t n_came;         // bytes
+    kin_time answered;       // when the last ping that was answered was sent
+    uint64_t trip_ns_least;  // 0: none was answered
+    size_t most_under_way;   // of the other side's bytes; 0: as many as the OS likes
+    uint64_t stuck_ms;       // two thirds of the silence at which the other side ends it
     uint64_t large_at;       // so far into the first large frame, from the stream's beginning; 0: there was none
     kin_heartbeat pulse;
     kin_link_stats stats;
@@ -103,9 +112,8 @@ static void end(kin_link *l) {
 // Nothing large has ever arrived, though small frames have: they opened the link, and the other side is heard, who hears nothing
 // for silence_ms now.
 static bool swallows_large(const kin_link *l, kin_time now) {
-    uint64_t long_ms = (uint64_t)l->o.silence_ms * 2 / 3;
-    bool is_stuck = l->n_unacknowledged > 0 && now >= after_ms(l->acknowledged, long_ms);
-    return is_stuck && now < after_ms(l->heard, long_ms) && l->large_at > 0 && l->n_acknowledged < l->large_at;
+    bool is_stuck = l->n_unacknowledged > 0 && now >= after_ms(l->acknowledged, l->stuck_ms);
+    return is_stuck && now < after_ms(l->heard, l->stuck_ms) && l->large_at > 0 && l->n_acknowledged < l->large_at;
 }
 
 // The owner is told the reason, and says what it means.
@@ -185,7 +193,10 @@ static int take_ping(kin_link *l, kin_err *err) {
 static int take_pong(kin_link *l, kin_err *err) {
     kin_proto_pong pong;
     if (kin_proto_decode_pong(l->inbox.payload, l->inbox.frame.length, &pong, err) != 0) return KIN_FAIL;
-    kin_heartbeat_add(&l->pulse, pong.time, pong.own, kin_clock_now());
+    kin_time now = kin_clock_now();
+    kin_heartbeat_add(&l->pulse, pong.time, pong.own, now);
+    if (pong.time > l->answered && pong.time <= now) l->answered = pong.time; // a peer's number
+    if (l->trip_ns_least == 0 || now - l->answered < l->trip_ns_least) l->trip_ns_least = now - l->answered;
     return 0;
 }
 
@@ -258,6 +269,27 @@ static const kin_byte_stream_callbacks of_stream = {stream_opened, stream_readab
 
 // ---- time
 
+// To be said again and again: the OS tunes its windows, too.
+static void take_at_most(kin_link *l, size_t n) {
+    l->most_under_way = n;
+    l->stream->transport->take_at_most(l->stream, n);
+}
+
+// On a slow link TCP lets queues before it grow to seconds, and all else that goes there waits, the heartbeats of other links,
+// too. Where a ping is not answered before the next one, because what the other side sends takes long, no more of that is to be
+// under way than comes in QUEUE_MS and a round trip. Where pings are answered in time, more and more may be.
+static void keep_queue_short(kin_link *l, kin_time now, uint64_t n_in) {
+    uint64_t n = n_in - l->n_came, since_ns = now - l->ticked_before;
+    bool is_late = l->trip_ns_least > 0 && now >= after_ms(l->answered, 3 * (uint64_t)l->o.ping_ms / 2) + l->trip_ns_least;
+    l->n_came = n_in;
+    if (is_late && n > BULK_BYTES && since_ns > 0 && since_ns < after_ms(0, l->o.silence_ms)) {
+        double rate = (double)n / (double)since_ns, most = rate * (double)(l->trip_ns_least + after_ms(0, QUEUE_MS));
+        take_at_most(l, most < LEAST_UNDER_WAY ? LEAST_UNDER_WAY : most < MOST_UNDER_WAY ? (size_t)most : 0);
+    } else if (!is_late && l->most_under_way > 0) {
+        take_at_most(l, l->most_under_way < MOST_UNDER_WAY / 2 ? 2 * l->most_under_way : 0);
+    }
+}
+
 static void tick_open(kin_link *l, kin_time now) {
     kin_byte_stream_counts c = counts(l);
     size_t n = c.waiting, n_unacknowledged = l->stream->transport->unacknowledged(l->stream);
@@ -268,6 +300,7 @@ static void tick_open(kin_link *l, kin_time now) {
     l->n_moved = c.out;
     l->n_unacknowledged = n_unacknowledged;
     l->n_acknowledged = n_acknowledged;
+    keep_queue_short(l, now, c.in);
     if (now >= after_ms(l->heard, l->o.silence_ms))
         end_because(l, "no answer for %.1f s", l->o.silence_ms / 1e3);
     else if (now >= after_ms(l->moved, l->o.silence_ms))
@@ -280,7 +313,8 @@ static void tick(uv_timer_t *timer) {
     kin_link *l = timer->data;
     kin_time now = kin_clock_now();
     // A late tick: this process was stopped or busy, and what the others sent waits to be read.
-    if (now >= after_ms(l->ticked, l->o.ping_ms + l->o.silence_ms / 2)) l->heard = l->moved = l->acknowledged = now;
+    if (now >= after_ms(l->ticked, l->o.ping_ms + l->o.silence_ms / 2)) l->heard = l->moved = l->acknowledged = l->answered = now;
+    l->ticked_before = l->ticked;
     l->ticked = now;
     if (l->phase == OPEN)
         tick_open(l, now);
@@ -311,6 +345,7 @@ static int open_link(kin_link **out, uv_loop_t *loop, const kin_link_options *o,
     l->callbacks = *callbacks;
     l->user = user;
     l->is_owned = true;
+    l->stuck_ms = (uint64_t)o->silence_ms * 2 / 3;
     l->ticked = l->heard = l->moved = l->acknowledged = kin_clock_now();
     uv_timer_init(loop, &l->timer);
     l->timer.data = l;
@@ -364,6 +399,10 @@ void kin_link_set_frame_max(kin_link *l, uint32_t n) {
 
 void kin_link_set_queue_max(kin_link *l, size_t n) {
     l->o.queue_max = n;
+}
+
+void kin_link_set_silence(kin_link *l, uint32_t ms) {
+    l->o.silence_ms = ms;
 }
 
 void kin_link_close(kin_link *l, const char *reason) {

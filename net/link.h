@@ -94,6 +94,8 @@ uint16_t kin_link_version(const kin_link *link);
 void kin_link_set_frame_max(kin_link *link, uint32_t n);
 // So many bytes may wait for the other side from now on.
 void kin_link_set_queue_max(kin_link *link, size_t n);
+// From now on: without an answer for so long it ends.
+void kin_link_set_silence(kin_link *link, uint32_t ms);
 
 // Tells the other side why (a sentence of at most 1000 bytes, or NULL: none), and lets what is queued get out for at most
 // linger_ms. The owner is not called any more. NULL is allowed as link.

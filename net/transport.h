@@ -85,6 +85,9 @@ struct kin_transport {
     kin_byte_stream_counts (*counts)(const kin_byte_stream *stream);
     // Of the bytes that are out, those that the other side has not acknowledged; 0: none, or not known.
     size_t (*unacknowledged)(const kin_byte_stream *stream);
+    // Of the bytes that the other side sends, no more are to be under way than so many (0: as many as the OS likes), as far as
+    // the OS can see to that.
+    void (*take_at_most)(kin_byte_stream *stream, size_t n);
     // Ends the stream as close does, but the connection stays: *fd, which does not block, and *tls, which has what came and was
     // not read yet, are the caller's. Only of one that is open, of which nothing waits to be written.
     int (*take)(kin_byte_stream *stream, int *fd, kin_tls **tls, kin_err *err);

@@ -129,6 +129,11 @@ static size_t stream_unacknowledged(const kin_byte_stream *base) {
     return uv_fileno((const uv_handle_t *)&((const stream *)base)->tcp, &fd) == 0 ? kin_io_unacknowledged(fd) : 0;
 }
 
+static void stream_take_at_most(kin_byte_stream *base, size_t n) {
+    uv_os_fd_t fd;
+    if (uv_fileno((const uv_handle_t *)&((const stream *)base)->tcp, &fd) == 0) kin_io_take_at_most(fd, n);
+}
+
 static void on_shut_down(uv_shutdown_t *shutdown, int status) {
     (void)shutdown, (void)status; // then the other side closes, or the owner does
 }
@@ -504,6 +509,7 @@ const kin_transport kin_transport_tcp = {
     .tick = stream_tick,
     .counts = stream_counts,
     .unacknowledged = stream_unacknowledged,
+    .take_at_most = stream_take_at_most,
     .fault = stream_fault,
     .name = stream_name,
     .address = stream_address,

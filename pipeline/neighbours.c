@@ -157,6 +157,10 @@ void kin_neighbours_end(kin_neighbours *n, kin_side side) {
     drop_link(&n->hops[side], NULL);
 }
 
+void kin_neighbours_set_silence(kin_neighbours *n, uint32_t ms) {
+    if (n->hops[KIN_SIDE_NEXT].link) kin_link_set_silence(n->hops[KIN_SIDE_NEXT].link, ms);
+}
+
 // ---- links that others open
 
 static hop *hop_of(kin_neighbours *n, const kin_proto_open *open) {

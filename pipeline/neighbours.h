@@ -53,6 +53,9 @@ void kin_neighbours_connect(kin_neighbours *neighbours, kin_side side, const kin
                             const kin_proto_id *answers);
 void kin_neighbours_end(kin_neighbours *neighbours, kin_side side);
 
+// How long the next member may say nothing.
+void kin_neighbours_set_silence(kin_neighbours *neighbours, uint32_t ms);
+
 // A link of role RING or BACK that another process opened. False: it is for another member, and stays the caller's. Else it is
 // taken, and accepted or refused.
 bool kin_neighbours_take(kin_neighbours *neighbours, kin_link *link, uint32_t epoch, const kin_proto_open *open);

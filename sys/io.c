@@ -1,6 +1,9 @@
 #include "sys/io.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -44,6 +47,15 @@ size_t kin_io_unacknowledged(int fd) {
     (void)fd;
 #endif
     return n > 0 ? (size_t)n : 0;
+}
+
+void kin_io_take_at_most(int fd, size_t n) {
+#ifdef TCP_WINDOW_CLAMP
+    int most = n > 0 && n < INT_MAX ? (int)n : INT_MAX;
+    setsockopt(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP, &most, sizeof most);
+#else
+    (void)fd, (void)n;
+#endif
 }
 
 int kin_io_sync(int fd) {

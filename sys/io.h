@@ -22,6 +22,10 @@ int kin_io_write(int fd, const void *from, size_t n, uint64_t at);
 // Bytes that were written to a connection and that the other side has not acknowledged yet; 0: none, or not known here.
 size_t kin_io_unacknowledged(int fd);
 
+// Of a TCP connection: the other side may have no more than so many bytes under way; 0: as many as the OS likes. Nothing happens
+// where the OS has no such thing.
+void kin_io_take_at_most(int fd, size_t n);
+
 // What was written is safe on the disk when it returns. KIN_FAIL: errno says why.
 int kin_io_sync(int fd);
 

@@ -270,6 +270,10 @@ static size_t stream_unacknowledged(const kin_byte_stream *base) {
     return 0;
 }
 
+static void stream_take_at_most(kin_byte_stream *base, size_t n) {
+    (void)base, (void)n; // all is here in the next turn
+}
+
 static kin_tls_fault stream_fault(const kin_byte_stream *base) {
     (void)base;
     return KIN_TLS_FAULT_NONE;
@@ -308,6 +312,7 @@ int kin_pair_open(kin_pair **out, uv_loop_t *loop, kin_err *err) {
                                .tick = stream_tick,
                                .counts = stream_counts,
                                .unacknowledged = stream_unacknowledged,
+                               .take_at_most = stream_take_at_most,
                                .fault = stream_fault,
                                .name = stream_name,
                                .address = stream_address};
