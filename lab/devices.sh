@@ -57,13 +57,13 @@ uncut_set() { # NAMESPACE BYTES
 # The bucket holds what the link carries in 0.2 ms, at least two frames: a message is never earlier than on a real link by more than
 # that. Smaller is not possible: timers that come late then cost rate (with 0.1 ms, 1 Gbit/s came out as 0.83).
 # The device's own frames are left uncut up to that size; larger ones of others tbf cuts.
-rate_set() { # NAMESPACE INTERFACE RATE
+rate_set() { # NAMESPACE INTERFACE RATE QUEUE
     _bucket=$(echo "$3" | awk '
         !/^[0-9.]+[kmg]bit$/ { exit 1 }
         { n = $1 + 0; if (/k/) n *= 1e3; if (/m/) n *= 1e6; if (/g/) n *= 1e9; b = n / 8 * 2e-4; printf "%d\n", b < 3200 ? 3200 : b }') ||
         fail "'$3' is not a rate: 300mbit, 1gbit"
     [ "$2" != eth0 ] || uncut_set "$1" "$_bucket"
-    tc -n "$1" qdisc replace dev "$2" root tbf rate "$3" burst "$_bucket" latency 50ms
+    tc -n "$1" qdisc replace dev "$2" root tbf rate "$3" burst "$_bucket" latency "${4:-50ms}"
 }
 
 cable_make() { # NAME FACTS
@@ -88,8 +88,9 @@ has_wire() { [ -n "$(fact delay "$1")$(fact jitter "$1")$(fact swallow "$1")" ];
 rates_set() {                                                  # NAME FACTS
     _rate=$(fact rate "$2") _up=$(fact up "$2") _down=$(fact down "$2")
     _up=${_up:-$_rate} _down=${_down:-$_rate}
-    [ -z "$_up" ] || rate_set "kin-$lab-$1" eth0 "$_up"
-    [ -z "$_down" ] || rate_set "$switch" "$1" "$_down"
+    _queue=$(fact queue "$2")
+    [ -z "$_up" ] || rate_set "kin-$lab-$1" eth0 "$_up" "$_queue"
+    [ -z "$_down" ] || rate_set "$switch" "$1" "$_down" "$_queue"
 }
 wire_start() { # NAME FACTS
     _delay=$(fact delay "$2") _jitter=$(fact jitter "$2") _swallow=$(fact swallow "$2") _seed=$(fact address "$2")
@@ -167,7 +168,7 @@ brake_stop() {
 }
 
 lab_defaults='' lab_n_devices=0
-known_facts=' rate up down delay jitter swallow memory speed computes cpu cpus disk reads size gpu threads '
+known_facts=' rate up down queue delay jitter swallow memory speed computes cpu cpus disk reads size gpu threads '
 
 # For the devices that follow.
 defaults() { lab_defaults="$lab_defaults $*"; } # KEY=VALUE...
@@ -232,7 +233,7 @@ link() { # NAME KEY=VALUE...
     shift
     for _word; do
         case ${_word%%=*} in
-        rate | up | down | delay | jitter | swallow) ;;
+        rate | up | down | queue | delay | jitter | swallow) ;;
         *) fail "link $_name: '$_word' is not of a link" ;;
         esac
     done
