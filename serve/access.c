@@ -280,6 +280,7 @@ bool kin_access_admit(const kin_access *a, kin_http_exchange *x) {
     if (kin_access_takes_origin(a, origin)) {
         kin_http_add_header(x, "Access-Control-Allow-Origin", origin.at); // a NUL follows
         kin_http_add_header(x, "Access-Control-Allow-Credentials", "true");
+        kin_http_add_header(x, "Access-Control-Expose-Headers", "X-Kin-Relaxed");
         kin_http_add_header(x, "Vary", "Origin");
     } else if (a->n_keys == 0 && !is(kin_http_method(x), "OPTIONS") && comes_from_elsewhere(a, x) && !is_link(x)) {
         // It could not read the answer, but have it computed.

@@ -279,6 +279,7 @@ static void browsers_are_told_which_pages_may_read(void **state) {
     assert_non_null(strstr(got, "HTTP/1.1 401")); // which the page may read
     assert_non_null(strstr(got, "Access-Control-Allow-Origin: http://localhost:3000\r\n"));
     assert_non_null(strstr(got, "Vary: Origin\r\n"));
+    assert_non_null(strstr(got, "Access-Control-Expose-Headers: X-Kin-Relaxed\r\n"));
     got = ask(&without_key, "OPTIONS /", "Host: localhost\r\nOrigin: https://evil.example\r\n");
     assert_non_null(strstr(got, "HTTP/1.1 200"));
     assert_null(strstr(got, "Access-Control-Allow-Origin"));
