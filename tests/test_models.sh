@@ -241,6 +241,12 @@ claim='clients that wait for a model may go away, and not too many may wait'
 serve --models-dir "$models" --ctx 16384 --parallel 1 --max-queue 0
 endless "$dir/long" demo
 curl -s -m 0.3 -o /dev/null "$base/v1/completions" -d '{"model": "small", "prompt": "One"}'
+n=0 # its end could be that of its bytes alone: it is asked, and forgotten within a second
+while answers 200 /metrics && ! grep -q '^llamacpp:requests_deferred 0' "$out" && [ $n -lt 100 ]; do
+    sleep 0.05
+    n=$((n + 1))
+done
+says "$out" '^llamacpp:requests_deferred 0'
 curl -s -m 240 -o "$dir/late" "$base/v1/completions" -d '{"model": "small", "prompt": "One", "max_tokens": 4}' &
 late=$!
 answers 200 /metrics
