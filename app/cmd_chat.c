@@ -9,6 +9,7 @@
 #include "app/chat_loop.h"
 #include "app/chat_server.h"
 #include "app/option_tables.h"
+#include "serve/key_file.h"
 #include "sys/whole_file.h"
 
 typedef struct chat_options {
@@ -21,7 +22,7 @@ typedef struct chat_options {
     bool stats;
 } chat_options;
 
-enum { N_CHAT_OPTIONS = 10 + KIN_DRAFT_N_OPTIONS + KIN_KV_DISK_N_OPTIONS, MAX_INPUT = 16 << 20, MAX_KEY_FILE = 1 << 16 };
+enum { N_CHAT_OPTIONS = 10 + KIN_DRAFT_N_OPTIONS + KIN_KV_DISK_N_OPTIONS, MAX_INPUT = 16 << 20 };
 
 typedef struct tables {
     kin_option own[N_CHAT_OPTIONS];
@@ -149,22 +150,16 @@ static const char *named_model(const chat_options *o) {
     return o->session.model && o->session.model != getenv("KIN_MODEL") ? o->session.model : NULL;
 }
 
-// The first word of the file.
 static int read_key(chatting *v, const char *path, kin_err *err) {
-    static const char blanks[] = " \t\r\n";
-    uint8_t *bytes;
-    size_t n;
-    int rc = kin_whole_file_read(path, MAX_KEY_FILE, &bytes, &n, err);
-    if (rc == KIN_ABSENT) return kin_err_set(err, "--api-key-file %s: there is no such file", path);
-    if (rc != 0) return KIN_FAIL;
-    char *text = strndup((const char *)bytes, n);
-    free(bytes);
-    if (!text) return kin_err_set(err, "out of memory");
-    const char *begin = text + strspn(text, blanks);
-    v->key = strndup(begin, strcspn(begin, blanks));
-    free(text);
-    if (!v->key) return kin_err_set(err, "out of memory");
-    return *v->key ? 0 : kin_err_set(err, "--api-key-file %s: there is no key in it", path);
+    kin_str key;
+    char *text;
+    if (kin_key_file_read(&text, path, err) != 0) return kin_err_prefix(err, "--api-key-file");
+    const char *at = text;
+    bool has_key = kin_key_file_next(&at, &key);
+    v->key = has_key ? strndup(key.at, key.len) : NULL;
+    kin_key_file_free(text);
+    if (!has_key) return kin_err_set(err, "--api-key-file %s: there is no key in it", path);
+    return v->key ? 0 : kin_err_set(err, "out of memory");
 }
 
 static int open_client(chatting *v, kin_err *err) {

@@ -105,7 +105,7 @@ static void fill_serve_tables(serve_options *o, tables *t) {
         {KIN_OPTION_STRING, "api-key", 0, &o->api_keys, "KEY,KEY",
          "clients must send one of these keys; every user of this machine sees them: better --api-key-file", 0, 0},
         {KIN_OPTION_STRING, "api-key-file", 0, &o->api_key_file, "FILE",
-         "the same, a key a line; needed where others than this machine can ask", 0, 0},
+         "the same, a key a line (# begins a comment); needed where others than this machine can ask", 0, 0},
         {KIN_OPTION_FLAG, "no-api-key", 0, &o->open, NULL, "let everybody who reaches --host ask, without a key", 0, 0},
         {KIN_OPTION_STRING, "allow-hosts", 0, &o->allow_hosts, "NAME,NAME",
          "names that the header Host may have, besides this machine's own (and a home's, with --no-api-key)", 0, 0},
@@ -420,6 +420,7 @@ static void on_begun(void *user) {
 static int load_and_serve(serving *v, bool is_first, kin_err *err) {
     kin_loaded_model_options lo = loading_of(v);
     if (v->o->session.fleet.cluster) lo.service.begun = on_begun;
+    if (!is_first) lo.session.fleet.n_devices = 0; // the ring was up: it is made of those that are here
     if (kin_loaded_model_open(&v->model, &lo, err) != 0) return KIN_FAIL;
     kin_server_set_model(v->server, v->model.service, &v->model.preparer);
     if (!atomic_load(&kin_app_stop) && is_first) say_where(v); // of a ring before it is up: browsers need the address to join

@@ -100,18 +100,10 @@ static unsigned port_of(const kin_cluster *c, const kin_membership_device *d) {
     return kin_connections_endpoint(c->connections, d->link, &e) ? e.port : 0;
 }
 
-// By the sentence that the device sent: the connection was made, and then took too long.
-static bool is_slow(const char *reason) {
-    static const char *const slow[] = {"too slow", "no handshake within", "does not answer OPEN", "no answer for"};
-    for (size_t i = 0; i < sizeof slow / sizeof *slow; i++)
-        if (strstr(reason, slow[i])) return true;
-    return false;
-}
-
 void kin_cluster_say_apart(kin_cluster *c, const kin_proto_id *from, const kin_proto_id *to, const char *reason) {
     const kin_membership_device *a = device_with(c, from), *b = device_with(c, to);
     if (!a || !b || !kin_measurements_tells_apart(c->measurements, from, to)) return;
-    if (is_slow(reason)) { // it is open: another port would not help
+    if (kin_membership_was_reached(reason)) { // it is open: another port would not help
         kin_log(
             KIN_LOG_WARN,
             "devices '%s' and '%s' reach each other, but too slowly to compute together (%s); what they send each other goes by "

@@ -7,13 +7,12 @@
 #include <strings.h>
 
 #include "net/address.h"
+#include "serve/key_file.h"
 #include "sys/sha256.h"
-#include "sys/whole_file.h"
 
 enum {
     MAX_KEYS = 1024,
-    MAX_KEY_FILE = 1 << 20, // bytes
-    MAX_NAME = 254          // of a host, with the NUL
+    MAX_NAME = 254 // of a host, with the NUL
 };
 
 typedef struct key_hash {
@@ -53,30 +52,31 @@ static bool next_word(const char **list, const char *separators, kin_str *word) 
 
 // ---- keys
 
-static int add_keys(kin_access *a, const char *list, const char *separators, const char *from, kin_err *err) {
-    kin_str key;
-    int n_before = a->n_keys;
-    while (next_word(&list, separators, &key)) {
-        if (a->n_keys == MAX_KEYS) return kin_err_set(err, "%s: more than %d API keys", from, MAX_KEYS);
-        if (kin_sha256(key.at, key.len, a->keys[a->n_keys].bytes, err) != 0) return KIN_FAIL;
-        a->n_keys++;
-    }
+static int add_key(kin_access *a, kin_str key, const char *from, kin_err *err) {
+    if (a->n_keys == MAX_KEYS) return kin_err_set(err, "%s: more than %d API keys", from, MAX_KEYS);
+    return kin_sha256(key.at, key.len, a->keys[a->n_keys++].bytes, err);
+}
+
+static int has_any(const kin_access *a, int n_before, const char *from, kin_err *err) {
     return a->n_keys > n_before ? 0 : kin_err_set(err, "%s: there is no API key in it", from);
 }
 
+static int add_keys(kin_access *a, const char *list, const char *from, kin_err *err) {
+    kin_str key;
+    int n_before = a->n_keys;
+    while (next_word(&list, ",", &key)) {
+        if (add_key(a, key, from, err) != 0) return KIN_FAIL;
+    }
+    return has_any(a, n_before, from, err);
+}
+
 static int read_keys(kin_access *a, const char *path, kin_err *err) {
-    uint8_t *bytes;
-    size_t n;
-    int rc = kin_whole_file_read(path, MAX_KEY_FILE, &bytes, &n, err);
-    if (rc == KIN_ABSENT) return kin_err_set(err, "%s: there is no such file of API keys", path);
-    if (rc != 0) return KIN_FAIL;
-    char *text = strndup((const char *)bytes, n);
-    rc = text ? add_keys(a, text, " \t\r\n", path, err) : kin_err_set(err, "out of memory");
-    OPENSSL_cleanse(bytes, n);
-    if (text) OPENSSL_cleanse(text, strlen(text));
-    free(bytes);
-    free(text);
-    return rc;
+    kin_str key;
+    char *text;
+    int rc = kin_key_file_read(&text, path, err), n_before = a->n_keys;
+    for (const char *at = text; rc == 0 && kin_key_file_next(&at, &key);) rc = add_key(a, key, path, err);
+    kin_key_file_free(text);
+    return rc == 0 ? has_any(a, n_before, path, err) : KIN_FAIL;
 }
 
 static bool is_key(const kin_access *a, kin_str given) {
@@ -254,7 +254,7 @@ int kin_access_open(kin_access **out, const kin_access_options *o, kin_err *err)
     if (o->cors == KIN_CORS_LIST) a->origins = strdup(o->cors_origins);
     bool has_memory = a->keys && (a->allow_hosts || !o->allow_hosts) && (a->origins || o->cors != KIN_CORS_LIST);
     int rc = has_memory ? 0 : kin_err_set(err, "out of memory");
-    if (rc == 0 && o->api_keys) rc = add_keys(a, o->api_keys, ",", "the list of API keys", err);
+    if (rc == 0 && o->api_keys) rc = add_keys(a, o->api_keys, "the list of API keys", err);
     if (rc == 0 && o->api_key_file) rc = read_keys(a, o->api_key_file, err);
     if (rc == 0) {
         a->hosts = host_rule_of(o->host, a->n_keys);

@@ -138,8 +138,13 @@ static inline void ready(uint32_t link) {
     of_link(KIN_MEMBERSHIP_READY, link, NULL);
 }
 
+static uint64_t progress_made; // tokens of all rings so far
+
 static inline void ring_opens(uint32_t link) {
-    of_link(KIN_MEMBERSHIP_RING_OPENED, link, NULL);
+    step((kin_membership_event){.kind = KIN_MEMBERSHIP_RING_OPENED,
+                                .link = link,
+                                .epoch = kin_membership_epoch(membership),
+                                .progress_made = progress_made});
 }
 
 static inline void request(kin_membership_event_kind kind) {

@@ -34,12 +34,15 @@ static void a_key_is_taken_from_two_headers_and_only_whole(void **state) {
         {NULL, "one,two", false},      {NULL, "", false},          {"Bearer", NULL, false}};
     char path[] = "/tmp/kin-keys-XXXXXX";
     close(mkstemp(path));
-    write_file(path, "\nthree\r\n  four \n");
+    write_file(path, "\xef\xbb\xbf\nthree\r\n  four \n# of the living room\nfive five\n");
     kin_access *a = open_access(&(kin_access_options){.host = "0.0.0.0", .api_keys = "one,,two", .api_key_file = path});
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         if (kin_access_has_key(a, str(cases[i].authorization), str(cases[i].x_api_key)) != cases[i].is_right)
             fail_msg("%s, %s", cases[i].authorization, cases[i].x_api_key);
     assert_true(kin_access_has_key(a, str(NULL), str("four")));
+    assert_true(kin_access_has_key(a, str(NULL), str("five five")));
+    static const char *const parts[] = {"five", "#", "of", "the", "room", "# of the living room"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) assert_false(kin_access_has_key(a, str(NULL), str(parts[i])));
     kin_access_close(a);
     unlink(path);
 }
@@ -72,6 +75,11 @@ static void keys_that_were_meant_and_are_none_are_said(void **state) {
     assert_null(a);
     assert_int_equal(kin_access_open(&a, &(kin_access_options){.host = "", .api_key_file = path}, &err), KIN_FAIL);
     assert_ptr_equal(strstr(err.text, path), err.text);
+    FILE *f = fopen(path, "wb");
+    assert_int_equal(fwrite("k\0e\0y", 1, 5, f), 5); // as PowerShell writes it
+    fclose(f);
+    assert_int_equal(kin_access_open(&a, &(kin_access_options){.host = "", .api_key_file = path}, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "UTF-8"));
     unlink(path);
     assert_int_equal(kin_access_open(&a, &(kin_access_options){.host = "", .api_key_file = path}, &err), KIN_FAIL);
     assert_non_null(strstr(err.text, "no such file"));

@@ -341,8 +341,6 @@ static void a_broken_ring_link_names_both_ends(void **state) {
     expect("ask 2: tower laptop\n");
 }
 
-static uint64_t progress_made;
-
 static void ring_breaks(uint32_t link, const char *reason) {
     step((kin_membership_event){.kind = KIN_MEMBERSHIP_RING_CLOSED,
                                 .link = link,
@@ -419,6 +417,27 @@ static void breaks_between_which_texts_go_on_leave_nobody_out(void **state) {
         ring_comes_up_again(i + 2);
     }
     assert_int_equal(kin_membership_state_now(membership), KIN_MEMBERSHIP_SERVING);
+}
+
+static void texts_that_go_on_without_a_hop_say_nothing_of_it(void **state) {
+    (void)state;
+    begin_with_two();
+    request(KIN_MEMBERSHIP_BEGINS);
+    ring_breaks(11, "frames above 1000 bytes do not arrive");
+    ring_comes_up_again(2);
+    ring_breaks(11, "frames above 1000 bytes do not arrive"); // laptop is left out
+    planned(3, "1", 7);
+    ring_opens(KIN_MEMBERSHIP_OWN);
+    ready(11);
+    ring_opens(11);
+    request(KIN_MEMBERSHIP_BEGINS);
+    progress_made += 100;
+    of_link(KIN_MEMBERSHIP_LOST, 11, "connection reset");
+    joins(11, 1, "tower");
+    wait_ms(2500);
+    ring_comes_up_again(5);
+    ring_breaks(11, "frames above 1000 bytes do not arrive");
+    expect_words("it is left out for 4.0 s\n");
 }
 
 static void a_link_that_broke_with_its_device_does_not_count(void **state) {
@@ -696,6 +715,17 @@ static void begin_with_closed_ring(void) {
     forget();
 }
 
+static void a_ring_link_that_is_too_slow_needs_no_firewall_opened(void **state) {
+    (void)state;
+    begin_with_closed_ring();
+    ring_opens(KIN_MEMBERSHIP_OWN);
+    ring_opens(12);
+    of_link(KIN_MEMBERSHIP_RING_CLOSED, 11, "no handshake within 2000 ms");
+    wait_ms(8000);
+    expect_words("the link from device 'tower' (stage 1 of 2) to device 'laptop' (stage 2 of 2) is too slow to compute over (no "
+                 "handshake within 2000 ms); it is left out for 2.0 s\n");
+}
+
 static void a_ring_link_that_stays_closed_leaves_its_far_end_out(void **state) {
     (void)state;
     begin_with_closed_ring();
@@ -919,6 +949,7 @@ int main(void) {
         STORY(a_hop_of_the_head_that_breaks_twice_leaves_the_device_out),
         STORY(of_two_ends_the_one_whose_other_link_broke_too_is_left_out),
         STORY(breaks_between_which_texts_go_on_leave_nobody_out),
+        STORY(texts_that_go_on_without_a_hop_say_nothing_of_it),
         STORY(who_has_lost_a_step_is_left_out),
         STORY(of_a_hop_that_lost_a_step_the_sender_is_left_out_and_then_the_receiver),
         STORY(of_a_hop_of_the_head_that_lost_a_step_the_device_is_left_out),
@@ -938,6 +969,7 @@ int main(void) {
         STORY(a_plan_without_devices_may_wait_for_others),
         STORY(ring_links_may_come_and_go_before_the_ring_is_up),
         STORY(a_ring_link_that_stays_closed_leaves_its_far_end_out),
+        STORY(a_ring_link_that_is_too_slow_needs_no_firewall_opened),
         STORY(of_two_ends_the_one_with_two_closed_links_is_left_out),
         STORY(a_ring_link_that_broke_has_as_much_time_again),
         STORY(events_of_an_old_epoch_change_nothing),

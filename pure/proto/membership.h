@@ -238,5 +238,8 @@ uint32_t kin_membership_prepares(const kin_membership *membership);
 // One sentence for a person: "device 'tower' is gone (no answer for 1.5 s), waiting for it to come back". Returns buf.
 const char *kin_membership_doing(const kin_membership *membership, char *buf, size_t n);
 
+// Whether the connection of a link was made, and then took too long, by the reason for its end: another port would not help.
+bool kin_membership_was_reached(const char *reason);
+
 // Does a ring frame of this epoch count? All others are dropped.
 bool kin_membership_takes(const kin_membership *membership, uint32_t epoch);

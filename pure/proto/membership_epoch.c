@@ -284,9 +284,12 @@ static void tell_of_break(kin_membership *r, kin_log_level level, const char *se
     r->broken[0] = '\0';
 }
 
+// Of the hops and members of this epoch: that a ring without a hop goes on says nothing of the hop.
 static void forget_faults(kin_membership *r) {
-    memset(r->n_breaks, 0, sizeof r->n_breaks);
-    memset(r->n_accusations, 0, sizeof r->n_accusations);
+    for (int m = -1; m < r->n_members; m++) {
+        r->n_breaks[end_of_hop(r, m)][end_of_hop(r, m + 1)] = 0;
+        if (m >= 0) r->n_accusations[r->members[m]] = 0;
+    }
 }
 
 void kin_membership_note_progress(kin_membership *r, uint64_t progress) {
@@ -348,6 +351,7 @@ void kin_membership_take_ring(kin_membership *r, const kin_membership_event *eve
         end_for_ring_link(r, m, event->reason);
         return;
     }
+    if (is_open) r->progress = event->progress_made; // by other rings
     kin_membership_device *d = is_own ? NULL : &r->devices[r->members[m]];
     bool *was_open = d ? &d->ring_open : &r->own_ring_open;
     if (*was_open && !is_open) *(d ? &d->ring_since : &r->own_ring_since) = r->now;
@@ -448,8 +452,11 @@ void kin_membership_look_at_ring(kin_membership *r) {
     const char *error = m >= 0 ? r->devices[r->members[m]].ring_error : r->own_ring_error;
     int out = r->members[end_to_leave_out(r, m)];
     kin_membership_device *d = &r->devices[out];
-    snprintf(sentence, sizeof sentence, "no link from %s to %s (%s); let TCP port %u through the firewall of '%s'", from, to,
-             error[0] ? error : "no answer", d->facts.endpoint.port, d->name);
+    if (kin_membership_was_reached(error))
+        snprintf(sentence, sizeof sentence, "the link from %s to %s is too slow to compute over (%s)", from, to, error);
+    else
+        snprintf(sentence, sizeof sentence, "no link from %s to %s (%s); let TCP port %u through the firewall of '%s'", from, to,
+                 error[0] ? error : "no answer", d->facts.endpoint.port, d->name);
     kin_label_set_sentence(d->last_error, sizeof d->last_error - 1, sentence);
     kin_membership_leave_out(r, out, sentence);
 }

@@ -1,5 +1,6 @@
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/sentence.h"
 #include "pure/proto/membership_impl.h"
@@ -164,4 +165,13 @@ const char *kin_membership_doing(const kin_membership *r, char *buf, size_t n) {
     case KIN_MEMBERSHIP_SERVING: say_serving(r, buf, n); break;
     }
     return buf;
+}
+
+bool kin_membership_was_reached(const char *reason) {
+    static const char *const slow[] = {"too slow", "no handshake within", "does not answer OPEN", "no answer for"};
+    for (const char *at = reason; *at; at++) {
+        for (size_t i = 0; i < sizeof slow / sizeof *slow; i++)
+            if (strncmp(at, slow[i], strlen(slow[i])) == 0) return true;
+    }
+    return false;
 }

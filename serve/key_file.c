@@ -1,0 +1,54 @@
+#include "serve/key_file.h"
+
+#include <openssl/crypto.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sys/whole_file.h"
+
+enum { MAX_BYTES = 1 << 20 };
+
+static const char mark[] = "\xef\xbb\xbf"; // that Notepad puts before UTF-8
+
+static bool is_utf16(const uint8_t *bytes, size_t n) {
+    bool has_mark = n >= 2 && ((bytes[0] == 0xff && bytes[1] == 0xfe) || (bytes[0] == 0xfe && bytes[1] == 0xff));
+    return has_mark || memchr(bytes, 0, n) != NULL;
+}
+
+int kin_key_file_read(char **text, const char *path, kin_err *err) {
+    uint8_t *bytes;
+    size_t n;
+    *text = NULL;
+    int rc = kin_whole_file_read(path, MAX_BYTES, &bytes, &n, err);
+    if (rc == KIN_ABSENT) return kin_err_set(err, "%s: there is no such file of API keys", path);
+    if (rc != 0) return KIN_FAIL;
+    if (is_utf16(bytes, n))
+        rc = kin_err_set(err, "%s: is no text in UTF-8 (perhaps in UTF-16): save the keys as UTF-8", path);
+    else if (!(*text = strndup((const char *)bytes, n)))
+        rc = kin_err_set(err, "out of memory");
+    OPENSSL_cleanse(bytes, n);
+    free(bytes);
+    if (*text && strncmp(*text, mark, strlen(mark)) == 0) memset(*text, ' ', strlen(mark));
+    return rc;
+}
+
+void kin_key_file_free(char *text) {
+    if (text) OPENSSL_cleanse(text, strlen(text));
+    free(text);
+}
+
+static bool is_blank(char c) {
+    return c == ' ' || c == '\t';
+}
+
+bool kin_key_file_next(const char **at, kin_str *key) {
+    for (;;) {
+        *at += strspn(*at, " \t\r\n");
+        *key = (kin_str){*at, strcspn(*at, "\r\n")};
+        *at += key->len;
+        while (key->len > 0 && is_blank(key->at[key->len - 1])) key->len--;
+        if (key->len == 0) return false;
+        if (key->at[0] != '#') return true;
+    }
+}
