@@ -340,8 +340,10 @@ static int take_sample(const kin_gguf *gguf, uint64_t *sample, kin_err *err) {
 }
 
 int kin_gguf_sample(kin_gguf *gguf, uint64_t *sample, kin_err *err) {
-    if (!gguf->sample && take_sample(gguf, &gguf->sample, err) != 0) return KIN_FAIL;
-    *sample = gguf->sample;
+    *sample = atomic_load(&gguf->sample);
+    if (*sample) return 0;
+    if (take_sample(gguf, sample, err) != 0) return KIN_FAIL;
+    atomic_store(&gguf->sample, *sample);
     return 0;
 }
 
@@ -368,19 +370,33 @@ static int fail_changed(const kin_gguf_file *file, kin_err *err) {
         file->path);
 }
 
+static kin_file_identity known_of(kin_gguf_file *file) {
+    while (atomic_flag_test_and_set(&file->lock)) continue; // copies of 56 bytes
+    kin_file_identity known = file->known;
+    atomic_flag_clear(&file->lock);
+    return known;
+}
+
+static void set_known(kin_gguf_file *file, const kin_file_identity *known) {
+    while (atomic_flag_test_and_set(&file->lock)) continue;
+    file->known = *known;
+    atomic_flag_clear(&file->lock);
+}
+
 // Renamed, linked, given other permissions; or written to, by a program that has set the time of writing back.
 static int take_touched(kin_gguf *gguf, kin_gguf_file *file, kin_err *err) {
     kin_file_identity now;
-    uint64_t sample;
+    uint64_t then = atomic_load(&gguf->sample), sample;
     if (kin_file_identify(file->map.fd, &now) != 0) return fail_changed(file, err);
-    if (gguf->sample && (take_sample(gguf, &sample, NULL) != 0 || sample != gguf->sample)) return fail_changed(file, err);
-    file->known = now;
+    if (then && (take_sample(gguf, &sample, NULL) != 0 || sample != then)) return fail_changed(file, err);
+    set_known(file, &now);
     return kin_file_check(&file->map, &now) == KIN_FILE_CHANGED ? fail_changed(file, err) : 0;
 }
 
 static int check_file(kin_gguf *gguf, kin_gguf_file *file, kin_err *err) {
     if (gguf->is_filled) return kin_file_is_cut(&file->map) ? fail_changed(file, err) : 0;
-    switch (kin_file_check(&file->map, &file->known)) {
+    kin_file_identity known = known_of(file);
+    switch (kin_file_check(&file->map, &known)) {
     case KIN_FILE_SAME: return 0;
     case KIN_FILE_TOUCHED: return take_touched(gguf, file, err);
     case KIN_FILE_CHANGED: break;
@@ -407,10 +423,9 @@ int kin_gguf_check_reads(const kin_gguf *gguf, kin_err *err) {
 
 int kin_gguf_check_names(kin_gguf *gguf, kin_err *err) {
     for (int i = 0; i < gguf->n_files && kin_gguf_on_disk(gguf); i++) {
-        const kin_gguf_file *file = &gguf->files[i];
-        kin_file_identity there;
-        if (kin_file_identify_path(file->path, &there) == 0 && there.device == file->known.device &&
-            there.inode == file->known.inode)
+        kin_gguf_file *file = &gguf->files[i];
+        kin_file_identity there, known = known_of(file);
+        if (kin_file_identify_path(file->path, &there) == 0 && there.device == known.device && there.inode == known.inode)
             continue;
         return kin_err_set(err, "%s: was renamed or removed after it was opened: start again with the file as it is now",
                            file->path);

@@ -5,6 +5,8 @@
 // Not for others: include model/gguf.h.
 #pragma once
 
+#include <stdatomic.h>
+
 #include "model/gguf.h"
 #include "model/name_index.h"
 #include "sys/file.h"
@@ -19,7 +21,8 @@ typedef struct kin_gguf_file {
     char *path;
     uint64_t size;
     kin_file map;            // not open for bytes in memory
-    kin_file_identity known; // as it was opened, or was seen later with the same content
+    kin_file_identity known; // as it was opened, or was seen later with the same content; under `lock`
+    atomic_flag lock;
 } kin_gguf_file;
 
 struct kin_gguf {
@@ -31,8 +34,8 @@ struct kin_gguf {
     kin_gguf_tensor *tensors; // [n_tensors], of all files
     size_t n_tensors;
     kin_name_index tensor_names;
-    bool is_filled;  // kin itself writes to the files
-    uint64_t sample; // of the tensors, 0: not taken
+    bool is_filled;               // kin itself writes to the files
+    atomic_uint_least64_t sample; // of the tensors, the same for each thread that takes it; 0: not taken
 };
 
 // For "%.*s": names in error sentences end after 80 bytes.
