@@ -34,7 +34,7 @@ struct kin_gguf {
     kin_gguf_tensor *tensors; // [n_tensors], of all files
     size_t n_tensors;
     kin_name_index tensor_names;
-    bool is_filled;               // kin itself writes to the files
+    atomic_bool is_filled;        // kin itself writes to the files
     atomic_uint_least64_t sample; // of the tensors, the same for each thread that takes it; 0: not taken
 };
 
