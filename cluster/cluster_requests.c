@@ -113,7 +113,7 @@ static int wait_until_up(kin_cluster *c, kin_cluster_snapshot *n, kin_err *err) 
 // Whether the request has begun: the loop's thread may have ended the epoch in the meantime, for a better plan.
 static bool asks_to_begin(kin_cluster *c) {
     kin_message_queue_interrupt(c->in, false);
-    // What comes back of steps that were given up in this epoch is counted.
+    // Answers to steps that were given up in this epoch stay in the queue: the check of their order counts them.
     if (atomic_load(&c->wanted_epoch) != c->epoch) kin_message_queue_drain(c->in, c->pool);
     atomic_store(&c->wanted_epoch, c->epoch);
     uint32_t generation = kin_completion_ask(&c->beginning);

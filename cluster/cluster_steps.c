@@ -13,7 +13,7 @@ static kin_step_place own_place(kin_cluster *c, uint32_t epoch) {
         .is_known = true, .n_came = own.n_came, .n_left = own.n_left, .moving = own.moving + kin_relay_moving(c->relay)};
 }
 
-// What the m-th member said last.
+// Returns what the m-th member reported last; unknown if its report is old or of another epoch.
 static kin_step_place place_of(const kin_cluster *c, int m, uint32_t epoch) {
     for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
         const kin_membership_device *d = kin_membership_device_at(c->membership, i);
