@@ -1,7 +1,6 @@
 // Runs a WebAssembly program: node tools/wasi.js PROGRAM [ARGUMENT...]. Exit 77: this node does not know its instructions.
-'use strict';
-const { readFileSync } = require('fs');
-const { WASI } = require('wasi');
+import { readFileSync } from 'node:fs';
+import { WASI } from 'node:wasi';
 
 const [program, ...args] = process.argv.slice(2);
 const bytes = readFileSync(program);
