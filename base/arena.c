@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-enum { FIRST_CHUNK = 4096, LAST_CHUNK = 256 * 1024 }; // chunks double in between; what is larger gets a chunk of its own
+enum { FIRST_CHUNK = 4096, LAST_CHUNK = 256 * 1024 }; // chunk sizes double in between; a larger allocation gets its own chunk
 
 typedef struct chunk {
     struct chunk *next;
@@ -13,9 +13,9 @@ typedef struct chunk {
 
 struct kin_arena {
     chunk *chunks;
-    char *free; // in the chunk that is being filled
+    char *free; // next free byte of the current chunk
     size_t room;
-    size_t chunk_bytes; // of the next chunk
+    size_t chunk_bytes; // size of the next chunk
     size_t bytes, max_bytes;
 };
 
@@ -49,7 +49,7 @@ static char *add_chunk(kin_arena *arena, size_t n) {
 void *kin_arena_alloc(kin_arena *arena, size_t n) {
     enum { ALIGN = alignof(max_align_t) };
     if (n > SIZE_MAX / 2) return NULL;
-    n = (n + (n == 0) + ALIGN - 1) / ALIGN * ALIGN; // something, also for 0 bytes
+    n = (n + (n == 0) + ALIGN - 1) / ALIGN * ALIGN; // at least one unit, also for 0 bytes
     if (n > arena->room) {
         if (n >= arena->chunk_bytes / 2) return add_chunk(arena, n);
         char *at = add_chunk(arena, arena->chunk_bytes);

@@ -1,4 +1,4 @@
-// Monotonic time. Used only for this: a kin_time never mixes with wall-clock time or with a duration in other units.
+// Monotonic time. A kin_time never mixes with wall-clock time or with a duration in other units.
 #pragma once
 
 #include <stdint.h>

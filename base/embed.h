@@ -1,8 +1,8 @@
-// Files in the program: the assembler puts their bytes into its read-only data.
+// Embeds files in the program: the assembler puts their bytes into its read-only data.
 //
-//   KIN_EMBED(story, "/path/story.txt")     story_begin [story_end - story_begin]; a zero follows
+//   KIN_EMBED(story, "/path/story.txt")     declares story_begin and story_end; a zero byte follows story_end
 //
-// CMake's kin_embed tells the source file where its files are, and compiles it again when they change.
+// CMake's kin_embed passes the paths of the files to the source file, and recompiles it when they change.
 #pragma once
 
 #include <stdint.h>

@@ -6,7 +6,7 @@
 #define MIX1 0x9e3779b97f4a7c15u
 #define MIX2 0x6a09e667f3bcc909u
 
-// Four independent lanes: one alone would wait for its own multiplication at every word.
+// Four independent lanes: a single lane would stall on its own multiplication at every word.
 enum { N_LANES = 4 };
 
 static uint64_t mix(uint64_t lane, uint64_t word) {

@@ -1,14 +1,14 @@
-// Bytes as hexadecimal digits, two a byte.
+// Bytes as hexadecimal digits, two per byte.
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
-// Writes 2 n digits (0-9, a-f), no NUL, and returns the end.
+// Writes 2 n digits (0-9, a-f) without a NUL and returns the end.
 char *kin_hex_put(char *to, const uint8_t *bytes, size_t n);
 
-// The value of a digit, a-f or A-F; -1: it is none.
+// Returns the value of a hexadecimal digit in either case; -1 if c is not one.
 int kin_hex_digit(char c);
 
-// n bytes from 2 n digits. KIN_FAIL: a character is none.
+// Reads n bytes from 2 n digits. Returns KIN_FAIL if a character is not a digit.
 int kin_hex_get(uint8_t *bytes, const char *from, size_t n);

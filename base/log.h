@@ -1,6 +1,6 @@
 // The log: lines for people, written by the libraries. Only app/ decides where they go (stderr).
 //
-// Thread: any; the sink is set once, before threads start.
+// Thread: any. The sink is set once, before other threads start.
 #pragma once
 
 #include "base/err.h"

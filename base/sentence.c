@@ -13,7 +13,7 @@ void kin_sentence_cut(char *text, size_t n) {
     }
     size_t end = n - DOTS;
     while (end > 0 && text[end - 1] != ' ') end--;
-    if (end == 0) { // one long word: before a character, in UTF-8
+    if (end == 0) { // one long word: cut it between UTF-8 characters
         end = n - DOTS;
         while (end > 0 && ((unsigned char)text[end] & 0xc0) == 0x80) end--;
     }

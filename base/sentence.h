@@ -1,6 +1,6 @@
-// Sentences for people in buffers of a fixed size.
+// Sentences for people, in buffers of a fixed size.
 //
-// What has no room is left out from a word on, with "..." in its place: half of a path looks like a whole one.
+// Text that does not fit is cut between words and ends with "...", because half of a path would look like a whole one.
 // Pure functions, any thread.
 #pragma once
 
@@ -13,9 +13,10 @@
 #define KIN_PRINTF(fmt, args)
 #endif
 
-// As snprintf and vsnprintf, otherwise.
+// Like snprintf and vsnprintf in all other respects.
 void kin_sentence_print(char *to, size_t size, const char *fmt, ...) KIN_PRINTF(3, 4);
 void kin_sentence_vprint(char *to, size_t size, const char *fmt, va_list args) KIN_PRINTF(3, 0);
 
-// Ends a text that goes on behind its n bytes: before the last word that leaves room for the dots in them. `text` // [n + 1]
+// Shortens a text that continues beyond its n bytes: cuts it before the last word that still leaves room for the dots. `text` is
+// [n + 1].
 void kin_sentence_cut(char *text, size_t n);
