@@ -10,33 +10,33 @@
 #include "pipeline/loopback.h"
 
 enum {
-    FEW_TOKENS = 4,   // new ones of each text, as after a step whose draft was right
-    FIRST_PIECE = 32, // tokens of a prompt, before their time was measured
-    IDLE_CALLS = 128, // after which a text that did not ask may lose its place
-    GROWTH = 1,       // blocks that a text must have beside its own to be read, so that it has drafts for a while
+    FEW_TOKENS = 4,   // new tokens of each sequence, as after a step whose draft was right
+    FIRST_PIECE = 32, // tokens of a prompt before the time per token is measured
+    IDLE_CALLS = 128, // after which a sequence that did not ask may lose its slot
+    GROWTH = 1,       // free blocks required beside a new sequence's own, so that it has drafts for a while
     NOT_OWN = KIN_DRAFT_GRADES,
     NO_TOKEN = -1,
 };
 
-// What the model says at a place.
+// The model's prediction at a position.
 typedef struct choice {
     uint8_t grade;        // of the token that is there; NOT_OWN: the model did not choose it
-    uint8_t second_grade; // of the next likeliest token: its share of what the first one leaves
+    uint8_t second_grade; // of the second choice: its share of the probability that the first one leaves
     int32_t second;       // NO_TOKEN: none
 } choice;
 
 // A sequence of the KV cache.
 typedef struct slot {
     uint64_t text;
-    bool lives;      // the text does
-    int32_t *tokens; // [n] that the cache has, of cap
-    choice *choices; // [n] at the places of these tokens
+    bool lives;      // the sequence has not ended
+    int32_t *tokens; // [n] in the cache, of cap
+    choice *choices; // [n] one for each token
     int n, cap;
-    bool has_next; // what the model chooses behind these is known:
+    bool has_next; // the model's choice behind these is known:
     int32_t next;
     choice next_choice;
-    uint64_t used; // the call that it was last used in
-    int n_most;    // tokens that it may have in that call
+    uint64_t used; // the last call that used it
+    int n_most;    // most tokens that it may have in that call
 } slot;
 
 struct kin_draft_model {
@@ -46,8 +46,8 @@ struct kin_draft_model {
     int n_ctx, n_batch, n_vocab; // n_vocab: tokens that may be drafted
     slot slots[KIN_DRAFT_MODEL_MAX_TEXTS];
     uint64_t n_calls;
-    double token_s;                    // of a prompt; 0: not known
-    int32_t *tokens, *seq, *pos, *out; // [n_batch] of the pass that is made
+    double token_s;                    // a prompt token's time; 0: not known
+    int32_t *tokens, *seq, *pos, *out; // [n_batch] of the pass being built
     int n, n_out;
     float *logits;                    // f32 [KIN_DRAFT_MODEL_MAX_TEXTS, the model's n_vocab]
     const kin_draft_source *prompter; // NULL: none
@@ -83,7 +83,7 @@ static int open_model(kin_draft_model *m, const kin_draft_model_options *o, kin_
     return kin_draft_model_check(m->model.gguf, o->path, o->vocab, err);
 }
 
-// Its weights are read in every pass that it makes, so they are not streamed.
+// Weights are read in every pass, so they are not streamed.
 static int open_shard(kin_draft_model *m, const kin_draft_model_options *o, kin_err *err) {
     kin_shard_options so = kin_shard_options_defaults(&m->model);
     kin_devices devices = *o->devices;
@@ -164,8 +164,8 @@ static int common_prefix(const slot *s, const kin_draft_wish *w) {
     return i;
 }
 
-// Tokens that the sequence may keep: the text's, and behind it what the model chose itself, if it knows how that goes on. Else
-// the text's last token is read again, for it gives the logits.
+// Returns how many tokens the slot may keep: the sequence's, and behind them the model's own choices, if the next one is known.
+// Otherwise the sequence's last token is read again, for its logits.
 static int n_useful(const slot *s, const kin_draft_wish *w) {
     int n = common_prefix(s, w);
     if (n < w->n) return n;
@@ -173,12 +173,12 @@ static int n_useful(const slot *s, const kin_draft_wish *w) {
     return n == s->n && s->has_next ? n : w->n - 1;
 }
 
-// Whether another text may have the sequence: its own has ended, or has not asked for long.
+// True if another sequence may take the slot: its own has ended, or has not asked for long.
 static bool is_free(const kin_draft_model *m, const slot *s) {
     return !s->lives || m->n_calls - s->used > IDLE_CALLS;
 }
 
-// Whether a is to be given up before b: of a text that has ended, then the one that was not used for longest.
+// True if a is to be evicted before b: slots of ended sequences first, then the least recently used.
 static bool is_older(const slot *a, const slot *b) {
     return a->lives != b->lives ? !a->lives : a->used < b->used;
 }
@@ -187,7 +187,8 @@ static bool is_own(const slot *s, const kin_draft_wish *w) {
     return s->lives && s->text == w->text;
 }
 
-// The text's; or of those that are free the one that knows most of this text, or the least useful one. NULL: none is free.
+// Returns the sequence's own slot, else the free slot with the longest common prefix, else the least useful free one. NULL: none
+// is free.
 static slot *find_slot(kin_draft_model *m, const kin_draft_wish *w) {
     slot *best = NULL, *oldest = NULL;
     int n_best = 0;
@@ -203,8 +204,8 @@ static slot *find_slot(kin_draft_model *m, const kin_draft_wish *w) {
     return best ? best : oldest;
 }
 
-// Blocks that the other sequences have, or may need in this call. oldest: of those that are free, NULL: none. kept: only of those
-// that are not.
+// Returns the blocks that the other slots have, or may need in this call. kept: counts only slots that are not free. *oldest: the
+// first free slot to evict, NULL: none.
 static int blocks_beside(kin_draft_model *m, const slot *mine, bool kept, slot **oldest) {
     int n_blocks = 0;
     *oldest = NULL;
@@ -218,7 +219,7 @@ static int blocks_beside(kin_draft_model *m, const slot *mine, bool kept, slot *
     return n_blocks;
 }
 
-// Room for n tokens of a text, for which sequences that are free leave. is_new: its tokens are to be read. False: there is none.
+// Makes room for n tokens of a sequence; evicts free slots. is_new: its tokens are still to be read. False: no room.
 static bool make_room(kin_draft_model *m, const slot *mine, int n, bool is_new, kin_err *err) {
     slot *oldest;
     int n_left = blocks_of(m->n_ctx) - blocks_of(n), n_kept = blocks_beside(m, mine, true, &oldest);
@@ -238,8 +239,8 @@ static bool reserve(slot *s, int n) {
     return tokens && choices;
 }
 
-// The text's sequence, with nothing in it that the text does not have. NULL: there is no room for it. What it had there so far
-// leaves then: others have drafts for it.
+// Returns the sequence's slot, cut to what is useful for it. NULL: no room; its old contents are removed then, so that others get
+// drafts.
 static slot *place(kin_draft_model *m, const kin_draft_wish *w, int most, kin_err *err) {
     slot *s = find_slot(m, w);
     if (!s) return NULL;
@@ -265,14 +266,14 @@ void kin_draft_model_end(kin_draft_model *m, uint64_t text) {
 
 // ---- passes
 
-// A text of this call that still wants tokens.
+// A sequence of this call that still needs tokens.
 typedef struct writing {
     const kin_draft_wish *w;
     slot *s;
-    int row;       // of logits; -1: none in this pass
-    int n;         // tokens of its draft so far, without the second choices
-    int last;      // of these, in the draft; -1: none
-    double chance; // that all of these are right
+    int row;       // row of logits; -1: none in this pass
+    int n;         // tokens of its draft so far, without second choices
+    int last;      // index in the draft of the last of these; -1: none
+    double chance; // probability that all of these are right
 } writing;
 
 static void add_token(kin_draft_model *m, slot *s, int32_t token, choice c) {
@@ -334,7 +335,7 @@ void kin_draft_model_prompt(kin_draft_model *m, const kin_draft_source *source) 
     m->prompter = source;
 }
 
-// The prompter's k-th token behind its token `at` (-1: the text's last one); -1: it has none.
+// Returns the prompter's k-th token behind its token `at` (-1: the sequence's last one); -1: none.
 static int find_prompted(const kin_draft *d, int at, int k) {
     for (int i = at + 1; i < d->n; i++) {
         if (kin_draft_parent(d, i) == at && k-- == 0) return i;
@@ -342,7 +343,7 @@ static int find_prompted(const kin_draft *d, int at, int k) {
     return -1;
 }
 
-// What the text is to go on with behind the sequence, and what in the second place.
+// Returns the token that the prompter wants behind the slot's tokens, and its second choice in *c; `own` if it has none.
 static int32_t prompted(const kin_draft_model *m, const writing *t, int32_t own, choice *c) {
     kin_draft d = {0};
     int at = -1;
@@ -365,7 +366,7 @@ static void take_logits(kin_draft_model *m, writing *t) {
     s->has_next = true;
 }
 
-// The next token of a draft, which is known, if it is worth its time; and what may be in its place, if that is worth a row.
+// Adds the next known token to the draft, if it is worth its time, and the second choice beside it, if that is worth a row.
 // False: the draft is complete, or a further token would not be worth its pass.
 static bool take_token(writing *t, const kin_draft_limits *l) {
     kin_draft *d = t->w->out;
@@ -385,20 +386,20 @@ static bool take_token(writing *t, const kin_draft_limits *l) {
     return d->n < most && t->chance * l->mean_chance >= l->least[t->n];
 }
 
-// What is known of a draft. False: that is all of it, or the text is not read yet.
+// Adds all known tokens to the draft. False: no more are wanted, or the sequence is not read yet.
 static bool take_known(writing *t, const kin_draft_limits *l) {
     bool more = t->s->n >= t->w->n;
     while (more && t->w->n + t->n < t->s->n + t->s->has_next) more = take_token(t, l);
     return more;
 }
 
-// Behind what is known.
+// Adds the token behind the known ones to the pass.
 static void add_next(kin_draft_model *m, writing *t) {
     add_token(m, t->s, t->s->next, t->s->next_choice);
     t->row = want_logits(m);
 }
 
-// What is new of the texts, as much as may be. Returns how many have something new.
+// Adds new tokens of the sequences to the pass, as far as the time allows. Returns how many sequences have new ones.
 static int add_new(kin_draft_model *m, writing *texts, int n, double catch_up_s) {
     double most = m->token_s > 0 ? catch_up_s / m->token_s : catch_up_s < INFINITY ? FIRST_PIECE : m->n_batch;
     int left = most < m->n_batch ? (int)most : m->n_batch, n_texts = 0;
@@ -416,7 +417,7 @@ static int add_new(kin_draft_model *m, writing *texts, int n, double catch_up_s)
     return n_texts;
 }
 
-// A pass of n texts. is_first: with what is new of them.
+// Counts a pass for n sequences. is_first: it reads new tokens.
 static void count(kin_draft_model *m, kin_draft_spent *spent, bool is_first, int n, double took_s) {
     if (m->n > FEW_TOKENS * n) {
         m->token_s = took_s / m->n;
@@ -431,7 +432,7 @@ static void count(kin_draft_model *m, kin_draft_spent *spent, bool is_first, int
     }
 }
 
-// The pass that was made up, with tokens of n_in of the n texts.
+// Runs the pass that was built; n_in of the n sequences have tokens in it.
 static int run_counted(kin_draft_model *m, writing *texts, int n, bool is_first, int n_in, kin_draft_spent *spent, kin_err *err) {
     double took_s;
     if (run_pass(m, &took_s, err) != 0) return KIN_FAIL;
@@ -446,7 +447,7 @@ static int run_counted(kin_draft_model *m, writing *texts, int n, bool is_first,
     return 0;
 }
 
-// Passes until no text wants another token.
+// Runs passes until no sequence needs another token.
 static int write_drafts(kin_draft_model *m, writing *texts, int n, const kin_draft_limits *l, kin_draft_spent *spent,
                         kin_err *err) {
     int n_new = add_new(m, texts, n, l->catch_up_s);
@@ -463,7 +464,7 @@ static int write_drafts(kin_draft_model *m, writing *texts, int n, const kin_dra
     }
 }
 
-// Whether a token behind those that are known may be of use: they must be right.
+// True if a token behind the known ones may be useful: they must probably be right.
 static bool may_go_on(const writing *t, const kin_draft_limits *l) {
     const slot *s = t->s;
     int n_known = s->n + 1 - t->w->n;
@@ -473,7 +474,7 @@ static bool may_go_on(const writing *t, const kin_draft_limits *l) {
     return chance >= l->least[n_known];
 }
 
-// One pass, if there is something for it: a piece of what is to be read, or a token more of each text.
+// Runs one pass, if there is something for it: a piece of what is still to be read, or one more token of each sequence.
 static int write_ahead(kin_draft_model *m, writing *texts, int n, const kin_draft_limits *l, kin_draft_spent *spent,
                        kin_err *err) {
     int n_new = 0, n_next = 0;
@@ -490,7 +491,7 @@ static int write_ahead(kin_draft_model *m, writing *texts, int n, const kin_draf
     return n_new + n_next > 0 ? run_counted(m, texts, n, n_new > 0, n_new + n_next, spent, err) : 0;
 }
 
-// Those of the texts that there is room for.
+// Places the sequences for which there is room. Returns their number.
 static int place_all(kin_draft_model *m, const kin_draft_wish *wishes, int n, int most, writing *texts, kin_err *err) {
     int n_texts = 0;
     kin_assert(n <= KIN_DRAFT_MODEL_MAX_TEXTS && most <= KIN_DRAFT_MAX);

@@ -1,16 +1,16 @@
-// A draft model: a smaller model of the same vocabulary, all of it on this machine's CPU, that writes on texts by itself. What it
-// finds likeliest is a draft (pure/text/draft.h); how likely it finds it is the draft's grade.
+// A draft model: a smaller model with the same vocabulary, entirely on this machine's CPU, that continues sequences by itself.
+// Its likeliest tokens form a draft (pure/text/draft.h); their probability is the draft's grade.
 //
-// It has a KV cache of its own, in which it follows the texts: at each call it forgets what was not taken, and reads what is new
-// before it goes on. While a step is verified it may go on as if its drafts were right (kin_draft_model_go_on); what it knows
-// then costs no time where it comes true. A long prompt is read in pieces, one at a call, so that other texts are not kept
-// waiting; until it is read there are no drafts for its text. Texts of one call share its passes. What it holds of texts that
-// have ended stays until its room is needed, for the next turn of a conversation. Texts that find no room have no drafts, until
-// others end, or have not asked for long: no text that lives is read again for another's sake.
+// It has its own KV cache, in which it follows the sequences: each call removes the tokens that were rejected, and reads the new
+// ones before it continues. While a step is verified it may continue as if its drafts were right (kin_draft_model_go_on); if they
+// are, the next drafts cost no time. A long prompt is read in pieces, one per call, so that other sequences are not delayed; a
+// sequence has no drafts until its prompt is read. Sequences of one call share its passes. The cache of ended sequences stays
+// until its room is needed, for the next turn of a conversation. Sequences that find no room have no drafts until others end, or
+// have not asked for a long time: no live sequence is evicted and read again for another one.
 //
-// A model that cannot go on says so in the log, and has no drafts any more.
+// A model that fails logs this once, and makes no drafts any more.
 //
-// Grades: 0 a token of a probability below 0.3, then below 0.5, 0.65, 0.8, 0.9, 0.95, 0.99; 7 the others.
+// Grades: 0 for a token with a probability below 0.3, then below 0.5, 0.65, 0.8, 0.9, 0.95, 0.99; 7 for the rest.
 //
 // Owner: the session. Thread: the computing one.
 #pragma once
@@ -23,68 +23,69 @@ typedef struct kin_draft_model kin_draft_model;
 
 enum {
     KIN_DRAFT_MODEL_MAX_TEXTS = KIN_DRAFT_MAX + 1,
-    KIN_DRAFT_MODEL_BATCH = 128, // tokens in a pass that suit it: its buffers are small
+    KIN_DRAFT_MODEL_BATCH = 128, // a good number of tokens per pass: its buffers are small
 };
 
 typedef struct kin_draft_model_options {
     const char *path;
-    const kin_vocab *vocab;     // of the texts, borrowed for open
-    const kin_devices *devices; // borrowed; their CPU computes
-    int n_ctx;                  // tokens of all texts together
-    int n_batch;                // most tokens in a pass
+    const kin_vocab *vocab;     // of the target model, borrowed for open
+    const kin_devices *devices; // borrowed; only the CPU computes
+    int n_ctx;                  // tokens of all sequences together
+    int n_batch;                // most tokens per pass
     enum ggml_type kv_type;
-    const char *cache_dir; // of prepacked weights, as a shard's; NULL: none
+    const char *cache_dir; // for prepacked weights, as in a shard; NULL: none
     uint64_t cache_cap;
     kin_progress progress;
 } kin_draft_model_options;
 
-// Whether the model of this file (path: for the sentence) has the vocabulary of the texts: each token is the same.
+// Fails unless the model in this file has the same vocabulary, token by token. path: for the error message.
 int kin_draft_model_check(const kin_gguf *gguf, const char *path, const kin_vocab *vocab, kin_err *err);
 
-// Fails when it is no model of the same vocabulary.
+// Fails if the file is not a model with the same vocabulary.
 int kin_draft_model_open(kin_draft_model **out, const kin_draft_model_options *options, kin_err *err);
 void kin_draft_model_close(kin_draft_model *model); // NULL is allowed
 
-// Of its weights, KV cache and buffers, for which the other shard on this machine has no room.
+// Returns the bytes of its weights, KV cache and buffers, which the other shard on this machine cannot use.
 uint64_t kin_draft_model_bytes(const kin_draft_model *model);
 
-// A text that drafts are wanted for.
+// A pending query: a sequence that needs drafts.
 typedef struct kin_draft_wish {
-    uint64_t text;         // its number, while it lives
-    const int32_t *tokens; // [n] of it so far
+    uint64_t text;         // the sequence's number, unique while it lives
+    const int32_t *tokens; // [n] tokens so far
     int n;
-    int most;       // tokens that it has room for
-    kin_draft *out; // stays as it is where the model has none
+    int most;       // most drafted tokens it has room for
+    kin_draft *out; // unchanged if the model has no draft
 } kin_draft_wish;
 
-// What a call took, in seconds. `first`: the pass with what is new of the texts, where that is few tokens; `further`: those
-// behind it, with a token of each text. n_passes, n_tokens: of all kinds, and in them.
+// Time of a call, in seconds. `first`: the pass that reads new tokens of the sequences, if they are few; `further`: the passes
+// behind it, with one token of each sequence. n_passes, n_tokens: over all kinds of passes.
 typedef struct kin_draft_spent {
     double all_s;
     int n_passes, n_tokens;
     struct {
         double took_s;
-        int n, n_texts; // passes, and texts in all of them together
+        int n, n_texts; // passes, and the sum of the sequences in them
     } first, further;
 } kin_draft_spent;
 
-// Drafts for n texts, at most KIN_DRAFT_MODEL_MAX_TEXTS.
+// Makes drafts for n sequences, at most KIN_DRAFT_MODEL_MAX_TEXTS.
 kin_draft_spent kin_draft_model_propose(kin_draft_model *model, const kin_draft_wish *wishes, int n,
                                         const kin_draft_limits *limits);
 
-// While a step verifies the texts' drafts: one pass, as if all of them were right, and what the model finds likeliest behind
-// them. Where that comes true, the next drafts are known. What it does not know of the texts it reads first, for l->catch_up_s at
-// most. limits: `most` tokens behind a text are known at last (0: there is only time to read), `least` is the chance that they
-// must have of being right. Of the wishes, `out` is not used. No pass: there is nothing to do.
+// Runs one pass while a step verifies the sequences' drafts, as if all of them were right, with the tokens that the model finds
+// likeliest behind them. If they are right, the next drafts are known. Tokens of the sequences that it does not know are read
+// first, for at most limits->catch_up_s. limits: at most `most` tokens behind a sequence become known (0: there is only time to
+// read); `least` is the probability of being right that they need. `out` of the queries is not used. No pass: there is nothing to
+// do.
 kin_draft_spent kin_draft_model_go_on(kin_draft_model *model, const kin_draft_wish *wishes, int n,
                                       const kin_draft_limits *limits);
 
-// Tokens of a draft for the text that are known without a pass.
+// Returns how many drafted tokens for the sequence are known without a pass.
 int kin_draft_model_n_known(const kin_draft_model *model, const kin_draft_wish *wish);
 
-// For measurements with models of random weights: it takes the time that it takes, but says what this source does, where that has
-// a guess. Borrowed; NULL: its own words.
+// For measurements with random weights: the model takes its usual time, but proposes this source's guesses where there are any.
+// Borrowed; NULL: its own.
 void kin_draft_model_prompt(kin_draft_model *model, const kin_draft_source *source);
 
-// The text lives no more.
+// Marks the sequence as ended.
 void kin_draft_model_end(kin_draft_model *model, uint64_t text);

@@ -9,12 +9,12 @@ struct kin_drafter {
     kin_draft_source source;
     kin_ngram_draft *ngram;
     kin_prefix_pages *pages; // NULL: none
-    int n_blocks;            // that are full
+    int n_blocks;            // full blocks of the sequence
     bool has_next;
-    int32_t next[KIN_KV_CELLS]; // what followed them earlier
+    int32_t next[KIN_KV_CELLS]; // tokens that followed these blocks in an earlier sequence
 };
 
-// From the block that the text is in.
+// Proposes the rest of the current block, as an earlier sequence had it.
 static bool propose_earlier(kin_drafter *d, const int32_t *tokens, int n, int most, kin_draft *out) {
     int n_blocks = n / KIN_KV_CELLS, n_in = n % KIN_KV_CELLS, n_drafted = KIN_KV_CELLS - n_in;
     if (!d->pages || n_blocks == 0) return false;

@@ -15,11 +15,11 @@ struct kin_engine_instance {
     kin_shard *shard; // NULL: a relay
     kin_stage_executor *executor;
     kin_worker *worker;
-    // Of a remote engine.
+    // For a remote engine.
     const kin_remote_engine *remote; // NULL: none
     kin_message_pool *pool;
     kin_steps steps;
-    bool got_wrong; // what came cannot be
+    bool got_wrong; // the input is invalid
     kin_step_order order;
     kin_proto_ready ready;
     kin_kv_op *ops; // [KIN_PROTO_MAX_OPS]
@@ -38,7 +38,7 @@ int kin_engine_instance_windows(const kin_proto_plan *plan, int n_layer, kin_mem
     return kin_err_set(err, "the plan has layers that the model, with %d, has not", n_layer);
 }
 
-// A step that is longer than the context has no room: the shard's batches are cut to it, too.
+// A step never has more tokens than the context: the shard's batches are limited to it, too.
 kin_steps kin_engine_instance_steps(const kin_proto_plan *plan, int n_embd) {
     return (kin_steps){.n_embd = n_embd,
                        .n_batch = (int)(plan->n_batch < plan->n_ctx ? plan->n_batch : plan->n_ctx),
@@ -106,7 +106,7 @@ static kin_shard_options shard_options(const kin_engine_instance *s, const kin_p
     return so;
 }
 
-// What a plan asks of the engine.
+// Opens the model and the devices for a plan.
 static int open_model(kin_engine_instance *s, const kin_proto_plan *plan, const kin_engine_instance_options *o, kin_err *err) {
     if (kin_model_open(&s->model, o->model_path, err) != 0) return KIN_FAIL;
     if (o->in_parts) kin_gguf_set_filled(s->model.gguf);
@@ -120,7 +120,7 @@ static int open_shard(kin_engine_instance *s, const kin_proto_plan *plan, const 
     return kin_shard_open(&s->shard, &s->model, &s->devices, &so, err);
 }
 
-// What is for the GPU is not packed, and the GPU is the computing thread's.
+// Removes GPU layers from the plan: they are not packed, and the GPU belongs to the computing thread.
 static kin_proto_plan without_gpu(const kin_proto_plan *plan) {
     kin_proto_plan p = *plan;
     p.n_windows = 0;
@@ -209,7 +209,7 @@ void kin_engine_instance_close(kin_engine_instance *s) {
 
 // ---- a remote engine's steps
 
-// Rows that are not wanted have left; nothing else of a step changes.
+// True if the answer is to this step: unwanted rows may be missing; nothing else may change.
 static bool is_answer(const kin_proto_step *to, const kin_proto_step *answer) {
     return answer->step == to->step && answer->round == to->round && answer->flags == to->flags &&
            answer->n_tokens == to->n_tokens && answer->n_out == to->n_out && answer->n_ops == to->n_ops &&

@@ -12,13 +12,13 @@
 #include "sys/io.h"
 
 enum {
-    SPIN_NS = 50000, // bench/sum.c: a sleep costs some 15 µs more
-    SLEEP_MS = 20,   // then it looks whether the epoch is over, or the user stops it
+    SPIN_NS = 50000, // measured by bench/sum.c: a sleep costs some 15 µs more
+    SLEEP_MS = 20,   // then it checks whether the epoch is over, or the user has stopped
     HEAD = KIN_FRAME_HEADER + KIN_PROTO_SUM_HEAD,
-    OWN_FRAME_BYTES = 2048, // most of a frame that is none of ours: a PING of the link that this connection was
+    OWN_FRAME_BYTES = 2048, // limit for frames other than SUM: a PING of the link that this connection was
 };
 
-// A connection, and the message that is coming on it.
+// A connection, and the incoming message on it.
 typedef struct peer {
     kin_tls_socket socket;
     uint8_t header[KIN_FRAME_HEADER];
@@ -26,7 +26,7 @@ typedef struct peer {
     kin_frame frame;
     uint8_t *payload;
     size_t n_payload, cap;
-    bool has_message; // a whole SUM: message points into the payload
+    bool has_message; // a complete SUM: message points into the payload
     kin_proto_sum message;
 } peer;
 
@@ -39,22 +39,22 @@ struct kin_exchange {
         int fd;
         kin_tls *tls;
     } given[KIN_SHARE_RANKS]; // until the computing thread takes them
-    int n_given;              // in this place
-    bool is_taken;            // the computing thread has them
+    int n_given;              // for this place
+    bool is_taken;            // the computing thread has taken them
 
     atomic_uint epoch; // of the place
 
     // The computing thread.
-    kin_exchange_place at; // whose connections are the peers
+    kin_exchange_place at; // the place whose connections are in `peers`
     peer peers[KIN_SHARE_RANKS];
     uint32_t used;
     bool is_broken;
     kin_err why;
     uint64_t step;
     int round, i_sum;
-    uint8_t *out; // a message
+    uint8_t *out; // an outgoing message
     float *total, *part;
-    size_t cap; // values
+    size_t cap; // in values
     kin_exchange_stats stats;
 };
 
@@ -133,7 +133,7 @@ bool kin_exchange_is_complete(kin_exchange *x) {
 
 // ---- steps
 
-// Takes over the connections of the epoch in use.
+// Takes over the connections for the epoch in use.
 static int take_connections(kin_exchange *x, kin_err *err) {
     for (int r = 0; r < KIN_SHARE_RANKS; r++) drop_peer(&x->peers[r]);
     pthread_mutex_lock(&x->mutex);
@@ -172,9 +172,9 @@ kin_exchange_stats kin_exchange_get_stats(const kin_exchange *x) {
     return x->stats;
 }
 
-// ---- messages that come
+// ---- incoming messages
 
-// A frame's header is whole: room for its payload.
+// A frame's header is complete: checks it, and makes room for its payload.
 static int begin_frame(kin_exchange *x, peer *p, kin_err *err) {
     size_t most = HEAD - KIN_FRAME_HEADER + x->cap * sizeof(float);
     bool is_sum = p->frame.type == KIN_FRAME_SUM;
@@ -188,7 +188,7 @@ static int begin_frame(kin_exchange *x, peer *p, kin_err *err) {
     return p->payload ? 0 : kin_err_set(err, "out of memory");
 }
 
-// A frame is whole. Those of the link that the connection was before are passed over.
+// Handles a complete frame. Frames of the former link are skipped.
 static int take_frame(peer *p, kin_err *err) {
     p->n_header = p->n_payload = 0;
     switch (p->frame.type) {
@@ -215,7 +215,7 @@ static int read_some(kin_exchange *x, peer *p, size_t *n, kin_err *err) {
     return p->n_header == KIN_FRAME_HEADER && p->n_payload == p->frame.length ? take_frame(p, err) : 0;
 }
 
-// Until there is a message, or no more bytes for now.
+// Reads until there is a message, or no more bytes for now.
 static int read_message(kin_exchange *x, peer *p, bool *moved, kin_err *err) {
     for (size_t n = 1; !p->has_message && n > 0;) {
         if (read_some(x, p, &n, err) != 0) return KIN_FAIL;
@@ -234,7 +234,7 @@ static int fail_peer(int rank, kin_err *err) {
     return kin_err_prefix(err, "device %d of the group", rank + 1);
 }
 
-// One look at all connections. *done: nothing is left to be sent, and of all in `from` there is a message.
+// Polls all connections once. *done: nothing is left to send, and there is a message from each device in `from`.
 static int look(kin_exchange *x, uint32_t from, bool *moved, bool *done, kin_err *err) {
     *moved = false;
     *done = true;
@@ -264,7 +264,7 @@ static bool is_stopped(const kin_exchange *x) {
     return x->o.stop && atomic_load(x->o.stop);
 }
 
-// Until what is posted is out, and a message of each of `from` is here.
+// Waits until all posted messages are sent, and there is a message from each device in `from`.
 static int wait_for(kin_exchange *x, uint32_t from, kin_err *err) {
     kin_time moved_at = kin_clock_now();
     for (;;) {
@@ -282,7 +282,7 @@ static int wait_for(kin_exchange *x, uint32_t from, kin_err *err) {
 
 // ---- values
 
-// A message of these values, in x->out; its bytes.
+// Builds a message of these values in x->out. Returns its bytes.
 static size_t make_message(kin_exchange *x, const float *values, size_t n) {
     size_t bytes = HEAD + (size_t)kin_activations_bytes(n, x->at.type);
     kin_proto_sum m = {
@@ -305,17 +305,17 @@ static int post(kin_exchange *x, int to, const float *values, size_t n, kin_err 
     return post_message(x, to, make_message(x, values, n), err);
 }
 
-// To all others; the values are then as they arrive there.
+// Sends to all others; the values become what arrives there, after rounding.
 static int post_to_others(kin_exchange *x, float *values, size_t n, kin_err *err) {
     size_t bytes = make_message(x, values, n);
-    for (int i = 1; i < x->at.n_ranks; i++) { // not all to the first one at once
+    for (int i = 1; i < x->at.n_ranks; i++) { // starts behind the own rank, so that not all devices send to the first one at once
         if (post_message(x, (x->at.rank + i) % x->at.n_ranks, bytes, err) != 0) return KIN_FAIL;
     }
     if (x->at.type != KIN_ACTIVATION_F32) kin_activations_decode(values, x->out + HEAD, n, x->at.type);
     return 0;
 }
 
-// The message of that device, which is there -> values // [n]
+// Decodes the message of that device, which is there -> values // [n]
 static int get(kin_exchange *x, int from, float *values, size_t n, kin_err *err) {
     peer *p = &x->peers[from];
     const kin_proto_sum *m = &p->message;
@@ -338,14 +338,14 @@ static void add_to(float *sum, const float *part, size_t n) {
     for (size_t i = 0; i < n; i++) sum[i] += part[i];
 }
 
-// As it arrives at the others.
+// Rounds the values as the others receive them.
 static void round_as_sent(kin_exchange *x, float *values, size_t n) {
     if (x->at.type == KIN_ACTIVATION_F32) return;
     kin_activations_encode(x->out, values, n, x->at.type);
     kin_activations_decode(values, x->out, n, x->at.type);
 }
 
-// ---- the ways
+// ---- the variants
 
 static uint32_t others(const kin_exchange *x) {
     return (bit(x->at.n_ranks) - 1) & ~bit(x->at.rank);
@@ -393,14 +393,15 @@ static int sum_by_tree(kin_exchange *x, float *v, size_t n, kin_err *err) {
     return wait_for(x, 0, err);
 }
 
-// Piece i of n values among n_ranks: [*begin, *begin + the result)
+// Returns the size of piece i of n values among n_ranks: [*begin, *begin + size)
 static size_t piece_of(const kin_exchange *x, int i, size_t n, size_t *begin) {
     size_t n_ranks = (size_t)x->at.n_ranks, k = (size_t)i % n_ranks, unit = kin_activation_unit(x->at.type), n_units = n / unit;
     *begin = n_units * k / n_ranks * unit;
     return n_units * (k + 1) / n_ranks * unit - *begin;
 }
 
-// Piece `out` goes to the next device, piece `in` comes from the one before. adds: to what is there; else it takes its place.
+// Sends piece `out` to the next device, and receives piece `in` from the previous one. adds: to the present values; else replaces
+// them.
 static int pass_round(kin_exchange *x, float *v, size_t n, int out, int in, bool adds, kin_err *err) {
     int n_ranks = x->at.n_ranks;
     size_t begin, count = piece_of(x, out, n, &begin);
@@ -416,7 +417,7 @@ static int sum_by_ring(kin_exchange *x, float *v, size_t n, kin_err *err) {
     for (int s = 0; s < n_ranks - 1; s++) {
         if (pass_round(x, v, n, at - s, at - s - 1, true, err) != 0) return KIN_FAIL;
     }
-    size_t begin, count = piece_of(x, at + 1, n, &begin); // the one that is whole here
+    size_t begin, count = piece_of(x, at + 1, n, &begin); // the piece that is complete here
     round_as_sent(x, v + begin, count);
     for (int s = 0; s < n_ranks - 1; s++) {
         if (pass_round(x, v, n, at + 1 - s, at - s, false, err) != 0) return KIN_FAIL;
@@ -472,7 +473,7 @@ static int add(void *user, float *v, int n_rows, int n_embd, kin_err *err) {
     return 0;
 }
 
-// The own message, part and total; of each other device its message, what goes to it, and what its socket gave.
+// Bytes for the own message, part and total, and for each other device its message, its output, and its socket's input.
 static size_t bytes_of(int n_ranks, size_t n_values) {
     size_t values = n_values * sizeof(float), message = HEAD + values;
     return message + 2 * values + (size_t)(n_ranks - 1) * (message + kin_tls_output_bytes(message) + KIN_TLS_SOCKET_INPUT);

@@ -61,7 +61,7 @@ static void fail(partner *p, const char *reason) {
     p->of->told(p->of->user, p->of->epoch, false, sentence);
 }
 
-// The link is accepted, by us or by the other side: its connection goes to the exchange.
+// Gives the connection of a link that was accepted, by this or the other side, to the exchange.
 static void hand_over(partner *p, kin_link *link) {
     kin_group_links *g = p->of;
     kin_err err;
@@ -77,7 +77,7 @@ static void hand_over(partner *p, kin_link *link) {
     if (kin_group_links_is_complete(g)) g->told(g->user, g->epoch, true, "");
 }
 
-// ---- those that come after this device
+// ---- devices with a higher rank
 
 static void dial_accepted(void *user, kin_link *link, const kin_proto_accept *accept) {
     partner *p = user;
@@ -118,7 +118,7 @@ void kin_group_links_tick(kin_group_links *g) {
     }
 }
 
-// ---- those that come before it
+// ---- devices with a lower rank
 
 static int rank_of(const kin_group_links *g, const kin_proto_id *id) {
     for (int r = 0; r < g->group.rank && r < g->group.n_ranks; r++) {
@@ -138,7 +138,7 @@ void kin_group_links_take(kin_group_links *g, kin_link *link, uint32_t epoch, co
         kin_endpoint_refuse(link, "identity: this is another device than the one that is called");
     } else if (rank < 0) {
         kin_endpoint_refuse(link, "identity: that is no device before it in its group");
-    } else { // also once more: it has given up the one before, whose answer came too late
+    } else { // also a second time: the device has dropped the first link, whose answer came too late
         kin_endpoint_send_accept(g->endpoint, link);
         hand_over(&g->partners[rank], link);
     }

@@ -8,29 +8,29 @@
 #include "pure/plan/prompt.h"
 
 enum {
-    N_WAITS = 5,        // of steps of so many tokens
-    N_WAITS_LEAST = 3,  // before that nothing is known
-    MOST_WAIT_ROWS = 32 // steps of more tokens are prompts': they are taken together
+    N_WAITS = 5,        // for each number of tokens in a step
+    N_WAITS_LEAST = 3,  // fewer samples: not known
+    MOST_WAIT_ROWS = 32 // larger steps are prompts': they share one record
 };
 
-// The last waits for steps of so many tokens, in seconds.
+// The last waits for steps of one size, in seconds.
 typedef struct waits {
     double took_s[N_WAITS]; // cyclic
-    int n;                  // of these, in all
+    int n;                  // samples so far
 } waits;
 
-// A step in flight.
+// A step or a request for pages in flight.
 typedef struct flight {
     kin_batch batch;
     int32_t *pos, *seq, *out; // [n_batch]
     float *logits;            // f32 [n_logits, n_vocab], borrowed
-    int n_logits;             // rows of it: n_out, or 0
-    bool hidden;              // they are hidden states
+    int n_logits;             // rows in `logits`: n_out, or 0
+    bool hidden;              // the rows are hidden states
     int n_prompt;
-    kin_page_request pages; // in place of tokens: batch.pages says so
+    kin_page_request pages; // instead of tokens, if batch.pages points to it
     int n_good;
-    bool is_back;   // they are
-    bool has_later; // the head's own part is to be done when they are
+    bool is_back;   // the pages came back
+    bool has_later; // the head must process its own pages after that
 } flight;
 
 struct kin_head {
@@ -39,21 +39,20 @@ struct kin_head {
     uint64_t ring_number;
     int n_batch, n_steps, n_chunk, chunk_worth;
 
-    flight *flights; // [n_steps] cyclic, by the step's number
-    float *x;        // f32 [n_batch, n_embd] hidden states of the step at hand
+    flight *flights; // [n_steps] cyclic, by step number
+    float *x;        // f32 [n_batch, n_embd] hidden states of the current step
     kin_kv_op *ops;  // [n_ops] for the next step
     int n_ops, cap_ops;
     kin_trace *trace;
     kin_interval stalls[KIN_BUSY_KEPT];
-    kin_head_counts own_counts; // where the ring has none
+    kin_head_counts own_counts; // used if the ring brings none
     kin_step_timing timing;
-    bool was_alone;                  // the step that is timed, so far
-    waits waits[MOST_WAIT_ROWS + 1]; // by the step's tokens; 0: more
-    // Numbers of what was sent follow each other and are never used twice, so what comes back of a step that was given up is
-    // known.
+    bool was_alone;                  // of the step being timed: no other was in flight so far
+    waits waits[MOST_WAIT_ROWS + 1]; // by the step's tokens; 0: all larger ones
+    // Step numbers are consecutive and never reused, so whatever comes back of a dropped step is recognized.
     uint64_t next_step;
-    uint64_t done_step; // the one that is next to be done; the others in flight follow
-    int n_pages;        // of those in flight that are for pages
+    uint64_t done_step; // the next step to finish; the others in flight follow
+    int n_pages;        // requests for pages in flight
 };
 
 static int alloc_flights(kin_head *h, kin_err *err) {
@@ -113,7 +112,7 @@ static void publish_timing(kin_head *h) {
 void kin_head_set_ring(kin_head *h, const kin_head_ring *ring) {
     h->ring = *ring;
     h->ring_number++;
-    h->n_ops = 0; // its caches are empty
+    h->n_ops = 0; // the new ring's caches are empty
     h->done_step = h->next_step;
     h->n_pages = h->chunk_worth = 0;
     if (!h->ring.counts) h->ring.counts = &h->own_counts;
@@ -215,7 +214,7 @@ static flight *flight_of(kin_head *h, uint64_t step) {
     return &h->flights[step % (uint64_t)h->n_steps];
 }
 
-// A sequence that is cut twice is cut once.
+// Merges successive cuts of one sequence into one.
 static bool merge(kin_head *h, const kin_kv_op *op) {
     for (int i = h->n_ops - 1; i >= 0 && op->seq == op->from; i--) {
         kin_kv_op *known = &h->ops[i];
@@ -227,8 +226,8 @@ static bool merge(kin_head *h, const kin_kv_op *op) {
     return false;
 }
 
-// What a request in flight would do here when it is back, with pages that may be another text's by then, is done now, if it keeps
-// them and the steps before it are done; else it is not done.
+// Handles requests for pages whose sequence changes before they come back, when their cells may belong to another sequence: a
+// request that stores pages is done on the head's disk now, if the steps before it are done; any other is skipped there.
 static void end_own_pages(kin_head *h, const kin_kv_op *op) {
     kin_err err;
     bool are_computed = true;
@@ -237,7 +236,7 @@ static void end_own_pages(kin_head *h, const kin_kv_op *op) {
         are_computed = are_computed && f->batch.pages;
         bool is_of = op->seq < 0 || op->seq == f->pages.seq;
         if (!f->batch.pages || !f->has_later || !is_of) continue;
-        if (op->seq == op->from && op->n >= (f->pages.first + f->pages.n) * KIN_KV_CELLS) continue; // it is cut behind them
+        if (op->seq == op->from && op->n >= (f->pages.first + f->pages.n) * KIN_KV_CELLS) continue; // the cut is behind the pages
         f->has_later = false;
         f->n_good = 0;
         if (are_computed && !f->pages.loads && op->seq >= 0)
@@ -261,7 +260,7 @@ int kin_head_change(kin_head *h, kin_kv_op op, kin_err *err) {
     return 0;
 }
 
-// Steps, without requests for pages: what is timed.
+// Returns the number of steps in flight without requests for pages; only these are timed.
 static int n_steps_in_flight(const kin_head *h) {
     return kin_head_n_in_flight(h) - h->n_pages;
 }
@@ -321,7 +320,7 @@ int kin_head_send(kin_head *h, const kin_head_step *s, uint64_t *number, kin_err
     return KIN_FAIL;
 }
 
-// The first layer's input, which nobody has logged.
+// Puts the input of the first layer into the border log, since no member has logged it.
 static int put_embeddings(kin_head *h, const kin_page_request *r, const int32_t *tokens, kin_err *err) {
     size_t n = (size_t)r->n * KIN_KV_CELLS;
     float *x = malloc(n * (size_t)h->model->hp.n_embd * sizeof *x);
@@ -333,8 +332,8 @@ static int put_embeddings(kin_head *h, const kin_page_request *r, const int32_t 
     return rc;
 }
 
-// The others work on it while the head takes pages from its own disk. What it computes of them, and what it keeps, has to wait:
-// for what the others find, and for the steps before.
+// The other members work on the request while the head loads pages from its own disk. Recomputing and storing on the head must
+// wait: for the pages that the others find, and for the steps before.
 static int send_pages(kin_head *h, flight *f, uint64_t number, const int32_t *tokens, kin_err *err) {
     if (f->pages.recomputes && put_embeddings(h, &f->pages, tokens, err) != 0) return KIN_FAIL;
     f->batch = (kin_batch){.ops = h->ops, .n_ops = h->n_ops, .pages = &f->pages};
@@ -381,7 +380,7 @@ static void end_step(kin_head *h, bool is_token) {
     publish_timing(h);
 }
 
-// A peer says which step it is.
+// The step number comes from a peer, so it is checked.
 static int check_order(const kin_head *h, uint64_t step, kin_err *err) {
     if (step == h->done_step) return 0;
     return kin_err_set(err, "ring: step %llu came back before step %llu", (unsigned long long)step,
@@ -411,7 +410,8 @@ static void count_step(kin_head *h, const flight *f) {
     if (n_steps_in_flight(h) == 0) end_step(h, is_token && h->was_alone);
 }
 
-// They go round once, and so overtake steps of several rounds: they are done when it is their turn.
+// Finishes the oldest flight if it is a request for pages that came back. These go round once, and so overtake steps of several
+// rounds; they finish in their turn.
 static bool end_pages(kin_head *h) {
     const flight *f = flight_of(h, h->done_step);
     if (!f->batch.pages || !f->is_back) return false;
@@ -436,11 +436,12 @@ static int take_pages(kin_head *h, flight *f, int n_good, kin_err *err) {
     return f->n_good < 0 ? KIN_FAIL : 0;
 }
 
-// A step came back to us at the end of a round: our own window, then the next round or the output. *done: it was the last.
+// Handles a step that came back at the end of a round: runs the head's window, then the next round or the output. *done: it was
+// the last round.
 static int take_hop(kin_head *h, kin_hop *hop, bool *done, kin_err *err) {
     flight *f = flight_of(h, hop->step);
     if (f->batch.pages) return take_pages(h, f, hop->n_good, err);
-    if (!kin_stage_executor_has(h->ring.executor, hop->step)) { // forgotten: those that were sent before it are done
+    if (!kin_stage_executor_has(h->ring.executor, hop->step)) { // forgotten: the steps sent before it are done
         if (check_order(h, hop->step, err) != 0) return KIN_FAIL;
         h->done_step++;
         *done = true;
@@ -472,7 +473,7 @@ static double shortest(const waits *w) {
     return least;
 }
 
-// Returns when it was known last that nothing had come.
+// Returns the last time at which nothing had come yet; 0: the caller waits from now on.
 static kin_time work_meanwhile(kin_head *h, const kin_head_meanwhile *m, kin_time begun) {
     kin_time now = begun;
     double wait_s = shortest(waits_for(h, h->done_step));
@@ -480,7 +481,7 @@ static kin_time work_meanwhile(kin_head *h, const kin_head_meanwhile *m, kin_tim
         now = kin_clock_now();
         double free_s = wait_s - kin_clock_ms(begun, now) / 1e3;
         works = free_s > 0 && m->work(m->user, free_s);
-        if (!works) return 0; // till it comes
+        if (!works) return 0; // wait for the hop
     }
     return now;
 }
@@ -509,7 +510,7 @@ int kin_head_receive(kin_head *h, const kin_head_meanwhile *meanwhile, uint64_t 
             *number = 0;
             return 0;
         }
-        if (rc == 0 && hop.step < h->done_step) continue; // it was given up
+        if (rc == 0 && hop.step < h->done_step) continue; // it was dropped
         if (rc == 0 && hop.step >= h->next_step)
             rc = kin_err_set(err, "ring: step %llu was never sent", (unsigned long long)hop.step);
         if (rc == 0) rc = take_hop(h, &hop, &done, err);
@@ -521,7 +522,7 @@ int kin_head_receive(kin_head *h, const kin_head_meanwhile *meanwhile, uint64_t 
     return 0;
 }
 
-// Without memory for the operation the sequence stays as it is; its next step then fails, for its positions are taken.
+// Without memory for the operation the sequence stays unchanged; its next step then fails, because its positions are taken.
 void kin_head_truncate(kin_head *h, int32_t seq, int32_t n) {
     kin_err err;
     kin_head_change(h, (kin_kv_op){.seq = seq, .from = seq, .n = n}, &err);

@@ -88,7 +88,7 @@ int kin_local_stage_set(kin_local_stage *stage, const kin_local_work *work, kin_
                                      .n_layer = stage->o.model->hp.n_layer,
                                      .n_steps = KIN_STEPS_IN_FLIGHT};
     if (kin_stage_executor_open(&stage->executor, &po, err) == 0) return 0;
-    close_work(stage); // a shard without its part is of no use to the next plan
+    close_work(stage); // a shard without its executor is of no use to the next plan
     return KIN_FAIL;
 }
 

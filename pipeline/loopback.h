@@ -1,4 +1,4 @@
-// The loopback transport: a ring in which the head is the only member. What is sent comes back unchanged.
+// The loopback transport: a ring whose only member is the head. What is sent comes back unchanged.
 #pragma once
 
 #include "pipeline/head.h"
@@ -6,14 +6,14 @@
 
 typedef struct kin_loopback kin_loopback;
 
-// For steps of at most n_batch rows of n_embd, n_steps at once.
+// For steps of at most n_batch rows of n_embd; n_steps in flight at once.
 int kin_loopback_open(kin_loopback **out, int n_batch, int n_embd, int n_steps, kin_err *err);
 void kin_loopback_close(kin_loopback *loopback);
 
 // Valid until close.
 kin_ring_transport kin_loopback_transport(kin_loopback *loopback);
 
-// A head over one shard with all layers and the output, and what belongs to it.
+// A head over one shard that has all layers and the output, with the objects that it needs.
 typedef struct kin_loopback_head {
     kin_loopback *loopback;
     kin_stage_executor *executor;

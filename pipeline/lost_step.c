@@ -3,8 +3,8 @@
 #include "base/err.h"
 
 enum {
-    GAP_MS = 1000,        // between two looks: more was no time of this process
-    HEARTBEAT_BYTES = 512 // pings and pongs of a long way
+    GAP_MS = 1000,        // longest gap between two calls that counts as silence
+    HEARTBEAT_BYTES = 512 // pings and pongs on a link with a long round trip
 };
 
 static kin_time ns(uint64_t ms) {
@@ -45,7 +45,7 @@ static bool is_same(const kin_step_place *a, const kin_step_place *b) {
            a->n_signs == b->n_signs && moving_of(a) == moving_of(b) && !a->fetches && !b->fetches;
 }
 
-// Keeps the answers. Whether all are those of the last time; what has changed is a sign.
+// Stores the answers. Returns whether all equal the last ones; a change is a sign of life.
 static bool keep(kin_lost_step *l, kin_time now, const kin_step_place *places, int n, const kin_step_place *own) {
     bool is_first = l->n_before != n + 1, all_same = !is_first;
     for (int i = 0; i <= n; i++) {
@@ -61,7 +61,7 @@ static bool keep(kin_lost_step *l, kin_time now, const kin_step_place *places, i
     return all_same;
 }
 
-// Frames that were sent to the i-th member; n: to the head.
+// Returns the number of frames sent to the i-th member; n: to the head.
 static uint32_t sent_to(const kin_lost_step *l, int i) {
     return i > 0 ? l->before[i - 1].n_left : l->n_left;
 }

@@ -13,16 +13,16 @@ struct kin_metrics {
     kin_trace *trace;
 
     // The computing thread.
-    kin_time waiting_since; // of several waits, since a step came; 0: it is not waiting
+    kin_time waiting_since; // start of the first wait since a step came; 0: not waiting
     kin_time published;
     bool in_step;
     uint64_t step;
     int round;
     uint32_t n_tokens;
-    uint64_t n_dropped; // steps so far
+    uint64_t n_dropped; // dropped steps so far
     kin_time begun;
     kin_step_timing timing;
-    uint64_t timing_step; // that the pace is of, and its rounds so far
+    uint64_t timing_step; // the step being timed, and its rounds so far
     int timing_rounds;
     kin_interval stalls[KIN_BUSY_KEPT];
 
@@ -30,10 +30,10 @@ struct kin_metrics {
     kin_worker_stats worker;
     kin_token_times token;
     kin_stream_stats stream;
-    uint64_t anonymous_bytes; // of weights
+    uint64_t anonymous_bytes; // weights in anonymous memory
     uint64_t wait_ns;
-    kin_time idle_since;  // 0: it is not waiting now
-    kin_time computed_at; // the last step
+    kin_time idle_since;  // 0: not waiting now
+    kin_time computed_at; // end of the last step
 };
 
 int kin_metrics_open(kin_metrics **out, kin_err *err) {
@@ -77,7 +77,7 @@ void kin_metrics_waited(kin_metrics *v, kin_time begun, const kin_message_buffer
     v->waiting_since = 0;
 }
 
-// The rounds of a token come one after the other. Between those of a prompt's chunks come others', which counts for no pace.
+// Times the rounds of a token, which follow each other. A prompt's chunks interleave their rounds; such steps are not timed.
 static void timing_begin(kin_metrics *v, const kin_message_buffer *buffer, const kin_engine_instance *instance) {
     kin_stream_stats stream = kin_engine_instance_stats(instance).weights.stream;
     v->n_tokens = kin_steps_peek_tokens(buffer);
@@ -128,7 +128,7 @@ static void record_disk(kin_metrics *v, kin_engine_instance *instance) {
     } while (n == N_INTERVALS);
 }
 
-// What costs more to learn, ten times a second.
+// Publishes what is expensive to collect, ten times a second.
 static void publish_memory(kin_metrics *v, const kin_engine_instance *instance, kin_time now) {
     if (now - v->published < PUBLISH_NS) return;
     v->published = now;

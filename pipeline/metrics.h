@@ -1,8 +1,8 @@
 // Metrics of a device's work: counters for STATUS, and a trace for a timeline.
 //
-// The computing thread records; a few times a second the counters are published, and the loop's thread makes messages of them.
+// The computing thread records; the counters are published a few times a second, and the loop's thread builds messages from them.
 //
-// Owner: cluster/join.c. Thread: as each part says.
+// Owner: cluster/join.c. Thread: see each part.
 #pragma once
 
 #include "net/message_buffer.h"
@@ -18,23 +18,23 @@ kin_trace *kin_metrics_trace(kin_metrics *metrics); // off at first
 
 // ---- the computing thread
 
-// It waits from `begun` on.
+// The thread waits since `begun`.
 void kin_metrics_waits(kin_metrics *metrics, kin_time begun);
-// It waited from `begun` until now; buffer: what came, NULL: nothing.
+// The thread waited from `begun` until now; buffer: what came, NULL: nothing.
 void kin_metrics_waited(kin_metrics *metrics, kin_time begun, const kin_message_buffer *buffer);
 
-// It computes what the buffer wants, and has done so.
+// Call these before and after computing a buffer.
 void kin_metrics_begin(kin_metrics *metrics, const kin_message_buffer *buffer, const kin_engine_instance *instance);
 void kin_metrics_end(kin_metrics *metrics, kin_engine_instance *instance);
 
-// Another instance from now on: what a token took on the one before counts no more.
+// Another instance from now on: resets the step timing.
 void kin_metrics_take_instance(kin_metrics *metrics);
 
-// After each message. instance: NULL: none.
+// Call it after each message. instance NULL: none.
 void kin_metrics_publish(kin_metrics *metrics, kin_engine_instance *instance, bool has_computed);
 
 // ---- any thread
 
-// All of it that is counted here: not what the network and the membership know. is_computing: a step is here, or was a moment
-// ago.
+// Returns the fields of the status that are counted here, not those of the network and the membership. is_computing: a step is
+// here, or was a moment ago.
 kin_proto_status kin_metrics_status(kin_metrics *metrics, bool *is_computing);

@@ -11,7 +11,7 @@
 #include "pure/proto/id.h"
 
 enum {
-    HANDSHAKE_MS = 2000, // of a ring's link; then the other end tries, or the head passes on
+    HANDSHAKE_MS = 2000, // for a ring link; then the other end tries, or the head relays
     ANSWER_MS = 6000,    // from connecting to the answer to OPEN
     FRAME_MAX_CONTROL = 64 << 10,
 };
@@ -19,8 +19,8 @@ enum {
 typedef struct hop {
     kin_neighbours *of;
     kin_side side;
-    kin_link *link; // open, and in use
-    kin_dial *dial; // ours, which is not answered yet
+    kin_link *link; // open and in use
+    kin_dial *dial; // opened here, not answered yet
     unsigned n_tries;
 } hop;
 
@@ -30,12 +30,12 @@ struct kin_neighbours {
     void *user;
     kin_ring_place place;
     hop hops[KIN_N_SIDES];
-    uint64_t net_in, net_out; // of links that are closed
+    uint64_t net_in, net_out; // of closed links
     uint32_t n_came;          // frames of this epoch, from the previous member
 
-    pthread_mutex_t mutex; // over the following: frames of other threads, in the order of sending
+    pthread_mutex_t mutex; // over the following: frames from other threads, in the order of sending
     kin_message_buffer *out_first, **out_end;
-    uint32_t out_epoch, n_left; // of the last one, and how many of that epoch there were
+    uint32_t out_epoch, n_left; // epoch of the last frame, and the number of its frames
     bool is_flush_called;
 };
 
@@ -102,15 +102,15 @@ static void link_closed(void *user, kin_link *link, const char *reason) {
     tell(h, false, reason);
 }
 
-// The link is accepted, by us or by the other side.
+// Uses a link that was accepted, by this or the other side.
 static void use(hop *h, kin_link *link) {
     static const kin_link_callbacks callbacks = {.frame = link_frame, .closed = link_closed};
     drop_link(h, "another link has taken its place");
     h->link = link;
     kin_link_accept(link, &callbacks, h);
     kin_link_set_frame_max(link, h->side == KIN_SIDE_PREVIOUS ? h->of->place.frame_max : FRAME_MAX_CONTROL);
-    // All steps that can be in flight may wait here for a slow network: a prompt's chunks are sent in one go. How large they are
-    // is not known before the model is here; they are ours, so there is no more of it than we make.
+    // All steps that can be in flight may wait here for a slow network: a prompt's chunks are sent at once. Their size is not
+    // known before the model is here; they are this process's own frames, so their number is bounded anyway.
     if (h->side == KIN_SIDE_NEXT) kin_link_set_queue_max(link, SIZE_MAX / 2);
     tell(h, true, "");
 }
@@ -138,7 +138,7 @@ void kin_neighbours_connect(kin_neighbours *n, kin_side side, const kin_proto_en
     static const kin_dial_callbacks callbacks = {.accepted = dial_accepted, .failed = dial_failed};
     hop *h = &n->hops[side];
     kin_err err;
-    if (side == KIN_SIDE_NEXT && h->link) return; // steps may be in flight on it, which a second link's answer would discard
+    if (side == KIN_SIDE_NEXT && h->link) return; // a second link's answer would discard the steps that may be in flight on it
     drop_dial(h, NULL);
     kin_dial_options o = kin_dial_options_default(kin_endpoint_tls(n->o.endpoint));
     o.link.handshake_ms = HANDSHAKE_MS;
@@ -167,7 +167,7 @@ static hop *hop_of(kin_neighbours *n, const kin_proto_open *open) {
     return &n->hops[open->role == KIN_PROTO_RING ? KIN_SIDE_PREVIOUS : KIN_SIDE_NEXT];
 }
 
-// NULL: it fits.
+// Returns NULL if the link may be accepted.
 static const char *reason_to_refuse(const kin_neighbours *n, const hop *h, uint32_t epoch, const kin_proto_open *open) {
     if (n->place.epoch == 0 || epoch != n->place.epoch) return "busy: it is not in that epoch";
     if (!kin_proto_id_equal(&open->id, &n->place.who[h->side])) return "identity: that is not its neighbour in this ring";
@@ -185,7 +185,7 @@ bool kin_neighbours_take(kin_neighbours *n, kin_link *link, uint32_t epoch, cons
         return true;
     }
     kin_endpoint_send_accept(n->o.endpoint, link);
-    // The sender has decided. Of a receiver both are kept until the sender has.
+    // The sender has decided. If the receiver opened this link, both are kept until the sender decides.
     if (h->side == KIN_SIDE_NEXT) drop_dial(h, NULL);
     use(h, link);
     return true;
@@ -198,7 +198,7 @@ static void transmit(kin_neighbours *n, const kin_message_buffer *p) {
     if (!h->link || p->frame.epoch != n->place.epoch) return;
     kin_frame_part part = {p->payload, p->frame.length};
     kin_link_sent sent = kin_link_send(h->link, p->frame.type, p->frame.epoch, 1, &part);
-    if (sent == KIN_LINK_FULL) break_link(h, "it takes no more"); // so much cannot be in flight in an epoch that works
+    if (sent == KIN_LINK_FULL) break_link(h, "it takes no more"); // a working epoch never has this much in flight
     uint64_t step;
     int round;
     if (kin_trace_is_on(n->o.trace) && kin_steps_peek(p, &step, &round))
@@ -271,12 +271,12 @@ void kin_neighbours_close(kin_neighbours *n, const char *reason) {
         drop_link(&n->hops[i], reason);
         drop_dial(&n->hops[i], reason);
     }
-    flush(n); // without links: the buffers go back
+    flush(n); // without links: returns the buffers to the pool
     pthread_mutex_destroy(&n->mutex);
     free(n);
 }
 
-// Frames of this epoch that other threads have sent; *has_more: some of them have not reached the link yet.
+// Returns the frames of this epoch that other threads have sent; *has_more: some have not reached the link yet.
 static uint32_t count_left(kin_neighbours *n, bool *has_more) {
     pthread_mutex_lock(&n->mutex);
     uint32_t n_left = n->out_epoch == n->place.epoch ? n->n_left : 0;

@@ -6,11 +6,11 @@
 #include "base/bytes.h"
 #include "sys/sha256.h"
 
-// i32 tokens, little-endian, then the borders of the ring that has computed them.
+// i32 tokens, little-endian, then the borders of the ring that computed them.
 enum { TOKENS = 4 * KIN_KV_CELLS, CONTENT = TOKENS + sizeof(kin_border_set) };
 
 struct kin_prefix_pages {
-    uint8_t seed[KIN_SHA256_BYTES]; // of the secret and the context
+    uint8_t seed[KIN_SHA256_BYTES]; // hash of the secret and the context
     kin_kv_store *store;
 };
 
@@ -39,7 +39,7 @@ static void put_tokens(uint8_t *to, const int32_t *tokens) {
     for (int i = 0; i < KIN_KV_CELLS; i++) kin_put_u32(to + 4 * i, (uint32_t)tokens[i]);
 }
 
-// A link of the chain: *key of the block before (zeros: none) -> of this one
+// Computes a link of the chain: *key of the block before (zeros: none) -> *key of this one
 static bool name_next(const kin_prefix_pages *p, const int32_t *tokens, kin_page_key *key) {
     uint8_t of[sizeof p->seed + sizeof *key + TOKENS], hash[KIN_SHA256_BYTES];
     memcpy(of, p->seed, sizeof p->seed);
@@ -50,8 +50,8 @@ static bool name_next(const kin_prefix_pages *p, const int32_t *tokens, kin_page
     return true;
 }
 
-// Where the tokens of the block are kept that follows the one with this name. Names of two texts do not differ in these bytes
-// alone.
+// Returns the key under which the tokens of the block that followed the named one are stored. Two sequences' names never differ
+// in these bits alone.
 static kin_page_key key_of_next(const kin_page_key *key) {
     kin_page_key next = *key;
     next.bytes[0] ^= 1;
@@ -93,7 +93,7 @@ void kin_prefix_pages_forget(kin_prefix_pages *p, const int32_t *tokens, int n_b
     for (int i = 0; i < n_blocks && name_next(p, tokens + (size_t)i * KIN_KV_CELLS, &key); i++) forget_block(p, &key);
 }
 
-// What followed before gives way.
+// Overwrites an earlier follower.
 static void keep_next(kin_prefix_pages *p, const kin_page_key *before, const int32_t *block) {
     kin_page_key key = key_of_next(before);
     uint8_t wanted[CONTENT] = {0};

@@ -10,14 +10,14 @@ struct kin_prepacking {
     kin_prepacking_options o;
     pthread_t thread;
     bool is_started;
-    atomic_bool stop; // the job in hand
+    atomic_bool stop; // cancels the current job
 
     pthread_mutex_t mutex; // over the following
     pthread_cond_t changed;
     bool is_closing, has_job, is_packing;
-    kin_prepacking_job job; // that waits
+    kin_prepacking_job job; // the pending one
 
-    // The thread's.
+    // Used by the thread only.
     kin_prepacking_job job_now;
     kin_packed *held;
 };
@@ -95,7 +95,7 @@ void kin_prepacking_begin(kin_prepacking *p, const kin_prepacking_job *job) {
     pthread_mutex_lock(&p->mutex);
     p->job = *job;
     p->has_job = true;
-    atomic_store(&p->stop, true); // one in hand
+    atomic_store(&p->stop, true); // cancels the current job
     pthread_cond_broadcast(&p->changed);
     pthread_mutex_unlock(&p->mutex);
 }

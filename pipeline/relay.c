@@ -10,7 +10,7 @@ enum {
     MAX_HOPS = KIN_MEMBERSHIP_DEVICES,
     SENDER = 0,
     RECEIVER = 1,
-    FRAME_MAX_LEAST = 64 << 10, // requests for pages, and what TLS adds to small frames
+    FRAME_MAX_LEAST = 64 << 10, // for requests for pages, and TLS overhead of small frames
 };
 
 typedef struct hop {
@@ -108,7 +108,7 @@ void kin_relay_add(kin_relay *r, kin_endpoint *endpoint, kin_link *link, const k
     int end_of = open->role == KIN_PROTO_RING ? SENDER : RECEIVER;
     const kin_proto_id ids[2] = {end_of == SENDER ? open->id : open->peer, end_of == SENDER ? open->peer : open->id};
     hop *h = find_hop(r, ids);
-    if (h && h->links[end_of]) { // its side has noticed a break before ours did
+    if (h && h->links[end_of]) { // the device has noticed a break before the head did
         end_hop(h, "the device has connected anew");
         h = find_hop(r, ids);
     }
@@ -121,7 +121,7 @@ void kin_relay_add(kin_relay *r, kin_endpoint *endpoint, kin_link *link, const k
     if (end_of == SENDER) kin_link_set_frame_max(link, r->frame_max);
     if (end_of == RECEIVER) kin_link_set_queue_max(link, (size_t)KIN_STEPS_BUFFERS * r->frame_max);
     if (!h->links[!end_of]) return;
-    r->begun(r->user, &h->ids[SENDER], &h->ids[RECEIVER]); // before anybody can hear of it
+    r->begun(r->user, &h->ids[SENDER], &h->ids[RECEIVER]); // before either end can receive anything
     kin_endpoint_send_accept(endpoint, h->links[RECEIVER]);
     kin_endpoint_send_accept(endpoint, h->links[SENDER]);
 }

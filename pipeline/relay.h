@@ -1,10 +1,10 @@
-// A relay: the head passes on the frames of hops whose members do not reach each other. Both call the head, the sender with role
-// RING, the receiver with role BACK; when both ends are there both are accepted, and what the one sends goes to the other as it
-// is.
+// A relay: the head forwards the frames of hops whose members do not reach each other. Both connect to the head, the sender with
+// role RING, the receiver with role BACK; once both are there, both are accepted, and the frames of the sender go to the receiver
+// unchanged.
 //
 //     device A ─► link ─► the head's loop ─► link ─► device B
 //
-// Which hops there are is the owner's to know. When one end is gone the other is closed; both are when more waits for the
+// The owner decides which hops may exist. When one end is gone the other is closed; both are closed when more data waits for the
 // receiver than can be in flight.
 //
 // Owner: cluster/cluster.c. Thread: the loop's.
@@ -14,17 +14,18 @@
 
 typedef struct kin_relay kin_relay;
 
-// Frames of a hop are being passed on from now on.
+// Called when the relay begins to forward frames of a hop.
 typedef void (*kin_relay_begun)(void *user, const kin_proto_id *from, const kin_proto_id *to);
 
 int kin_relay_open(kin_relay **out, kin_relay_begun begun, void *user, kin_err *err);
-void kin_relay_close(kin_relay *relay, const char *reason); // NULL is allowed as relay
+void kin_relay_close(kin_relay *relay, const char *reason); // NULL is allowed for relay
 
-// Frames of that epoch pass, of at most so many bytes of payload. Hops of another one end.
+// Forwards frames of this epoch, with at most frame_max bytes of payload. Hops of another epoch end.
 void kin_relay_enter(kin_relay *relay, uint32_t epoch, uint32_t frame_max);
 
-// Bytes that wait here for the receivers of all hops, or that these have not acknowledged.
+// Returns the bytes of all hops that wait here for the receivers, that these have not acknowledged, or of incomplete incoming
+// frames.
 uint64_t kin_relay_moving(const kin_relay *relay);
 
-// One end of a hop of this epoch: OPEN came on it. It is answered here, now or when the other end is there.
+// Adds one end of a hop of this epoch, a link on which OPEN came. It is answered here, now or when the other end is there.
 void kin_relay_add(kin_relay *relay, kin_endpoint *endpoint, kin_link *link, const kin_proto_open *open);

@@ -22,7 +22,7 @@ static int send(void *user, const kin_hop *hop, const kin_batch *batch, const fl
     return 0;
 }
 
-// What comes back must be what is due.
+// Checks that what came back is the next that is due.
 static int check_order(kin_remote_ring *w, const kin_hop *hop, bool is_pages, kin_err *err) {
     const kin_hop *due = &w->sent[w->first];
     int n_out = w->n_out[w->first];
@@ -65,7 +65,7 @@ static bool is_stopped(const kin_remote_ring_options *o) {
     return o->stop && atomic_load(o->stop);
 }
 
-// The next frame of this epoch; NULL when the queue was interrupted (the ring is broken, or the user stops it), or woken.
+// Returns the next frame of this epoch; NULL if the queue was interrupted (the ring is broken, or the user stopped), or woken.
 static kin_message_buffer *next_frame(const kin_remote_ring_options *o) {
     for (;;) {
         kin_message_buffer *buffer = kin_message_queue_take(o->in, -1);
@@ -96,7 +96,7 @@ static bool is_here(void *user) {
     return kin_message_queue_is_ready(((kin_remote_ring *)user)->o.in);
 }
 
-// They come back, and the head knows by their numbers that they are none of its.
+// Does nothing: dropped steps still come back, and the head recognizes them by their numbers.
 static void drop(void *user) {
     (void)user;
 }

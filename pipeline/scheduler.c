@@ -8,8 +8,8 @@
 
 enum {
     NO_SLOT = -1,
-    LEAST_PREFIX = 8, // tokens that are worth a place in somebody's cache
-    MOST_ROWS = 32,   // of logits of prompts in a step: 20 MB with a vocabulary of 151k
+    LEAST_PREFIX = 8, // shortest prefix that is worth reusing, in tokens
+    MOST_ROWS = 32,   // rows of prompts' logits in a step: 20 MB with a vocabulary of 151k
 };
 
 int kin_scheduler_open(kin_scheduler **out, const kin_scheduler_options *o, kin_err *err) {
@@ -53,7 +53,7 @@ void kin_scheduler_set_in_flight(kin_scheduler *s, int n_texts, int n_steps) {
     s->n_in_flight[n_texts] = (uint8_t)n_steps;
 }
 
-// ---- the texts
+// ---- sequences
 
 static int append(kin_generation *g, const int32_t *tokens, int n, kin_err *err) {
     if (g->n + n > g->cap) {
@@ -127,7 +127,7 @@ int kin_scheduler_submit(kin_scheduler *s, const kin_generation_options *o, kin_
 // ---- the KV cache
 
 int kin_scheduler_change(kin_scheduler *s, kin_kv_op op, kin_err *err) {
-    kin_kv_copy copy; // the caches make it
+    kin_kv_copy copy; // unused here; the caches make the copy
     if (!s->head) return 0;
     return kin_kv_blocks_apply(s->blocks, &op, &copy, err) == 0 ? kin_head_change(s->head, op, err) : KIN_FAIL;
 }
@@ -136,10 +136,10 @@ void kin_scheduler_free_slot(kin_scheduler *s, int i) {
     kin_err err;
     free(s->slots[i].tokens);
     s->slots[i] = (kin_slot){0};
-    kin_scheduler_change(s, (kin_kv_op){i, i, 0}, &err); // to forget all of a sequence always works
+    kin_scheduler_change(s, (kin_kv_op){i, i, 0}, &err); // forgetting all of a sequence cannot fail
 }
 
-// The text has no part in the KV cache any more. keep: what it has there stays, as a prefix for others.
+// Takes the sequence out of the KV cache. keep: its tokens stay there as a prefix for others.
 static void leave_slot(kin_scheduler *s, kin_generation *g, bool keep) {
     kin_slot *own = &s->slots[g->slot];
     own->owner = NULL;
@@ -184,7 +184,7 @@ void kin_scheduler_fail(kin_scheduler *s, const kin_err *why) {
     while (s->waiting) kin_scheduler_end(s, s->waiting, KIN_GENERATION_FAILED, why);
 }
 
-// The least recently used prefix leaves; `but`: not this one. False: there is none.
+// Evicts the least recently used prefix other than `but`. False: there is none.
 static bool evict(kin_scheduler *s, int but) {
     int oldest = NO_SLOT;
     for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) {
@@ -257,13 +257,13 @@ int kin_scheduler_make_branches(kin_scheduler *s, int n) {
 
 static int common_prefix(const kin_generation *g, const int32_t *tokens, int n) {
     int i = 0;
-    if (n > g->n - 1) n = g->n - 1; // its last token gives the logits
+    if (n > g->n - 1) n = g->n - 1; // its last token must be computed, for its logits
     while (i < n && tokens[i] == g->tokens[i]) i++;
     return i;
 }
 
 typedef struct match {
-    int slot, n;   // the longest prefix that is in the KV cache
+    int slot, n;   // the longest prefix in the KV cache
     bool may_grow; // a longer one is being computed
 } match;
 
@@ -289,8 +289,8 @@ static int blocks_of(int n_tokens) {
     return (n_tokens + KIN_KV_CELLS - 1) / KIN_KV_CELLS;
 }
 
-// A place in the KV cache for a text that waits, with the prefix that is there. A text that has ended gives its own place where
-// that loses nothing, or where there is no other room.
+// Gives a waiting sequence a slot, with the matching prefix. An ended sequence hands over its own slot if that loses no tokens,
+// or if there is no other room.
 static bool take_slot(kin_scheduler *s, kin_generation *g, match m) {
     kin_err err;
     bool gives = m.slot != NO_SLOT && !s->slots[m.slot].owner;
@@ -333,7 +333,7 @@ static void admit(kin_scheduler *s) {
     }
 }
 
-// The youngest text that is in no step gives its room, and waits. False: there is none but `but`.
+// Preempts the youngest sequence that is in no step. False: there is none other than `but`.
 static bool preempt(kin_scheduler *s, const kin_generation *but) {
     for (int i = s->n_running - 1; i >= 0; i--) {
         kin_generation *g = s->running[i];
@@ -348,7 +348,7 @@ static bool preempt(kin_scheduler *s, const kin_generation *but) {
 }
 
 int kin_scheduler_set_head(kin_scheduler *s, kin_head *head, kin_err *err) {
-    s->head = NULL; // what follows changes nothing in it
+    s->head = NULL; // so that the changes below do not reach the old head
     s->n_flights = s->n_page_flights = 0;
     kin_prefill_init(&s->prefill);
     kin_speculation_forget_times(&s->speculation);
@@ -362,7 +362,7 @@ int kin_scheduler_set_head(kin_scheduler *s, kin_head *head, kin_err *err) {
     for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) kin_scheduler_free_slot(s, i);
     for (kin_generation *g = s->waiting, *next; g; g = next) {
         next = g->next;
-        g->n_dropped = 0; // these are others' disks
+        g->n_dropped = 0; // the new ring has other disks
         if (g->cancelled) kin_scheduler_end(s, g, KIN_GENERATION_CANCELLED, NULL);
     }
     kin_kv_blocks_close(s->blocks);
@@ -383,9 +383,9 @@ int kin_scheduler_set_head(kin_scheduler *s, kin_head *head, kin_err *err) {
     return 0;
 }
 
-// ---- making a step
+// ---- building a step
 
-// It has one token to go on with, and waits for no step. All others have a prompt, or a history, to be computed.
+// True if it decodes: one token to compute, and no step in flight. All others have a prompt, or a history, to be computed.
 static bool is_ready(const kin_generation *g) {
     return g->n - g->n_sent == 1 && g->n_steps == 0 && !g->cancelled;
 }
@@ -400,7 +400,7 @@ static int n_written(const kin_scheduler *s) {
     return n;
 }
 
-// Blocks that a text needs for n tokens more.
+// Returns how many more blocks the sequence needs for n more tokens.
 static int blocks_for(const kin_generation *g, int n) {
     return blocks_of(g->n_sent + n) - blocks_of(g->n_sent);
 }
@@ -409,7 +409,7 @@ static bool wants_rows(const kin_generation *g) {
     return g->o.prompt_logits && g->n_sent < g->o.n_prompt;
 }
 
-// Tokens of the text join the step; there are blocks for them.
+// Adds n tokens of the sequence to the step. Their blocks must be available.
 static int add_part(kin_scheduler *s, kin_flight *f, kin_generation *g, int n, kin_err *err) {
     bool is_last = g->n_sent + n == g->n, all = f->hidden || wants_rows(g);
     kin_part *p = &f->parts[f->n_parts++];
@@ -432,7 +432,7 @@ static int add_part(kin_scheduler *s, kin_flight *f, kin_generation *g, int n, k
     return 0;
 }
 
-// Of a prompt, for a step of that kind.
+// Returns the number of prompt tokens to compute, in steps of this kind (hidden states or logits).
 static int n_pending(const kin_generation *g, bool hidden) {
     if ((g->o.hidden != NULL) != hidden || g->cancelled || kin_scheduler_is_loading(g)) return 0;
     return is_ready(g) && !hidden ? 0 : g->n - g->n_sent;
@@ -452,19 +452,19 @@ bool kin_scheduler_has_prompts(const kin_scheduler *s) {
 
 // ---- filling a step
 
-// Steps at once that suit so many texts.
+// Returns the number of steps in flight that suits n_texts sequences.
 static int steps_for(const kin_scheduler *s, int n_texts) {
     int n = s->n_in_flight[n_texts];
     return n ? n : kin_head_n_members(s->head);
 }
 
-// Whether prompts have steps of their own: few texts do not keep a ring at work.
+// True if prompts get steps of their own: few sequences do not keep the ring busy.
 static bool has_spare_steps(const kin_scheduler *s) {
     return n_written(s) < kin_head_n_members(s->head) && kin_scheduler_has_prompts(s);
 }
 
-// How many steps are in flight at once while texts are written, and how many texts each has. With prompts beside few texts there
-// may be as many as if there were a text for each member.
+// Returns the number of steps in flight while sequences decode, and the sequences in each. With prompts beside few sequences
+// there may be as many steps as if there were a sequence for each member.
 static kin_prefill_beside count_beside(const kin_scheduler *s) {
     int n_texts = n_written(s), n = steps_for(s, n_texts);
     kin_prefill_beside b = {.n_least = n, .n_most = n, .n_steps = n};
@@ -478,12 +478,12 @@ static kin_prefill_beside count_beside(const kin_scheduler *s) {
     return b;
 }
 
-// The i-th of those in flight, oldest first.
+// Returns the i-th flight, oldest first.
 static const kin_flight *flight_at(const kin_scheduler *s, int i) {
     return &s->flights[(s->first_flight + i) % KIN_STEPS_IN_FLIGHT];
 }
 
-// Steps in flight that have texts' last tokens.
+// Returns the number of steps in flight with sequences' last tokens.
 static int n_with_tokens(const kin_scheduler *s) {
     int n = 0;
     for (int i = 0; i < s->n_flights; i++) {
@@ -506,8 +506,9 @@ static int add_tokens(kin_scheduler *s, kin_flight *f, kin_err *err) {
     return f->n_parts > 0 ? kin_scheduler_add_drafts(s, f, err) : kin_scheduler_add_ahead(s, f, err);
 }
 
-// Tokens of prompts that the step may have beside those of texts that are written; 0: these are to go on without for a moment.
-// Texts have no drafts then, but beside prompts of hidden states alone they have, so that these cannot wait for it.
+// Returns how many tokens of prompts the step may have beside decoding sequences; 0: none for a moment, to measure steps without
+// prompts. These have no drafts, but beside prompts for hidden states alone they may, so prompts of that kind cannot wait for a
+// plain measurement.
 static int prompt_budget(const kin_scheduler *s, const kin_flight *f) {
     if (f->beside.n_rows == 0) return s->cap_step;
     bool any_texts = f->n_tokens > 0 || n_with_tokens(s) > 0;
@@ -546,7 +547,7 @@ static int fill_step(kin_scheduler *s, kin_flight *f, bool hidden, kin_err *err)
     return add_prompts(s, f, err);
 }
 
-// The largest memory for logits of the flights that are done: so there is no more than for those at once.
+// Takes the largest logits buffer of the idle flights, so that only the flights in use need memory.
 static void take_idle_logits(kin_scheduler *s, kin_flight *f) {
     for (int i = s->n_flights; i < KIN_STEPS_IN_FLIGHT; i++) {
         kin_flight *idle = &s->flights[(s->first_flight + i) % KIN_STEPS_IN_FLIGHT];
@@ -559,7 +560,7 @@ static void take_idle_logits(kin_scheduler *s, kin_flight *f) {
 }
 
 static int reserve_logits(kin_scheduler *s, kin_flight *f, kin_err *err) {
-    // A row of logits has room for more than one of hidden states.
+    // Hidden states share the buffer: rows of n_embd are counted in rows of n_vocab, rounded up.
     int n_rows =
         f->hidden ? (int)(((size_t)f->n_out * (size_t)s->o.n_embd + (size_t)s->o.n_vocab - 1) / (size_t)s->o.n_vocab) : f->n_out;
     if (n_rows > f->cap_out) take_idle_logits(s, f);
@@ -582,26 +583,27 @@ bool kin_scheduler_has_room(const kin_scheduler *s) {
     return kin_head_has_room(s->head) && s->n_flights < KIN_STEPS_IN_FLIGHT;
 }
 
-// Steps that suit the texts that are written.
+// Returns the number of steps in flight that suits the decoding sequences.
 static int n_most_in_flight(const kin_scheduler *s) {
     return s->n_running == 1 && s->running[0]->n_steps_wanted > 1 ? s->running[0]->n_steps_wanted : count_beside(s).n_steps;
 }
 
-// Whether prompts have tokens enough for a step behind others, for which devices read their weights again: few wait for more.
+// True if prompts have enough tokens for a step behind others: devices read their weights again for it, so a few tokens wait for
+// more.
 static bool is_worth_reading(const kin_scheduler *s) {
     int n = 0, worth = kin_head_chunk_worth(s->head);
     for (int i = 0; i < s->n_running; i++) n += n_pending(s->running[i], false) + n_pending(s->running[i], true);
     return worth <= KIN_PROMPT_CHUNK_LEAST || n >= worth / 2;
 }
 
-// Whether any step may follow those in flight: while texts are written as many as suit them, of prompts alone as many as the head
-// takes.
+// True if any step may follow those in flight: up to n_most_in_flight while sequences decode, as many as the head takes for
+// prompts alone.
 static bool may_send_any(const kin_scheduler *s) {
     return s->n_flights - s->n_page_flights < n_most_in_flight(s) || (n_written(s) == 0 && is_worth_reading(s));
 }
 
-// Where one step at a time suits the ring, it is to have all texts: a text that is ready waits for those whose prompts end in
-// steps in flight. Its own step would be back behind these anyway, and the others' a whole step later.
+// Where one step at a time suits the ring, that step should have all sequences: a ready sequence waits for those whose prompts
+// end in steps in flight. Its own step would come back behind these anyway, and the others' a whole step later.
 static bool waits_for_others(const kin_scheduler *s) {
     int n_texts = n_written(s), n_members = kin_head_n_members(s->head);
     bool any_ends = false;
@@ -609,8 +611,8 @@ static bool waits_for_others(const kin_scheduler *s) {
     return any_ends && steps_for(s, n_texts > n_members ? n_texts : n_members) == 1;
 }
 
-// Whether texts that are ready may follow more pieces of prompts than that: these were sent while fewer texts were written, or
-// while there were more of them.
+// True if ready sequences may follow even more pieces of prompts than n_most_in_flight allows: the pieces were sent while fewer
+// sequences decoded, or while more steps were allowed.
 static bool may_send_ready(const kin_scheduler *s) {
     bool any_ready = false;
     for (int i = 0; i < s->n_running; i++) any_ready = any_ready || (is_ready(s->running[i]) && !s->running[i]->o.hidden);
@@ -622,7 +624,7 @@ static bool may_send(const kin_scheduler *s) {
 }
 
 static int fill_next_step(kin_scheduler *s, kin_flight *f, kin_err *err) {
-    bool hidden = s->stats.n_steps % 2; // the two kinds in turns; where one has no room, the other goes on
+    bool hidden = s->stats.n_steps % 2; // the two kinds alternate; if one has nothing to send, the other goes
     f->hidden = false;
     if (!may_send_any(s)) return add_tokens(s, f, err);
     if (fill_step(s, f, hidden, err) != 0) return KIN_FAIL;
@@ -654,7 +656,7 @@ static int send_step(kin_scheduler *s, bool *sent, kin_err *err) {
     return 0;
 }
 
-// ---- what comes back
+// ---- handling what comes back
 
 void kin_scheduler_count_done(kin_scheduler *s, kin_generation *g, int n, bool computed) {
     if (computed && g->n_done < g->n_once) s->stats.n_replayed_tokens += (uint64_t)kin_scheduler_min(n, g->n_once - g->n_done);
@@ -678,8 +680,8 @@ static void learn_prefill(kin_scheduler *s, const kin_flight *f, double gap_s, d
 
 static void measure(kin_scheduler *s, const kin_flight *f, kin_time now) {
     kin_time begun = f->sent > s->last_done ? f->sent : s->last_done;
-    double took_s = kin_clock_ms(begun, now) / 1e3;  // of the ring's time
-    double gap_s = kin_clock_ms(f->sent, now) / 1e3; // from a text's token to its next, with the steps in between
+    double took_s = kin_clock_ms(begun, now) / 1e3;  // time of the ring
+    double gap_s = kin_clock_ms(f->sent, now) / 1e3; // from a sequence's token to its next, with the steps in between
     s->last_done = now;
     if (f->hidden) return;
     if (f->in_chain) return kin_scheduler_measure_chain(s, took_s);
@@ -702,8 +704,9 @@ static bool are_wrong(const float *logits, int n) {
     return true;
 }
 
-// A row without a finite logit was computed wrongly, or from keys and values that were. Nothing of the text is used again: the
-// texts that have ended and begin alike leave the cache, and its pages the disks. It is computed anew. False: that was done.
+// A row without a finite logit was computed wrongly, or from wrong keys and values. Nothing of the sequence is reused: ended
+// sequences with the same beginning leave the cache, and its pages leave the disks. It is recomputed once. True: that was
+// arranged; false: it was tried already, or it is still in a step.
 static bool compute_again(kin_scheduler *s, kin_generation *g) {
     kin_scheduler_drop_ahead(s, g);
     if (g->is_second || g->n_steps > 0) return false;
@@ -721,15 +724,15 @@ static bool compute_again(kin_scheduler *s, kin_generation *g) {
     return true;
 }
 
-// The token of the row behind drafted token *i (-1: behind the text's last one) of the step that has part p; *i becomes the
-// drafted one that it is.
+// Handles the row behind drafted token *i (-1: behind the sequence's last one) of part p; if the sampled token was drafted, *i
+// becomes its index.
 static outcome take_row(kin_scheduler *s, const kin_part *p, float *logits, int *i) {
     kin_err err;
     kin_generation *g = p->g;
     const kin_draft *d = &g->draft;
     if (are_wrong(logits, s->o.n_vocab) && compute_again(s, g)) return ENDS;
     g->is_second = false;
-    kin_draft_counts counts = {.n_written = !p->is_prompt || *i >= 0}; // a prompt's last token may be a step's one, with drafts
+    kin_draft_counts counts = {.n_written = !p->is_prompt || *i >= 0}; // a prompt's last token may have drafts
     int32_t id = g->o.next(g->o.user, logits);
     int next = p->n_draft > 0 && id != KIN_GENERATION_NO_TOKEN ? kin_scheduler_find_drafted(s, d, *i, id) : -1;
     bool agrees = next >= 0;
@@ -747,12 +750,12 @@ static outcome take_row(kin_scheduler *s, const kin_part *p, float *logits, int 
     if (!agrees) return GOES_ON;
     *i = next;
     kin_scheduler_follow_branch(s, g, next);
-    g->n_sent++; // its keys and values are there
+    g->n_sent++; // its keys and values are in the cache
     kin_scheduler_count_done(s, g, 1, true);
     return AGREES;
 }
 
-// rows: of the step; last: the one after the text's last token.
+// rows: the step's; last: index of the row after the sequence's last token.
 static void take_rows(kin_scheduler *s, const kin_part *p, float *rows, int last) {
     kin_generation *g = p->g;
     kin_draft_counts counts = {.n_passes = !p->is_ahead && !p->is_prompt, .n_drafts = p->n_draft > 0};
@@ -789,7 +792,7 @@ static void take_part(kin_scheduler *s, const kin_part *p, float *logits) {
 
 static int take_pages(kin_scheduler *s, const kin_flight *f, kin_err *err) {
     int rc = f->kind == KIN_FLIGHT_LOAD ? kin_scheduler_take_load(s, f, err) : 0;
-    s->last_done = kin_clock_now(); // no step took this time
+    s->last_done = kin_clock_now(); // steps are timed from here: pages do not count
     return rc;
 }
 
@@ -798,7 +801,7 @@ static int receive_step(kin_scheduler *s, kin_err *err) {
     uint64_t number;
     const kin_head_meanwhile meanwhile = {kin_scheduler_draft_ahead, s};
     if (kin_head_receive(s->head, s->o.draft_model ? &meanwhile : NULL, &number, err) != 0) return KIN_FAIL;
-    if (number == 0) return 0; // woken: texts may have come or gone
+    if (number == 0) return 0; // woken: sequences may have been submitted or cancelled
     kin_assert(number == f->number);
     s->first_flight = (s->first_flight + 1) % KIN_STEPS_IN_FLIGHT;
     s->n_flights--;
@@ -814,7 +817,7 @@ static int receive_step(kin_scheduler *s, kin_err *err) {
     return 0;
 }
 
-// Nothing can be sent and nothing is in flight, but texts run: two or more that are half in the cache wait for each other.
+// Nothing can be sent and nothing is in flight, but sequences run: two or more that are partly in the cache block each other.
 static void untie(kin_scheduler *s) {
     if (s->n_running > 1)
         preempt(s, s->running[0]);
@@ -836,7 +839,7 @@ static int step(kin_scheduler *s, kin_err *err) {
     return 0;
 }
 
-// What failed is not known to be in the KV cache or not.
+// After a failure the contents of the KV cache are not known.
 static int fail(kin_scheduler *s) {
     s->head = NULL;
     s->n_flights = s->n_page_flights = 0;

@@ -32,12 +32,12 @@ void kin_scheduler_drop_ahead(kin_scheduler *s, kin_generation *g) {
             g->n_steps--;
         }
     }
-    g->n_ahead = g->n_steps_wanted = 0; // where the flights are gone, too
+    g->n_ahead = g->n_steps_wanted = 0; // also when the flights are gone
 }
 
-// ---- what joins a step
+// ---- adding to a step
 
-// Tokens that a draft of the text may have.
+// Returns how many drafted tokens the sequence has room for.
 static int most_drafted(const kin_scheduler *s, const kin_generation *g) {
     return kin_scheduler_min(s->speculation.most, s->o.n_ctx - g->n);
 }
@@ -49,7 +49,7 @@ static void learn_passes(kin_scheduler *s, const kin_draft_spent *spent) {
                                    spent->further.took_s / spent->further.n);
 }
 
-// The draft model's, where they are likelier than those that are there. Returns the seconds that it took.
+// Asks the draft model for drafts where its tokens are likelier than the present ones. Returns the seconds that it took.
 static double compute_drafts(kin_scheduler *s, kin_flight *f, int n_free) {
     kin_draft_wish wishes[KIN_DRAFT_MODEL_MAX_TEXTS];
     int n = 0, n_known = KIN_DRAFT_MAX;
@@ -68,7 +68,7 @@ static double compute_drafts(kin_scheduler *s, kin_flight *f, int n_free) {
     return spent.all_s;
 }
 
-// Whether the draft model can go on from what steps in flight have of the text: nothing that is drafted, or its own drafts.
+// True if the draft model can continue from the tokens that steps in flight have: no draft, or its own.
 static bool may_go_on(const kin_generation *g) {
     return g->o.drafts && !g->o.hidden && !g->cancelled && g->n_ahead == 0 && g->n_steps_wanted <= 1 &&
            (g->draft.n == 0 || g->draft.kind == KIN_DRAFT_MODEL);
@@ -91,7 +91,7 @@ bool kin_scheduler_draft_ahead(void *user, double free_s) {
     return spent.n_passes > 0;
 }
 
-// Guesses that cost no time.
+// Asks the sources that cost no time.
 static void propose(const kin_scheduler *s, kin_generation *g) {
     int most = most_drafted(s, g);
     g->draft.n = 0;
@@ -106,7 +106,7 @@ static bool any_draft(const kin_flight *f) {
     return false;
 }
 
-// A drafted token joins the step.
+// Adds a drafted token to the step.
 static int add_token(kin_scheduler *s, kin_flight *f, int slot, int32_t token, int pos, kin_err *err) {
     int64_t cell;
     s->tokens[f->n_tokens] = token;
@@ -116,14 +116,14 @@ static int add_token(kin_scheduler *s, kin_flight *f, int slot, int32_t token, i
     return kin_kv_blocks_append(s->blocks, slot, pos, &cell, err);
 }
 
-// The text up to position `pos` in a sequence of its own, with what is drafted in slot `from`: the members of the ring take that
-// from the same step.
+// Opens a branch: the sequence up to position `pos` in another slot, with the drafted tokens of slot `from`. The members copy
+// these from the same step.
 static int open_branch(kin_scheduler *s, const kin_generation *g, int slot, int from, int pos, kin_err *err) {
     s->slots[slot].branch_of = g;
     return kin_scheduler_change(s, (kin_kv_op){slot, from, pos}, err);
 }
 
-// Branches that there is no room for, and what follows them, leave the draft.
+// Removes branches for which there is no room, and the tokens behind them, from the draft.
 static void fit_branches(kin_scheduler *s, kin_draft *d) {
     int n_branches = 0;
     uint32_t kept = 0;
@@ -138,8 +138,8 @@ static void fit_branches(kin_scheduler *s, kin_draft *d) {
     kin_draft_keep(d, kept);
 }
 
-// The text's draft joins the step behind the tokens of all texts, as far as there is room: a branch and each 64th position need a
-// block.
+// Adds the sequence's draft to the step, behind the tokens of all sequences, as far as there is room: a branch and each 64th
+// position need a block.
 static int add_draft(kin_scheduler *s, kin_flight *f, kin_part *p, kin_err *err) {
     kin_generation *g = p->g;
     kin_draft *d = &g->draft;
@@ -162,8 +162,8 @@ static int add_draft(kin_scheduler *s, kin_flight *f, kin_part *p, kin_err *err)
     return 0;
 }
 
-// Steps in which a text that is written alone may be at once; 1: one with all that is drafted. Where weights are read for every
-// step, texts are in one (kin_scheduler_set_in_flight), and so is this one.
+// Returns in how many steps a sequence that decodes alone may be at once; 1: one step with the whole draft. Where every step
+// reads streamed weights, one step at a time suits (kin_scheduler_set_in_flight), and this sequence obeys that, too.
 static int count_steps(const kin_scheduler *s, const kin_draft *d, int n_free) {
     int n = kin_scheduler_min(kin_head_n_members(s->head), KIN_STEPS_IN_FLIGHT);
     if (s->n_running > 1 || d->n == 0 || n < 2) return 1;
@@ -219,7 +219,7 @@ int kin_scheduler_add_drafts(kin_scheduler *s, kin_flight *f, kin_err *err) {
     return 0;
 }
 
-// ---- what came of it
+// ---- results of drafts
 
 int kin_scheduler_find_drafted(kin_scheduler *s, const kin_draft *d, int i, int32_t id) {
     bool is_branch = false;
@@ -235,7 +235,7 @@ int kin_scheduler_find_drafted(kin_scheduler *s, const kin_draft *d, int i, int3
 
 void kin_scheduler_measure_chain(kin_scheduler *s, double took_s) {
     enum { N_STEPS = 16 };
-    kin_speculation_learn_time(&s->speculation, 0, took_s); // a step, but of no number of rows
+    kin_speculation_learn_time(&s->speculation, 0, took_s); // a step, but of no particular number of rows
     s->chain.took_s += took_s;
     if (++s->chain.n_steps < N_STEPS) return;
     kin_speculation_learn_ahead(&s->speculation, s->chain.n_tokens, s->chain.took_s);

@@ -1,5 +1,5 @@
-// Inside of kin_scheduler, for scheduler.c (texts, the KV cache, steps), scheduler_pages.c (pages on the disks) and
-// scheduler_drafts.c (drafted tokens in steps, and what came of them).
+// Internals of kin_scheduler, shared by scheduler.c (sequences, KV cache, steps), scheduler_pages.c (pages on disks) and
+// scheduler_drafts.c (drafted tokens in steps, and their results).
 #pragma once
 
 #include "base/clock.h"
@@ -10,100 +10,101 @@
 
 struct kin_generation {
     kin_generation_options o;
-    kin_generation *next; // of those that wait, oldest first
-    uint64_t number;      // in the order of submission
-    int32_t *tokens;      // [cap], n of them: the prompt, and what was written
+    kin_generation *next; // in the waiting list, oldest first
+    uint64_t number;      // in order of submission
+    int32_t *tokens;      // [cap], of which n are used: the prompt and the generated tokens
     int n, cap;
-    int slot;           // NO_SLOT: it waits
-    int n_sent, n_done; // tokens that steps have, or have had; that have come back: they are in the KV cache
-    int n_steps;        // in flight that have tokens of it
-    int n_cached;       // that others had computed
-    int n_once;         // tokens that have been in the KV cache, at most; if it lost them, they are computed again
-    kin_draft draft;    // for the step that it is in; n 0: that has none
-    int16_t draft_slots[KIN_DRAFT_MAX]; // of these tokens: the text's own, or one of a branch
-    int n_steps_wanted;                 // that it may be in at once, while it is written alone
+    int slot;           // NO_SLOT: waiting
+    int n_sent, n_done; // n_sent: tokens that were put into steps; n_done: those that came back, so they are in the KV cache
+    int n_steps;        // steps in flight that contain it
+    int n_cached;       // tokens that were reused rather than computed
+    int n_once;         // high-water mark of n_done; tokens below it that were lost are recomputed
+    kin_draft draft;    // for the step that it is in; n = 0: no draft
+    int16_t draft_slots[KIN_DRAFT_MAX]; // slot of each drafted token: the sequence's own, or that of a branch
+    int n_steps_wanted;                 // steps it may be in at once, while it decodes alone
     struct {
         int32_t token;
         uint8_t kind, grade;
-    } ahead[KIN_STEPS_IN_FLIGHT]; // [n_ahead] drafted tokens behind its last one that steps in flight have, one each
+    } ahead[KIN_STEPS_IN_FLIGHT]; // [n_ahead] drafted tokens behind its last one, each in a step in flight
     int n_ahead;
-    int n_found;              // blocks that are on the disks; those beyond n_sent are being taken from there
-    bool recomputes;          // some layers' are not: these are computed
-    bool is_second;           // it is computed again because it came out wrong: nothing that was computed before is used
-    int n_to_drop, n_dropped; // blocks whose pages are to leave the disks before; requests were sent for so many
+    int n_found;              // blocks found on the disks; those beyond n_sent are being loaded
+    bool recomputes;          // some layers' pages were not found: these layers are recomputed
+    bool is_second;           // it is recomputed after a wrong result: nothing computed before is reused
+    int n_to_drop, n_dropped; // blocks whose pages must leave the disks before that; blocks for which requests were sent
     bool cancelled, was_running;
 };
 
-// A sequence of the KV cache: of a text that runs, or of one that has ended.
+// A sequence of the KV cache, of a running or an ended generation. "Slot" in the comments, to tell it from the generated
+// sequence.
 typedef struct kin_slot {
-    kin_generation *owner;           // NULL: none
-    const kin_generation *branch_of; // a text with a step in flight whose drafts branch; NULL: it is none
-    int32_t *tokens;                 // [n] of a text that has ended; n 0: the slot is free
+    kin_generation *owner;           // the running sequence; NULL: none
+    const kin_generation *branch_of; // the sequence in flight whose draft this branch belongs to; NULL: not a branch
+    int32_t *tokens;                 // [n] tokens of an ended sequence; n = 0 and no owner: the slot is free
     int n, tag;
-    int n_kept;    // blocks that are on the disks, or on their way
-    uint64_t used; // when it ended or was last useful, in steps
+    int n_kept;    // blocks that are stored on the disks, or whose request is in flight
+    uint64_t used; // when it ended or was last reused, in steps
 } kin_slot;
 
 typedef struct kin_part {
-    kin_generation *g; // NULL: who wanted it wants it no more
+    kin_generation *g; // NULL: the generation was cancelled, or its guess was dropped
     int n;             // tokens
-    int row;           // of logits: the last token's, or the first one's
-    bool all;          // each token's is wanted; else the last one's, if is_last
-    bool is_last;      // of the text so far
-    bool is_ahead;     // of a step behind the one with the text's last token
-    bool is_prompt;    // a piece of a prompt or a history, not the one token that was chosen last
-    int n_draft;       // tokens of the text's draft that are verified
-    int draft_row;     // of logits: after the first one of these
+    int row;           // row of logits: that of the last token, or of the first one if `all`
+    bool all;          // every token's row is wanted; else only the last one's, if is_last
+    bool is_last;      // it contains the sequence's last token so far
+    bool is_ahead;     // it belongs to a step behind the one with the sequence's last token
+    bool is_prompt;    // a piece of a prompt or a history, not the one token that was sampled last
+    int n_draft;       // drafted tokens of the sequence that are verified
+    int draft_row;     // row of logits after the first drafted token
 } kin_part;
 
 typedef enum kin_flight_kind { KIN_FLIGHT_TOKENS, KIN_FLIGHT_LOAD, KIN_FLIGHT_KEEP } kin_flight_kind;
 
 typedef struct kin_flight {
     uint64_t number;
-    kin_flight_kind kind; // LOAD: one part, its pages; KEEP: none
+    kin_flight_kind kind; // LOAD: one part, its pages; KEEP (also drops): no part
     kin_part parts[KIN_SCHEDULER_MAX_PARALLEL];
     int n_parts, n_tokens, n_out, n_prompt;
-    int n_prompt_rows;         // of n_out
-    int n_draft;               // of n_tokens
-    bool hidden;               // all rows' hidden states are wanted, no logits
-    bool ends_prompts;         // of texts that are written then
-    bool in_chain;             // of a text that is in several steps at once
-    bool follows_prompts;      // it was sent while pieces of prompts were in flight
-    kin_prefill_beside beside; // what was written when it was sent
-    float *logits;             // f32 [cap_out, n_vocab], or hidden states in the same memory
+    int n_prompt_rows;         // part of n_out
+    int n_draft;               // part of n_tokens
+    bool hidden;               // the hidden states of all rows are wanted, no logits
+    bool ends_prompts;         // prompts end here; their sequences decode from then on
+    bool in_chain;             // of a sequence that is in several steps at once
+    bool follows_prompts;      // was sent while pieces of prompts were in flight
+    kin_prefill_beside beside; // what was decoding when it was sent
+    float *logits;             // f32 [cap_out, n_vocab]; also holds hidden states
     int cap_out;
     kin_time sent;
 } kin_flight;
 
 struct kin_scheduler {
     kin_scheduler_options o;
-    kin_head *head; // NULL: none, or it failed
+    kin_head *head; // NULL: none yet, or it failed
     kin_kv_blocks *blocks;
     kin_slot slots[KIN_SCHEDULER_MAX_SEQUENCES];
     kin_generation *running[KIN_SCHEDULER_MAX_PARALLEL]; // oldest first
     int n_running;
     kin_generation *waiting;
     int n_waiting;
-    uint64_t next_number, n_texts;                       // n_texts: that have begun to be computed
-    uint8_t n_in_flight[KIN_SCHEDULER_MAX_PARALLEL + 1]; // of texts that are written; 0: as many as the ring has members
+    uint64_t next_number, n_texts;                       // n_texts: sequences that have started
+    uint8_t n_in_flight[KIN_SCHEDULER_MAX_PARALLEL + 1]; // by number of decoding sequences; 0: as many as the ring has members
     kin_flight flights[KIN_STEPS_IN_FLIGHT];             // cyclic
     int first_flight, n_flights;
-    int n_page_flights;                // of them not of tokens
-    unsigned turn;                     // whose prompt comes first in the next step; wraps around
-    int32_t *tokens, *seq, *pos, *out; // [cap_step] of the step that is made
+    int n_page_flights;                // those for pages
+    unsigned turn;                     // rotates whose prompt comes first in the next step; wraps around
+    int32_t *tokens, *seq, *pos, *out; // [cap_step] of the step being built
     int cap_step;
     kin_time last_done;
-    double prompt_alone_s; // a token of a prompt in steps without other texts; 0: not known
-    kin_prefill prefill;   // beside them
+    double prompt_alone_s; // a prompt token's time in steps without decoding sequences; 0: not known
+    kin_prefill prefill;   // sizes pieces of prompts in steps with them
     kin_speculation speculation;
     struct {
         int n_steps, n_tokens;
         double took_s;
-    } chain; // of texts in several steps at once, since the policy was told
+    } chain; // of a sequence in several steps at once, since s->speculation was last updated
     kin_scheduler_stats stats;
 };
 
-// Pages of it are on the disks, or on their way.
+// True if pages of it are still to be loaded from disks.
 static inline bool kin_scheduler_is_loading(const kin_generation *g) {
     return g->n_found * KIN_KV_CELLS > g->n_done;
 }
@@ -114,91 +115,93 @@ static inline int kin_scheduler_min(int a, int b) {
 
 // ---- scheduler.c
 
-// Without a head nothing is in the cache. The head has memory for as many operations as there are sequences.
+// Applies the operation to the block table, and passes it to the head. Without a head it does nothing: the cache is empty then.
+// The head has memory for as many operations as there are slots.
 int kin_scheduler_change(kin_scheduler *s, kin_kv_op op, kin_err *err);
 
-// Room in the KV cache for so many blocks, where texts that have ended may have to leave it. False: there is none.
+// Makes room for n_blocks blocks in the KV cache; evicts ended sequences if needed. False: no room.
 bool kin_scheduler_make_room(kin_scheduler *s, int n_blocks);
 
-// Room for up to n sequences that share a text's blocks, where texts that have ended may have to leave them slots and blocks.
-// Returns for how many there is.
+// Makes room for up to n slots that share a sequence's blocks; evicts ended sequences if needed. Returns the number of slots for
+// which there is room.
 int kin_scheduler_make_branches(kin_scheduler *s, int n);
 
-// An unused slot, or -1.
+// Returns an unused slot, or -1.
 int kin_scheduler_unused_slot(const kin_scheduler *s);
 
 void kin_scheduler_free_slot(kin_scheduler *s, int i);
 
-// As many of n tokens of the text as there are blocks for.
+// Returns how many of the next n tokens of the sequence there are blocks for.
 int kin_scheduler_fit(kin_scheduler *s, const kin_generation *g, int n);
 
 bool kin_scheduler_has_prompts(const kin_scheduler *s);
 
-// Whether a step, or a request for pages, may be sent.
+// True if a step, or a request for pages, may be sent.
 bool kin_scheduler_has_room(const kin_scheduler *s);
 
-// The next one. It counts when it was sent.
+// Prepares the next flight. The caller counts it (n_flights) once it is sent.
 kin_flight *kin_scheduler_new_flight(kin_scheduler *s, kin_flight_kind kind);
 
-// So many tokens more of the text are in the KV cache. computed: by a step, in all layers.
+// Counts n more tokens of the sequence in the KV cache. computed: by a step, in all layers.
 void kin_scheduler_count_done(kin_scheduler *s, kin_generation *g, int n, bool computed);
 
-// A text that has begun to be written has its prompt behind it, also where that is computed again.
+// Reports progress, while the sequence is still in its prompt; not when a prompt is recomputed after decoding began.
 void kin_scheduler_tell_progress(const kin_generation *g);
 
-// The text has ended, and is freed.
+// Ends the sequence, and frees it.
 void kin_scheduler_end(kin_scheduler *s, kin_generation *g, kin_generation_end how, const kin_err *why);
 
 // ---- scheduler_pages.c
 
-// Where the disks have more of the text than the cache, that is to be taken from them, from the last whole block on.
+// If the disks have more of the sequence than the cache, arranges to load it, from the last full block on.
 void kin_scheduler_look_on_disks(kin_scheduler *s, kin_generation *g);
 
-// The next pages of each text that waits for none.
+// Requests the next pages for each sequence that has pages to load and no step in flight.
 int kin_scheduler_send_loads(kin_scheduler *s, kin_err *err);
 int kin_scheduler_take_load(kin_scheduler *s, const kin_flight *f, kin_err *err);
 
-// What was computed of the text is not used any more: on the head's disk at once, on all disks by kin_scheduler_send_drops.
+// Removes what was computed of the sequence: from the head's disk at once, from all disks by kin_scheduler_send_drops.
 void kin_scheduler_distrust_pages(kin_scheduler *s, kin_generation *g);
 int kin_scheduler_send_drops(kin_scheduler *s, kin_err *err);
 
-// Whether blocks are kept as soon as steps have them: the request follows the last of these steps round the ring. Alone there is
-// nobody whose loss in the middle of a prompt would make that worth the time before its first token.
+// True if blocks are stored as soon as steps contain them: the request follows the last of these steps round the ring. On one
+// machine there is no failure to protect against, so pages are written later, and the first token does not wait for them.
 bool kin_scheduler_keeps_at_once(const kin_scheduler *s);
 
-// *sent: there was something to keep.
+// *sent: there was something to store.
 int kin_scheduler_send_keep(kin_scheduler *s, bool *sent, kin_err *err);
 
 // ---- scheduler_drafts.c
 
-// Into a step of nothing but texts' last tokens, where it makes texts faster. Prompts have no rows to spare.
+// Adds drafts to a step that has nothing but sequences' last tokens, if that makes generation faster. Prompts leave no spare
+// rows.
 int kin_scheduler_add_drafts(kin_scheduler *s, kin_flight *f, kin_err *err);
 
-// While the ring computes: one pass of the draft model (kin_head_meanwhile). user: the scheduler.
+// Runs one pass of the draft model while the ring computes (kin_head_meanwhile). user: the scheduler.
 bool kin_scheduler_draft_ahead(void *user, double free_s);
 
-// A step with the token that is drafted behind those in flight, if the source still says what these have.
+// Fills a step with the token drafted behind those in flight, if the source still proposes the ones in flight.
 int kin_scheduler_add_ahead(kin_scheduler *s, kin_flight *f, kin_err *err);
 
-// Which drafted token behind token i (-1: the text's last one) is this one; -1: none.
+// Returns which drafted token behind token i (-1: the sequence's last one) equals id; -1: none.
 int kin_scheduler_find_drafted(kin_scheduler *s, const kin_draft *d, int i, int32_t id);
 
-// Drafted token i was right. Where it is in a branch, that is the text from now on.
+// Drafted token i was right. If it is in a branch, the branch becomes the sequence.
 void kin_scheduler_follow_branch(kin_scheduler *s, kin_generation *g, int i);
 
-// The other branches leave the KV cache with all that they have.
+// Removes the sequence's other branches, with all their tokens, from the KV cache.
 void kin_scheduler_forget_branches(kin_scheduler *s, const kin_generation *g);
 
-// Drafted tokens that were wrong leave the KV cache. Their blocks are the text's own, so this works.
+// Removes rejected drafted tokens from the KV cache. Their blocks are not shared, so this cannot fail.
 void kin_scheduler_forget_rejected(kin_scheduler *s, const kin_generation *g);
 
-// The steps behind the text's last token go on without it: they guessed wrong, or are not wanted.
+// Detaches the sequence from the steps behind its last token: their guesses were wrong, or are not wanted.
 void kin_scheduler_drop_ahead(kin_scheduler *s, kin_generation *g);
 
-// The step behind the one that gave the text's last token has that token, or is dropped with all behind it.
+// Checks the sampled token id against the step behind: if it has that token it is kept, else it is dropped with all behind it.
 void kin_scheduler_follow_ahead(kin_scheduler *s, kin_generation *g, int32_t id);
 
 void kin_scheduler_count_drafts(kin_scheduler *s, const kin_generation *g, kin_draft_counts more);
 
-// Of a step of a text that is in several at once.
+// Records the time of a step of a sequence that is in several steps at once.
 void kin_scheduler_measure_chain(kin_scheduler *s, double took_s);

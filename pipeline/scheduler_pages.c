@@ -2,16 +2,17 @@
 
 #include <math.h>
 
-// Pages may take so much longer than computing their tokens: links are opened, and what was computed may not be typical.
+// Loading pages may take this much longer than computing their tokens: links are opened first, and the measured time may not be
+// typical.
 static const double LOAD_PATIENCE_S = 0.25;
 
-// So much longer than computing a member waits for pages of others' disks: links to them may have to be opened; the second:
-// where it is not known what computing takes.
+// How much longer than computing a member waits for pages from other devices' disks, since links may have to be opened; the
+// second: the whole wait if the time to compute is not known.
 static const double FETCH_PATIENCE_S = 1, FETCH_PATIENCE_UNKNOWN_S = 10;
 
 enum { FIRST_LOAD = 2 }; // pages
 
-// ---- taken from the disks
+// ---- loading from the disks
 
 void kin_scheduler_look_on_disks(kin_scheduler *s, kin_generation *g) {
     kin_err err;
@@ -26,7 +27,7 @@ void kin_scheduler_look_on_disks(kin_scheduler *s, kin_generation *g) {
     g->recomputes = false;
 }
 
-// tokens: of the pages.
+// tokens: those of the pages.
 static int send_pages(kin_scheduler *s, kin_flight *f, const kin_page_request *r, const int32_t *tokens, kin_err *err) {
     if (kin_head_send_pages(s->head, r, tokens, &f->number, err) != 0) return KIN_FAIL;
     s->n_flights++;
@@ -39,8 +40,8 @@ static int fetch_patience_ms(const kin_scheduler *s, int n_tokens) {
     return (int)fmin(1e3 * (s->prompt_alone_s > 0 ? most_s : FETCH_PATIENCE_UNKNOWN_S), UINT16_MAX);
 }
 
-// The next pages of a text that is found on the disks, a few at first, which show how long they take. Without room for them the
-// rest is computed, when there is.
+// Requests the next pages of a sequence that was found on the disks: a few at first, to measure them. If there is no room for
+// them, the rest is computed later.
 static int send_load(kin_scheduler *s, kin_generation *g, kin_err *err) {
     kin_page_request r = {.loads = true, .recomputes = g->recomputes, .seq = g->slot, .first = g->n_sent / KIN_KV_CELLS};
     int most = r.first == 0 ? FIRST_LOAD : kin_scheduler_min(KIN_PAGES_MAX, 2 * r.first);
@@ -71,15 +72,15 @@ int kin_scheduler_send_loads(kin_scheduler *s, kin_err *err) {
     return 0;
 }
 
-// Whether pages are here sooner than their tokens would be computed: over a slow link, or from a slow disk, they are not.
+// True if loading pages is faster than computing their tokens: over a slow link, or from a slow disk, it is not.
 static bool pays(const kin_scheduler *s, const kin_flight *f) {
     kin_time begun = f->sent > s->last_done ? f->sent : s->last_done;
     double took_s = kin_clock_ms(begun, kin_clock_now()) / 1e3;
     return s->prompt_alone_s <= 0 || took_s < LOAD_PATIENCE_S + s->prompt_alone_s * f->parts[0].n;
 }
 
-// What is not found, or comes too slowly, is computed: in the layers only that lack it, as long as that is the faster way, if
-// this text was in a ring before. Its members have logged what they passed on.
+// Pages that are not found, or come too slowly, are computed instead. If the sequence was in a ring before, at first only the
+// layers that lack them are recomputed, while that is faster: the members of that ring have logged what they passed on.
 static void give_up_pages(kin_generation *g) {
     if (g->recomputes || g->n_once <= g->n_done)
         g->n_found = 0;
@@ -87,7 +88,7 @@ static void give_up_pages(kin_generation *g) {
         g->recomputes = true;
 }
 
-// Each once: taken from disks, or computed in some layers.
+// Counts each token once: loaded from disks, or computed in some layers.
 static void count_loaded(kin_scheduler *s, kin_generation *g, int n) {
     g->n_cached += n;
     if (g->recomputes) {
@@ -99,7 +100,7 @@ static void count_loaded(kin_scheduler *s, kin_generation *g, int n) {
 }
 
 int kin_scheduler_take_load(kin_scheduler *s, const kin_flight *f, kin_err *err) {
-    if (f->n_parts == 0) return 0; // its text has failed
+    if (f->n_parts == 0) return 0; // its sequence has failed
     kin_generation *g = f->parts[0].g;
     int n = kin_head_n_good(s->head, f->number) * KIN_KV_CELLS;
     g->n_steps--;
@@ -116,7 +117,7 @@ int kin_scheduler_take_load(kin_scheduler *s, const kin_flight *f, kin_err *err)
     return 0;
 }
 
-// ---- dropped
+// ---- dropping
 
 void kin_scheduler_distrust_pages(kin_scheduler *s, kin_generation *g) {
     if (!s->o.pages || !s->o.keeps || g->o.no_cache) return;
@@ -142,18 +143,19 @@ int kin_scheduler_send_drops(kin_scheduler *s, kin_err *err) {
     return 0;
 }
 
-// ---- kept there
+// ---- storing
 
 bool kin_scheduler_keeps_at_once(const kin_scheduler *s) {
     return kin_head_n_members(s->head) > 1 && kin_head_pages_stay_behind(s->head);
 }
 
-// Tokens of a text that may be kept. Drafted ones behind its last one are none of it yet.
+// Returns how many tokens of the sequence may be stored. Drafted tokens behind its last one are not included.
 static int n_to_keep(const kin_scheduler *s, const kin_generation *g) {
     return kin_scheduler_keeps_at_once(s) ? kin_scheduler_min(g->n_sent, g->n) : g->n_done;
 }
 
-// A text, or one that has ended, with blocks that are not kept yet: its tokens, *n of its blocks full. NULL: not this one.
+// Returns the tokens of a running or ended sequence that has unsaved full blocks, and the number of its full blocks in *n. NULL:
+// none here.
 static const int32_t *find_unkept(const kin_scheduler *s, const kin_slot *t, int *n) {
     const kin_generation *g = t->owner;
     if (g && (g->o.no_cache || kin_scheduler_is_loading(g))) return NULL;

@@ -6,15 +6,15 @@ typedef struct executor_step {
     bool open;
     uint64_t step;
     int shard_step;
-    int32_t *pos, *seq; // [cap] of its tokens, n_tokens of them
+    int32_t *pos, *seq; // [cap] of its n_tokens tokens
     int cap;
     int n_tokens, n_out;
-    int round; // that comes next
+    int round; // the next one
 } executor_step;
 
 struct kin_stage_executor {
     kin_stage_executor_options o;
-    int *windows;         // [n_rounds] the window of each round, or NONE
+    int *windows;         // [n_rounds] window of each round, or NONE
     executor_step *steps; // [n_steps]
 };
 
@@ -72,7 +72,7 @@ static bool grow_step(executor_step *s, int n) {
     return pos && seq;
 }
 
-// What is in flight of tokens that are forgotten is given up.
+// Ends the steps in flight whose tokens are forgotten.
 static void end_lost_steps(kin_stage_executor *p, const kin_batch *batch) {
     for (int i = 0; i < p->o.n_steps; i++) {
         executor_step *s = &p->steps[i];
@@ -120,13 +120,13 @@ bool kin_stage_executor_has(kin_stage_executor *p, uint64_t step) {
 
 int kin_stage_executor_match(kin_stage_executor *p, uint64_t step, uint32_t n_tokens, uint32_t n_out, kin_err *err) {
     executor_step *s = find_step(p, true, step);
-    if (!s || (n_tokens == (uint32_t)s->n_tokens && n_out == (uint32_t)s->n_out)) return 0; // who runs it finds out
+    if (!s || (n_tokens == (uint32_t)s->n_tokens && n_out == (uint32_t)s->n_out)) return 0; // fails in check
     end_step(p, s, false);
     return kin_err_set(err, "step %llu came with %u tokens, %u of them wanted; it began with %d and %d", (unsigned long long)step,
                        n_tokens, n_out, s->n_tokens, s->n_out);
 }
 
-// What comes from others may be of a round that is over or not yet due, or have rows that the step has not.
+// A peer's step may be of a round that is over or not due yet, or have rows that the step does not have.
 static int check(const kin_stage_executor *p, const executor_step *s, int round, int n_rows, kin_err *err) {
     unsigned long long step = s->step;
     if (round != s->round) return kin_err_set(err, "step %llu came in round %d, not in %d", step, round, s->round);

@@ -148,7 +148,7 @@ kin_message_buffer *kin_steps_pack_pages(kin_message_pool *pool, uint32_t epoch,
     kin_message_buffer *buffer = kin_message_pool_take(pool, n);
     if (!buffer) return NULL;
     buffer->frame = (kin_frame){.type = KIN_FRAME_PAGES, .epoch = epoch, .length = (uint32_t)n};
-    kin_proto_encode_pages(buffer->payload, n, &m); // leaves room for the changes
+    kin_proto_encode_pages(buffer->payload, n, &m); // leaves room for the operations
     encode_ops(buffer->payload + AT_OPS, batch);
     return buffer;
 }

@@ -1,6 +1,6 @@
 #include "pipeline/watchdog.h"
 
-static const uint64_t LOOK_MAX_NS = 1000000000; // between two looks; what is beyond was no time of the thread's
+static const uint64_t LOOK_MAX_NS = 1000000000; // longest gap between two calls that counts as silence
 
 bool kin_watchdog_look(kin_watchdog *w, kin_time now, bool is_busy, unsigned n_signs) {
     uint64_t since_ns = w->looked_at ? now - w->looked_at : 0;

@@ -9,9 +9,9 @@ struct kin_worker {
     kin_stage_executor *executor;
     kin_steps steps;
     kin_message_pool *pool;
-    void (*pass)(void *user, kin_message_buffer *buffer); // NULL: steps are passed on when they are computed
+    void (*pass)(void *user, kin_message_buffer *buffer); // NULL: steps are passed on after they are computed
     void *pass_user;
-    kin_message_queue *in;    // NULL: it is not looked at
+    kin_message_queue *in;    // NULL: not used
     float *x;                 // f32 [n_batch, n_embd]
     int32_t *pos, *seq, *out; // [n_batch]
     kin_kv_op *ops;           // [KIN_PROTO_MAX_OPS]
@@ -20,8 +20,8 @@ struct kin_worker {
         int n;
         int32_t *pos, *seq; // [n_batch]
     } dropped;              // tokens of steps that were not computed here, and are not forgotten yet
-    bool got_wrong;         // what came cannot be
-    kin_step_order order;   // of what comes
+    bool got_wrong;         // the input is invalid
+    kin_step_order order;   // of the frames received
     kin_worker_stats stats;
 };
 
@@ -80,7 +80,7 @@ static bool forgets(void *user, const kin_message_buffer *buffer) {
     return buffer->frame.epoch == l->epoch && kin_steps_forgets(buffer, &l->batch);
 }
 
-// What was not computed is forgotten by these changes of the cache.
+// Removes dropped tokens that these changes of the cache forget.
 static void forget_dropped(kin_worker *w, uint32_t epoch, const kin_batch *changes) {
     int n = 0;
     for (int i = 0; i < w->dropped.n && epoch == w->dropped.epoch; i++) {
@@ -102,14 +102,15 @@ static void note_dropped(kin_worker *w, int n_tokens) {
     w->stats.n_dropped++;
 }
 
-// A step of several rounds is given up when the later one begins: only the first round can be spared.
+// True if a later frame in the queue forgets the step's tokens. Only the first round is skipped: a step of several rounds ends
+// when the later step begins.
 static bool is_lost(const kin_worker *w, const kin_message_buffer *buffer, const kin_proto_step *m) {
     lost l = {buffer->frame.epoch, {.n_tokens = (int)m->n_tokens, .pos = w->pos, .seq = w->seq}};
     bool has_room = w->dropped.n + (int)m->n_tokens <= w->steps.n_batch;
     return w->in && has_room && (m->flags & KIN_PROTO_STEP_POSITIONS) && kin_message_queue_has(w->in, forgets, &l);
 }
 
-// To be kept are tokens that were not computed here, or that follow such.
+// True if the request stores tokens that were not computed here, or that follow such tokens.
 static bool is_lost_page(const kin_worker *w, const kin_page_request *r) {
     bool is = false;
     for (int i = 0; i < w->dropped.n && !is && !r->loads && !r->drops; i++)
@@ -117,7 +118,7 @@ static bool is_lost_page(const kin_worker *w, const kin_page_request *r) {
     return is;
 }
 
-// The step that has come, in its place, with the rows as numbers in w->x.
+// Decodes the received step, and begins or continues it; the rows are left in w->x.
 static int receive_step(kin_worker *w, const kin_message_buffer *buffer, kin_proto_step *m, bool *is_dropped, kin_err *err) {
     if (kin_steps_check(&w->steps, buffer, m, err) != 0) return KIN_FAIL;
     if (m->flags & KIN_PROTO_STEP_POSITIONS) {
@@ -160,7 +161,7 @@ static int run_step_here(kin_worker *w, kin_message_buffer **at_buffer, kin_err 
     if (!kin_activations_are_finite(w->x, (size_t)n_rows * n_embd))
         return kin_err_set(
             err, "its layers made hidden states that are no numbers: its memory, or its copy of the model, may be damaged");
-    // The rows that are not wanted have left: the frame gets shorter, all else in it stays.
+    // Unwanted rows are gone: the frame gets shorter, the rest stays the same.
     m.n_rows = (uint32_t)n_rows;
     kin_proto_step_layout at = kin_proto_step_lay_out(&m);
     m.pos = m.seq = m.out = m.ops = NULL; // they are in place
@@ -181,12 +182,12 @@ static int take_pages(kin_worker *w, kin_message_buffer *buffer, kin_err *err) {
     forget_dropped(w, buffer->frame.epoch, &batch);
     if (is_lost_page(w, &request)) batch.pages = NULL;
     int n_good = kin_stage_executor_pages(w->executor, &batch, err);
-    if (m.recomputes && m.n_good < request.n) request.n = m.n_good; // the members before it have no more
+    if (m.recomputes && m.n_good < request.n) request.n = m.n_good; // the members before it have only these
     if (n_good >= 0 && m.recomputes && request.n > 0) n_good = kin_stage_executor_recompute(w->executor, &request, err);
     if (n_good < 0) return KIN_FAIL;
     double left_ms = m.patience_ms - kin_clock_ms(begun, kin_clock_now());
     if (!m.recomputes)
-        m.patience_ms = left_ms > 0 ? (uint16_t)left_ms : 0; // of what this member computed the next one has to wait for
+        m.patience_ms = left_ms > 0 ? (uint16_t)left_ms : 0; // the next member must wait for what this one recomputed
     if (n_good < m.n_good) m.n_good = (uint16_t)n_good;
     m.ops = NULL; // they are in place
     kin_proto_encode_pages(buffer->payload, buffer->cap, &m);
