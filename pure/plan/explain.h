@@ -1,19 +1,19 @@
-// Explanations: one sentence for every device: its layers, and what leaving it out, or using it, would change.
+// Explanations: one sentence per device, with its layers and the effect of leaving it out or of using it.
 //
-// Found by planning again with the device forced out or in. For people; `kin plan` prints them.
+// They are found by planning again with the device forced out or in. For people; `kin plan` prints them.
 #pragma once
 
 #include "pure/plan/scheduler.h"
 
 enum { KIN_PLAN_EXPLAIN_MAX = 240, KIN_PLAN_WHY_MAX = 160 };
 
-// sentences // [n_device]. plan: of kin_plan_playoff with these options. n_device more plans are made; those without a device
-// that has layers come out in `without` // [n_device], where there is none n_stops is 0. NULL: not wanted. "phone left out: it
-// would add 180 ms/token", "desktop: 32 layers, all on the GPU; without it 240 ms/token more".
+// Writes sentences // [n_device] such as "phone left out: it would add 180 ms/token" and "desktop: 32 layers, all on the GPU;
+// without it 240 ms/token more". plan: the result of kin_plan_playoff with these options. Makes up to n_device more plans.
+// without // [n_device] (may be NULL) gets the plan without each device that has layers; n_stops is 0 if there is none.
 int kin_plan_explain(const kin_facts *facts, const kin_plan_options *options, const kin_plan *plan,
                      char sentences[][KIN_PLAN_EXPLAIN_MAX], kin_plan *without, kin_err *err);
 
-// Of one device that the plan has no layers for, though it could be planned with: "it would add 180 ms/token". One more plan is
-// made. The plan may be an older one, which is not the best by these facts.
+// Explains one device that has no layers in the plan although it is usable: "it would add 180 ms/token". Makes one more plan. The
+// plan may be an older one that is not the best with these facts.
 int kin_plan_explain_left_out(const kin_facts *facts, const kin_plan_options *options, const kin_plan *plan, int device,
                               char why[KIN_PLAN_WHY_MAX], kin_err *err);

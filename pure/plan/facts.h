@@ -1,10 +1,10 @@
-// Facts: what a plan is made from. Measured rates of devices and links, sizes of a model, and the work that is expected.
+// Facts: the input of planning. Measured rates of devices and links, the sizes of a model, and the expected work.
 //
-// Everything is plain data in SI units: seconds, bytes, bytes per second, FLOP per second. They are doubles, because facts
-// come from other machines and from files: a negative memory or a rate that is not a number can be represented, and so refused
-// (kin_facts_screen). Device 0 is the head: it has the embedding and the output layer.
+// Everything is plain data in SI units: seconds, bytes, bytes per second, FLOP per second. The fields are doubles, because facts
+// come from other machines and from files: a negative memory size or a rate that is not a number can then be represented and
+// rejected (kin_facts_screen). Device 0 is the head: it has the embedding and the output layer.
 //
-// Rates are what kernels achieve, not what the hardware promises.
+// Rates are those that the kernels achieve, not those that the hardware promises.
 #pragma once
 
 #include <stdbool.h>
@@ -12,10 +12,10 @@
 
 #include "base/err.h"
 
-enum { KIN_GROUP_MAX = 8 }; // devices that can share a layer
+enum { KIN_GROUP_MAX = 8 }; // most devices that can share a layer
 enum { KIN_FACTS_MAX_DEVICES = 32, KIN_FACTS_MAX_LAYERS = 256, KIN_FACTS_MAX_NAME = 48, KIN_FACTS_MAX_REASON = 160 };
 
-// Weight types that are told apart. A type of which a device knows no rate counts as KIN_QUANT_OTHER there.
+// Weight types with their own rates. If a device has no rate for a type, it uses that of KIN_QUANT_OTHER.
 typedef enum kin_quant {
     KIN_QUANT_F32,
     KIN_QUANT_F16,
@@ -33,118 +33,119 @@ typedef enum kin_quant {
 
 const char *kin_quant_name(kin_quant quant);
 
-// The systems reclaim memory differently; only the published objective asks for it.
+// Operating systems. How they reclaim memory matters only to the published objective (halda_cost.h).
 typedef enum kin_os {
     KIN_OS_LINUX,
     KIN_OS_MACOS,
     KIN_OS_ANDROID,
     KIN_OS_OTHER,
     KIN_OS_BROWSER,
-    KIN_OS_BROWSER_GPU, // its `cpu` is what WebGPU computes
+    KIN_OS_BROWSER_GPU, // its `cpu` facts describe WebGPU
 } kin_os;
 
 static inline bool kin_os_is_browser(kin_os os) {
     return os == KIN_OS_BROWSER || os == KIN_OS_BROWSER_GPU;
 }
 
-// What stands behind the name of a browser, for people; "" for others.
+// Returns the suffix that is shown to people after the name of a browser; "" for other devices.
 static inline const char *kin_os_label(kin_os os) {
     return os == KIN_OS_BROWSER ? " (browser)" : os == KIN_OS_BROWSER_GPU ? " (browser, WebGPU)" : "";
 }
 
-// In place of a rate: this engine cannot multiply weights of that type. 0: not measured.
+// Stands in place of a rate: this engine cannot multiply weights of that type. (A rate of 0 was not measured.)
 #define KIN_RATE_CANNOT (-1.0)
 
-// Numbers of rows for which the products of a batch are measured: 2, 4, 8, 16, 32.
+// Number of batch sizes for which matrix products are measured: 2, 4, 8, 16 and 32 rows.
 enum { KIN_FACTS_BATCHES = 5 };
 
-// Amounts of weights for which it is known what a processor's cache makes of them: 16, 32, 64, 128 MB (powers of 1024).
+// Number of weight sizes for which the effect of the CPU's cache is measured: 16, 32, 64 and 128 MB (powers of 1024).
 enum { KIN_FACTS_CACHED = 4, KIN_FACTS_CACHED_LEAST = 16 << 20 };
 
-// What computes: all cores of a CPU together, or a GPU.
+// An engine: all cores of a CPU together, or a GPU.
 typedef struct kin_engine_facts {
-    double token_bytes_s[KIN_N_QUANT]; // weight bytes per second in matrix-vector products, compute and memory together
+    double token_bytes_s[KIN_N_QUANT]; // weight bytes per second in matrix-vector products (compute and memory)
     double prompt_flop_s[KIN_N_QUANT]; // FLOP per second in matrix products with a prompt batch
-    double read_bytes_s;               // attention: bytes of the KV cache, counted once for each head that looks at them
-    double prompt_read_bytes_s;        // the same for a prompt batch, counted for each token too; 0: not known
-    double kv_bytes_s;                 // reading K and V where all heads of a group share it; 0: each head reads for itself
-    // Products of 2 << i rows over reading the weights plus the rows' FLOP; 0: as KIN_QUANT_OTHER, and if that is 0, 1.
+    double read_bytes_s;               // attention: bytes of the KV cache per second, counted once per head that reads them
+    double prompt_read_bytes_s;        // the same for a prompt batch, also counted per token; 0: not known
+    double kv_bytes_s; // bytes of K and V per second where one read serves all heads of a group; 0: each head reads for itself
+    // Time of a product of 2 << i rows, divided by the time to read the weights plus that of the rows' FLOP. 0: the factor of
+    // KIN_QUANT_OTHER, or 1 if that is 0 too.
     double batch_factor[KIN_FACTS_BATCHES][KIN_N_QUANT];
-    // Reading 16 << i MB of weights again and again, over reading as many from memory; 0: as KIN_QUANT_OTHER, and if that is
-    // 0, 1.
+    // Time to read 16 << i MB of weights again and again, divided by the time to read as much from memory. 0: the factor of
+    // KIN_QUANT_OTHER, or 1 if that is 0 too.
     double cached_factor[KIN_FACTS_CACHED][KIN_N_QUANT];
-    double kv_copy_s; // one token's keys and values into the cache of one layer
-    double op_s;      // fixed cost of one operation of a graph: waking threads, their barrier, a kernel's start
+    double kv_copy_s; // copying one token's keys and values into the cache of one layer
+    double op_s;      // fixed cost of one graph operation: waking threads, their barrier, starting a kernel
 } kin_engine_facts;
 
 typedef struct kin_device_facts {
     char name[KIN_FACTS_MAX_NAME];
     kin_os os;
     bool has_gpu;
-    bool uma;       // the GPU's memory is the CPU's: no copies, one budget
-    bool no_slices; // it keeps no prepacked weights, which slices are streamed from: it holds those of a group in memory
+    bool uma;       // CPU and GPU share one memory: no copies, one budget
+    bool no_slices; // it has no prepacked weights to stream slices from, so it must hold a group's slices in memory
     kin_engine_facts cpu, gpu;
-    double memory_bytes;        // RAM that kin may use in all
-    double swap_bytes;          // RAM that the OS would free by swapping others out (Android)
-    double gpu_memory_bytes;    // VRAM that is free; where memory is shared, the largest working set of the GPU
-    double disk_bytes_s;        // direct reads of several MB, some in flight; 0: no disk to stream from
+    double memory_bytes;        // all RAM that kin may use
+    double swap_bytes;          // RAM that the OS would free by swapping out other programs (Android)
+    double gpu_memory_bytes;    // free VRAM; with shared memory, the GPU's largest working set
+    double disk_bytes_s;        // direct reads of several MB, some of them in flight; 0: no disk to stream from
     double disk_random_bytes_s; // reads of single pages and of experts
-    double to_gpu_s;            // one hidden state from RAM to VRAM
-    double from_gpu_s;          // and back
-    double gpu_copy_bytes_s;    // the same for many
+    double to_gpu_s;            // copying one hidden state from RAM to VRAM
+    double from_gpu_s;          // copying one back
+    double gpu_copy_bytes_s;    // rate of copying many hidden states
     double window_s;            // fixed cost of one window: waking threads, starting graphs
 } kin_device_facts;
 
 typedef struct kin_link_facts {
-    double rtt_s;   // of a small message there and back
-    double bytes_s; // 0: these two cannot talk directly
+    double rtt_s;   // round trip of a small message
+    double bytes_s; // 0: the two devices cannot talk directly
 } kin_link_facts;
 
-// Of a device that stands for a group (pure/plan/group.h). n_members 0: it is one device.
+// For a device that stands for a group (pure/plan/group.h). n_members 0: a single device.
 typedef struct kin_shared_facts {
     int n_members;
     struct {
-        int device;       // the last one is the device itself
-        double heads, ff; // its share of attention and of the feed-forward block, 0 to 1
+        int device;       // the last member is the device itself
+        double heads, ff; // fraction of attention and of the feed-forward block that it computes
     } members[KIN_GROUP_MAX];
-    double time;               // of what the device itself would take for a layer
-    double sum_s, sum_token_s; // one of a layer's two sums: of a pass, and for each token of it
-    double sums_factor;        // sums of a group whose last device it is took so many times as long as predicted; 0: not known
+    double time;               // the group's time for a layer, divided by the device's own
+    double sum_s, sum_token_s; // one of a layer's two sums: time per pass, and per token
+    double sums_factor;        // measured over predicted time of the sums, if a group ends with this device; 0: not known
 } kin_shared_facts;
 
-// Layers count as equal but for their size: layer_share.
+// Layers are treated as equal except for their size: layer_share.
 typedef struct kin_model_facts {
     int n_layer;
-    double hidden_bytes;                      // one hidden state on a link
+    double hidden_bytes;                      // one hidden state as sent over a link
     double layer_bytes[KIN_N_QUANT];          // of the mean layer, without experts
-    double layer_flops[KIN_N_QUANT];          // per token, with the experts that it uses
+    double layer_flops[KIN_N_QUANT];          // per token, including the experts that it uses
     double expert_bytes[KIN_N_QUANT];         // all experts of the mean layer
-    double expert_share;                      // the share of these that a token uses, 0 to 1
-    double layer_share[KIN_FACTS_MAX_LAYERS]; // [n_layer] size over the mean size; the mean is 1
-    double attn_bytes;                        // of the mean layer's, those of its attention; 0: a quarter
-    double block_bytes;                       // largest piece that is needed at once; the streaming ring is sized by it
-    double weight_block_bytes;                // piece that stays in memory or is streamed as a whole (mean)
-    double input_bytes;                       // the embedding; a token reads one row
+    double expert_share;                      // fraction of the experts that one token uses
+    double layer_share[KIN_FACTS_MAX_LAYERS]; // [n_layer] size divided by the mean size; the mean is 1
+    double attn_bytes;                        // attention's part of the mean layer_bytes; 0: a quarter
+    double block_bytes;                       // largest piece that is needed at once; it sets the size of the streaming ring
+    double weight_block_bytes;                // a piece that stays in memory or is streamed as a whole (mean)
+    double input_bytes;                       // the embedding; a token reads one row of it
     double output_bytes[KIN_N_QUANT];
     double output_flops[KIN_N_QUANT];
-    double layer_ops, output_ops;       // operations of the graph of a layer, and of the output
-    double gpu_layer_ops;               // of a layer on a GPU; 0: as on a CPU
-    double layer_blocks, output_blocks; // graphs that they are cut into while weights stream
+    double layer_ops, output_ops;       // graph operations of a layer, and of the output
+    double gpu_layer_ops;               // graph operations of a layer on a GPU; 0: as on a CPU
+    double layer_blocks, output_blocks; // number of graphs that each is cut into while weights stream
     int n_vocab;
     double kv_bytes;              // keys and values of one token in one layer
-    double share_heads, share_ff; // pieces that devices of a group can share: of its attention, of its feed-forward block
-    double kv_reads;              // heads that look at the same keys and values, each for itself; 0: one
+    double share_heads, share_ff; // pieces of attention and of the feed-forward block that a group can divide
+    double kv_reads;              // heads that read the same keys and values, each for itself; 0: one
     double cpu_buffer_bytes;      // compute buffers and the program itself
     double gpu_buffer_bytes;
 } kin_model_facts;
 
 typedef struct kin_work_facts {
-    int n_ctx;    // cells of the KV cache: memory
-    int n_cached; // tokens in the cache for which TPOT is predicted: time
-    int n_prompt; // tokens of the prompt for which TTFT is predicted
+    int n_ctx;    // cells of the KV cache; determines memory
+    int n_cached; // tokens in the cache when TPOT is predicted; determines time
+    int n_prompt; // tokens of the prompt when TTFT is predicted
     int n_batch;  // most tokens in one pass
-    // Weights that are read again at once, pass after pass, as a draft model's; 0: others are read in between, so they come from
-    // memory.
+    // Bytes of weights that are read pass after pass with nothing in between, such as a draft model's: the CPU's cache may hold
+    // them. 0: other weights are read in between, so these come from memory.
     double reread_bytes;
 } kin_work_facts;
 
@@ -157,40 +158,41 @@ typedef struct kin_facts {
     kin_work_facts work;
 } kin_facts;
 
-// Devices by their number.
+// A set of devices: bit i is device i.
 typedef uint32_t kin_device_set;
 static inline kin_device_set kin_device_bit(int device) {
     return (kin_device_set)1 << device;
 }
 
-// Whether the device has a GPU that can multiply all weight types of the model's layers. If not, it is planned without one.
+// True if the device has a GPU that can multiply all weight types of the model's layers. Otherwise the GPU is not planned with.
 bool kin_facts_gpu_usable(const kin_device_facts *device, const kin_model_facts *model);
-// Whether both rates of a type are known, or one for "other" stands for them.
+// True unless one of the type's two rates, or the rate of KIN_QUANT_OTHER in its place, is KIN_RATE_CANNOT.
 bool kin_facts_can_multiply(const kin_engine_facts *engine, kin_quant quant);
 
-// The median of n > 0 measurements of one engine, figure by figure; for an even n the mean of the two in the middle.
-enum { KIN_FACTS_MAX_SWEEPS = 8 }; // n at most
+// Sets each figure to the median of n > 0 measurements of one engine; for an even n, to the mean of the middle two.
+enum { KIN_FACTS_MAX_SWEEPS = 8 }; // largest n
 void kin_engine_facts_median(kin_engine_facts *out, const kin_engine_facts *sweeps, int n);
 
-// The sum over types.
+// Returns the sum over weight types.
 double kin_facts_bytes_sum(const double bytes[KIN_N_QUANT]);
-// The mean layer with all its experts.
+// Returns the bytes of the mean layer, including all its experts.
 double kin_facts_layer_bytes(const kin_model_facts *model);
-// layer_share from the bytes of each layer; NULL: all are equal.
+// Sets layer_share from the bytes of each layer; NULL: all layers are equal.
 void kin_facts_set_shares(kin_model_facts *model, const double *bytes);
 
 // Checks the model and the work. Fails with a sentence on the first impossible value.
 int kin_facts_check(const kin_facts *facts, kin_err *err);
 
-// One device on its own: every rate that it needs for this model is there and possible.
+// Checks one device: every rate that it needs for this model is present and possible.
 int kin_facts_check_device(const kin_device_facts *device, const kin_model_facts *model, bool is_head, kin_err *err);
 
-// Devices that can be planned with: their facts are possible, and a path of possible links goes to the head and back.
-// reasons (may be NULL) gets a sentence for each other one. A refused head is an error of the whole.
+// Finds the devices that can be planned with: their facts are possible, and a path of usable links leads to the head and back.
+// `reasons` (may be NULL) gets a sentence for each other device. Fails if the head is rejected.
 int kin_facts_screen(const kin_facts *facts, kin_device_set *usable, char reasons[][KIN_FACTS_MAX_REASON], kin_err *err);
 
-// Devices of `among` (the head is one) to which a path of usable links through `among` goes from the head, and one back.
+// Returns the devices in `among` (which contains the head) that the head reaches over usable links within `among`, and that reach
+// the head.
 kin_device_set kin_facts_reachable(const kin_facts *facts, kin_device_set among);
 
-// Both numbers are possible, and the two can talk.
+// True if both numbers are possible, so the two devices can talk.
 bool kin_facts_link_usable(const kin_link_facts *link);

@@ -1,12 +1,12 @@
-// The published objective: what prima.cpp's paper takes a token to cost (its Eq. 11 to 20), for Halda and for comparison.
+// The published objective: the cost of a token in prima.cpp's paper (its Eq. 11 to 20), for Halda and for comparison.
 //
 //   symbol         name                       unit     meaning
-//   w, n           n_layer, n_gpu             layers   of a device, in one round; n on the GPU
-//   W, k           n_window, n_rounds                  all devices' w together; L / W
-//   alpha          alpha_s                    s        one layer on the CPU, with reading its weights and KV cache
-//   beta           beta_s                     s        what a layer on the GPU takes in addition to that (less: negative)
+//   w, n           n_layer, n_gpu             layers   of a device in one round; n of them on the GPU
+//   W, k           n_window, n_rounds                  sum of all devices' w; L / W
+//   alpha          alpha_s                    s        one layer on the CPU, including reading its weights and KV cache
+//   beta           beta_s                     s        time that a layer on the GPU takes in addition to alpha (negative: less)
 //   xi             xi_s                       s        of one window: copies to and from the GPU, the hop to the next device
-//   kappa          kappa_s                    s        what no assignment changes: the output layer, terms of the sets
+//   kappa          kappa_s                    s        cost that no assignment changes: the output layer, terms of the sets
 //   b, b'          layer_bytes, layer_kv_bytes bytes   weights of a layer; with its KV cache
 //   b_i, b_o, V    input, output, n_vocab              bytes of the embedding and the output; vocabulary
 //   c_cpu, c_gpu   cpu_buffer, gpu_buffer     bytes    compute buffers
@@ -15,11 +15,11 @@
 //   M1 to M4       kin_halda_set                       how a device's OS behaves when memory runs out
 //
 // All terms add up: the paper assumes that the OS has not begun to load when computing begins. So in this objective more rounds
-// never help, and the sum is longer than what a device that streams ahead needs.
+// never help, and the sum exceeds the time of a device that streams ahead.
 //
-// FLOPS are those of products with a prompt batch, as prima.cpp measures them, and weights are read at memory's plain rate
-// besides. prima.cpp as released leaves out the reading (b' / T in alpha and beta, Eq. 14) and all of xi; KIN_HALDA_RELEASED does
-// the same.
+// FLOPS are those of products with a prompt batch, as prima.cpp measures them, and the time to read the weights at memory's plain
+// rate is added. The released prima.cpp omits that reading (b' / T in alpha and beta, Eq. 14) and all of xi; so does
+// KIN_HALDA_RELEASED.
 #pragma once
 
 #include "pure/plan/facts.h"
@@ -27,10 +27,10 @@
 typedef enum kin_halda_terms_kind { KIN_HALDA_PUBLISHED, KIN_HALDA_RELEASED } kin_halda_terms_kind;
 
 typedef enum kin_halda_set {
-    KIN_HALDA_M1, // macOS without Metal, too little RAM: the excess is loaded again
-    KIN_HALDA_M2, // macOS with Metal, too little: all is loaded again
-    KIN_HALDA_M3, // Linux or Android, too little RAM: the excess is loaded again
-    KIN_HALDA_M4, // enough RAM, or a disk so slow that it must be enough
+    KIN_HALDA_M1, // macOS without Metal, too little RAM: the excess is loaded for every token
+    KIN_HALDA_M2, // macOS with Metal, too little memory: everything is loaded for every token
+    KIN_HALDA_M3, // Linux or Android, too little RAM: the excess is loaded for every token
+    KIN_HALDA_M4, // enough RAM, or a disk so slow that RAM must be enough
 } kin_halda_set;
 
 typedef struct kin_halda_device {
@@ -39,7 +39,7 @@ typedef struct kin_halda_device {
     bool has_gpu, is_metal, is_head;
     double alpha_s, beta_s, xi_s;
     double avail_bytes, gpu_avail_bytes, disk_bytes_s;
-    double fixed_bytes; // b_cio (Eq. 33), with c_gpu under Metal
+    double fixed_bytes; // b_cio (Eq. 33), plus c_gpu with Metal
 } kin_halda_device;
 
 typedef struct kin_halda_model {
@@ -51,23 +51,24 @@ typedef struct kin_halda_model {
     double row_bytes;    // b_i / V
 } kin_halda_model;
 
-// The devices `members` in the order given. hop_s // [n_members]: from each to the next.
+// Fills `h` for the devices `members` in the given order. hop_s // [n_members]: time from each member to the next.
 void kin_halda_model_init(kin_halda_model *h, const kin_facts *facts, const int *members, const double *hop_s, int n_members,
                           kin_halda_terms_kind kind);
 
-// Which set a device is in with w layers in each of k rounds, n of them on the GPU. slow: it must not be overloaded.
+// Returns the set of device i with w layers in each of k rounds, n of them on the GPU. slow: its disk is too slow to be
+// overloaded.
 kin_halda_set kin_halda_set_of(const kin_halda_model *h, int i, int w, int n, int k, bool slow);
 
-// Coefficients of Eq. (6) for one device in a set: its part of the objective is k (a w + b n + c) + constant.
+// Coefficients of Eq. (6) for one device in a set: it adds k (a w + b n + c) + constant to the objective.
 typedef struct kin_halda_terms {
     double a_s, b_s, c_s, constant_s;
 } kin_halda_terms;
 
 kin_halda_terms kin_halda_terms_of(const kin_halda_model *h, int i, kin_halda_set set);
 
-// The most layers per round and round-share W that memory holds: z of Eq. (9) and z_gpu of Eq. (10), for W = 1.
+// Return the layers per round that memory holds, divided by W: z of Eq. (9), and z_gpu of Eq. (10).
 double kin_halda_memory_share(const kin_halda_model *h, int i);
 double kin_halda_gpu_share(const kin_halda_model *h, int i);
 
-// TPOT by Eq. (11) to (19), with the loading that each OS does, for L = k W.
+// Returns TPOT by Eq. (11) to (19), including the loading that each OS does, for L = k W.
 double kin_halda_objective_s(const kin_halda_model *h, const int *w, const int *n, int k);

@@ -1,4 +1,4 @@
-// Integer linear programs: the interface between Halda and whatever solves them (sys/highs.h, or a test's own solver).
+// Integer linear programs: the interface between Halda and a solver (sys/highs.h, or a test's own).
 //
 //     minimize  sum cost[j] x[j]   subject to   row_least[i] <= sum over entries of row i <= row_most[i],
 //                                               least[j] <= x[j] <= most[j],  x integer
@@ -20,5 +20,5 @@ typedef struct kin_ilp {
 
 typedef enum kin_ilp_outcome { KIN_ILP_OPTIMAL, KIN_ILP_INFEASIBLE, KIN_ILP_FAILED } kin_ilp_outcome;
 
-// x // [n_column] is set only where the outcome is KIN_ILP_OPTIMAL. KIN_ILP_FAILED comes with a sentence.
+// Sets x // [n_column] only if the outcome is KIN_ILP_OPTIMAL. KIN_ILP_FAILED comes with a sentence.
 typedef kin_ilp_outcome kin_ilp_solver(const kin_ilp *ilp, double *x, kin_err *err);

@@ -1,14 +1,14 @@
-// What the loss of a device costs where devices share layers, before or after it (pure/plan/loss.h has the words and the rings).
+// The cost of losing a device if devices share layers before or after the loss (pure/plan/loss.h has the terms, and covers rings
+// without groups).
 //
-//     pages    as in rings, if all groups, their shares and their layers stay as they are: a single device is lost, and its
-//     layers
-//              go to single ones. Else there is nothing but
-//     compute: of a layer that is shared each member keeps pages of its own heads, which are of no use for another share, and
-//              nothing is logged at the borders between members
-//     load     a device reads all of a layer of which it has another part than before
-//     fetch    it lacks what its new part has beside the old one
+//     pages    as in loss.h if all groups, their shares and their layers stay the same: a single device is lost, and its layers
+//              go to single devices. Otherwise only compute is possible
+//     compute  each member of a group keeps pages of its own heads only, which are useless for another share, and nothing is
+//              logged at the borders between members
+//     load     a device reads a layer completely if its part of the layer changes
+//     fetch    the part of it that the device did not have before
 //
-// Plain functions.
+// Pure functions.
 #pragma once
 
 #include "pure/plan/group.h"
@@ -17,9 +17,9 @@
 // A plan with groups, or without (n 0).
 typedef struct kin_loss_side {
     const kin_grouping *grouping;
-    const kin_plan *plan; // of the facts with these groups (kin_grouping_apply)
+    const kin_plan *plan; // for the facts with these groups (kin_grouping_apply)
 } kin_loss_side;
 
-// As kin_loss_predict. facts: of the devices as they are. Fails, too, where the groups cannot be.
+// Like kin_loss_predict. facts: of the single devices. Also fails if the groups are not possible.
 int kin_loss_predict_grouped(const kin_facts *facts, const kin_loss_side *before, const kin_loss_side *after, int device,
                              kin_loss *out, kin_err *err);

@@ -1,27 +1,28 @@
-// Chunked prefill: how many tokens of prompts a step may have beside those of texts that are written, so that these are not kept
-// waiting, and how many steps may be in flight.
+// Chunked prefill: how many prompt tokens a step may have beside the rows of generating sequences, so that these do not wait too
+// long, and how many steps may be in flight.
 //
-// From being sent to being back a step takes T(r), where each of the steps in flight has r rows of texts, and with n tokens of
-// prompts in each T(r) + c n. It may take MOST_SLOWDOWN longer:
+// T(r) is the time from sending a step until it is back, where each step in flight has r rows of generating sequences. With n
+// prompt tokens in each, a step takes T(r) + c n. It may take MOST_SLOWDOWN longer:
 //
 //     n = MOST_SLOWDOWN T(r) / c
 //
-// T is the median of the last steps without prompts; where they had fewer or more rows than r, each is counted as a prompt's
-// token. c is what a step takes longer than T: soon more, and only slowly less, for a piece that takes longer than expected keeps
-// all texts waiting. So what makes T larger (other texts, a slower device) makes pieces smaller at first.
+// T is the median of the last steps without prompts; if these had fewer or more rows than r, each row of difference counts as one
+// prompt token. c is the excess time over T per token: it rises fast and falls slowly, because a chunk that takes longer than
+// expected delays all sequences. So whatever increases T (more sequences, a slower device) makes chunks smaller at first.
 //
-// Steps vary by themselves, over Wi-Fi by more than a piece costs. The spread is twice the mean difference between two steps in a
-// row that have about as many tokens. What is within it is averaged, by the square of the tokens, as in a regression: a piece of
-// one token says next to nothing of c. Only what is above it in two steps in a row makes c larger soon. A piece that makes a step
-// longer by no more than the spread is not noticed, so pieces are never smaller than that.
+// Step times vary by themselves, over Wi-Fi by more than a chunk costs. The spread is twice the mean difference between two
+// consecutive steps with about the same number of tokens. Excess within the spread is averaged, weighted by the square of the
+// tokens, as in a regression: a chunk of one token says next to nothing about c. Only an excess above the spread in two
+// consecutive steps raises c fast. A chunk that delays a step by no more than the spread is not noticed, so chunks are never
+// smaller than that.
 //
-// While prompts come in without a break no step shows T; after PROBE_EVERY of them, or when one took less than T, the next
-// N_PROBED are without.
+// While prompts arrive without a break, no step shows T; after PROBE_EVERY steps, or after one that took less than T, the next
+// N_PROBED steps have no prompt tokens.
 //
-// Few texts do not keep a ring at work. Steps of prompts alone follow theirs, and come back one after another, each as much later
-// as the ring's slowest member needs for it. Where T is x times that, more than x in flight only wait for each other, and so do
-// the texts: x is learnt from these steps, and one more is in flight as long as there are not x. Where even a piece of one token
-// takes too long, it is one less.
+// Few sequences do not keep a ring busy. So steps with only prompt tokens follow theirs, and return one after the other, each
+// delayed by the time that the ring's slowest member needs for it. If T is x times that delay, more than x steps in flight only
+// wait for each other, and delay the sequences: x is learned from these steps, and one more step is allowed in flight while there
+// are fewer than x. If even a chunk of one token takes too long, one step fewer is allowed.
 //
 // Plain data. Owner and thread: the scheduler's.
 #pragma once
@@ -35,44 +36,44 @@ typedef struct kin_prefill {
         double took_s;
         int n_rows;
     } plain[KIN_PREFILL_SAMPLES]; // cyclic: the last steps without prompts
-    int n_plain;                  // of these, in all
-    int n_wanted;                 // further ones that are to be measured
-    int n_since;                  // steps of texts since the last one
-    int n_rows;                   // of the last step of texts
+    int n_plain;                  // number of these so far
+    int n_wanted;                 // further steps without prompts that are still to be measured
+    int n_since;                  // steps of sequences since the last plain one
+    int n_rows;                   // rows of the last step of sequences
     double token_s;               // c; 0: not known
-    double weight;                // squares of the tokens that it was learnt from, the older the less
-    double differ_s;              // mean difference of two steps in a row; 0: not known
-    double last_s;                // what the last step took without its tokens of prompts, by c; 0: not known
-    double last_above_s;          // by so much it was above the spread
-    int last_tokens, last_rows;   // that it had
-    int largest;                  // most tokens of prompts in a step that token_s is known of
+    double weight;                // sum of the squared tokens that c was learned from; older ones count less
+    double differ_s;              // mean difference of two consecutive steps; 0: not known
+    double last_s;                // time of the last step without its prompt tokens, by c; 0: not known
+    double last_above_s;          // by how much that step exceeded the spread
+    int last_tokens, last_rows;   // of that step
+    int largest;                  // most prompt tokens in a step that token_s was learned from
     double slowest;               // 1 / x; 0: not known
-    bool is_sure;                 // of that
-    int n_next;                   // steps of prompts alone since one of texts
-    int n_steps;                  // that may be in flight for prompts' sake
+    bool is_sure;                 // `slowest` is reliable
+    int n_next;                   // steps with only prompt tokens since the last step of sequences
+    int n_steps;                  // steps that may be in flight for the sake of prompts
 } kin_prefill;
 
-// What is written while a step is in flight.
+// The load of generating sequences while a step is in flight.
 typedef struct kin_prefill_beside {
-    int n_rows;          // of texts in each of the steps at once, without drafts; 0: no text is written
-    int n_steps;         // at once
-    int n_least, n_most; // the same, without prompts, and where there are texts enough
+    int n_rows;          // rows of sequences in each concurrent step, without drafts; 0: no sequence is generating
+    int n_steps;         // concurrent steps
+    int n_least, n_most; // least: concurrent steps without prompts; most: with enough sequences
 } kin_prefill_beside;
 
-// Nothing is known.
+// Resets everything to not known.
 void kin_prefill_init(kin_prefill *prefill);
 
-// Whether the next steps should have no prompts, so that they show what they take then.
+// True if the next steps should have no prompt tokens, so that they show T.
 bool kin_prefill_wants_plain(const kin_prefill *prefill);
 
-// Tokens of prompts for a step, at least 1.
+// Returns the number of prompt tokens for a step, at least 1.
 int kin_prefill_tokens(const kin_prefill *prefill, int n_rows);
 
-// A step of texts without drafts and prompts was back after so long; there were no prompts before it that it had to wait for.
+// Call when a step of sequences without drafts and prompts is back, and did not wait for prompts before it.
 void kin_prefill_learn_plain(kin_prefill *prefill, int n_rows, double took_s);
 
-// Another step of texts, with n_tokens of prompts.
+// Call for any other step of sequences, with n_tokens prompt tokens.
 void kin_prefill_learn(kin_prefill *prefill, const kin_prefill_beside *beside, int n_tokens, double took_s);
 
-// A step of nothing but n_tokens of prompts, beside steps of texts, was back so much later than the one before it.
+// Call when a step of only n_tokens prompt tokens, beside steps of sequences, is back: later_s after the step before it.
 void kin_prefill_learn_next(kin_prefill *prefill, int n_tokens, double later_s);

@@ -1,10 +1,10 @@
-// Residency: which blocks of weights stay in memory when not all of them fit.
+// Residency: selects the weight blocks that stay in memory when not all of them fit.
 //
-// A decode step reads every block once, in a fixed cyclic order. The best for such a scan is a fixed resident set; the other
-// blocks are read from the disk each time. Loading hides best behind computing when the streamed blocks are spread evenly over
-// the cycle, so that no two loads wait for each other (TPI-LLM's "retain one FFN block every T" is the special case of equal
-// blocks). We give all blocks one order of leaving in which every prefix is spread evenly; a budget then only says how many
-// leave, and a budget that shrinks or grows moves few blocks.
+// A decode step reads every block once, in a fixed cyclic order. For such a scan a fixed resident set is optimal; the other
+// blocks are read from the disk each time. Loading hides best behind computing if the streamed blocks are spread evenly over the
+// cycle, so that no two loads wait for each other (TPI-LLM's "retain one FFN block every T" is the special case of equal blocks).
+// We give all blocks one order of leaving memory in which every prefix is spread evenly. The budget then only determines how many
+// blocks leave, and a change of the budget moves few blocks.
 //
 // Pure: no I/O, no clock, no threads.
 #pragma once
@@ -13,10 +13,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// order // [n]: the blocks in the order in which they leave memory as the budget shrinks.
+// Writes order // [n]: the blocks in the order in which they leave memory as the budget shrinks.
 // bytes // [n]: their sizes in cyclic order; a block of 0 bytes never leaves and comes last.
 void kin_residency_order(const uint64_t *bytes, size_t n, uint32_t *order);
 
-// resident // [n]: the blocks that stay under `budget` bytes. Returns their bytes, at most `budget`.
-// Blocks leave in `order` until the rest fits; then those that left in vain (the last one left room) come back.
+// Writes resident // [n]: the blocks that stay within `budget` bytes. Returns the sum of their sizes, at most `budget`.
+// Blocks leave in `order` until the rest fits; then blocks that fit into the remaining room come back.
 uint64_t kin_residency_choose(const uint64_t *bytes, size_t n, const uint32_t *order, uint64_t budget, bool *resident);

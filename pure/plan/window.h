@@ -1,7 +1,7 @@
-// The layers that one device runs: windows of consecutive layers, one for each round of the ring, in ascending order.
+// The layers that one device runs: windows of consecutive layers, one per round of the ring, in ascending order.
 //
-// A machine on its own has one window over all layers. A device of a ring comes back k times per token and has up to k windows.
-// In each, the last layers may be on the GPU.
+// A standalone machine has one window over all layers. A device of a ring gets each token k times and has up to k windows. The
+// last layers of each window may be on the GPU.
 #pragma once
 
 #include <stdbool.h>
@@ -9,7 +9,7 @@
 
 typedef struct kin_window {
     int layer_begin, layer_end; // [layer_begin, layer_end), not empty
-    int n_gpu_layers;           // the last ones of it run on the GPU
+    int n_gpu_layers;           // the last n_gpu_layers of them run on the GPU
 } kin_window;
 
 enum { KIN_MAX_WINDOWS = 256 };
@@ -19,8 +19,8 @@ typedef struct kin_windows {
     kin_window at[KIN_MAX_WINDOWS];
 } kin_windows;
 
-// The layers before which hidden states come from another device, of the first ones; none behind them, which no model of today
-// has.
+// The set of layers whose input comes from another device. Layers from KIN_BORDER_SET_LAYERS on are not recorded; no current
+// model has so many.
 enum { KIN_BORDER_SET_LAYERS = 256 };
 
 typedef struct kin_border_set {
@@ -57,7 +57,7 @@ static inline int kin_windows_n_gpu_layers(const kin_windows *w) {
     return n;
 }
 
-// Ascending, without overlap, within a model of n_layer layers, GPU layers within each window.
+// True if the windows are ascending, do not overlap, lie within n_layer layers, and contain their GPU layers.
 static inline bool kin_windows_valid(const kin_windows *w, int n_layer) {
     int at = 0;
     if (w->n < 0 || w->n > KIN_MAX_WINDOWS) return false;
