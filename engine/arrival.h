@@ -1,8 +1,8 @@
-// An arrival: weights that are still being written to the model's files, as the engine sees it. Code that is about to read
-// weights waits for their bytes first.
+// The engine's view of weights that are still being written to the model's files. Code that is about to read weights first waits
+// for their bytes.
 //
-// fetch/lazy_load.h implements it. Bytes that were not waited for must not be read: a hole of a sparse file reads as zeros.
-// Without an arrival all of a model is in its files. A thread that waits must be stoppable: leave.
+// fetch/lazy_load.h implements it. Do not read bytes that were not waited for: a hole in a sparse file reads as zeros. Without an
+// arrival the files contain the whole model. `leave` stops threads that wait.
 //
 // Threads: any, several at once.
 #pragma once
@@ -12,9 +12,9 @@
 #include "base/err.h"
 
 typedef struct kin_arrival {
-    // Waits until these bytes of a file are in it, and checked. Fails when they will not come any more.
+    // Waits until these bytes of a file are written and checked. Fails if they will not arrive.
     int (*wait)(void *user, int i_file, uint64_t offset, uint64_t bytes, kin_err *err);
-    // Ends waiting: all waits fail soon, those under way too.
+    // Makes all waits fail soon, including those already blocked.
     void (*leave)(void *user);
     void *user;
 } kin_arrival;

@@ -1,7 +1,7 @@
-// The compute devices of this machine, as ggml knows them: the CPU, and at most one GPU.
+// The compute devices of this machine as ggml knows them: the CPU, and at most one GPU.
 //
-// Owner: whoever opened the set. A device computes on one thread at a time: the one that runs the shard.
-// (ggml's CPU threads belong to the thread that starts a graph: computing from two threads would make two pools.)
+// Owner: the code that opened the set. A device computes on one thread at a time: the one that runs the shard. (ggml's CPU
+// threads belong to the thread that starts a graph; computing from two threads would create two pools.)
 #pragma once
 
 #include <ggml-backend.h>
@@ -13,12 +13,12 @@
 
 typedef struct kin_device_options {
     int n_threads;        // 0: one per physical core
-    bool gpu;             // open the first GPU; an error if there is none, unless:
-    bool gpu_if_any;      // open it if there is one, in hardware or named by GGML_VK_VISIBLE_DEVICES
+    bool gpu;             // open the first GPU; fails if there is none, unless gpu_if_any is set
+    bool gpu_if_any;      // open a GPU if there is one, in hardware or named by GGML_VK_VISIBLE_DEVICES
     bool repack;          // give CPU weights the layout that this CPU multiplies fastest
-    bool ggml_kernels;    // compute with ggml's kernels alone, for comparison
+    bool ggml_kernels;    // compute with ggml's kernels only, for comparison
     atomic_bool *stop;    // NULL, or: once true, a running computation ends early with an error
-    atomic_uint *n_signs; // NULL, or: counts on between a computation's operations on the CPU; needs stop
+    atomic_uint *n_signs; // NULL, or: a counter that advances between CPU operations, as a sign of life; needs stop
 } kin_device_options;
 
 kin_device_options kin_device_options_defaults(void);
@@ -26,38 +26,38 @@ kin_device_options kin_device_options_defaults(void);
 typedef struct kin_device {
     ggml_backend_t backend;
     ggml_backend_dev_t dev;
-    ggml_backend_buffer_type_t buft;        // where weights, caches and activations of this device live
-    ggml_backend_buffer_type_t repack_buft; // ggml's faster layout for the CPU's weights; NULL if off or unknown
-    const kin_kernels *kernels;             // kin's own kernels for the CPU; NULL: not used
-    bool packs;                             // weights are packed for them
+    ggml_backend_buffer_type_t buft;        // holds this device's weights, caches and activations
+    ggml_backend_buffer_type_t repack_buft; // ggml's faster layout for CPU weights; NULL if off or unknown
+    const kin_kernels *kernels;             // kin's own CPU kernels; NULL: not used
+    bool packs;                             // weights are packed for these kernels
     bool is_gpu;
     char name[64]; // "CPU", "Vulkan0"
 } kin_device;
 
-// Stays where it was opened: ggml holds on to its options. Copies may be used as long as it is open.
+// Must not move after it was opened: ggml keeps pointers to its options. Copies may be used while it is open.
 typedef struct kin_devices {
     kin_device cpu;
     kin_device gpu; // backend NULL if not opened
     int n_threads;
-    kin_device_options options; // what they were opened with
-    char cpu_variant[256];      // what decides the packed layout: ggml's version and the CPU features it uses
+    kin_device_options options; // as given to kin_devices_open
+    char cpu_variant[256];      // determines the packed layout: ggml's version and the CPU features it uses
 } kin_devices;
 
-// Whether the CPU of this machine has a vector unit that kin's kernels know (or KIN_CPU names one).
+// True if this CPU has a vector unit that kin's kernels support (or KIN_CPU names one).
 bool kin_device_has_kernels(void);
 
 int kin_devices_open(kin_devices *devices, const kin_device_options *options, kin_err *err);
 void kin_devices_close(kin_devices *devices);
 
-// Closes the GPU; the set has none from then on.
+// Closes the GPU; afterwards the set has none.
 void kin_devices_close_gpu(kin_devices *devices);
 
-// How the CPU's weights lie in memory.
+// The memory layout of the CPU's weights.
 typedef enum kin_layout {
     KIN_LAYOUT_PLAIN,  // as in the file
-    KIN_LAYOUT_PANELS, // kin_kernel_pack
-    KIN_LAYOUT_REPACK, // as ggml wants it, of repack_buft
+    KIN_LAYOUT_PANELS, // by kin_kernel_pack
+    KIN_LAYOUT_REPACK, // ggml's own, in repack_buft
 } kin_layout;
 
-// The layout that this CPU multiplies fastest, for a weight of this type and shape (ne: as kin_weight_shape gives it).
+// Returns the layout that this CPU multiplies fastest for a weight of this type and shape (ne: from kin_weight_shape).
 kin_layout kin_device_layout(const kin_device *cpu, int type, const int64_t ne[3]);

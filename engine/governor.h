@@ -1,11 +1,11 @@
-// The governor: a thread that looks at the machine's memory ten times a second and moves the budget for weights, so that other
-// programs get what they need within a second and the resident set grows back when they are done.
+// The governor: a thread that checks the machine's memory ten times a second and adjusts the budget for weights, so that other
+// programs get what they need within a second and the resident set grows again when they finish.
 //
-// What it hands out is the memory that this process could have if it had none yet: what is available plus what it holds itself
-// (file pages count as available: they are given back when another program needs them), less a reserve, at most the user's
-// --memory, less what all but weights takes (KV cache, buffers): as planned, or what it is found to take if that is more.
+// The budget is the memory this process could have if it held none yet: available memory plus what the process holds itself (file
+// pages count as available, since the OS reclaims them when another program needs memory), minus a reserve, capped by the user's
+// --memory, minus everything that is not weights (KV cache, buffers): the planned size, or the measured size if that is larger.
 //
-// Owner: one shard. Threads: its own; state from any.
+// Owner: one shard. Threads: its own; state may be read from any.
 #pragma once
 
 #include <stdbool.h>
@@ -16,12 +16,12 @@
 typedef struct kin_governor kin_governor;
 
 typedef struct kin_governor_options {
-    uint64_t memory;      // the user's cap on everything, 0: none
-    uint64_t fixed;       // of that, bytes planned for all but weights
-    uint64_t anonymous;   // weights in memory that the OS cannot take back
-    uint64_t budget;      // for weights, in force at the start
-    uint64_t most_useful; // a budget beyond this is of no use
-    // Puts a new budget in force; called from the governor's thread.
+    uint64_t memory;      // the user's cap on everything; 0: none
+    uint64_t fixed;       // bytes planned for everything but weights
+    uint64_t anonymous;   // weights in memory that the OS cannot reclaim
+    uint64_t budget;      // initial budget for weights
+    uint64_t most_useful; // a larger budget would have no use
+    // Applies a new budget; called from the governor's thread.
     void (*set)(void *user, uint64_t budget);
     void *user;
 } kin_governor_options;
@@ -29,12 +29,12 @@ typedef struct kin_governor_options {
 int kin_governor_start(kin_governor **out, const kin_governor_options *options, kin_err *err);
 void kin_governor_stop(kin_governor *governor);
 
-uint64_t kin_governor_budget(const kin_governor *governor); // in force now
+uint64_t kin_governor_budget(const kin_governor *governor); // the current budget
 
-// Memory that this process may have at most now, by the machine and the user's cap together (0: no cap): about what a governor
+// Returns the most memory this process may use now, limited by the machine and the user's cap (0: no cap): about what a governor
 // will find when all of it is in use.
 uint64_t kin_governor_room(uint64_t memory);
 
-// What this process holds now and the OS cannot take back, also what the OS has for it, with or without the rings that weights
-// stream through.
+// Returns what this process holds now that the OS cannot reclaim, including kernel memory on its behalf, with or without the
+// rings that weights are streamed through.
 uint64_t kin_governor_held(bool with_rings);

@@ -1,8 +1,8 @@
-// Room for pages of the KV cache on a disk: how much all of them may take, and which leave first.
+// Limits the disk space of pages of the KV cache, and removes the least recently used ones.
 //
-// The folder is looked through now and then, not for each page: other processes write there, too.
+// The folder is scanned now and then, not for each page, since other processes write there too.
 //
-// Owner and thread: who keeps the struct, one.
+// Owner and thread: those of the code that holds the struct.
 #pragma once
 
 #include <stdint.h>
@@ -11,10 +11,10 @@
 
 typedef struct kin_kv_room {
     uint64_t cap;  // bytes of all pages; 0: a twentieth of the disk
-    uint64_t left; // bytes that may be written before the folder is looked through again
+    uint64_t left; // bytes that may be written before the next scan
 } kin_kv_room;
 
-// Room for a file of n bytes more in the folders of `dir`: where there is none, the least recently used files leave, until a
-// tenth of the cap is free again. A twentieth of the disk, at most 1 GiB, stays free. Fails, removing nothing, where n alone is
-// too much.
+// Makes room for a file of n more bytes in the folders of `dir`: if there is none, removes the least recently used files until a
+// tenth of the cap is free again. A twentieth of the disk, at most 1 GiB, stays free. Fails, removing nothing, if n alone is too
+// large.
 int kin_kv_room_make(kin_kv_room *room, const char *dir, uint64_t n, kin_err *err);

@@ -1,10 +1,10 @@
-// Inside of kin_weights, for weights.c (opening, streaming, what others ask), weights_blocks.c (what belongs to which block),
-// weights_place.c (where each block's bytes are: packing, the cache file, the GPU), weights_check.c (whether the cache file's
-// blocks can be trusted) and weights_arrival.c (blocks that come later than open).
+// Internals of kin_weights, shared by weights.c (opening, streaming, queries), weights_blocks.c (which weights belong to which
+// block), weights_place.c (where each block's bytes are: packing, the cache file, the GPU), weights_check.c (whether the cache
+// file's blocks can be trusted) and weights_arrival.c (blocks that arrive after open).
 //
-// Threads: the computing thread, and a thread of ours that loads the later blocks and then finishes the cache file. A block
-// belongs to whoever fills it until it is `here`, then to the computing thread; only its pages may be replaced by those of the
-// cache file, with the same bytes.
+// Threads: the computing thread, and a background thread that loads the later blocks and then completes the cache file. A block
+// belongs to the thread that fills it until it is `here`, then to the computing thread; after that only its pages may be replaced
+// by those of the cache file, with the same bytes.
 #pragma once
 
 #include <pthread.h>
@@ -14,21 +14,21 @@
 #include "engine/weights.h"
 
 enum {
-    KIN_WEIGHTS_PIECES = KIN_STREAM_MAX_EXTENTS, // most of a block
-    KIN_WEIGHTS_ALIGN = 64,                      // of tensors
-    KIN_WEIGHTS_NO_COMPUTE_BLOCK = -1,           // small things that are always there
+    KIN_WEIGHTS_PIECES = KIN_STREAM_MAX_EXTENTS, // maximum per block
+    KIN_WEIGHTS_ALIGN = 64,                      // alignment of tensors
+    KIN_WEIGHTS_NO_COMPUTE_BLOCK = -1,           // for small weights that are always in memory
 };
 
-// One weight of a block: where it comes from and the tensor that it becomes.
+// One weight of a block: its source, and the tensor that it becomes.
 typedef struct kin_weights_piece {
     const uint8_t *data; // in the model file's mapping: the first byte of its slice
     int i_file;
     uint64_t file_offset;
     uint64_t bytes;
-    uint64_t run, n_runs, stride; // as in a kin_slice_view. Several runs are always gathered: the block is packed
+    uint64_t run, n_runs, stride; // as in kin_slice_view. Several runs are always gathered: such a block is packed
     int type;
     int64_t ne[3];             // of the slice
-    struct ggml_tensor **slot; // in weights->layers, tiles, ...
+    struct ggml_tensor **slot; // the tensor's place in weights->layers, tiles, ...
     kin_layout layout;
     bool experts;    // one matrix per expert
     uint64_t offset; // in the packed block
@@ -39,21 +39,21 @@ typedef struct kin_weights_block {
     int n_pieces;
     const kin_device *device;
     int i_compute_block;
-    int i_cpu_layer; // of the CPU's layers here; meaningless for tiles and what is always there
-    bool is_ff;      // of its feed-forward block
-    bool later;      // may come when the first window is computed already
-    bool pack;       // its bytes are made from the model file's, and kept in the cache file: in another layout, or gathered
-    bool experts;    // holds matrices of experts: fetched by need, never streamed
-    uint64_t bytes, packed_bytes; // as it is in the model file; packed
+    int i_cpu_layer; // index among the CPU layers here; unused for tiles and for blocks that are always in memory
+    bool is_ff;      // part of the layer's feed-forward block
+    bool later;      // may arrive after the first window has been computed
+    bool pack;       // its bytes are made from the model file's and kept in the cache file: in another layout, or gathered
+    bool experts;    // holds experts' matrices: fetched on demand, never streamed
+    uint64_t bytes, packed_bytes; // in the model file; packed
     size_t i_packed;              // its number in the cache file
 
-    uint64_t home_offset; // packed: its place in w->packed_home
-    uint8_t *base;        // packed: the block's own pages there, anonymous at first, then mapped from the cache file
-    atomic_bool in_file;  // they are
+    uint64_t home_offset; // of a packed block, in w->packed_home
+    uint8_t *base;        // of a packed block: its pages there, anonymous at first, later mapped from the cache file
+    atomic_bool in_file;  // they are mapped from the cache file
     bool dirty;           // packed at this start
-    bool unchecked;       // in the cache file, and not checked against its hash yet: done when it is first acquired
-    atomic_bool damaged;  // found by the background check; the computing thread packs it again when it acquires it
-    uint64_t source_hash; // of its weights in the model file; for dirty ones
+    bool unchecked;       // in the cache file, but not yet checked against its hash: checked when first acquired
+    atomic_bool damaged;  // found damaged by the background check; the computing thread packs it again when it acquires it
+    uint64_t source_hash; // hash of its weights in the model file; for dirty blocks
     atomic_bool here;     // usable: packed, or in the model file; on the GPU: copied. Changes under `mutex`
 } kin_weights_block;
 
@@ -62,10 +62,10 @@ struct kin_weights {
     const kin_devices *devices;
     kin_weights_options o;
 
-    struct ggml_tensor *(*layers)[KIN_W_COUNT]; // [n_layer] of the model; those of the windows are filled in
+    struct ggml_tensor *(*layers)[KIN_W_COUNT]; // [n_layer] of the model; only those of the windows are filled in
     bool *on_gpu;                               // [n_layer]
-    int *compute_blocks;                        // [n_layer] a CPU layer's first
-    size_t *layer_blocks;                       // [n_layer] a layer's first block
+    int *compute_blocks;                        // [n_layer] the first one of a CPU layer
+    size_t *layer_blocks;                       // [n_layer] the first block of a layer
     int n_cpu_layers;
     int first_tile_compute_block;
     struct ggml_tensor *output_norm;
@@ -75,39 +75,39 @@ struct kin_weights {
     kin_weights_block *blocks;
     size_t n_blocks;
 
-    struct ggml_context *ctx, *gpu_ctx; // the tensors of the CPU, of the GPU
+    struct ggml_context *ctx, *gpu_ctx; // hold the tensors of the CPU, of the GPU
     ggml_backend_buffer_t gpu_buf;
-    // Buffers in which the CPU's tensors are created: they give a tensor its kind (packed or plain); its data then points
-    // elsewhere.
+    // Buffers in which the CPU's tensors are created, which sets a tensor's kind (packed or plain); its data pointer is then
+    // redirected.
     ggml_backend_buffer_t repack_home, plain_home;
     uint8_t *plain_memory;
-    uint8_t *packed_home; // address space for all packed blocks; each takes its own pages there
+    uint8_t *packed_home; // address space for all packed blocks; each uses its own pages in it
     uint64_t packed_home_bytes;
 
     kin_packed *packed;
     pthread_t finisher; // loads the later blocks, then writes the cache file while the model already runs
     bool finishing;
-    bool must_stream;  // not all fits: every block must be in a file
-    bool move_at_once; // each block goes to the cache file as soon as it is packed
+    bool must_stream;  // not all weights fit: every block must be in a file
+    bool move_at_once; // each block is moved to the cache file as soon as it is packed
     atomic_bool cache_failed;
-    atomic_bool said_other, said_damaged; // why blocks were packed again: once each
-    atomic_bool closing;                  // background work is to end
-    atomic_int n_to_check;                // blocks that are checked, or mended, when they are acquired
-    uint64_t source_stamp;                // of the model's files; 0: their content is known by its hash
+    atomic_bool said_other, said_damaged; // log the reason for packing again only once each
+    atomic_bool closing;                  // background work must end
+    atomic_int n_to_check;                // blocks to be checked, or repaired, when they are acquired
+    uint64_t source_stamp;                // stamp of the model's files; 0: their content is known by its hash
 
-    bool has_later;        // some blocks are
-    bool is_arriving;      // they may not be here: until kin_weights_settle
-    pthread_mutex_t mutex; // over the following
+    bool has_later;        // some blocks are `later`
+    bool is_arriving;      // some blocks may not be here yet; true until kin_weights_settle
+    pthread_mutex_t mutex; // guards the following fields
     pthread_cond_t changed;
     bool has_arrived, has_failed;
-    kin_err failure;  // the first one: weights that did not come
-    kin_busy waiting; // for blocks that arrive
+    kin_err failure;  // the first failure of weights to arrive
+    kin_busy waiting; // for blocks to arrive
 
     kin_stream *stream;
     size_t *stream_blocks; // [n_blocks] numbers of the streamer's blocks, in its order
     size_t n_stream_blocks, i_next_stream;
     bool streaming;               // this pass acquires its blocks
-    atomic_bool short_of_experts; // not all fit: the chosen ones are fetched
+    atomic_bool short_of_experts; // not all experts fit in memory: the chosen ones are fetched
 
     kin_weights_stats stats;
     atomic_ullong n_done, n_total; // bytes, for progress
@@ -127,55 +127,56 @@ void kin_weights_collect_blocks(kin_weights *w);
 
 // ---- weights_place.c
 
-// Opens the prepacked cache where it is of use. Without it a line in the log says why.
+// Opens the prepacked cache if it is useful. If it cannot, the log says why.
 void kin_weights_try_cache(kin_weights *w);
 
 // Places all blocks, and fills those that are not `later`.
 int kin_weights_place_cpu(kin_weights *w, kin_err *err);
 int kin_weights_place_gpu(kin_weights *w, kin_err *err);
 
-// All packed blocks but those of the layers in `but` are in the cache file afterwards, sealed.
+// Packs all packed blocks except those of the layers in `but` into the cache file, and seals them.
 int kin_weights_pack_ahead(kin_weights *w, const kin_windows *but, const atomic_bool *stop, kin_err *err);
 
-void kin_weights_fill_later(kin_weights *w);                                                     // of the CPU. Any thread
-int kin_weights_copy_blocks(kin_weights *w, size_t begin, size_t end, bool later, kin_err *err); // those of the GPU among them
+void kin_weights_fill_later(kin_weights *w); // of the CPU. Any thread
+// of the GPU, within [begin, end)
+int kin_weights_copy_blocks(kin_weights *w, size_t begin, size_t end, bool later, kin_err *err);
 
-// Where the streamer will read: a block that found no place in the cache file is used as it is in the model file.
+// Called before streaming: a block that found no room in the cache file is used from the model file instead.
 int kin_weights_unpack_if_lost(kin_weights *w, kin_weights_block *b, kin_err *err);
-int kin_weights_settle_cpu(kin_weights *w, kin_err *err); // all of them
+int kin_weights_settle_cpu(kin_weights *w, kin_err *err); // all blocks
 
 void kin_weights_point_at_mapping(kin_weights_block *b);
 void kin_weights_drop_pages(const kin_weights *w,
-                            const kin_weights_block *b); // a mapped block leaves our memory until it is used
+                            const kin_weights_block *b); // releases a mapped block's memory until it is used
 bool kin_weights_on_disk(const kin_weights *w, const kin_weights_block *b);
-bool kin_weights_has_dirty(const kin_weights *w); // something was packed, or will be
+bool kin_weights_has_dirty(const kin_weights *w); // some block was packed, or will be
 
-// Packs the block at `base` // [packed_bytes]: its tensors point there afterwards. Fails where the model's files were written to
-// since they were opened: a cache of other weights would be trusted when the right file is back.
+// Packs the block to `base` // [packed_bytes] and points its tensors there. Fails if the model's files were written to since they
+// were opened: otherwise a cache of other weights would be trusted once the right file is back.
 int kin_weights_pack(const kin_weights *w, kin_weights_block *b, uint8_t *base, kin_err *err);
-void kin_weights_finish_cache(kin_weights *w); // by a thread of its own: gives way to all others from here on
+void kin_weights_finish_cache(kin_weights *w); // runs on a background thread, at the lowest priority from here on
 
 // ---- weights_check.c
 
 uint64_t kin_weights_source_hash(const kin_weights_block *b);
 
-// Whether a block of the cache file can be used, before it is mapped: it was made from what the model file has now, and its
-// content is sound, unless that is left for its first use.
+// True if a block of the cache file can be used, before it is mapped: it was made from the model file's present content, and its
+// own content is sound, unless that check is left for its first use.
 bool kin_weights_trust(kin_weights *w, kin_weights_block *b);
 
-// When a block is acquired: `at` is where its packed bytes are now, in the streamer's ring or mapped. What is damaged is packed
-// again, in the file and at `at`. Fails if another process keeps the file from being mended.
+// Checks a block when it is acquired: `at` is where its packed bytes are now, in the streamer's ring or mapped. A damaged block
+// is packed again, in the file and at `at`. Fails if another process prevents repairing the file.
 int kin_weights_check(kin_weights *w, kin_weights_block *b, const uint8_t *at, kin_err *err);
 
-bool kin_weights_has_unchecked(const kin_weights *w); // that no one acquires: experts
-void kin_weights_check_behind(kin_weights *w);        // these. By a thread of its own, until w->closing
+bool kin_weights_has_unchecked(const kin_weights *w); // among blocks that are never acquired: experts
+void kin_weights_check_behind(kin_weights *w);        // checks these, on a background thread, until w->closing
 
 // ---- weights_arrival.c
 
-// Begins what goes on after open: the lazy load, where blocks come later; finishing the cache file.
+// Starts the background work after open: the lazy load, if blocks come later; completing the cache file.
 int kin_weights_start_finisher(kin_weights *w, kin_err *err);
 void kin_weights_stop_finisher(kin_weights *w); // ends waits for blocks that did not come; waits for the cache file
 
-// While w->is_arriving, in place of the streamer's. Blocks are used in their mapping.
+// Replace the streamer's functions while w->is_arriving. Blocks are used in their mapping.
 int kin_weights_acquire_arriving(kin_weights *w, int i_compute_block, kin_err *err);
 void kin_weights_release_arriving(kin_weights *w, int i_compute_block);
