@@ -3,19 +3,19 @@
 #include <math.h>
 #include <stdlib.h>
 
-// Waits never longer, whatever the rounds: with fewer layers no window has more of them.
+// True if a never waits longer than b, for any number of rounds: with fewer layers no window has more of them.
 static bool waits_no_longer(const kin_device_wait *a, const kin_device_wait *b) {
     if (a->layer_s == 0 && a->output_s == 0) return true;
     return a->n_cpu <= b->n_cpu && a->layer_s <= b->layer_s && a->output_s <= b->output_s && a->hidden_s >= b->hidden_s;
 }
 
-// a is never worse than b, whatever the rounds. With more layers on the GPU it may have more windows with copies.
+// True if a is never worse than b, for any number of rounds. With more layers on the GPU it may have more windows with copies.
 static bool dominates(const kin_choices *choices, const kin_choice *a, const kin_choice *b) {
     double copies_s = a->n_gpu > b->n_gpu ? (a->n_gpu - b->n_gpu) * choices->rates.gpu_window_s : 0;
     return a->base_s + copies_s <= b->base_s && a->stall_s <= b->stall_s && waits_no_longer(&a->wait, &b->wait);
 }
 
-// Adds a choice to those from `begin` on, or drops it or them. Returns the new end.
+// Adds a choice to those from `begin` on, unless one of them dominates it; removes those that it dominates. Returns the new end.
 static int add_choice(kin_choices *choices, int begin, int end, const kin_choice *choice) {
     int kept = begin;
     for (int i = begin; i < end; i++) {
@@ -28,7 +28,7 @@ static int add_choice(kin_choices *choices, int begin, int end, const kin_choice
     return kept + 1;
 }
 
-// Layers differ in size, and it is not decided yet which ones a device gets: it must hold the largest.
+// Layers differ in size, and it is not yet decided which ones a device gets, so it must be able to hold the largest.
 static bool surely_fits(const kin_device_rates *rates, const kin_load *load) {
     kin_load largest = *load;
     if (rates->layer_share_max <= 1) return true;

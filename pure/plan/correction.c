@@ -3,7 +3,7 @@
 #include <math.h>
 
 static const double FACTOR_LEAST = 0.1, FACTOR_MOST = 10;
-static const double HOLD_GROWS = 4, HOLD_MOST = 256; // times the first
+static const double HOLD_GROWS = 4, HOLD_MOST = 256; // times the first holding time
 
 void kin_corrections_init(kin_corrections *c) {
     for (int i = 0; i < KIN_FACTS_MAX_DEVICES; i++) {
@@ -22,7 +22,7 @@ static void set(double *factor, double value) {
     if (known(value)) *factor = fmin(fmax(value, FACTOR_LEAST), FACTOR_MOST);
 }
 
-// Experts are read by other means than streamed weights: with them only times can be compared.
+// Experts are not read like streamed weights: if there are any, only times can be compared, not rates.
 static double disk_factor(const kin_measured *measured, const kin_device_prediction *p) {
     if (p->experts_s > 0 || !known(measured->disk_bytes)) return measured->disk_s / (p->own_load_s + p->experts_s);
     double predicted_bytes_s = p->streamed_bytes / p->own_load_s;
@@ -34,8 +34,8 @@ static void set_missing(double *missing_bytes, const kin_measured *measured, con
         *missing_bytes = fmin(fmax(measured->disk_bytes - p->streamed_bytes, 0), p->resident_bytes);
 }
 
-// Of a hop that is slower than predicted more is waiting, for threads and for their processors; one that is faster is so as a
-// whole.
+// A hop that is slower than predicted waits longer, for threads and their processors, so only the round trips are corrected. If
+// it is faster, it is faster as a whole.
 static double hops_factor(double hop_s, const kin_prediction *p) {
     return hop_s > p->hops_s ? 1 + (hop_s - p->hops_s) / p->hops_latency_s : hop_s / p->hops_s;
 }
@@ -46,7 +46,7 @@ static void set_hops(kin_corrections *c, double factor, const kin_plan *plan) {
     }
 }
 
-// cpu_s: of the group's computing and windows, with sums, as predicted.
+// cpu_s: predicted computing and windows of the group, including sums.
 static void set_sums(kin_corrections *c, int device, double measured_s, double cpu_s, double sums_s) {
     double left_s = measured_s - c->devices[device].cpu * (cpu_s - sums_s);
     if (known(measured_s)) set(&c->devices[device].sums, fmax(left_s, FACTOR_LEAST * sums_s) / sums_s);
@@ -94,7 +94,7 @@ kin_corrections kin_corrections_held(const kin_corrections *c, double now_s) {
     return with;
 }
 
-// What single tokens measure: not the arithmetic of a batch's rows.
+// Slows down what single tokens measure; the arithmetic of a batch's rows is not part of that.
 static void slow_engine(kin_engine_facts *e, double factor) {
     for (int q = 0; q < KIN_N_QUANT; q++) {
         if (e->token_bytes_s[q] != KIN_RATE_CANNOT) e->token_bytes_s[q] /= factor;

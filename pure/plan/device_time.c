@@ -4,16 +4,17 @@
 
 #include "pure/plan/residency.h"
 
-static const double RING_PER_BLOCK = 1.25; // engine/stream.c makes it so
+static const double RING_PER_BLOCK = 1.25; // as in engine/stream.c
 
-// An expert has few of a prompt's tokens, and its products are slower than the batch's by this. Of a Qwen 3 model of 8 layers, 32
-// experts, 4 used, Q4_K_M (docs/PROFILE.md): kin's kernels compute 16 rows at 0.92 to 0.96 of their rate for 128, and TTFT of 128
-// and 512 tokens fits 1.1; ggml's CPU kernels take the tokens of an expert one by one, a batch's product several.
+// An expert gets few of a prompt's tokens, and its products are slower than the batch's by this factor. Measured with a Qwen 3
+// model of 8 layers, 32 experts, 4 of them used, Q4_K_M (docs/PROFILE.md): kin's kernels compute 16 rows at 0.92 to 0.96 of their
+// rate for 128, and TTFT of 128 and 512 tokens fits 1.1; ggml's CPU kernels take the tokens of an expert one by one, but several
+// at a time in a batch's product.
 static const double KIN_EXPERT_FACTOR = 1.1, GGML_EXPERT_FACTOR = 2;
-static const int PROMPT_LOG2 = 7;      // a prompt's rate is that of 128 tokens
-static const int ATTENTION_BATCH = 32; // ggml's CPU attention takes keys and values for many tokens at once from so many on
+static const int PROMPT_LOG2 = 7;      // a prompt's rate is measured with 128 tokens
+static const int ATTENTION_BATCH = 32; // from here on, one read in ggml's CPU attention serves many tokens
 
-// Of a pass: n of one sequence after n_cached of it, or each of a text of its own, after n_cached of that.
+// The tokens of a pass: n tokens of one sequence after n_cached of it, or one token of each of n sequences, each after n_cached.
 typedef struct tokens {
     int n, n_cached;
     bool of_texts;
@@ -28,8 +29,8 @@ static double factor_of(const double factors[KIN_N_QUANT], int q) {
     return factor > 0 ? factor : 1;
 }
 
-// What a batch takes over reading its weights and computing its rows, one after the other: few rows are computed while weights
-// are read. Between the measured numbers of rows it is linear in their logarithm; at those of a prompt it is 1.
+// Returns the time of a batch, divided by the time to read its weights plus that to compute its rows: few rows are computed while
+// weights are read. Linear in the logarithm of the rows between measured numbers of rows; 1 at a prompt's.
 static double batch_factor(const kin_engine_facts *e, int q, double n_tokens) {
     double at = n_tokens < 2 ? INFINITY : log2(n_tokens) - 1;
     if (at >= PROMPT_LOG2 - 1) return 1;
@@ -39,8 +40,9 @@ static double batch_factor(const kin_engine_facts *e, int q, double n_tokens) {
     return before + (at - i) / (last ? PROMPT_LOG2 - KIN_FACTS_BATCHES : 1) * (after - before);
 }
 
-// What reading a weight takes over reading it from memory, if that is one of so many bytes that are read again and again: those
-// that a processor's cache holds come faster. Linear in the logarithm of the bytes; from twice the most that was measured on, 1.
+// Returns the time to read a weight, divided by the time to read it from memory, if it is one of this many bytes that are read
+// again and again: those that a CPU's cache holds come faster. Linear in the logarithm of the bytes; 1 from twice the largest
+// measured size on.
 static double cached_factor(const kin_engine_facts *e, int q, double reread_bytes) {
     double at = reread_bytes > 0 ? fmax(0, log2(reread_bytes / KIN_FACTS_CACHED_LEAST)) : INFINITY;
     if (at >= KIN_FACTS_CACHED) return 1;
@@ -50,8 +52,8 @@ static double cached_factor(const kin_engine_facts *e, int q, double reread_byte
     return before + (at - i) * (after - before);
 }
 
-// Matrix products: the weights are read once, and of a batch every token costs its FLOP. A rate for one token has both in it;
-// that of a batch was measured on weights that a cache holds, so a batch's weights are to be read beside.
+// Returns the time of a matrix product: the weights are read once, and each token of a batch costs its FLOP. The rate for one
+// token includes both; the rate for a batch was measured with weights in a cache, so the time to read a batch's weights is added.
 static double product_s(const kin_engine_facts *e, int q, double bytes, double flops, double n_tokens, double reread_bytes) {
     double read_s = bytes > 0 ? bytes / rate_of(e->token_bytes_s, q) * cached_factor(e, q, reread_bytes) : 0;
     double compute_s = n_tokens > 1 && flops > 0 ? n_tokens * flops / rate_of(e->prompt_flop_s, q) : 0;
@@ -64,17 +66,17 @@ static double output_s(const kin_engine_facts *e, const kin_model_facts *m, int 
     return sum;
 }
 
-// Share of the experts of a layer that n tokens use together, each its own choice.
+// Returns the fraction of a layer's experts that n tokens use together, if each chooses independently.
 static double experts_used(const kin_model_facts *m, int n_tokens) {
     return 1 - pow(1 - m->expert_share, n_tokens);
 }
 
-// kin's kernels have a rate at which attention reads the cache.
+// True if attention uses kin's kernels: only they have a rate for reading the cache.
 static bool by_kins_kernels(const kin_engine_facts *e) {
     return e->kv_bytes_s > 0;
 }
 
-// Of a layer. An expert's products are slower than a batch's.
+// Returns the time of a layer's products. An expert's products are slower than a batch's.
 static double products_s(const kin_engine_facts *e, const kin_model_facts *m, int n_tokens, double reread_bytes) {
     double sum = 0, used = experts_used(m, n_tokens), factor = by_kins_kernels(e) ? KIN_EXPERT_FACTOR : GGML_EXPERT_FACTOR;
     for (int q = 0; q < KIN_N_QUANT; q++) {
@@ -87,17 +89,17 @@ static double products_s(const kin_engine_facts *e, const kin_model_facts *m, in
     return sum;
 }
 
-// kin's kernels read K and V once for all heads of a group and for a batch's rows, and compute while they read: neither hides the
-// other wholly. looks: cells that heads and rows look at, each for itself.
+// kin's kernels read K and V once for all heads of a group and all rows of a batch, and compute while they read; neither hides
+// the other completely. looks: number of cells read, counted for each head and row.
 static double shared_cache_s(const kin_engine_facts *e, const kin_model_facts *m, double n_cells, double looks) {
     return hypot(n_cells * m->kv_bytes / e->kv_bytes_s, looks * m->kv_bytes / e->prompt_read_bytes_s);
 }
 
-// Otherwise attention goes over the cache for each token of a batch. Where its rate for batches is not known: a CPU's at a
-// token's rate, a GPU's once for all of them.
+// Otherwise attention reads the cache for each token of a batch. If the rate for batches is not known, a CPU reads at a token's
+// rate, and a GPU once for all tokens.
 static double cache_s(const kin_engine_facts *e, const kin_model_facts *m, const tokens *t, bool is_gpu) {
     double reads = m->kv_reads > 0 ? m->kv_reads : 1, rate = e->read_bytes_s, copy_s = t->n * e->kv_copy_s;
-    double looks = t->n * (t->n_cached + (t->of_texts ? 0 : (t->n - 1) / 2.0)); // each token at those before it
+    double looks = t->n * (t->n_cached + (t->of_texts ? 0 : (t->n - 1) / 2.0)); // each token reads those before it
     double cells = t->of_texts ? looks : t->n_cached + t->n - 1;
     if (by_kins_kernels(e)) return copy_s + shared_cache_s(e, m, cells, looks * reads);
     if (t->n >= ATTENTION_BATCH && e->prompt_read_bytes_s > 0)
@@ -144,7 +146,7 @@ static double play_layer(kin_simulation *p, const layer *l, double now) {
     return now;
 }
 
-// From an empty ring layers soon take the same time; from a full one not before the disk has lost its lead.
+// Starting with an empty ring, layers soon take the same time; starting with a full one, only when the disk has lost its lead.
 static void play_stage(const kin_member_rates *r, const layer *l, double *layer_s, double *hidden_s) {
     enum { N_FIRST = 2, N_STEADY = 3, MOST = 64 };
     kin_simulation play;
@@ -190,13 +192,13 @@ static bool is_slice(const kin_member_rates *r) {
     return r->heads < 1 || r->ff < 1;
 }
 
-// Of the output, what is computed at once.
+// Returns the size of a tile: the part of the output that is computed at once.
 static double tile_bytes(const kin_model_facts *m) {
     double output = kin_facts_bytes_sum(m->output_bytes);
     return m->output_blocks > 0 ? output / m->output_blocks : output;
 }
 
-// The largest block that the ring must take whole. block_bytes is that of whole layers, or a tile of the output.
+// Returns the largest block that must fit into the ring whole. block_bytes is for whole layers, or a tile of the output.
 static double slice_block_bytes(const kin_model_facts *m, const kin_member_rates *r) {
     double block = 0, tile = tile_bytes(m);
     if (!is_slice(r)) return m->block_bytes;
@@ -237,7 +239,7 @@ static void set_members(kin_device_rates *r, const kin_facts *facts, int device,
         else
             kin_member_rates_init(member, facts, shared->members[i].device, shared->members[i].heads, shared->members[i].ff);
         double rate = member->facts->disk_random_bytes_s;
-        if (rate > 0) member->expert_miss_s = member->expert_bytes * missed / rate; // else experts that miss do not fit
+        if (rate > 0) member->expert_miss_s = member->expert_bytes * missed / rate; // else shares with missing experts do not fit
         double compute_s = r->cpu_layer_s + r->cpu_layer_fixed_s - r->layer_sums_s + r->layer_starts_s;
         set_stages(member, &facts->model, compute_s, r->layer_sums_s / 2);
     }
@@ -315,7 +317,8 @@ int kin_device_gpu_layers_max(const kin_device_rates *r, int n_layer) {
     return output_too ? most : most - 1;
 }
 
-// Divides what memory is left for weights between resident set, ring and experts. False: there is not even room for the ring.
+// Divides the memory that is left for weights between resident set, ring and experts. False if there is not even room for the
+// ring.
 static bool divide_memory(const kin_device_rates *r, const kin_member_rates *m, const kin_load *load, double gpu_bytes,
                           kin_member_time *t, double *expert_miss_share) {
     double fixed = r->cpu_buffer_bytes + load->n_cpu * m->kv_bytes + (r->facts->uma ? gpu_bytes : 0);
@@ -351,7 +354,7 @@ static bool divide_memories(const kin_device_rates *r, const kin_load *load, kin
 
 // ---- time
 
-// How many of a layer's weight blocks are streamed, on average. Of the output's tiles it is the same share.
+// Returns how many of a layer's weight blocks are streamed, on average. The same fraction of the output's tiles is.
 static double find_stage(const kin_stages *s, const kin_load *load, double output_bytes, double streamed_bytes) {
     int stage = 0;
     for (;; stage++) {
@@ -362,14 +365,14 @@ static double find_stage(const kin_stages *s, const kin_load *load, double outpu
     }
 }
 
-// of // [KIN_SIMULATE_MAX_WEIGHT_BLOCKS + 1]: of whole stages.
+// Interpolates of // [KIN_SIMULATE_MAX_WEIGHT_BLOCKS + 1], which has the values of whole stages.
 static double between(const double *of, double stage) {
     int i = (int)stage;
     return stage > i ? of[i] + (stage - i) * (of[i + 1] - of[i]) : of[i];
 }
 
-// At each sum all wait for the one whose weights come last: mostly the one that waits longest for a layer. The output is the
-// head's alone.
+// At each sum all members wait for the one whose weights arrive last, usually the one that waits longest for a layer. Only the
+// head has the output.
 static void take_wait(const kin_device_wait *of, kin_device_wait *all) {
     all->n_cpu = of->n_cpu;
     all->output_s += of->output_s;
@@ -378,7 +381,7 @@ static void take_wait(const kin_device_wait *of, kin_device_wait *all) {
     all->hidden_s = of->hidden_s;
 }
 
-// cpu_output_s: computing the output; 0 where the GPU has it, or no logits are wanted.
+// cpu_output_s: computing the output; 0 if the GPU has it, or if no logits are wanted.
 static void add_disk_time(const kin_device_rates *r, int i, const kin_load *load, double cpu_output_s, kin_device_time *t) {
     const kin_member_rates *m = &r->members[i];
     kin_member_time *of = &t->members[i];
@@ -387,7 +390,7 @@ static void add_disk_time(const kin_device_rates *r, int i, const kin_load *load
     if (of->streamed_bytes == 0) return;
     double rate = m->disk_bytes_s, output_bytes = kin_device_output_on_gpu(r, load) ? 0 : m->output_bytes;
     double stage = find_stage(s, load, output_bytes, of->streamed_bytes);
-    // A pass that wants no logits does not come to the output's tiles.
+    // A pass without logits does not reach the output's tiles.
     double output_load_s = stage / s->n * output_bytes / rate;
     of->load_s = of->streamed_bytes / rate - (r->with_output ? 0 : output_load_s);
     double layer_s = stage < 1 ? fmax(s->layer_s[0], stage * s->first_s) : between(s->layer_s, stage);

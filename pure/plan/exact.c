@@ -1,24 +1,23 @@
 // The best plan under the timeline model.
 //
-// For k rounds and a trial period T, a device's cost depends on nothing but its own layers, once choices that would stall longer
-// than T are dropped. So dynamic programming over (device, layers) gives
+// For k rounds and a trial period T, a device's cost depends only on its own layers, once choices with a stall longer than T are
+// dropped. So dynamic programming over (device, layers) gives
 //
 //     busy(T) = min over plans with stalls <= T of the sum of busy times
 //
-// which falls as T grows; the best plan has max(busy(T), stall) smallest, and that T is found by bisection between the best plan
-// known and the best bound. T moves over finitely many stalls, so the end is exact: below the last plan's value there is nothing.
+// which falls as T grows. The best plan has the smallest max(busy(T), stall); its T is found by bisection between the best known
+// plan and the best bound. T moves over finitely many stalls, so the result is exact: no plan has a value below the last one's.
 //
-// Rounds. With the disk's waiting left out, busy grows with k. As soon as that bound is no better than the best plan, no greater
-// k is.
+// Rounds. Without waits for disks, busy grows with k. As soon as that bound is no better than the best plan, no larger k can be.
 //
-// Order. The ring's hops do not belong to single devices. kin_hops gives each device a potential so that the sum over members is
-// never more than the cheapest ring through them; with it in place of hops, the program gives a bound. Its workers are then laid
-// into their cheapest real ring. Where both agree (always when devices have one way in and out each), that is the optimum. Else
-// the search branches: one more device surely in, or surely out. After max_nodes it stops, and bound_s says how far from proven
-// it is.
+// Order. The ring's hops do not belong to single devices. kin_hops gives each device a potential such that the sum over members
+// never exceeds the cheapest ring through them; with potentials in place of hops, the dynamic program gives a bound. Its workers
+// are then placed into their cheapest real ring. If both agree (always if each device has the same cost to and from all others),
+// that is the optimum. Otherwise the search branches: one more device is certainly in, or certainly out. After max_nodes it
+// stops, and bound_s shows how far it is from proven.
 //
-// Before it branches, the program is run from both ends. Sums before a device, of it, and behind it, say how good a plan with it,
-// or without it, can be. Most devices that no good plan uses go out here at once, and with fewer of them potentials are closer.
+// Before branching, the dynamic program runs from both ends. The sums before, of and behind a device bound the value of plans
+// with it, and without it. That excludes most devices that no good plan uses, and with fewer devices the potentials are tighter.
 #include <math.h>
 #include <stdlib.h>
 
@@ -32,13 +31,13 @@ enum { MAX_LAYERS = KIN_FACTS_MAX_LAYERS, MAX_DEVICES = KIN_FACTS_MAX_DEVICES };
 
 static const double SAME = 1e-12; // relative: rounding, not a difference
 
-// Costs of every device, which all nodes of the same rounds and period share.
+// Costs of every device, shared by all nodes with the same rounds and period.
 typedef struct costs {
-    int n_rounds; // 0: nothing is in here yet
+    int n_rounds; // 0: not filled yet
     double period_s;
     bool hidden;
-    int first[MAX_DEVICES], last[MAX_DEVICES]; // layers that a device can have, beside 0
-    double of[MAX_DEVICES][MAX_LAYERS + 1];    // INFINITY: cannot be
+    int first[MAX_DEVICES], last[MAX_DEVICES]; // least and most layers that a device can have, besides 0
+    double of[MAX_DEVICES][MAX_LAYERS + 1];    // INFINITY: not possible
 } costs;
 
 typedef struct solver {
@@ -48,22 +47,22 @@ typedef struct solver {
     kin_hops hops;
     const kin_choices *choices[MAX_DEVICES];
     costs costs;
-    int n_at, at[MAX_DEVICES];                     // devices that the present node does not leave out, the head first
+    int n_at, at[MAX_DEVICES];                     // devices that the current node does not leave out, the head first
     double before[MAX_DEVICES][MAX_LAYERS + 1];    // least cost of n layers on at[0] to at[j]
-    double after[MAX_DEVICES + 1][MAX_LAYERS + 1]; // on at[j] and those behind it
+    double after[MAX_DEVICES + 1][MAX_LAYERS + 1]; // least cost of n layers on at[j] and those behind it
     int n_nodes, n_nodes_max;
     double best_s; // of the plan in `best`
     kin_plan best;
-    double open_s; // least bound of nodes that were given up
+    double open_s; // least bound of the nodes that were given up
 } solver;
 
-// A set of plans: these devices must compute, these must not; k rounds.
+// A set of plans: these devices must compute, those must not; k rounds.
 typedef struct node {
     kin_device_set in, out;
     int n_rounds;
-    bool hops_known; // every device is in or out: the ring's cost is hops_s, potentials are not needed
+    bool hops_known; // every device is in or out: the ring costs hops_s, and potentials are not needed
     double hops_s;
-    double potential[MAX_DEVICES]; // of a round
+    double potential[MAX_DEVICES]; // per round
 } node;
 
 // ---- costs of devices
@@ -84,7 +83,7 @@ static double cheapest_choice(const kin_choices *choices, int n_layer, int n_rou
     return cheapest;
 }
 
-// hidden: as if nothing ever waited for a disk.
+// hidden: as if no device ever waited for its disk.
 static void fill_costs(solver *s, int n_rounds, double period_s, bool hidden) {
     costs *c = &s->costs;
     if (c->n_rounds == n_rounds && c->period_s == period_s && c->hidden == hidden) return;
@@ -108,8 +107,8 @@ static double potential_s(const node *node, int device) {
 
 // ---- dynamic programming
 
-// from // [n_layer + 1]: the least cost of n layers on other devices -> to // [n_layer + 1]: with this one as well.
-// Sums that reach limit_s are of no use.
+// Takes from // [n_layer + 1], the least cost of n layers on the devices so far, and writes to // [n_layer + 1], that with this
+// device. Sums that reach limit_s are of no use.
 static void add_device_choices(const solver *s, const node *node, int device, double limit_s, const double *restrict from,
                                double *restrict to) {
     const double *of = s->costs.of[device];
@@ -128,7 +127,7 @@ static void add_device_choices(const solver *s, const node *node, int device, do
     }
 }
 
-// The head's own costs, and what it adds to the ring if there is one.
+// The head's own costs, and its part of the ring if there is one.
 static void fill_head(solver *s, const node *node) {
     for (int n = 0; n <= s->n_layer; n++) {
         bool none = n == 0 && (node->in & kin_device_bit(0));
@@ -140,7 +139,7 @@ static void fill_head(solver *s, const node *node) {
     }
 }
 
-// busy(period_s).
+// Returns busy(period_s).
 static double least_busy(solver *s, const node *node, double period_s, double limit_s, bool hidden) {
     fill_costs(s, node->n_rounds, period_s, hidden);
     s->n_at = 0;
@@ -152,7 +151,7 @@ static double least_busy(solver *s, const node *node, double period_s, double li
     return s->before[s->n_at - 1][s->n_layer];
 }
 
-// The plan behind the last least_busy. Returns its longest stall.
+// Extracts the plan of the last least_busy. Returns its longest stall.
 static double trace(const solver *s, const node *node, double period_s, kin_layer_share *shares) {
     double longest_s = 0;
     int left = s->n_layer;
@@ -177,13 +176,13 @@ static double trace(const solver *s, const node *node, double period_s, kin_laye
 // ---- one node
 
 typedef struct found {
-    double bound_s; // no plan of the node is better
-    bool is_plan;   // and this one is as good, as far as hops are what potentials say
+    double bound_s; // lower bound of the node's plans
+    bool is_plan;   // a plan was found that reaches it, if hops cost what the potentials say
     double busy_s, stall_s;
     kin_layer_share shares[MAX_DEVICES];
 } found;
 
-// The best plan of a node below s->best_s. Bisection, between tries just below the best plan's own value.
+// Finds the best plan of a node below s->best_s: by bisection, alternating with tries just below the best plan's own value.
 static found solve_node(solver *s, const node *node) {
     found found = {.bound_s = s->best_s};
     double low = 0, high = s->best_s;
@@ -207,7 +206,7 @@ static found solve_node(solver *s, const node *node) {
     return found;
 }
 
-// Takes a plan whose real ring costs ring_s a round into account. Returns its value.
+// Offers a plan with a real ring; value_s is its period. Keeps it if it is the best. Returns its value.
 static double offer(solver *s, const node *node, const found *found, const int *order, int n_order, double value_s) {
     if (!(value_s < s->best_s * (1 - SAME))) return value_s;
     kin_plan plan = {.n_rounds = node->n_rounds, .tpot_s = value_s};
@@ -226,7 +225,7 @@ static kin_device_set workers_of(const solver *s, const kin_layer_share *shares)
     return workers;
 }
 
-// All is decided: the ring is known, and the program is exact with it. If the ring is not, only its bound is.
+// Everything is decided: if the ring is known, the dynamic program is exact with it. If not, the node only has a bound.
 static void search_leaf(solver *s, node *node) {
     int order[MAX_DEVICES];
     bool proven;
@@ -239,7 +238,7 @@ static void search_leaf(solver *s, node *node) {
 
 // ---- devices that need no decision
 
-// Can a plan of the node in which at[j] computes cost less than limit_s?
+// True if a plan of the node in which at[j] computes can cost less than limit_s.
 static bool useful_with(const solver *s, const node *node, int j, double limit_s) {
     int device = s->at[j], L = s->n_layer, first = s->costs.first[device], last = s->costs.last[device];
     const double *of = s->costs.of[device], *before = s->before[j - 1], *after = s->after[j + 1];
@@ -253,7 +252,7 @@ static bool useful_with(const solver *s, const node *node, int j, double limit_s
     return false;
 }
 
-// And one in which it does not?
+// True if one in which it does not compute can.
 static bool useful_without(const solver *s, int j, double limit_s) {
     for (int n = 0; n <= s->n_layer; n++) {
         if (s->before[j - 1][n] + s->after[j + 1][s->n_layer - n] < limit_s) return true;
@@ -261,8 +260,8 @@ static bool useful_without(const solver *s, int j, double limit_s) {
     return false;
 }
 
-// Decides on the devices without which, or with which, no plan of the node is better than the best one. True: some are out now,
-// and potentials can be closer.
+// Decides on the devices without which, or with which, no plan of the node beats the best one. True if some are now out, so
+// potentials can be tighter.
 static bool narrow(solver *s, node *node) {
     kin_device_set out = node->out;
     double limit_s = s->best_s * (1 - SAME);
@@ -283,7 +282,7 @@ static bool narrow(solver *s, node *node) {
     return true;
 }
 
-// The device to decide on next: one that computes in the relaxed plan, else any. -1: all are decided.
+// Returns the device to decide on next: one that computes in the relaxed plan, otherwise any. -1: all are decided.
 static int undecided(const solver *s, const node *node, kin_device_set workers) {
     kin_device_set open = s->usable & ~node->in & ~node->out & ~kin_device_bit(0);
     if (open & workers) open &= workers;
@@ -292,7 +291,7 @@ static int undecided(const solver *s, const node *node, kin_device_set workers) 
 
 static void search(solver *s, node *node);
 
-// First with the device, then without it; then potentials are closer, because fewer rings are left to bound.
+// Searches with the device, then without it; the latter has tighter potentials, because they bound fewer rings.
 static void search_both(solver *s, const node *parent, int device) {
     node child = *parent;
     child.in |= kin_device_bit(device);
@@ -303,7 +302,7 @@ static void search_both(solver *s, const node *parent, int device) {
     search(s, &child);
 }
 
-// The node's relaxed plan, laid into a real ring. Returns false if that is the best there is in the node.
+// Places the node's relaxed plan into a real ring. Returns false if the node has no better plan than that.
 static bool relax(solver *s, const node *node, found *found, bool *ring_proven) {
     int order[MAX_DEVICES];
     *found = solve_node(s, node);
@@ -380,7 +379,7 @@ int kin_plan_exact_of(const kin_facts *facts, const kin_plan_options *options, c
         return kin_err_set(err, options->below_s > 0
                                     ? "no plan is faster than that"
                                     : "no plan: the devices cannot hold the model even with streaming; try a smaller --ctx");
-    // Layers of different sizes: the prediction knows which ones each device has got.
+    // Layers differ in size: only the prediction knows which ones each device has.
     if (kin_plan_scheduler_finish(facts, usable, NULL, plan, err) != 0) return KIN_FAIL;
     plan->bound_s = fmin(plan->bound_s, plan->tpot_s);
     return 0;

@@ -6,8 +6,8 @@
 
 #include "pure/plan/deal.h"
 
-// What a sum costs beside the wire: encrypting, system calls, adding. bench/sum.c on undisturbed processors: 19, 30 and 47 us for
-// two devices and 2048, 4096 and 8192 values. The links' round trips have a thread's waking in them already.
+// Cost of a sum besides the transfer: encrypting, system calls, adding. bench/sum.c on undisturbed processors: 19, 30 and 47 us
+// for two devices and 2048, 4096 and 8192 values. The links' round trips already include waking a thread.
 static const double SUM_FIXED_S = 20e-6;
 
 kin_device_set kin_group_members(const kin_group *g) {
@@ -29,7 +29,7 @@ double kin_group_saves_s(const kin_group_time *t) {
     return t->apart_s - t->layer_s - 2 * (t->sum_s + t->sum_token_s);
 }
 
-// Of unlike layers a device must hold the largest, so many times (choices.c).
+// If layers differ, a device must be able to hold the largest one, n_layer times (choices.c).
 bool kin_group_is_short(const kin_facts *facts, const kin_group_time *by_speed) {
     double largest = 1;
     for (int il = 0; il < facts->model.n_layer; il++) largest = fmax(largest, facts->model.layer_share[il]);
@@ -60,20 +60,22 @@ static double kept_bytes(const kin_device_rates *r) {
     return fmax(0, r->facts->memory_bytes - r->cpu_buffer_bytes - r->output_bytes);
 }
 
-// By how much a share can be larger than its weight: half a piece.
+// By how much a share can exceed its weight: half a piece.
 static double rounding(const kin_model_facts *m) {
     double attn = attn_bytes_share(m);
     return (attn / m->share_heads + (1 - attn) / m->share_ff) / 2;
 }
 
-// The share of the whole model that takes the device so long, computing or reading. Without a disk it must fit as it is dealt.
+// Returns the share of the whole model that takes the device this long, computing or reading. Without a disk the dealt share must
+// fit.
 static double share_in(const kin_model_facts *m, const kin_device_rates *r, double seconds) {
     double bytes = r->n_layer * (r->layer_bytes + r->expert_bytes + r->kv_bytes), disk = disk_bytes_s(r);
     double has = (kept_bytes(r) + seconds * disk) / bytes - (disk > 0 ? 0 : rounding(m));
     return fmin(seconds / (r->n_layer * layer_s(r)), fmax(0, has));
 }
 
-// The time in which all of them have done the whole model; where some have no disk and the rest is slow, as near as it comes.
+// Returns the time in which all members together do the whole model. If some have no disk and the rest is slow, it is only an
+// approximation.
 static double balanced_s(const kin_model_facts *m, const kin_device_rates *rates, const kin_group *g) {
     enum { STEPS = 60 };
     double low = 0, high = 0;
@@ -129,7 +131,7 @@ bool kin_group_is_same(const kin_facts *facts, const kin_group *a, const kin_gro
 
 // ---- times
 
-// The longest exchange of one with all others. False: two do not reach each other.
+// Sets the sum from the slowest member's exchange with all others. False if two members do not reach each other.
 static bool set_sum(const kin_facts *facts, const kin_group *g, kin_group_time *t) {
     for (int a = 0; a < g->n; a++) {
         double token_s = 0, rtt_s = 0;
@@ -151,13 +153,14 @@ static bool set_sum(const kin_facts *facts, const kin_group *g, kin_group_time *
     return true;
 }
 
-// Of a token's products in a layer: a token reads a part of the experts only.
+// Returns attention's fraction of a token's products in a layer: a token reads only some of the experts.
 static double attn_time_share(const kin_model_facts *m) {
     double read = kin_facts_bytes_sum(m->layer_bytes) + m->expert_share * kin_facts_bytes_sum(m->expert_bytes);
     return m->attn_bytes > 0 ? m->attn_bytes / read : 0.25;
 }
 
-// What the member's memory and disk allow. *most_s, *sum_s: of all members' reading, for the whole model.
+// Limits the layers by the member's memory and disk. *most_s, *sum_s: maximum and sum of the members' reading times for the whole
+// model.
 static void add_memory(const kin_facts *facts, const kin_device_rates *r, int device, double heads, double ff, kin_group_time *t,
                        double *most_s, double *sum_s) {
     kin_member_rates m;
@@ -209,7 +212,7 @@ static kin_link_facts one_after_the_other(const kin_link_facts *a, const kin_lin
     return (kin_link_facts){a->rtt_s + b->rtt_s, 1 / (1 / a->bytes_s + 1 / b->bytes_s)};
 }
 
-// Whoever sends to the group sends to its first device; its last one sends on.
+// A step for the group is sent to its first device; its last device sends it on.
 static void put_links(const kin_facts *facts, const kin_group *g, kin_facts *out) {
     int first = g->devices[0], last = kin_group_last(g);
     for (int from = 0; from < out->n_device; from++) {

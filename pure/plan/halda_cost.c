@@ -6,7 +6,7 @@ static double rate_of(const double rates[KIN_N_QUANT], int q) {
     return rates[q] > 0 ? rates[q] : rates[KIN_QUANT_OTHER];
 }
 
-// Sum over types of FLOP over FLOPS.
+// Returns the sum over types of FLOP / FLOPS.
 static double compute_s(const double flops[KIN_N_QUANT], const kin_engine_facts *e) {
     double sum = 0;
     for (int q = 0; q < KIN_N_QUANT; q++) sum += flops[q] > 0 ? flops[q] / rate_of(e->prompt_flop_s, q) : 0;
@@ -53,7 +53,7 @@ void kin_halda_model_init(kin_halda_model *h, const kin_facts *facts, const int 
     if (h->devices[0].disk_bytes_s > 0) h->kappa_s += h->row_bytes / h->devices[0].disk_bytes_s;
 }
 
-// Bytes that the OS must hold for l layers, g of them on the GPU (Cases 1 to 3). A GPU's own memory is not the OS's.
+// Returns the bytes that the OS must hold for l layers, g of them on the GPU (Cases 1 to 3). It does not hold a GPU's own memory.
 static double needed_bytes(const kin_halda_model *h, int i, int l, int g) {
     const kin_halda_device *d = &h->devices[i];
     int held = d->is_metal || d->os == KIN_OS_MACOS ? l : l - g;
@@ -91,7 +91,7 @@ double kin_halda_gpu_share(const kin_halda_model *h, int i) {
     return fmax(0, h->devices[i].gpu_avail_bytes) / (h->n_layer * h->layer_kv_bytes);
 }
 
-// Eq. (15) to (18). The row of the embedding is counted in kappa.
+// Eq. (15) to (18). kappa includes the row of the embedding.
 static double disk_s(const kin_halda_model *h, int i, int l, int g) {
     const kin_halda_device *d = &h->devices[i];
     double over = needed_bytes(h, i, l, g) - d->avail_bytes;

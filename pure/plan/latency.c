@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-// Every device's layers, by number and by size.
+// Adds up every device's layers, by number and by size.
 static void find_loads(const kin_facts *facts, const kin_plan *plan, kin_load loads[KIN_FACTS_MAX_DEVICES]) {
     int il = 0;
     for (int round = 0; round < plan->n_rounds; round++) {
@@ -74,7 +74,7 @@ int kin_latency_slowest_member(const kin_facts *facts, const kin_prediction *p, 
     return device;
 }
 
-enum { OF_TEXTS = -1 }; // in place of n_out: each token is of another text
+enum { OF_TEXTS = -1 }; // in place of n_out: each token is of another sequence
 
 static int predict_pass(const kin_facts *facts, const kin_plan *plan, int n_tokens, int n_cached, int n_out, kin_prediction *out,
                         kin_err *err) {

@@ -5,7 +5,7 @@
 #include "pure/plan/device_time.h"
 #include "pure/plan/prompt.h"
 
-// Which device has each layer, and where.
+// The device of a layer, and the engine there.
 typedef struct place {
     int device;
     bool on_gpu;
@@ -30,7 +30,8 @@ static bool keeps_pages(const kin_facts *facts, int device) {
     return !kin_os_is_browser(facts->devices[device].os);
 }
 
-// A GPU's pages have other bits than a CPU's, and are found by the like only. but: whose layers need no pages, or -1.
+// Pages of a GPU differ in their bits from those of a CPU, so only the same kind of engine finds them. but: the device whose
+// layers need no pages, or -1.
 static bool all_keep_pages(const kin_facts *facts, const places *p, int but) {
     for (int il = 0; il < facts->model.n_layer; il++) {
         const place *before = &p->before[il], *after = &p->after[il];
@@ -56,7 +57,8 @@ static double weights_of(const kin_facts *facts, int il) {
     return facts->model.layer_share[il] * kin_facts_layer_bytes(&facts->model);
 }
 
-// Bytes that each device has not had, and its disk, and the head's links. False: the rate of a disk is not known.
+// Adds the times of the weights that each device lacks: from its disk, and over the head's links. False if the rate of a disk is
+// not known.
 static bool add_weights(const kin_facts *facts, const places *p, kin_loss *out) {
     double sum = 0, best_rate = 0, bytes[KIN_FACTS_MAX_DEVICES] = {0};
     for (int il = 0; il < facts->model.n_layer; il++) {
@@ -68,7 +70,7 @@ static bool add_weights(const kin_facts *facts, const places *p, kin_loss *out) 
         if (bytes[d] == 0) continue;
         if (disk <= 0) return false;
         out->load_s = fmax(out->load_s, bytes[d] / disk);
-        if (d == 0 || !kin_facts_link_usable(link)) continue; // the head has the file; who does not reach it fetches from others
+        if (d == 0 || !kin_facts_link_usable(link)) continue; // the head has the file; unreachable ones fetch from others
         sum += bytes[d];
         best_rate = fmax(best_rate, link->bytes_s);
         out->fetch_s = fmax(out->fetch_s, bytes[d] / link->bytes_s);
@@ -91,8 +93,8 @@ static int count_requests(int n_pages) {
     return n;
 }
 
-// The time of a text's n_pages pages of all layers that moved; buddy -1: but for those of the lost one. False: a device cannot
-// have some from whoever has them.
+// Computes the time to get a sequence's n_pages pages of all layers that moved; buddy -1: without those of the lost device. False
+// if a device cannot get some of them from their owner.
 static bool fetch_pages(const kin_facts *facts, const places *p, const kin_plan *without, int lost, int buddy, int n_pages,
                         double *s) {
     double page_bytes = KIN_LOSS_PAGE_TOKENS * facts->model.kv_bytes;
@@ -102,7 +104,7 @@ static bool fetch_pages(const kin_facts *facts, const places *p, const kin_plan 
     for (int il = 0; il < facts->model.n_layer; il++) {
         int to = p->after[il].device, from = p->before[il].device == lost ? buddy : p->before[il].device;
         if (from < 0) continue;
-        if (to != 0) *s += n_pages * page_bytes / KIN_LOSS_READ_BYTES_S; // the head reads its own meanwhile
+        if (to != 0) *s += n_pages * page_bytes / KIN_LOSS_READ_BYTES_S; // the head reads its own pages at the same time
         if (to == from) continue;
         const kin_link_facts *link = &facts->links[from][to];
         if (!kin_facts_link_usable(link)) return false;
@@ -113,7 +115,7 @@ static bool fetch_pages(const kin_facts *facts, const places *p, const kin_plan 
     return true;
 }
 
-// The time of computing n layers of n_pages pages on a device, a request after the other.
+// Returns the time of computing n_pages pages of these layers on a device, one request after the other.
 static double compute_layers(const kin_facts *facts, int device, const kin_load *load, int n_pages) {
     int n = KIN_LOSS_PAGE_TOKENS * (n_pages < KIN_LOSS_REQUEST_PAGES ? n_pages : KIN_LOSS_REQUEST_PAGES);
     if (n > facts->work.n_batch) n = facts->work.n_batch;
@@ -123,7 +125,8 @@ static double compute_layers(const kin_facts *facts, int device, const kin_load 
     return t.fits ? (t.compute_s + t.experts_s) * n_pages * KIN_LOSS_PAGE_TOKENS / n : INFINITY;
 }
 
-// The time of the lost one's layers from what was passed on to it, one device after the other. False: that cannot be had.
+// Adds the time of computing the lost device's layers from the states that were passed on to it, one device after the other.
+// False if these states are not available.
 static bool recompute_lost(const kin_facts *facts, const places *p, int lost, int n_pages, double *s) {
     for (int il = 0, begin; il < facts->model.n_layer;) {
         int to = p->after[il].device;
@@ -155,8 +158,8 @@ static bool has_groups(const kin_facts *facts) {
     return has;
 }
 
-// False: it cannot be. Devices of a group log nothing. Of several windows of the lost one the later ones need what others compute
-// of the former: all is computed.
+// False if not possible. Devices of a group log nothing. If the lost device had several windows, the later ones need what others
+// compute from the earlier ones, so everything is computed.
 static bool recompute_layers(const kin_facts *facts, const kin_plan *plan, const kin_plan *without, const places *p, int lost,
                              int n_pages, double *s) {
     if (has_groups(facts) || plan->n_rounds > 1 || without->n_rounds > 1 || !all_keep_pages(facts, p, lost)) return false;
@@ -165,7 +168,7 @@ static bool recompute_layers(const kin_facts *facts, const kin_plan *plan, const
     return recompute_lost(facts, p, lost, n_pages, s);
 }
 
-// The way that kin goes, and how long it takes. tail_s: of the tokens behind the pages.
+// Chooses the way that kin uses, and returns its time. tail_s: time of the tokens after the pages.
 static double choose(const kin_facts *facts, const kin_plan *plan, const kin_plan *without, const places *p, int device,
                      double tail_s, kin_loss *out) {
     int n_pages = facts->work.n_cached / KIN_LOSS_PAGE_TOKENS;

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-// i with its low `bits` bits reversed: counting up visits an interval ever more finely, evenly at every stage
-// (the van der Corput sequence).
+// Reverses the low `bits` bits of i. Counting up then visits an interval ever more finely, evenly at every stage (the van der
+// Corput sequence).
 static uint32_t reverse_bits(uint32_t i, unsigned bits) {
     uint32_t r = 0;
     for (unsigned b = 0; b < bits; b++) r |= (i >> b & 1) << (bits - 1 - b);

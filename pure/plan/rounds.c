@@ -2,7 +2,7 @@
 
 #include "pure/plan/plan.h"
 
-// Layers of the last round, n_left of a full round's `sum`, in proportion.
+// Divides the n_left layers of the last round in proportion to the shares; `sum` is the layers of a full round.
 static void share_rest(const kin_round_share *shares, int n_members, int sum, int n_left, int *n_layers) {
     int given = 0;
     for (int i = 0; i < n_members; i++) {
@@ -12,7 +12,7 @@ static void share_rest(const kin_round_share *shares, int n_members, int sum, in
     for (; given < n_left; given++) {
         int best = -1, best_rest = -1;
         for (int i = 0; i < n_members; i++) {
-            int rest = shares[i].n_layers * n_left - n_layers[i] * sum; // what it still has a claim to
+            int rest = shares[i].n_layers * n_left - n_layers[i] * sum; // remainder of its exact share
             if (rest > best_rest) {
                 best = i;
                 best_rest = rest;
@@ -22,7 +22,7 @@ static void share_rest(const kin_round_share *shares, int n_members, int sum, in
     }
 }
 
-// The sum of the shares, or KIN_FAIL where one cannot be.
+// Returns the sum of the shares, or KIN_FAIL if one is impossible.
 static int check_shares(const kin_round_share *shares, int n_members, int n_layer, kin_err *err) {
     kin_assert(n_members > 0 && n_members <= KIN_ROUNDS_MAX_MEMBERS);
     int sum = 0;

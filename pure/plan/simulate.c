@@ -24,14 +24,14 @@ int kin_simulate_blocks(const kin_model_facts *m, double heads, double ff,
     return KIN_SIMULATE_MAX_WEIGHT_BLOCKS;
 }
 
-// Reads the next streamed weight block as early as disk and room allow. Returns when it is there.
+// Reads the next streamed weight block as early as disk and room allow. Returns when it has arrived.
 static double read_weight_block(kin_simulation *p, double bytes) {
     double room = p->ring_bytes - bytes;
     for (unsigned i = p->n_read; i > 0 && i + KIN_SIMULATE_REMEMBERED > p->n_read + 1;) {
         room -= p->read_bytes[--i % KIN_SIMULATE_REMEMBERED];
         double left_s = p->released[i % KIN_SIMULATE_REMEMBERED];
-        if (room >= 0 || isinf(left_s)) continue; // of the same block: the ring is made for it
-        p->read_end = fmax(p->read_end, left_s);  // this one and all before it must have left
+        if (room >= 0 || isinf(left_s)) continue; // of the same block: the ring is large enough for it
+        p->read_end = fmax(p->read_end, left_s);  // this block and all before it must have left
         break;
     }
     p->read_bytes[p->n_read % KIN_SIMULATE_REMEMBERED] = bytes;
