@@ -2,7 +2,7 @@
 
 #include "pure/plan/timeline.h"
 
-static const double WORTH = 1.02; // a smaller gain is none
+static const double WORTH = 1.02; // a smaller gain counts as none
 
 static double busiest_s(const kin_facts *facts, const kin_prediction *p) {
     double most = 0;
@@ -29,7 +29,7 @@ int kin_batching_choose(const kin_facts *facts, const kin_plan *plan, int n_text
     for (int m = 1, before = 0; m <= most && m <= n_texts; m++) {
         kin_prediction p;
         int n_each = (n_texts + m - 1) / m;
-        if (n_each == before) continue; // more micro-batches of as many texts
+        if (n_each == before) continue; // more micro-batches, but the largest has as many sequences
         before = n_each;
         if (kin_latency_texts(facts, plan, n_each, n_cached, &p, err) != 0) return KIN_FAIL;
         bool reads = any_reads(facts, &p);

@@ -8,7 +8,8 @@ static uint64_t capped(const kin_budget_memory *m, uint64_t bytes) {
     return m->cap && m->cap < bytes ? m->cap : bytes;
 }
 
-// Available, but not to be used. The kernel's part of what this process has already is not available any more.
+// Returns memory that is available but must not be used. The kernel's part for pages that this process already has is no longer
+// available.
 static uint64_t reserve(const kin_budget_memory *m) {
     uint64_t share = m->total / KIN_BUDGET_RESERVE_SHARE;
     return (share > KIN_BUDGET_RESERVE_LEAST ? share : KIN_BUDGET_RESERVE_LEAST) +
@@ -26,7 +27,7 @@ uint64_t kin_budget_room(const kin_budget_memory *m) {
 
 uint64_t kin_budget_step(kin_budget *b, uint64_t now_ms, uint64_t room) {
     if (room > b->most_useful) room = b->most_useful;
-    bool last_bit = room == b->most_useful && b->bytes < room; // completing the set is always worth it
+    bool last_bit = room == b->most_useful && b->bytes < room; // completing the set is always worthwhile
     if (room < b->bytes) {
         b->bytes = room;
         b->since_ms = 0;

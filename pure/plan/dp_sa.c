@@ -4,9 +4,10 @@
 //     dp[i][j] = min over x of dp[x][j - 1] + C(w_j, x, i)         layers [0, i) on the first j devices of the order
 //     C = overhead + computing + 500 us + ping + both transfers    infinite if [x, i) does not fit into memory
 //
-// Every device talks to the head only, so hops are there and back; nothing is streamed, and there is one round. Orders: all of
-// them for few devices, simulated annealing for more, random ones beyond. Ours: the head is always first, a fixed number of
-// random orders stands for 100 ms, and downloads (C_init) are not counted, because facts do not say who has which weights.
+// Every device talks to the head only, so each hop goes there and back; nothing is streamed, and there is one round. Orders: all
+// of them for few devices, simulated annealing for more, random ones beyond. Differences from the thesis: the head is always
+// first, a fixed number of random orders replaces 100 ms of searching, and downloads (C_init) are not counted, because facts do
+// not say which device has which weights.
 #include <math.h>
 #include <stdlib.h>
 
@@ -19,7 +20,7 @@
 
 enum {
     MAX_DEVICES = KIN_FACTS_MAX_DEVICES,
-    EXHAUSTIVE_DEVICES = 8, // fewer, and n^2 m below EXHAUSTIVE_SIZE
+    EXHAUSTIVE_DEVICES = 8, // fewer devices than this, and n^2 m below EXHAUSTIVE_SIZE
     EXHAUSTIVE_SIZE = 20000,
     ANNEALED_SIZE = 50000,
     ANNEAL_STEPS = 1000,
@@ -28,7 +29,7 @@ enum {
 };
 static const double DEVICE_OVERHEAD_S = 500e-6;
 static const double COLD_S = 10000e-6;
-static const double UNCOVERED_S = 1e6; // per layer that no device can hold: worse than any time
+static const double UNCOVERED_S = 1e6; // cost of each layer that no device can hold: worse than any time
 
 typedef struct part {
     double cost_s; // INFINITY: does not fit
@@ -39,7 +40,7 @@ typedef struct solver {
     int n_layer, n_device;
     part *parts;  // [device][begin][end]
     double *best; // dp, [n_device + 1][n_layer + 1]
-    int *begin;   // [n_device + 1][n_layer + 1] where the last range begins
+    int *begin;   // [n_device + 1][n_layer + 1] beginning of the last range
     int order[MAX_DEVICES];
     double order_s;
     kin_rng rng;
@@ -52,7 +53,7 @@ static part *part_of(const solver *s, int device, int begin, int end) {
     return &s->parts[((size_t)device * row + (size_t)begin) * row + (size_t)end];
 }
 
-// Resident or not at all.
+// Returns INFINITY unless all weights are resident.
 static double cost_of(const kin_device_rates *rates, double network_s, int n, double size, int n_gpu) {
     kin_load load = {.n_cpu = n - n_gpu, .n_gpu = n_gpu, .size_cpu = size * (n - n_gpu) / n, .size_gpu = size * n_gpu / n};
     kin_device_time t = kin_device_time_of(rates, &load);
@@ -140,11 +141,11 @@ static void reverse(int *order, int begin, int end) {
     for (end--; begin < end; begin++, end--) swap(order, begin, end);
 }
 
-// One of the thesis's neighbours.
+// Changes the order into one of the thesis's neighbours.
 static void perturb(solver *s, int *order) {
     int n = s->n_device - 1, what = random_below(s, 10); // order[1 .. n]
     int a = 1 + random_below(s, n), b = 1 + random_below(s, n);
-    if (what < 2) { // two ranges of equal length that do not overlap
+    if (what < 2) { // swap two ranges of equal length that do not overlap
         int low = a < b ? a : b, high = a < b ? b : a, most = high - low < n + 1 - high ? high - low : n + 1 - high;
         for (int i = 0, len = most > 0 ? 1 + random_below(s, most) : 0; i < len; i++) swap(order, low + i, high + i);
     } else if (what < 4) {
@@ -214,7 +215,7 @@ static void solver_close(solver *s) {
     free(s->begin);
 }
 
-// The ranges of the last order_cost, as shares; `members` are the workers and the head, in their order.
+// Turns the ranges of the last order_cost into shares; sets `members` to the head and the workers in their order.
 static void take_ranges(const solver *s, kin_plan *plan, int *members) {
     int end = s->n_layer, n = 0;
     for (int j = s->n_device; j > 0; j--) {

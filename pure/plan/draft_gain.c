@@ -5,21 +5,21 @@
 #include "pure/plan/timeline.h"
 
 static const double WORTH = 1.05;
-static const double PLENTY = 1e15; // bytes: what is asked is how much it takes
+static const double PLENTY = 1e15; // bytes: the question is how much memory it takes
 
-// Weights that a token reads.
+// Returns the bytes of weights that a token reads.
 static double read_bytes(const kin_model_facts *m) {
     double layer_bytes = kin_facts_bytes_sum(m->layer_bytes) + m->expert_share * kin_facts_bytes_sum(m->expert_bytes);
     return m->n_layer * layer_bytes + kin_facts_bytes_sum(m->output_bytes);
 }
 
-// The draft model's passes on the head's CPU, and its memory.
+// Predicts the draft model's passes on the head's CPU, and its memory.
 static int predict_draft(kin_draft_gain *g, const kin_facts *facts, const kin_model_facts *draft, kin_err *err) {
     kin_facts alone = {.n_device = 1, .devices = {facts->devices[0]}, .model = *draft, .work = facts->work};
     const int n_cached = facts->work.n_cached;
     kin_plan plan = {.n_rounds = 1, .n_stops = 1, .shares = {{draft->n_layer, 0}}};
     kin_prediction further, first, two;
-    alone.devices[0].memory_bytes = PLENTY; // so there is nothing to be simulated
+    alone.devices[0].memory_bytes = PLENTY; // so nothing streams and the closed form is enough
     int rc = kin_latency_pass(&alone, &plan, 1, n_cached, 1, &first, err);
     if (rc == 0) rc = kin_latency_pass(&alone, &plan, 2, n_cached, 1, &two, err);
     alone.work.reread_bytes = read_bytes(draft);
@@ -48,7 +48,7 @@ int kin_draft_gain_make(kin_draft_gain *g, const kin_facts *facts, const kin_pla
     for (int n = 1; n <= KIN_DRAFT_MAX + 1; n++) {
         if (kin_latency_pass(&beside, &plan, n, facts->work.n_cached, n, &p, err) != 0) return KIN_FAIL;
         if (n == 1) closed_s = p.tpot_s;
-        g->rows_s[n] = p.tpot_s + played_s - closed_s; // one row is simulated, the others are by the closed form
+        g->rows_s[n] = p.tpot_s + played_s - closed_s; // one row is simulated, the differences are of the closed form
     }
     return 0;
 }

@@ -13,10 +13,10 @@ typedef struct question {
     const kin_facts *facts;
     const kin_plan_options *options;
     const kin_plan *plan;
-    double plan_s; // a token, as for all here: simulated
+    double plan_s; // per token; here all times are simulated
 } question;
 
-// The best plan under these options takes so much longer. False: there is none.
+// Sets *more_s to the difference of the best plan under these options. False if there is no such plan.
 static bool differs_by(const question *q, const kin_plan_options *options, kin_plan *other, double *more_s) {
     double s;
     if (kin_plan_playoff(q->facts, options, other, NULL) != 0 || kin_timeline_play(q->facts, other, &s, NULL) != 0) return false;
@@ -35,14 +35,14 @@ static void say_share(const kin_layer_share *share, char *text, size_t size) {
         snprintf(text, size, "%d layer%s, %d of them on the GPU", share->n_layer, s, share->n_layer_gpu);
 }
 
-// "1234", "277", "27.1": three figures, but no powers of ten.
+// Formats milliseconds as "1234", "277", "27.1": three significant digits, but without exponents.
 static const char *say_ms(double seconds, char text[32]) {
     double ms = seconds * 1e3;
     snprintf(text, 32, ms < 999.5 ? "%.3g" : "%.0f", ms);
     return text;
 }
 
-// The stop where the device forwards for others, or -1.
+// Returns the stop at which the device only forwards, or -1.
 static int relay_stop(const kin_plan *plan, int device) {
     for (int s = 1; s < plan->n_stops; s++) {
         if (plan->stops[s].relay && plan->stops[s].device == device) return s;
@@ -50,7 +50,7 @@ static int relay_stop(const kin_plan *plan, int device) {
     return -1;
 }
 
-// "a relay between laptop and phone": the devices before and behind it in the ring, be they relays too.
+// Writes "a relay between laptop and phone": the devices before and after it in the ring, which may be relays too.
 static void say_relay(const question *q, int stop, char *text, size_t size) {
     const kin_plan *plan = q->plan;
     int before = plan->stops[stop - 1].device, behind = plan->stops[(stop + 1) % plan->n_stops].device;
@@ -60,7 +60,7 @@ static void say_relay(const question *q, int stop, char *text, size_t size) {
         snprintf(text, size, "a relay between %s and %s", q->facts->devices[before].name, q->facts->devices[behind].name);
 }
 
-// What a device takes that has layers: would another do as well?
+// Explains a device with layers, by the best plan without it.
 static void say_used(const question *q, int device, char *sentence, kin_plan *without) {
     const kin_device_facts *d = &q->facts->devices[device];
     char name[KIN_FACTS_MAX_NAME + 24], share[80], ms[32], relay[2 * KIN_FACTS_MAX_NAME + 40] = "";
@@ -84,12 +84,12 @@ static void say_used(const question *q, int device, char *sentence, kin_plan *wi
         return;
     }
     kin_plan_keep_order(q->facts, q->plan, without);
-    // Negative: it computes because it must, or the playoff did not try that plan.
+    // Negative: the device computes because it must, or the playoff did not try that plan.
     snprintf(sentence, KIN_PLAN_EXPLAIN_MAX, "%s: %s%s; without it %s ms/token %s", name, share, relay, say_ms(fabs(more_s), ms),
              more_s < 0 ? "less" : "more");
 }
 
-// What the best plan with a device would change that is not used. it: the device, or a layer there.
+// Explains an unused device, by the best plan that uses it. it: the word for the device, or for a layer there.
 static void say_cost(const question *q, int device, const char *it, char why[KIN_PLAN_WHY_MAX]) {
     char ms[32];
     double more_s;
@@ -100,7 +100,7 @@ static void say_cost(const question *q, int device, const char *it, char why[KIN
         snprintf(why, KIN_PLAN_WHY_MAX, "it cannot hold a layer");
     else if (more_s * 1e3 >= 0.005)
         snprintf(why, KIN_PLAN_WHY_MAX, "%s would add %s ms/token", it, say_ms(more_s, ms));
-    else if (more_s * 1e3 <= -0.005) // a plan in force stays until another is worth the change
+    else if (more_s * 1e3 <= -0.005) // a plan in force stays until another one is worth the change
         snprintf(why, KIN_PLAN_WHY_MAX, "%s would save %s ms/token%s", it, say_ms(-more_s, ms),
                  kin_plan_is_worth_changing(q->plan_s, q->plan_s + more_s) ? "" : ", too little for another plan");
     else

@@ -7,7 +7,7 @@
 
 #include "base/median.h"
 
-// Limits that no home reaches. A number beyond them is in a wrong unit, or false.
+// Limits that no home reaches. A number beyond them has the wrong unit, or is false.
 static const double MAX_MEMORY_BYTES = 64e12;
 static const double MAX_BYTES_S = 100e12;
 static const double MAX_FLOP_S = 100e15;
@@ -40,7 +40,7 @@ void kin_facts_set_shares(kin_model_facts *model, const double *bytes) {
 
 // ---- one number
 
-// A number in [least, most]; NaN is in no range.
+// Checks that a number is in [least, most]; NaN is in no range.
 static int check_number(double value, double least, double most, const char *what, kin_err *err) {
     if (isnan(value)) return kin_err_set(err, "%s is not a number", what);
     if (value < 0 && least >= 0) return kin_err_set(err, "%s is negative (%g)", what, value);
@@ -49,9 +49,9 @@ static int check_number(double value, double least, double most, const char *wha
     return 0;
 }
 
-static const double TINY = 1e-3; // least rate, bytes or FLOP per second: less is nothing, and sums of times must stay numbers
+static const double TINY = 1e-3; // least rate, bytes or FLOP per second: less counts as none, so that sums of times stay finite
 
-// A rate of something that need not be there: 0 says so.
+// Checks a rate that may be absent: 0.
 static int check_optional_rate(double value, double most, const char *what, kin_err *err) {
     return value == 0 ? 0 : check_number(value, TINY, most, what, err);
 }
@@ -218,7 +218,7 @@ bool kin_facts_link_usable(const kin_link_facts *link) {
     return link->rtt_s >= 0 && link->rtt_s <= MAX_SECONDS && link->bytes_s >= TINY && link->bytes_s <= MAX_BYTES_S;
 }
 
-// Devices of `among` that the head can reach (or, backward, that can reach it).
+// Returns the devices of `among` that the head can reach or, if backward, that can reach the head.
 static kin_device_set spread(const kin_facts *facts, kin_device_set among, bool backward) {
     kin_device_set seen = kin_device_bit(0), before = 0;
     while (seen != before) {

@@ -9,10 +9,10 @@
 #include "pure/plan/choices.h"
 #include "pure/plan/timeline.h"
 
-// 2 to KIN_GROUP_SEARCHED of KIN_GROUP_POOL: 120 + 560 + 1820
+// Sets of 2 to KIN_GROUP_SEARCHED out of KIN_GROUP_POOL: 120 + 560 + 1820.
 enum { MAX_CLIQUES = 2500 * KIN_N_SHARES };
 
-// Devices that reach each other, and how they share.
+// A set of devices that reach each other, and their method of sharing.
 typedef struct clique {
     kin_device_set members;
     kin_group_shares by;
@@ -31,27 +31,27 @@ typedef struct candidate {
 typedef struct search {
     const kin_facts *facts;
     kin_plan_options options;
-    kin_device_set left_out; // by the options that were given
+    kin_device_set left_out; // from the given options
     kin_device_rates rates[KIN_FACTS_MAX_DEVICES];
     int n_pool, pool[KIN_GROUP_POOL];
-    kin_device_set reached[KIN_FACTS_MAX_DEVICES]; // of the pool, both ways
+    kin_device_set reached[KIN_FACTS_MAX_DEVICES]; // within the pool, in both directions
     int n_cliques;
-    clique cliques[MAX_CLIQUES]; // what gains most first
-    kin_err why;                 // the last of them that cannot be a group
+    clique cliques[MAX_CLIQUES]; // sorted by gain, the largest first
+    kin_err why;                 // why the last impossible one cannot be a group
     int n_candidates;
-    candidate candidates[KIN_GROUP_CANDIDATES + 1]; // one more to be tried where none is faster
+    candidate candidates[KIN_GROUP_CANDIDATES + 1]; // one more, to be tried if none is faster
     kin_choices singles[KIN_FACTS_MAX_DEVICES];
     int n_chosen, chosen[KIN_GROUPS_MAX], n_sets;
-    kin_facts grouped; // with those chosen
+    kin_facts grouped; // facts with the chosen groups
     kin_grouped_plan *best;
-    int n_best, best_chosen[KIN_GROUPS_MAX]; // the candidates of `best`
+    int n_best, best_chosen[KIN_GROUPS_MAX]; // the candidates in `best`
     double best_s, bound_s;
     bool is_cut; // not all choices were searched
 } search;
 
 // ---- candidates
 
-// Devices with the fastest layers; a tab computes whole layers only.
+// Fills the pool with the devices that have the fastest layers. Browsers compute whole layers only, so they are left out.
 static void fill_pool(search *s, kin_device_set usable) {
     for (int i = 0; i < s->facts->n_device; i++) {
         if (!(usable & kin_device_bit(i)) || kin_os_is_browser(s->facts->devices[i].os)) continue;
@@ -70,7 +70,7 @@ static void fill_pool(search *s, kin_device_set usable) {
     }
 }
 
-// With each way to share that deals other pieces than those before it.
+// Adds these members with each method of sharing that deals other pieces than the previous ones.
 static void add_clique(search *s, kin_device_set members) {
     kin_group groups[KIN_N_SHARES];
     bool is_short = true;
@@ -88,7 +88,8 @@ static void add_clique(search *s, kin_device_set members) {
     }
 }
 
-// All cliques that have these members, which all of `reached` reach, and more from pool[from] on.
+// Adds all cliques that contain these members, all of which reach all devices in `reached`, and further devices from pool[from]
+// on.
 static void add_cliques(search *s, kin_device_set members, kin_device_set reached, int from) {
     int n = __builtin_popcount(members);
     if (n >= 2) add_clique(s, members);
@@ -99,7 +100,7 @@ static void add_cliques(search *s, kin_device_set members, kin_device_set reache
     }
 }
 
-// Equal ones by their devices, so that the same facts give the same plan everywhere.
+// Equal gains are ordered by their devices, so that the same facts give the same plan everywhere.
 static int compare_cliques(const void *a, const void *b) {
     const clique *x = a, *y = b;
     if (x->gain_s != y->gain_s) return x->gain_s > y->gain_s ? -1 : 1;
@@ -121,7 +122,7 @@ static void make_candidate(search *s, const clique *of) {
     kin_group_time_of(s->facts, s->rates, &c->group, &c->time, &s->why);
 }
 
-// Those of a cover first: rings of groups are made of it.
+// Candidates that form a set of disjoint groups come first: rings of groups are made from these.
 static void make_candidates(search *s) {
     kin_device_set taken = 0;
     for (int i = 0; i < s->n_cliques && s->n_candidates < KIN_GROUP_CANDIDATES; i++) {
@@ -156,7 +157,7 @@ static int make_group_choices(search *s, int from, kin_err *err) {
     return 0;
 }
 
-// The facts with the chosen groups, and options by which all of them compute.
+// Puts the chosen groups into the facts. Returns options that make all of them compute.
 static kin_plan_options put_chosen(search *s, const kin_choices **choices) {
     kin_plan_options o = s->options;
     s->grouped = *s->facts;
@@ -193,7 +194,7 @@ static void search_chosen(search *s) {
     if (found && plan.tpot_s < s->best_s) take_best(s, &plan);
 }
 
-// Every choice of candidates from `from` on that have no device in common.
+// Searches every choice of disjoint candidates from index `from` on.
 static void search_from(search *s, int from, kin_device_set taken) {
     for (int i = from; i < s->n_candidates && s->n_chosen < KIN_GROUPS_MAX; i++) {
         if (s->candidates[i].members & taken) continue;
@@ -209,7 +210,8 @@ static void search_from(search *s, int from, kin_device_set taken) {
     }
 }
 
-// None is faster: what the clique that gains most would take, with the head in it if that has all layers then, and nobody else.
+// No group is faster: tries the clique with the largest gain, or one with the head if it can hold all layers; first without other
+// devices.
 static int try_one(search *s, kin_err *err) {
     const clique *best = &s->cliques[0];
     for (int i = s->n_cliques - 1; i >= 0; i--) {
@@ -252,7 +254,7 @@ static void count_streamed(const search *s, kin_grouped_plan *best) {
     }
 }
 
-// Where devices stream, the timeline decides between plans near the best one, as for rings (playoff.c).
+// If devices stream, the timeline decides between plans near the best one, as for rings (playoff.c).
 static int predict(search *s, kin_err *err) {
     const kin_choices *choices[KIN_FACTS_MAX_DEVICES];
     kin_grouped_plan *best = s->best;

@@ -4,12 +4,12 @@
 //   until the sets M1 to M4 stay the same:
 //       sets from w, n, k; coefficients from the sets
 //       for each k that divides L: solve the integer program of Eq. (6) to (10); keep the best
-//       a GPU has room while another device is overloaded: force the slowest disk of M1 to M3 into M4, and again
-//   devices with a window of one layer are removed; all again without them, until there are none
+//       if a GPU has room while another device is overloaded: force the slowest disk of M1 to M3 into M4, and repeat
+//   remove the devices with a window of one layer, and repeat everything without them, until there are none
 //
-// Where the paper is silent: a program without solution ends the loop with the last solution there was (prima.cpp does so). If
-// there was none, the overloaded device with the slowest disk is forced into M4, and if there is none of those, the first w is
-// the result. Sets can alternate for ever; the loop is bounded. Eq. (9) allows equality, Eq. (40) does not; here it is allowed.
+// Where the paper is silent: a program without a solution ends the loop with the previous solution (as in prima.cpp). If there
+// was none, the overloaded device with the slowest disk is forced into M4; if there is no such device, the first w is the result.
+// Sets can alternate for ever, so the loop is bounded. Eq. (9) allows equality, Eq. (40) does not; here it is allowed.
 #include <math.h>
 
 #include <string.h>
@@ -34,7 +34,7 @@ typedef struct solver {
 
 // ---- lines 1 to 6
 
-// In proportion to memory, at least one each, together L: so k = 1.
+// Initial windows in proportion to memory, at least one layer each, L in total: so k = 1.
 static void init_windows(solver *s) {
     const kin_halda_model *h = &s->model;
     double memory[MAX_DEVICES];
@@ -50,7 +50,7 @@ static void init_windows(solver *s) {
     }
 }
 
-// Returns whether a set changed.
+// Returns true if a set changed.
 static bool assign_sets(solver *s) {
     bool changed = false;
     for (int i = 0; i < s->model.n_device; i++) {
@@ -75,11 +75,11 @@ static void add_row(kin_ilp *ilp, double least, double most) {
     ilp->row_most[ilp->n_row++] = most;
 }
 
-// n <= w; memory (Eq. 27 to 32); what a GPU holds (Eq. 34, 35) is the bound of n.
+// n <= w; memory (Eq. 27 to 32); the GPU's capacity (Eq. 34, 35) is the bound of n.
 static void add_device_rows(const solver *s, kin_ilp *ilp, int i, int n_window) {
     const kin_halda_model *h = &s->model;
     int M = h->n_device;
-    bool counts_gpu = h->devices[i].os == KIN_OS_MACOS || !h->devices[i].has_gpu; // then w counts, else w - n
+    bool counts_gpu = h->devices[i].os == KIN_OS_MACOS || !h->devices[i].has_gpu; // if so, w counts, else w - n
     double room = n_window * kin_halda_memory_share(h, i);
     add_entry(ilp, ilp->n_row, i, -1);
     add_entry(ilp, ilp->n_row, M + i, 1);
@@ -120,7 +120,7 @@ static double objective_s(const solver *s, const windows *x) {
     return sum;
 }
 
-// The best over all k. best->k stays 0 if no program has a solution.
+// Finds the best solution over all k. best->k stays 0 if no program has a solution.
 static int solve_programs(const solver *s, windows *best, kin_err *err) {
     kin_ilp ilp;
     double x[KIN_ILP_MAX_COLUMNS], best_s = INFINITY;
@@ -135,14 +135,14 @@ static int solve_programs(const solver *s, windows *best, kin_err *err) {
         windows found = {.k = k};
         for (int i = 0; i < M; i++) found.w[i] = (int)lround(x[i]), found.n[i] = (int)lround(x[M + i]);
         double value_s = objective_s(s, &found);
-        if (value_s < best_s * (1 - 1e-9)) best_s = value_s, *best = found; // at a tie fewer rounds
+        if (value_s < best_s * (1 - 1e-9)) best_s = value_s, *best = found; // at a tie, fewer rounds win
     }
     return 0;
 }
 
 // ---- lines 13 to 15
 
-// A GPU has room for one more layer in each round.
+// True if a GPU has room for one more layer in each round.
 static bool has_free_gpu(const solver *s, const windows *x) {
     for (int i = 0; i < s->model.n_device; i++) {
         int n_window = s->model.n_layer / x->k;
@@ -151,7 +151,7 @@ static bool has_free_gpu(const solver *s, const windows *x) {
     return false;
 }
 
-// Layers that its GPU cannot take, or more than its RAM.
+// True if a device has more layers than its GPU takes or, without a GPU, than its RAM holds.
 static bool has_overload(const solver *s, const windows *x) {
     for (int i = 0; i < s->model.n_device; i++) {
         if (s->model.devices[i].has_gpu ? x->w[i] > x->n[i] : s->sets[i] != KIN_HALDA_M4) return true;
@@ -190,7 +190,7 @@ static int allocate(solver *s, kin_err *err) {
         if (best.k == 0 && last.k == 0 && force_slowest(s)) continue;
         if (best.k == 0) break;
         last = best;
-        // A device that is to go is no reason to force another one; prima.cpp looks here too.
+        // A device that will be removed is no reason to force another one; prima.cpp does not make this exception.
         if (!has_weak(s, &best) && has_free_gpu(s, &best) && has_overload(s, &best) && force_slowest(s)) continue;
         s->now = best;
     }
@@ -198,7 +198,7 @@ static int allocate(solver *s, kin_err *err) {
     return 0;
 }
 
-// Drops the devices with one layer. Returns whether there were any.
+// Removes the devices with one layer. Returns true if there were any.
 static bool drop_weak(const solver *s, int *members, int *n_members) {
     int n = 1;
     for (int i = 1; i < *n_members; i++) {
@@ -221,7 +221,7 @@ int kin_plan_halda(const kin_facts *facts, const kin_plan_options *options, kin_
     kin_hops_init(&hops, facts, usable, 1);
     kin_hops_tour(&hops, usable, members, &proven);
     int n_members = __builtin_popcount(usable);
-    if (n_members > facts->model.n_layer) n_members = facts->model.n_layer; // each has at least one
+    if (n_members > facts->model.n_layer) n_members = facts->model.n_layer; // each member has at least one
     do {
         for (int i = 0; i < n_members; i++) hop_s[i] = hops.cost[members[i]][members[(i + 1) % n_members]];
         kin_halda_model_init(&s.model, facts, members, hop_s, n_members, options->halda_kind);

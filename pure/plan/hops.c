@@ -17,7 +17,7 @@ bool kin_hops_are_in(const kin_facts *facts, const kin_plan *plan) {
     return plan->n_stops > 1 || facts->shared[0].n_members > 0;
 }
 
-// ---- relays: Floyd and Warshall, but a link that is there is used as it is
+// ---- relays: Floyd and Warshall, but existing links are always used directly
 
 static void find_paths(kin_hops *h, const kin_facts *facts, int n_tokens) {
     int n = h->n_device;
@@ -46,18 +46,18 @@ static void find_paths(kin_hops *h, const kin_facts *facts, int n_tokens) {
     if (facts->shared[0].n_members > 0) h->cost[0][0] = kin_hop_s(facts, 0, 0, n_tokens);
 }
 
-// ---- potentials: out[a] + in[b] <= cost[a][b], as close as can be
+// ---- potentials: out[a] + in[b] <= cost[a][b], as close as possible
 //
-// Where the cost of sending from a device, and of sending to it, is the same for all others (all in one network), the least
+// If the cost of sending from a device, and of sending to it, is the same for all other devices (all in one network), the least
 // squares fit is exact, and so is the bound.
 
 typedef struct pairs {
     const kin_hops *hops;
     int n, devices[KIN_FACTS_MAX_DEVICES];
-    double out[KIN_FACTS_MAX_DEVICES], in[KIN_FACTS_MAX_DEVICES]; // by place in `devices`
+    double out[KIN_FACTS_MAX_DEVICES], in[KIN_FACTS_MAX_DEVICES]; // by index in `devices`
 } pairs;
 
-// Mean (or, with `least`, the smallest) of what row or column i has left over the other side's shares.
+// Returns the mean (or, with `least`, the minimum) of row or column i's costs after subtracting the other side's shares.
 static double left_over(const pairs *p, int i, bool row, bool least) {
     double sum = 0, min = INFINITY;
     int n = 0;
@@ -72,7 +72,7 @@ static double left_over(const pairs *p, int i, bool row, bool least) {
     return n == 0 ? 0 : least ? min : sum / n;
 }
 
-// Mean shares fit, least ones are a bound. Returns the largest change of a way in.
+// Mean shares make a fit, minimum ones a bound. Returns the largest change of an `in` share.
 static double sweep(pairs *p, bool least) {
     double change = 0;
     for (int i = 0; i < p->n; i++) p->out[i] = left_over(p, i, true, least);
@@ -100,11 +100,11 @@ void kin_hops_potentials(const kin_hops *h, kin_device_set among, double potenti
     bool negative = false;
     for (int i = 0; i < h->n_device; i++) potential[i] = 0;
     for (int i = 0; i < p.n; i++) negative = negative || p.out[i] + p.in[i] < 0;
-    if (negative) { // solvers count on costs that only grow
+    if (negative) { // solvers rely on costs that only grow
         memset(p.in, 0, sizeof p.in);
         sweep(&p, true);
     }
-    // Rounding must not make a bound of what is none.
+    // Rounding must not raise a potential above the bound.
     for (int i = 0; i < p.n; i++)
         potential[p.devices[i]] = fmax(0, p.out[i] + p.in[i] - 1e-12 * (fabs(p.out[i]) + fabs(p.in[i])));
 }
@@ -117,11 +117,11 @@ void kin_hops_init(kin_hops *h, const kin_facts *facts, kin_device_set usable, i
 
 // ---- the cheapest ring
 
-// Held and Karp over the n members beside the head. order[0] is the head, order[1..n] the others in any order; rearranges them.
+// Held and Karp over the n members besides the head. order[0] is the head, order[1..n] the others in any order; rearranges them.
 static double tour_exact(const kin_hops *h, int *order, int n) {
     enum { N_SETS = 1 << KIN_HOPS_EXACT };
     const int8_t NONE = -1;
-    double cost[N_SETS][KIN_HOPS_EXACT]; // from the head through the set to its last member
+    double cost[N_SETS][KIN_HOPS_EXACT]; // from the head through the set, ending at its last member
     int8_t before[N_SETS][KIN_HOPS_EXACT];
     kin_assert(n >= 1 && n <= KIN_HOPS_EXACT);
     for (int set = 1; set < 1 << n; set++) {
@@ -158,7 +158,7 @@ static double tour_cost(const kin_hops *h, const int *order, int n_order) {
     return sum;
 }
 
-// Takes out the member at `from` and puts it back at `to`.
+// Removes the member at `from` and inserts it at `to`.
 static void move(int *order, int from, int to) {
     int member = order[from];
     if (from < to)
@@ -168,7 +168,7 @@ static void move(int *order, int from, int to) {
     order[to] = member;
 }
 
-// The nearest next, then single members move as long as that helps.
+// Takes the nearest device each time, then moves single members as long as that helps.
 static double tour_search(const kin_hops *h, int *order, int n_order) {
     for (int i = 1; i < n_order; i++) {
         int nearest = i;
@@ -196,13 +196,13 @@ static double tour_search(const kin_hops *h, int *order, int n_order) {
     return best;
 }
 
-// ---- longer rings: trying them all, but for those that cannot be the best
+// ---- longer rings: tries all of them, except those that cannot be the best
 //
-// What a hop costs more than the shares of its ends (above) is never negative. A ring that gathers as much of that as the best
-// one is given up, mostly early.
+// The excess of a hop over the shares of its two ends (above) is never negative. A ring whose excess reaches that of the best one
+// is abandoned, usually early.
 
 typedef struct trial {
-    double over[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_DEVICES]; // by place; the head is 0
+    double over[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_DEVICES]; // excess, by index; the head is 0
     int n, n_tries;
     int ring[KIN_FACTS_MAX_DEVICES], best[KIN_FACTS_MAX_DEVICES];
     double best_over;
@@ -224,7 +224,7 @@ static void try_rings(trial *t, int n_in_ring, double over) {
     }
 }
 
-// Is there a cheaper ring than `order`? Then it is that one. Returns its cost.
+// Replaces `order` by a cheaper ring if there is one. Returns its cost.
 static double tour_improve(const kin_hops *h, kin_device_set members, int *order, int n_order, bool *proven) {
     pairs p = fit(h, members);
     double shares = 0;

@@ -6,7 +6,7 @@
 #include "pure/plan/deal.h"
 #include "pure/plan/prompt.h"
 
-// Of a layer, as shares of 1; alike: nothing.
+// A part of a layer, as fractions of 1; begin == end: nothing.
 typedef struct range {
     double begin, end;
 } range;
@@ -15,7 +15,7 @@ typedef struct part {
     range heads, ff;
 } part;
 
-// Which stop of a ring has each layer: a device, or the last one of a group.
+// The stop of a ring that has each layer: a device, or the last one of a group.
 typedef struct owners {
     int device[KIN_FACTS_MAX_LAYERS]; // [n_layer]
 } owners;
@@ -44,7 +44,7 @@ static range dealt(double n_pieces, const kin_group *g, int rank) {
     return (range){begin / n_pieces, (begin + counts[rank]) / n_pieces};
 }
 
-// What the device has of the owner's layers.
+// Returns the device's part of the owner's layers.
 static part part_of(const kin_model_facts *m, const kin_grouping *grouping, int owner, int device) {
     const kin_group *g = group_of(grouping, owner);
     if (!g) return owner == device ? (part){{0, 1}, {0, 1}} : (part){0};
@@ -67,7 +67,7 @@ static double bytes_of(const kin_model_facts *m, int il, range heads, range ff) 
     return m->layer_share[il] * all * (attn * length(heads) + (1 - attn) * length(ff));
 }
 
-// Of a device. False: the rate of its disk is not known.
+// Adds one device. False if the rate of its disk is not known.
 static bool add_weights_of(const kin_facts *facts, int device, double read, double lacking, kin_loss *out) {
     double disk = facts->devices[device].disk_bytes_s;
     if (read == 0) return true;
@@ -102,7 +102,7 @@ static bool add_weights(const kin_facts *facts, const kin_loss_side *before, con
     return true;
 }
 
-// Whether each layer that is shared is shared by the same devices alike in both plans.
+// True if each shared layer is shared by the same devices in the same way in both plans.
 static bool groups_stay(const kin_facts *facts, const kin_loss_side *before, const kin_loss_side *after) {
     owners had, has;
     find_owners(before->plan, facts->n_device, &had);

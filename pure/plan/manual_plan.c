@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-// The first `sum` layers of the model in proportion to weights, by largest remainders.
+// Divides `sum` layers in proportion to weights, by largest remainders.
 static void share_out(const uint64_t *weights, int n, int sum, kin_round_share *shares) {
     double total = 0, rest[KIN_ROUNDS_MAX_MEMBERS];
     int given = 0;
@@ -28,7 +28,7 @@ static int in_proportion(const uint64_t *weights, int n, int n_layer, int n_roun
     share_out(weights, n, (n_layer + n_rounds - 1) / n_rounds, shares);
     *out = (kin_ring_plan){0};
     for (int i = 0; i < n; i++) {
-        if (shares[i].n_layers == 0 && i < n - 1) continue; // a token would pass it for nothing; the head embeds and samples
+        if (shares[i].n_layers == 0 && i < n - 1) continue; // a useless hop, except for the head, which embeds and samples
         out->shares[out->n_members] = shares[i];
         out->candidate[out->n_members++] = i;
     }
@@ -54,7 +54,7 @@ void kin_ring_plan_share_windows(const kin_ring_plan *plan, kin_member_windows *
     }
 }
 
-// In the order of the ring: by name, the head last.
+// Inserts a member in ring order: by name, the head last.
 static void add_by_name(const kin_candidate *candidates, int i, kin_ring_plan *out) {
     int at = out->n_members++;
     for (; at > 0 && strcmp(candidates[out->candidate[at - 1]].name, candidates[i].name) > 0; at--)
@@ -78,7 +78,7 @@ int kin_plan_one_group(const kin_candidate *candidates, int n, int n_most, int n
     return 0;
 }
 
-// The head, which is the last, before a device that has its name.
+// If a device has the head's name, the head, which is last, is found first.
 static int find_candidate(const kin_candidate *candidates, int n, const char *name) {
     for (int i = n - 1; i >= 0; i--) {
         if (strcmp(candidates[i].name, name) == 0) return i;
@@ -91,10 +91,10 @@ static void append(kin_ring_plan *out, int candidate, const kin_manual_plan_entr
     out->candidate[i] = candidate;
     out->shares[i] = (kin_round_share){e->n_layers, e->n_gpu_layers};
     out->memory[i] = e->memory;
-    out->groups[i] = (kin_ring_group){e->group, 0, e->weight}; // rank: see number_ranks
+    out->groups[i] = (kin_ring_group){e->group, 0, e->weight}; // number_ranks replaces the group's number by the rank
 }
 
-// Members with the same number of a group, which follow each other, become ranks; the first one has the layers.
+// Turns consecutive members with the same group number into ranks; the first one gets the layers.
 static int number_ranks(kin_ring_plan *out, kin_err *err) {
     bool seen[KIN_ROUNDS_MAX_MEMBERS + 1] = {false};
     for (int i = 0, n; i < out->n_members; i += n) {

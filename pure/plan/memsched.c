@@ -1,6 +1,6 @@
 // MemSched: layers in proportion to memory, RAM and VRAM together. The rule of exo, and of prima.cpp without Halda.
 //
-// Devices take part whether they help or not. Within a device the GPU takes what it can hold.
+// All devices take part, even those that do not help. Within a device, the GPU takes what it can hold.
 #include <stddef.h>
 
 #include "pure/plan/device_time.h"
@@ -18,7 +18,8 @@ int kin_plan_memsched(const kin_facts *facts, const kin_plan_options *options, k
     int n_rounds = options->n_rounds > 0 ? options->n_rounds : 1;
     *plan = (kin_plan){.n_rounds = n_rounds};
     if (n_rounds > facts->model.n_layer) return kin_err_set(err, "plan: %d rounds for %d layers", n_rounds, facts->model.n_layer);
-    // Windows of equal rounds are divided, then rounds are put together: a device has none or at least one layer in each.
+    // The windows of equal rounds are divided first, then multiplied by the rounds: so a device has no layer, or at least one per
+    // round.
     for (int i = 0; i < facts->n_device; i++)
         memory[i] = usable & kin_device_bit(i) ? memory_of(&facts->devices[i], &facts->model) : 0;
     kin_plan_scheduler_divide(facts->model.n_layer / n_rounds, memory, facts->n_device, counts);

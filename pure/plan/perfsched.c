@@ -1,8 +1,8 @@
-// PerfSched: layers in proportion to computing power, then by memory. The rule of Galaxy, as the paper's A.10 has it:
+// PerfSched: layers in proportion to computing power, then by memory. The rule of Galaxy, as described in the paper's A.10:
 //
 //   1. Divide by the power of each device's faster engine.
-//   2. What does not fit there (VRAM, or RAM where there is no GPU) goes to devices with room, the most powerful first.
-//   3. What then is left goes to all CPUs, in proportion to their power, and may have to be streamed.
+//   2. Move what does not fit there (VRAM, or RAM if there is no GPU) to devices with room, the most powerful first.
+//   3. Divide the rest among all CPUs in proportion to their power; it may have to be streamed.
 #include <stddef.h>
 
 #include "pure/plan/device_time.h"
@@ -10,9 +10,9 @@
 
 typedef struct worker {
     double power, cpu_power; // layers per second
-    int room;                // layers that fit where they are fast
+    int room;                // layers that fit where they are computed fast
     bool on_gpu;
-    int n_fast, n_cpu; // its layers
+    int n_fast, n_cpu; // its layers on the faster engine; further ones on the CPU
 } worker;
 
 static int cpu_room(const kin_device_rates *rates, int n_layer) {
@@ -35,7 +35,7 @@ static worker worker_of(const kin_facts *facts, int device) {
     return w;
 }
 
-// Step 2. Returns the layers that found no room.
+// Step 2. Returns the number of layers that found no room.
 static int move_to_room(worker *workers, int n) {
     int left = 0;
     for (int i = 0; i < n; i++) {

@@ -1,6 +1,6 @@
-// The default scheduler: `exact`, and where its plan streams, a playoff. The closed form that `exact` solves is some percent
-// off there, and a search tends to find plans for which it is too optimistic. So there are other candidates, exact for fewer
-// rounds, for slower disks, and without streaming; the timeline (timeline.h), which simulates the engine, decides.
+// The default scheduler: `exact`, followed by a playoff if its plan streams. In that case the closed form that `exact` solves is
+// some percent off, and a search tends to find plans for which it is too optimistic. So there are further candidates, exact for
+// fewer rounds, for slower disks, and without streaming; the timeline (timeline.h), which simulates the engine, decides.
 #include <stdlib.h>
 
 #include "pure/plan/latency.h"
@@ -9,7 +9,7 @@
 
 static const double disk_shares[] = {0.9, 0.7, 0};
 
-enum { MAX_NODES = 50 }; // of a candidate's search; there may be as many candidates as layers
+enum { MAX_NODES = 50 }; // limit of a candidate's search; there may be as many candidates as layers
 
 typedef struct playoff {
     const kin_facts *facts;
@@ -24,7 +24,7 @@ static bool streams(const kin_prediction *p, int n_device) {
     return false;
 }
 
-// assumed: the facts that the candidate is exact for.
+// assumed: the facts for which the candidate is exact.
 static void enter_candidates(playoff *o, const kin_facts *assumed, const kin_plan_options *options) {
     kin_plan_options hasty = *options;
     kin_plan plan;
@@ -34,7 +34,7 @@ static void enter_candidates(playoff *o, const kin_facts *assumed, const kin_pla
     if (kin_plan_exact(assumed, &hasty, &plan, NULL) != 0 || kin_timeline_play(o->facts, &plan, &s, NULL) != 0) return;
     if (s >= o->best_s || kin_latency_pass(o->facts, &plan, 1, o->facts->work.n_cached, 1, &p, NULL) != 0) return;
     plan.tpot_s = p.tpot_s;
-    plan.bound_s = 0; // exact's bound is not one of this plan
+    plan.bound_s = 0; // exact's bound does not apply to this plan
     *o->best = plan;
     o->best_s = s;
 }
@@ -48,7 +48,7 @@ static void enter_fewer_rounds(playoff *o, const kin_plan_options *options) {
     }
 }
 
-// A device that is refused for its disk must not come in with another one.
+// A device that was rejected because of its disk must not come back with another one.
 static void enter_slower_disks(playoff *o, const kin_plan_options *options, kin_facts *scratch) {
     kin_device_set usable;
     kin_plan_options same = *options;
@@ -66,7 +66,7 @@ int kin_plan_playoff(const kin_facts *facts, const kin_plan_options *options, ki
     kin_prediction p;
     if (kin_plan_exact(facts, options, plan, err) != 0) return KIN_FAIL;
     if (kin_latency_pass(facts, plan, 1, facts->work.n_cached, 1, &p, err) != 0) return KIN_FAIL;
-    if (!streams(&p, facts->n_device)) return 0; // the closed form is right
+    if (!streams(&p, facts->n_device)) return 0; // the closed form is exact
     if (kin_timeline_play(facts, plan, &o.best_s, err) != 0) return KIN_FAIL;
     kin_facts *scratch = malloc(sizeof *scratch);
     if (!scratch) return kin_err_set(err, "plan: out of memory");

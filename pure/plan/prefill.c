@@ -5,28 +5,28 @@
 
 #include "base/median.h"
 
-// By so much of itself a step may take longer because of prompts. Steps vary by themselves: the longest of 100 without prompts
-// took 1.5 to 2 times their median (4 texts, 1B model, 2 threads of a virtual machine), and the longest with them shall be twice
+// Fraction by which prompts may delay a step. Steps vary by themselves: the longest of 100 without prompts took 1.5 to 2 times
+// their median (4 sequences, 1B model, 2 threads of a virtual machine), and the longest with prompts should take at most twice
 // that.
 static const double MOST_SLOWDOWN = 0.4;
 
-static const double LESS = 0.9;    // a step that took less of T than this shows that T is less
-static const double CHANGED = 0.2; // of T: by so much it changes with the devices, not by chance
+static const double LESS = 0.9;    // a step that took less than this fraction of T shows that T is less
+static const double CHANGED = 0.2; // fraction of T: a change beyond it comes from the devices, not from chance
 
-// The part of what was learnt so far in what is known after the next step.
+// Weight of earlier observations after the next step.
 static const double KEPT = 0.9;
 
-static const double CERTAIN = 4; // spreads: a step that is so far above the spread is late for a reason, not by chance
+static const double CERTAIN = 4; // spreads: a step that exceeds the spread by this much is late for a reason, not by chance
 
-static const double SPREAD = 2; // times the mean difference of two steps; for normal times 2.3 standard deviations
+static const double SPREAD = 2; // times the mean difference of two steps; 2.3 standard deviations of normal times
 
-// With x = k + f, k + 1 steps in flight have more tokens of prompts together than k where (1 + MOST_SLOWDOWN) f > 1.
+// With x = k + f, k + 1 steps in flight have more prompt tokens together than k if (1 + MOST_SLOWDOWN) f > 1.
 static const double ONE_MORE = 0.72;
 
 enum {
-    FIRST_TOKENS = 2, // before a step with a piece was measured
-    PROBE_EVERY = 32, // steps that a text was in, with prompts or behind some
-    N_PROBED = 2,     // so that one slow moment is not their median with the one before
+    FIRST_TOKENS = 2, // before a step with a chunk was measured
+    PROBE_EVERY = 32, // steps with prompts, or behind some, that one sequence took part in
+    N_PROBED = 2,     // so that one slow step cannot be the median of these and the one before
     MOST_TOKENS = 1 << 20,
 };
 
@@ -40,14 +40,14 @@ static void add_plain(kin_prefill *p, int n_rows, double took_s) {
     p->plain[i].n_rows = n_rows;
 }
 
-// What a step without prompts took, with n_rows rows in place of its own: each costs something, and less than the first.
+// Returns the time of step i without prompts, scaled to n_rows rows: each row costs something, but less than the first one.
 static double scale(const kin_prefill *p, int i, int n_rows) {
     double took_s = p->plain[i].took_s, share = (double)n_rows / p->plain[i].n_rows;
     double rows_s = p->token_s * (n_rows - p->plain[i].n_rows);
     return share > 1 ? fmin(took_s + rows_s, took_s * share) : fmax(took_s + rows_s, took_s * share);
 }
 
-// T(n_rows); a step without prompts was measured.
+// Returns T(n_rows). A step without prompts must have been measured.
 static double plain_s(const kin_prefill *p, int n_rows) {
     double values[KIN_PREFILL_SAMPLES];
     int n = p->n_plain < KIN_PREFILL_SAMPLES ? p->n_plain : KIN_PREFILL_SAMPLES;
@@ -63,7 +63,7 @@ static double spread_s(const kin_prefill *p) {
     return SPREAD * p->differ_s;
 }
 
-// A step with n_tokens of prompts took so long.
+// Records a step with n_tokens prompt tokens.
 static void learn_spread(kin_prefill *p, int n_rows, int n_tokens, double took_s) {
     double own_s = took_s - p->token_s * n_tokens, last_s = p->last_s;
     int more = abs(n_tokens - p->last_tokens);
@@ -75,7 +75,7 @@ static void learn_spread(kin_prefill *p, int n_rows, int n_tokens, double took_s
     p->last_rows = n_rows;
 }
 
-// Not rounded. At most twice as many as were measured: rows cost little up to where the kernels need another pass for them.
+// Not rounded. At most twice as many as were measured: rows cost little until the kernels need another pass for them.
 static double most_tokens(const kin_prefill *p, int n_rows) {
     if (p->n_plain == 0 || p->largest == 0) return FIRST_TOKENS;
     double most_s = fmax(MOST_SLOWDOWN * plain_s(p, n_rows), spread_s(p));
@@ -101,7 +101,7 @@ static void blend(double *mean, double value, double share) {
     *mean = *mean > 0 ? (1 - share) * *mean + share * value : value;
 }
 
-// x is less than was thought, and what a token took with so many in flight says nothing any more.
+// x is smaller than assumed; the cost of a token with this many steps in flight is no longer valid.
 static void take_one_less(kin_prefill *p, const kin_prefill_beside *b) {
     p->n_steps = b->n_steps - 1;
     p->slowest = fmax(p->slowest, 1 / (b->n_steps - 0.5));
@@ -109,7 +109,7 @@ static void take_one_less(kin_prefill *p, const kin_prefill_beside *b) {
     p->largest = 0;
 }
 
-// A step took more_s longer than one without its tokens; the spread was usual_s before it.
+// A step took more_s longer than without its prompt tokens; usual_s was the spread before it.
 static void learn_token(kin_prefill *p, int n_tokens, double more_s, double usual_s) {
     bool is_first = p->token_s <= 0;
     double error_s = more_s - p->token_s * n_tokens;
@@ -150,8 +150,8 @@ void kin_prefill_learn(kin_prefill *p, const kin_prefill_beside *b, int n_tokens
     choose_steps(p, b);
 }
 
-// Behind one like itself it shows what the slowest member needs. The first one behind a step of texts is shorter than that, and
-// may be back too soon.
+// A step behind one of the same kind shows the time that the slowest member needs. The first one after a step of sequences is
+// shorter than that, and may be back too soon.
 void kin_prefill_learn_next(kin_prefill *p, int n_tokens, double later_s) {
     bool is_first = p->n_next++ == 0;
     if (p->n_plain == 0 || p->n_rows == 0 || p->token_s <= 0 || (is_first && p->slowest > 0)) return;

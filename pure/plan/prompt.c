@@ -5,11 +5,11 @@
 
 #include "pure/plan/hops.h"
 
-// What one chunk takes, in all rounds.
+// The times of one chunk, over all rounds.
 typedef struct chunk {
     int n_tokens;
     double pass_s; // on its own
-    // Of each device: while it computes and waits for what a full ring does not hide, and for its disk at least.
+    // For each device: time that it computes and waits for what a full ring does not hide, and the least time of its disk.
     double busy_s[KIN_FACTS_MAX_DEVICES], stall_s[KIN_FACTS_MAX_DEVICES];
 } chunk;
 
@@ -77,7 +77,7 @@ static int cut(prompt *p, kin_err *err) {
     return 0;
 }
 
-// The bytes of a hop on the link; chunks wait for each other there. The rest of the path carries many at once.
+// Returns the time of a hop's bytes on the link, where chunks wait for each other. The rest of the path carries many at once.
 static double wire_s(const prompt *p, int i, int n_tokens) {
     int from = p->plan->stops[i].device, to = p->plan->stops[kin_plan_turn(p->plan, i)].device;
     return n_tokens * p->facts->model.hidden_bytes / p->facts->links[from][to].bytes_s;
@@ -119,7 +119,7 @@ int kin_prompt_predict(const kin_facts *facts, const kin_plan *plan, double *ttf
 
 // ---- simulated
 
-// A chunk in flight: at `ready_s` it asks for the hop into the i-th turn of a round, or has arrived there.
+// A chunk in flight: at `ready_s` it requests the hop to the i-th turn of a round, or has arrived there.
 typedef struct traveller {
     double ready_s;
     int round, turn;
@@ -130,7 +130,7 @@ static double later(double *free_s, double ready_s, double takes_s) {
     return *free_s = fmax(*free_s, ready_s) + takes_s;
 }
 
-// A window begins with a full ring, unless the device was not idle for long enough since the one before.
+// A window begins with a full ring, unless the device was not idle for long enough since the previous one.
 static double compute(const prompt *p, const chunk *c, int stop, int round, double *free_s, double ready_s) {
     int device = p->plan->stops[stop].device, n = p->plan->shares[device].n_layer;
     if (p->plan->stops[stop].relay || n == 0) return ready_s;
@@ -138,7 +138,7 @@ static double compute(const prompt *p, const chunk *c, int stop, int round, doub
     return *free_s = fmax(later(free_s, ready_s, share * c->busy_s[device]), streamed_s);
 }
 
-// One step of the chunk that asks first. Returns false when it has done all its rounds.
+// Advances the chunk with the earliest request by one step. Returns false if it has finished all its rounds.
 static bool advance_chunk(const prompt *p, const chunk *c, traveller *t, double *device_free_s, double *wire_free_s) {
     int from = t->turn, to = kin_plan_turn(p->plan, from), device = p->plan->stops[to].device;
     if (!t->arrived && kin_hops_are_in(p->facts, p->plan)) {
@@ -165,7 +165,7 @@ static double play(const prompt *p) {
     int which[KIN_PROMPT_CHUNKS_AT_ONCE], n = p->n_chunk < KIN_PROMPT_CHUNKS_AT_ONCE ? p->n_chunk : KIN_PROMPT_CHUNKS_AT_ONCE;
     double device_free_s[KIN_FACTS_MAX_DEVICES], wire_free_s[KIN_PLAN_MAX_STOPS] = {0}, end_s = 0;
     for (int i = 0; i < n; i++) which[i] = i;
-    // Devices of a ring were idle before a prompt. A device alone may have computed until now.
+    // The devices of a ring were idle before a prompt. A standalone device may have computed until now.
     for (int i = 0; i < KIN_FACTS_MAX_DEVICES; i++) device_free_s[i] = kin_hops_are_in(p->facts, p->plan) ? -INFINITY : 0;
     for (int n_done = 0, n_sent = n; n_done < p->n_chunk;) {
         int i = earliest(on_their_way, n);

@@ -18,7 +18,7 @@ static bool has_relays(const kin_plan *plan) {
     return false;
 }
 
-// The next device from stop *s of `plan` on that `before` has not; 0: none.
+// Returns the next device of `plan`, from stop *s on, that `before` does not have; 0: none.
 static int next_newcomer(const kin_plan *before, const kin_plan *plan, int *s) {
     while (*s < plan->n_stops && computes_in(before, plan->stops[*s].device)) ++*s;
     return *s < plan->n_stops ? plan->stops[(*s)++].device : 0;

@@ -22,7 +22,7 @@ const kin_plan_scheduler *kin_plan_scheduler_find(const char *name) {
 }
 
 kin_plan_options kin_plan_options_defaults(void) {
-    // 100 MB/s is what prima.cpp calls a slow disk.
+    // prima.cpp calls a disk slow below 100 MB/s.
     return (kin_plan_options){.max_nodes = 2000, .max_orders = 2000, .seed = 1, .slow_disk_bytes_s = 100e6};
 }
 

@@ -4,7 +4,7 @@ bool kin_sliding_window_retains(const kin_sliding_window *w, int layer) {
     return w->retain > 0 && layer % w->retain == 0;
 }
 
-// Of the first l layers: ceil(l / T).
+// Returns how many of the first l layers keep their feed-forward block: ceil(l / T).
 static int n_retained(const kin_sliding_window *w, int l) {
     return w->retain > 0 ? (l + w->retain - 1) / w->retain : 0;
 }
@@ -23,7 +23,7 @@ bool kin_sliding_window_is_tightly_steady(const kin_sliding_times *t) {
     return t->attn_s + t->sum_s >= t->load_ff_s && t->ff_s + t->sum_s >= t->load_attn_s;
 }
 
-// Equations 9 and 10, which are 4 and 5 where nothing stays; then 6 may hold in place of 5: only the first block is late.
+// Equations 9 and 10, which are 4 and 5 if no block stays; then 6 may hold instead of 5: only the first block is late.
 bool kin_sliding_window_is_steady(const kin_sliding_window *w, int n_layers, const kin_sliding_times *t) {
     bool from_attn = true, from_ff = w->retain == 0;
     for (int l = 1; l <= n_layers; l++) {

@@ -5,19 +5,19 @@
 
 #include "base/median.h"
 
-static const double WORTH = 1.05;              // a smaller gain is none
-static const double FIRST_CHANCE = 0.6;        // of a grade that nothing is known of
-static const double FIRST_BRANCH_CHANCE = 0.3; // the same, of a token that begins a branch
-static const double CATCH_UP_SHARE = 0.7;      // of a step: by so much longer the texts' next tokens may take, as for prompts
-static const double LEAST_USE = 0.1; // chance that a pass while others compute must have of being of use: it takes power
+static const double WORTH = 1.05;              // a smaller gain counts as none
+static const double FIRST_CHANCE = 0.6;        // of a grade without observations
+static const double FIRST_BRANCH_CHANCE = 0.3; // the same for a token that begins a branch
+static const double CATCH_UP_SHARE = 0.7; // fraction of a step by which the sequences' next tokens may be delayed, as for prompts
+static const double LEAST_USE = 0.1;      // least chance that a pass made while others compute is useful: it takes power
 
 enum {
-    N_FIRST = 6,       // tokens that the first chance counts as; with 3 (at 0.5) one wrong token ended drafts for 48 steps
-    N_REMEMBERED = 64, // tokens that a chance is learnt from
-    COMPARE = 128,     // steps after which times are measured anew, those without drafts
+    N_FIRST = 6, // number of tokens that the first chance counts as; with 3 (at 0.5) one wrong token ended drafts for 48 steps
+    N_REMEMBERED = 64, // number of tokens that a chance is learned from
+    COMPARE = 128,     // steps after which the times of steps without drafts are measured anew
     N_COMPARED = 3,    // times in a row
-    FORGET = 512,      // steps after which a time is not known any more
-    FIRST_GAP = 16,    // steps between two probes, doubled by each that fails
+    FORGET = 512,      // steps after which a time is no longer known
+    FIRST_GAP = 16,    // steps between two probes, doubled by each probe that fails
     LONGEST_GAP = 1024,
 };
 
@@ -37,7 +37,7 @@ void kin_speculation_init(kin_speculation *s) {
 
 // ---- times
 
-// Rows of kin's kernels with AVX-512 beside one row: 1.4 for 8, 2.4 for 16 (docs/KERNELS.md).
+// Time of n rows with kin's kernels and AVX-512, relative to one row: 1.4 for 8, 2.4 for 16 (docs/KERNELS.md).
 static double shape(double n_rows) {
     return n_rows <= 8 ? 1 + 0.05 * (n_rows - 1) : 1.35 + 0.125 * (n_rows - 8);
 }
@@ -53,7 +53,7 @@ static double median_of(const kin_speculation *s, int n_rows) {
     return kin_median(values, n);
 }
 
-// Beyond the largest known number of rows: as the known ones rise; a single one as on a CPU.
+// Extrapolates beyond the largest known number of rows: with the slope of the known ones; with a single one, as on a CPU.
 static double extrapolate(const kin_speculation *s, int n_rows, int below) {
     int least = 1;
     while (!is_known(s, least)) least++;
@@ -62,7 +62,7 @@ static double extrapolate(const kin_speculation *s, int n_rows, int below) {
     return took + (each > 0 ? each : 0) * (shape(n_rows) - shape(below));
 }
 
-// Of a step; there is a known one.
+// Returns the time of a step. At least one time must be known.
 static double time_of(const kin_speculation *s, int n_rows) {
     int below = n_rows, above = n_rows;
     while (below > 0 && !is_known(s, below)) below--;
@@ -128,16 +128,17 @@ typedef struct candidates {
     const kin_draft *const *drafts;
     int n;
     uint32_t taken[KIN_SPECULATION_MAX_TEXTS];
-    double chances[KIN_SPECULATION_MAX_TEXTS][KIN_DRAFT_MAX]; // that a token and all before it are right
-    uint32_t branches[KIN_SPECULATION_MAX_TEXTS];             // tokens that begin one
+    double chances[KIN_SPECULATION_MAX_TEXTS][KIN_DRAFT_MAX]; // chance that a token and all before it are right
+    uint32_t branches[KIN_SPECULATION_MAX_TEXTS];             // tokens that begin a branch
     int n_branches_left;
     int n_taken;
-    double expected; // tokens of these
+    double expected; // expected tokens among these
 } candidates;
 
 static void find_chances(const kin_speculation *s, const kin_draft *d, double *chances, uint32_t *branches) {
-    double left[KIN_DRAFT_MAX + 1] = {1}; // [i + 1]: that token i is right, and nothing behind it so far; 0: the text's last one
-    uint32_t has_next = 0;                // the same tokens, behind which there is one
+    // [i + 1]: chance that token i is right and none of its successors so far; [0]: of the sequence's last token
+    double left[KIN_DRAFT_MAX + 1] = {1};
+    uint32_t has_next = 0; // the same indices: tokens with a successor
     *branches = 0;
     for (int i = 0; i < d->n; i++) {
         int before = kin_draft_parent(d, i) + 1;
@@ -149,7 +150,7 @@ static void find_chances(const kin_speculation *s, const kin_draft *d, double *c
     }
 }
 
-// Behind what was taken, and beside only what was.
+// A token may be taken if its predecessor is, and a branch only if its earlier siblings are.
 static bool may_take(const candidates *c, int i, int token) {
     const kin_draft *d = c->drafts[i];
     int parent = kin_draft_parent(d, token);
@@ -168,7 +169,7 @@ static void take_of(candidates *c, int i, int token) {
     if (c->branches[i] >> token & 1) c->n_branches_left--;
 }
 
-// Takes the likeliest token. False: there is none.
+// Takes the likeliest token. False if there is none.
 static bool take(candidates *c) {
     int text = -1, token = 0;
     for (int i = 0; i < c->n; i++) {
@@ -183,7 +184,7 @@ static bool take(candidates *c) {
     return text >= 0;
 }
 
-// With those that are verified in any case: of each text so many of the first ones.
+// Starts with the tokens that are always verified: the first `least` of each sequence.
 static void begin(candidates *c, const kin_speculation *s, int n_free, const kin_draft *const *drafts, int n) {
     c->drafts = drafts;
     c->n = n;
@@ -201,7 +202,7 @@ static void begin(candidates *c, const kin_speculation *s, int n_free, const kin
     }
 }
 
-// Number of tokens with the largest E / (T + drafting_s). A row more never takes less time, whatever was measured.
+// Returns the number of tokens with the largest E / (T + drafting_s). More rows never count as faster, whatever was measured.
 static int count_best(const kin_speculation *s, int n_rows, int n_free, double drafting_s, candidates *c, double *rate) {
     int best = c->n_taken;
     double took = time_of(s, n_rows + best) + drafting_s, best_rate = (best ? 1 : WORTH) * (n_rows + c->expected) / took;
@@ -266,7 +267,7 @@ void kin_speculation_learn_pass(kin_speculation *s, bool is_first, double n, dou
     times[(*n_known)++ % KIN_SPECULATION_SAMPLES] = took_s / shape(n);
 }
 
-// For n texts; what is not known is as the other; 0: neither is.
+// Returns the time for n sequences. If one kind of pass is not known, it counts as the other; 0 if neither is known.
 static double pass_time(const kin_speculation *s, bool is_first, int n) {
     double values[KIN_SPECULATION_SAMPLES];
     bool takes_first = s->further_pass.n == 0 || (is_first && s->first_pass.n > 0);
@@ -276,15 +277,15 @@ static double pass_time(const kin_speculation *s, bool is_first, int n) {
     return n_known > 0 ? kin_median(values, n_known) * shape(n) : 0;
 }
 
-// Of k tokens for each of n texts, n_known of which need no pass.
+// Returns the time of k tokens for each of n sequences, n_known of which need no pass.
 static double drafting_time(const kin_speculation *s, int n, int k, int n_known) {
     double further = pass_time(s, false, n);
     if (k <= n_known) return 0;
     return n_known > 0 ? (k - n_known) * further : pass_time(s, true, n) + (k - 1) * further;
 }
 
-// A token more for each of n texts is worth it while its chance is above what a token costs at the best rate. Up to that rate's
-// number of tokens rows cost what they do on average, beyond it what the next ones do.
+// One more token for each of n sequences pays while its chance exceeds its cost at the best rate. Up to the number of tokens of
+// that rate, rows cost their average; beyond it, what the next ones cost.
 static void limit_by_rate(const kin_speculation *s, int n_rows, int n, int n_known, kin_draft_limits *l) {
     double drafting[KIN_DRAFT_MAX + 1];
     for (int k = 0; k <= l->most; k++) drafting[k] = drafting_time(s, n, k, n_known);

@@ -11,18 +11,18 @@
 enum {
     MAX_TILES = 128,
     MAX_WEIGHT_BLOCKS = KIN_SIMULATE_MAX_WEIGHT_BLOCKS * KIN_FACTS_MAX_LAYERS + MAX_TILES,
-    N_TOKENS = 24, // the first ones fill the rings
+    N_TOKENS = 24, // the first tokens fill the rings
     N_COUNTED = 12,
 };
-static const double TILE_BYTES = 16 << 20; // where the facts do not say how many there are
+static const double TILE_BYTES = 16 << 20; // if the facts do not say how many tiles there are
 
-// Sizes of layers in the order of computing, as shares of a mean one.
+// Sizes of layers in computing order, relative to the mean.
 typedef struct layers {
     double sizes[KIN_FACTS_MAX_LAYERS];
     int n, next;
 } layers;
 
-// What a device holds: on its own all of its layers, in a group its slices of them.
+// The weights that a device holds: all of its layers if it is single, its slices of them in a group.
 typedef struct member {
     kin_simulation_block blocks[KIN_SIMULATE_MAX_COMPUTE_BLOCKS]; // of a layer
     int n_weight_block, n_layer_weight_block, next;
@@ -34,7 +34,7 @@ typedef struct member {
 
 typedef struct device {
     kin_device_rates rates;
-    double experts_layer_s; // waiting for experts, per CPU layer
+    double experts_layer_s; // wait for experts, per CPU layer
     bool output_on_gpu;
     layers cpu, gpu;
     member *members; // [rates.n_members]
@@ -42,7 +42,7 @@ typedef struct device {
 
 // ---- layers and weight blocks
 
-// In each window those on the CPU come first.
+// Assigns layers to engines: in each window those on the CPU come first.
 static void set_layers(device *devices, const kin_facts *facts, const kin_plan *plan) {
     int il = 0;
     for (int round = 0; round < plan->n_rounds; round++) {
@@ -61,7 +61,7 @@ static void set_layers(device *devices, const kin_facts *facts, const kin_plan *
     }
 }
 
-// i: of the members; p: what is predicted of it.
+// i: index of the member; p: its prediction.
 static void set_member(device *d, int i, const kin_model_facts *m, const kin_device_prediction *p) {
     const kin_member_rates *rates = &d->rates.members[i];
     member *e = &d->members[i];
@@ -79,21 +79,21 @@ static void set_member(device *d, int i, const kin_model_facts *m, const kin_dev
     int n_tiles = output > 0 ? (int)fmin(MAX_TILES, ceil(m->output_blocks > 0 ? m->output_blocks : output / TILE_BYTES)) : 0;
     for (int k = 0; k < n_tiles; k++) e->bytes[e->n_weight_block++] = (uint64_t)(output / n_tiles);
     kin_residency_order(e->bytes, (size_t)e->n_weight_block, order);
-    // The closed form has half a weight block unused on average; here weight blocks are whole anyway.
+    // The closed form leaves half a weight block unused on average; here weight blocks are whole anyway.
     uint64_t budget = p->streamed_bytes > 0 ? (uint64_t)(p->resident_bytes + rates->weight_block_bytes / 2) : UINT64_MAX;
     kin_residency_choose(e->bytes, (size_t)e->n_weight_block, order, budget, e->resident);
 }
 
 // ---- a token
 
-// One block: the next n weight blocks.
+// Computes one block, which consists of the next n weight blocks.
 static double compute_block(member *e, double now, int n, double compute_s) {
     now = kin_simulate_compute(&e->play, now, n, e->bytes + e->next, e->resident + e->next, compute_s);
     e->next += n;
     return now;
 }
 
-// layer_s: computing it, without sums.
+// layer_s: computing the layer, without sums.
 static double compute_layer(device *d, double now, double layer_s) {
     int n = d->rates.n_members;
     for (int i = 0; i < n; i++) d->members[i].now = now;
@@ -124,7 +124,7 @@ static double compute_window(device *d, double now, int n_cpu, int n_gpu) {
     return now;
 }
 
-// Of each of n_texts.
+// Simulates one token of each of n_texts sequences.
 static double play_token(const kin_facts *facts, const kin_plan *plan, int n_texts, device *devices, double now) {
     for (int i = 0; i < facts->n_device; i++) {
         devices[i].cpu.next = devices[i].gpu.next = 0;
@@ -147,7 +147,7 @@ static double play_token(const kin_facts *facts, const kin_plan *plan, int n_tex
     return now;
 }
 
-// d: with its layers; predicted: of all devices.
+// d: already has its layers; predicted: of all devices.
 static void set_device(device *d, const kin_facts *facts, int i, const kin_layer_share *share,
                        const kin_device_prediction *predicted, member *members) {
     kin_load load = kin_load_of(d->cpu.n, share->n_layer_gpu);
