@@ -14,7 +14,7 @@ static int lay_out_windows(kin_assignment *p, int n_layer, kin_err *err) {
     return p->n_rounds < 0 ? KIN_FAIL : 0;
 }
 
-// The group that begins with member i.
+// Computes the shares of the group that begins with member i.
 static int share_layers(kin_assignment *p, int i, const kin_model *model, int kv_type, kin_err *err) {
     const kin_ring_group *groups = &p->ring.groups[i];
     double weights[KIN_SHARE_RANKS] = {0};

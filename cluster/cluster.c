@@ -12,13 +12,13 @@
 #include "pure/proto/label.h"
 
 enum {
-    RECONNECT_MS = 300, // before the ring link is tried again
+    RECONNECT_MS = 300, // until the ring link is tried again
 };
 
-// From ACCEPT until a device has said what it has and has measured its links (cluster/pairwise_tests.h), and some.
+// Limit from ACCEPT until a device has sent its facts and measured its links (cluster/pairwise_tests.h), with a margin.
 #define TESTS_WAIT_NS UINT64_C(12000000000)
 
-// ---- what devices say
+// ---- messages from devices
 
 const kin_membership_device *kin_cluster_device_of(const kin_cluster *c, uint32_t number) {
     for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
@@ -28,7 +28,7 @@ const kin_membership_device *kin_cluster_device_of(const kin_cluster *c, uint32_
     return NULL;
 }
 
-// What one device has may be fetched from it by the others.
+// Lets the other devices fetch from this one what it has of the model.
 static void relay_have(kin_cluster *c, uint32_t from, kin_proto_have *have) {
     const kin_membership_device *d = kin_cluster_device_of(c, from);
     if (!d || memcmp(have->model.bytes, c->o.manifest->hash, sizeof have->model.bytes) != 0) return;
@@ -48,7 +48,7 @@ static void on_message(void *user, uint32_t from, uint32_t epoch, kin_proto_mess
     case KIN_FRAME_PROFILE: kin_cluster_take_profile(c, from, &m->profile); return;
     case KIN_FRAME_MEASURED: kin_cluster_take_link(c, from, &m->measured); return;
     case KIN_FRAME_DEVICE:
-        if (kin_cluster_meets(c, from, &m->device)) return; // the membership hears of it when the links are measured
+        if (kin_cluster_meets(c, from, &m->device)) return; // the membership gets it when the links are measured
         e.kind = KIN_MEMBERSHIP_FACTS;
         e.facts = &m->device;
         break;
@@ -94,10 +94,10 @@ static void take_control(kin_cluster *c, kin_link *link, const kin_proto_open *o
     if (!number) return;
     kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_JOINS, .link = number, .hello = &hello});
     if (kin_cluster_device_of(c, number))
-        kin_cluster_forget_keeper(c, &open->id); // else it is refused, perhaps as the other's twin
+        kin_cluster_forget_keeper(c, &open->id); // else it is refused, perhaps as a duplicate identity
 }
 
-// A hop that its two members cannot open.
+// Relays a hop that its two members cannot open.
 static void take_relay(kin_cluster *c, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
     bool is_sender = open->role == KIN_PROTO_RING;
     int from = kin_assignment_find(c->plan, is_sender ? &open->id : &open->peer);
@@ -138,9 +138,9 @@ static void relay_begun(void *user, const kin_proto_id *from, const kin_proto_id
     kin_cluster_say_apart(c, from, to, reason);
 }
 
-// ---- the plan in force
+// ---- the active plan
 
-// The planner's answer to that question is in force from now on.
+// Makes the planner's answer to that question the active plan.
 static void take_answer(kin_cluster *c, uint32_t question) {
     kin_assignment **answer = kin_cluster_answer_of(c, question), *before = c->plan;
     c->plan = *answer;
@@ -149,7 +149,7 @@ static void take_answer(kin_cluster *c, uint32_t question) {
     if (c->o.in_force) c->o.in_force(c->o.plan_user, question);
 }
 
-// Where the i-th member is reached. False: it is gone.
+// Returns the addresses of the i-th member. False: it is gone.
 static bool member_endpoint(kin_cluster *c, int i, kin_proto_endpoint *out) {
     for (int k = 0; k < KIN_MEMBERSHIP_DEVICES; k++) {
         const kin_membership_device *d = kin_membership_device_at(c->membership, k);
@@ -158,8 +158,8 @@ static bool member_endpoint(kin_cluster *c, int i, kin_proto_endpoint *out) {
     return false;
 }
 
-// A member as another one, the i-th, reaches it: which device, and where. No addresses: by way of the head, which for the head
-// itself is where that member reached it.
+// Fills in the id and addresses with which the i-th member reaches another one. No addresses: it goes through the head, or for
+// the head itself, to the address at which that member reached it.
 static void fill_member(kin_cluster *c, int i, int other, kin_proto_id *id, kin_proto_endpoint *endpoint) {
     bool is_head = other < 0 || other == c->plan->ring.n_members - 1;
     *id = is_head ? c->o.id : c->plan->ids[other];
@@ -171,7 +171,7 @@ static void fill_member(kin_cluster *c, int i, int other, kin_proto_id *id, kin_
     }
 }
 
-// The devices of the i-th member's group, to be reached from there.
+// Fills in the devices of the i-th member's group, as that member reaches them.
 static void fill_group(kin_cluster *c, int i, kin_proto_group *g) {
     for (int r = 0; r < g->n_ranks; r++) fill_member(c, i, i - g->rank + r, &g->id[r], &g->endpoint[r]);
 }
@@ -216,7 +216,7 @@ static void send_plan(kin_cluster *c, const kin_membership_action *a) {
     kin_cluster_introduce(c, a->link);
 }
 
-// ---- the membership's wishes
+// ---- actions of the membership
 
 static void connect_ring(kin_cluster *c) {
     kin_proto_endpoint to;
@@ -273,14 +273,14 @@ static void take_action(kin_cluster *c, const kin_membership_action *a) {
         c->reconnect_at = 0;
         kin_neighbours_end(c->neighbours, KIN_SIDE_NEXT);
         break;
-    case KIN_MEMBERSHIP_UP: break; // the snapshot says it
+    case KIN_MEMBERSHIP_UP: break; // reported by the snapshot
     case KIN_MEMBERSHIP_FAIL: break_request(c, a->text); break;
     case KIN_MEMBERSHIP_LOG: kin_log(a->level, "%s", a->text); break;
     case KIN_MEMBERSHIP_STATUS: break;
     }
 }
 
-// What devices are busy with, for the person who waits.
+// Describes what devices are busy with, for the waiting user.
 static void describe(kin_cluster *c, char *buf, size_t n) {
     kin_membership_doing(c->membership, buf, n);
     for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
@@ -306,7 +306,7 @@ static bool is_inexact(const kin_cluster *c, const kin_proto_id *id) {
     return false;
 }
 
-// Whether the plan's devices give a row the same bits in every step, as far as the head's own weights allow it.
+// True if the plan's devices give a row the same bits in every step; the head's own weights are checked elsewhere.
 static bool is_exact(const kin_cluster *c) {
     int n_devices = c->plan->ring.n_members - 1;
     for (int i = 0; i <= n_devices; i++) {
@@ -316,7 +316,7 @@ static bool is_exact(const kin_cluster *c) {
     return true;
 }
 
-// Where windows begin.
+// Returns the layers at which windows begin.
 static kin_border_set borders_of(const kin_assignment *plan) {
     kin_border_set borders = {0};
     for (int i = 0; i < plan->ring.n_members; i++) {
@@ -326,7 +326,7 @@ static kin_border_set borders_of(const kin_assignment *plan) {
     return borders;
 }
 
-// For the computing thread.
+// Publishes the snapshot for the computing thread.
 static void publish(kin_cluster *c) {
     uint32_t epoch = kin_membership_epoch(c->membership);
     if (!kin_membership_takes(c->membership, epoch)) epoch = 0;
@@ -356,7 +356,7 @@ static void publish(kin_cluster *c) {
     uv_mutex_unlock(&c->mutex);
 }
 
-// The group that the head belongs to, as its last device.
+// Enters the head's group; the head is its last device.
 static void enter_group(kin_cluster *c, uint32_t epoch) {
     int own = c->plan->ring.n_members - 1;
     kin_proto_group group = {0};
@@ -407,7 +407,7 @@ static void run_queued(kin_cluster *c, const kin_cluster_action *a) {
     enter_epoch(c);
 }
 
-// At top level only: what an action causes is queued behind the others.
+// Runs at top level only: actions caused by an action are queued behind the others.
 static void drain(kin_cluster *c) {
     kin_cluster_actions *q = &c->actions;
     if (q->is_draining) return;
@@ -441,7 +441,7 @@ static bool is_due(kin_time *at, kin_time now) {
     return due;
 }
 
-// The computing thread looks whether to stop.
+// Wakes the computing thread, so that it checks whether to stop.
 static void wake(kin_cluster *c) {
     kin_message_queue_interrupt(c->in, true);
     uv_mutex_lock(&c->mutex);
@@ -472,7 +472,7 @@ static void say_ring(kin_cluster *c, uint32_t epoch, bool is_open, const char *r
                                                .progress_made = kin_cluster_progress_made(c)});
 }
 
-// What the last member sent cannot be.
+// Handles an invalid message of the last member.
 static void on_wrong(void *arg) {
     kin_cluster *c = arg;
     uv_mutex_lock(&c->mutex);
@@ -492,10 +492,10 @@ void kin_cluster_say_wrong(kin_cluster *c, uint32_t epoch, const char *reason) {
     kin_endpoint_call(c->endpoint, on_wrong, c);
 }
 
-// The head takes part when its link to the next member and those of its group are open.
+// The head takes part once its link to the next member and those of its group are open.
 static void on_hop(void *user, kin_side side, uint32_t epoch, bool is_open, const char *reason) {
     kin_cluster *c = user;
-    if (side == KIN_SIDE_PREVIOUS) return; // the last member tells how that one is
+    if (side == KIN_SIDE_PREVIOUS) return; // the last member reports the state of that link
     if (!is_open) c->reconnect_at = kin_clock_now() + RECONNECT_MS * UINT64_C(1000000);
     c->is_next_open = is_open;
     if (!is_open || kin_group_links_is_complete(c->group_links)) say_ring(c, epoch, is_open, reason);
@@ -506,7 +506,7 @@ static void on_group(void *user, uint32_t epoch, bool is_complete, const char *r
     if (!is_complete || c->is_next_open) say_ring(c, epoch, is_complete, reason);
 }
 
-// A sum failed: nothing of this epoch can go on.
+// A sum failed: the epoch cannot continue.
 static void on_group_broken(void *arg) {
     kin_cluster *c = arg;
     uv_mutex_lock(&c->mutex);
@@ -589,7 +589,7 @@ static void end(void *arg) {
 void kin_cluster_on_begins(void *arg) {
     kin_cluster *c = arg;
     uint32_t generation = kin_completion_asked(&c->beginning), epoch = atomic_load(&c->wanted_epoch);
-    // It may have ended while the computing thread made up its mind.
+    // The epoch may have ended in the meantime.
     bool can = kin_membership_takes(c->membership, epoch) && kin_membership_state_now(c->membership) == KIN_MEMBERSHIP_SERVING;
     if (can) {
         c->request_epoch = epoch;
@@ -693,7 +693,7 @@ int kin_cluster_open(kin_cluster **out_cluster, const kin_cluster_options *o, ki
 void kin_cluster_close(kin_cluster *c) {
     if (!c) return;
     kin_cluster_settle_pages(c);
-    kin_planning_stop(c->planning); // its thread leaves calls in the loop
+    kin_planning_stop(c->planning); // its thread posts calls to the loop
     kin_prepacking_stop(c->prepacking);
     kin_endpoint_close(c->endpoint, end, c);
     if (c->in) kin_message_queue_drain(c->in, c->pool);

@@ -1,15 +1,15 @@
-// A cluster: the head's side of a ring over other devices. It lets devices join, plans, opens the head's own shard, and gives
-// the head (pipeline/head.h) a transport to the others while an epoch lasts.
+// A cluster: the head's side of a ring with other devices. It admits devices, plans, opens the head's own shard, and gives the
+// head (pipeline/head.h) a transport to the others for the duration of an epoch.
 //
 // Two threads: the caller's computes and owns shard and head; the endpoint's has the links and the membership
 // (pure/proto/membership.h).
 //
-//   kin_cluster_begin ─► requests by kin_cluster_head ─► kin_cluster_end, and again
+//   kin_cluster_begin ─► requests by kin_cluster_head ─► kin_cluster_end, repeatedly
 //
-// When a device is lost, the request fails with a sentence that names it. The cluster stays: the next begin waits until the
-// ring is up again, with who is there by then. node/compute_loop.h makes a pause of it.
+// When a device is lost, the request fails with a sentence that names it. The cluster stays open: the next begin waits until a
+// ring of the remaining devices is up. node/compute_loop.h turns the loss into a pause.
 //
-// Owner and thread: the computing thread; `plan` and `measured` are called in one of their own, and may take seconds.
+// Owner and thread: the computing thread. `plan` and `measured` are called in a separate thread, and may take seconds.
 #pragma once
 
 #include <stdatomic.h>
@@ -27,40 +27,40 @@ typedef struct kin_cluster_options {
     kin_proto_id id;
     const char *name, *version;
     kin_key key;
-    const char *listen;                             // numeric address, NULL: all
+    const char *listen;                             // numeric address; NULL: all
     uint16_t port;                                  // 0: any
-    bool hidden;                                    // do not answer devices that search
-    const char *advertise[KIN_PROTO_MAX_ADDRESSES]; // where others reach the head; none: where they reached it
+    bool hidden;                                    // does not answer devices that search
+    const char *advertise[KIN_PROTO_MAX_ADDRESSES]; // addresses at which others reach the head; none: the one they used
     int n_advertise;
 
     const kin_model *model;
-    const kin_manifest *manifest; // of its files; borrowed, as all here
+    const kin_manifest *manifest; // of its files; borrowed, like all pointers here
     const char *const *paths;     // [manifest->n_files]
     const kin_devices *devices;
-    kin_shard_options shard; // the windows are the plan's
+    kin_shard_options shard; // the windows come from the plan
     kin_activation_type wire_type;
-    kin_proto_allreduce allreduce; // of groups
-    int n_threads_hint;            // for devices; 0: their own choice
-    const char *model_name;        // for people; NULL: none
-    kin_timeline *timeline;        // filled with what all do; NULL: not used
+    kin_proto_allreduce allreduce; // for groups
+    int n_threads_hint;            // for devices; 0: they decide
+    const char *model_name;        // for display; NULL: none
+    kin_timeline *timeline;        // records the events of all members; NULL: not used
 
-    int n_expected;                // devices to wait for before the first plan; 0: whoever is there after a second of quiet
-    bool only_looks;               // nobody is given work, see kin_membership_options
-    bool gives_up;                 // when those are there and make no plan; else others are waited for
+    int n_expected;  // devices to wait for before the first plan; 0: those present after a second of quiet
+    bool only_looks; // no device is given work, see kin_membership_options
+    bool gives_up;   // fails if the expected devices are there but cannot form a plan; false: waits for more devices
     const kin_device_facts *facts; // the head's own; NULL: devices and links are not measured
     int (*plan)(void *user, const kin_cluster_question *question, kin_ring_plan *out, kin_err *err);
-    // What the plan would be without candidate i. NULL: nothing is prepared for that.
+    // Plans without candidate i. NULL: nothing is prefetched for the loss of a device.
     int (*without)(void *user, const kin_cluster_question *question, int i, kin_ring_plan *out, kin_err *err);
-    // Why candidate i has no layers in the last answer; "": it has. NULL: devices without layers are not told.
+    // Explains why candidate i has no layers in the last answer; "": it has. NULL: devices without layers get no explanation.
     void (*left_out)(void *user, const kin_cluster_question *question, int i, char why[KIN_PLAN_WHY_MAX]);
-    // After requests. True: the planner wants to be asked again. NULL: not used.
+    // Called after requests. True: the planner wants to be asked again. NULL: not used.
     bool (*measured)(void *user, const kin_cluster_measured *measured);
-    // The answer to that question is in force from now on. In the loop's thread, which must not wait. NULL: not used.
+    // The answer to this question is active from now on. Called in the loop's thread, must not block. NULL: not used.
     void (*in_force)(void *user, uint32_t question);
-    void *plan_user; // of all five; all but the last are called in a thread of their own, one at a time
+    void *plan_user; // for all five; all but the last are called in the planning thread, one at a time
 
     atomic_bool *stop;
-    void (*status)(void *user, const char *line); // what begin waits for; in the caller's thread
+    void (*status)(void *user, const char *line); // reports what begin waits for; in the caller's thread
     void *status_user;
 } kin_cluster_options;
 
@@ -69,32 +69,32 @@ void kin_cluster_close(kin_cluster *cluster);
 
 uint16_t kin_cluster_port(const kin_cluster *cluster);
 
-// What is called every 100 ms or so while kin_cluster_begin waits, in the caller's thread. NULL: nothing is.
+// Sets a function that is called about every 100 ms while kin_cluster_begin waits, in the caller's thread. NULL: none.
 void kin_cluster_set_meanwhile(kin_cluster *cluster, void (*meanwhile)(void *user), void *user);
 
-// Waits until the ring is up. KIN_FAIL: stopped, or the head itself cannot do its part, or it gives up.
+// Waits until the ring is up. KIN_FAIL: stopped, the head cannot do its own part, or the cluster gave up (gives_up).
 int kin_cluster_begin(kin_cluster *cluster, kin_err *err);
 void kin_cluster_end(kin_cluster *cluster);
-// A better plan waits for kin_cluster_end.
+// True if a better plan waits for kin_cluster_end.
 bool kin_cluster_yields(const kin_cluster *cluster);
 
-// Waits until the planner knows what the last tokens took: half a second at most for the devices' answers, and as long as it
-// takes to see whether another plan would win. Happens by itself after each request.
+// Waits until the planner knows what the last tokens took: at most half a second for the devices' answers, plus the time to check
+// whether another plan would win. This also happens after each request.
 void kin_cluster_measure(kin_cluster *cluster);
 
-// Waits, for at most half a second, until what the devices did so far is in the timeline.
+// Waits, for at most half a second, until the devices' events so far are in the timeline.
 void kin_cluster_gather(kin_cluster *cluster);
 
-// Any thread: asks how head and devices are. `take` is called in another thread, at most about half a second later, with JSON
-// (observe/status_json.h) that it frees; NULL: out of memory. One at a time: until then another call does nothing. Not called any
-// more when close has returned.
+// Any thread: asks for the status of head and devices. Calls `take` in another thread, within about half a second, with JSON
+// (observe/status_json.h) that `take` must free; NULL: out of memory. Calls made before that are ignored. `take` is not called
+// after close has returned.
 void kin_cluster_ask_status(kin_cluster *cluster, void (*take)(void *user, char *text), void *user);
 
-// Any thread: who waits for a step of the ring goes on without it (kin_head_receive), to look what else there is to do.
+// Any thread: wakes the thread that waits for a step of the ring (kin_head_receive), so that it checks for other work.
 void kin_cluster_wake(kin_cluster *cluster);
 
-// Valid until close; to be used between begin and end.
+// Valid until close; for use between begin and end.
 kin_head *kin_cluster_head(kin_cluster *cluster);
-kin_shard *kin_cluster_shard(kin_cluster *cluster); // the head's own, of the plan in force; NULL before the first
+kin_shard *kin_cluster_shard(kin_cluster *cluster); // the head's own, of the active plan; NULL before the first
 
-int kin_cluster_n_members(const kin_cluster *cluster); // with the head
+int kin_cluster_n_members(const kin_cluster *cluster); // including the head

@@ -1,18 +1,18 @@
-// Pages of texts on the devices' disks and on the head's (engine/kv_store.h): of what a device has written, the next member that
-// keeps pages has a copy, or else the head. Whose layers are others' after a loss, or in a better plan, fetches what it lacks
-// (fetch/page_fetch.h): so all are told where the others are reached.
+// KV pages of sequences on the devices' disks and on the head's (engine/kv_store.h). The next member that stores pages, or else
+// the head, keeps a copy of each page that a device has written. A member that takes over layers, after a loss or in a better
+// plan, fetches the pages that it lacks (fetch/page_fetch.h), so all members get the addresses of the others.
 #include <string.h>
 
 #include "base/log.h"
 #include "cluster/cluster_impl.h"
 #include "pure/proto/id.h"
 
-// kin_kv_peers. What the head itself has written needs no copy: without it there are no texts.
+// kin_kv_peers. The head's own pages need no copy: without the head there are no sequences.
 static void on_page_written(void *user, const kin_page_name *name, size_t n) {
     (void)user, (void)name, (void)n;
 }
 
-// The computing thread.
+// Called by the computing thread.
 static void on_pages_wanted(void *user, const kin_page_name *names, int n, size_t bytes, int patience_ms) {
     kin_cluster *c = user;
     if (c->pages.fetch) kin_page_fetch_want(c->pages.fetch, names, n, bytes, patience_ms);
@@ -29,7 +29,7 @@ static bool is_busy(void *user) {
     return !kin_cluster_is_quiet(user, kin_clock_now());
 }
 
-// Without them texts are computed.
+// Without shared pages, sequences are recomputed.
 void kin_cluster_open_pages(kin_cluster *c) {
     const kin_kv_disk *disk = &c->o.shard.kv_disk;
     kin_page_fetch_options o = {.endpoint = c->endpoint, .dir = disk->dir, .cap = disk->cap, .is_busy = is_busy, .user = c};
@@ -39,7 +39,7 @@ void kin_cluster_open_pages(kin_cluster *c) {
         kin_log(KIN_LOG_WARN, "pages of texts are not shared with devices: %s", err.text);
 }
 
-// What others have written while the head computed is here before it ends.
+// Waits until the copies of pages that others wrote while the head computed are here.
 void kin_cluster_settle_pages(kin_cluster *c) {
     if (c->pages.fetch) kin_page_fetch_settle(c->pages.fetch);
 }
@@ -49,7 +49,8 @@ void kin_cluster_close_pages(kin_cluster *c) {
     c->pages.fetch = NULL;
 }
 
-// Each device that is there, but for that link: kept->id and endpoint are its. False: no more. *i: from 0 on.
+// Iterates over the devices that are there, except the one on link `but`; sets kept->id and endpoint. False: no more. *i: starts
+// at 0.
 static bool next_device(const kin_cluster *c, int *i, uint32_t but, kin_proto_kept *kept) {
     for (; *i < KIN_MEMBERSHIP_DEVICES; ++*i) {
         const kin_membership_device *d = kin_membership_device_at(c->membership, *i);
@@ -86,7 +87,7 @@ static bool is_keeper(const kin_cluster *c, const kin_proto_id *id) {
 static void note_keeper(kin_cluster *c, const kin_proto_id *id) {
     kin_cluster_pages *p = &c->pages;
     if (is_keeper(c, id)) return;
-    if (p->n_keepers == KIN_MEMBERSHIP_DEVICES) p->n_keepers = 0; // they will say it again
+    if (p->n_keepers == KIN_MEMBERSHIP_DEVICES) p->n_keepers = 0; // they will repeat it
     p->keepers[p->n_keepers++] = *id;
 }
 
@@ -105,7 +106,7 @@ static uint32_t link_of(const kin_cluster *c, const kin_proto_id *id) {
     return 0;
 }
 
-// The next member behind the i-th that keeps pages; 0: the head.
+// Returns the link of the replica: the next member after the i-th that stores pages; 0: the head.
 static uint32_t find_buddy(const kin_cluster *c, int i) {
     for (int k = i + 1; k < c->plan->ring.n_members - 1; k++) {
         uint32_t link = is_keeper(c, &c->plan->ids[k]) ? link_of(c, &c->plan->ids[k]) : 0;

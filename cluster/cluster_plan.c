@@ -1,5 +1,5 @@
-// Planning, as the cluster does it: what devices and links are measured to be, the planner's question and its answer, and what
-// the members' tokens took.
+// Planning in the cluster: measurements of devices and links, the planner's question and its answer, and what the members' tokens
+// took.
 #include "cluster/cluster_impl.h"
 
 #include <math.h>
@@ -13,9 +13,9 @@
 #include "pure/proto/label.h"
 
 enum {
-    GIVE_UP_MS = 6000,       // for links that are measured late, after which there may be a plan
-    MEASURE_MS = 10000,      // while requests run, at most so long from one measurement to the next,
-    FIRST_MEASURE_MS = 1000, // in a new ring a tenth first, and each time twice as long: predictions soon follow what steps take
+    GIVE_UP_MS = 6000,       // after that there may be a plan in spite of links that are measured late
+    MEASURE_MS = 10000,      // while requests run: longest interval between measurements
+    FIRST_MEASURE_MS = 1000, // in a new ring the first interval, doubled each time: predictions soon follow what steps take
     N_DEVICES_MAX = KIN_FACTS_MAX_DEVICES - 1,
 };
 
@@ -25,7 +25,7 @@ static void tests_are_over(void *user, uint32_t link, const kin_proto_device *de
     kin_cluster_act(user, &(kin_membership_event){.kind = KIN_MEMBERSHIP_FACTS, .link = link, .facts = device});
 }
 
-// As all call it here.
+// Stores the facts under the name that is used here.
 static void enter(kin_cluster *c, const kin_proto_id *id, const char *name, const kin_device_facts *measured) {
     kin_device_facts facts = *measured;
     kin_label_set(facts.name, sizeof facts.name - 1, name);
@@ -37,7 +37,7 @@ void kin_cluster_take_profile(kin_cluster *c, uint32_t from, const kin_proto_pro
     if (d) enter(c, &d->id, d->name, &m->facts);
 }
 
-// That device is to measure its link now. False: one of the two is gone.
+// Asks a device to measure its link now. False: one of the two is gone.
 static bool asks_for(kin_cluster *c, const kin_probe_pair *pair) {
     const kin_membership_device *d = kin_cluster_device_of(c, pair->from), *other = NULL;
     kin_proto_message m = {.type = KIN_FRAME_MEASURE};
@@ -51,12 +51,12 @@ static bool asks_for(kin_cluster *c, const kin_probe_pair *pair) {
     return kin_connections_send(c->connections, pair->from, 0, &m);
 }
 
-// Whose test a measurement is of.
+// Returns the device whose test waits for this measurement.
 static uint32_t test_of(const kin_probe_pair *pair) {
     return pair->is_back ? pair->to : pair->from;
 }
 
-// Asks for all measurements that may begin.
+// Asks for all measurements that may start.
 static void probe_next(kin_cluster *c) {
     kin_probe_pair pair;
     while (kin_probe_schedule_begin(&c->probes, kin_clock_now(), &pair)) {
@@ -103,7 +103,7 @@ static unsigned port_of(const kin_cluster *c, const kin_membership_device *d) {
 void kin_cluster_say_apart(kin_cluster *c, const kin_proto_id *from, const kin_proto_id *to, const char *reason) {
     const kin_membership_device *a = device_with(c, from), *b = device_with(c, to);
     if (!a || !b || !kin_measurements_tells_apart(c->measurements, from, to)) return;
-    if (kin_membership_was_reached(reason)) { // it is open: another port would not help
+    if (kin_membership_was_reached(reason)) { // the link works: another port would not help
         kin_log(
             KIN_LOG_WARN,
             "devices '%s' and '%s' reach each other, but too slowly to compute together (%s); what they send each other goes by "
@@ -118,7 +118,7 @@ void kin_cluster_say_apart(kin_cluster *c, const kin_proto_id *from, const kin_p
         a->name, b->name, reason[0] ? reason : "no answer", port_of(c, a), a->name, port_of(c, b), b->name);
 }
 
-// A link could not be measured from its one end. True: the other end tries now.
+// Handles a link that could not be measured from this end. True: the other end tries now.
 static bool other_end_tries(kin_cluster *c, const kin_membership_device *d, const kin_membership_device *other,
                             const char *reason) {
     kin_log(KIN_LOG_DEBUG, "device '%s' does not reach %s: %s", d->name, other ? other->name : "the head", reason);
@@ -138,7 +138,7 @@ static void take_link(kin_cluster *c, uint32_t from, const kin_proto_measured *m
     if (!d || !kin_measurements_take(c->measurements, &d->id, &m->id, failed ? NULL : &there, failed ? NULL : &back)) return;
     if (failed && other_end_tries(c, d, other, m->reason)) return;
     bool in_time = kin_pairwise_tests_answered(c->tests, test);
-    // Too late for its test: the planner may come to another plan now.
+    // Too late for its test: the planner may find a different plan now.
     if (!in_time && (!failed || (other && kin_measurements_is_apart(c->measurements, &d->id, &other->id))))
         kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_DRIFT});
 }
@@ -153,10 +153,10 @@ void kin_cluster_take_link(kin_cluster *c, uint32_t from, const kin_proto_measur
 
 static uint64_t own_memory(const kin_cluster *c) {
     uint64_t room = kin_governor_room(c->o.shard.memory), beside = c->o.shard.beside;
-    return room > beside ? room - beside : 0; // what its shard will take at most
+    return room > beside ? room - beside : 0; // the most that its shard will take
 }
 
-// What devices have measured, and what they said of themselves when they came. order: the head first.
+// Fills in the figures of devices and links, and what devices reported when they joined. order: the head first.
 static void fill_facts(kin_cluster *c, const kin_proto_id *const *order, int n) {
     kin_measurements_fill(c->measurements, order, n, c->facts);
     for (int i = 1; i < n; i++) {
@@ -204,7 +204,7 @@ void kin_cluster_ask_spares(kin_cluster *c, uint32_t number, const uint8_t *devi
     ask_about(c, kin_planning_ask_spares, number, devices, n_devices);
 }
 
-// Keeps why there is no plan. why NULL: there is one, or there may be one later.
+// Stores why there is no plan. why NULL: there is one, or there may be one later.
 static void note_no_plan(kin_cluster *c, const kin_err *why, int n_devices) {
     bool is_new = !c->no_plan.text[0];
     if (!why || c->had_plan || !c->o.gives_up) {
@@ -251,10 +251,10 @@ static void say_planned(kin_cluster *c, uint32_t question, const kin_assignment 
     free(bytes);
 }
 
-// Without a plan nobody is left out of it: those who were wait for the next one.
+// Without a plan no device is left out of it: the devices that were now wait for the next one.
 static void forget_left_out(kin_cluster *c) {
     const kin_proto_message m = {.type = KIN_FRAME_LEFT_OUT};
-    if (kin_membership_takes(c->membership, kin_membership_epoch(c->membership))) return; // the one in force goes on
+    if (kin_membership_takes(c->membership, kin_membership_epoch(c->membership))) return; // the active plan continues
     for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
         const kin_membership_device *d = kin_membership_device_at(c->membership, i);
         if (d && d->state == KIN_DEVICE_JOINED) kin_connections_send(c->connections, d->link, 0, &m);
@@ -262,7 +262,7 @@ static void forget_left_out(kin_cluster *c) {
 }
 
 static void take_answer(kin_cluster *c, kin_planning_answer *a) {
-    if (a->question != c->question) return; // there is a later one
+    if (a->question != c->question) return; // there is a later question
     kin_assignment *p = c->asked;
     int rc = a->has_plan ? 0 : KIN_FAIL;
     if (rc == 0) {
@@ -280,7 +280,7 @@ static void take_answer(kin_cluster *c, kin_planning_answer *a) {
     forget_left_out(c);
 }
 
-// Once, until a plan has layers for it again: the figures differ from plan to plan.
+// Logs this once, until a plan has layers for the device again: the figures differ from plan to plan.
 static void log_left_out(kin_cluster *c, const kin_proto_id *id, const kin_membership_device *d, const char *why) {
     int i = 0;
     while (i < c->n_left_out && !kin_proto_id_equal(&c->left_out[i], id)) i++;
@@ -295,7 +295,7 @@ static void log_left_out(kin_cluster *c, const kin_proto_id *id, const kin_membe
 
 static void tell_left_out(kin_cluster *c, const kin_planning_reasons *r) {
     kin_proto_message m = {.type = KIN_FRAME_LEFT_OUT};
-    if (r->question != c->question) return; // there is a later one
+    if (r->question != c->question) return; // there is a later question
     for (int i = 0; i < r->n - 1; i++) {
         const kin_membership_device *d = r->why[i][0] ? device_with(c, &r->ids[i]) : NULL;
         log_left_out(c, &r->ids[i], d, r->why[i]);
@@ -305,7 +305,7 @@ static void tell_left_out(kin_cluster *c, const kin_planning_reasons *r) {
     }
 }
 
-// ---- what tokens took
+// ---- token times
 
 void kin_cluster_on_measure(void *arg) {
     kin_cluster *c = arg;
@@ -318,7 +318,8 @@ static kin_measured measured_of(const kin_proto_status *s) {
                           .disk_bytes = (double)s->token_disk_bytes};
 }
 
-// What of a token is neither computing nor waiting for a disk, on any member: hops. 0: somebody's part is not known.
+// Returns the part of a token's time that is neither computing nor waiting for a disk, on any member: hops. 0: a member's part is
+// not known.
 static double hops_s(const kin_token_times *head, double others_s, bool all_known) {
     double own_s = (double)(head->compute_ns + head->stall_ns) / 1e9, total_s = (double)head->total_ns / 1e9;
     return all_known && total_s > own_s + others_s ? total_s - own_s - others_s : 0;
@@ -332,7 +333,7 @@ static const kin_facts *facts_by_now(kin_cluster *c, const kin_proto_id *ids, in
     return c->facts;
 }
 
-// Members in the order of the ring's plan; the head, its last, comes first.
+// Collects the members' times: the head, which is last in the plan, comes first, then the others in the order of the ring.
 static void collect(kin_cluster *c, kin_cluster_measured *m) {
     const kin_head_counts *counts = kin_local_stage_counts(c->local_stage);
     kin_token_times head = kin_head_token_times(counts);
@@ -359,7 +360,7 @@ static void collect(kin_cluster *c, kin_cluster_measured *m) {
     m->facts = facts_by_now(c, m->ids, m->n);
 }
 
-// The planner hears of it in its own thread, which may take as long as a plan.
+// Passes the times to the planner, in its own thread, where they may take as long as a plan.
 static void end_measuring(kin_cluster *c) {
     if (!kin_membership_takes(c->membership, c->measured_epoch)) {
         kin_completion_done(&c->measure.completion, c->measure.generation, true);
@@ -370,7 +371,7 @@ static void end_measuring(kin_cluster *c) {
     kin_planning_tell(c->planning, c->measure.generation, &m);
 }
 
-// kin_mailbox_fn: what the planning thread has done.
+// kin_mailbox_fn: handles what the planning thread has done.
 static void take_planned(void *arg) {
     kin_cluster *c = arg;
     uint32_t generation;

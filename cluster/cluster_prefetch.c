@@ -1,19 +1,19 @@
-// What is prepared for a plan that is not in force yet: devices are told to fetch and pack (PREFETCH), and the head packs its own
-// part in a thread that gives way to all others.
+// Prefetching for a plan that is not active yet: devices are told to fetch and pack (PREFETCH), and the head packs its own part
+// in a thread of the lowest priority.
 #include <stdlib.h>
 #include <string.h>
 
 #include "cluster/cluster_impl.h"
 #include "pure/proto/id.h"
 
-#define SPARE UINT32_C(0x80000000) // tickets of spares; others are questions
+#define SPARE UINT32_C(0x80000000) // tickets of standby orders; others are questions
 
 enum {
-    SPARE_MS = 3000, // a plan is in force and the devices are the same, before spares are ordered
-    QUIET_MS = 1000, // without a request, before they are fetched as fast as can be
+    SPARE_MS = 3000, // time with the same plan and devices, before standby weights are ordered
+    QUIET_MS = 1000, // time without a request, before they are fetched without a rate limit
 };
 
-// ---- whose plan
+// ---- plans
 
 kin_assignment **kin_cluster_answer_of(kin_cluster *c, uint32_t question) {
     return c->next->question == question ? &c->next : &c->asked;
@@ -28,7 +28,7 @@ void kin_cluster_keep_next(kin_cluster *c) {
 
 // ---- the head's own part
 
-// From the packing thread.
+// A message from the packing thread.
 typedef struct packed {
     kin_cluster *cluster;
     uint32_t ticket;
@@ -68,7 +68,7 @@ static bool has_work(const kin_windows *windows, const kin_windows *but) {
 static void prefetch_own(kin_cluster *c, uint32_t question) {
     const kin_assignment *p = *kin_cluster_answer_of(c, question), *now = c->plan;
     kin_prepacking_job *job = c->own_job;
-    if (question == c->own_ticket) return; // only its pace would be another one
+    if (question == c->own_ticket) return; // only the rate limit would differ
     c->own_ticket = job->ticket = question;
     job->windows = p->windows[p->ring.n_members - 1].windows;
     job->but = now->windows[now->ring.n_members - 1].windows;
@@ -90,7 +90,7 @@ void kin_cluster_prefetch(kin_cluster *c, const kin_membership_action *a) {
     const kin_membership_device *d = kin_membership_device_at(c->membership, a->device);
     kin_proto_message *m = c->message;
     int i = kin_assignment_find(p, &d->id);
-    if (i < 0 || p->question != a->question) return; // it has been given up
+    if (i < 0 || p->question != a->question) return; // that plan was given up
     m->type = KIN_FRAME_PREFETCH;
     m->prefetch.ticket = a->question;
     m->prefetch.purpose = KIN_PROTO_FOR_PLAN;
@@ -100,7 +100,7 @@ void kin_cluster_prefetch(kin_cluster *c, const kin_membership_action *a) {
     kin_connections_tell(c->connections, a->link);
 }
 
-// ---- spares: what the others would need if a device were lost
+// ---- standby: what the others would need if a device were lost
 
 static bool is_there(const kin_membership_device *d) {
     return d && (d->state == KIN_DEVICE_JOINED || d->state == KIN_DEVICE_PREPARING || d->state == KIN_DEVICE_READY);
@@ -120,7 +120,7 @@ static void mark(bool *layers, const kin_windows *windows, bool value) {
     }
 }
 
-// What device `id` has to do in the plan without candidate i.
+// Marks the layers of device `id` in the plan without candidate i.
 static void mark_of_plan(kin_cluster *c, int i, const kin_proto_id *id, bool *layers) {
     const kin_planning_spares *s = c->spares.plans;
     kin_assignment *scratch = c->spare;
@@ -133,7 +133,7 @@ static void mark_of_plan(kin_cluster *c, int i, const kin_proto_id *id, bool *la
     mark(layers, &scratch->windows[at].windows, true);
 }
 
-// Each layer is a window: a device takes as many as its disk may hold.
+// Makes each layer a window: a device fetches as many as its disk may hold.
 static void fill_spare(kin_proto_plan *plan, const bool *layers, int n_layer) {
     plan->n_windows = 0;
     for (int il = 0; il < n_layer && plan->n_windows < KIN_MAX_WINDOWS; il++) {
@@ -153,15 +153,15 @@ static void order_spare(kin_cluster *c, int i) {
         if (!kin_proto_id_equal(&s->ids[k], &d->id)) mark_of_plan(c, k, &d->id, layers);
     }
     int now = kin_assignment_find(c->plan, &d->id);
-    bool has_whole = now >= 0 && kin_share_is_whole(&c->plan->shares[now]); // of a share of a layer it lacks the rest
+    bool has_whole = now >= 0 && kin_share_is_whole(&c->plan->shares[now]); // a share lacks parts of layers
     if (has_whole) mark(layers, &c->plan->windows[now].windows, false);
     kin_proto_message *m = c->message;
     m->type = KIN_FRAME_PREFETCH;
     m->prefetch.ticket = c->spares.ticket;
     m->prefetch.purpose = KIN_PROTO_FOR_SPARE;
     m->prefetch.gently = c->spares.gently;
-    kin_cluster_fill_plan(c, c->plan, 0, &m->prefetch.plan); // but for its windows
-    m->prefetch.plan.group = (kin_proto_group){0};           // layers as a whole
+    kin_cluster_fill_plan(c, c->plan, 0, &m->prefetch.plan); // its windows are replaced below
+    m->prefetch.plan.group = (kin_proto_group){0};           // whole layers
     fill_spare(&m->prefetch.plan, layers, c->o.model->hp.n_layer);
     c->spares.has[i] = m->prefetch.plan.n_windows == 0;
     if (c->spares.has[i]) return;
@@ -189,7 +189,7 @@ bool kin_cluster_is_quiet(kin_cluster *c, kin_time now) {
     return c->spares.busy_at == 0 || kin_clock_ms(c->spares.busy_at, now) >= QUIET_MS;
 }
 
-// A plan that waits comes first; spares are then for the plan after it.
+// A plan that is being prepared comes first; standby is then for the plan after it.
 void kin_cluster_prefetch_tick(kin_cluster *c, kin_time now) {
     kin_cluster_spares *s = &c->spares;
     uint8_t devices[KIN_MEMBERSHIP_DEVICES];

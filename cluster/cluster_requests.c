@@ -75,7 +75,7 @@ static bool is_stopped(const kin_cluster *c) {
     return c->o.stop && atomic_load(c->o.stop);
 }
 
-// Until there is another snapshot than `seen`, or the user stops it.
+// Waits until there is a newer snapshot than `seen`, or the user stops.
 static void wait_for_change(kin_cluster *c, kin_cluster_snapshot *seen) {
     uv_mutex_lock(&c->mutex);
     while (c->snapshot.version == seen->version && !is_stopped(c)) {
@@ -110,10 +110,10 @@ static int wait_until_up(kin_cluster *c, kin_cluster_snapshot *n, kin_err *err) 
     return rc;
 }
 
-// Whether the request has begun: the loop's thread may have ended the epoch in the meantime, for a better plan.
+// Asks the loop's thread to begin the request. False: it has ended the epoch in the meantime, for a better plan.
 static bool asks_to_begin(kin_cluster *c) {
     kin_message_queue_interrupt(c->in, false);
-    // Answers to steps that were given up in this epoch stay in the queue: the check of their order counts them.
+    // Answers to steps that were dropped in this epoch stay in the queue, since the check of their order counts them.
     if (atomic_load(&c->wanted_epoch) != c->epoch) kin_message_queue_drain(c->in, c->pool);
     atomic_store(&c->wanted_epoch, c->epoch);
     uint32_t generation = kin_completion_ask(&c->beginning);

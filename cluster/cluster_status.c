@@ -127,7 +127,7 @@ static void add_own(kin_cluster *c, kin_status_json *r) {
                                                           .memory_planned = planned ? c->plan->ring.memory[own] : 0};
 }
 
-// Devices in the order of the ring, the head after them, then those who wait outside.
+// Lists the devices in the order of the ring, then the head, then those that are not in the ring.
 static char *report(void *user) {
     kin_cluster *c = user;
     char doing[KIN_MEMBERSHIP_SENTENCE];

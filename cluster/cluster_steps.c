@@ -1,4 +1,4 @@
-// Steps that do not come back: the devices are asked where they are, and the one that has lost it is left out.
+// Lost steps: asks the devices where they are, and leaves out the one that has lost a step.
 #include <stdio.h>
 
 #include "cluster/cluster_impl.h"

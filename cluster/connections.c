@@ -10,13 +10,13 @@
 // A device's control link.
 typedef struct peer {
     kin_connections *connections;
-    kin_link *link; // NULL: free place
+    kin_link *link; // NULL: unused
     uint32_t number;
     bool has_facts;
-    int n_asked;                 // STATUS_WANTED that it has not answered yet
-    bool is_unresponsive;        // something that must arrive found no room
-    kin_proto_endpoint endpoint; // as it says
-    uint8_t *have;               // the last HAVE of it, as it goes to others
+    int n_asked;                 // STATUS_WANTED without an answer
+    bool is_unresponsive;        // a message that must arrive found no room
+    kin_proto_endpoint endpoint; // as the device reports it
+    uint8_t *have;               // its last HAVE, as sent to others
     size_t n_have;
     kin_proto_hash model; // of that HAVE
     kin_proto_id id;
@@ -28,7 +28,7 @@ struct kin_connections {
     void *user;
     peer peers[KIN_CONNECTIONS_MAX];
     uint32_t next_number;
-    kin_proto_message message; // the one that just came
+    kin_proto_message message; // the incoming one
 };
 
 int kin_connections_open(kin_connections **out, const kin_connections_callbacks *callbacks, void *user, kin_err *err) {
@@ -41,7 +41,7 @@ int kin_connections_open(kin_connections **out, const kin_connections_callbacks 
 
 static void send_have(peer *to, const uint8_t *bytes, size_t n) {
     kin_frame_part part = {bytes, n};
-    kin_link_send(to->link, KIN_FRAME_HAVE, 0, 1, &part); // when it does not fit now, the next one tells more
+    kin_link_send(to->link, KIN_FRAME_HAVE, 0, 1, &part); // if it does not fit now, the next one contains more
 }
 
 static void tell_others(const peer *from, const uint8_t *bytes, size_t n) {
@@ -102,7 +102,7 @@ bool kin_connections_endpoint(const kin_connections *c, uint32_t number, kin_pro
     const peer *p = find(c, number);
     if (!p || !p->has_facts) return false;
     *out = p->endpoint;
-    // Where it is seen is the last resort: other devices may have another name for that link, or another way to it.
+    // The address that the head sees is the last resort: other devices may have another name for that link, or another path.
     const char *seen = kin_link_address(p->link);
     bool is_there = false;
     for (int i = 0; i < out->n_addresses; i++) is_there = is_there || strcmp(out->address[i], seen) == 0;
@@ -111,7 +111,7 @@ bool kin_connections_endpoint(const kin_connections *c, uint32_t number, kin_pro
     return true;
 }
 
-// ---- what they are told
+// ---- messages to devices
 
 bool kin_connections_send(kin_connections *c, uint32_t number, uint32_t epoch, const kin_proto_message *m) {
     peer *p = find(c, number);
@@ -135,7 +135,7 @@ void kin_connections_tick(kin_connections *c) {
     }
 }
 
-// ---- what they say
+// ---- messages from devices
 
 static void keep_status(peer *p, const kin_proto_status *status) {
     p->sample.has_before = p->sample.has_now;
@@ -146,7 +146,7 @@ static void keep_status(peer *p, const kin_proto_status *status) {
     p->sample.is_fresh = p->n_asked == 0;
 }
 
-// Nothing but PROFILE comes before DEVICE.
+// Only PROFILE may come before DEVICE.
 static bool comes_in_order(const peer *p, kin_frame_type type) {
     return p->has_facts || type == KIN_FRAME_PROFILE || type == KIN_FRAME_DEVICE;
 }
@@ -225,7 +225,7 @@ void kin_connections_tell(kin_connections *c, uint32_t number) {
     }
 }
 
-// ---- how they are
+// ---- status
 
 void kin_connections_ask(kin_connections *c) {
     for (int i = 0; i < KIN_CONNECTIONS_MAX; i++) {

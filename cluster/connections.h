@@ -1,8 +1,7 @@
-// The control links of the devices at a head. Here a link is a number; which device is behind it is known to the membership
+// The control links of the devices, at the head. A link has a number here; the membership knows which device it belongs to
 // (pure/proto/membership.h).
 //
-// It passes messages on, knows where each device is reached, which parts of the model it has to give, and what it last said of
-// itself.
+// It forwards messages, and stores each device's addresses, the parts of the model that it offers, and its last status.
 //
 // Owner: cluster/cluster.c. Thread: the loop's.
 #pragma once
@@ -13,49 +12,49 @@
 #include "pure/proto/membership.h"
 #include "pure/proto/message.h"
 
-enum { KIN_CONNECTIONS_MAX = KIN_MEMBERSHIP_DEVICES + 8 }; // with those that are about to be refused
+enum { KIN_CONNECTIONS_MAX = KIN_MEMBERSHIP_DEVICES + 8 }; // including those about to be refused
 
 typedef struct kin_connections kin_connections;
 
-typedef struct kin_connections_callbacks { // a link may be dropped inside
-    // What the connections does not keep for itself.
+typedef struct kin_connections_callbacks { // links may be dropped inside
+    // A message that is not handled here.
     void (*message)(void *user, uint32_t number, uint32_t epoch, kin_proto_message *message);
-    // The link has ended, and is gone.
+    // The link has ended, and is removed.
     void (*lost)(void *user, uint32_t number, const char *reason);
 } kin_connections_callbacks;
 
 int kin_connections_open(kin_connections **out, const kin_connections_callbacks *callbacks, void *user, kin_err *err);
-void kin_connections_close(kin_connections *connections, const char *reason); // NULL is allowed as connections
+void kin_connections_close(kin_connections *connections, const char *reason); // NULL is allowed for connections
 
-// Takes a link over. Its number; 0: there are too many, and it was closed.
+// Takes over a link. Returns its number; 0: there are too many, and it was closed.
 uint32_t kin_connections_add(kin_connections *connections, kin_link *link);
 
-// NULL: that one is gone.
+// Returns NULL if that link is gone.
 kin_link *kin_connections_link(const kin_connections *connections, uint32_t number);
 
 void kin_connections_drop(kin_connections *connections, uint32_t number, const char *reason);
 
-// Where others reach the device: where it says, else where the head sees it. False: it is gone.
+// Returns where others reach the device: the addresses that it reports, and the one that the head sees. False: it is gone.
 bool kin_connections_endpoint(const kin_connections *connections, uint32_t number, kin_proto_endpoint *out);
 
-// A message that must arrive. One that finds no more room on a link ends it, within a tick: that device does not read what it is
-// told. False: it was not taken.
+// Sends a message that must arrive. If a link has no room for it, the link ends within a tick, since the device does not read.
+// False: not sent.
 bool kin_connections_send(kin_connections *connections, uint32_t number, uint32_t epoch, const kin_proto_message *message);
-// Ten times a second. Calls `lost`.
+// Call it ten times a second. Calls `lost`.
 void kin_connections_tick(kin_connections *connections);
 
-// What one device has may be fetched from it by the others: tells them, and remembers it.
+// Tells the other devices which parts of the model this one offers, and stores them.
 void kin_connections_relay(kin_connections *connections, uint32_t number, const kin_proto_have *have);
-// Tells one what was relayed of the others. They are told, too, when one of these is gone.
+// Tells one device what was relayed of the others. All are informed, too, when one of these is gone.
 void kin_connections_tell(kin_connections *connections, uint32_t number);
 
-// ---- how they are
+// ---- status
 
-// Asks all for their STATUS.
+// Asks all devices for their STATUS.
 void kin_connections_ask(kin_connections *connections);
-// Whether all have answered that question; an answer to an earlier one is none to it.
+// True if all have answered the last question; answers to earlier questions do not count.
 bool kin_connections_has_answered(const kin_connections *connections);
-// What is not answered by now is not waited for.
+// Stops waiting for the missing answers.
 void kin_connections_ask_no_more(kin_connections *connections);
 
 kin_status_sample kin_connections_sample_of(const kin_connections *connections, uint32_t number);

@@ -13,12 +13,12 @@
 
 enum {
     HANG_MS = 120000,  // one operation of 512 tokens may take half a minute on a slow processor
-    STEPS_BYTES = 600, // from one tick to the next: more than heartbeats
+    STEPS_BYTES = 600, // bytes between two ticks: more than heartbeats
     STEPS_MS = 3000,   // after the last ones
     PATIENT_MS = 6000,
 };
 
-// ---- for devices that reach this one and not the head
+// ---- gateway for devices that reach this one but not the head
 
 static void pass_links_on(kin_join *j, const char *head_name) {
     kin_err err;
@@ -59,7 +59,7 @@ static void give_up(kin_join *j, const char *why) {
     kin_message_queue_interrupt(j->in, true);
 }
 
-// The head that a person named. One that was found has signed its answer with the key: there it is a mistake that passes.
+// For a head that the user named. A head that was found has signed its answer with the key, so there the failure is temporary.
 static void leave_foreign_head(kin_join *j, const char *at) {
     kin_err why;
     kin_err_set(&why, "the head at %s has another key: the code does not fit", at);
@@ -131,7 +131,7 @@ static void control_accepted(void *user, kin_link *link, const kin_proto_accept 
     j->head_id = accept->id;
     j->is_by_gateway = accept->features & KIN_PROTO_BY_GATEWAY;
     pass_links_on(j, accept->name);
-    kin_join_end_prefetch(j); // tickets are the head's
+    kin_join_end_prefetch(j); // tickets belong to a head
     note_accepted(j);
     kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_ACCEPTED, .name = accept->name});
     kin_join_send_have(j);
@@ -167,9 +167,9 @@ static void connect_head(kin_join *j, const kin_member_action *a) {
     kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_LOST, .reason = err.text});
 }
 
-// ---- the membership's wishes
+// ---- actions of the membership
 
-// A loopback address is somebody's on the head's machine.
+// Removes loopback addresses, which belong to the head's machine, unless there are no others.
 static void leave_out_loopback(kin_proto_endpoint *to) {
     int n = 0;
     for (int i = 0; i < to->n_addresses; i++) {
@@ -182,7 +182,7 @@ static void leave_out_loopback(kin_proto_endpoint *to) {
 
 void kin_join_fill_endpoint(const kin_join *j, kin_proto_endpoint *to) {
     if (!kin_address_is_loopback(j->head_address)) leave_out_loopback(to);
-    // The device that passes links on is seen by the head in another network, with the same port.
+    // The head sees the gateway in another network, with the same port.
     bool is_gateway = j->is_by_gateway && to->port == j->head_port && to->n_addresses > 0;
     if (to->n_addresses > 0 && !is_gateway) return;
     to->n_addresses = 1;
@@ -233,7 +233,7 @@ static void take_action(kin_join *j, const kin_member_action *a) {
     case KIN_MEMBER_DROP: drop_control(j, a->text[0] ? a->text : NULL); break;
     case KIN_MEMBER_SEND_FACTS: kin_join_send_facts(j); break;
     case KIN_MEMBER_PREPARE: kin_join_prepare(j, a->ticket); break;
-    case KIN_MEMBER_CANCEL: break; // what was fetched stays, what is being opened is replaced
+    case KIN_MEMBER_CANCEL: break; // fetched chunks stay; an instance being opened is replaced
     case KIN_MEMBER_REUSE: kin_join_reuse(j, a->epoch); break;
     case KIN_MEMBER_SEND_PROGRESS: kin_join_send_progress(j, a->epoch); break;
     case KIN_MEMBER_SEND_READY: kin_join_send_ready(j, a->epoch); break;
@@ -267,7 +267,7 @@ static kin_join_action *queue_action(kin_join_actions *q) {
     return &q->at[q->n++];
 }
 
-// At top level only: what an action causes is queued behind the others.
+// Runs at top level only: actions caused by an action are queued behind the others.
 void kin_join_act(kin_join *j, const kin_member_event *event) {
     kin_join_actions *q = &j->actions;
     if (j->hangs) return;
@@ -286,7 +286,7 @@ void kin_join_act(kin_join *j, const kin_member_event *event) {
 
 // ---- the endpoint's callbacks
 
-// Actions are under way where it is found out.
+// Called outside of actions, since they are running when the backpressure is noticed.
 static void leave_unresponsive_head(kin_join *j) {
     static const char reason[] = "it does not read what it is told";
     if (!j->control || !j->is_head_backpressured) return;
@@ -294,7 +294,7 @@ static void leave_unresponsive_head(kin_join *j) {
     kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_LOST, .reason = reason});
 }
 
-// The computing thread hangs. The ring goes on without this device, which is of no use for another one, either.
+// The computing thread hangs. The ring continues without this device, which is of no use to another ring either.
 static void leave_for_good(kin_join *j) {
     char why[128], line[160];
     snprintf(why, sizeof why, "a step has not gone on for %d s: a disk or the driver of a GPU hangs",
@@ -313,8 +313,8 @@ static bool look_whether_it_hangs(kin_join *j) {
     return kin_watchdog_look(&j->watchdog, kin_clock_now(), is_busy, atomic_load(&j->n_signs));
 }
 
-// While steps come, what the head and the next member say may wait behind them, in a queue before a slow link. A dead one is
-// noticed by its other links, or when no more steps come.
+// While steps come, messages of the head and the next member may be queued behind them, before a slow link, so a longer silence
+// is allowed. A dead member is detected by its other links, or when no more steps come.
 static void be_patient(kin_join *j, kin_time now) {
     uint64_t net_in = kin_neighbours_stats_now(j->neighbours).net_in;
     if (net_in > j->net_in + STEPS_BYTES) j->steps_at = now;
@@ -327,7 +327,7 @@ static void be_patient(kin_join *j, kin_time now) {
 
 static void on_tick(void *user) {
     kin_join *j = user;
-    if (atomic_load(j->o.stop)) kin_message_queue_interrupt(j->in, true); // the computing thread looks whether to stop
+    if (atomic_load(j->o.stop)) kin_message_queue_interrupt(j->in, true); // the computing thread checks whether to stop
     if (!j->hangs && look_whether_it_hangs(j)) leave_for_good(j);
     if (j->hangs) return;
     be_patient(j, kin_clock_now());
@@ -347,7 +347,7 @@ static void say_hop(kin_join *j, kin_side side, uint32_t epoch, bool is_open, co
     kin_join_act(j, &(kin_member_event){.kind = kinds[side][is_open], .epoch = epoch, .reason = reason});
 }
 
-// The device takes part when its link to the next member and those of its group are open.
+// The device takes part once its link to the next member and those of its group are open.
 static void on_hop(void *user, kin_side side, uint32_t epoch, bool is_open, const char *reason) {
     kin_join *j = user;
     if (side == KIN_SIDE_NEXT) j->is_next_open = is_open;
@@ -360,7 +360,7 @@ static void on_group(void *user, uint32_t epoch, bool is_complete, const char *r
     if (!is_complete || j->is_next_open) say_hop(j, KIN_SIDE_NEXT, epoch, is_complete, reason);
 }
 
-// A sum failed: nothing of this epoch can go on.
+// A sum failed: the epoch cannot continue.
 static void on_group_broken(void *arg) {
     kin_join *j = arg;
     pthread_mutex_lock(&j->mutex);

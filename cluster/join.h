@@ -1,8 +1,8 @@
-// Joining: a device that takes part in a ring, from looking for a head to computing its layers, until it is told to stop.
+// Joining: a device that takes part in a ring, from searching for a head to computing its layers, until it is stopped.
 //
 // Two threads: the caller's computes (it owns the instance, pipeline/engine_instance.h), the endpoint's has the links and the
-// membership (pure/proto/member.h). What the plan needs of the model comes from a file of the device's own, or from the head and
-// from other devices (fetch/fetch.h).
+// membership (pure/proto/member.h). The parts of the model that the plan needs come from the device's own file, or from the head
+// and other devices (fetch/fetch.h).
 #pragma once
 
 #include <stdatomic.h>
@@ -17,44 +17,45 @@
 
 typedef struct kin_join_options {
     kin_proto_id id;
-    uint64_t run; // of this process: tells it from a copy of this machine (kin_proto_open)
+    uint64_t run; // number of this process: tells it from a copy of this machine (kin_proto_open)
     const char *name, *version;
     kin_key key;
     const char *head; // address; NULL: search for one
     uint16_t head_port;
-    const char *listen;                             // numeric address, NULL: all
+    const char *listen;                             // numeric address; NULL: all
     uint16_t port;                                  // 0: any
-    const char *advertise[KIN_PROTO_MAX_ADDRESSES]; // where others reach it; none: where the head sees it
+    const char *advertise[KIN_PROTO_MAX_ADDRESSES]; // addresses at which others reach this device; none: the one the head sees
     int n_advertise;
-    const char *model_path;    // NULL: it has no file
+    const char *model_path;    // NULL: no model file
     kin_proto_hash model_hash; // of that file
-    kin_gguf *model;       // it, open since it was hashed: whether it has changed is looked at in the loop's thread. NULL: is not
-    const char *cache_dir; // of fetched models and of prepacked weights
+    kin_gguf *model; // that file, open since it was hashed; the loop's thread checks whether it has changed. NULL: not checked
+    const char *cache_dir; // for fetched models and prepacked weights
     bool no_cache;         // no prepacked weights
     uint64_t cache_cap;
-    uint64_t spare_disk; // bytes to fetch for plans without one of the others; KIN_JOIN_SPARE_DISK: a tenth of what is free
-    bool keeps_kv;       // pages of the KV cache in cache_dir, where the head asks for it
-    uint64_t kv_cap;     // of all of them; 0: a twentieth of the disk
+    uint64_t spare_disk; // bytes for standby weights (KIN_PROTO_FOR_SPARE); KIN_JOIN_SPARE_DISK: a tenth of the free space
+    bool keeps_kv;       // stores pages of the KV cache in cache_dir, if the head asks for it
+    uint64_t kv_cap;     // for all pages; 0: a twentieth of the disk
     uint64_t memory;     // most bytes to use; 0: what the machine can spare
     int n_threads;       // 0: one per core
-    bool no_gpu;         // do not lend it
-    // Computes in this process's place: model_path is then only looked at, and nothing is said to be here. NULL: it does itself.
+    bool no_gpu;         // the GPU is not used
+    // Computes instead of this process: model_path is then used for headers only, and no model is offered to the head. NULL: this
+    // process computes.
     const kin_remote_engine *engine;
-    // What was measured of it; its memory is looked up anew each time. NULL: the head gets no profile.
+    // Measured profile of the device; its memory is read again each time. NULL: the head gets no profile.
     const kin_device_facts *facts;
-    const char *cpu, *gpu; // what they are called, for people; NULL: not known, none
-    uint32_t hang_ms;      // a step that has not gone on for so long, at least, hangs: the device leaves; 0: two minutes
+    const char *cpu, *gpu; // their names, for display; NULL: not known, none
+    uint32_t hang_ms;      // a step without progress for at least this long hangs, and the device leaves; 0: two minutes
     atomic_bool *stop;
-    bool *has_other_key; // set to true where it ends because the head at `head` has another key. NULL: not asked
-    // A head has taken this device for the first time: the key is right. Called from the endpoint's thread; may be NULL.
+    bool *has_other_key; // set to true if it ends because the head at `head` has another key. NULL: not wanted
+    // Called when a head has accepted this device for the first time: the key is right. In the endpoint's thread; may be NULL.
     void (*accepted)(void *user);
-    // What it is doing, a line each time that changes; and long work. Called from several threads; those that pack may call
-    // progress at the same time.
+    // status: what the device is doing, a line at each change; progress: long work. Called from several threads; packing threads
+    // may call progress concurrently.
     void (*status)(void *user, const char *line);
     void (*progress)(void *user, const char *what, uint64_t done, uint64_t total, uint64_t rate);
     void *user;
 } kin_join_options;
 
-// Returns 0 when `stop` was set; KIN_FAIL if it cannot begin, if a step hung and goes on after all, or if the head will never
-// take this device: the one at `head` has another key, or a reason of its own.
+// Returns 0 if `stop` was set; KIN_FAIL if it cannot start, if a step hung and then continued, or if the head will never accept
+// this device: the one at `head` has another key, or refuses it for good.
 int kin_join_run(const kin_join_options *options, kin_err *err);

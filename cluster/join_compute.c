@@ -1,4 +1,4 @@
-// The computing thread: opens instances, computes steps, and tells the loop's thread how it went.
+// The computing thread: opens instances, computes steps, and reports results to the loop's thread.
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,17 +8,17 @@
 
 enum { PROGRESS_MS = 200 }; // between two reports of the same work
 
-// How a preparation ended; from the computing thread to the loop's.
+// The result of a preparation or a step, from the computing thread to the loop's.
 typedef struct result {
     kin_join *join;
     uint32_t ticket, epoch;
-    bool ok, of_step, got_wrong; // of_step: a step could not be computed; got_wrong: for what came cannot be
+    bool ok, of_step, got_wrong; // of_step: a step failed; got_wrong: because the input was invalid
     kin_proto_ready ready;
     int n_embd;
     char reason[KIN_PROTO_MAX_REASON + 1];
 } result;
 
-// ---- to the loop's thread
+// ---- reports to the loop's thread
 
 static void on_result(void *arg) {
     result *r = arg;
@@ -63,7 +63,7 @@ static void report(void *user, const char *what, uint64_t done, uint64_t total) 
     if (due) kin_endpoint_call(j->endpoint, on_progress, j);
 }
 
-// What fails because the user stops this device is no failure: it takes its leave in a moment.
+// A failure while the user stops this device is not reported: the device leaves in a moment.
 static void tell(kin_join *j, const result *r) {
     if (!r->ok && atomic_load(j->o.stop)) return;
     result *copy = malloc(sizeof *copy);
@@ -157,7 +157,7 @@ static void open_instance(kin_join *j, const kin_message_buffer *buffer) {
 static void compute(kin_join *j, kin_message_buffer *buffer) {
     uint32_t epoch = buffer->frame.epoch;
     kin_err err;
-    if (!j->instance) { // of an epoch whose instance did not open
+    if (!j->instance) { // its epoch's instance did not open
         kin_message_pool_give(j->pool, buffer);
         return;
     }
@@ -170,13 +170,13 @@ static void compute(kin_join *j, kin_message_buffer *buffer) {
     kin_metrics_end(j->metrics, j->instance);
     atomic_store(&j->pages.computed_at, kin_clock_now());
     if (buffer) kin_neighbours_send(j->neighbours, buffer);
-    if (rc == 0 || kin_exchange_is_broken(j->exchange)) return; // the head is told of the broken group
+    if (rc == 0 || kin_exchange_is_broken(j->exchange)) return; // the head learns of the broken group by other means
     result r = {.epoch = epoch, .of_step = true, .got_wrong = kin_engine_instance_got_wrong(j->instance)};
     kin_label_set_sentence(r.reason, KIN_PROTO_MAX_REASON, err.text);
     tell(j, &r);
 }
 
-// What cannot be cleared is closed: steps find no instance then, and the next plan opens another one.
+// An instance that cannot be cleared is closed: steps then find no instance, and the next plan opens a new one.
 static void reset(kin_join *j) {
     kin_err err;
     if (!j->instance || kin_engine_instance_reset(j->instance, &err) == 0) return;
@@ -216,7 +216,7 @@ int kin_join_compute(kin_join *j, kin_err *err) {
     while (!atomic_load(j->o.stop)) {
         kin_time begun = kin_clock_now();
         kin_metrics_waits(j->metrics, begun);
-        kin_message_buffer *buffer = kin_message_queue_take(j->in, -1); // NULL: interrupted, by `stop` or by giving up
+        kin_message_buffer *buffer = kin_message_queue_take(j->in, -1); // NULL: interrupted, by `stop` or because it gave up
         bool is_step = buffer && buffer->frame.type == KIN_FRAME_STEP;
         kin_metrics_waited(j->metrics, begun, buffer);
         if (buffer) handle(j, buffer);

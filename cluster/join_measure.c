@@ -1,4 +1,4 @@
-// The links that the head wants a device to measure.
+// Link measurements that the head asks a device for.
 #include <stdio.h>
 
 #include "cluster/join_impl.h"

@@ -1,4 +1,4 @@
-// What a device says to its head, and to the person in front of it.
+// A device's messages to its head, and to the user.
 #include <stdio.h>
 #include <string.h>
 
@@ -28,7 +28,7 @@ void kin_join_send(kin_join *j, uint32_t epoch, const kin_proto_message *m) {
     if (j->control && kin_endpoint_send_message(j->control, epoch, m) == KIN_LINK_FULL) j->is_head_backpressured = true;
 }
 
-// What a head can do without: it is no reason to leave one that does not read for a moment.
+// Sends a message that the head can do without: no room for it is no reason to leave a head that does not read for a moment.
 static void say_if_it_fits(kin_join *j, uint32_t epoch, const kin_proto_message *m) {
     if (j->control) kin_endpoint_send_message(j->control, epoch, m);
 }
@@ -42,9 +42,9 @@ static void say_profile(kin_join *j, uint64_t memory) {
     kin_join_send(j, 0, &m);
 }
 
-// None: where the head sees this device, which is not where a gateway passes its links on. A link-local address is of no use to
-// other devices: each has its own names for the link. Loopback is of use to those on this machine only, but for them it is the
-// best.
+// Lists the addresses at which others reach this device. None: the head uses the address that it sees, which is wrong behind a
+// gateway. A link-local address does not help other devices: each has its own name for the link. Loopback helps only those on
+// this machine, but for them it is the best.
 static void say_addresses(const kin_join *j, kin_proto_endpoint *e) {
     char own[KIN_PROTO_MAX_ADDRESSES][KIN_ADDRESS_HOST];
     bool is_loopback = kin_address_is_loopback(j->head_address);
@@ -81,7 +81,7 @@ void kin_join_send_events(kin_join *j) {
         say_if_it_fits(j, 0, &m);
 }
 
-// Its sentence, and what still comes while it works.
+// Fills in the sentence for the status, and how much is still being fetched.
 static void fill_doing(const kin_join *j, kin_member_state state, char *to) {
     const kin_proto_progress *p = &j->progress;
     char line[KIN_MEMBER_SENTENCE + 64];
@@ -95,7 +95,7 @@ static void fill_doing(const kin_join *j, kin_member_state state, char *to) {
     kin_label_set_sentence(to, KIN_PROTO_MAX_STR, line);
 }
 
-// An idle computing thread publishes what the next answer tells.
+// Lets an idle computing thread publish its metrics, for the next answer.
 static void publish_metrics(kin_join *j) {
     if (atomic_load(&j->is_publishing)) return;
     kin_message_buffer *buffer = kin_message_pool_take(j->pool, 0);
@@ -112,7 +112,7 @@ static kin_proto_work work_of(kin_join *j) {
 
 void kin_join_send_status(kin_join *j) {
     kin_proto_message m = {.type = KIN_FRAME_STATUS};
-    kin_proto_work work = work_of(j); // before frames are counted: who idles has sent on what it has computed
+    kin_proto_work work = work_of(j); // before frames are counted: an idle device has sent on what it has computed
     kin_neighbours_stats net = kin_neighbours_stats_now(j->neighbours);
     kin_member_state state = kin_member_state_now(j->member);
     bool is_computing;
@@ -131,7 +131,7 @@ void kin_join_send_status(kin_join *j) {
     m.status.net_out = net.net_out;
     m.status.rtt_ns = net.rtt_ns;
     fill_doing(j, state, m.status.doing);
-    kin_join_send_events(j); // the head then has all events until now
+    kin_join_send_events(j); // so the head has all events up to now
     say_if_it_fits(j, 0, &m);
     publish_metrics(j);
 }

@@ -1,5 +1,6 @@
-// Pages of texts on this device's disk (engine/kv_store.h) and on others': the head is told what was written here, and says of
-// whom copies are to be kept; what a new plan's layers lack is fetched from whoever has it (fetch/page_fetch.h).
+// KV pages of sequences on this device's disk (engine/kv_store.h) and on others'. The device reports the pages that it has
+// written; the head says whose pages to copy. Pages that a new plan's layers lack are fetched from the devices that have them
+// (fetch/page_fetch.h).
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +9,7 @@
 
 enum { BUSY_MS = 1000 }; // since the last step
 
-// As many names as a message has. Returns how many.
+// Takes as many names as fit a message. Returns their number.
 static int take_written(kin_join_pages *p, kin_proto_hash *names, size_t *bytes) {
     pthread_mutex_lock(&p->mutex);
     int n = p->n_written < KIN_PROTO_MAX_KEPT ? p->n_written : KIN_PROTO_MAX_KEPT;
@@ -20,7 +21,7 @@ static int take_written(kin_join_pages *p, kin_proto_hash *names, size_t *bytes)
     return n;
 }
 
-// kin_mailbox_fn: the head is told of pages that were written. What it cannot be told of now has no copy.
+// kin_mailbox_fn: reports written pages to the head. Pages that cannot be reported now get no copy.
 static void tell_written(void *arg) {
     kin_join *j = arg;
     kin_proto_hash names[KIN_PROTO_MAX_KEPT];
@@ -33,7 +34,7 @@ static void tell_written(void *arg) {
     }
 }
 
-// kin_kv_peers. The store's thread. What finds no room has no copy.
+// kin_kv_peers, in the store's thread. Pages for which there is no room here get no copy.
 static void on_page_written(void *user, const kin_page_name *name, size_t n) {
     kin_join *j = user;
     kin_join_pages *p = &j->pages;
@@ -46,7 +47,7 @@ static void on_page_written(void *user, const kin_page_name *name, size_t n) {
     if (is_first) kin_endpoint_call(j->endpoint, tell_written, j);
 }
 
-// The computing thread.
+// Called by the computing thread.
 static void on_pages_wanted(void *user, const kin_page_name *names, int n, size_t bytes, int patience_ms) {
     kin_join *j = user;
     if (j->pages.fetch) kin_page_fetch_want(j->pages.fetch, names, n, bytes, patience_ms);
@@ -62,7 +63,7 @@ static bool is_busy(void *user) {
     return kin_clock_ms(atomic_load(&j->pages.computed_at), kin_clock_now()) < BUSY_MS;
 }
 
-// Without them texts are computed.
+// Without shared pages, sequences are recomputed.
 void kin_join_open_pages(kin_join *j) {
     kin_err err;
     kin_page_fetch_options o = {
@@ -72,7 +73,7 @@ void kin_join_open_pages(kin_join *j) {
         kin_log(KIN_LOG_WARN, "pages of texts are not shared with other devices: %s", err.text);
 }
 
-// A KEPT without names: copies of others' pages may be kept here.
+// Sends a KEPT without names: this device offers to store copies of others' pages.
 static void offer_to_keep(kin_join *j) {
     kin_proto_message m = {.type = KIN_FRAME_KEPT, .kept = {.id = j->o.id, .page_bytes = 1}};
     if (j->control) kin_endpoint_send_message(j->control, 0, &m);

@@ -1,7 +1,7 @@
-// What later plans will need: the head orders it (PREFETCH), the device fetches it when nothing more important is to be fetched,
-// then packs it in a thread that gives way to all others, and says how far it is (PREFETCHED).
+// Prefetching for later plans: the head orders it (PREFETCH); the device fetches when nothing more important is to be fetched,
+// then packs in a thread of the lowest priority, and reports its progress (PREFETCHED).
 //
-// A plan ends an order: if it is the plan that the order was for, all is here.
+// A plan ends an order: if the order was for that plan, everything is here.
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,13 +12,13 @@
 
 enum {
     TELL_MS = 1000,
-    SPARE_PART = 10, // of the free disk, for spares
+    SPARE_PART = 10, // of the free disk space, for standby weights
 };
 
-// ---- what is here
+// ---- layers on this device
 
 static bool is_same_share(const kin_share *a, const kin_share *b) {
-    return memcmp(a, b, sizeof *a) == 0; // numbers of one size, without padding
+    return memcmp(a, b, sizeof *a) == 0; // integers of one size, without padding
 }
 
 bool kin_join_has_layers(const kin_join *j, const kin_proto_plan *plan, const kin_windows *windows, const kin_share *share) {
@@ -33,7 +33,7 @@ bool kin_join_has_layers(const kin_join *j, const kin_proto_plan *plan, const ki
     return true;
 }
 
-// Of one share at a time: what is here of others is found by a survey.
+// Notes layers for one share at a time: chunks of other shares are found by the missing-chunk scan.
 void kin_join_note_layers(kin_join *j, const kin_windows *windows, const kin_share *share) {
     kin_layer_set *here = &j->here;
     bool *has = kin_share_is_whole(share) ? here->has : here->has_share;
@@ -46,11 +46,11 @@ void kin_join_note_layers(kin_join *j, const kin_windows *windows, const kin_sha
     }
 }
 
-// ---- telling
+// ---- reporting
 
 static void tell(kin_join *j, bool is_here, const char *reason) {
     kin_proto_message m = {.type = KIN_FRAME_PREFETCHED};
-    // An order that has not begun waits for the fetch of a plan: the head sees that this one goes on.
+    // An order that has not begun waits for the fetch of a plan: reports that fetch's progress.
     bool waits = !j->is_order_begun && atomic_load(&j->is_fetching);
     const kin_proto_progress *progress = waits ? &j->progress : &j->ahead;
     m.prefetched = (kin_proto_prefetched){.ticket = j->order->ticket, .is_here = is_here, .progress = *progress};
@@ -95,7 +95,7 @@ static int pack(void *user, const kin_prepacking_job *job, const atomic_bool *st
     return kin_engine_instance_prepack(&job->plan, &o, &job->but, stop, held, err);
 }
 
-// What is open or being opened packs its own layers, as it has them.
+// Packs the order's layers, except those of the instance that is open or being opened, which packs its own.
 static void begin_packing(kin_join *j) {
     const kin_share share = kin_engine_instance_share(&j->order->plan);
     kin_prepacking_job *job = j->job;
@@ -127,7 +127,7 @@ void kin_join_prefetch_fetched(kin_join *j) {
     kin_err err;
     j->fetches_ahead = false;
     if (!j->order->ticket || kin_engine_instance_windows(&j->order->plan, KIN_PROTO_MAX_LAYERS, &w, &err) != 0) return;
-    int n_windows = kin_fetch_stats_now(j->fetch).n_windows; // as many as the disk may hold
+    int n_windows = kin_fetch_stats_now(j->fetch).n_windows; // only as many as the disk may hold
     if (n_windows < w.windows.n) w.windows.n = j->order->plan.n_windows = n_windows;
     const kin_share share = kin_engine_instance_share(&j->order->plan);
     kin_join_note_layers(j, &w.windows, &share);
@@ -168,7 +168,7 @@ static void begin(kin_join *j) {
 
 // ---- orders
 
-// A fetch for a plan in force, or that is being prepared, goes first.
+// A fetch for an active plan, or for one being prepared, goes first.
 static bool may_begin(kin_join *j) {
     return kin_member_state_now(j->member) != KIN_MEMBER_PREPARING && !atomic_load(&j->is_fetching);
 }

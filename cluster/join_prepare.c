@@ -1,10 +1,10 @@
-// From a plan to a device that is ready for it: the model's file, or the parts of it that are fetched, and an engine instance
-// over them.
+// From a plan to a device that is ready for it: the model file, or the parts of it that are fetched, and an engine instance over
+// them.
 //
-// The two overlap. As soon as the files' headers are there the instance is opened; it waits for the weights where it needs them
-// (fetch/lazy_load.h) and packs the first ones while the last are still in flight. A device of several windows is ready when
-// the instance is open, which has its first window then; the fetch goes on, and if it fails, so does what was ready. A device of
-// one is ready when the fetch has ended well, too, with all of it safe on the disk.
+// Fetching and opening overlap. The instance is opened as soon as the files' headers are there; it waits for weights where it
+// needs them (fetch/lazy_load.h) and packs the first ones while the last are in flight. With several windows the device is ready
+// when the instance is open, which has its first window by then; if the fetch fails later, the device fails. With one window it
+// is ready when the fetch has completed, too, with all weights safely on the disk.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "cluster/join_impl.h"
 
-// Nothing of this preparation is in flight afterwards.
+// Fails the preparation. Nothing of it may be in flight afterwards.
 static void fail(kin_join *j, const char *stage, const char *reason) {
     atomic_store(&j->is_fetching, false);
     kin_join_act(j,
@@ -26,11 +26,11 @@ static void set_path(kin_join *j, const char *path) {
     pthread_mutex_unlock(&j->mutex);
 }
 
-// To the computing thread, which opens the instance.
+// Queues the plan for the computing thread, which opens the instance.
 static void queue_plan(kin_join *j) {
     size_t n = kin_proto_size_plan(j->plan);
     kin_message_buffer *buffer = kin_message_pool_take(j->pool, n);
-    if (!buffer) { // all buffers are steps of an epoch that ends just now
+    if (!buffer) { // all buffers hold steps of an epoch that ends just now
         fail(j, "loading", "too much is in flight");
         return;
     }
@@ -94,7 +94,7 @@ static void fetch_have(void *user, const kin_proto_have *have) {
     }
     kin_proto_encode_have(payload, n, have);
     kin_frame_part part = {payload, n};
-    kin_link_send(j->control, KIN_FRAME_HAVE, 0, 1, &part); // when it does not fit now, the next one tells more
+    kin_link_send(j->control, KIN_FRAME_HAVE, 0, 1, &part); // if it does not fit now, the next one contains more
     free(payload);
 }
 
@@ -122,7 +122,7 @@ void kin_join_take_have(kin_join *j, const kin_proto_have *have) {
     kin_fetch_have(j->fetch, &reached);
 }
 
-// The files can be opened as a model: the computing thread waits for what it needs of them.
+// The files can be opened as a model; the computing thread waits for the weights that it needs.
 static void open_store(kin_join *j) {
     kin_store *store = kin_chunk_store_store(j->chunks);
     kin_lazy_load_begin(j->lazy_load, j->ticket, store);
@@ -140,7 +140,7 @@ static void fetch_kept(void *user) {
     kin_lazy_load_arrived(j->lazy_load);
 }
 
-// All weights of the plan that is prepared.
+// All weights of the plan being prepared are here.
 static void be_fetched(kin_join *j) {
     j->is_fetched = true;
     atomic_store(&j->is_fetching, false);
@@ -214,7 +214,7 @@ void kin_join_fetch(kin_join *j, const kin_proto_plan *plan, const kin_windows *
     o.head_port = j->head_port;
     o.head_id = j->head_id;
     o.windows = windows;
-    o.chunks = j->chunks; // it may be held still
+    o.chunks = j->chunks; // perhaps still open
     if (kin_fetch_start(&j->fetch, kin_endpoint_loop(j->endpoint), &o, &callbacks, j, &err) == 0) {
         kin_fetch_set_share(j->fetch, &share);
     } else {
@@ -223,7 +223,7 @@ void kin_join_fetch(kin_join *j, const kin_proto_plan *plan, const kin_windows *
     }
 }
 
-// It may have been removed or changed since it was hashed.
+// The file may have been removed or changed since it was hashed.
 bool kin_join_has_own_file(const kin_join *j, const kin_proto_plan *plan) {
     return j->o.model_path && access(j->o.model_path, R_OK) == 0 && kin_join_knows_own_file(j) &&
            memcmp(&j->o.model_hash, &plan->model, sizeof plan->model) == 0;
@@ -265,10 +265,10 @@ void kin_join_prepare(kin_join *j, uint32_t ticket) {
     }
 }
 
-// The computing thread forgets what an earlier epoch left.
+// Tells the computing thread to clear the KV cache of an earlier epoch.
 void kin_join_reuse(kin_join *j, uint32_t epoch) {
     kin_message_buffer *buffer = kin_message_pool_take(j->pool, 0);
-    if (!buffer) { // all of them are steps of an epoch that ends just now
+    if (!buffer) { // all of them hold steps of an epoch that ends just now
         kin_join_act(
             j, &(kin_member_event){
                    .kind = KIN_MEMBER_COMPUTE_FAILED, .epoch = epoch, .stage = "clearing", .reason = "too much is in flight"});
@@ -282,7 +282,7 @@ static bool goes_by_head(const kin_join *j, const kin_proto_endpoint *neighbour,
     return neighbour->n_addresses == 0 && !kin_proto_id_equal(id, &j->head_id);
 }
 
-// All of a plan that decides what has to be prepared: not the neighbours, nor what is recorded.
+// Compares only the part of a plan that decides what to prepare: without the neighbours, and the flag for the timeline.
 void kin_join_take_plan(kin_join *j, uint32_t epoch, const kin_proto_plan *plan) {
     kin_proto_plan work = *plan;
     memset(&work.next_id, 0, sizeof work.next_id);
@@ -302,7 +302,7 @@ void kin_join_take_plan(kin_join *j, uint32_t epoch, const kin_proto_plan *plan)
     event.previous_by_head = goes_by_head(j, &plan->previous, &plan->previous_id);
     kin_join_meet_pages(j);
     kin_join_act(j, &event);
-    if (kin_member_epoch(j->member) == epoch_before) { // of an epoch that is over, or a second one of the same
+    if (kin_member_epoch(j->member) == epoch_before) { // of an epoch that is over, or a repeated one
         j->arriving = j->plan;
         j->plan = before;
     }

@@ -9,14 +9,14 @@ enum { PLACES = 64, KEPT = 1 };
 typedef struct page {
     bool used;
     kin_proto_id id;
-    uint64_t heard; // the larger, the later
+    uint64_t heard; // order in which devices were heard of
     kin_device_facts facts;
 } page;
 
 typedef struct entry {
     bool asked, known;
     bool failed; // the last measurement from this end
-    bool told;   // that they do not reach each other
+    bool told;   // the user was informed that they do not reach each other
     kin_link_facts link;
 } entry;
 
@@ -42,7 +42,7 @@ static int find(const kin_measurements *l, const kin_proto_id *id) {
     return -1;
 }
 
-// A place for somebody new: an empty one, or the one that was heard of least recently, but never the head's.
+// Finds a place for a new device: a free one, or that of the least recently heard device, but never the head's.
 static int make_place(kin_measurements *l) {
     int at = KEPT;
     if (!l->pages[0].used) return 0;
@@ -118,7 +118,7 @@ static kin_link_facts one_after_the_other(const kin_link_facts *a, const kin_lin
     return (kin_link_facts){a->rtt_s + b->rtt_s, 1 / (1 / a->bytes_s + 1 / b->bytes_s)};
 }
 
-// The places of the ring's devices, the head's first.
+// head, a, b: places of ring members, -1: not known.
 static kin_link_facts link_between(const kin_measurements *l, int head, int a, int b) {
     if (a < 0 || b < 0 || a == b) return (kin_link_facts){0};
     const entry *e = &l->links[a][b];

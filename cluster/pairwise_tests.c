@@ -4,11 +4,11 @@
 
 enum { PLACES = 40 };
 
-// A measurement takes at most 3 s (net/probe.h), mostly a tenth, on links of long round trips a second, one after another.
+// A measurement takes at most 3 s (net/probe.h), mostly 0.1 s, on links with long round trips 1 s; they run one after another.
 #define TEST_NS ((kin_time)8000000000)
 
 typedef struct pair_test {
-    kin_proto_device *device; // NULL: a free place
+    kin_proto_device *device; // NULL: unused
     uint32_t link;
     int n_open;
     kin_time begun;

@@ -1,7 +1,7 @@
-// Pairwise tests: a device that joins measures its links to the head and to all other devices, and only then the membership
-// gets its DEVICE message, so that the first plan with it knows the links.
+// Pairwise tests: a device that joins measures its links to the head and to all other devices. The membership gets its DEVICE
+// message only after that, so that the first plan with the device knows the links.
 //
-// A test ends when all its measurements were answered, or after TEST_NS: then it is planned with what is known.
+// A test ends when all its measurements were answered, or after TEST_NS; the plan then uses what is known.
 //
 // Owner: cluster/cluster.c. Thread: the loop's.
 #pragma once
@@ -11,22 +11,22 @@
 
 typedef struct kin_pairwise_tests kin_pairwise_tests;
 
-// The test of the device on that link is over; `device` is what it said, for the call. Comes from kin_pairwise_tests_tick
-// only.
+// Called when the test of the device on that link is over; `device`, its message, is valid for the call. Only from
+// kin_pairwise_tests_tick.
 typedef void (*kin_pairwise_tests_over)(void *user, uint32_t link, const kin_proto_device *device);
 
 int kin_pairwise_tests_open(kin_pairwise_tests **out, kin_pairwise_tests_over over, void *user, kin_err *err);
 void kin_pairwise_tests_close(kin_pairwise_tests *tests); // NULL is allowed
 
-// A device said what it has, and was asked for so many measurements. False: no place or no memory; it is not kept.
+// Begins a test of a device that sent its message and was asked for n_asked measurements. False: no free place or no memory.
 bool kin_pairwise_tests_begin(kin_pairwise_tests *tests, uint32_t link, const kin_proto_device *device, int n_asked,
                               kin_time now);
 
-// One of them was answered. False: there is no test (any more).
+// Counts an answer. False: the test does not exist, or is over.
 bool kin_pairwise_tests_answered(kin_pairwise_tests *tests, uint32_t link);
-// It said again what it has. False: there is no test.
+// Updates the device's message. False: there is no test.
 bool kin_pairwise_tests_renew(kin_pairwise_tests *tests, uint32_t link, const kin_proto_device *device);
 void kin_pairwise_tests_lost(kin_pairwise_tests *tests, uint32_t link);
 
-// At least ten times a second.
+// Call it at least ten times a second.
 void kin_pairwise_tests_tick(kin_pairwise_tests *tests, kin_time now);

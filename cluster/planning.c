@@ -31,15 +31,15 @@ struct kin_planning {
     bool is_closing, asks, has_question, has_measurement, has_answer, has_round, has_spares_question, has_spares;
     bool has_unexplained, has_reasons;
     uint32_t round;
-    inquiry question;        // that waits
-    inquiry spares_question; // the same
-    inquiry unexplained;     // of the last plan
+    inquiry question;        // pending
+    inquiry spares_question; // pending
+    inquiry unexplained;     // question of the last plan
     kin_planning_reasons reasons;
     kin_planning_spares spares;
-    measurement measurement; // that waits
+    measurement measurement; // pending
     kin_planning_answer answer;
 
-    // The planning thread's.
+    // Used by the planning thread.
     inquiry question_now;
     measurement measurement_now;
     kin_planning_answer answer_now;
@@ -112,7 +112,7 @@ static void learn(kin_planning *p) {
     p->o.done(p->o.done_user);
 }
 
-// What was measured first: the question's answer may be a better one then.
+// Measurements are processed first: the question's answer may be better then.
 static void *work(void *arg) {
     kin_planning *p = arg;
     pthread_mutex_lock(&p->mutex);

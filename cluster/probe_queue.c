@@ -19,12 +19,12 @@ typedef struct request {
 } request;
 
 struct kin_probe_queue {
-    uv_timer_t timer; // the next try; probes begin here only, outside of everybody's callbacks
+    uv_timer_t timer; // starts the next try; probes start only here, outside of all callbacks
     uv_loop_t *loop;
     kin_probe_queue_options o;
     kin_probe_queue_measured measured;
     void *user;
-    kin_probe *probe; // of the first request, NULL: none runs
+    kin_probe *probe; // for the first request; NULL: none runs
     request requests[KIN_PROTO_MAX_MEASURES];
     int n;
 };
@@ -59,7 +59,7 @@ static void on_done(void *user, const kin_probe_result *result, const char *reas
     request r = take_first(g);
     bool again = !result && kin_refusal_of(reason) == KIN_REFUSAL_BUSY && kin_clock_ms(r.since, kin_clock_now()) < PATIENCE_MS;
     if (again)
-        g->requests[g->n++] = r; // after the others
+        g->requests[g->n++] = r; // behind the others
     else
         answer(g, &r.wanted.id, result, reason);
     look(g, again ? RETRY_MS : 0);

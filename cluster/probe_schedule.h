@@ -1,8 +1,8 @@
-// The probe schedule of a head: links that are to be measured wait here until neither end takes part in another measurement. Of
-// two at once each gets a part of a shared link's rate, and its round trips wait behind the other's large messages.
+// A head's probe schedule: links to be measured wait here until neither end takes part in another measurement. Two at once would
+// split the rate of a shared link, and round trips would queue behind large messages.
 //
-// A device is the number of its control link; 0 is the head. What is not answered within KIN_PROBE_SCHEDULE_LIMIT_MS holds others
-// up no longer: its device may have met one that is busy.
+// A device is identified by the number of its control link; 0 is the head. A measurement without an answer within
+// KIN_PROBE_SCHEDULE_LIMIT_MS no longer blocks others: the other device may be busy.
 //
 // Plain data; zeros are an empty one. Owner: cluster/cluster.c. Thread: the loop's.
 #pragma once
@@ -13,14 +13,14 @@
 #include "base/clock.h"
 
 enum {
-    KIN_PROBE_SCHEDULE_MAX = 1024, // pairs: all of 33, and as many again from the other end
+    KIN_PROBE_SCHEDULE_MAX = 1024, // pairs: all of 33 members, and as many again from the other end
     KIN_PROBE_SCHEDULE_LIMIT_MS = 4000,
 };
 
 typedef struct kin_probe_pair {
     uint32_t from, to; // `from` measures
-    bool is_back;      // because `to` has failed to
-    kin_time begun;    // 0: it waits
+    bool is_back;      // because `to` has failed to reach `from`
+    kin_time begun;    // 0: pending
 } kin_probe_pair;
 
 typedef struct kin_probe_schedule {
@@ -31,12 +31,12 @@ typedef struct kin_probe_schedule {
 // False: there are too many.
 bool kin_probe_schedule_add(kin_probe_schedule *schedule, uint32_t from, uint32_t to, bool is_back);
 
-// The next one that may begin, which has begun then. False: none may now.
+// Starts the next measurement whose ends are free, and returns it. False: none may start now.
 bool kin_probe_schedule_begin(kin_probe_schedule *schedule, kin_time now, kin_probe_pair *out);
 
-// What that device measured is over.
+// Ends what that device was measuring.
 void kin_probe_schedule_end(kin_probe_schedule *schedule, uint32_t from);
 
-// That device is gone: it measures nothing, and nothing that runs waits for it. Others that are to measure their link to it still
-// have their turn, for somebody counts on their answers.
+// Removes measurements of a device that is gone, and running ones to it. Pending ones to it still get their turn, since a test
+// counts their answers.
 void kin_probe_schedule_lost(kin_probe_schedule *schedule, uint32_t device);
