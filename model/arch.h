@@ -1,5 +1,5 @@
-// Architectures: one kin_arch per family, one file each (arch_NAME.c). A family describes: which keys its files have, how its
-// layers compute (kin_layer) and which weights they have. The graphs are made of that by blocks.h, for all families alike.
+// Architectures: one kin_arch per family, one file each (arch_NAME.c). It describes which keys the family's files have, how its
+// layers compute (kin_layer) and which weights they have. blocks.h builds the graphs of all families from this description.
 //
 // To add a family: write arch_NAME.c with a kin_arch, list it in arch.c, and give tests/test_engine.c a row.
 // docs/ADDING.md walks through an example.
@@ -11,32 +11,32 @@
 
 struct kin_arch {
     const char *name;   // general.architecture
-    const char *title;  // the models that people know it by
+    const char *title;  // display name: the models it stands for
     bool rope_neox;     // which dimensions of a head are pairs: see kin_hparams
-    bool is_like_llama; // its layers have nothing that llama's do not: a browser's GPU computes these alone
+    bool is_like_llama; // its layers have nothing beyond llama's: a browser's GPU can compute only such families
 
-    const char *const *keys; // those that its reader obeys although other families' files are refused for them; ends with NULL.
+    const char *const *keys; // keys that its reader handles although other families' files with them are refused; ends with NULL.
                              // NULL: none (model/keys.h)
 
-    // Reads the family's own keys into *hp, which has the common ones; NULL: there are none.
+    // Reads the family's own keys into *hp, which already has the common ones; NULL: it has none.
     void (*read)(kin_hparams *hp, kin_meta *keys);
 
-    // Changes *layer, which is like llama's, into the description of layer `il`; NULL: all layers are like llama's.
+    // Turns *layer, initialised like llama's, into the description of layer `il`; NULL: all layers are like llama's.
     void (*layer)(const kin_hparams *hp, int il, kin_layer *layer);
 
-    // The weights that a layer must and may have. NULL: it may have none beside.
+    // The weights that a layer must and may have. `optional` NULL: none.
     kin_weight_set (*required)(const kin_hparams *hp, const kin_layer *layer);
     kin_weight_set (*optional)(const kin_hparams *hp, const kin_layer *layer);
 };
 
-// The family of a model. NULL with a sentence if the file names none, or one that is unknown: it names the known ones.
+// Returns the family of a model. NULL with an error if the file names none or an unknown one; the error lists the known ones.
 const kin_arch *kin_arch_of(const kin_gguf *gguf, kin_err *err);
 
-// Reads and checks what a model's metadata says, and describes its layers; *hp has the arch. Fails with a sentence on a missing
-// key and on values that cannot be. The list of layers is the caller's to free in either case.
+// Reads and checks a model's metadata, and describes its layers; *hp already has the arch. Fails on a missing key or an
+// impossible value. The caller frees the list of layers in either case.
 int kin_arch_read(kin_hparams *hp, const kin_gguf *gguf, kin_err *err);
 
-// The i-th family, NULL beyond the last.
+// Returns the i-th family, NULL beyond the last.
 const kin_arch *kin_arch_at(int i);
 
 extern const kin_arch kin_arch_llama;

@@ -1,5 +1,5 @@
-// The blocks that layers are made of, by each layer's description (kin_layer) and by which weights it has. Each function adds
-// nodes to g->gf and returns the last one. Shapes are in ggml's order, fastest dimension first; all activations are f32.
+// The blocks of a layer, built from its description (kin_layer) and the weights it has. Each function adds nodes to g->gf and
+// returns the last one. Shapes are in ggml's order, fastest dimension first; all activations are f32.
 #pragma once
 
 #include "model/graph.h"
@@ -10,17 +10,18 @@ struct ggml_tensor *kin_block_norm(kin_graph *g, struct ggml_tensor *x, struct g
 // The output layer, or a tile of its rows: x: [n_embd, n] -> [n_rows, n]
 struct ggml_tensor *kin_block_output(kin_graph *g, struct ggml_tensor *matrix, struct ggml_tensor *x);
 
-// What only kin's kernels compute of such a model, as a noun phrase for a sentence; NULL: ggml computes all of it.
+// Returns the feature of this model that only kin's kernels compute, as a noun phrase for an error; NULL: ggml computes all of
+// it.
 const char *kin_blocks_without_ggml(const kin_hparams *hp);
 
 // Multi-head attention with grouped key/value heads. x: [n_embd, n_tokens] -> x + attention(norm(x)). In the model's last layer
-// only g->out_rows remain: [n_embd, n_out].
+// only g->out_rows are kept: [n_embd, n_out].
 struct ggml_tensor *kin_block_attention(kin_graph *g, int il, struct ggml_tensor *x);
 
 // The feed-forward block, dense or with experts. x: [n_embd, n] -> x + ffn(norm(x))
 struct ggml_tensor *kin_block_ffn(kin_graph *g, int il, struct ggml_tensor *x);
 
-// The halves of a dense one. x: [n_embd, n] -> h: [n_ff, n]; h -> g->residual + down(h): [n_embd, n]
+// The two halves of a dense block. x: [n_embd, n] -> h: [n_ff, n]; h -> g->residual + down(h): [n_embd, n]
 struct ggml_tensor *kin_block_ffn_in(kin_graph *g, int il, struct ggml_tensor *x);
 struct ggml_tensor *kin_block_ffn_out(kin_graph *g, int il, struct ggml_tensor *h);
 

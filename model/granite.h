@@ -1,4 +1,4 @@
-// What Granite's families have in common: llama with factors on embedding, scores, residual and logits.
+// What Granite's families have in common: llama plus scale factors on embedding, attention scores, residual and logits.
 #pragma once
 
 #include "model/arch.h"

@@ -1,7 +1,7 @@
-// What a graph builder works on: the inputs of one step and the weights and caches of the layers, as ggml tensors.
+// The input of a graph builder: one step's inputs, and the weights and caches of the layers, as ggml tensors.
 //
-// The engine fills a kin_graph and owns everything in it; the families only add nodes. Nothing here allocates data.
-// Thread: the one that builds the graph.
+// The engine fills a kin_graph and owns everything in it; the families only add nodes. Nothing here allocates data. Thread: the
+// one that builds the graph.
 #pragma once
 
 #include <ggml.h>
@@ -13,32 +13,32 @@
 
 enum { KIN_GRAPH_ROUNDED = 4 };
 
-// A further cell that a token of the batch writes: in a block of another sequence that has the token, too.
+// An extra cell that a token of the batch is written to: in a block of another sequence that also has the token.
 typedef struct kin_row_cell {
     int32_t row, cell;
 } kin_row_cell;
 
-// What kin's attention must know of a batch's tokens. Plain arrays [n], set for every run.
+// The token data that kin's attention needs. Plain arrays [n], set for every run.
 typedef struct kin_rows {
     const int32_t *pos;
-    const int32_t *cells;       // of the cache, that each token writes
-    const kin_row_cell *copies; // [n_copies] and further ones
+    const int32_t *cells;       // the cache cell that each token writes
+    const kin_row_cell *copies; // [n_copies] extra cells
     int n_copies;
-    const int32_t *n_cells;       // of its sequence, that it looks at: up to itself
-    const int32_t *first_cells;   // the first one that it looks at in a windowed layer; NULL: the model has none
-    const int32_t *const *tables; // the blocks of its sequence (kin_kv_table)
+    const int32_t *n_cells;       // cells of its sequence that it attends to: up to and including itself
+    const int32_t *first_cells;   // the first cell that it attends to in a windowed layer; NULL: the model has none
+    const int32_t *const *tables; // the block table of its sequence (kin_kv_table)
 } kin_rows;
 
-// Tokens that pass through attention as queries, with what attention must know of them.
+// Tokens that pass through attention as queries, with the data that attention needs.
 typedef struct kin_graph_rows {
     int n;
     struct ggml_tensor *pos;         // i32 [n]: position of each token in its sequence
-    struct ggml_tensor *mask;        // f16 [n_kv, n]: 0 where the token may look, -inf elsewhere
+    struct ggml_tensor *mask;        // f16 [n_kv, n]: 0 where the token may attend, -inf elsewhere
     struct ggml_tensor *window_mask; // the same for windowed layers; NULL: the model has none
 
     // With kin's kernels:
     kin_rows plain;
-    struct ggml_tensor *turns[KIN_ROPES]; // f32 [n_rot, n]: cosines and sines of each token's position; NULL until a layer wants
+    struct ggml_tensor *turns[KIN_ROPES]; // f32 [n_rot, n]: cosines and sines of each token's position; NULL until a layer needs
                                           // them
 } kin_graph_rows;
 
@@ -47,25 +47,26 @@ typedef struct kin_graph_layer {
     struct ggml_tensor *k, *v;          // KV cache [n_embd_kv, n_cells]
 } kin_graph_layer;
 
-// Activations that have been rounded for matrix products.
+// Activations already rounded for matrix products.
 typedef struct kin_graph_rounded {
     struct ggml_tensor *x;
     kin_act_kind kind;
     struct ggml_tensor *act;
 } kin_graph_rounded;
 
-// How the devices of a group add up what each has computed with its share of a layer (model/share.h).
+// How the devices of a group add up their partial results of a layer (model/share.h).
 typedef struct kin_sum {
-    void (*begin)(void *user, uint64_t step, int round); // the sums that follow are of that round of that step; may be NULL
+    void (*begin)(void *user, uint64_t step, int round); // announces that the next sums belong to this round of this step; may be
+                                                         // NULL
     // x // f32 [n_rows, n_embd], this device's part -> the sum of all devices' parts, added in the order of their ranks, so that
-    // all devices have the same bits. Called by one thread at a time, while the others of the pool wait.
+    // all devices get the same bits. Called by one thread at a time, while the other threads of the pool wait.
     int (*add)(void *user, float *x, int n_rows, int n_embd, kin_err *err);
-    // Most bytes that adding up so many values takes on each of n_ranks devices; may be NULL.
+    // Returns the maximum bytes that adding up this many values takes on each of n_ranks devices; may be NULL.
     size_t (*bytes)(int n_ranks, size_t n_values);
     void *user;
 } kin_sum;
 
-// A run's sums: after one that failed no other is tried.
+// The sums of one run: after a failure no further one is attempted.
 typedef struct kin_graph_sums {
     kin_sum sum;
     bool failed;
@@ -78,23 +79,24 @@ typedef struct kin_graph {
     const kin_hparams *hp;
     const kin_graph_layer *layers;               // [n_layer], by the model's layer number
     struct ggml_tensor *rope_factors;            // f32 [n_rot / 2], NULL if the model has none
-    struct ggml_tensor *yarn_factors[KIN_ROPES]; // f32 [n_rot / 2] in place of YaRN where ggml would round its corners; or NULL
+    struct ggml_tensor *yarn_factors[KIN_ROPES]; // f32 [n_rot / 2] used instead of YaRN where ggml would round its corners; or
+                                                 // NULL
     bool flash;                                  // use the fused attention operator
-    kin_graph_sums *sums;                        // of a group whose devices share each layer; NULL: the layers are whole
+    kin_graph_sums *sums;                        // for a group whose devices share each layer; NULL: the layers are whole
 
-    int n_kv;                     // cells that attention looks at
+    int n_kv;                     // cells that attention reads
     struct ggml_tensor *cells;    // i64 [all.n]: the cache cell that each token writes
     kin_graph_rows all;           // every token of the batch
-    kin_graph_rows out;           // the tokens whose result is wanted after the model's last layer
-    struct ggml_tensor *residual; // f32 [n_embd, all.n]: what the second half of a feed-forward block is added to
-    struct ggml_tensor *out_rows; // i32 [out.n]: their numbers in the batch; NULL: all of them are wanted
+    kin_graph_rows out;           // the tokens whose result is needed after the model's last layer
+    struct ggml_tensor *residual; // f32 [n_embd, all.n]: added to the result of the second half of a feed-forward block
+    struct ggml_tensor *out_rows; // i32 [out.n]: their numbers in the batch; NULL: all tokens are needed
 
     // With kin's kernels:
-    const kin_kernels *kernels; // NULL: ggml's
-    int n_threads;              // that will compute the graph
-    struct kin_op *ops;         // [max_ops], of the graph's nodes
+    const kin_kernels *kernels; // NULL: use ggml's
+    int n_threads;              // the number of threads that will compute the graph
+    struct kin_op *ops;         // [max_ops] parameters of the graph's nodes
     int n_ops, max_ops;
-    struct ggml_tensor *partial;                  // scratch of attention, NULL: not made yet
-    kin_graph_rounded rounded[KIN_GRAPH_ROUNDED]; // the last ones
+    struct ggml_tensor *partial;                  // scratch of attention; NULL: not allocated yet
+    kin_graph_rounded rounded[KIN_GRAPH_ROUNDED]; // the most recent ones
     int n_rounded;
 } kin_graph;

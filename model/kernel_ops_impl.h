@@ -1,4 +1,4 @@
-// Inside of kin_op_*: a node's parameters and how its work is shared out.
+// Internals of kin_op_*: a node's parameters and how its work is divided.
 #pragma once
 
 #include <stdatomic.h>
@@ -6,15 +6,15 @@
 #include "model/kernel_ops.h"
 
 enum {
-    KIN_OP_TILE = 128,       // rows of a batch that are rounded and multiplied together
-    KIN_OP_GATED_PANELS = 4, // of a gated chunk of a whole tile: its second product lies on the stack, 32 KiB
-    KIN_OP_ARGS = 9,         // most tensors that a node reads (ggml's limit for operators of others)
+    KIN_OP_TILE = 128,       // batch rows that are rounded and multiplied together
+    KIN_OP_GATED_PANELS = 4, // of a gated chunk of a whole tile: its second product is on the stack, 32 KiB
+    KIN_OP_ARGS = 9,         // maximum tensors that a node reads (ggml's limit for custom operators)
 };
 
-// Computes a node, or this thread's share of it: each of the pool's n_threads threads calls it.
+// Computes a node: each of the pool's n_threads threads calls it and does its share.
 typedef void (*kin_op_run)(struct ggml_tensor *y, struct kin_op *op, int n_threads);
 
-// What a node computes, for whoever computes it elsewhere than `run` does (web/engine/gpu.c).
+// The kind of a node, for code that computes it other than by `run` (web/engine/gpu.c).
 typedef enum kin_op_code {
     KIN_OP_OTHER,
     KIN_OP_NORM,
@@ -27,14 +27,14 @@ typedef enum kin_op_code {
     KIN_OP_MERGE,
 } kin_op_code;
 
-// What a node needs beside its tensors. Lives as long as its graph.
+// A node's parameters besides its tensors. Lives as long as its graph.
 struct kin_op {
     kin_op_code code;
     kin_op_run run;
-    void *graph; // an address that all nodes of a graph have in common
+    void *graph; // an address common to all nodes of a graph
     const kin_kernels *kernels;
     const kin_hparams *hp;
-    kin_layer layer; // that heads and attention belong to
+    kin_layer layer; // the layer that heads and attention belong to
     kin_gate gate;
     int i_rope;
     float scale;
@@ -46,70 +46,71 @@ struct kin_op {
     int n_q, n_kv; // heads
     kin_graph_sums *sums;
     bool has_q_norm, has_k_norm, has_factors, has_partial;
-    bool norms_all; // queries and keys are normed over all heads at once
+    bool norms_all; // queries and keys are normalised over all heads at once
     bool has_sinks;
     bool is_stacked; // one weight has the rows of gate, then those of up
     bool has_expert_bias;
 
-    char apart[64];        // what follows is written all the time: it shares no cache line with what is read
-    atomic_int next, done; // of a run's chunks: the next to take; threads that found none left
+    char apart[64];        // padding: the counters below are written constantly, and must not share a cache line with the fields
+                           // above, which are read
+    atomic_int next, done; // chunks of a run: the next to take; the number of threads that found none left
 };
 
-// A node's own parameters, zero but for code, kernels and hp.
+// Allocates a node's parameters, zero except for code, kernels and hp.
 struct kin_op *kin_op_new(kin_graph *g, kin_op_code code);
 
 struct ggml_tensor *kin_op_node(kin_graph *g, enum ggml_type type, int64_t ne0, int64_t ne1, struct ggml_tensor **args,
                                 int n_args, kin_op_run run, struct kin_op *op);
-// A node that changes y.
+// Adds a node that changes y.
 struct ggml_tensor *kin_op_inplace(kin_graph *g, struct ggml_tensor *y, struct ggml_tensor **args, int n_args, kin_op_run run,
                                    struct kin_op *op);
 
-// Takes the next of n chunks. False: none is left, and this thread asks no more in this run. The last thread to be told so makes
-// the counter ready for the next run.
+// Takes the next of n chunks. Returns false if none is left; this thread then must not ask again in this run. The last thread to
+// find none resets the counter for the next run.
 bool kin_op_take(struct kin_op *op, int n_threads, int n, int *i);
 
-// A thread's chunk, and the one that it has taken for afterwards, so that it can fetch that one's weights in time.
+// A thread's chunk, and the next one, taken in advance so that its weights can be prefetched.
 typedef struct kin_op_chunk {
     int i, next;
     bool has_next;
-    bool has_ended; // it was told that none is left
+    bool has_ended; // kin_op_take has returned false
 } kin_op_chunk;
 
-// As kin_op_take; *c is {0} at first. Of the last chunks none is taken ahead: a slow thread would keep all others waiting.
+// Like kin_op_take; *c is {0} at first. The last chunks are not taken in advance: a slow thread would delay all others.
 bool kin_op_take_ahead(struct kin_op *op, int n_threads, int n, kin_op_chunk *c);
 
-// Rows of the tile that begins at row `begin` of n.
+// Returns the rows of the tile that begins at row `begin` of n.
 static inline int64_t kin_op_tile_rows(int64_t n, int64_t begin) {
     return n - begin < KIN_OP_TILE ? n - begin : KIN_OP_TILE;
 }
 
-// Rows of a matrix, or of one expert's: the panels of 16 rows [begin, end).
+// Returns the panels of 16 rows [begin, end) of a matrix, or of one expert's.
 kin_matrix kin_op_matrix(const struct ggml_tensor *weight, int64_t i_expert, int64_t begin, int64_t end);
 
-// Groups of 16 rows of a matrix.
+// Returns the number of panels (16 rows each) of a matrix.
 static inline int64_t kin_op_panels(const struct ggml_tensor *weight) {
     return (weight->ne[1] + KIN_PANEL_ROWS - 1) / KIN_PANEL_ROWS;
 }
 
-// Products of all n rows of an input: y // f32 [n, ldy]
+// Multiplies all n rows of an input: y // f32 [n, ldy]
 void kin_op_multiply(const struct kin_op *op, const kin_matrix *w, kin_act_kind kind, const void *input, int64_t n, float *y,
                      int64_t ldy);
-// Two matrices of at most kin_op_gated_panels panels, and what is added to their products // f32 [rows], NULL: nothing.
+// Two matrices of at most kin_op_gated_panels panels, and the biases added to their products // f32 [rows], NULL: none.
 typedef struct kin_op_pair {
     kin_matrix gate, up;
     const float *gate_bias, *up_bias;
 } kin_op_pair;
 
-// The same of such a pair: y = activation(gate) * up, as op->gate says
+// Does the same for such a pair: y = activation(gate) * up, with op->gate
 void kin_op_multiply_gated(const struct kin_op *op, const kin_op_pair *pair, kin_act_kind kind, const void *input, int64_t n,
                            float *y, int64_t ldy);
 
-// Adds rows of n floats: y += x. ldx 0: x is one row.
+// Adds rows of n floats: y += x. ldx 0: x is a single row.
 void kin_op_add_rows(const struct kin_op *op, int64_t n_rows, int64_t n, const float *x, int64_t ldx, float *y, int64_t ldy);
 
-// How many panels a chunk has.
+// Returns the number of panels in a chunk.
 int64_t kin_op_chunk_panels(int64_t n_panels, int n_threads);
-// How many panels of each matrix a gated chunk can have, for an input of n rows.
+// Returns the maximum number of panels of each matrix in a gated chunk, for an input of n rows.
 static inline int64_t kin_op_gated_panels(int64_t n) {
     return KIN_OP_GATED_PANELS * KIN_OP_TILE / kin_op_tile_rows(n, 0);
 }

@@ -1,7 +1,7 @@
 // A model: its file, its hyper-parameters, and every tensor found, checked and sorted by layer and role.
 //
-// No weights are read: a kin_model of 70B parameters opens in milliseconds. Devices take from it what they run.
-// Owner: whoever opened it. Thread: any, nothing mutates after open.
+// No weights are read: a kin_model of 70B parameters opens in milliseconds. Devices use the parts that they run. Owner: the code
+// that opened it. Thread: any; nothing changes after open.
 #pragma once
 
 #include "model/gguf.h"
@@ -14,32 +14,33 @@ typedef struct kin_model_layer {
 
 typedef struct kin_model {
     kin_gguf *gguf;
-    kin_hparams hp;          // its list of layers is the model's
+    kin_hparams hp;          // its list of layers belongs to the model
     kin_model_layer *layers; // [n_layer]
 
     const kin_gguf_tensor *token_embd;        // [n_embd, n_vocab]
     const kin_gguf_tensor *output_norm;       // f32 [n_embd]
-    const kin_gguf_tensor *output;            // [n_embd, n_vocab]; token_embd itself where the two are tied
+    const kin_gguf_tensor *output;            // [n_embd, n_vocab]; token_embd itself if the two are tied
     const kin_gguf_tensor *rope_factors;      // f32 [n_rot / 2], NULL if the model has none
-    const kin_gguf_tensor *rope_factors_long; // the same for contexts longer than those it was first trained with
+    const kin_gguf_tensor *rope_factors_long; // the same for contexts longer than the original training context
 } kin_model;
 
 // Opens a GGUF file (or all parts of a split one) as a model of a supported family.
 int kin_model_open(kin_model *model, const char *path, kin_err *err);
 
-// The same over bytes in memory, which the caller keeps alive.
+// Does the same for bytes in memory, which the caller keeps alive.
 int kin_model_open_bytes(kin_model *model, const char *name, const uint8_t *bytes, size_t size, kin_err *err);
 
 void kin_model_close(kin_model *model);
 
-// The factors of the rope for contexts of n_ctx tokens; NULL: none.
+// Returns the rope factors for contexts of n_ctx tokens; NULL: none.
 const kin_gguf_tensor *kin_model_rope_factors(const kin_model *model, int n_ctx);
 
-// Bytes of all weights of one layer in the file.
+// Returns the bytes of all weights of one layer in the file.
 uint64_t kin_model_layer_bytes(const kin_model *model, int il);
 
-// Bytes that one generated token must read: all layers (of experts the routed share), the output layer, one embedding row.
+// Returns the bytes that one generated token must read: all layers (of experts the routed share), the output layer, one embedding
+// row.
 uint64_t kin_model_bytes_per_token(const kin_model *model);
 
-// Parameters in all tensors.
+// Returns the number of parameters in all tensors.
 uint64_t kin_model_n_params(const kin_model *model);

@@ -1,7 +1,7 @@
-// Finds one of many names in O(log n), and two equal ones among them at build time.
+// Finds one of many names in O(log n), and detects duplicates when it is built.
 //
-// A sorted array and not a hash table: names come from untrusted files, and sorting has no input that makes it slow.
-// Owner: the struct that holds it. Nothing is copied: the names live elsewhere and outlive the index.
+// A sorted array rather than a hash table: names come from untrusted files, and no input makes sorting slow. Owner: the struct
+// that holds it. Nothing is copied: the names live elsewhere and outlive the index.
 #pragma once
 
 #include <stddef.h>
@@ -10,7 +10,7 @@
 typedef struct kin_name {
     const char *at; // [len], not NUL-terminated
     size_t len;
-    size_t i; // what the name stands for: a place in the owner's array
+    size_t i; // the name's index in the owner's array
 } kin_name;
 
 typedef struct kin_name_index {
@@ -22,8 +22,8 @@ typedef struct kin_name_index {
 void kin_name_index_init(kin_name_index *index, kin_name *names_take, size_t n);
 void kin_name_index_fini(kin_name_index *index);
 
-// The name that is `text`, NULL if there is none.
+// Returns the entry whose name equals `text`, or NULL.
 const kin_name *kin_name_index_find(const kin_name_index *index, const char *text, size_t len);
 
-// A name that occurs twice (the later of the two), NULL if all differ.
+// Returns a name that occurs twice (the later of the two); NULL if all differ.
 const kin_name *kin_name_index_duplicate(const kin_name_index *index);

@@ -1,9 +1,9 @@
-// A share of each layer: what one device of a tensor-parallel group computes of it.
+// A share: the part of each layer that one device of a tensor-parallel group computes.
 //
-// Attention is shared by heads of keys and values, each with the query heads that look at it; the feed-forward block (of experts:
-// each of them) by its inner columns. So each device multiplies with rows of the first matrices and with columns of the last one,
-// and what it gets is a part of the layer's result: the parts of all devices are added up twice in each layer (kin_sum in
-// model/graph.h). Norms, the router and the residual are everywhere.
+// Attention is divided by key/value heads, each with the query heads that use it; the feed-forward block (with experts: each of
+// them) by its inner columns. Each device multiplies with rows of the first matrices and with columns of the last one, which
+// gives a partial result: the parts of all devices are added up twice per layer (kin_sum in model/graph.h). Norms, the router and
+// the residual are computed on every device.
 //
 // Shares end where slices of all weights may end (model/slice.h).
 //
@@ -13,36 +13,36 @@
 #include "model/model.h"
 #include "model/slice.h"
 
-enum { KIN_SHARE_RANKS = 8 }; // most devices of a group
+enum { KIN_SHARE_RANKS = 8 }; // maximum devices per group
 
 typedef struct kin_share {
-    int rank, n_ranks;        // n_ranks 0: whole layers; the rest does not count then
-    int head_begin, head_end; // of keys and values
-    int ff_begin, ff_end;     // columns of the feed-forward block, of each expert
+    int rank, n_ranks;        // n_ranks 0: whole layers; the other fields are unused then
+    int head_begin, head_end; // key/value heads
+    int ff_begin, ff_end;     // columns of the feed-forward block, or of each expert
 } kin_share;
 
 static inline bool kin_share_is_whole(const kin_share *share) {
     return share->n_ranks == 0;
 }
 
-// The least pieces of a model's layers that a share can be made of, for a KV cache of that type (an enum ggml_type).
+// The smallest pieces of a model's layers that shares are made of, for a KV cache of that type (an enum ggml_type).
 typedef struct kin_share_pieces {
-    int n_heads, heads; // so many pieces of so many heads of keys and values; n_heads 0: they cannot be shared
-    int n_ff, ff;       // and of columns
+    int n_heads, heads; // n_heads pieces of `heads` key/value heads each; n_heads 0: the layers cannot be shared
+    int n_ff, ff;       // n_ff pieces of `ff` columns each
 } kin_share_pieces;
 
 kin_share_pieces kin_share_pieces_of(const kin_model *model, int kv_type);
 
-// Shares in proportion to weights // [n_ranks], as near as pieces allow; each has one piece of both at least. Fails with a
-// sentence if there are too few pieces.
+// Splits in proportion to weights // [n_ranks], as closely as pieces allow; each share gets at least one piece of both kinds.
+// Fails if there are too few pieces.
 int kin_share_split(const kin_model *model, int kv_type, const double *weights, int n_ranks, kin_share *shares, kin_err *err);
 
-// Fails with a sentence if the model's layers have no such share: the rank is none, or it does not end where pieces do.
+// Fails if the model's layers have no such share: the rank is invalid, or an end is not at a piece boundary.
 int kin_share_check(const kin_share *share, const kin_model *model, int kv_type, kin_err *err);
 
-// The share passed kin_share_check.
+// Returns the slices of a share that passed kin_share_check.
 kin_slices kin_share_slices(const kin_share *share, const kin_hparams *hp);
-// The model's numbers as this share's graphs have them: fewer heads and columns.
+// Returns the model's hyper-parameters for this share's graphs: fewer heads and columns.
 kin_hparams kin_share_hparams(const kin_share *share, const kin_hparams *hp);
-// Bytes of a layer's weights that the share has.
+// Returns the bytes of a layer's weights in the share.
 uint64_t kin_share_layer_bytes(const kin_share *share, const kin_model *model, int il);

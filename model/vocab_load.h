@@ -1,7 +1,7 @@
-// Vocabulary of a GGUF file: reads the tokenizer.ggml.* keys and builds a kin_vocab (pure/text/vocab.h).
+// Loads the vocabulary of a GGUF file: reads the tokenizer.ggml.* keys and builds a kin_vocab (pure/text/vocab.h).
 //
-// What a file leaves out is taken as llama.cpp takes it: a "gpt2" vocabulary without tokenizer.ggml.pre gets the
-// pre-tokenizer "default", special ids out of range are ignored. The result owns its bytes; the file may be closed.
+// Missing keys get llama.cpp's defaults: a "gpt2" vocabulary without tokenizer.ggml.pre gets the pre-tokenizer "default", and
+// special ids out of range are ignored. The result owns its bytes; the file may be closed.
 #pragma once
 
 #include "base/err.h"

@@ -1,6 +1,6 @@
 // The weights of a layer: one table for all families, with names, shapes and the weight block that each belongs to.
 //
-// A family says which of them it needs; everything else (reading, checking, placing, streaming) goes by this table.
+// A family says which of them it needs; all other code (reading, checking, placing, streaming) uses this table.
 #pragma once
 
 #include <stdbool.h>
@@ -21,38 +21,38 @@ typedef enum kin_weight {
     KIN_W_ATTN_K_NORM,
     KIN_W_ATTN_OUT,
     KIN_W_ATTN_OUT_BIAS,
-    KIN_W_ATTN_QKV, // in place of Q, K and V: their rows, one after the other
+    KIN_W_ATTN_QKV, // instead of Q, K and V: their rows, one after the other
     KIN_W_ATTN_QKV_BIAS,
-    KIN_W_ATTN_Q_NORM_ALL, // in place of Q_NORM and K_NORM: of all heads at once
+    KIN_W_ATTN_Q_NORM_ALL, // instead of Q_NORM and K_NORM: of all heads at once
     KIN_W_ATTN_K_NORM_ALL,
     KIN_W_ATTN_SINKS,
-    KIN_W_ATTN_OUT_NORM, // of what the block adds to its input
+    KIN_W_ATTN_OUT_NORM, // of the block's output, before it is added to the input
     KIN_W_FFN_NORM,
     KIN_W_FFN_NORM_2, // the same under another name
     KIN_W_FFN_GATE,
     KIN_W_FFN_UP,
-    KIN_W_FFN_GATE_UP, // in place of GATE and UP: their rows, one after the other
+    KIN_W_FFN_GATE_UP, // instead of GATE and UP: their rows, one after the other
     KIN_W_FFN_DOWN,
-    KIN_W_FFN_OUT_NORM, // of what the block adds to its input
+    KIN_W_FFN_OUT_NORM, // of the block's output, before it is added to the input
     KIN_W_FFN_ROUTER,
     KIN_W_FFN_ROUTER_BIAS,
-    KIN_W_FFN_CHOICE_BIAS, // of the router's probabilities, to choose by
+    KIN_W_FFN_CHOICE_BIAS, // added to the router's probabilities when choosing
     KIN_W_FFN_GATE_EXPS,
     KIN_W_FFN_UP_EXPS,
     KIN_W_FFN_DOWN_EXPS,
     KIN_W_FFN_GATE_EXPS_BIAS,
     KIN_W_FFN_UP_EXPS_BIAS,
     KIN_W_FFN_DOWN_EXPS_BIAS,
-    KIN_W_FFN_SHARED_ROUTER, // by whose sigmoid the shared experts are scaled
+    KIN_W_FFN_SHARED_ROUTER, // its sigmoid scales the shared experts
     KIN_W_FFN_SHARED_GATE,
     KIN_W_FFN_SHARED_UP,
     KIN_W_FFN_SHARED_DOWN,
     KIN_W_COUNT,
 } kin_weight;
 
-// A layer is cut into weight blocks; each stays in memory or is streamed as a whole. The attention weights are one; the
-// feed-forward matrices are larger, so each is one. What is computed at once (a compute block, see engine/weights.h) needs all
-// its weight blocks at the same time.
+// A layer is divided into weight blocks; each stays in memory or is streamed as a whole. The attention weights are one block; the
+// feed-forward matrices are larger, so each is a block. A compute block (see engine/weights.h) needs all its weight blocks at the
+// same time.
 typedef enum kin_weight_block {
     KIN_WEIGHT_BLOCK_ATTN,
     KIN_WEIGHT_BLOCK_FFN_GATE, // with the norm and the router
@@ -78,16 +78,16 @@ static inline bool kin_weight_set_has(const kin_weight_set *set, int weight) {
     return set->bits[weight / 64] >> weight % 64 & 1;
 }
 
-// The first member that is not below `weight`; KIN_WEIGHTS_MAX if there is none.
+// Returns the first member that is not below `weight`; KIN_WEIGHTS_MAX if there is none.
 int kin_weight_set_next(const kin_weight_set *set, int weight);
 
-void kin_weight_set_join(kin_weight_set *set, const kin_weight_set *other); // set: what either has
+void kin_weight_set_join(kin_weight_set *set, const kin_weight_set *other); // set becomes the union
 kin_weight_set kin_weight_set_of(const int *weights, size_t n);
 
-// A set of the weights that are listed: KIN_WEIGHT_SET(KIN_WEIGHTS_ATTENTION, KIN_WEIGHTS_DENSE).
+// A set of the listed weights: KIN_WEIGHT_SET(KIN_WEIGHTS_ATTENTION, KIN_WEIGHTS_DENSE).
 #define KIN_WEIGHT_SET(...) kin_weight_set_of((const int[]){__VA_ARGS__}, sizeof((const int[]){__VA_ARGS__}) / sizeof(int))
 
-// What most families are made of: lists.
+// The weights that most families have, as lists.
 #define KIN_WEIGHTS_ATTENTION KIN_W_ATTN_NORM, KIN_W_ATTN_Q, KIN_W_ATTN_K, KIN_W_ATTN_V, KIN_W_ATTN_OUT
 #define KIN_WEIGHTS_QKV_BIAS KIN_W_ATTN_Q_BIAS, KIN_W_ATTN_K_BIAS, KIN_W_ATTN_V_BIAS
 #define KIN_WEIGHTS_QK_NORM KIN_W_ATTN_Q_NORM, KIN_W_ATTN_K_NORM
@@ -100,19 +100,21 @@ kin_weight_set kin_weight_set_of(const int *weights, size_t n);
 
 // ---- one weight
 
-// The weight of that name (kin_weight_name), the first one where families use a name for different weights; -1 if there is none.
+// Returns the weight of that name (kin_weight_name), the first one if families use a name for different weights; -1 if there is
+// none.
 int kin_weight_find(const char *name);
 
-// "attn_q.weight": the name after "blk.N.".
+// Returns the name after "blk.N.", such as "attn_q.weight".
 const char *kin_weight_name(kin_weight weight);
 
 kin_weight_block kin_weight_block_of(kin_weight weight);
 
-// Norms, biases and sinks: small, always F32, and no product's matrix. The others are matrices, ne[0] inputs each.
+// True for norms, biases and sinks: small, always F32, never a matrix of a product. The others are matrices with ne[0] inputs.
 int kin_weight_is_vector(kin_weight weight);
 
-// The matrices of all experts of a layer, one after the other: a token needs only the experts that the router picks for it.
+// True for the matrices of all experts of a layer, one after the other: a token needs only the experts that the router picks for
+// it.
 int kin_weight_is_experts(kin_weight weight);
 
-// The shape that this weight must have, fastest dimension first; unused dimensions are 1.
+// Returns the shape that this weight must have, fastest dimension first; unused dimensions are 1.
 void kin_weight_shape(kin_weight weight, const kin_hparams *hp, int64_t ne[3]);
