@@ -1,4 +1,4 @@
-// What is wrong with a request, as clients are told. Each API writes it in its own shape (kin_api_format.error).
+// An error in a request, as reported to the client. Each API writes it in its own form (kin_api_format.error).
 //
 // Plain functions.
 #pragma once
@@ -6,15 +6,16 @@
 #include "base/err.h"
 
 typedef struct kin_api_error {
-    int status;       // HTTP
+    int status;       // HTTP status
     const char *type; // "invalid_request_error", "not_found_error", "exceed_context_size_error", ...
     const char *code; // OpenAI's code, for example "model_not_found"; NULL: none
     char param[64];   // the field; "": none
     char message[1536];
-    int n_prompt, n_ctx; // of exceed_context_size_error
+    int n_prompt, n_ctx; // for exceed_context_size_error
 } kin_api_error;
 
-// Returns KIN_FAIL, as kin_err_set does. type by status: 400 invalid_request_error, 401 authentication_error, ...
+// Sets the error and returns KIN_FAIL, like kin_err_set. The type follows from the status: 400 invalid_request_error, 401
+// authentication_error, ...
 int kin_api_error_set(kin_api_error *e, int status, const char *param, const char *format, ...) KIN_PRINTF(4, 5);
-// 500: there is no memory for the request.
+// Sets a 500: there is no memory for the request.
 int kin_api_error_memory(kin_api_error *e);

@@ -1,4 +1,4 @@
-// What the page shows of the machines: the plan with its reasons as JSON, and the state of a machine on its own in the shape of a
+// JSON about machines for the web page: the plan with its reasons, and the state of a standalone machine in the form of a
 // cluster's (observe/status_json.h).
 //
 // Plain functions.
@@ -9,21 +9,21 @@
 #include "node/session.h"
 #include "serve/service.h"
 
-// The state of a machine on its own; from malloc. NULL: out of memory.
+// Returns the state of a standalone machine; free it. NULL: out of memory.
 char *kin_alone_status_json(const kin_session *session, const char *model, const kin_service_status *status);
 
-// How devices reach this head: {address, port, hidden}, where `hidden` says that they do not find it by themselves. NULL: it has
-// no cluster, or out of memory.
+// Returns the address at which devices reach this head: {address, port, hidden}. hidden: devices do not find it by discovery.
+// NULL: the head has no cluster, or out of memory.
 json_t *kin_head_address_json(const kin_session *session);
 
-// The plan in force, its groups, and the facts that it was made of (node/planner.h).
+// The active plan, its groups, and the facts that it was computed from (node/planner.h).
 typedef struct kin_plan_basis {
     kin_facts facts;
     kin_grouping grouping;
     kin_plan plan;
 } kin_plan_basis;
 
-// kin_plan_view_json and `links` of the ring: [{from, to, rtt_ms, bytes_s}]; where nothing was measured only `ring`, `devices`
-// with their layers, and `groups` with their devices, shares and layers. With several devices it takes up to seconds. NULL: out
-// of memory.
+// Returns kin_plan_view_json plus `links` of the ring: [{from, to, rtt_ms, bytes_s}]. If nothing was measured: only `ring`,
+// `devices` with their layers, and `groups` with their devices, shares and layers. Takes up to seconds with several devices.
+// NULL: out of memory.
 json_t *kin_plan_basis_json(const kin_plan_basis *basis);

@@ -1,9 +1,9 @@
-// Embeddings: requests that make vectors of texts: /v1/embeddings, llama.cpp's /embedding, Ollama's /api/embed and its elder,
-// /api/embeddings.
+// Embedding requests, which turn texts into vectors: /v1/embeddings, llama.cpp's /embedding, Ollama's /api/embed and its
+// predecessor /api/embeddings.
 //
 //   body ─► libuv's pool: parse, tokenize ─► jobs with pooling ─► vectors ─► libuv's pool: their JSON ─► response
 //
-// Owner and thread: the loop's, but for what is done in the pool.
+// Owner and thread: the loop's, except for the work in the pool.
 #pragma once
 
 #include <uv.h>
@@ -16,7 +16,7 @@
 
 typedef enum kin_embed_api { KIN_EMBED_OPENAI, KIN_EMBED_LLAMA, KIN_EMBED_OLLAMA, KIN_EMBED_OLLAMA_OLD } kin_embed_api;
 
-// What requests have in common; lives longer than they.
+// State shared by all requests of a model; outlives them.
 typedef struct kin_embed_world {
     uv_loop_t *loop;
     kin_service *service;
@@ -25,14 +25,14 @@ typedef struct kin_embed_world {
     kin_model_names names;
     int n_embd, n_ctx;
     kin_pooling pooling; // NONE: the model gives no vectors
-    int n_open;          // requests
+    int n_open;          // open requests
 } kin_embed_world;
 
-// What a model's file says, unless `said` does. NONE: it ranks documents, or something unknown.
+// Returns the pooling of a model's file, unless `said` overrides it. NONE: the model ranks documents, or its type is unknown.
 kin_pooling kin_embed_pooling(const kin_model *model, kin_pooling said);
 
 void kin_embed_begin(kin_embed_world *world, kin_embed_api api, kin_http_exchange *x);
 
-// An event of one of their jobs, whose `user` is a kin_embed_input.
+// Handles an event of a job whose `user` is a kin_embed_input.
 typedef struct kin_embed_input kin_embed_input;
 void kin_embed_take(kin_job_event *event);

@@ -1,27 +1,28 @@
-// The bodies of /v1/embeddings (OpenAI) and /embedding (llama.cpp): parsed requests, and answers as JSON. Nothing is computed
-// but the vectors' length.
+// Bodies of /v1/embeddings (OpenAI) and /embedding (llama.cpp): parsed requests, and answers as JSON. Computes nothing except the
+// vectors' lengths.
 #pragma once
 
 #include "serve/request.h"
 
 typedef struct kin_embeddings_request {
-    json_t *body;         // owned; the rest points into it
-    const char *model;    // NULL: not said
-    const json_t *inputs; // array, not empty: strings, and arrays of ids and strings
+    json_t *body;         // owned; the other fields point into it
+    const char *model;    // NULL: not given
+    const json_t *inputs; // non-empty array of strings and of arrays of ids and strings
     bool is_base64;
-    bool truncates; // a text that is longer than the context is cut at its end
-    bool is_raw;    // embd_normalize -1: the vectors are not brought to length 1
+    bool truncates; // a text longer than the context is cut at its end
+    bool is_raw;    // embd_normalize -1: vectors are not scaled to length 1
 } kin_embeddings_request;
 
-// `input`, or llama.cpp's `content`. dimensions that are not the model's n_embd are 400. Takes the body over, also when it fails.
+// Parses `input`, or llama.cpp's `content`. 400 if `dimensions` differs from the model's n_embd. Takes over the body, even on
+// failure.
 int kin_embeddings_parse(kin_embeddings_request *out, json_t *body, int n_embd, kin_api_error *err);
 void kin_embeddings_fini(kin_embeddings_request *request);
 
-// To length 1; zero stays zero.
+// Scales the vector to length 1; zero stays zero.
 void kin_embedding_normalize(float *vector, int n);
 
-// vectors: f32 [n][n_embd], finite. NULL: no memory, or a number that is not finite.
+// vectors: f32 [n][n_embd], finite. Returns NULL if out of memory or if a number is not finite.
 json_t *kin_embeddings_answer(const kin_embeddings_request *request, const char *model, const float *vectors, int n, int n_embd,
                               int64_t n_tokens);
-// llama.cpp's: [{index, embedding: [[...]]}]
+// llama.cpp's form: [{index, embedding: [[...]]}]
 json_t *kin_embedding_answer(const float *vectors, int n, int n_embd);

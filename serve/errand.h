@@ -1,4 +1,4 @@
-// An errand: a request that is answered without computing the model: tokens of a text, a rendered prompt, a count. It is done in
+// Utility requests, which are answered without computing the model: tokens of a text, a rendered prompt, a count. They run in
 // libuv's pool, because a body may be large.
 //
 // Thread: the loop's.
@@ -9,12 +9,12 @@
 #include "serve/http_exchange.h"
 #include "serve/prepare.h"
 
-// In the pool. body: its reference is the function's. *answer: a new reference.
+// Runs in the pool. Takes over the reference to body. *answer: a new reference.
 typedef int (*kin_errand_fn)(const kin_preparer *preparer, const kin_request_defaults *defaults, json_t *body, json_t **answer,
                              kin_api_error *err);
 
-// Runs it and answers. format: in whose shape errors are. The preparer and the defaults are borrowed until the loop has ended.
-// *n_open counts those that are under way.
+// Runs `fn` and answers. format: the form of errors. The preparer and the defaults are borrowed until the loop has ended. *n_open
+// counts the requests in progress.
 void kin_errand_begin(uv_loop_t *loop, const kin_preparer *preparer, const kin_request_defaults *defaults, kin_errand_fn fn,
                       const kin_api_format *format, int *n_open, kin_http_exchange *x);
 
@@ -23,7 +23,7 @@ int kin_errand_detokenize(const kin_preparer *p, const kin_request_defaults *d, 
                           kin_api_error *err);
 int kin_errand_apply_template(const kin_preparer *p, const kin_request_defaults *d, json_t *body, json_t **answer,
                               kin_api_error *err);
-// {"input_tokens": n} of Anthropic's count_tokens; and of OpenAI's input_tokens, for chats and for responses.
+// Return {"input_tokens": n}: Anthropic's count_tokens, and OpenAI's input_tokens for chats and for responses.
 int kin_errand_count_messages(const kin_preparer *p, const kin_request_defaults *d, json_t *body, json_t **answer,
                               kin_api_error *err);
 int kin_errand_count_chat(const kin_preparer *p, const kin_request_defaults *d, json_t *body, json_t **answer,

@@ -1,6 +1,6 @@
-// Fields of a request's body, with their types checked, and sentences that name them by their path: "messages[3].content".
+// Typed access to the fields of a request's body, with error messages that name a field by its path: "messages[3].content".
 //
-// As all servers of these APIs do, a field that is null is taken as one that is not there.
+// Like all servers of these APIs, treats a null field as absent.
 #pragma once
 
 #include <jansson.h>
@@ -8,17 +8,17 @@
 
 #include "serve/api_error.h"
 
-// An object within a body, and the way to it. Lives on the stack of who walks the body.
+// An object within a body, with the path to it. Lives on the stack of the code that walks the body.
 typedef struct kin_fields {
     const json_t *json;              // an object
-    const struct kin_fields *parent; // NULL: the body
-    const char *name;                // of the parent's field
-    int index;                       // in that field, which is an array; -1: it is the object itself
+    const struct kin_fields *parent; // NULL: this is the body
+    const char *name;                // the parent's field
+    int index;                       // index within that field if it is an array; -1: the field is the object itself
 } kin_fields;
 
 typedef enum kin_field_type {
     KIN_FIELD_STRING,
-    KIN_FIELD_INTEGER, // 3.0 is one too
+    KIN_FIELD_INTEGER, // includes 3.0
     KIN_FIELD_NUMBER,
     KIN_FIELD_BOOL,
     KIN_FIELD_ARRAY,
@@ -27,27 +27,28 @@ typedef enum kin_field_type {
 
 enum { KIN_FIELD_PATH = 128 };
 
-// The body, which must be an object.
+// Opens the body, which must be an object.
 int kin_fields_open(kin_fields *out, const json_t *body, kin_api_error *err);
 
-// *out: the field, borrowed; NULL: not there. Another type than that is 400.
+// Gets a field -> *out, borrowed; NULL: absent. 400 if its type differs.
 int kin_fields_get(const kin_fields *of, const char *name, kin_field_type type, const json_t **out, kin_api_error *err);
-int kin_fields_need(const kin_fields *of, const char *name, kin_field_type type, const json_t **out, kin_api_error *err); // 400
-const json_t *kin_fields_any(const kin_fields *of, const char *name);          // of any type; NULL: not there
-bool kin_fields_is(const kin_fields *of, const char *name, const char *value); // it is a string, and that one
+int kin_fields_need(const kin_fields *of, const char *name, kin_field_type type, const json_t **out,
+                    kin_api_error *err);                                       // the same; 400 if absent
+const json_t *kin_fields_any(const kin_fields *of, const char *name);          // of any type; NULL: absent
+bool kin_fields_is(const kin_fields *of, const char *name, const char *value); // true if the field is this string
 
-// The object in the field; out->json is NULL if it is not there.
+// Gets the object in a field; out->json is NULL if the field is absent.
 int kin_fields_object(const kin_fields *of, const char *name, kin_fields *out, kin_api_error *err);
-// Item i of the array in the field, which must be an object.
+// Gets item i of the array in a field; 400 if it is not an object.
 int kin_fields_item(const kin_fields *of, const char *name, const json_t *array, size_t i, kin_fields *out, kin_api_error *err);
 
-// What is wrong with the field (of the object itself: name NULL): "Field 'PATH': " and the sentence. Returns KIN_FAIL.
+// Sets the error "Field 'PATH': " and the sentence. name NULL: the error is about the object itself. Returns KIN_FAIL.
 int kin_fields_wrong(const kin_fields *of, const char *name, kin_api_error *err, int status, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
-// The fields of these names (the last is NULL) as they are, whatever they are.
+// Copies the named fields (the list ends with NULL) without checks.
 void kin_fields_copy(const kin_fields *of, const char *const *names, json_t *to);
 void kin_fields_copy_as(const kin_fields *of, const char *name, json_t *to, const char *new_name);
 
-// "string", "number", "null", ...: as sentences say it.
+// Returns the type's name for messages: "string", "number", "null", ...
 const char *kin_json_type_name(const json_t *json);
