@@ -54,7 +54,7 @@ typedef struct kin_cluster_actions {
 
 // Standby: prefetching for the plans without one of the devices.
 typedef struct kin_cluster_spares {
-    uint32_t epoch; // epoch and number of devices that it is for; epoch 0: none
+    uint32_t epoch; // 0: none; the epoch and number of devices that standby is for
     int n_devices;
     kin_time since; // when both were seen first
     bool is_asked, is_known, gently;

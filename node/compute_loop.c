@@ -6,22 +6,22 @@
 #include "node/losses.h"
 #include "pipeline/steps.h"
 
-enum { FEW_BEYOND_PAGE = 8 }; // tokens of a text
+enum { FEW_BEYOND_PAGE = 8 }; // tokens of a sequence
 static const kin_time DIVIDE_NS = 1000000000;
 
 struct kin_compute_loop {
     kin_session *session;
     kin_scheduler *scheduler;
-    kin_prefix_pages *pages; // NULL: none are kept on disks
+    kin_prefix_pages *pages; // NULL: pages are not stored on disks
     int n_parallel;
-    const kin_head *head; // that the scheduler has; NULL: none
-    uint64_t ring_number; // of that head
+    const kin_head *head; // the scheduler's; NULL: none
+    uint64_t ring_number; // ring of that head
     bool entered;
-    int n_delayed; // steps, since a better plan waits
+    int n_delayed; // steps for which a better plan has waited
     kin_losses losses;
-    double rates[KIN_SCHEDULER_MAX_PARALLEL + 1]; // expected, by the number of texts; 0: not known
-    int n_divided;                                // texts that ran when this was done for them,
-    kin_time divided;                             // at that time
+    double rates[KIN_SCHEDULER_MAX_PARALLEL + 1]; // expected, by the number of sequences; 0: not known
+    int n_divided;                                // sequences running at the last division,
+    kin_time divided;                             // and its time
 };
 
 static void open_pages(kin_compute_loop *l) {
@@ -74,7 +74,7 @@ double kin_compute_loop_rate(const kin_compute_loop *l, int n_texts) {
     return n_texts >= 0 && n_texts <= KIN_SCHEDULER_MAX_PARALLEL ? l->rates[n_texts] : 0;
 }
 
-// As many steps at once as suit the plan. n_cached: tokens of each text, -1: their share of the context.
+// Sets the number of steps at once that suits the plan. n_cached: tokens of each sequence, -1: their share of the context.
 static bool divide_texts(kin_compute_loop *l, int n, int n_cached) {
     kin_batching b;
     if (!kin_session_batching(l->session, n, n_cached, KIN_STEPS_IN_FLIGHT, &b)) return false;
@@ -83,7 +83,7 @@ static bool divide_texts(kin_compute_loop *l, int n, int n_cached) {
     return true;
 }
 
-// Where it is not known, the ring has as many as it has members.
+// Divides any number of sequences; where the best number of steps is not known, it is the number of members.
 static void divide_any_texts(kin_compute_loop *l) {
     int n_members = kin_head_n_members(l->head), most = l->n_parallel < n_members ? n_members : l->n_parallel;
     for (int n = 1; n <= most; n++) {
@@ -93,7 +93,7 @@ static void divide_any_texts(kin_compute_loop *l) {
     }
 }
 
-// For those that run, by the tokens that they have and what was measured since.
+// Divides the running sequences, by the tokens that they have and the latest measurements.
 static void divide_running_texts(kin_compute_loop *l) {
     kin_scheduler_stats stats = kin_scheduler_get_stats(l->scheduler);
     kin_time now = kin_clock_now();
@@ -121,7 +121,8 @@ int kin_compute_loop_enter(kin_compute_loop *l, kin_err *err) {
         kin_compute_loop_leave(l);
         return KIN_FAIL;
     }
-    // What is not known: a link may have been measured after the plan was made, and while one is being made nothing is said.
+    // Repeats what is not known yet: a link may have been measured after the plan was made, and the planner does not answer while
+    // it plans.
     if (l->rates[1] == 0) divide_any_texts(l);
     if (kin_head_chunk_worth(l->head) == 0) kin_head_set_chunk_worth(l->session->head, kin_session_chunk_worth(l->session));
     return 0;
@@ -147,15 +148,15 @@ void kin_compute_loop_leave(kin_compute_loop *l) {
     l->entered = false;
 }
 
-// Whether it is worth entering again.
+// True if entering a ring again is worth it.
 static bool may_go_on(kin_compute_loop *l) {
     kin_scheduler_stats stats = kin_scheduler_get_stats(l->scheduler);
     if (!l->session->with_others || is_stopped(l)) return false;
     return kin_losses_add(&l->losses, stats.n_generated_tokens + stats.n_done);
 }
 
-// Whether to leave the ring for a better plan. What texts have behind their last full page of keys and values is computed again
-// there, which takes longer than all else: so not before that is little, if it is within the steps of a page.
+// True if it is time to leave the ring for a better plan. What sequences have behind their last full page is recomputed there,
+// which takes longer than all else; so waits, for at most the steps of a page, until that is little.
 static bool is_time_to_yield(kin_compute_loop *l) {
     if (!kin_session_yields(l->session)) {
         l->n_delayed = 0;

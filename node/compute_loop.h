@@ -1,11 +1,11 @@
-// The computing loop: the scheduler's texts through a session's ring, also when the ring is lost in the middle of them.
+// The computing loop: runs the scheduler's sequences through a session's ring, and continues when the ring is lost in between.
 //
-// A device that leaves, or hangs, ends the ring's epoch. The loop then waits for the next one, and the texts go on in it: the
-// scheduler takes what it can of their keys and values from the members' disks and computes the rest again, and each sampler goes
-// on with the state it has. So callers see a pause, and the same tokens as without it (where the kernels compute a row alike in
-// every batch, kernels/kernels.h).
+// A device that leaves, or hangs, ends the ring's epoch. The loop then waits for the next one and continues the sequences in it:
+// the scheduler loads what it can of their keys and values from the members' disks and recomputes the rest, and each sampler
+// keeps its state. So callers see a pause, and the same tokens as without it (where the kernels compute a row alike in every
+// batch, kernels/kernels.h).
 //
-//   kin_compute_loop_enter ─► kin_compute_loop_step, while busy ─► kin_compute_loop_leave      between them the ring is kept
+//   kin_compute_loop_enter ─► kin_compute_loop_step, while busy ─► kin_compute_loop_leave      in between the ring is held
 //
 // Owner: a command, or the service. Thread: the computing one.
 #pragma once
@@ -16,32 +16,32 @@
 
 typedef struct kin_compute_loop kin_compute_loop;
 
-// Of texts through `session`, which is opened (kin_session_open), and borrowed. keeps: what was computed of a text stays for
-// others that begin alike, also on the members' disks.
+// Opens a loop over `session`, which must be open (kin_session_open), and is borrowed. keeps: ended sequences stay as prefixes
+// for others, also on the members' disks.
 int kin_compute_loop_open(kin_compute_loop **out, kin_session *session, int n_parallel, bool keeps, kin_err *err);
 void kin_compute_loop_close(kin_compute_loop *loop); // NULL is allowed
 
-// The loop's own, for submitting and cancelling texts, and for its statistics.
+// Returns the loop's scheduler, for submitting and cancelling sequences, and for its statistics.
 kin_scheduler *kin_compute_loop_scheduler(kin_compute_loop *loop);
 
-// Drafts for a text, as the session's options say; NULL: none. no_cache: not from earlier texts.
+// Opens a sequence's drafter, as the session's options say; NULL: no drafts. no_cache: does not draft from earlier sequences.
 int kin_compute_loop_open_drafter(kin_compute_loop *loop, bool no_cache, kin_drafter **out, kin_err *err);
 
-// Tokens per second that n_texts texts together are expected to get with the ring that was entered last; 0: not known.
+// Returns the expected rate of n_texts sequences together, in tokens per second, in the last ring entered; 0: not known.
 double kin_compute_loop_rate(const kin_compute_loop *loop, int n_texts);
 
-// Waits until the ring is up. What the KV cache held is still there if it is the same ring as before.
+// Waits until the ring is up. If it is the same ring as before, the contents of the KV cache are still valid.
 int kin_compute_loop_enter(kin_compute_loop *loop, kin_err *err);
 
-// One step of the scheduler. Where a better plan waits, the ring is left and entered again before. A ring that is lost is entered
-// again: the call takes as long as that takes. Fails when the ring cannot be brought up, when it was stopped, and when it is lost
-// again and again with nothing written or done in between (node/losses.h), and when the model's files have changed; then the ring
-// is left, and the texts are still there: enter again, or end them with kin_scheduler_fail.
+// Runs one step of the scheduler. If a better plan waits, first leaves and reenters the ring. Reenters a lost ring, however long
+// that takes. Fails if the ring cannot be brought up, if the session was stopped, if the ring is lost repeatedly without progress
+// (node/losses.h), or if the model's files have changed; then the ring is left but the sequences remain: enter again, or end them
+// with kin_scheduler_fail.
 int kin_compute_loop_step(kin_compute_loop *loop, bool *busy, kin_err *err);
 
-// Steps until no text is left. Those that are there when the session is stopped (its console's `stop`: no failure of this
-// call), or when a step fails, end as failed.
+// Runs steps until no sequence is left. If the session is stopped (its console's `stop`; not a failure of this call), or a step
+// fails, the remaining sequences end as failed.
 int kin_compute_loop_finish(kin_compute_loop *loop, kin_err *err);
 
-// Receives the steps in flight, and gives the ring back: plans may change then. Without effect when it was left already.
+// Receives the steps in flight, and releases the ring: plans may change then. No effect if it was left already.
 void kin_compute_loop_leave(kin_compute_loop *loop);

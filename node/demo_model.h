@@ -1,4 +1,4 @@
-// The demo model, built into the program: what runs when no -m is given.
+// The demo model, embedded in the program: used if no -m is given.
 #pragma once
 
 #include <stddef.h>

@@ -1,7 +1,7 @@
-// The doctor: what this machine can do for kin, alone and in a cluster, what is missing, and the command that mends it.
+// The doctor: reports what this machine can do for kin, alone and in a cluster, what is missing, and the command that fixes it.
 //
-// It looks, and changes nothing but a folder for the cache that is missing, and a nameless file in it for a moment. It takes a
-// few seconds at most: what others are asked for has a limit.
+// It only looks, except that it creates a missing cache folder, and a temporary unnamed file in it. It takes a few seconds at
+// most: questions to other machines have a time limit.
 //
 // Plain functions. Thread: the one that computes (a GPU is opened and closed).
 #pragma once
@@ -18,7 +18,7 @@ typedef struct kin_finding {
     kin_finding_level level;
     const char *about; // "memory"
     char text[1536];   // one sentence; may quote names and reasons of other machines
-    char command[256]; // what mends it; empty: nothing is to be done, or there is no such command
+    char command[256]; // the fix; empty: nothing to do, or there is no such command
 } kin_finding;
 
 enum { KIN_DOCTOR_MAX = 24 };
@@ -29,10 +29,10 @@ typedef struct kin_doctor_report {
 } kin_doctor_report;
 
 typedef struct kin_doctor_options {
-    const char *cache_dir; // where prepacked weights are kept; NULL: there is no home
+    const char *cache_dir; // for prepacked weights; NULL: there is no home directory
     kin_identity_options net;
-    uint16_t port, http_port, search_port; // of a head (0: the usual ones), of kin serve, of the search for heads (UDP)
-    const char *root;                      // of /proc, /sys, /dev, /etc and /run; "": the system's. For tests
+    uint16_t port, http_port, search_port; // of a head (0: the default), of kin serve, of the search for heads (UDP)
+    const char *root;                      // prefix of /proc, /sys, /dev, /etc and /run, for tests; "": the system's
     atomic_bool *stop;
 } kin_doctor_options;
 

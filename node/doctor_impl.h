@@ -5,12 +5,12 @@
 
 enum { KIN_DOCTOR_PATH = 1024 };
 
-// The finding's sentence follows; its command is empty.
+// Adds a finding; the sentence follows in fmt. Its command is empty.
 kin_finding *kin_doctor_add(kin_doctor_report *report, kin_finding_level level, const char *about, const char *fmt, ...)
     KIN_PRINTF(4, 5);
-// Does nothing for NULL.
+// Sets a finding's command. Does nothing for NULL.
 void kin_doctor_mend(kin_finding *finding, const char *fmt, ...) KIN_PRINTF(2, 3);
-// ROOT and the path, in buf [KIN_DOCTOR_PATH].
+// Writes ROOT and the path to buf [KIN_DOCTOR_PATH].
 const char *kin_doctor_path(const kin_doctor_options *options, const char *path, char *buf);
 
 void kin_doctor_processor(kin_doctor_report *report, const kin_doctor_options *options);

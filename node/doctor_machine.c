@@ -1,4 +1,4 @@
-// What the machine itself has: processor, memory, GPU, disk, open files.
+// The machine itself: processor, memory, GPU, disk, open files.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@
 enum { DISK_BYTES = 32 << 20, FEW_FILES = 1024 };
 
 static const uint64_t LITTLE_MEMORY = 256 << 20, LITTLE_ROOM = UINT64_C(4) << 30;
-static const double SLOW_DISK = 0.5e9; // bytes/s: two seconds for each GB that is streamed for a token
+static const double SLOW_DISK = 0.5e9; // bytes/s: two seconds for each GB that is streamed per token
 
 static bool is_there(const kin_doctor_options *o, const char *path) {
     char buf[KIN_DOCTOR_PATH];
@@ -30,9 +30,9 @@ static bool is_there(const kin_doctor_options *o, const char *path) {
 // ---- limits of control groups
 
 typedef struct limited {
-    const char *v1, *v2; // files
+    const char *v1, *v2; // file names
     char path[KIN_DOCTOR_PATH];
-    const char *unlimited; // what is written there
+    const char *unlimited; // value that means no limit
     double least;
 } limited;
 
@@ -46,7 +46,7 @@ static void visit_group(const char *dir, bool is_v2, void *user) {
     snprintf(l->path, sizeof l->path, "%.900s/%s", dir, file);
 }
 
-// The command that lifts the limit: in a container it is given outside.
+// Adds the command that lifts the limit; for a container it must be run outside.
 static void mend_limit(kin_finding *f, const kin_doctor_options *o, const char *controller, limited *l, const char *docker) {
     bool is_container = is_there(o, "/.dockerenv") || is_there(o, "/run/.containerenv");
     kin_cgroup_walk(o->root, controller, visit_group, l);
@@ -100,7 +100,7 @@ void kin_doctor_memory(kin_doctor_report *report, const kin_doctor_options *o) {
     mend_limit(f, o, "memory", &l, "--memory SIZE --memory-swap -1");
 }
 
-// Who made the graphics processor that the system shows; NULL: it shows none.
+// Returns the maker of the GPU that the system reports; NULL: none.
 static const char *gpu_maker(const kin_doctor_options *o) {
     static const struct { const char *id, *name; } makers[] = {{"0x10de", "NVIDIA"}, {"0x1002", "AMD"}, {"0x8086", "Intel"}};
     char path[KIN_DOCTOR_PATH];

@@ -1,4 +1,4 @@
-// What others need to reach this machine: networks, the search for heads, firewall, ports, the cluster.
+// What other machines need to reach this one: networks, the search for heads, firewall, ports, the cluster.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <jansson.h>
@@ -35,7 +35,7 @@ void kin_doctor_networks(kin_doctor_report *report, const kin_doctor_options *o)
         kin_doctor_mend(kin_doctor_add(report, KIN_FINDING_NOTE, "network", "no network is up: kin runs, but alone"), "ip addr");
 }
 
-// ---- the search for heads: this process answers itself, with a key that nobody else has
+// ---- the search for heads: this process answers itself, with a random key
 
 typedef struct search {
     uv_loop_t loop;
@@ -55,7 +55,7 @@ static void on_found(void *user, const kin_beacon *head, const char *address) {
 static void on_tick(uv_timer_t *timer) {
     search *s = timer->data;
     kin_err err;
-    kin_discovery_ask(s->asks, &err); // on a network that is down it fails, and nothing is found
+    kin_discovery_ask(s->asks, &err); // fails if the network is down; then nothing is found
     s->n_asked++;
 }
 
@@ -118,7 +118,7 @@ void kin_doctor_firewall(kin_doctor_report *report, const kin_doctor_options *o)
         kin_doctor_add(report, KIN_FINDING_OK, "firewall", "neither ufw nor firewalld is on");
 }
 
-// 0: it is free; or why not.
+// Returns 0 if the port is free, else the errno.
 static int try_port(uint16_t port, bool is_local) {
     struct sockaddr_in at = {
         .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(is_local ? INADDR_LOOPBACK : INADDR_ANY)};
@@ -148,7 +148,7 @@ void kin_doctor_ports(kin_doctor_report *report, const kin_doctor_options *o) {
 
 // ---- the cluster
 
-// The head is asked in a thread's time at most: it may be hanging.
+// Limits the question to the head by a thread, since the head may hang.
 typedef struct limit {
     uv_mutex_t mutex;
     uv_cond_t cond;

@@ -157,10 +157,10 @@ int kin_fields_inside(const json_t *object, const char *key, json_type type, boo
 // ---- writing
 
 static json_t *number(double value) {
-    return json_real(value); // NULL for what JSON does not have
+    return json_real(value); // NULL for numbers that JSON does not have
 }
 
-// Whole numbers of bytes as such, for programs that read the file.
+// Writes whole numbers of bytes as integers, for programs that read the file.
 static json_t *size(double value) {
     return fabs(value) < 0x1p53 && value == trunc(value) ? json_integer((json_int_t)value) : number(value);
 }
@@ -199,7 +199,7 @@ static json_t *value_of(const kin_field *f, const void *at) {
     return NULL;
 }
 
-// Reading would set the same.
+// True if reading a file without the field gives the same value.
 static bool goes_without_saying(const kin_field *f, const void *at) {
     if (f->must) return false;
     switch (f->kind) {

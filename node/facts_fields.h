@@ -1,9 +1,8 @@
-// The keys of facts files: which there are, of which kind, and where in the facts their values live. One table of them serves
-// reading and writing, so the two cannot differ.
+// The keys of facts files, their kinds, and the offsets of their values in the facts. One table serves reading and writing, so
+// the two cannot differ.
 //
-// A value that is missing is 0, or what the table says; one that is 0 or false is not written unless it must be there. Objects
-// inside of objects are the caller's (KIN_FIELD_INSIDE): the table only knows that their keys exist. Plain functions without
-// state.
+// A missing value is 0, or the table's default; a value of 0 or false is not written unless it is mandatory. The caller reads and
+// writes nested objects (KIN_FIELD_INSIDE): the table only declares their keys. Plain functions without state.
 #pragma once
 
 #include <jansson.h>
@@ -16,15 +15,15 @@
 typedef enum kin_field_kind {
     KIN_FIELD_END,    // closes a table
     KIN_FIELD_NUMBER, // double
-    KIN_FIELD_SIZE,   // double, in bytes; a person may write "8G"
+    KIN_FIELD_SIZE,   // double, in bytes; a user may write "8G"
     KIN_FIELD_COUNT,  // int
     KIN_FIELD_FLAG,   // bool
     KIN_FIELD_NAME,   // char [KIN_FACTS_MAX_NAME]
     KIN_FIELD_OS,     // kin_os, by name
     KIN_FIELD_TYPES,  // double [KIN_N_QUANT]: an object, {"Q4_K": 45e9}
     KIN_FIELD_RATES,  // the same, or one number for all types
-    KIN_FIELD_INSIDE, // an object or list, which the caller reads and writes
-    KIN_FIELD_ABOUT,  // a text for people: accepted, and forgotten
+    KIN_FIELD_INSIDE, // an object or list that the caller reads and writes
+    KIN_FIELD_ABOUT,  // a comment for users: accepted, and ignored
 } kin_field_kind;
 
 typedef struct kin_field {
@@ -32,17 +31,18 @@ typedef struct kin_field {
     const char *key;
     size_t offset; // of the value in the struct
     bool must;
-    double missing; // NUMBER and COUNT: what it is where nothing is written
+    double missing; // NUMBER and COUNT: the default
 } kin_field;
 
-// "linux", "browser": as files of facts have it.
+// Returns the name in facts files: "linux", "browser".
 const char *kin_os_name(kin_os os);
 
-// Fills the fields of `to`. Sentences name the key.
+// Reads the fields into `to`. Error messages name the key.
 int kin_fields_read(const json_t *object, const kin_field *fields, void *to, kin_err *err);
 
 // Adds the fields of `from` to the object.
 int kin_fields_write(json_t *object, const kin_field *fields, const void *from, kin_err *err);
 
-// The object or list at `key`, which must be one ("an object", "a list"), or NULL where it is missing and need not be there.
+// Returns the object or list at `key`; fails if it has another type ("an object", "a list"). NULL if it is missing and not
+// mandatory.
 int kin_fields_inside(const json_t *object, const char *key, json_type type, bool must, const json_t **inside, kin_err *err);

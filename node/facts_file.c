@@ -12,7 +12,7 @@
 
 // ---- devices
 
-// What a CPU and a GPU have in common; offsets in kin_device_facts.
+// Fields that CPU and GPU have in common; offsets in kin_device_facts.
 #define ENGINE_FIELDS(engine)                                                                                                    \
     {KIN_FIELD_RATES, "token_bytes_per_s", offsetof(kin_device_facts, engine.token_bytes_s), true, 0},                           \
         {KIN_FIELD_RATES, "prompt_flop_per_s", offsetof(kin_device_facts, engine.prompt_flop_s), true, 0},                       \
@@ -51,7 +51,7 @@ static const kin_field device_fields[] = {
     {KIN_FIELD_SIZE, "memory_bytes", offsetof(kin_device_facts, memory_bytes), true, 0},
     {KIN_FIELD_SIZE, "swap_bytes", offsetof(kin_device_facts, swap_bytes), false, 0},
     {KIN_FIELD_NUMBER, "disk_bytes_per_s", offsetof(kin_device_facts, disk_bytes_s), false, 0},
-    {KIN_FIELD_NUMBER, "disk_random_bytes_per_s", offsetof(kin_device_facts, disk_random_bytes_s), false, NAN}, // as the other
+    {KIN_FIELD_NUMBER, "disk_random_bytes_per_s", offsetof(kin_device_facts, disk_random_bytes_s), false, NAN}, // like the other
     {KIN_FIELD_NUMBER, "window_s", offsetof(kin_device_facts, window_s), false, 0},
     {KIN_FIELD_FLAG, "no_slices", offsetof(kin_device_facts, no_slices), false, 0},
     {KIN_FIELD_INSIDE, "cpu", 0, true, 0},
@@ -72,7 +72,7 @@ int kin_facts_file_device_from_json(const json_t *json, kin_device_facts *device
     return 0;
 }
 
-// Into the object, at key.
+// Writes the fields as an object at `key`.
 static int write_inside(json_t *object, const char *key, const kin_field *fields, const void *from, kin_err *err) {
     json_t *inside = json_object();
     if (json_object_set_new(object, key, inside) != 0) return kin_err_set(err, "no memory");
@@ -92,7 +92,7 @@ json_t *kin_facts_file_device_to_json(const kin_device_facts *device) {
     return write_device(device, NULL);
 }
 
-// With its name, if that is one.
+// Prefixes the device's number, and its name if it has a valid one.
 static int prefix_device(const json_t *json, size_t i, kin_err *err) {
     const char *name = json_string_value(json_object_get(json, "name"));
     size_t n = name ? strlen(name) : 0;

@@ -25,7 +25,7 @@ typedef struct pair {
 
 // ---- reading
 
-// What is missing has the default's value.
+// Missing values are the default's.
 static int read_pair(const json_t *json, const kin_link_facts *usual, pair *p, kin_err *err) {
     const kin_field fields[] = {
         {KIN_FIELD_NAME, "from", offsetof(pair, from), true, 0},

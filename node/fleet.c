@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "sys/cond.h"
 
-#define SHOW_EVERY_NS UINT64_C(100000000) // progress
+#define SHOW_EVERY_NS UINT64_C(100000000) // for progress
 
 kin_fleet_options kin_fleet_options_defaults(void) {
     kin_planner_options planner = kin_planner_options_defaults();
@@ -38,7 +38,7 @@ static void *hash(void *arg) {
     return NULL;
 }
 
-// Until it has ended.
+// Shows progress until the hashing has ended.
 static void show_hashing(hashing *h, const kin_console *console) {
     kin_manifest_progress *p = h->o.progress;
     pthread_mutex_lock(&h->mutex);
@@ -72,7 +72,7 @@ int kin_fleet_hash(kin_manifest *manifest, const char **paths, const kin_model *
     }
     pthread_cond_destroy(&h.ended);
     pthread_mutex_destroy(&h.mutex);
-    // What is open is what was hashed by its name.
+    // The hash was made by file name: checks that these are still the open files.
     if (h.rc == 0 && kin_gguf_check_names(model->gguf, err) != 0) {
         kin_manifest_fini(manifest);
         h.rc = KIN_FAIL;
@@ -121,7 +121,7 @@ static int open_planner(kin_fleet *f, const kin_fleet_base *base, kin_err *err) 
     return kin_planner_open(&f->planner, &o, base->model_facts, base->work, err);
 }
 
-// On the usual port if it is free; else, if nobody asked for one, on any.
+// Opens on the default port if it is free; else, if no port was requested, on any.
 static int open_cluster(kin_fleet *f, kin_cluster_options *co, kin_err *err) {
     co->port = (uint16_t)(f->o.net.port ? f->o.net.port : KIN_DEFAULT_PORT);
     int rc = kin_cluster_open(&f->cluster, co, err);
@@ -184,7 +184,7 @@ int kin_fleet_open(kin_fleet *f, const kin_fleet_options *o, const kin_fleet_bas
     if (kin_identity_open(&f->self, &o->net, err) != 0) return KIN_FAIL;
     if (open_planner(f, base, err) != 0) return KIN_FAIL;
     co.plan_user = f->planner;
-    co.gives_up = o->n_devices > 0; // a plan by hand waits for those whom it names
+    co.gives_up = o->n_devices > 0; // a manual plan waits for the devices that it names
     co.only_looks = base->only_looks;
     co.n_expected = o->n_devices ? o->n_devices : kin_planner_n_named(f->planner);
     if (kin_identity_head_key(&co.key, &o->net, f->console, err) != 0) return KIN_FAIL;

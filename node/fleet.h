@@ -1,4 +1,4 @@
-// The head's cluster as the commands see it: its options, and opening all that it needs (key, content hash).
+// The head's cluster for the commands: its options, and opening all that it needs (key, content hash).
 #pragma once
 
 #include "cluster/cluster.h"
@@ -7,16 +7,16 @@
 #include "node/planner.h"
 
 typedef struct kin_fleet_options {
-    bool cluster; // let other devices join
+    bool cluster; // lets other devices join
     kin_identity_options net;
-    int n_devices;         // to wait for; 0: whoever is there after a second
-    bool begins_alone;     // ... or nobody; else at least one device is waited for
+    int n_devices;         // devices to wait for; 0: those present after a second
+    bool begins_alone;     // ... or none at all; else waits for at least one device
     const char *plan;      // "auto", "even", "memory" or a file
-    const char *scheduler; // of "auto"
-    const char *accept;    // of "auto": see kin_planner_options
-    int n_rounds;          // of all but a file; 0: the scheduler chooses, by rule 1
+    const char *scheduler; // for "auto"
+    const char *accept;    // for "auto": see kin_planner_options
+    int n_rounds;          // for all but a file; 0: the scheduler chooses, by rule 1
     const char *wire;      // "f32", "f16" or "q8"
-    const char *allreduce; // of groups: "mesh", "star", "tree" or "ring"
+    const char *allreduce; // for groups: "mesh", "star", "tree" or "ring"
     int n_chunk;           // 0: what suits the ring
     bool hidden;
 } kin_fleet_options;
@@ -39,21 +39,21 @@ typedef struct kin_fleet_base {
     const kin_model *model;
     const kin_devices *devices;
     kin_shard_options shard;
-    const char *model_name; // for people
+    const char *model_name; // for display
     kin_timeline *timeline; // NULL: none
     const char *cache_dir;  // for content hashes; NULL: none
     const kin_model_facts *model_facts;
     const kin_work_facts *work;
-    const kin_device_facts *facts; // the head's own; NULL: nothing is measured, so there is no plan auto
+    const kin_device_facts *facts; // the head's own; NULL: nothing is measured, so plan auto is impossible
     bool only_looks;               // see kin_planner_options
 } kin_fleet_base;
 
-// What `wire` names.
+// Returns the format named by `wire`.
 kin_activation_type kin_fleet_wire_type(const kin_fleet_options *o);
 
 int kin_fleet_open(kin_fleet *fleet, const kin_fleet_options *o, const kin_fleet_base *base, kin_err *err);
-void kin_fleet_close(kin_fleet *fleet); // zeroed is allowed
+void kin_fleet_close(kin_fleet *fleet); // a zeroed fleet is allowed
 
-// The content hash of a model's files, with progress; from the cache the next time.
+// Computes the content hash of a model's files, with progress; the next time it comes from the cache.
 int kin_fleet_hash(kin_manifest *manifest, const char **paths, const kin_model *model, const char *cache_dir,
                    const kin_console *console, kin_err *err);

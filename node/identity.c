@@ -19,11 +19,11 @@ enum {
     MAX_PATH = 1024,
     MAX_PROCESSES = 16,
     MAX_TRIES = 3,
-    SHORT_WAIT_MS = 300, // for a process that is about to end; behind that a sentence says so
+    SHORT_WAIT_MS = 300, // for a process that is about to end; after that a message says so
     LONG_WAIT_MS = 1700,
 };
 
-// ---- who we are
+// ---- identity
 
 static int split_addresses(kin_identity *self, const char *text, kin_err *err) {
     if (strlen(text) >= sizeof self->advertise_text) return kin_err_set(err, "--advertise: too long");
@@ -38,7 +38,7 @@ static int split_addresses(kin_identity *self, const char *text, kin_err *err) {
     return 0;
 }
 
-// The file `name` beside the key.
+// Returns the path of the file `name` beside the key.
 static const char *path_beside_key(const kin_identity_options *o, const char *name, char *buf, size_t n) {
     char key[MAX_PATH];
     if (o->key_file)
@@ -55,12 +55,12 @@ static int new_id(kin_proto_id *id, kin_err *err) {
     return getentropy(id->bytes, sizeof id->bytes) == 0 ? 0 : kin_err_set(err, "no random numbers");
 }
 
-// A file of an id: 16 bytes of it, and 4 of the number of the process that has the file's lock, little-endian.
+// An id file: 16 bytes of id, then 4 of the number of the process that holds the file's lock, little-endian.
 enum { HOLDER_AT = 16, HOLDER_BYTES = 4 };
 _Static_assert(HOLDER_AT == sizeof(kin_proto_id), "the holder follows the id");
 
-// True: the id is in that file, which is this process's own until it ends. *holder: 0, or the process that it is the own one of;
-// below 0: of one that is not known.
+// True: `id` is that file's, and the file is locked by this process until it ends. *holder: 0, or the process that holds the
+// lock; negative: not known.
 static bool hold_id(kin_proto_id *id, const char *path, int *holder) {
     kin_err err;
     uint8_t pid[HOLDER_BYTES] = {0};
@@ -74,16 +74,16 @@ static bool hold_id(kin_proto_id *id, const char *path, int *holder) {
     bool is_there = fd >= 0 && pread(fd, id->bytes, sizeof id->bytes, 0) == sizeof id->bytes && !kin_proto_id_is_none(id);
     bool is_ours =
         is_there || (fd >= 0 && new_id(id, &err) == 0 && pwrite(fd, id->bytes, sizeof id->bytes, 0) == sizeof id->bytes);
-    if (!is_ours && fd >= 0) close(fd); // else open until the process ends
+    if (!is_ours && fd >= 0) close(fd); // else it stays open until the process ends
     if (!is_ours) return false;
     kin_put_u32(pid, (uint32_t)getpid());
     bool is_told = pwrite(fd, pid, sizeof pid, HOLDER_AT) == sizeof pid;
-    (void)is_told; // else the next one does not wait for this one's end
+    (void)is_told; // else the next process does not wait for this one's end
     return true;
 }
 
-// The same, where a process that was killed is started again at once: it waits until the one before has ended, and has its id.
-// One that lives, as a head beside a device, is not waited for.
+// As hold_id, for a process that is killed and restarted at once: waits until the old one has ended, and takes over its id. Does
+// not wait for a process that lives on, as a head beside a device.
 static bool hold_id_soon(kin_proto_id *id, const char *path, bool *is_taken) {
     int holder;
     bool is_ours = hold_id(id, path, &holder);
@@ -96,7 +96,7 @@ static bool hold_id_soon(kin_proto_id *id, const char *path, bool *is_taken) {
     return is_ours;
 }
 
-// The name of the file of one process's id; `i` from 1.
+// Makes the file name of the i-th process's id; `i` from 1.
 static void name_id(char *name, size_t n, int i) {
     if (i == 1)
         snprintf(name, n, "device-id");
@@ -104,7 +104,7 @@ static void name_id(char *name, size_t n, int i) {
         snprintf(name, n, "device-id-%d", i);
 }
 
-// True: a process that has an id beside the key runs, a head or a device.
+// True if a process that has an id beside the key runs, a head or a device.
 static bool is_in_use(const kin_identity_options *o) {
     char path[MAX_PATH], name[32];
     bool is_used = false;
@@ -118,7 +118,7 @@ static bool is_in_use(const kin_identity_options *o) {
     return is_used;
 }
 
-// Where the id cannot be kept, one for this run serves too: others then see another machine next time.
+// If the id cannot be stored, one for this run suffices: others then see a new machine next time.
 static int load_id(kin_proto_id *id, const kin_identity_options *o, kin_err *err) {
     char path[MAX_PATH], name[32];
     kin_err ignored;
@@ -161,7 +161,7 @@ static const char *key_path(const kin_identity_options *o, char *buf, size_t n, 
     return NULL;
 }
 
-// The code first: a code without its key is seen (kin_identity_code), a key without its code could not be shown.
+// Saves the code first: a code without its key is detected (kin_identity_code); a key without its code could not be shown.
 static int make_key(kin_key *key, char code[KIN_CODE_TEXT], const char *path, kin_err *err) {
     if (kin_code_new(code, err) != 0 || kin_key_from_code(key, code, err) != 0) return KIN_FAIL;
     return kin_code_save(code, path, err) == 0 ? kin_key_save(key, path, err) : KIN_FAIL;

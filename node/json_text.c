@@ -21,7 +21,7 @@ json_t *kin_json_text_load(const char *path, kin_err *err) {
         return NULL;
     }
     json_t *json = json_loadf(file, JSON_REJECT_DUPLICATES, &where);
-    if (!json && ferror(file)) kin_err_set(err, "%s: %s", path, strerror(errno)); // a folder, a broken disk
+    if (!json && ferror(file)) kin_err_set(err, "%s: %s", path, strerror(errno)); // a directory, or a broken disk
     if (!json && !ferror(file) && where.line > 0) kin_err_set(err, "%s, line %d: %s", path, where.line, where.text);
     if (!json && !ferror(file) && where.line <= 0) kin_err_set(err, "%s: %s", path, where.text);
     fclose(file);

@@ -10,8 +10,8 @@ bool kin_losses_add(kin_losses *l, uint64_t progress) {
     return false;
 }
 
-// The length of what a sentence says before its reason: "(...)" at its end. A broken link names two devices, each with its stage
-// in brackets, and which of them is lost only the reason tells: there it counts.
+// Returns the length of a sentence without its reason, "(...)" at its end. The message about a broken link names two devices,
+// each with its stage in brackets, and only its reason tells which one is lost: there the reason counts.
 static int length_before_reason(const char *sentence) {
     const size_t n = strlen(sentence);
     const char *reason = n > 0 && sentence[n - 1] == ')' ? strrchr(sentence, '(') : NULL;

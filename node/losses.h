@@ -1,5 +1,5 @@
-// How often a ring may be lost before its texts end: a device that leaves by chance is none of their business, one that fails
-// again and again before anything comes of it is. And how often that is said: a cable that is loose is one sentence.
+// Counts how often a ring may be lost before its sequences end: occasional losses are tolerated; repeated losses without progress
+// end the request. Also limits how often a loss is reported: a loose cable is one message.
 //
 // Owner and thread: the caller's.
 #pragma once
@@ -12,20 +12,20 @@
 
 enum {
     KIN_LOSSES_MOST = 5,     // in a row, without progress
-    KIN_LOSSES_QUIET_S = 30, // what was said is not said again for so long
+    KIN_LOSSES_QUIET_S = 30, // a message is not repeated for this long
 };
 
 typedef struct kin_losses {
     int n;
-    uint64_t progress; // when the ring was lost last
-    kin_err said;      // last: of whom, and what, up to the reason
+    uint64_t progress; // at the last loss
+    kin_err said;      // the last message, without its reason
     kin_time said_at;
 } kin_losses;
 
-// The ring is lost, with `progress` made since the beginning: tokens that were written, texts that were done. False: it is not
-// worth another ring. What comes afterwards may be lost as often again.
+// Counts a loss, with `progress` made since the beginning: generated tokens and finished sequences. False: do not enter another
+// ring. The count starts anew then.
 bool kin_losses_add(kin_losses *losses, uint64_t progress);
 
-// Whether this sentence about a loss is to be said: "device 'anna' is gone (no answer for 1.5 s)". Not if the last one that was
-// said differs in its reason at most, in brackets at its end, and is less than KIN_LOSSES_QUIET_S old.
+// True if this sentence about a loss should be reported: "device 'anna' is gone (no answer for 1.5 s)". False if it differs from
+// the last one only in the reason, in brackets at its end, within KIN_LOSSES_QUIET_S.
 bool kin_losses_is_news(kin_losses *losses, const char *sentence, kin_time now);

@@ -31,13 +31,13 @@ const char *kin_model_main_type(const kin_gguf *gguf, uint64_t *n_bytes) {
 
 // ---- names
 
-// In small letters or capitals.
+// Compares without case.
 static bool ends_in(const char *text, const char *end) {
     size_t n = strlen(text), n_end = strlen(end);
     return n > n_end && strcasecmp(text + n - n_end, end) == 0;
 }
 
-// The number of a part, NAME-00002-of-00003.gguf; 0: it is no part. *n_name: bytes before it.
+// Returns the part number of NAME-00002-of-00003.gguf; 0: not a part. *n_name: bytes before it.
 static int part_of(const char *file, size_t *n_name) {
     int part = 0, n_parts = 0, n = 0;
     *n_name = strlen(file) - (sizeof suffix - 1);
@@ -53,7 +53,7 @@ static const char *file_of(const char *path) {
     return slash ? slash + 1 : path;
 }
 
-// "Qwen3-0.6B-Q8_0" of "/models/Qwen3-0.6B-Q8_0.gguf"
+// Makes "Qwen3-0.6B-Q8_0" of "/models/Qwen3-0.6B-Q8_0.gguf"
 static void name_by_path(kin_model_file *f) {
     const char *file = file_of(f->path);
     size_t n = strlen(file);
@@ -61,7 +61,7 @@ static void name_by_path(kin_model_file *f) {
     kin_escape(f->name, sizeof f->name, file, n);
 }
 
-// By name; of one name the file in the folder itself comes first.
+// Sorts by name; files in the folder itself come before those in subfolders.
 static int compare(const void *a, const void *b) {
     const kin_model_file *x = a, *y = b;
     int order = strcmp(x->name, y->name);
@@ -69,7 +69,7 @@ static int compare(const void *a, const void *b) {
     return order ? order : strcmp(x->path, y->path);
 }
 
-// Files of one name in several folders are told apart by their folders: the first of them keeps the plain name.
+// Adds the folder to the names of files with the same name; the first of them keeps the plain name.
 static void tell_apart(kin_model_file *files, int n) {
     for (int i = n - 1; i > 0; i--) {
         char folder[sizeof files->path], shown[101], name[151];
@@ -119,7 +119,7 @@ void kin_model_file_read(kin_model_file *f, const char *path) {
 
 static const kin_time LOOK_AGAIN_NS = UINT64_C(1000000000), TRY_AGAIN_NS = UINT64_C(60000000000);
 
-// 0: it cannot be opened, or looks different from the last time.
+// Returns the version of the files; 0: the model cannot be opened, or has changed since the last time.
 static uint64_t look_at(kin_model_wait *w) {
     kin_file_identity now;
     kin_model m;
@@ -151,7 +151,7 @@ typedef struct list {
     int n, cap;
 } list;
 
-// What is done with each file of a folder.
+// Called for each file of a folder.
 typedef int (*visit_fn)(void *user, const char *path, const struct stat *st, bool is_deeper, kin_err *err);
 
 static int add(void *user, const char *path, const struct stat *st, bool is_deeper, kin_err *err) {
@@ -172,7 +172,7 @@ static int add(void *user, const char *path, const struct stat *st, bool is_deep
     return 0;
 }
 
-// deeper: folders, too, but not those in them.
+// deeper: visits subfolders, too, but not theirs.
 static int visit_folder(const char *dir, bool deeper, visit_fn visit, void *user, kin_err *err) {
     DIR *d = opendir(dir);
     int rc = 0;
@@ -191,7 +191,7 @@ static int visit_folder(const char *dir, bool deeper, visit_fn visit, void *user
     return rc;
 }
 
-// The order in which a folder lists them does not matter.
+// Independent of the order in which the folder lists the files.
 static int add_mark(void *user, const char *path, const struct stat *st, bool is_deeper, kin_err *err) {
     struct timespec written = kin_file_written_time(st);
     const int64_t numbers[] = {st->st_size, written.tv_sec, written.tv_nsec, is_deeper};

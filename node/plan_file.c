@@ -54,8 +54,8 @@ static int read_entry(json_t *object, const char *head_name, kin_manual_plan_ent
     return read_memory(object, &e->memory, err);
 }
 
-// {"group": ["a", "b", "head"], "window": 8, "shares": [2, 1, 1]}: devices that share each of 8 layers. Without shares: equal
-// ones.
+// Reads {"group": ["a", "b", "head"], "window": 8, "shares": [2, 1, 1]}: devices that share each of 8 layers. Without shares:
+// equal ones.
 static int read_group(json_t *object, const char *head_name, int number, kin_manual_plan *plan, kin_err *err) {
     json_t *names = json_object_get(object, "group"), *shares = json_object_get(object, "shares");
     size_t n = json_array_size(names);

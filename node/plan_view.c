@@ -23,7 +23,7 @@ int kin_plan_view_screen(const kin_facts *facts, kin_device_set *refused, char s
     return 0;
 }
 
-// Less memory than was hoped for is often a device that was refused.
+// The cause of too little memory is often a device that was refused.
 static int fail_with_refused(const kin_plan_view *view, kin_err *err) {
     for (int i = 0; i < view->facts->n_device && err; i++) {
         size_t n = strlen(err->text);
@@ -43,12 +43,12 @@ int kin_plan_view_ask(const kin_facts *facts, const kin_plan_options *options, c
     return kin_timeline_predict(facts, plan, prediction, err);
 }
 
-// Whether a plan with groups is faster, and why, or why there is none.
+// Returns whether a plan with groups is faster; view->group: why, or why not.
 static bool look_at_groups(kin_plan_view *view, const kin_plan_options *options) {
     kin_err err;
     view->group[0] = '\0';
     if (view->facts->n_device < 2 || view->scheduler->plan != kin_plan_playoff) return false;
-    if (view->facts->model.share_heads <= 0) return false; // facts that do not say how layers can be cut
+    if (view->facts->model.share_heads <= 0) return false; // facts that do not tell how layers can be split
     if (kin_plan_grouped(view->facts, options, view->prediction.tpot_s, &view->grouped, &err) != 0) return false;
     kin_grouped_say(view->facts, &view->grouped, &view->prediction, view->group, sizeof view->group);
     return view->grouped.grouping.n > 0 && view->grouped.prediction.tpot_s < view->prediction.tpot_s;
@@ -72,7 +72,7 @@ static void begin(kin_plan_view *view, const kin_facts *facts, const kin_plan_sc
     memset(view->if_lost, 0, sizeof view->if_lost);
 }
 
-// The group of the plan that has the device, or NULL.
+// Returns the plan's group with the device, or NULL.
 static const kin_group *group_with(const kin_plan_view *view, int device) {
     for (int i = 0; view->has_groups && i < view->grouped.grouping.n; i++) {
         const kin_group *group = &view->grouped.grouping.groups[i];
@@ -81,8 +81,8 @@ static const kin_group *group_with(const kin_plan_view *view, int device) {
     return NULL;
 }
 
-// What is said of each device, and what its loss would cost. Only of plans that the playoff would make: others are not known
-// without it.
+// Makes the sentence of each device, and predicts the cost of its loss. Only for plans that the playoff would make: for others
+// the plans without a device are not known.
 static int explain(kin_plan_view *view, const kin_plan_options *options, kin_err *err) {
     if (kin_plan_explain(view->facts, options, &view->plan, view->sentences, view->without, err) != 0) return KIN_FAIL;
     for (int i = 1; i < view->facts->n_device; i++) {
@@ -95,7 +95,8 @@ static int explain(kin_plan_view *view, const kin_plan_options *options, kin_err
     return 0;
 }
 
-// The best plan under these options, with groups or without, in view->other, and a token by it. Infinite: there is none.
+// Finds the best plan under these options, with groups or without, and stores it in view->other. Returns its time per token;
+// infinite: none.
 static double find_best(kin_plan_view *view, const kin_plan_options *options) {
     kin_plan plan;
     kin_prediction ring;
@@ -109,7 +110,7 @@ static double find_best(kin_plan_view *view, const kin_plan_options *options) {
     return s;
 }
 
-// Of a device that computes, with the best plan without it in view->other. s: a token by that.
+// Predicts the loss of a device that computes; view->other has the best plan without it, with s per token.
 static void find_loss(kin_plan_view *view, int device, double s) {
     const kin_loss_side before = {&view->grouped.grouping, &view->plan}, after = {&view->other.grouping, &view->other.plan};
     view->if_lost[device] = KIN_PLAN_VIEW_ENDS;
@@ -133,13 +134,13 @@ static void say_layers(const kin_plan_view *view, int device, char *text, size_t
 // ---- the plan in one sentence
 
 enum { MAX_NAMED = 3 };
-#define MORE 1.05 // so many times as fast is worth a word
+#define MORE 1.05 // speed ratio from which one is mentioned
 
 static bool is_used(const kin_plan_view *view, int device) {
     return group_with(view, device) || view->plan.shares[device].n_layer > 0;
 }
 
-// "kitchen, attic and desk", "kitchen, attic and 14 others".
+// Writes "kitchen, attic and desk", or "kitchen, attic and 14 others".
 static void say_names(const kin_plan_view *view, kin_device_set devices, char *text, size_t size) {
     int n = 0, n_all = __builtin_popcount(devices), n_named = n_all > MAX_NAMED ? MAX_NAMED - 1 : n_all;
     size_t used = 0;
@@ -152,7 +153,7 @@ static void say_names(const kin_plan_view *view, kin_device_set devices, char *t
     if (n_named < n_all) snprintf(text + used, size - used, " and %d others", n_all - n_named);
 }
 
-// A token by the best plan of the head alone. Infinite: it has no room for the model.
+// Returns the time per token of the best plan of the head alone. Infinite: it has no room for the model.
 static double find_alone(const kin_plan_view *view, const kin_plan_options *options) {
     kin_plan plan;
     kin_prediction prediction;
@@ -162,7 +163,7 @@ static double find_alone(const kin_plan_view *view, const kin_plan_options *opti
     return kin_plan_view_ask(view->devices, &o, view->scheduler, &plan, &prediction, NULL) == 0 ? prediction.tpot_s : INFINITY;
 }
 
-// Why the plan is not the other one, which takes other_s a token.
+// Explains why the plan is not the other one, which takes other_s per token.
 static void say_because(const kin_plan_view *view, const char *they_are, double other_s, const char *other, const char *no_room,
                         char *text, size_t size) {
     double s = view->prediction.tpot_s;
@@ -176,7 +177,7 @@ static void say_because(const kin_plan_view *view, const char *they_are, double 
         snprintf(text, size, ", which is about as fast as %s", other);
 }
 
-// Of a plan in which others than the head compute.
+// For a plan in which devices other than the head compute.
 static void say_why_others(const kin_plan_view *view, const kin_plan_options *options, bool is_one, char *text, size_t size) {
     char alone[KIN_FACTS_MAX_NAME + 8], no_room[KIN_FACTS_MAX_NAME + 40];
     const char *head = view->devices->devices[0].name;
@@ -209,7 +210,7 @@ static void say_reason(kin_plan_view *view, const kin_plan_options *options) {
              why);
 }
 
-// As explain, of a plan with groups.
+// As explain, for a plan with groups.
 static void explain_groups(kin_plan_view *view, const kin_plan_options *options) {
     for (int i = 0; i < view->devices->n_device; i++) {
         const kin_device_facts *d = &view->devices->devices[i];
@@ -261,7 +262,7 @@ static int read_groups(const kin_facts *facts, kin_grouped_plan *p, kin_facts *w
     return kin_timeline_predict(with_groups, &p->plan, &p->prediction, err);
 }
 
-// What is said of groups in force compares them with the best ring.
+// The sentences about active groups compare them with the best ring.
 static int view_groups(kin_plan_view *view, const kin_grouping *grouping, const kin_plan *plan, const kin_plan_options *options,
                        kin_err *err) {
     kin_plan best;
@@ -332,7 +333,7 @@ static json_t *loss_json(const kin_plan_view *view, int device) {
     return json;
 }
 
-// A device of a group has its group's times, and its own memory and disk.
+// A member of a group has the group's times, and its own memory and disk.
 static json_t *device_json(const kin_plan_view *view, int device) {
     const kin_group *group = group_with(view, device);
     int at = group ? kin_group_last(group) : device;
@@ -401,7 +402,8 @@ json_t *kin_plan_view_work_json(const kin_facts *facts) {
                      w->n_batch);
 }
 
-// What a scheduler has proven is about its closed form: its bound stands beside its time, which is not the simulated one.
+// A scheduler's proof is about its closed form: its bound is stored beside the closed form's time, which is not the simulated
+// one.
 static json_t *closed_form_json(const kin_plan *plan) {
     json_t *json = json_pack("{s:f}", "tpot_ms", plan->tpot_s * 1e3);
     if (json && plan->bound_s > 0) json_object_set_new(json, "bound_ms", json_real(plan->bound_s * 1e3));

@@ -22,22 +22,22 @@
 #include "sys/cond.h"
 #include "sys/highs.h"
 
-enum { MAX_NODES_OF_REASONS = 50 }; // of the search for a plan with a device that has no layers: it only explains
+enum { MAX_NODES_OF_REASONS = 50 }; // limit of the search for a plan with a device that has no layers: it only explains
 
-// A plan and the devices it is about, as its question had them: the head first.
+// A plan and its devices, as its question had them: the head first.
 typedef struct active_plan {
     bool is_there;
-    uint32_t since, question; // the first of those in a row that had this answer, and the last
-    kin_ring_plan ring;       // the answer; candidates: devices of the question
+    uint32_t since, question; // the first and the last of consecutive questions with this answer
+    kin_ring_plan ring;       // the answer; candidates are devices of the question
     int n;
     kin_proto_id ids[KIN_FACTS_MAX_DEVICES];
     kin_facts facts; // uncorrected
     bool has_groups;
-    kin_grouping grouping; // n 0 though it has groups: they cannot be predicted
-    kin_plan plan;         // of these facts with the groups in them
+    kin_grouping grouping; // n = 0 although has_groups: cannot be predicted
+    kin_plan plan;         // over these facts with the groups
     bool is_predicted;
-    kin_prediction predicted;    // by these facts
-    kin_corrections corrections; // of these devices, since
+    kin_prediction predicted;    // from these facts
+    kin_corrections corrections; // of these devices, since then
     char refused[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_REASON];
 } active_plan;
 
@@ -45,21 +45,21 @@ struct kin_planner {
     kin_planner_options o;
     kin_model_facts model;
     kin_work_facts work;
-    const kin_plan_scheduler *scheduler; // NULL: by rule or by hand
+    const kin_plan_scheduler *scheduler; // NULL: by rule or manual
     kin_manual_plan manual;
-    bool by_thesis;  // its rule decides whether another plan takes the place of the one in force
-    bool was_joined; // somebody was there: from then on the head goes on alone if it must
+    bool by_thesis;  // the thesis' rule decides whether another plan replaces the active one
+    bool was_joined; // a device had joined: from then on the head continues alone if it must
 
-    _Atomic uint32_t in_force;    // the question whose answer is
-    pthread_cond_t asked;         // a question came
+    _Atomic uint32_t in_force;    // the question whose answer is active
+    pthread_cond_t asked;         // signalled at each question
     pthread_mutex_t mutex;        // over the following
-    active_plan now, proposed;    // in force; the last answer, until it is
-    active_plan next;             // what is being thought about
+    active_plan now, proposed;    // active; the last answer, until it is active
+    active_plan next;             // being planned
     kin_time changed_at;          // when the last plan was chosen
     int n_left_out;               // of one group
     kin_facts corrected, grouped; // scratch
 
-    active_plan explained; // the planning thread's, without the mutex: reasons take as long as plans
+    active_plan explained; // used by the planning thread without the mutex: reasons take as long as plans
     kin_facts explained_facts;
 };
 
@@ -125,7 +125,7 @@ int kin_planner_n_named(const kin_planner *p) {
     return n;
 }
 
-// ---- from one question to the next: devices have other numbers in each
+// ---- renumbering: each question numbers the devices anew
 
 static int find_device(const active_plan *s, const kin_proto_id *id) {
     for (int i = 0; i < s->n; i++) {
@@ -152,7 +152,7 @@ static bool renumber_groups(const active_plan *from, const active_plan *to, kin_
     return true;
 }
 
-// The plan of `from` with the numbers of `to`. False: a device of it is not there any more.
+// Converts the plan of `from` to the numbers of `to`. False: one of its devices is gone.
 static bool renumber(const active_plan *from, const active_plan *to, choice *out) {
     kin_plan *plan = &out->plan;
     *plan = from->plan;
@@ -170,7 +170,7 @@ static bool renumber(const active_plan *from, const active_plan *to, choice *out
     return true;
 }
 
-// What was learned of devices that are there again.
+// Copies the corrections of devices that are still there.
 static void renumber_corrections(const active_plan *from, active_plan *to) {
     kin_corrections_init(&to->corrections);
     if (!from->is_there) return;
@@ -187,7 +187,7 @@ static void renumber_corrections(const active_plan *from, active_plan *to) {
     }
 }
 
-// ---- what is in force, and what is proposed
+// ---- active and proposed plans
 
 static bool is_same_answer(const active_plan *a, const active_plan *b) {
     const kin_ring_plan *x = &a->ring, *y = &b->ring;
@@ -206,7 +206,8 @@ static double now_s(void) {
     return kin_clock_ms(0, kin_clock_now()) / 1e3;
 }
 
-// Of devices that have fewer layers than before it is known what they are like with more. A group is measured as a whole.
+// Holds the corrections of devices that have fewer layers than before: their speed with more layers is known. A group is measured
+// as a whole.
 static void hold_corrections(const kin_planner *p, const active_plan *before, active_plan *after) {
     if (!before->is_there || before->has_groups || after->has_groups) return;
     for (int i = 0; i < after->n; i++) {
@@ -233,7 +234,7 @@ static const active_plan *latest(const kin_planner *p) {
     return p->proposed.is_there ? &p->proposed : &p->now;
 }
 
-// ---- what is expected
+// ---- predictions
 
 // Valid until the next call.
 static const kin_facts *corrected_facts(kin_planner *p, const active_plan *s) {
@@ -242,7 +243,7 @@ static const kin_facts *corrected_facts(kin_planner *p, const active_plan *s) {
     return &p->corrected;
 }
 
-// What plans are made of: the same with what is held. Valid until the next call.
+// Returns the facts for planning: corrected, with held corrections. Valid until the next call.
 static const kin_facts *planning_facts(kin_planner *p, const active_plan *s) {
     kin_corrections held = kin_corrections_held(&s->corrections, now_s());
     p->corrected = s->facts;
@@ -250,7 +251,7 @@ static const kin_facts *planning_facts(kin_planner *p, const active_plan *s) {
     return &p->corrected;
 }
 
-// The facts with these groups as single devices. Valid until the next call; NULL: they cannot be.
+// Returns the facts with these groups as single devices. Valid until the next call; NULL: the groups are impossible.
 static const kin_facts *put_groups(kin_planner *p, const kin_facts *facts, const kin_grouping *grouping, kin_err *err) {
     if (grouping->n == 0) return facts;
     return kin_grouping_apply(facts, grouping, &p->grouped, err) == 0 ? &p->grouped : NULL;
@@ -274,9 +275,9 @@ static void predict_next(kin_planner *p) {
     predict_by_facts(p, &p->next);
 }
 
-// ---- planning by what was measured
+// ---- planning by measurements
 
-// The ring can pass a device only once, so relays must be devices that do nothing else.
+// A ring passes a device only once, so a relay must be a device without layers.
 static bool passes_each_once(const kin_plan *plan) {
     kin_device_set seen = 0;
     for (int s = 0; s < plan->n_stops; s++) {
@@ -286,7 +287,7 @@ static bool passes_each_once(const kin_plan *plan) {
     return true;
 }
 
-// Those that the head does not reach itself, or that do not reach it.
+// Returns the devices that do not reach the head, or that the head does not reach.
 static kin_device_set far_devices(const kin_facts *facts) {
     kin_device_set far = 0;
     for (int i = 1; i < facts->n_device; i++) {
@@ -324,7 +325,7 @@ static void say_refused(kin_planner *p) {
     memcpy(p->next.refused, reasons, sizeof reasons);
 }
 
-// Layers that a device does not have in the present plan it has to fetch. The head has the file.
+// A device must fetch the layers that it does not have in the present plan. The head has the file.
 static bool thesis_accepts(const kin_planner *p, const kin_facts *facts, const kin_plan *present, double now_s,
                            const kin_plan *candidate, double then_s) {
     kin_acceptance_options o = kin_acceptance_options_published();
@@ -345,9 +346,9 @@ static bool is_worth_changing(const kin_planner *p, const kin_facts *facts, cons
     return p->by_thesis ? thesis_accepts(p, facts, present, now_s, candidate, then_s) : kin_plan_is_worth_changing(now_s, then_s);
 }
 
-// Devices keep the places that they have in the ring in force. By uncorrected facts: only hops between devices of that ring have
-// corrections, and by these any order with other devices may look better. plan: of the devices of `about`, which fits the
-// corrected facts and still does.
+// Lets devices keep their places of the active ring. Uses uncorrected facts: only hops between devices of that ring have
+// corrections, which would make any order with other devices look better. plan: over the devices of `about`; fits the corrected
+// facts before and after.
 static void keep_order(const kin_planner *p, const active_plan *about, const kin_facts *facts, kin_plan *plan) {
     kin_plan before = p->now.plan, kept = *plan;
     kin_prediction then;
@@ -358,7 +359,7 @@ static void keep_order(const kin_planner *p, const active_plan *about, const kin
     if (kin_timeline_predict(facts, &kept, &then, &err) == 0) *plan = kept;
 }
 
-// Takes groups into the choice where a plan with them is faster.
+// Replaces the choice by one with groups if that is faster.
 static void consider_groups(const kin_planner *p, const kin_facts *facts, kin_device_set but, choice *c) {
     kin_plan_options o = kin_plan_options_defaults();
     kin_grouped_plan grouped;
@@ -376,18 +377,18 @@ static void consider_groups(const kin_planner *p, const kin_facts *facts, kin_de
     c->plan = grouped.plan;
 }
 
-// The best plan for the devices of `about`.
+// Finds the best plan for the devices of `about`.
 static int choose(const kin_planner *p, const active_plan *about, const kin_facts *facts, kin_device_set but, choice *out,
                   kin_err *err) {
     if (schedule_but(p, facts, but, &out->plan, err) != 0) return KIN_FAIL;
-    keep_order(p, about, facts, &out->plan); // first: what is compared is what would come
+    keep_order(p, about, facts, &out->plan); // first, so that the comparison is with the real plan
     out->grouping.n = 0;
     consider_groups(p, facts, but, out);
     return 0;
 }
 
-// Whether the plan of `from` can go on, and nothing is better by the margin. A group that becomes possible because devices came
-// needs none.
+// True if the plan of `from` is still possible, and no other is better by the margin. A group that becomes possible by new
+// devices needs no margin.
 static bool keeps(kin_planner *p, const active_plan *from, const kin_facts *facts, const choice *candidate, choice *present) {
     kin_prediction now, then;
     kin_err err;
@@ -406,12 +407,12 @@ static const kin_group *group_of(const kin_grouping *grouping, int last) {
     return NULL;
 }
 
-// A question has the head last, facts have it first.
+// Converts an index: a question has the head last, facts have it first.
 static int candidate_of(int device, int n_device) {
     return device == 0 ? n_device - 1 : device - 1;
 }
 
-// In the order of the ring, the head last.
+// Writes the ring in order, the head last.
 static void write_ring(const choice *c, int n_device, kin_ring_plan *out) {
     const kin_plan *plan = &c->plan;
     *out = (kin_ring_plan){.n_rounds = plan->n_rounds};
@@ -446,9 +447,9 @@ static int plan_measured(kin_planner *p, kin_ring_plan *out, kin_err *err) {
     return 0;
 }
 
-// ---- planning by rule or by hand
+// ---- planning by rule or manually
 
-// The groups of the ring plan, for the prediction. False: one is larger than can be predicted.
+// Reads the groups of the ring plan, for the prediction. False: one is too large to be predicted.
 static bool read_groups(active_plan *next, const kin_ring_plan *ring) {
     for (int i = 0; i < ring->n_members; i++) {
         const kin_ring_group *member = &ring->groups[i];
@@ -463,7 +464,7 @@ static bool read_groups(active_plan *next, const kin_ring_plan *ring) {
     return true;
 }
 
-// The ring with each group as its last device.
+// Reduces each group to its last device in the ring.
 static void join_groups(active_plan *next) {
     kin_plan *plan = &next->plan;
     int n_stops = 0;
@@ -487,7 +488,7 @@ static void join_groups(active_plan *next) {
     plan->n_stops = n_stops;
 }
 
-// What the ring plan gives to each, for the prediction: layers in all.
+// Reads the layers of each device from the ring plan, for the prediction.
 static int read_ring(kin_planner *p, const kin_ring_plan *ring, kin_err *err) {
     static const kin_plan none;
     kin_plan *plan = &p->next.plan;
@@ -513,7 +514,7 @@ static int read_ring(kin_planner *p, const kin_ring_plan *ring, kin_err *err) {
     return 0;
 }
 
-// Devices that can share a layer.
+// Returns how many devices can share a layer.
 static int most_ranks(const kin_planner *p) {
     double n_pieces = fmin(p->model.share_heads, p->model.share_ff);
     return (int)fmin(n_pieces, KIN_GROUP_MAX);
@@ -527,7 +528,7 @@ static int apply_rule(const kin_planner *p, const kin_candidate *candidates, int
     return kin_plan_by_memory(candidates, n, p->model.n_layer, n_rounds, out, err);
 }
 
-// One group cannot be of more devices than a layer can be cut for.
+// Warns if the one group has fewer devices than are here: a layer can be split only so often.
 static void say_left_out(kin_planner *p, const kin_ring_plan *ring, int n) {
     int n_left_out = strcmp(p->o.plan, "tp") == 0 ? n - ring->n_members : 0;
     if (n_left_out > 0 && n_left_out != p->n_left_out)
@@ -564,7 +565,7 @@ static void read_question(kin_planner *p, const kin_cluster_question *q) {
     next->n = q->n;
     for (int i = 0; i < q->n; i++) next->ids[(i + 1) % q->n] = q->ids[i];
     if (q->facts) next->facts = *q->facts;
-    for (int i = 0; i < q->n; i++) { // of who has told nothing of itself
+    for (int i = 0; i < q->n; i++) { // for devices that have sent no facts
         char *name = next->facts.devices[(i + 1) % q->n].name;
         if (!name[0]) kin_label_set(name, KIN_FACTS_MAX_NAME - 1, q->candidates[i].name);
     }
@@ -573,7 +574,7 @@ static void read_question(kin_planner *p, const kin_cluster_question *q) {
     renumber_corrections(&p->now, next);
 }
 
-// Remembers who is there, and gives nobody work.
+// Stores the devices, and gives none of them work.
 static void look_at_candidates(kin_planner *p, kin_ring_plan *out) {
     p->next.is_there = true;
     p->now = p->next;
@@ -701,9 +702,9 @@ int kin_planner_choose_alone(kin_planner *p, const kin_device_facts *device, int
     return rc;
 }
 
-// ---- what was measured since
+// ---- measurements since then
 
-// Links of the ring that were not known when it was planned, because measuring them took longer than a plan may wait.
+// Fills in links of the ring that were unknown when it was planned, because measuring took longer than a plan may wait.
 static void learn_links(kin_planner *p, const kin_cluster_measured *m) {
     active_plan *now = &p->now;
     for (int i = 0; i < m->n; i++) {
@@ -716,7 +717,7 @@ static void learn_links(kin_planner *p, const kin_cluster_measured *m) {
     predict_by_facts(p, now);
 }
 
-// The prediction for tokens at the depth of those that were measured.
+// Predicts tokens at the depth of the measured ones.
 static bool predict_at(kin_planner *p, int n_cached, kin_prediction *out) {
     kin_err err;
     p->corrected = p->now.facts;
@@ -724,7 +725,7 @@ static bool predict_at(kin_planner *p, int n_cached, kin_prediction *out) {
     return predict(p, &p->corrected, &p->now.grouping, &p->now.plan, out, &err) == 0;
 }
 
-// Whether another plan would be made now, and win.
+// True if a new plan would replace the present one now.
 static bool would_change(kin_planner *p) {
     choice candidate;
     kin_prediction now, then;
@@ -753,7 +754,7 @@ bool kin_planner_take_measured(kin_planner *p, const kin_cluster_measured *m) {
         kin_measured measured = m->members[i];
         int at = p->now.n == 1 ? 0 : find_device(&p->now, &m->ids[i]);
         if (at < 0) continue;
-        if (p->now.has_groups) measured.hop_s = 0; // members of a group compute at once: what is left is not that of hops
+        if (p->now.has_groups) measured.hop_s = 0; // members of a group compute concurrently: the rest is not hops
         kin_corrections_set(&p->now.corrections, at, &measured, &p->now.plan, &predicted);
         say_corrections(&p->now, at);
     }
@@ -775,7 +776,7 @@ bool kin_planner_expects(kin_planner *p, kin_expectation *out) {
     return known;
 }
 
-// Of the plan in force, with what was learned since and its groups as single devices; NULL: not known.
+// Returns the facts of the active plan, corrected, with its groups as single devices; NULL: not known.
 static const kin_facts *facts_in_force(kin_planner *p) {
     kin_err err;
     return p->now.is_predicted ? put_groups(p, corrected_facts(p, &p->now), &p->now.grouping, &err) : NULL;

@@ -21,7 +21,7 @@ static int file_of(const char *dir, const char *fingerprint, char *path, size_t 
     return len > 0 && (size_t)len < n ? 0 : KIN_FAIL;
 }
 
-// Whether a profile with this very fingerprint is kept there.
+// True if a profile with this fingerprint is stored there.
 static bool load(const char *path, const char *fingerprint, kin_device_facts *out) {
     uint8_t *bytes;
     size_t n;
@@ -40,7 +40,7 @@ static bool load(const char *path, const char *fingerprint, kin_device_facts *ou
     return ok;
 }
 
-// Rates that no machine has are of a damaged file, or of a measurement that went wrong; plans by them would be wrong for good.
+// Rejects impossible rates, of a damaged file or of a failed measurement; otherwise plans would be wrong permanently.
 static bool is_believed(const kin_device_facts *facts, const char *path) {
     kin_model_facts any = {.layer_bytes = {[KIN_QUANT_OTHER] = 1}, .layer_flops = {[KIN_QUANT_OTHER] = 1}};
     kin_err err;
@@ -49,7 +49,7 @@ static bool is_believed(const kin_device_facts *facts, const char *path) {
     return false;
 }
 
-// What cannot be written is measured again the next time.
+// If it cannot be written, the machine is measured again the next time.
 static void save(const char *dir, const char *path, const char *fingerprint, const kin_device_facts *facts) {
     kin_err err;
     json_t *root = json_object();
@@ -72,7 +72,7 @@ static int measure(kin_device_facts *out, const kin_devices *devices, const char
         console->say("measuring this machine ... (each time, as the result cannot be kept: --cache DIR gives a place)");
     int rc = kin_profile_measure(out, devices, &o, err);
     console->clear_progress();
-    kin_memory_reset_peak(); // what measuring took is not what the work takes
+    kin_memory_reset_peak(); // memory for measuring is not part of the work's peak
     return rc;
 }
 
@@ -90,7 +90,7 @@ int kin_profile_obtain(kin_device_facts *out, const kin_devices *devices, const 
     bool is_kept = !refresh && cache_dir && load(path, fingerprint, out);
     if (is_kept) make_ours(out, devices, name);
     if (is_kept && is_believed(out, path)) {
-        // It was full, or a disk that cannot be measured; that may have changed.
+        // The disk was full, or cannot be measured; that may have changed.
         if (out->disk_bytes_s <= 0 && kin_profile_measure_disk(out, cache_dir, console->stop))
             save(cache_dir, path, fingerprint, out);
         return 0;
@@ -101,7 +101,7 @@ int kin_profile_obtain(kin_device_facts *out, const kin_devices *devices, const 
         cache_dir = NULL;
     }
     int rc = measure(out, devices, name, cache_dir, console, err);
-    kin_memory_trim(); // 10 to 14 MiB of a device that goes on
+    kin_memory_trim(); // 10 to 14 MiB of a device that goes on running
     if (rc != 0) return KIN_FAIL;
     if (cache_dir) save(cache_dir, path, fingerprint, out);
     return 0;

@@ -19,7 +19,7 @@
 #include "pure/proto/activations.h"
 #include "sys/whole_file.h"
 
-static const uint64_t GPU_WORTH_BYTES = (uint64_t)256 << 20; // of weights for a token
+static const uint64_t GPU_WORTH_BYTES = (uint64_t)256 << 20; // weights per token
 
 kin_session_options kin_session_options_defaults(void) {
     return (kin_session_options){.n_batch = 512, .kv_type = "f16", .weights = "stream", .fleet = kin_fleet_options_defaults()};
@@ -43,7 +43,7 @@ const char *kin_session_default_cache(char *buf, size_t n) {
     return buf;
 }
 
-// Where caches are: as asked for, or the user's; NULL without a home.
+// Returns the directory of the caches: the requested one, or the user's; NULL without a home directory.
 static const char *cache_dir(const kin_session_options *o, char *buf, size_t n) {
     return o->cache_dir ? o->cache_dir : kin_session_default_cache(buf, n);
 }
@@ -57,7 +57,7 @@ static bool has_demo_file(const char *path) {
     return has;
 }
 
-// Other devices fetch a model from a file: the built-in one becomes a file in the cache.
+// Writes the embedded model to a file in the cache, from which other devices fetch it.
 static const char *demo_file(kin_session *s, const kin_session_options *o, kin_err *err) {
     char dir[1000];
     const char *cache = cache_dir(o, dir, sizeof dir);
@@ -88,7 +88,7 @@ static int begin_open(kin_session *s, const kin_session_options *o, kin_err *err
     return 0;
 }
 
-// What is wrong with it is said when it is needed.
+// Errors are reported when the vocabulary is needed.
 static void load_vocab(kin_session *s) {
     if (kin_vocab_load(&s->vocab, s->model.gguf, &s->vocab_err) == 0) kin_tokenizer_new(&s->tokenizer, s->vocab, &s->vocab_err);
 }
@@ -118,7 +118,7 @@ static bool chooses_gpu_layers(const kin_session_options *o) {
     return !o->gpu_layers || strcmp(o->gpu_layers, "auto") == 0;
 }
 
-// Those to be chosen are none so far.
+// With "auto" the result is 0 for now.
 static int n_gpu_layers_of(const kin_session_options *o, int n_layer) {
     if (chooses_gpu_layers(o)) return 0;
     unsigned long long n = strcmp(o->gpu_layers, "all") == 0 ? ULLONG_MAX : strtoull(o->gpu_layers, NULL, 10);
@@ -138,9 +138,9 @@ static bool wants_ggml_kernels(const kin_session_options *o) {
     return o->kernels && strcmp(o->kernels, "ggml") == 0;
 }
 
-// ---- what is expected
+// ---- predictions
 
-// The model's, with what is sent between devices as --wire says.
+// Returns the model's facts, with the hidden states' size according to --wire.
 static int model_facts_of(const kin_session *s, const kin_session_options *o, const kin_shard_options *so, kin_model_facts *facts,
                           kin_err *err) {
     if (kin_model_facts_of(facts, &s->model, so, err) != 0) return KIN_FAIL;
@@ -166,13 +166,13 @@ static kin_work_facts work_of(const kin_session_options *o, const kin_shard_opti
                             .n_batch = so->n_batch};
 }
 
-// Waking a GPU, and measuring it once, is not worth it for a model that a CPU reads in a few milliseconds.
+// Starting a GPU and measuring it once is not worth it for a model that a CPU reads in a few milliseconds.
 static bool looks_for_gpu(const kin_session *s, const kin_session_options *o) {
     bool is_worth_it = o->gpu_layers || kin_model_bytes_per_token(&s->model) >= GPU_WORTH_BYTES;
     return chooses_gpu_layers(o) && is_worth_it && !o->fleet.cluster && !o->only_looks;
 }
 
-// The machine is measured where somebody plans by it or wants to know.
+// True if a plan or a prediction needs the machine's profile.
 static bool wants_facts(const kin_session_options *o) {
     return o->predicts || o->only_looks || (o->fleet.cluster && strcmp(o->fleet.plan, "auto") == 0);
 }
@@ -194,7 +194,7 @@ static int measure_machine(kin_session *s, const kin_session_options *o, kin_err
     return rc;
 }
 
-// On its own all is here; the layers of the GPU may be a choice.
+// Standalone: plans and predicts; may choose the GPU's layers.
 static int expect_alone(kin_session *s, const kin_session_options *o, kin_shard_options *so, kin_err *err) {
     kin_model_facts model;
     kin_work_facts work = work_of(o, so);
@@ -220,7 +220,7 @@ static int open_shard(kin_session *s, const kin_session_options *o, kin_shard_op
     return kin_shard_open(&s->shard, &s->model, &s->devices, so, err);
 }
 
-// A GPU that nobody asked for, and that cannot do it, must not keep a model from running: the CPU goes on without it.
+// A GPU that was not requested, and that fails, must not keep a model from running: continues on the CPU.
 static bool goes_without_gpu(kin_session *s, const kin_session_options *o, kin_shard_options *so, const kin_err *why) {
     if (!may_use_gpu(s, o) || atomic_load(s->console->stop)) return false;
     kin_log(KIN_LOG_INFO, "the GPU is not used: %s", why->text);
@@ -264,7 +264,7 @@ int kin_session_chunk_worth(const kin_session *s) {
     return s->planner ? kin_planner_chunk_worth(s->planner) : 0;
 }
 
-// Devices that search for a head ask again every few seconds.
+// Devices that search for a head repeat it every few seconds.
 int kin_session_look(kin_session *s, const kin_session_options *o, kin_facts *facts, kin_err *err) {
     enum { QUIET_MS = 7000, SHOW_MS = 100 };
     kin_plan plan;
@@ -323,7 +323,7 @@ static void warn_of_long_context(const kin_session *s) {
             s->n_ctx, trained);
 }
 
-// It is written at the end: what cannot be is to be said before the work.
+// The file is written at the end; an impossible path must be reported before the work.
 static int check_timeline(const char *path, kin_err *err) {
     FILE *f = fopen(path, "a");
     return f && fclose(f) == 0 ? 0 : kin_err_set(err, "%s: %s", path, strerror(errno));
@@ -354,7 +354,7 @@ static int read_draft(kin_session *s, const kin_session_options *o, const char *
     return kin_draft_words_read(o->draft ? o->draft : "auto", &s->draft, file, err);
 }
 
-// Before the model's own shard, which gets the memory that is left.
+// Opens it before the model's own shard, which gets the remaining memory.
 static int open_draft_model(kin_session *s, const char *file, kin_shard_options *so, kin_err *err) {
     if (!file || s->draft == KIN_DRAFT_OFF) return 0;
     if (!s->vocab) return kin_err_set(err, "%s: %s", s->model_name, s->vocab_err.text);
@@ -372,12 +372,12 @@ static int open_draft_model(kin_session *s, const char *file, kin_shard_options 
     return 0;
 }
 
-// Ways of groups' sums that give the same bits have the same number: mesh and star add in the order of the ranks.
+// Variants of groups' sums with the same bits have the same number: mesh and star add in the order of the ranks.
 static int32_t order_of_sums(const char *allreduce) {
     return strcmp(allreduce, "tree") == 0 ? 1 : strcmp(allreduce, "ring") == 0 ? 2 : 0;
 }
 
-// Alone with a key of this machine's, with others with the cluster's, so that a code that is changed makes old pages useless.
+// Standalone with a key of this machine, clustered with the cluster's, so that changing the code makes old pages useless.
 static int open_kv_disk(kin_session *s, const kin_session_options *o, const kin_shard_options *so, kin_err *err) {
     kin_key key;
     const char *dir = cache_dir(o, s->kv_dir, sizeof s->kv_dir);
@@ -395,7 +395,7 @@ static int open_kv_disk(kin_session *s, const kin_session_options *o, const kin_
     return rc;
 }
 
-// Where that cannot be done, texts are computed.
+// Without the KV disk, sequences are recomputed.
 static void use_kv_disk(kin_session *s, const kin_session_options *o, kin_shard_options *so) {
     kin_err err;
     if (!o->keeps_kv || o->no_kv_disk) return;
@@ -404,9 +404,8 @@ static void use_kv_disk(kin_session *s, const kin_session_options *o, kin_shard_
     so->kv_disk = s->kv_disk;
 }
 
-// Pages are named by the version of the file that computes them: one that was mended, or copied over, finds none of those before.
-// In a ring the content's hash is known; alone reading all of the file would take too long, so that a copy computes its texts
-// again.
+// Adds the model's version to the names of pages: after a file is replaced, older pages are not found. In a ring the content hash
+// is known; standalone, hashing the whole file would take too long, so a copy of a file computes its sequences again.
 static void name_pages(kin_session *s) {
     uint64_t version = kin_gguf_on_disk(s->model.gguf) ? kin_gguf_version(s->model.gguf) : 0;
     s->kv_context = s->with_others ? kin_hash64(s->fleet.manifest.hash, sizeof s->fleet.manifest.hash, s->kv_context)
@@ -463,7 +462,7 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
         if (rc != 0 && !o->profile && goes_without_gpu(s, o, &so, err)) rc = wants_facts(o) ? measure_machine(s, o, err) : 0;
         if (rc != 0) return KIN_FAIL;
     }
-    begun += kin_clock_now() - measuring; // which is not loading
+    begun += kin_clock_now() - measuring; // measuring is not loading
     if ((o->timeline || o->records) && kin_timeline_open(&s->timeline, KIN_TIMELINE_TOKENS, err) != 0) return KIN_FAIL;
     if ((o->fleet.cluster ? open_fleet(s, o, &so, err) : open_alone(s, o, &so, err)) != 0) return KIN_FAIL;
     name_pages(s);
@@ -483,7 +482,7 @@ void kin_session_set_meanwhile(kin_session *s, void (*meanwhile)(void *user), vo
 int kin_session_begin(kin_session *s, kin_err *err) {
     if (!s->with_others) return 0;
     int rc = kin_cluster_begin(s->fleet.cluster, err);
-    s->head = kin_cluster_head(s->fleet.cluster); // where it failed, too: what was there before may be closed
+    s->head = kin_cluster_head(s->fleet.cluster); // after a failure, too: the old one may be closed
     s->shard = kin_cluster_shard(s->fleet.cluster);
     if (rc != 0) return KIN_FAIL;
     kin_head_set_chunk(s->head, s->fleet.o.n_chunk);
@@ -550,7 +549,7 @@ int kin_session_encode(const kin_session *s, const char *text, size_t len, bool 
     *ids = NULL;
     if (!s->tokenizer) return kin_err_set(err, "%s: %s", s->model_name, s->vocab_err.text);
     unsigned flags = KIN_ENCODE_ADD_SPECIAL | (parse_special ? KIN_ENCODE_PARSE_SPECIAL : 0);
-    size_t cap = len + 8; // a token is at least a byte of text, but for bos, eos and a space before
+    size_t cap = len + 8; // a token is at least a byte of text, except bos, eos and a leading space
     *ids = malloc(cap * sizeof **ids);
     if (!*ids) return kin_err_set(err, "out of memory");
     int64_t got = kin_tokenizer_encode(s->tokenizer, text, len, flags, *ids, cap, err);

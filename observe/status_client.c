@@ -12,7 +12,7 @@
 
 enum {
     TICK_MS = 100,
-    SEARCH_TICKS = 20,   // until nobody is expected to answer
+    SEARCH_TICKS = 20,   // duration of a search
     QUESTION_TICKS = 5,  // between questions of a search
     BETWEEN_TICKS = 10,  // reports
     PATIENCE_TICKS = 30, // for a report
@@ -23,10 +23,10 @@ typedef struct observer {
     uv_loop_t loop;
     uv_timer_t timer;
     kin_tls_ctx *tls;
-    kin_dial *dial; // NULL: it is answered, or none yet
+    kin_dial *dial; // NULL: it has answered, or none yet
     kin_link *link; // NULL: none
     kin_discovery *discovery;
-    int n_searching; // ticks; 0: it does not search
+    int n_searching; // ticks; 0: not searching
     int n_waiting;   // ticks for an answer
     int n_until_ask; // ticks; 0: it has asked
     int n_reports;
@@ -159,7 +159,7 @@ static void on_tick(uv_timer_t *timer) {
     } else if (ob->n_searching > SEARCH_TICKS) {
         fail(ob, "no head is on this machine, and none answers on the local network", "");
     } else if (ob->n_searching) {
-        if (ob->n_searching++ % QUESTION_TICKS == 1) kin_discovery_ask(ob->discovery, &err); // where it cannot, nobody answers
+        if (ob->n_searching++ % QUESTION_TICKS == 1) kin_discovery_ask(ob->discovery, &err); // if it fails, nothing answers
     } else if (ob->n_until_ask > 0) {
         if (--ob->n_until_ask == 0) ask(ob);
     } else if (ob->link && ++ob->n_waiting > PATIENCE_TICKS) {

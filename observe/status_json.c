@@ -7,10 +7,10 @@
 
 #include "base/hex.h"
 
-// What is left out to make it shorter.
+// A level of shortening.
 typedef struct brevity {
-    int n_windows; // of a member, at most
-    bool no_words; // nothing that is for people only
+    int n_windows; // most windows of a member
+    bool no_words; // omits what is for people only
 } brevity;
 
 static const brevity brevities[] = {{KIN_MAX_WINDOWS, false}, {16, false}, {2, false}, {0, true}};
@@ -57,7 +57,7 @@ static json_t *head_of(const kin_status_json_head *h, const brevity *brief) {
 
 // ---- members
 
-// Rising counters may have begun anew in between: then what they have counted since.
+// A counter that decreased has restarted: then counts from 0.
 static double since(uint64_t now, uint64_t before) {
     return (double)(now < before ? now : now - before);
 }

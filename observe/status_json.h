@@ -2,17 +2,17 @@
 //
 //   head     name, version, port, state ("gathering", "short", "preparing", "serving"), doing, epoch, rounds, model, model_hash,
 //            layers, context, requests (running, and since the start: requests_total), prompt_tokens, tokens, tokens_per_s,
-//            pages_bytes (of pages of texts, of which copies were to be made), uptime_s
-//   devices  one for each device that is known, and the head itself, the ring's members first and in its order:
+//            pages_bytes (KV pages for which copies were requested), uptime_s
+//   devices  one for each known device, and one for the head; the ring's members first, in order:
 //            name, role ("device", "head"), address, state ("greeted", "joined", "preparing", "waiting", "computing", "failed",
 //            "lost", "left"), stage (place in the ring, from 1; 0: none), doing, last_error,
-//            layers, gpu_layers, windows: [{round, layer_begin, layer_end, n_gpu}] (`windows_left_out`: how many are not listed),
+//            layers, gpu_layers, windows: [{round, layer_begin, layer_end, n_gpu}] (`windows_left_out`: number not listed),
 //            memory_lent, memory_planned (0: what is free), memory_total, memory_free, kv_bytes, weights_bytes, compute_bytes,
 //            resident_bytes, streamed_bytes, compute_share, wait_share, disk_share, rtt_ms (to the next member),
 //            head_rtt_ms, bytes_in, bytes_out, steps, tokens, threads, cpu, gpu, os
 //
-// Bytes are integers. Shares and tokens_per_s are since the last look: a second, while somebody looks. The disk works beside
-// computing and waiting. What is not known is left out.
+// Bytes are integers. Shares and tokens_per_s are since the last report: one second, while a client is connected. The disk works
+// concurrently with computing and waiting. Unknown values are omitted.
 //
 // Plain function; any thread. The strings and structs are borrowed for the call.
 #pragma once
@@ -23,7 +23,8 @@
 #include "pure/proto/membership.h"
 #include "pure/proto/message.h"
 
-// The last two STATUS; `has` says which are there. ready: of the last plan that it was ready for, or zeros.
+// The last two STATUS; has_now and has_before tell which are valid. ready: of the last plan for which the member was ready, or
+// zeros.
 typedef struct kin_status_sample {
     bool has_now, has_before;
     bool is_fresh; // `now` came after the last question
@@ -44,7 +45,7 @@ typedef struct kin_status_json_head {
 } kin_status_json_head;
 
 typedef struct kin_status_json_member {
-    const kin_membership_device *device; // NULL: it is the head
+    const kin_membership_device *device; // NULL: the head
     const char *address;
     kin_status_sample sample;
     const kin_member_windows *windows; // NULL: none
@@ -58,5 +59,6 @@ typedef struct kin_status_json {
     kin_status_json_member members[KIN_MEMBERSHIP_DEVICES + 1];
 } kin_status_json;
 
-// At most n_max bytes, from malloc: where all is longer, windows and then what is for people are left out. NULL: out of memory.
+// Returns at most n_max bytes, from malloc: omits windows if the text is longer, then what is for people only. NULL: out of
+// memory.
 char *kin_status_json_write(const kin_status_json *report, size_t n_max);

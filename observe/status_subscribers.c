@@ -11,14 +11,14 @@ enum { ASK_TICKS = 10, PATIENCE_TICKS = 5 };
 
 typedef struct observer {
     kin_status_subscribers *subscribers;
-    kin_link *link; // NULL: free place
+    kin_link *link; // NULL: unused
     bool wants;
     int n_waited; // ticks since it asked
 } observer;
 
-// Who asks in this process.
+// The client in this process.
 typedef struct own_observer {
-    kin_status_take_fn take; // NULL: nobody does
+    kin_status_take_fn take; // NULL: none
     void *user;
     int n_waited;
 } own_observer;

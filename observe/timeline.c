@@ -13,13 +13,13 @@ struct kin_timeline {
     int n_tokens;
 
     pthread_mutex_t mutex; // over the following
-    bool is_written;       // what comes from then on is dropped
+    bool is_written;       // later events are dropped
     int n_rows, n_bars, n_marks;
     size_t cap;
     char names[KIN_TIMELINE_ROWS][KIN_TIMELINE_NAME];
     char layers[KIN_TIMELINE_ROWS][KIN_TIMELINE_LAYERS];
     int64_t ahead_ns[KIN_TIMELINE_ROWS]; // the row's clock minus the head's
-    kin_bar *bars;                       // [cap], times as they came
+    kin_bar *bars;                       // [cap], times as received
     kin_time marks[KIN_TIMELINE_TOKENS + 1];
 };
 
@@ -67,7 +67,7 @@ int kin_timeline_row(kin_timeline *t, const char *name) {
     return row;
 }
 
-// What does not fit is "...".
+// Ends with "..." if not all windows fit.
 static void describe_windows(const kin_windows *windows, char text[KIN_TIMELINE_LAYERS]) {
     enum { END = KIN_TIMELINE_LAYERS - 32 };
     int used = windows->n == 0 ? snprintf(text, KIN_TIMELINE_LAYERS, "none") : 0;
@@ -92,14 +92,14 @@ int kin_timeline_place(kin_timeline *t, const char *name, const kin_windows *win
     return row;
 }
 
-// Clocks may begin anywhere: modulo 2^64.
+// Clocks may start anywhere: modulo 2^64.
 static kin_bar on_heads_clock(const kin_timeline *t, kin_bar bar) {
     bar.event.begin -= (uint64_t)t->ahead_ns[bar.row];
     bar.event.end -= (uint64_t)t->ahead_ns[bar.row];
     return bar;
 }
 
-// Before the first mark all is the prompt's.
+// Everything before the first mark belongs to the prompt.
 static bool is_outside(const kin_timeline *t, kin_bar bar) {
     const kin_proto_event e = on_heads_clock(t, bar).event;
     bool whole = t->n_marks == t->n_tokens + 1;

@@ -1,14 +1,14 @@
-// A timeline: what the members of a ring did during the first tokens after a prompt, on the head's clock; and its file.
+// A timeline: the members' activity during the first tokens after a prompt, on the head's clock; and its file.
 //
 // Members are rows, in the order in which they are named. Events come from the head itself (kin_timeline_own) and from devices
-// (EVENTS, with how far the device's clock is ahead). Marks bound it: the first one is the end of the prompt, each further one
-// the end of a token; after n_tokens it is whole, and what lies far outside is dropped.
+// (EVENTS, with the offset of the device's clock). Marks bound it: the first one is the end of the prompt, each further one the
+// end of a token; after n_tokens it is complete, and events far outside are dropped.
 //
-// The picture is one SVG file without references to others, readable on light and dark ground: a lane for computing, waiting and
-// sending and one for the disk per member, an axis in milliseconds, the ends of tokens as thin lines. A file that is named .json
-// has trace events instead, for Perfetto or chrome://tracing: a process per member, a thread per kind of event.
+// The picture is one self-contained SVG file, readable on light and dark backgrounds: per member a lane for computing, waiting
+// and sending and one for the disk, an axis in milliseconds, the ends of tokens as thin lines. A file named .json has trace
+// events instead, for Perfetto or chrome://tracing: a process per member, a thread per kind of event.
 //
-// Owner: the command that wants it. Thread: any for rows, events and marks; the others the owner's.
+// Owner: the command that wants it. Thread: any for rows, events and marks; the owner's for the rest.
 #pragma once
 
 #include <stdbool.h>
@@ -23,42 +23,42 @@ enum {
     KIN_TIMELINE_NAME = 64,   // bytes with the NUL
     KIN_TIMELINE_LAYERS = 96, // bytes of a row's layers with the NUL
     KIN_TIMELINE_TOKENS = 8,
-    KIN_TIMELINE_BARS = 1 << 17,        // most; later ones are dropped
-    KIN_TIMELINE_MARGIN_NS = 100000000, // kept before the first mark and after the last: until the clocks are known better
+    KIN_TIMELINE_BARS = 1 << 17,        // limit; later ones are dropped
+    KIN_TIMELINE_MARGIN_NS = 100000000, // kept before the first mark and after the last, until clock offsets are known better
 };
 
 typedef struct kin_timeline kin_timeline;
 
 int kin_timeline_open(kin_timeline **out, int n_tokens, kin_err *err); // at most KIN_TIMELINE_TOKENS
-void kin_timeline_close(kin_timeline *timeline);                       // NULL is allowed, as in all that follow
+void kin_timeline_close(kin_timeline *timeline);                       // NULL is allowed, here and in all functions below
 
-// What this machine does itself is recorded here. To be taken over now and then by kin_timeline_add_own: it is bounded.
+// Returns the trace of this machine's events. Call kin_timeline_add_own now and then, since the trace is bounded.
 kin_trace *kin_timeline_own(kin_timeline *timeline);
 
-// The row of a member; a new one if the name is new. -1: too many.
+// Returns the row of a member; a new one for a new name. -1: too many.
 int kin_timeline_row(kin_timeline *timeline, const char *name);
 
-// The same, of a member whose layers are known.
+// As above, for a member whose layers are known.
 int kin_timeline_place(kin_timeline *timeline, const char *name, const kin_windows *windows);
 
-// clock_ahead_ns: that clock minus the head's. The last word counts for all of the row's events.
+// clock_ahead_ns: the device's clock minus the head's. The latest value applies to all of the row's events.
 void kin_timeline_add(kin_timeline *timeline, int row, const kin_proto_event *events, int n, int64_t clock_ahead_ns);
 
-// Moves what was recorded here to this row.
+// Moves the events of this machine's trace to this row.
 void kin_timeline_add_own(kin_timeline *timeline, int row);
 
 void kin_timeline_mark(kin_timeline *timeline, kin_time now);
 bool kin_timeline_is_whole(kin_timeline *timeline);
 
-// As trace events if the path ends in .json, else as SVG. Fails if there are fewer than two marks, or if the file cannot be
-// written. What others add from then on, late events of devices, is dropped.
+// Writes trace events if the path ends in .json, else SVG. Fails if there are fewer than two marks, or if the file cannot be
+// written. Events added later, such as late ones of devices, are dropped.
 int kin_timeline_write(kin_timeline *timeline, const char *path, kin_err *err);
 
-// ---- inspection, while nobody adds or after it was written
+// ---- inspection, when no thread adds events, or after it was written
 
 typedef struct kin_bar {
     int row;
-    kin_proto_event event; // times are the head's
+    kin_proto_event event; // times on the head's clock
 } kin_bar;
 
 int kin_timeline_n_rows(const kin_timeline *timeline);

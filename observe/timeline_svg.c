@@ -1,15 +1,15 @@
 // The picture of a timeline.
 #include "observe/timeline_impl.h"
 
-enum { // in the picture's units
+enum { // in SVG units
     WIDTH = 1100,
-    LEFT = 130, // of the bars: room for names
+    LEFT = 130, // start of the bars: room for names
     RIGHT = 20,
     TOP = 56,
-    LANE = 18,     // height of the lane of the processor
-    DISK_LANE = 7, // and of the disk's
+    LANE = 18,     // height of the processor's lane
+    DISK_LANE = 7, // height of the disk's lane
     LANE_GAP = 2,
-    ROW = 42, // from row to row
+    ROW = 42, // distance between rows
     BOTTOM = 40,
     MAX_TICKS = 12,
 };
@@ -34,7 +34,7 @@ typedef struct picture {
     const kin_timeline *t;
     FILE *f;
     kin_time begin, end;
-    double ms; // of the whole
+    double ms; // of the shown interval
 } picture;
 
 static double x_of(const picture *p, kin_time at) {
@@ -60,7 +60,7 @@ static void write_text(FILE *f, const char *text) {
 
 // ---- rows
 
-// Of the time that is shown, how much a row spends on one kind. Bars of one kind may overlap only for sending.
+// Returns the percentage of the shown time that a row spends on one kind. Only bars for sending may overlap.
 static double share_of(const picture *p, int row, kin_proto_event_kind kind) {
     double ms = 0;
     for (int i = 0; i < kin_timeline_n_bars(p->t); i++) {
@@ -81,7 +81,7 @@ static void draw_bar(const picture *p, const kin_proto_event *e) {
     fprintf(p->f, "%.3f ms</title></rect>\n", kin_clock_ms(e->begin, e->end));
 }
 
-// Waiting lies below what was done meanwhile.
+// Draws waiting below other activity.
 static void draw_bars(const picture *p, int row, bool waiting) {
     for (int i = 0; i < kin_timeline_n_bars(p->t); i++) {
         const kin_bar b = kin_timeline_bar(p->t, i);

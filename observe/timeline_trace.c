@@ -3,9 +3,9 @@
 //   a device         a process (pid), named by a metadata event ("M")
 //   a kind of event  a thread of it (tid): compute, wait, send, disk
 //   an event         "X" with its begin and duration in microseconds, step and round in args
-//   an end of a token, or of the prompt   "i", global
+//   the end of a token, or of the prompt   "i", global
 //
-// Times count from the earliest of all.
+// Times count from the earliest event.
 #include <jansson.h>
 
 #include "observe/timeline_impl.h"
@@ -21,7 +21,7 @@ static double us_between(kin_time begin, kin_time end) {
     return 1e3 * kin_clock_ms(begin, end);
 }
 
-// Before the prompt ended, too: bars are kept from a little earlier on.
+// Bars begin a little before the end of the prompt.
 static kin_time find_begin(const kin_timeline *t) {
     kin_time begin = kin_timeline_mark_at(t, 0);
     for (int i = 0; i < kin_timeline_n_bars(t); i++) {
@@ -60,7 +60,7 @@ static json_t *mark_event(const kin_timeline *t, int i, kin_time origin) {
 int kin_timeline_trace(const kin_timeline *t, FILE *f) {
     json_t *events = json_array(), *root = json_pack("{s:s, s:o}", "displayTimeUnit", "ms", "traceEvents", events);
     kin_time origin = find_begin(t);
-    int n_lost = 0; // for want of memory
+    int n_lost = 0; // out of memory
     for (int row = 0; row < kin_timeline_n_rows(t); row++) {
         n_lost -= json_array_append_new(events, name_event("process_name", row + 1, 0, kin_timeline_name(t, row)));
         for (int lane = 0; lane < N_LANES; lane++)
