@@ -1,28 +1,29 @@
-// How attention is cut into tasks. For kernels/ only; the interface is kernels.h.
+// How attention is divided into tasks. Private to kernels/; the interface is kernels.h.
 //
-// A tile is consecutive rows with the same block table. Tasks are numbered [kv head][tile][span].
+// A tile is a run of consecutive rows with the same block table. Tasks are numbered [kv head][tile][span].
 #pragma once
 
 #include "kernels/kernels.h"
 
 enum {
-    KIN_TILE_QUERIES = 64,  // of a tile, for one kv head, at most
-    KIN_TILE_VALUES = 8192, // of its queries: 64 of 128, 32 of 256 (they are kept in the first two caches with a tile of K or V)
+    KIN_TILE_QUERIES = 64,  // maximum per tile, for one kv head
+    KIN_TILE_VALUES = 8192, // maximum values of a tile's queries: 64 of 128, 32 of 256 (with a tile of K or V they fit in the
+                            // first two cache levels)
 };
 
-// The row after the last one of the tile that begins at `row`.
+// Returns the end (one past the last row) of the tile that begins at `row`.
 int64_t kin_attention_tile_end(const kin_attention *a, int64_t row);
 
-// The first row of a tile. Quick where a caller's tiles ascend: `a` remembers the last one.
+// Returns the first row of a tile. Fast if a caller asks for tiles in ascending order: `a` remembers the last one.
 int64_t kin_attention_tile_row(kin_attention *a, int64_t tile);
 
-// Queries of one kv head that are computed together, at most.
+// Returns the maximum number of queries of one kv head that are computed together.
 static inline int kin_attention_queries(const kin_attention *a) {
     int n = KIN_TILE_VALUES / a->kv.head_dim;
     return n < KIN_TILE_QUERIES ? n : KIN_TILE_QUERIES;
 }
 
-// A span's result for one query, in `partial` [n_rows][n_head][n_spans]: maximum, sum, [head_dim] values. In floats.
+// A span's result for one query, in `partial` [n_rows][n_head][n_spans]: maximum, sum, [head_dim] values. Size in floats.
 static inline int64_t kin_attention_partial_floats(const kin_kv_layout *kv) {
     return kv->head_dim + 16;
 }

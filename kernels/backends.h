@@ -1,7 +1,7 @@
-// The back-ends that are compiled in, best first: KIN_BACKENDS(X) is X(name) for each. cmake/options.cmake has their flags.
+// The back-ends compiled in, best first: KIN_BACKENDS(X) expands to X(name) for each. cmake/options.cmake has their flags.
 //
-// A module of WebAssembly has those that its whole code was compiled for: an engine refuses all of a module for one instruction
-// that it does not know, so there is nothing to choose at run time.
+// A WebAssembly module has only the back-ends that all its code was compiled for: an engine rejects a module with a single
+// instruction that it does not support, so there is no choice at run time.
 #pragma once
 
 #if defined(__x86_64__)

@@ -1,10 +1,10 @@
 // kin's CPU kernels: matrix products, attention and the small operators between them.
 //
-// Plain functions over memory: no ggml, no threads, no allocation, no state but kin_kernels_ways. Callers give each thread a
-// range of the work. What makes them different from ggml's: a row's bits depend neither on the other rows of its batch, nor on
-// the ranges that threads were given, nor on the CPU. docs/KERNELS.md says how that is done and what it costs.
+// Plain functions over memory: no ggml, no threads, no allocation, no state except kin_kernels_ways. Callers give each thread a
+// range of the work. Unlike ggml's kernels, a row's bits depend neither on the other rows of its batch, nor on how work is
+// divided among threads, nor on the CPU. docs/KERNELS.md says how that is done and what it costs.
 //
-// Thread: any; two calls may run at once where they write different ranges.
+// Thread: any; calls may run concurrently if they write different ranges.
 #pragma once
 
 #include <stdbool.h>
@@ -14,20 +14,20 @@
 #include "base/err.h"
 
 enum {
-    KIN_PANEL_FORMAT = 2, // of packed bytes: another one makes kept ones useless
-    KIN_PANEL_ROWS = 16,  // rows of a packed matrix that are interleaved
+    KIN_PANEL_FORMAT = 2, // version of the packed layout: stored bytes of another version are useless
+    KIN_PANEL_ROWS = 16,  // interleaved rows of a packed matrix
     KIN_ACT_COLUMNS = 256,
     KIN_ROUTE_EXPERTS = 4096,
 };
 
 // ---- matrices
 
-// How activations are rounded to bytes before they are multiplied with a type's weights.
+// How activations are quantized before they are multiplied with a type's weights.
 typedef enum kin_act_kind {
     KIN_ACT_NONE, // no kernel for this type
     KIN_ACT_256,  // one scale for 256 columns
     KIN_ACT_32,   // one scale for 32 columns
-    KIN_ACT_F32,  // they are not: products are float
+    KIN_ACT_F32,  // not quantized: products are computed in float
 } kin_act_kind;
 
 // 256 columns of one activation row. A batch is an array [n_blocks][n_rows] of these: blocks of columns first.
@@ -37,33 +37,33 @@ typedef struct kin_act {
     float d[8];      // x = d * q: d[0] (KIN_ACT_256), or 32 columns each (KIN_ACT_32)
 } kin_act;
 
-// types: the numbers of GGUF, which are those of enum ggml_type
+// type: a GGUF type number, which equals enum ggml_type
 kin_act_kind kin_kernel_act_kind(int type);
 
-// Whether a matrix of `rows` rows of `columns` weights has a kernel here: else ggml multiplies it. Columns are a multiple of 256,
-// of 32 (KIN_ACT_32) or of 16 (KIN_ACT_F32); rows of 16, or of any number where they are not packed.
+// True if there is a kernel for a matrix of `rows` rows and `columns` columns: otherwise ggml multiplies it. Columns must be a
+// multiple of 256, of 32 (KIN_ACT_32) or of 16 (KIN_ACT_F32); rows a multiple of 16, or any number if not packed.
 bool kin_kernel_has(int type, int64_t columns, int64_t rows);
 
-// Whether such a matrix is packed first; one of KIN_ACT_F32 is used as it is in the file.
+// True if such a matrix is packed first; KIN_ACT_F32 matrices are used as stored in the file.
 bool kin_kernel_packs(int type);
 
-// Interleaves the rows: src, as in GGUF, rows one after the other -> dst, panels of 16 rows, of the same size in bytes. A panel
-// depends on its 16 rows alone: a range of rows that begins and ends with a panel is a slice of src and of dst alike.
+// Interleaves the rows: src, as in GGUF, one row after the other -> dst, panels of 16 rows, with the same size in bytes. A panel
+// depends only on its 16 rows: a range of rows at panel boundaries is the same byte range of src and of dst.
 void kin_kernel_pack(int type, int64_t columns, int64_t rows, const void *src, void *dst);
 
 static inline size_t kin_act_bytes(int64_t columns, int64_t n) {
     return (size_t)((columns + KIN_ACT_COLUMNS - 1) / KIN_ACT_COLUMNS * n) * sizeof(kin_act);
 }
 
-// How a row is multiplied with each type's weights, by the type's number: what is fastest depends on the processor, and there is
-// no asking in WebAssembly, so web/engine.js measures it. The bits are the same. 0 at first, and always but in browsers, because
-// two panels have no prefetch; changed while nothing is computed.
+// Variants of multiplying a row with each type's weights, indexed by type number. The fastest depends on the processor, which
+// WebAssembly cannot query, so web/engine.js measures it. All give the same bits. Initially 0, and changed only in browsers,
+// because two panels have no prefetch; must not change while anything is computed.
 enum {
-    KIN_WAY_TWO = 1,   // two panels in turns: two streams from memory
-    KIN_WAY_FOURS = 2, // products of bytes are added to 32 bits at once: one instruction where there is AVX-VNNI or NEON's sdot,
-                       // three elsewhere
-    KIN_N_WAYS = 4,    // any of these together
-    KIN_WAYS_TYPES = 64, // the numbers of types are below
+    KIN_WAY_TWO = 1,     // alternates between two panels: two streams from memory
+    KIN_WAY_FOURS = 2,   // adds products of bytes directly to 32 bits: one instruction with AVX-VNNI or NEON's sdot, three
+                         // elsewhere
+    KIN_N_WAYS = 4,      // any combination of these
+    KIN_WAYS_TYPES = 64, // type numbers are below this
 };
 extern uint8_t kin_kernels_ways[KIN_WAYS_TYPES];
 
@@ -71,19 +71,19 @@ typedef struct kin_matrix {
     int type;
     int64_t columns, rows;
     const void *data; // packed, or as in the file for KIN_ACT_F32
-    const void *next; // weights that the thread reads afterwards, which are fetched in time; NULL: none
+    const void *next; // weights that the thread reads next, to be prefetched; NULL: none
 } kin_matrix;
 
 // ---- attention
 
 // The KV cache of a layer is two arrays of blocks, K and V. A block is KIN_KV_CELLS cells of one sequence, its positions 64 i ..
-// 64 i + 63, for all kv heads: [block][kv head], and in it
+// 64 i + 63, for all kv heads: [block][kv head], and within it
 //   K  f16   [head_dim][64 cells]                                V  f16   [64 cells][head_dim]
 //      q8_0  int8 [head_dim / 4][64][4], f16 [head_dim / 32][64]     q8_0  int8 [64 / 4][head_dim][4], f16 [head_dim / 32][64]
-// q8_0 has one scale for 32 values of a cell's head. Blocks begin on 64 bytes.
+// q8_0 has one scale per 32 values of a cell's head. Blocks are aligned to 64 bytes.
 enum {
     KIN_KV_CELLS = 64,
-    KIN_KV_FORMAT = 2, // of blocks: those of another one are not read
+    KIN_KV_FORMAT = 2, // version of the block layout: blocks of another version are not read
 };
 
 typedef struct kin_kv_layout {
@@ -91,91 +91,91 @@ typedef struct kin_kv_layout {
     int n_head_kv, head_dim;
 } kin_kv_layout;
 
-// Whether attention has a kernel for it: head_dim is a multiple of 16 up to 256, of 32 for Q8_0.
+// True if attention has a kernel for it: head_dim must be a multiple of 16 up to 256, of 32 for Q8_0.
 bool kin_kv_has(const kin_kv_layout *kv);
 
-// Bytes of K, which are those of V, in one block of one layer: as many as 64 rows have in ggml.
+// Returns the bytes of K (and of V) in one block of one layer: the same as 64 rows take in ggml.
 size_t kin_kv_block_bytes(const kin_kv_layout *kv);
 
-// Rows of K and V on their way into cells of the cache.
+// Rows of K and V to be stored into cells of the cache.
 typedef struct kin_kv_rows {
     kin_kv_layout kv;
     void *k, *v;          // a layer's cache; either may be NULL: then only the other one is stored
-    const float *k_rows;  // f32 [n, ldk], n_head_kv * head_dim of them are read
+    const float *k_rows;  // f32 [n, ldk], of which n_head_kv * head_dim are read
     const float *v_rows;  // f32 [n, ldv]
     int64_t ldk, ldv;     // floats from one row to the next
     const int32_t *cells; // [n] block * KIN_KV_CELLS + position % KIN_KV_CELLS
 } kin_kv_rows;
 
-// Attention of one layer for a batch: rows of any sequences, each with the cells that it sees.
+// Attention of one layer for a batch: rows of any sequences, each with the cells that it attends to.
 //
-// The result is defined by spans of KIN_SPAN_CELLS positions: within one the sums run over its cells in order, then spans are
-// merged in order. So a row's bits do not depend on whether tasks are spans, nor on the blocks' places, nor on other rows.
-// Cells that a row does not see are not added to anything, whatever bits they hold.
+// The result is defined by spans of KIN_SPAN_CELLS positions: within a span the sums run over its cells in order, then spans are
+// merged in order. So a row's bits do not depend on whether spans are separate tasks, on where blocks are, or on other rows.
+// Cells that a row does not attend to are never added, whatever bits they hold.
 enum { KIN_SPAN_CELLS = 512 };
 
 typedef struct kin_attention {
     kin_kv_layout kv;
     const void *k, *v;  // a layer's cache
-    int n_head;         // of queries: a multiple of n_head_kv
-    float scale;        // of q k, usually 1 / sqrt(head_dim)
-    float softcap;      // c: scores become c tanh(score / c); 0: they stay as they are
-    const float *sinks; // f32 [n_head] scores that take weight and add no value, or NULL
+    int n_head;         // query heads: a multiple of n_head_kv
+    float scale;        // multiplies q k, usually 1 / sqrt(head_dim)
+    float softcap;      // c: scores become c tanh(score / c); 0: unchanged
+    const float *sinks; // f32 [n_head] scores that take weight but add no value, or NULL
     int64_t n_rows;
-    const float *q; // f32 [n_rows, ldq], n_head * head_dim of them are read
+    const float *q; // f32 [n_rows, ldq], of which n_head * head_dim are read
     int64_t ldq;
-    const int32_t *n_cells;       // [n_rows] the first position that a row does not see: its own + 1. 0: its output is zeros
-    const int32_t *first_cells;   // [n_rows] the first position that it sees (sliding windows), or NULL: 0
-    const int32_t *const *blocks; // [n_rows] the block of a row's positions 64 i .. Rows that stand together and have the same
-                                  // table (the same pointer) read K and V once
-    float *out;                   // f32 [n_rows, ldo], n_head * head_dim of them are written
+    const int32_t *n_cells;       // [n_rows] end of the positions that a row attends to: its own + 1. 0: its output is zeros
+    const int32_t *first_cells;   // [n_rows] the first position that it attends to (sliding windows); NULL: 0
+    const int32_t *const *blocks; // [n_rows] the block of a row's positions 64 i .. Consecutive rows with the same table (the
+                                  // same pointer) read K and V once
+    float *out;                   // f32 [n_rows, ldo], of which n_head * head_dim are written
     int64_t ldo;
-    float *partial; // scratch for results of spans, may be NULL: then no task is split
+    float *partial; // scratch for the results of spans; NULL: no task is split
     size_t partial_bytes;
     // Set by kin_attention_plan():
-    int n_spans;                      // that are tasks of their own, 1: a task has all of them
+    int n_spans;                      // spans that are separate tasks; 1: a task has all of them
     int64_t n_tiles;                  // groups of rows that read K and V together
-    int64_t last_tile, last_tile_row; // the one that attend() computed last, and its first row
+    int64_t last_tile, last_tile_row; // the tile that attend() computed last, and its first row
 } kin_attention;
 
-// Decides whether spans are tasks of their own: where there are few rows and heads for so many threads, and `partial` has room.
-// Returns the number of tasks for attend(). Tasks differ in length: take a few at a time. If n_spans is above 1 then merge() must
-// follow, when all tasks are done.
+// Decides whether spans become separate tasks: if there are few rows and heads for this many threads, and `partial` has room.
+// Returns the number of tasks for attend(). Tasks differ in length: take a few at a time. If n_spans is above 1, merge() must
+// follow when all tasks are done.
 int64_t kin_attention_plan(kin_attention *a, int n_threads);
 
-// Whether it splits anything with so many threads, at least for a single row.
+// True if anything would be split with this many threads, at least for a single row.
 bool kin_attention_may_split(int n_head_kv, int n_threads);
 
-// Bytes of `partial` with which n_rows rows can be split that see n_cells cells at most.
+// Returns the bytes of `partial` needed to split n_rows rows that attend to at most n_cells cells.
 size_t kin_attention_partial_bytes(const kin_kv_layout *kv, int n_head, int64_t n_rows, int64_t n_cells);
 
 // ---- rotary position embedding
 
-enum { KIN_ROPE_PAIRS = 256 }; // of n_rot / 2, at most
+enum { KIN_ROPE_PAIRS = 256 }; // maximum n_rot / 2
 
 typedef struct kin_rope {
-    int n_rot; // dimensions of a head that rotate, even
+    int n_rot; // rotated dimensions of a head, even
     double base, freq_scale;
-    // YaRN, with llama.cpp's names; ext_factor 0: none
+    // YaRN, with llama.cpp's names; ext_factor 0: off
     double ext_factor, attn_factor, beta_fast, beta_slow;
     int n_ctx_orig;
-    bool exact_corners;   // YaRN's borders between pairs are not rounded to whole pairs (gpt-oss)
-    const float *factors; // f32 [n_rot / 2] that divide the frequencies; NULL: none. Borrowed
+    bool exact_corners;   // YaRN's boundaries between pairs are not rounded to whole pairs (gpt-oss)
+    const float *factors; // f32 [n_rot / 2] divisors of the frequencies; NULL: none. Borrowed
 } kin_rope;
 
-// The speed of each pair of dimensions, radians per position: freq // f64 [n_rot / 2]
+// Computes the frequency of each pair of dimensions, in radians per position: freq // f64 [n_rot / 2]
 void kin_rope_frequencies(const kin_rope *rope, double *freq);
 
-// The factor by which YaRN multiplies cosines and sines.
+// Returns the factor by which YaRN multiplies cosines and sines.
 double kin_rope_length(const kin_rope *rope);
 
-// factors // f32 [n_rot / 2] that give such frequencies without YaRN and scaling
+// Computes the factors // f32 [n_rot / 2] that give these frequencies without YaRN and scaling.
 void kin_rope_factors(const kin_rope *rope, float *factors);
 
-// turns // f32 [2][n_rot / 2]: cosines and sines of position times freq, times what YaRN scales them with
+// Computes turns // f32 [2][n_rot / 2]: cosines and sines of position times freq, multiplied by YaRN's factor.
 void kin_rope_turns(const kin_rope *rope, const double *freq, int32_t pos, float *turns);
 
-// 1 + scale * ln(1 + floor(pos / n_ctx_orig)): what queries of some families are multiplied with.
+// Returns 1 + scale * ln(1 + floor(pos / n_ctx_orig)), by which some families multiply their queries.
 float kin_rope_temperature(float scale, int n_ctx_orig, int32_t pos);
 
 // ---- feed-forward blocks
@@ -200,10 +200,10 @@ typedef struct kin_routing {
     int n_used;
     kin_gating gating;
     bool normalize;            // shares are divided by their sum
-    float scale;               // of the shares
-    int n_group, n_group_used; // experts come in so many runs, of which those with the largest sum of two experts are looked at;
-                               // n_group 0 or 1: all are. At most KIN_ROUTE_GROUPS
-    const float *bias;         // f32 [n_expert], added to choose, not to weight; NULL: none. Borrowed
+    float scale;               // multiplies the shares
+    int n_group, n_group_used; // experts form n_group groups; only the n_group_used groups with the largest sum of their two best
+                               // experts are considered. n_group 0 or 1: all. At most KIN_ROUTE_GROUPS
+    const float *bias;         // f32 [n_expert], added when choosing, not when weighting; NULL: none. Borrowed
 } kin_routing;
 
 // ---- the back-ends
@@ -211,20 +211,20 @@ typedef struct kin_routing {
 typedef struct kin_kernels {
     const char *name; // "avx512"
 
-    // Rounds rows: x // f32 [n, columns] -> act // [n_blocks][n], the blocks [begin, end) of n_blocks * n.
+    // Quantizes rows: x // f32 [n, columns] -> act // [n_blocks][n], the blocks [begin, end) of n_blocks * n.
     void (*quantize)(kin_act_kind kind, int64_t columns, int64_t n, const float *x, kin_act *act, int64_t begin, int64_t end);
 
     // y[i][r] = the product of activation row i and the matrix's row r, for the panels of 16 rows in [begin, end), of which the
-    // last may be shorter, and the n rows of a batch. act // [n_blocks][n]; x // f32 [n, columns], only one of the two is read,
-    // as the type wants. y // f32 [n, ldy]
+    // last may be shorter, and the n rows of a batch. act // [n_blocks][n]; x // f32 [n, columns]; only one of the two is read,
+    // depending on the type. y // f32 [n, ldy]
     void (*matmul)(const kin_matrix *w, const kin_act *act, const float *x, int64_t n, float *y, int64_t ldy, int64_t begin,
                    int64_t end);
 
-    // Writes the rows [begin, end) of K and V into the cache.
+    // Stores the rows [begin, end) of K and V in the cache.
     void (*kv_store)(const kin_kv_rows *rows, int64_t begin, int64_t end);
 
-    // Attention: the tasks [begin, end) of kin_attention_plan(); then, if that has split them, the rows [begin, end) of out.
-    // Each thread has a copy of `a`, which remembers where the last task was: tasks are found quickly where they ascend.
+    // Attention: the tasks [begin, end) of kin_attention_plan(); then, if it split them, the rows [begin, end) of out. Each
+    // thread needs its own copy of `a`, which remembers the last task: tasks are found quickly in ascending order.
     void (*attend)(kin_attention *a, int64_t begin, int64_t end);
     void (*attend_merge)(const kin_attention *a, int64_t begin, int64_t end);
 
@@ -237,27 +237,27 @@ typedef struct kin_kernels {
     // y = activation(gate) * up, as kin_gate says; f32 [n], n a multiple of 16. y may be gate or up.
     void (*gate)(kin_gate kind, int64_t n, const float *gate, const float *up, float *y);
 
-    // y = x / (1 + e^-g): f32 [n], n a multiple of 16, by the sigmoid of one number. y may be x.
+    // y = x / (1 + e^-g): f32 [n], n a multiple of 16; g is one number. y may be x.
     void (*scale_sigmoid)(int64_t n, float g, const float *x, float *y);
 
-    // x = cap tanh(scale x / cap), or scale x where cap is 0; f32 [n]
+    // x = cap tanh(scale x / cap), or scale x if cap is 0; f32 [n]
     void (*cap)(int64_t n, float scale, float cap, float *x);
 
-    // Rotates a head by its token's position. turns // f32 [2][n_rot / 2]: cosines, then sines (kin_rope_turns).
+    // Rotates a head for its token's position. turns // f32 [2][n_rot / 2]: cosines, then sines (kin_rope_turns).
     void (*rope)(bool neox, int n_rot, const float *turns, float *head);
 
-    // The experts of a token by its router's logits // f32 [n_expert]: the numbers and shares of the n_used best, best first. Of
-    // equal ones the lower number comes first.
+    // Chooses a token's experts from its router's logits // f32 [n_expert]: the numbers and shares of the n_used best, best
+    // first. Among equal ones the lower number comes first.
     void (*route)(const kin_routing *routing, const float *logits, int32_t *chosen, float *share);
 
     // y += share * x; f32 [n], n a multiple of 16
     void (*add_scaled)(int64_t n, float share, const float *x, float *y);
 } kin_kernels;
 
-// The best back-end that this CPU has, or the one that the environment's KIN_CPU names. NULL: KIN_CPU names none that could run
-// here (the sentence lists those that can).
+// Returns the best back-end for this CPU, or the one named by the environment variable KIN_CPU. NULL: KIN_CPU names none that can
+// run here (the error lists those that can).
 const kin_kernels *kin_kernels_choose(kin_err *err);
 
-// The i-th that was compiled in, NULL beyond the last; and whether this CPU has what it needs.
+// Return the i-th back-end compiled in (NULL beyond the last), and whether this CPU supports it.
 const kin_kernels *kin_kernels_at(int i);
 bool kin_kernels_can_run(const kin_kernels *kernels);

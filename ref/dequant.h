@@ -1,8 +1,8 @@
-// Rows of GGUF's number formats to float32.
+// Converts rows of GGUF's number formats to float32.
 //
-// A row is a run of blocks; a block holds a fixed count of elements in a fixed count of bytes (layouts in dequant.c).
-// Nothing is allocated and nothing can fail once the type is known: check it first with kin_ref_block_n.
-// Any thread, any alignment, any host byte order.
+// A row is a run of blocks; a block holds a fixed number of elements in a fixed number of bytes (layouts in dequant.c). Nothing
+// is allocated, and nothing can fail for a known type: check it first with kin_ref_block_n. Any thread, any alignment, any host
+// byte order.
 #pragma once
 
 #include <stddef.h>
@@ -26,11 +26,11 @@ typedef enum kin_ref_type { // GGUF's numbers
     KIN_REF_MXFP4 = 39,
 } kin_ref_type;
 
-#define KIN_REF_BLOCK_MAX 256 // elements of the largest block; every block size divides it
+#define KIN_REF_BLOCK_MAX 256 // elements of the largest block; a multiple of every block size
 
-// Elements and bytes per block; both 0 for a type that is not in the list above.
+// Elements and bytes per block; both 0 for a type not listed above.
 int kin_ref_block_n(int type);
 size_t kin_ref_block_bytes(int type);
 
-// blocks // (n / block_n, block_bytes) -> out // (n). The type must be known and its block size divide n.
+// blocks // (n / block_n, block_bytes) -> out // (n). The type must be known, and n a multiple of its block size.
 void kin_ref_dequant(int type, const uint8_t *blocks, int n, float *out);

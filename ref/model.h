@@ -1,12 +1,12 @@
-// What the reference engine knows of a model: its hyper-parameters and its weights, as plain data.
+// A model for the reference engine: its hyper-parameters and its weights, as plain data.
 //
-// The caller fills it and owns everything in it; tensors point into the model file's bytes. The families differ only in
-// which tensors are there and how rope pairs elements, so there is no list of architectures here:
+// The caller fills it and owns everything in it; tensors point into the model file's bytes. The families differ only in which
+// tensors are present and how rope pairs elements, so there is no list of architectures here:
 //
 //   llama     NORMAL rope; rope_freqs in Llama 3.1 and later
 //   Mixtral   llama with experts
 //   qwen2     NEOX rope, biases bq, bk, bv
-//   qwen3     NEOX rope, q_norm and k_norm, head_dim of its own
+//   qwen3     NEOX rope, q_norm and k_norm, its own head_dim
 //   qwen3moe  qwen3 with experts
 #pragma once
 
@@ -36,16 +36,16 @@ typedef struct kin_ref_model {
     float rms_eps;
     kin_ref_rope rope;
 
-    kin_ref_tensor token_embd;  // (n_vocab, n_embd); absent where no tokens are read or written
-    kin_ref_tensor output_norm; // (n_embd); absent where no logits are asked for
-    kin_ref_tensor output;      // (n_vocab, n_embd); absent: token_embd serves ("tied")
+    kin_ref_tensor token_embd;  // (n_vocab, n_embd); may be absent if no tokens are read or written
+    kin_ref_tensor output_norm; // (n_embd); may be absent if no logits are requested
+    kin_ref_tensor output;      // (n_vocab, n_embd); absent: token_embd is used ("tied")
     kin_ref_tensor rope_freqs;  // (n_rot / 2), may be absent
     kin_ref_layer *layers;      // (n_layer); only those in use need be filled
 } kin_ref_model;
 
-#define KIN_REF_DIM_MAX (1 << 24)  // most rows or columns of a matrix
-#define KIN_REF_HEAD_MAX (1 << 12) // most heads, elements of a head, experts, layers
+#define KIN_REF_DIM_MAX (1 << 24)  // maximum rows or columns of a matrix
+#define KIN_REF_HEAD_MAX (1 << 12) // maximum heads, elements of a head, experts, layers
 
-// NULL if everything that layers [layer_begin, layer_end) read is there and fits, otherwise the name of what is wrong.
-// Tensors outside of the layers are checked if they are there.
+// Returns NULL if everything that layers [layer_begin, layer_end) read is present and fits, otherwise the name of what is wrong.
+// Other tensors are checked if they are present.
 const char *kin_ref_model_check(const kin_ref_model *model, int layer_begin, int layer_end);

@@ -1,10 +1,10 @@
-// Rotary position embedding: a head's elements are taken in pairs, and pair i is turned by an angle that grows with the
-// position, slower for every further pair.
+// Rotary position embedding: a head's elements are grouped in pairs, and pair i is rotated by an angle that grows with the
+// position, more slowly for each further pair.
 //
 //   theta_i = pos * freq_base^(-2i / n_rot) / factor_i
 //
-// Scaling, for contexts longer than those of the training: linear multiplies every theta by freq_scale. YaRN
-// (arXiv:2309.00071) does so only for slow pairs, leaves fast ones alone, blends between, and lengthens the vectors a little.
+// Scaling, for contexts longer than in training: linear multiplies every theta by freq_scale. YaRN (arXiv:2309.00071) does so
+// only for slow pairs, leaves fast ones unchanged, blends in between, and lengthens the vectors a little.
 #pragma once
 
 #include <stdbool.h>
@@ -16,18 +16,18 @@ typedef enum kin_ref_rope_kind {
 
 typedef struct kin_ref_rope {
     kin_ref_rope_kind kind;
-    int n_rot; // leading elements of a head that turn; even
+    int n_rot; // leading elements of a head that are rotated; even
     float freq_base;
     float freq_scale;  // 1 / rope.scaling.factor; 1 without scaling
-    float attn_factor; // length of the turned vectors; 1 by default
+    float attn_factor; // length of the rotated vectors; 1 by default
     bool yarn;
-    int n_ctx_orig;  // the rest is for YaRN only: context of the training,
-    float beta_fast; // pairs with more turns than this in n_ctx_orig stay as they are,
-    float beta_slow; // pairs with fewer than this are scaled in full
+    int n_ctx_orig;  // this and the rest are for YaRN only: training context,
+    float beta_fast; // pairs with more rotations than this in n_ctx_orig are unchanged,
+    float beta_slow; // pairs with fewer than this are fully scaled
 } kin_ref_rope;
 
-// Cosine and sine of every pair at `pos`. factors // (n_rot / 2) or NULL, turns // (n_rot / 2, 2)
+// Computes cosine and sine of every pair at `pos`. factors // (n_rot / 2) or NULL, turns // (n_rot / 2, 2)
 void kin_ref_rope_turns(const kin_ref_rope *rope, const float *factors, int pos, float *turns);
 
-// Turns one head in place. turns // (n_rot / 2, 2), head // (at least n_rot)
+// Rotates one head in place. turns // (n_rot / 2, 2), head // (at least n_rot)
 void kin_ref_rope_apply(const kin_ref_rope *rope, const float *turns, float *head);

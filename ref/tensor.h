@@ -1,4 +1,4 @@
-// A tensor as it lies in the model file: still quantized, borrowed from the caller, up to three dimensions.
+// A tensor as stored in the model file: still quantized, borrowed from the caller, up to three dimensions.
 //
 // Shapes in ref/ are written (matrices, rows, columns), the last one contiguous, as in `wq // (n_head*head_dim, n_embd)`.
 // GGUF lists the same numbers in the opposite order.
@@ -12,16 +12,16 @@ typedef struct kin_ref_tensor {
     const uint8_t *data; // NULL: the model does not have this tensor
     size_t n_bytes;
     int type;                   // kin_ref_type
-    int n_mats, n_rows, n_cols; // 1 where a dimension is not used
+    int n_mats, n_rows, n_cols; // 1 for unused dimensions
 } kin_ref_tensor;
 
-// True if the tensor is there, has this shape and a known type, and n_bytes is what they ask for.
+// True if the tensor is present, has this shape and a known type, and n_bytes matches them.
 bool kin_ref_tensor_is(const kin_ref_tensor *t, int n_mats, int n_rows, int n_cols);
 
-// Matrix i of a stack: one expert's weights. t // (n_mats, n_rows, n_cols) -> (n_rows, n_cols)
+// Returns matrix i of a stack: one expert's weights. t // (n_mats, n_rows, n_cols) -> (n_rows, n_cols)
 kin_ref_tensor kin_ref_tensor_matrix(const kin_ref_tensor *t, int i);
 
-// Row i as floats. t // (n_rows, n_cols), out // (n_cols)
+// Converts row i to floats. t // (n_rows, n_cols), out // (n_cols)
 void kin_ref_tensor_row(const kin_ref_tensor *t, int i, float *out);
 
 // out = w x, each sum in double. w // (n_rows, n_cols), x // (n_cols), out // (n_rows); out and x must not overlap.

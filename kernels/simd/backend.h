@@ -1,4 +1,4 @@
-// What a back-end's files export, each under the back-end's name (SIMD_FN).
+// The functions that a back-end's files export, each with the back-end's name appended (SIMD_FN).
 #pragma once
 
 #include "kernels/kernels.h"

@@ -1,4 +1,4 @@
-// A block of a packed matrix, unpacked: where the kernels for all types meet.
+// An unpacked block of a packed matrix: the common form that the kernels for all types use.
 #pragma once
 
 #include <stdint.h>
@@ -6,7 +6,7 @@
 #include "kernels/kernels.h"
 #include "kernels/simd/simd.h"
 
-// 256 columns of 16 rows, in the first-level cache. Weights are unsigned bytes, or signed ones as vb_store_s8 leaves them.
+// 256 columns of 16 rows, in the first-level cache. Weights are unsigned bytes, or signed ones in the form of vb_store_s8.
 typedef struct kin_block {
     uint8_t q[64][64];      // [4 columns][row][column]
     int8_t scale[16][16];   // KIN_ACT_256: [group of columns][row]
@@ -15,7 +15,7 @@ typedef struct kin_block {
     float d_32[8][16];      // KIN_ACT_32: [32 columns][row]
 } __attribute__((aligned(64))) kin_block;
 
-// Unpacks a block of a panel, of which `columns` are there.
+// Unpacks a block of a panel that has `columns` columns.
 typedef void (*kin_unpack)(const uint8_t *panel, int columns, kin_block *e);
 kin_unpack SIMD_FN(kin_unpack_of)(int type);
 
@@ -23,7 +23,7 @@ kin_unpack SIMD_FN(kin_unpack_of)(int type);
 typedef void (*kin_dot)(const kin_block *e, int columns, const kin_act *a, float (*f)[16]);
 const kin_dot *SIMD_FN(kin_dots_of)(int type); // [SIMD_ROWS]: for 1, 2, ... rows of a
 
-// A block times n activation rows without unpacking it first: adds the products to f // [n][16 rows of the block]. NULL: this
-// back-end has none for the type and so many rows.
+// Multiplies a block with n activation rows without unpacking it first: adds the products to f // [n][16 rows of the block].
+// NULL: this back-end has none for this type and number of rows.
 typedef void (*kin_fused)(const uint8_t *panel, int columns, const kin_act *a, float (*f)[16]);
 kin_fused SIMD_FN(kin_fused_of)(int type, int64_t n, int way);

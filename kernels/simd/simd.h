@@ -1,7 +1,7 @@
-// The vectors that kin's kernels are written with: 16 lanes everywhere, whatever the processor's registers hold.
+// The vector types that kin's kernels are written in: always 16 lanes, whatever the size of the processor's registers.
 //
-// A back-end is one header that defines these types and functions over its registers; SIMD_HEADER says which. Every kernel is
-// compiled once for each back-end. Results are the same bits on all of them, because
+// A back-end is one header that defines these types and functions with its registers; SIMD_HEADER names it. Every kernel is
+// compiled once per back-end. All back-ends give the same bits, because
 // - sums of integers are exact in any order;
 // - sums of floats run lane by lane, or over the lanes of one vector in one fixed order (vf_sum);
 // - nothing is contracted (-ffp-contract=off), and no function of a C library is used.
@@ -11,15 +11,15 @@
 //   vscale     16 factors for a vs
 //
 //   vf_max(a, b)             a > b ? a : b
-//   vf_times(a, p)           a times the number at p
+//   vf_times(a, p)           a times the float at p
 //   vf_sum(a)                lanes i and i + 8 are added, then i and i + 4, i + 2, i + 1
-//   vf_greatest(a)           of 16 numbers; something where one is not a number
-//   vf_greatest_4(a, p)      the same of four vectors
-//   vf_load_f16_normal(p)    as vf_load_f16, for numbers of which few are subnormal
+//   vf_greatest(a)           the greatest of 16 floats; unspecified if one is NaN
+//   vf_greatest_4(a, p)      the same for four vectors
+//   vf_load_f16_normal(p)    like vf_load_f16, for values that are rarely subnormal
 //   vf_store_f16(p, a)       rounds to nearest, ties to even
 //   vi_store_i8(p, a)        of -128 to 127
-//   vb_store_s8(p, a)        stores signed bytes as vi_dot_s8 wants them
-//   vb_s8(a)                 signed bytes as vi_dot_s8 wants them: only where SIMD_FUSED_16 is defined
+//   vb_store_s8(p, a)        stores signed bytes in the form that vi_dot_s8 expects
+//   vb_s8(a)                 signed bytes in the form that vi_dot_s8 expects: only if SIMD_FUSED_16 is defined
 //   vb_shr(a, n)             by 16-bit units
 //   vb_shl(a, n)             by 16-bit units or by bytes: bits that cross bytes must be masked away by the caller
 //   vb_lookup(table, a)      table[byte], bytes below 16
@@ -33,19 +33,19 @@
 //   vi_mul_add(a, b, c)      a + b * c
 //   vi_add_pairs(a, p, x)    lane i: a + p[2i] * x[0] + p[2i+1] * x[1]
 //
-// Exact products of signed bytes with numbers of 16 bits, -32512 to 32512, of which 64 make SIMD_X_BYTES bytes:
+// Exact products of signed bytes with 16-bit integers from -32512 to 32512, of which 64 take SIMD_X_BYTES bytes:
 //   vw         16 lanes of 4 signed bytes      vd      16 sums of such products
-//   vx_store(x, a)           64 numbers: a[0] to a[3]
+//   vx_store(x, a)           64 integers: a[0] to a[3]
 //   vw_load(p)               64 bytes
-//   vd_dot(s, w, x, g)       each lane: s + its 4 bytes of w times the numbers 4 g to 4 g + 3, plus SIMD_S16_BIAS * their sum;
+//   vd_dot(s, w, x, g)       each lane: s + its 4 bytes of w times the integers 4 g to 4 g + 3, plus SIMD_S16_BIAS * their sum;
 //                            those of 16 i + 4 g are at x + SIMD_X_STEP * i
 //   vi_from_vd(s)            s in 32 bits
-//   vx_store_positive, vw_load_positive, vd_dot_positive    the same for numbers of 0 to 32512, without the bias
+//   vx_store_positive, vw_load_positive, vd_dot_positive    the same for integers of 0 to 32512, without the bias
 #pragma once
 
 #include SIMD_HEADER
 
-#ifndef SIMD_POSITIVE // these are functions of their own
+#ifndef SIMD_POSITIVE // the back-end has separate functions
 #define vx_store_positive vx_store
 #define vw_load_positive vw_load
 #define vd_dot_positive vd_dot
@@ -56,7 +56,7 @@
 #endif
 
 #ifndef SIMD_COLUMNS
-#define SIMD_COLUMNS 1 // vectors of 16 columns that a product of attention keeps in registers, for each of 4 rows: 1 or 4
+#define SIMD_COLUMNS 1 // vectors of 16 columns that an attention product keeps in registers, for each of 4 rows: 1 or 4
 #endif
 
 #ifndef SIMD_TIMES
@@ -75,14 +75,14 @@ static inline void vf_greatest_4(const vf a[4], float p[4]) {
 
 #define SIMD_INLINE static inline __attribute__((always_inline))
 
-// The nearest integer, ties to even, for |a| < 2^22.
+// Rounds to the nearest integer, ties to even, for |a| < 2^22.
 static inline vi vi_round(vf a) {
     const vf magic = vf_set1(0x1.8p23f);
     return vi_sub(vi_bits(vf_add(a, magic)), vi_bits(magic));
 }
 
-// e^x for n <= 4 vectors, relative error below 2e-7 for x < 88. Below `low` (at least -87) it is e^low. Several at once: a single
-// one is a chain of 21 operations that each wait for the one before.
+// e^x for n <= 4 vectors, relative error below 2e-7 for x < 88. Below `low` (at least -87) it is e^low. Several at once, because
+// a single one is a chain of 21 dependent operations.
 SIMD_INLINE void vf_exp_each(vf *x, const int n, const float low) {
     const vf magic = vf_set1(0x1.8p23f);
     vf power[4], r[4], p[4];
@@ -122,7 +122,7 @@ SIMD_INLINE void vf_exp2_each(vf *x, const int n, const float low) {
         r[i] = vf_sub(x[i], vf_sub(rounded, magic));
         exponent[i] = vi_shl(vi_bits(rounded), 23);
     }
-    // The polynomial with the least relative error on [-1/2, 1/2] that is 1 at 0: 9.2e-8.
+    // The polynomial with the smallest relative error on [-1/2, 1/2] that is 1 at 0: 9.2e-8.
     for (int i = 0; i < n; i++) p[i] = vf_add(vf_mul(vf_set1(0x1.5bd9a2p-10f), r[i]), vf_set1(0x1.3ce8b8p-7f));
     for (int i = 0; i < n; i++) p[i] = vf_add(vf_mul(p[i], r[i]), vf_set1(0x1.c6b6dap-5f));
     for (int i = 0; i < n; i++) p[i] = vf_add(vf_mul(p[i], r[i]), vf_set1(0x1.ebf9c2p-3f));
@@ -135,8 +135,8 @@ SIMD_INLINE vf vf_exp2(vf x) {
     return x;
 }
 
-// n values, a multiple of 16, rounded to bytes, and their scale: x = d * q. Where one is infinite or not a number, d is not a
-// number: so will be what it is multiplied with, on every back-end.
+// Quantizes n values, a multiple of 16, to bytes, and returns their scale d: x = d * q. If a value is infinite or NaN, d is NaN,
+// so the products are NaN too, on every back-end.
 static inline float simd_round_s8(const float *x, int n, int8_t *q) {
     vf most = vf_zero(), zeros = vf_zero();
     for (int i = 0; i < n; i += 16) {
@@ -148,7 +148,7 @@ static inline float simd_round_s8(const float *x, int n, int8_t *q) {
         memset(q, 0, (size_t)n);
         return zero;
     }
-    // Of numbers below 2^-100 nothing is left: the factor for the smallest of them would be infinite.
+    // Values below 2^-100 become zero: the factor for the smallest of them would be infinite.
     float inverse = greatest > 0x1p-100f ? 127 / greatest : 0;
     for (int i = 0; i < n; i += 16) vi_store_i8(q + i, vi_round(vf_mul(vf_load(x + i), vf_set1(inverse))));
     return greatest / 127;

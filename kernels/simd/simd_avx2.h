@@ -1,5 +1,4 @@
-// AVX2 with F16C, and with AVX-VNNI where the compiler is told of it: a vector of 16 lanes is two registers. See simd.h for what
-// each function does.
+// AVX2 with F16C, and AVX-VNNI if the compiler enables it: a vector of 16 lanes is two registers. See simd.h for the functions.
 #pragma once
 
 #include <immintrin.h>
@@ -8,13 +7,13 @@
 
 #define SIMD_ROWS 4 // activation rows that a product keeps in registers
 #define SIMD_S16_BIAS 0
-#define SIMD_S16_ROWS 4    // queries that a product of attention with 16 bits keeps in registers,
-#define SIMD_S16_COLUMNS 1 // for each of so many vectors
+#define SIMD_S16_ROWS 4    // queries that an attention product with 16-bit integers keeps in registers,
+#define SIMD_S16_COLUMNS 1 // for each of this many vectors
 #define SIMD_X_BYTES 128
 #define SIMD_X_STEP 32
 #ifdef __AVXVNNI__
 #define SIMD_NAME "avxvnni"
-#define SIMD_FUSED_16 2 // so many rows are multiplied as weights are unpacked (fused.c), at most 4
+#define SIMD_FUSED_16 2 // number of rows multiplied while weights are unpacked (fused.c), at most 4
 #define SIMD_SUB_MOST 0
 #define SIMD_S8_BIAS 128
 #else
@@ -112,9 +111,9 @@ static inline __m256i simd_bytes4(const void *p) {
     memcpy(&x, p, sizeof x);
     return _mm256_set1_epi32(x);
 }
-// gcc would compute the products of a whole group of columns first, keep them in memory, and add them up afterwards. An
-// instruction that it knows nothing of stays in its place: 256 instead of 178 GMAC/s for Q4_K (2 cores of Zen 5, gcc 12). clang
-// needs no such help.
+// gcc would first compute the products of a whole group of columns, spill them to memory, and add them up afterwards. An asm
+// statement that it cannot analyse stays in its place: 256 instead of 178 GMAC/s for Q4_K (2 cores of Zen 5, gcc 12). clang does
+// not need this.
 static inline __m256i simd_in_place(__m256i x) {
 #ifndef __clang__
     __asm__("" : "+x"(x));
@@ -175,7 +174,8 @@ static inline vb vb_s8(vb x) { return x; }
 static inline void vb_store_s8(void *p, vb x) { vb_store(p, x); }
 #endif
 
-// Words of 16 bits, of four numbers the first and the third one, then the others: as the even and the odd bytes of a lane stand.
+// 16-bit words: of four integers the first and the third, then the others, which matches the order of even and odd bytes in a
+// lane.
 typedef vi vd;
 typedef struct vw {
     vi even, odd;

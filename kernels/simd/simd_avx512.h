@@ -1,4 +1,4 @@
-// AVX-512 with VNNI (Ice Lake, Zen 4 and later): a vector of 16 lanes is one register. See simd.h for what each function does.
+// AVX-512 with VNNI (Ice Lake, Zen 4 and later): a vector of 16 lanes is one register. See simd.h for the functions.
 #pragma once
 
 #include <immintrin.h>
@@ -7,19 +7,19 @@
 
 #define SIMD_NAME "avx512"
 #define SIMD_ROWS 8      // activation rows that a product keeps in registers
-#define SIMD_COLUMNS 4   // vectors that a product of attention keeps for each row
+#define SIMD_COLUMNS 4   // vectors that an attention product keeps for each row
 #define SIMD_SUB_MOST 0  // sums of bytes are 32 bits wide
-#define SIMD_S8_BIAS 128 // signed bytes are stored with 128 added: the product takes unsigned ones
+#define SIMD_S8_BIAS 128 // signed bytes are stored with 128 added, because the instruction takes unsigned ones
 #define SIMD_S16_BIAS 128
-#define SIMD_S16_ROWS 4    // queries that a product of attention with 16 bits keeps in registers,
-#define SIMD_S16_COLUMNS 2 // for each of so many vectors
+#define SIMD_S16_ROWS 4    // queries that an attention product with 16-bit integers keeps in registers,
+#define SIMD_S16_COLUMNS 2 // for each of this many vectors
 #define SIMD_X_BYTES 128
 #define SIMD_X_STEP 4
-#define SIMD_TAIL_ROWS 8 // rows of which a product of attention keeps 8 columns, where no more are left
+#define SIMD_TAIL_ROWS 8 // rows of which an attention product keeps 8 columns, if no more columns are left
 #define SIMD_POSITIVE
 #define SIMD_TIMES
 #define SIMD_GREATEST_4
-#define SIMD_FUSED_16 4 // so many rows are multiplied as weights are unpacked (fused.c), at most 4
+#define SIMD_FUSED_16 4 // number of rows multiplied while weights are unpacked (fused.c), at most 4
 
 typedef __m512 vf;
 typedef __m256 vh;
@@ -32,7 +32,7 @@ static inline void vf_store(float *p, vf a) { _mm512_storeu_ps(p, a); }
 static inline vf vf_add(vf a, vf b) { return _mm512_add_ps(a, b); }
 static inline vf vf_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
 static inline vf vf_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
-// The load itself spreads the number over the lanes: a vbroadcastss of its own takes a floating-point pipe, as a product does.
+// The load itself broadcasts the number: a separate vbroadcastss would occupy a floating-point pipe, like a product.
 static inline vf vf_times(vf a, const float *p) {
     vf product;
     __asm__("vmulps %2%{1to16%}, %1, %0" : "=v"(product) : "v"(a), "m"(*p));
@@ -103,9 +103,10 @@ static inline vi vi_add_pairs(vi sum, const int16_t *pairs, const int16_t *x) {
     return _mm512_dpwssd_epi32(sum, _mm512_loadu_si512(pairs), simd_bytes4(x));
 }
 
-// A number of 16 bits is two digits of 8 bits: 64 high ones, then 64 low ones. The dwords of 4 digits are [g][i] of 16 i + 4 g,
-// as packing leaves them. The product takes bytes of which the first are unsigned: signed numbers have signed digits, and 128 is
-// added to the bytes that they are multiplied with; the digits of positive numbers are unsigned themselves.
+// A 16-bit integer is two digits of 8 bits: 64 high ones, then 64 low ones. The dwords of 4 digits are stored as [g][i] of 16 i +
+// 4 g, which is the order packing leaves them in. The instruction requires its first operand to be unsigned: signed integers have
+// signed digits, so 128 is added to the bytes that they are multiplied with; the digits of positive integers are unsigned
+// already.
 typedef __m512i vw;
 typedef struct vd {
     __m512i high, low;
@@ -145,7 +146,7 @@ static inline float vf_sum(vf a) {
     return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
 }
 static inline float vf_greatest(vf a) { return _mm512_reduce_max_ps(a); }
-// Numbers that stand together, of all four, are compared at once.
+// Interleaves all four vectors so that one comparison handles all of them.
 static inline void vf_greatest_4(const vf a[4], float p[4]) {
     __m512 ab = _mm512_max_ps(_mm512_unpacklo_ps(a[0], a[1]), _mm512_unpackhi_ps(a[0], a[1]));
     __m512 cd = _mm512_max_ps(_mm512_unpacklo_ps(a[2], a[3]), _mm512_unpackhi_ps(a[2], a[3]));

@@ -1,5 +1,4 @@
-// NEON of AArch64 with the dot products of ARMv8.2: a vector of 16 lanes is four registers. See simd.h for what each function
-// does.
+// NEON of AArch64 with the dot products of ARMv8.2: a vector of 16 lanes is four registers. See simd.h for the functions.
 #pragma once
 
 #include <arm_neon.h>
@@ -11,8 +10,8 @@
 #define SIMD_SUB_MOST 0 // sums of bytes are 32 bits wide
 #define SIMD_S8_BIAS 0
 #define SIMD_S16_BIAS 0
-#define SIMD_S16_ROWS 2    // queries that a product of attention with 16 bits keeps in registers,
-#define SIMD_S16_COLUMNS 1 // for each of so many vectors
+#define SIMD_S16_ROWS 2    // queries that an attention product with 16-bit integers keeps in registers,
+#define SIMD_S16_COLUMNS 1 // for each of this many vectors
 #define SIMD_X_BYTES 128
 #define SIMD_X_STEP 32
 
@@ -45,7 +44,7 @@ static inline vf vf_add(vf x, vf y) { return SIMD_EACH(vf, vaddq_f32); }
 static inline vf vf_sub(vf x, vf y) { return SIMD_EACH(vf, vsubq_f32); }
 static inline vf vf_mul(vf x, vf y) { return SIMD_EACH(vf, vmulq_f32); }
 static inline vf vf_div(vf x, vf y) { return SIMD_EACH(vf, vdivq_f32); }
-// Not vmaxq_f32, which orders zeros and keeps what is not a number.
+// Not vmaxq_f32, which orders zeros and propagates NaN.
 static inline float32x4_t simd_max(float32x4_t x, float32x4_t y) { return vbslq_f32(vcgtq_f32(x, y), x, y); }
 static inline vf vf_max(vf x, vf y) { return SIMD_EACH(vf, simd_max); }
 static inline vf vf_abs(vf x) { return SIMD_EACH_OF(vf, vabsq_f32); }
@@ -136,7 +135,7 @@ static inline vi vi_dot_s8(vi sum, vb w, const int8_t *p) {
     return (vi){simd_dot(sum.a, w.a, x), simd_dot(sum.b, w.b, x), simd_dot(sum.c, w.c, x), simd_dot(sum.d, w.d, x)};
 }
 static inline vs vs_zero(void) { return vi_zero(); }
-static inline vs vs_dot(vs sum, vb w, const int8_t *p) { return vi_dot_s8(sum, w, p); } // below 128 bytes are signed ones
+static inline vs vs_dot(vs sum, vb w, const int8_t *p) { return vi_dot_s8(sum, w, p); } // w < 128: may be used as signed
 static inline vscale vscale_load(const int8_t *p) { return vi_load_i8(p); }
 static inline vi vi_add_scaled(vi sum, vs s, vscale scale) { return vi_mul_add(sum, s, scale); }
 static inline vi vi_from_vs(vs s) { return s; }
@@ -151,7 +150,7 @@ static inline vi vi_add_pairs(vi sum, const int16_t *pairs, const int16_t *x) {
                 simd_add_pairs(sum.d, vget_high_s16(high.val[0]), vget_high_s16(high.val[1]), x)};
 }
 
-// A number of 16 bits is two signed digits of 8 bits: of 16 numbers the high ones, then the low ones.
+// A 16-bit integer is two signed digits of 8 bits: for 16 integers the high ones, then the low ones.
 typedef vb vw;
 typedef struct vd {
     vi high, low;

@@ -1,5 +1,5 @@
-// Portable C: 16 lanes are arrays. The yardstick of the other back-ends, and what runs where none of them does. Of SSE2, which
-// all x86_64 have, it uses what compilers do not find themselves. See simd.h for what each function does.
+// Portable C: 16 lanes are arrays. The reference for the other back-ends, and the fallback if none of them can run. Uses SSE2,
+// which all x86_64 have, for what compilers do not vectorize themselves. See simd.h for the functions.
 #pragma once
 
 #ifdef __SSE2__
@@ -63,7 +63,7 @@ static inline uint16_t simd_to_f16(float x) {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
     uint32_t sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
-    if (magnitude > 0x7f800000) return (uint16_t)(sign | 0x7e00);  // not a number
+    if (magnitude > 0x7f800000) return (uint16_t)(sign | 0x7e00);  // NaN
     if (magnitude >= 0x477ff000) return (uint16_t)(sign | 0x7c00); // rounds to 65536 or more
     if (magnitude < 0x38800000) {                                  // below 2^-14: the sum's last bit is 2^-24
         float small;
@@ -160,7 +160,8 @@ static inline vi vi_add_pairs(vi sum, const int16_t *pairs, const int16_t *x) {
 }
 
 #ifdef __SSE2__
-// Words of 16 bits: of four numbers the first and the third one, then the others, as the even and the odd bytes of a lane stand.
+// 16-bit words: of four integers the first and the third, then the others, which matches the order of even and odd bytes in a
+// lane.
 typedef struct vd {
     __m128i at[4];
 } vd;
@@ -203,7 +204,7 @@ static inline vi vi_from_vd(vd s) {
     return z;
 }
 #else
-// In floats, which compilers multiply in vectors on every processor: four products are below 2^24, and their sum is exact.
+// In floats, which compilers vectorize on every processor: four products are below 2^24, so their sum is exact.
 typedef vi vd;
 typedef struct vw {
     float at[4][16];

@@ -1,8 +1,8 @@
-// WebAssembly's 128-bit vectors, and relaxed ones where the compiler is told of them: a vector of 16 lanes is four registers.
-// See simd.h for what each function does.
+// WebAssembly's 128-bit vectors, with relaxed SIMD if the compiler enables it: a vector of 16 lanes is four registers. See simd.h
+// for the functions.
 //
-// Of the relaxed instructions only i16x8.relaxed_dot_i8x16_i7x16_s is used, and in fused.c i32x4.relaxed_dot_i8x16_i7x16_add_s.
-// Their second operand is always 0 to 127: there all implementations agree. (V8's baseline compiler miscomputes the second one up
+// The only relaxed instructions used are i16x8.relaxed_dot_i8x16_i7x16_s and, in fused.c, i32x4.relaxed_dot_i8x16_i7x16_add_s.
+// Their second operand is always 0 to 127, where all implementations agree. (V8's baseline compiler miscomputes the second one up
 // to version 11.3. Browsers have had these instructions since 11.4.)
 #pragma once
 
@@ -13,19 +13,19 @@
 #define SIMD_ROWS 4 // activation rows that a product keeps in registers
 #ifdef __wasm_relaxed_simd__
 #define SIMD_NAME "relaxed"
-#define SIMD_FUSED          // a single row is multiplied as it is unpacked (fused.c)
+#define SIMD_FUSED          // a single row is multiplied while it is unpacked (fused.c)
 #define SIMD_SUB_MOST 32767 // sums of bytes are 16 bits wide
 #define SIMD_S8_BIAS 0
 #else
 #define SIMD_NAME "simd128"
 #define SIMD_SUB_MOST 0
-#define SIMD_S8_BIAS 128 // signed bytes are stored with 128 added: it is cheaper to widen unsigned ones
+#define SIMD_S8_BIAS 128 // signed bytes are stored with 128 added: widening unsigned ones is cheaper
 #endif
 
 #define SIMD_S16_BIAS 0
-#define SIMD_S16_ROWS 4    // queries that a product of attention with 16 bits keeps in registers,
-#define SIMD_S16_COLUMNS 1 // for each of so many vectors
-#define SIMD_HALVES        // a product of attention with floats keeps 8 columns of 4 rows in registers: there are 16
+#define SIMD_S16_ROWS 4    // queries that an attention product with 16-bit integers keeps in registers,
+#define SIMD_S16_COLUMNS 1 // for each of this many vectors
+#define SIMD_HALVES        // an attention product with floats keeps 8 columns of 4 rows in registers: there are 16
 #define SIMD_X_BYTES 128
 #define SIMD_X_STEP 32
 
@@ -65,27 +65,27 @@ static inline vf vf_add(vf x, vf y) { return SIMD_EACH(wasm_f32x4_add); }
 static inline vf vf_sub(vf x, vf y) { return SIMD_EACH(wasm_f32x4_sub); }
 static inline vf vf_mul(vf x, vf y) { return SIMD_EACH(wasm_f32x4_mul); }
 static inline vf vf_div(vf x, vf y) { return SIMD_EACH(wasm_f32x4_div); }
-// Not wasm_f32x4_max, which orders zeros and keeps what is not a number: pmax(y, x) is x > y ? x : y.
+// Not wasm_f32x4_max, which orders zeros and propagates NaN: pmax(y, x) is x > y ? x : y.
 static inline v128_t simd_max(v128_t x, v128_t y) { return wasm_f32x4_pmax(y, x); }
 static inline vf vf_max(vf x, vf y) { return SIMD_EACH(simd_max); }
 static inline vf vf_abs(vf x) { return SIMD_EACH_OF(wasm_f32x4_abs); }
 
-// Halves to floats: their exponents grow by 112; subnormal ones are whole numbers of 2^-24. No float is subnormal on the way:
-// that would cost processors many cycles.
+// Halves to floats: the exponent grows by 112; subnormals are multiples of 2^-24. No intermediate float is subnormal, since that
+// would cost processors many cycles.
 static inline v128_t simd_f16(const uint16_t *p) {
     v128_t h = wasm_u32x4_load16x4(p), magnitude = h & wasm_i32x4_const_splat(0x7fff);
     v128_t normal = wasm_i32x4_add(wasm_i32x4_shl(magnitude, 13), wasm_i32x4_const_splat(112 << 23));
-    normal |= wasm_i32x4_gt(magnitude, wasm_i32x4_const_splat(0x7bff)) & wasm_i32x4_const_splat(255 << 23); // no finite numbers
+    normal |= wasm_i32x4_gt(magnitude, wasm_i32x4_const_splat(0x7bff)) & wasm_i32x4_const_splat(255 << 23); // infinities and NaN
     v128_t small = wasm_f32x4_mul(wasm_f32x4_convert_i32x4(magnitude), wasm_f32x4_const_splat(0x1p-24f));
     v128_t x = wasm_v128_bitselect(small, normal, wasm_i32x4_lt(magnitude, wasm_i32x4_const_splat(0x400)));
     return x | wasm_i32x4_shl(wasm_u32x4_shr(h, 15), 31);
 }
 static inline vf vf_load_f16(const uint16_t *p) { return (vf){simd_f16(p), simd_f16(p + 4), simd_f16(p + 8), simd_f16(p + 12)}; }
-// With half of the instructions, but a subnormal half is a subnormal float on the way, which costs processors many cycles.
+// Half the instructions, but a subnormal half is a subnormal float in between, which costs processors many cycles.
 #define SIMD_F16_NORMAL
 static inline v128_t simd_f16_normal(const uint16_t *p) {
     v128_t h = wasm_i32x4_load16x4(p), top = wasm_i32x4_const_splat(0x7c00);
-    v128_t x = wasm_i32x4_shl(h, 13) & wasm_i32x4_const_splat((int32_t)0x8fffe000); // 2^-112 of what it should be
+    v128_t x = wasm_i32x4_shl(h, 13) & wasm_i32x4_const_splat((int32_t)0x8fffe000); // 2^-112 of the result
     v128_t infinite = wasm_i32x4_eq(h & top, top) & wasm_i32x4_const_splat(255 << 23);
     return wasm_f32x4_mul(x, wasm_f32x4_const_splat(0x1p112f)) | infinite;
 }
@@ -93,7 +93,7 @@ static inline vf vf_load_f16_normal(const uint16_t *p) {
     return (vf){simd_f16_normal(p), simd_f16_normal(p + 4), simd_f16_normal(p + 8), simd_f16_normal(p + 12)};
 }
 
-// Rounds to the nearest half, ties to even: as in simd_scalar.h. 16 bits in each lane of 32.
+// Rounds to the nearest half, ties to even, like simd_scalar.h. 16 bits in each lane of 32.
 static inline v128_t simd_to_f16(v128_t x) {
     const v128_t half = wasm_f32x4_const_splat(0.5f);
     v128_t sign = wasm_u32x4_shr(x, 16) & wasm_i32x4_const_splat(0x8000), m = x & wasm_i32x4_const_splat(0x7fffffff);
@@ -197,7 +197,7 @@ static inline vscale vscale_load(const int8_t *p) { // each scale twice, for the
 }
 static inline vi vi_add_scaled(vi sum, vs x, vscale y) { return vi_add(sum, SIMD_EACH(wasm_i32x4_dot_i16x8)); }
 static inline vi vi_from_vs(vs x) { return SIMD_EACH_OF(wasm_i32x4_extadd_pairwise_i16x8); }
-// Activations are cut into positive ones and negated negative ones: both are 0 to 127, and only one of the two is not zero. So
+// Activations are split into positive ones and negated negative ones: both are 0 to 127, and only one of the two is nonzero. So
 // two products add up to at most 2 * 128 * 127 = 32512.
 static inline v128_t simd_dot_s8(v128_t sum, v128_t w, v128_t positive, v128_t negative) {
     v128_t pairs =
@@ -233,7 +233,8 @@ static inline void vb_store_s8(void *p, vb x) {
 }
 #endif
 
-// Words of 16 bits, of four numbers the first and the third one, then the others: as the even and the odd bytes of a lane stand.
+// 16-bit words: of four integers the first and the third, then the others, which matches the order of even and odd bytes in a
+// lane.
 typedef vi vd;
 typedef struct vw {
     vi even, odd;

@@ -1,5 +1,5 @@
-// A tile of attention: queries of one kv head that share its K and V, and what is done with their scores. For attention.c and
-// attention_q8_0.c; kernels/attention.h says how rows become tiles.
+// A tile of attention: queries of one kv head that share its K and V, and the operations on their scores. For attention.c and
+// attention_q8_0.c; kernels/attention.h defines how rows become tiles.
 #pragma once
 
 #include <math.h>
@@ -13,65 +13,67 @@ enum {
     CELLS = KIN_KV_CELLS,
     MOST_DIM = 256,
     QUERIES = KIN_TILE_QUERIES,
-    FETCH_QUERIES = 16, // so many are fast enough to wait for memory: later blocks are fetched while they are computed
+    FETCH_QUERIES = 16, // with at most this many queries computing is fast enough to wait for memory, so later blocks are
+                        // prefetched
 };
 
 static const float LOG2_E = 0x1.715476p0f;
 static const float LOWEST = -3e38f; // below every score
-// Scores are taken relative to the greatest one of the blocks before, as long as none is greater by more than this: 2^SLACK is
+// Scores are taken relative to the greatest one of the earlier blocks, as long as none exceeds it by more than this: 2^SLACK is
 // far from overflow, and a new reference would cost as much as the block's exponentials.
 static const float SLACK = 11;
-// Scores that are further below it count as this much below: 2^-92 adds nothing to a sum, and its products with V are normal
+// Lower scores are raised to this distance below the reference: 2^-92 adds nothing to a sum, and its products with V are normal
 // numbers.
 static const float FLOOR = -92;
 
-// Into the second-level cache: whole blocks ahead are more than the first level has buffers for (2 cores of Zen 4, one token
-// after 2048 with F16: 3.4 ms for 16 layers, so 2.6; after 4096 with Q8_0, head size 128: 8.6, so 7.8).
+// Prefetch into the second-level cache: whole blocks ahead exceed the first level's buffers (2 cores of Zen 4, one token after
+// 2048 with F16: 3.4 ms for 16 layers, now 2.6; after 4096 with Q8_0, head size 128: 8.6, now 7.8).
 #define fetch(p) __builtin_prefetch(p, 0, 2)
 
-// What is unrolled is unrolled early: gcc 12 keeps the sums of a loop that it unrolls later on the stack as well.
+// Unroll early: gcc 12 also keeps the sums on the stack in a loop that it unrolls later.
 #define UNROLL _Pragma("GCC unroll 4")
 
-// Queries over a cache of Q8_0, rounded to 16 bits. Columns are padded to a multiple of 64.
+// Queries for a Q8_0 cache, rounded to 16 bits. Columns are padded to a multiple of 64.
 typedef struct rounded {
-    int8_t q[QUERIES * 3 * SIMD_X_BYTES]; // [n][columns / 64][SIMD_X_BYTES]: 153 of head size 160 at most
-    int32_t sum[KIN_TILE_VALUES / 32];    // [n][head_dim / 32] of 32 columns
+    int8_t q[QUERIES * 3 * SIMD_X_BYTES]; // [n][columns / 64][SIMD_X_BYTES]: at most 153 for head size 160
+    int32_t sum[KIN_TILE_VALUES / 32];    // [n][head_dim / 32] sums of 32 columns
     float scale[QUERIES];
 } rounded;
 
 typedef struct tile {
-    // First what is read in vectors, so that each begins on 64 bytes.
+    // Members that are read as vectors come first, so that each begins on a 64-byte boundary.
     union {
         float wide[MOST_DIM * CELLS]; // K or V of a block (F16)
         rounded rounded;              // (Q8_0)
     };
-    float q[KIN_TILE_VALUES];                     // [n][head_dim], with the scale
+    float q[KIN_TILE_VALUES];                     // [n][head_dim], multiplied by the scale
     float values[KIN_TILE_VALUES];                // [n][head_dim] of this span
     float total[KIN_TILE_VALUES];                 // [n][head_dim] of the spans so far
     float sum[QUERIES][16];                       // of 2^(score - max), lanes are cells
-    float p[QUERIES][CELLS];                      // of the present block: scores, then 2^(score - max)
+    float p[QUERIES][CELLS];                      // of the current block: scores, then 2^(score - max)
     float max[QUERIES];                           // of the scores so far, in this span
     float total_max[QUERIES], total_sum[QUERIES]; // of the spans so far
-    int begin[QUERIES], end[QUERIES];             // positions that a query sees
-    int see_begin[QUERIES], see_end[QUERIES];     // cells of the present block that it sees: none if they are equal
-    bool is_first;                                // the block is a span's first one: there are no values yet
-    int seen;                                     // cells of the present block, from its first on, that any of them sees
-    int low, high;                                // positions that any of them sees
+    int begin[QUERIES], end[QUERIES];             // positions that a query attends to
+    int see_begin[QUERIES], see_end[QUERIES];     // cells of the current block that it attends to: none if equal
+    bool is_first;                                // the block is the first of a span: there are no values yet
+    int seen;                                     // cells of the current block, from its first on, that any query attends to
+    int low, high;                                // positions that any query attends to
     const kin_attention *a;
     int head, group;                // kv head; queries of one row that share it
-    int next_head;                  // whose block is fetched
+    int next_head;                  // the head whose block is prefetched
     size_t block_bytes, head_bytes; // of K or V
     int64_t row;                    // of query 0
-    int first;                      // of query 0, within its group: 0 but where a group is larger than a tile
+    int first;                      // of query 0, within its group: 0 unless a group is larger than a tile
     int n;                          // queries
 } __attribute__((aligned(64))) tile;
 
-// A head's K or V of a block of the cache, and what is read after it: itself, where queries are too many to wait for memory.
+// A head's K or V in a block of the cache, and the data to prefetch next: the same, if there are too many queries to wait for
+// memory.
 typedef struct cells {
     const void *data, *next;
 } cells;
 
-// Of two blocks of the cache: this one, and the one to be fetched.
+// block: two blocks of the cache: the current one, and the one to prefetch.
 static inline cells tile_cells(const tile *t, bool is_k, const int32_t block[2]) {
     const char *cache = is_k ? t->a->k : t->a->v;
     const char *data = cache + (size_t)block[0] * t->block_bytes + (size_t)t->head * t->head_bytes;
@@ -82,25 +84,25 @@ static inline cells tile_cells(const tile *t, bool is_k, const int32_t block[2])
 static inline bool sees_all(const tile *t, int i) { return t->see_end[i] - t->see_begin[i] == CELLS; }
 static inline bool sees_none(const tile *t, int i) { return t->see_end[i] == t->see_begin[i]; }
 
-// Of n queries from i on there are no values yet.
+// Sets the values of n queries from i on to zero.
 static inline void clear_values(tile *t, int i, int n) {
     for (int d = i * t->a->kv.head_dim; d < (i + n) * t->a->kv.head_dim; d += 16) vf_store(t->values + d, vf_zero());
 }
 
-// Sixteen in the middle for lanes that are seen. Lanes beyond `end` are unseen from 32 - end on, those before `begin` up to
-// 16 - begin.
+// The sixteen middle entries are for visible lanes. Lanes beyond `end` are hidden from 32 - end on, those before `begin` up to 16
+// - begin.
 #define TIMES_16(x) x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x
 static const float unseen_score[48] = {TIMES_16(-INFINITY), TIMES_16(0), TIMES_16(-INFINITY)}; // to be added
-static const float unseen_share[48] = {TIMES_16(0), TIMES_16(1), TIMES_16(0)};                 // to be multiplied with
+static const float unseen_share[48] = {TIMES_16(0), TIMES_16(1), TIMES_16(0)};                 // to be multiplied
 
-// Of the 16 cells from c on, those that are not seen become zeros.
+// Sets hidden cells among the 16 from c on to zero.
 SIMD_INLINE vf only_seen(vf x, int c, int begin, int end) {
     if (c < begin) x = vf_mul(x, vf_load(unseen_share + 16 - (begin - c)));
     if (end < c + 16) x = vf_mul(x, vf_load(unseen_share + 32 - (end - c)));
     return x;
 }
 
-// What was summed so far is taken relative to a reference that has grown by -difference.
+// Rescales the sums so far to a reference that has grown by -difference.
 static inline void shrink(tile *t, int i, float difference) {
     int dim = t->a->kv.head_dim;
     vf factor = vf_exp2(vf_set1(difference));
@@ -108,14 +110,14 @@ static inline void shrink(tile *t, int i, float difference) {
     for (int d = 0; d < dim; d += 16) vf_store(t->values + i * dim + d, vf_mul(vf_load(t->values + i * dim + d), factor));
 }
 
-// Of 16 scores some are not seen: they become the lowest, whatever they are.
+// Replaces the hidden ones of 16 scores by LOWEST, whatever they are.
 static inline vf hide(float *p, const float *unseen) {
     vf seen = vf_max(vf_add(vf_load(p), vf_load(unseen)), vf_set1(LOWEST));
     vf_store(p, seen);
     return seen;
 }
 
-// Lanes that hold the greatest of the scores of n queries from i on, which see the cells [begin, end).
+// Computes for n queries from i on, which attend to the cells [begin, end), lanes that contain the greatest score.
 SIMD_INLINE void greatest_scores(tile *t, int i, int begin, int end, vf *most, const int n) {
     const int last = (end - 1) / 16 * 16;
     if (begin % 16) {
@@ -130,7 +132,7 @@ SIMD_INLINE void greatest_scores(tile *t, int i, int begin, int end, vf *most, c
     }
 }
 
-// The same for four queries, of which the last ones may be none. The lowest, where nothing is seen.
+// Does the same for four queries, of which the last ones may not exist. LOWEST if nothing is visible.
 static inline void greatest_of_4(tile *t, int i, vf most[4]) {
     const int begin = t->see_begin[i], end = t->see_end[i];
     bool are_alike = i + 4 <= t->n;
@@ -142,7 +144,7 @@ static inline void greatest_of_4(tile *t, int i, vf most[4]) {
     }
 }
 
-// Scores hold 2 log2(e) x / c: they become log2(e) c tanh(x / c), where tanh(a) = 1 - 2 / (e^2a + 1). Not a number stays one.
+// Scores hold 2 log2(e) x / c and become log2(e) c tanh(x / c), where tanh(a) = 1 - 2 / (e^2a + 1). NaN stays NaN.
 static inline void cap_scores(tile *t) {
     const vf cap = vf_set1(t->a->softcap * LOG2_E), one = vf_set1(1), two = vf_set1(2), most = vf_set1(-120);
     for (int i = 0; i < t->n; i++) {
@@ -154,8 +156,8 @@ static inline void cap_scores(tile *t) {
     }
 }
 
-// Looks at all queries' scores: are their references still good? Four at a time, because each is a chain of operations that wait
-// for each other. greatest // [QUERIES]: the greatest scores, the lowest where nothing is seen
+// Checks whether the references of all queries are still good. Four at a time, because each is a chain of dependent operations.
+// greatest // [QUERIES]: the greatest scores, LOWEST if nothing is visible
 static inline void raise_max(tile *t, float *greatest) {
     for (int i = 0; i < t->n; i += 4) {
         vf most[4];
@@ -173,7 +175,7 @@ static inline void raise_max(tile *t, float *greatest) {
     }
 }
 
-// attention_q8_0.c: rounds the tile's queries; then adds what they see of a block, of two in the cache of which the second one
-// is fetched.
+// In attention_q8_0.c: round the tile's queries; then add the visible cells of a block. block: the current one, and the one to
+// prefetch.
 void SIMD_FN(kin_round_queries)(tile *t);
 void SIMD_FN(kin_attend_q8_0)(tile *t, const int32_t block[2]);
