@@ -1,10 +1,10 @@
 // Cursors over a payload: a reader that checks every step, and a writer that counts or fills.
 //
-// They make a codec a readable list of fields. The reader's failure is sticky: the first sentence is kept, everything read
-// afterwards is 0, and so a decoder checks once, at the end. The writer without a buffer only counts, so one list of fields gives
-// both the size and the bytes. Not for data that comes in pieces: a payload is whole before it is decoded.
+// They turn a codec into a readable list of fields. The reader's failure is sticky: the first sentence is kept and all further
+// reads return 0, so a decoder checks once, at the end. A writer without a buffer only counts, so one list of fields gives both
+// the size and the bytes. Not for data that arrives in pieces: a payload must be complete before it is decoded.
 //
-// Owner: the codec function that made it, on its stack. Pointers from kin_reader_take live as long as the payload.
+// Owner: the codec function that made it, on its stack. Pointers from kin_reader_take are valid as long as the payload.
 #pragma once
 
 #include <stdbool.h>
@@ -25,10 +25,10 @@ static inline kin_reader kin_reader_open(const uint8_t *payload, size_t n, kin_e
     return (kin_reader){.at = payload, .end = n ? payload + n : payload, .err = err};
 }
 
-// Writes the sentence, unless there is one already.
+// Records a failure, unless there was one already.
 void kin_reader_fail(kin_reader *r, const char *fmt, ...) KIN_PRINTF(2, 3);
 
-// The next n bytes, or NULL after a failure.
+// Returns the next n bytes, or NULL after a failure.
 const uint8_t *kin_reader_take(kin_reader *r, size_t n);
 
 static inline uint8_t kin_reader_u8(kin_reader *r) {
@@ -62,29 +62,29 @@ static inline int32_t kin_reader_i32(kin_reader *r) {
     return (int32_t)kin_reader_u32(r);
 }
 
-// Copies the next n bytes; zeros after a failure.
+// Copies the next n bytes; writes zeros after a failure.
 void kin_reader_copy(kin_reader *r, uint8_t *to, size_t n);
 
-// Returns `value` if it is from `low` to `high`; else fails with a sentence that names it, and returns `low`.
+// Returns `value` if it is between `low` and `high`. Otherwise fails with a sentence that names it, and returns `low`.
 uint32_t kin_reader_range(kin_reader *r, uint32_t value, uint32_t low, uint32_t high, const char *what);
 
-// A u64 that counts bytes: at most 2^53, so that sums of them fit into 64 bits and a JSON number holds one.
+// Reads a u64 that counts bytes: at most 2^53, so that sums fit into 64 bits and a JSON number can hold it.
 uint64_t kin_reader_size(kin_reader *r, const char *what);
 
-// A str: u16 length, then so many bytes, at most `most`. UTF-8 without control characters. Written to [most + 1] with a final
-// NUL.
+// Reads a str: a u16 length, then that many bytes, at most `most`. It must be UTF-8 without control characters. Writes it to
+// [most + 1] with a final NUL.
 void kin_reader_str(kin_reader *r, char *to, size_t most, const char *what);
 
-// Bytes that are left over are a failure too. Returns 0, or KIN_FAIL with the sentence, which begins with `name`.
+// Fails if bytes are left over. Returns 0, or KIN_FAIL with the sentence, which begins with `name`.
 int kin_reader_close(kin_reader *r, const char *name);
 
 typedef struct kin_writer {
-    uint8_t *to; // NULL: only counts
+    uint8_t *to; // NULL: only count
     size_t n;    // bytes so far
     size_t cap;
 } kin_writer;
 
-// The place of the next n bytes, or NULL when only counting. Asserts that they fit.
+// Returns the place of the next n bytes, or NULL when only counting. Asserts that they fit.
 uint8_t *kin_writer_take(kin_writer *w, size_t n);
 
 void kin_writer_u8(kin_writer *w, uint8_t v);
@@ -102,8 +102,8 @@ static inline void kin_writer_f64(kin_writer *w, double v) {
     kin_writer_u64(w, bits);
 }
 
-// From NULL: leaves room for n bytes and does not touch it.
+// With `from` NULL, leaves room for n bytes without touching it.
 void kin_writer_bytes(kin_writer *w, const uint8_t *from, size_t n);
 
-// A str from an array of [most + 1]. Asserts that it ends there.
+// Writes a str from an array of [most + 1]. Asserts that its NUL is in the array.
 void kin_writer_str(kin_writer *w, const char *from, size_t most);

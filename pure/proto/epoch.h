@@ -1,7 +1,7 @@
-// The numbers of epochs (pure/proto/membership.h): serial numbers, which wrap. 0 is no epoch.
+// Epoch numbers (pure/proto/membership.h): serial numbers that wrap around. 0 is no epoch.
 //
-// A head begins with a number made from the clock, four numbers for each second, so that a later run does not repeat an
-// earlier one's numbers. Of two numbers the newer one is less than 2^31 after the other: 17 years of the clock.
+// A head's first number comes from the clock, with four numbers per second, so that a later run does not repeat the numbers of an
+// earlier one. Of two numbers, the newer one is less than 2^31 after the other: 17 years of the clock.
 #pragma once
 
 #include <stdbool.h>
@@ -16,7 +16,7 @@ static inline uint32_t kin_epoch_next(uint32_t epoch) {
     return epoch == UINT32_MAX ? 1 : epoch + 1;
 }
 
-// Any epoch is newer than none (0).
+// True if `epoch` is newer than `than`. Any epoch is newer than none (0).
 static inline bool kin_epoch_is_newer(uint32_t epoch, uint32_t than) {
     return epoch != 0 && (than == 0 || (int32_t)(epoch - than) > 0);
 }

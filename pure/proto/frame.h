@@ -1,4 +1,4 @@
-// Frames: what a link carries. A header of 16 bytes, then a payload that is one message (pure/proto/message.h).
+// Frames: the unit of transfer on a link. A header of 16 bytes, then a payload that is one message (pure/proto/message.h).
 //
 //     byte  0  u32  magic "KIN1"
 //           4  u8   version of this layout, and of that of OPEN, ACCEPT, REFUSE, PING, PONG and BYE: 5
@@ -7,11 +7,11 @@
 //           8  u32  epoch of the plan that the frame belongs to, 0: none
 //          12  u32  length of the payload, at most the type's cap
 //
-// All numbers are little-endian. The first 16 bytes keep this meaning in every version, so that both sides can name the version
-// that the other has. Which version of the protocol all other messages are of is agreed upon in OPEN and ACCEPT
-// (pure/proto/versions.h). Not here: reading, writing, TLS, and the decision to drop a frame of another epoch.
+// All numbers are little-endian. The first 16 bytes keep this meaning in every version, so that each side can report the other's
+// version. OPEN and ACCEPT negotiate the protocol version of all other messages (pure/proto/versions.h). Not here: reading,
+// writing, TLS, and the decision to drop a frame of another epoch.
 //
-// Plain data and pure functions: any thread, nothing is kept, nothing is allocated.
+// Plain data and pure functions: any thread, nothing is stored, nothing is allocated.
 #pragma once
 
 #include <stdbool.h>
@@ -22,15 +22,15 @@
 
 enum { KIN_FRAME_HEADER = 16, KIN_FRAME_VERSION = 5 };
 
-// What a link is for; the connecting side says it in OPEN.
+// The purpose of a link; the connecting side states it in OPEN.
 typedef enum kin_proto_role {
     KIN_PROTO_CONTROL, // device -> head, one per device
     KIN_PROTO_RING,    // each member -> its next member
     KIN_PROTO_FETCH,   // anyone -> any process that has parts of the model file
     KIN_PROTO_OBSERVE, // status client -> head
     KIN_PROTO_PROBE,   // anyone -> anyone, to measure the path between them
-    KIN_PROTO_BACK,    // each member -> its previous member, for a ring link that only this end can open: the steps come to it
-    KIN_PROTO_GROUP,   // each device of a group -> those that come after it, for the sums (pipeline/exchange.h)
+    KIN_PROTO_BACK,    // each member -> its previous member, if only this end can open the ring link: steps arrive on it
+    KIN_PROTO_GROUP,   // each device of a group -> those after it, for the sums (pipeline/exchange.h)
 } kin_proto_role;
 
 enum { KIN_PROTO_N_ROLES = 7 };
@@ -38,12 +38,12 @@ enum { KIN_PROTO_N_ROLES = 7 };
 #define KIN_FRAME_CAP_SMALL (64u << 10)
 #define KIN_FRAME_CAP_LARGE (1u << 20)
 #define KIN_FRAME_CAP_STEP (256u << 20)
-#define KIN_FRAME_DATA_BYTES (256u << 10)  // of the file, in one DATA frame
-#define KIN_FRAME_REPORT_BYTES (64u << 10) // of text
-#define KIN_FRAME_ECHO_BYTES (1u << 20)    // of filler, in one ECHO
+#define KIN_FRAME_DATA_BYTES (256u << 10)  // file bytes in one DATA frame
+#define KIN_FRAME_REPORT_BYTES (64u << 10) // bytes of text in one REPORT frame
+#define KIN_FRAME_ECHO_BYTES (1u << 20)    // filler bytes in one ECHO frame
 
-// X(number, NAME, name, largest payload, links: c control, r ring, f fetch, o observe, p probe, b back, g group, epoch: 1 if only
-// a plan can cause it)
+// X(number, NAME, name, largest payload, links: c control, r ring, f fetch, o observe, p probe, b back, g group, epoch: 1 if the
+// frame always belongs to a plan)
 #define KIN_FRAME_TYPES(X)                                                                                                       \
     X(1, OPEN, open, KIN_FRAME_CAP_SMALL, "crfopbg", 0)                                                                          \
     X(2, ACCEPT, accept, KIN_FRAME_CAP_SMALL, "crfopbg", 0)                                                                      \
@@ -86,9 +86,9 @@ typedef enum kin_frame_type {
 #undef KIN_FRAME_ENUM
 } kin_frame_type;
 
-enum { KIN_FRAME_N_TYPES = 34 }; // types are 1 to this
+enum { KIN_FRAME_N_TYPES = 34 }; // types are 1 to this number
 
-// A piece of a payload that is sent from where it lies.
+// A part of a payload that is sent without copying.
 typedef struct kin_frame_part {
     const void *bytes;
     size_t n;
@@ -97,21 +97,22 @@ typedef struct kin_frame_part {
 typedef struct kin_frame {
     kin_frame_type type;
     uint32_t epoch;
-    uint32_t length; // of the payload
+    uint32_t length; // bytes of the payload
 } kin_frame;
 
-// Writes the header. Asserts what decoding would refuse.
+// Writes the header. Asserts everything that decoding would reject.
 void kin_frame_encode(uint8_t to[KIN_FRAME_HEADER], const kin_frame *frame);
 
-// Reads a header from the n bytes that have come so far.
+// Reads a header from the n bytes received so far.
 //   KIN_FRAME_HEADER  the header's bytes are consumed, *frame is set
-//   0                 need more bytes
-//   KIN_FAIL          malformed, or another version; said as early as the bytes show it. The link is of no use any more.
-// frame->length is within the type's cap. A link that knows a smaller bound (a ring: kin_proto_step_size_max) compares before
-// it allocates.
+//   0                 more bytes are needed
+//   KIN_FAIL          malformed, or another version; reported as early as the bytes show it. The link is unusable afterwards.
+// frame->length is within the type's cap. A link with a smaller bound (a ring: kin_proto_step_size_max) must check it before it
+// allocates.
 int kin_frame_decode(const uint8_t *bytes, size_t n, kin_frame *frame, kin_err *err);
 
-// For a type from 1 to KIN_FRAME_N_TYPES.
+// For types from 1 to KIN_FRAME_N_TYPES.
 const char *kin_frame_name(kin_frame_type type); // "OPEN"
 uint32_t kin_frame_cap(kin_frame_type type);     // bytes of the largest payload
+// True if frames of this type are allowed on links of this role.
 bool kin_frame_belongs(kin_frame_type type, kin_proto_role role);

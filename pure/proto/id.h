@@ -1,4 +1,4 @@
-// The identity of a machine in the cluster: 16 random bytes that a machine makes once and keeps.
+// The identity of a machine in the cluster: 16 random bytes that the machine generates once and keeps.
 #pragma once
 
 #include <stdbool.h>
@@ -10,7 +10,7 @@ static inline bool kin_proto_id_equal(const kin_proto_id *a, const kin_proto_id 
     return memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
 }
 
-// All zeros: no identity.
+// True if there is no identity: all bytes are zero.
 static inline bool kin_proto_id_is_none(const kin_proto_id *id) {
     return kin_proto_id_equal(id, &(kin_proto_id){{0}});
 }

@@ -1,6 +1,6 @@
 // Labels: short texts that travel between machines and are shown to people: names, reasons, addresses.
 //
-// A clean label is UTF-8 without control characters (C0, DEL, C1), so it can go to a terminal or a log as it is.
+// A clean label is UTF-8 without control characters (C0, DEL, C1), so it is safe to print to a terminal or a log.
 // Pure functions, any thread.
 #pragma once
 
@@ -9,9 +9,9 @@
 
 bool kin_label_is_clean(const char *text, size_t n);
 
-// Makes a clean label of any text in `to` [most + 1]: cut before the character that does not fit, '?' in place of each byte that
-// is not clean. Returns `to`.
+// Writes a clean label made from any text to `to` [most + 1]: it is cut before the first character that does not fit, and each
+// byte that is not clean becomes '?'. Returns `to`.
 char *kin_label_set(char *to, size_t most, const char *text);
 
-// The same of a sentence: it is cut before the word that does not fit, and ends with "..." (base/sentence.h).
+// The same for a sentence: it is cut between words and ends with "..." (base/sentence.h).
 char *kin_label_set_sentence(char *to, size_t most, const char *text);

@@ -1,7 +1,7 @@
-// The inside of the message codecs, shared by message*.c. Not for others: include pure/proto/message.h.
+// Internals of the message codecs, shared by message*.c. All other files include pure/proto/message.h.
 //
 // A codec is two static functions with the same list of fields: put_X(writer, message) and take_X(reader, message).
-// KIN_PROTO_DEFINE makes the three public functions of them.
+// KIN_PROTO_DEFINE makes the three public functions from them.
 #pragma once
 
 #include "pure/proto/cursor.h"

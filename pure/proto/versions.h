@@ -1,7 +1,7 @@
-// Versions of the protocol: every program speaks a range of them, and two programs speak the highest one that both know. OPEN and
-// ACCEPT carry the ranges. The layout of frames and of the messages that every link has (OPEN, ACCEPT, REFUSE, PING, PONG, BYE)
-// is not part of it: it has a version of its own in each header (KIN_FRAME_VERSION), so that programs without a common version
-// can tell each other so.
+// Protocol versions: every program speaks a range of them, and two programs use the highest one that both know. OPEN and ACCEPT
+// carry the ranges. The layout of frames and of the messages that every link has (OPEN, ACCEPT, REFUSE, PING, PONG, BYE) is not
+// part of this: it has its own version in each header (KIN_FRAME_VERSION), so that programs without a common version can tell
+// each other.
 //
 // Pure functions: any thread.
 #pragma once
@@ -9,20 +9,20 @@
 #include "base/err.h"
 #include "pure/proto/message.h"
 
-// What this program speaks.
+// The range of this program.
 enum { KIN_PROTO_VERSION_MIN = 19, KIN_PROTO_VERSION_MAX = 19 };
 
 #define KIN_PROTO_VERSIONS ((kin_proto_versions){KIN_PROTO_VERSION_MIN, KIN_PROTO_VERSION_MAX})
 
-// The range, or that of this program where it is not set (max 0).
+// Returns the range, or that of this program if it is not set (max 0).
 kin_proto_versions kin_proto_versions_or_own(kin_proto_versions versions);
 
 typedef struct kin_proto_speaker {
-    const char *name;    // of the process, for people
-    const char *program; // its version
+    const char *name;    // name of the process, for people
+    const char *program; // version of the program
     kin_proto_versions versions;
 } kin_proto_speaker;
 
-// The highest version that both speak. 0: none; *err is a refusal (pure/proto/refusal.h) that names both ranges and says which
-// of the two is to be updated.
+// Returns the highest version that both speak. 0: there is none, and *err is a refusal (pure/proto/refusal.h) that names both
+// ranges and says which side to update.
 uint16_t kin_proto_versions_meet(const kin_proto_speaker *a, const kin_proto_speaker *b, kin_err *err);
