@@ -1,9 +1,9 @@
-// The membership: what a head knows of its devices, and the epoch that they are in.
+// The membership: the head's knowledge of its devices, and their current epoch.
 //
-// A step function. The driver tells what happened (an event and the time), the membership answers with what is to be done
-// (actions, in this order). It opens no link, reads no clock and makes no plan: links notice by themselves that the other side
-// went silent (net/link.h), the planner says who computes which layers. Of a plan the membership knows the members, in the
-// order of the ring, and whether it equals the last one.
+// A step function: the driver reports an event and the time, and the membership answers with actions to carry out in order. It
+// opens no links, reads no clock and makes no plans: links detect by themselves that the other side is silent (net/link.h), and
+// the planner decides who computes which layers. Of a plan, the membership knows only the members in ring order, and whether it
+// equals the last one.
 //
 //     joins ─► facts ─► ask the planner ─► plan: epoch + 1 ─► every member ready, every ring link open ─► the ring is up
 //                            ▲                                                                              │
@@ -11,21 +11,21 @@
 //                            └── a member or a ring link lost, a member failed: the epoch ends ◄──────────────┘
 //
 // While the ring is up, a better plan does not replace it at once. Its members are told to fetch and pack what it needs
-// (PREFETCH), and the epoch in force goes on. When all have it, the requests make room between two steps (yields), and the
-// next epoch begins. The plan is given up when a member is lost, cannot fetch, or makes no progress for too long.
+// (PREFETCH), and the epoch in force goes on. When all members have everything, requests stop between two steps (yields), and the
+// next epoch begins. The better plan is dropped if a member is lost, cannot fetch, or makes no progress for too long.
 //
-// One member of it may need hours for its weights. Then the planner is asked what is best without the members that are not ready
-// soon, and if that is better than the plan in force, it comes first. When it is in force, or where there is none, all are
-// planned with again, and the slow ones go on with what they have fetched.
+// If a member of the better plan needs hours for its weights, the planner is asked for the best plan without the slow members; if
+// that is better than the plan in force, it comes first. Once it is in force, or if there is none, all devices are planned with
+// again, and the slow ones continue with what they have fetched.
 //
-// An epoch is one plan in force; its number only grows (pure/proto/epoch.h), and ring frames of any other epoch are dropped.
-// When it ends, the running requests fail with a sentence that names device and stage. Devices keep what they have loaded, so
-// that the next epoch is cheap for a device that has the same windows in it.
+// An epoch is one plan in force; its number only grows (pure/proto/epoch.h), and ring frames of any other epoch are dropped. When
+// it ends, the running requests fail with a sentence that names device and stage. Devices keep what they have loaded, so the next
+// epoch is cheap for a device whose windows stay the same.
 //
-// The head itself is not in the membership: the ring is up when the devices are ready; the driver knows when its own shard is
-// loaded.
+// The head itself is not in the membership: the ring is up when the devices are ready; the driver knows when the head's own shard
+// is loaded.
 //
-// Owner: the head's driver. Thread: its loop's. Actions and device pointers live until the next step.
+// Owner: the head's driver. Thread: its loop's. Actions and device pointers are valid until the next step.
 #pragma once
 
 #include <stdbool.h>
@@ -38,12 +38,11 @@
 #include "pure/proto/refusal.h"
 
 enum {
-    KIN_MEMBERSHIP_DEVICES = 32,  // most at a time
-    KIN_MEMBERSHIP_ACTIONS = 192, // more than any step gives: 5 for each device and some more
-    KIN_MEMBERSHIP_NAME = 64,     // bytes with the NUL, of names
-    KIN_MEMBERSHIP_REASON =
-        1001, // of reasons: KIN_PROTO_MAX_REASON and the NUL; what was longer was cut by its sender, at a word
-    KIN_MEMBERSHIP_SENTENCE = 1536, // of a reason, and of which device it is
+    KIN_MEMBERSHIP_DEVICES = 32,    // most at a time
+    KIN_MEMBERSHIP_ACTIONS = 192,   // more than any step produces: 5 per device and a few more
+    KIN_MEMBERSHIP_NAME = 64,       // bytes of a name, including the NUL
+    KIN_MEMBERSHIP_REASON = 1001,   // bytes of a reason: KIN_PROTO_MAX_REASON and the NUL
+    KIN_MEMBERSHIP_SENTENCE = 1536, // bytes of a reason and of the device's name
 };
 
 #define KIN_MEMBERSHIP_FOREVER UINT64_MAX
@@ -52,26 +51,26 @@ enum {
 typedef struct kin_membership kin_membership;
 
 typedef struct kin_membership_options {
-    kin_proto_id id;                // the head's
-    char name[KIN_MEMBERSHIP_NAME]; // the head's
+    kin_proto_id id;                // id of the head
+    char name[KIN_MEMBERSHIP_NAME]; // name of the head
     uint32_t features;              // bits that a device must have
-    kin_proto_hash model;           // the model's content hash; zeros: not known yet, see KIN_MEMBERSHIP_MODEL
+    kin_proto_hash model;           // content hash of the model; zeros: not known yet, see KIN_MEMBERSHIP_MODEL
     uint32_t epoch_first;           // newer than all epochs of an earlier run of this head (pure/proto/epoch.h)
-    int n_expected;                 // devices that are going to join; 0: not known
-    bool only_looks;                // nobody is given work: that the head is alone then is not said
-    uint64_t plan_wait_ns;          // quiet time after a device joined, before the first plan: devices fetch meanwhile (250 ms)
-    uint64_t join_wait_ns;          // the same before the first plan can be used, and before a plan in force is made anew (1 s)
-    uint64_t lost_wait_ns;          // for a lost member to come back, before a plan is made without it (0.3 s)
-    uint64_t facts_wait_ns;         // from ACCEPT to DEVICE (3 s)
-    uint64_t break_wait_ns; // from a broken ring link to reporting it: mostly a device is lost, and that is reported instead (200
-                            // ms: less than spacing_ns)
-    uint64_t spacing_ns;    // least time from the end of an epoch to the next (250 ms): one break, one new plan
-    uint64_t ring_wait_ns;  // for a ring link to open, before one of its ends is left out (8 s)
-    uint64_t prefetch_wait_ns; // without progress of a device that prefetches, before that plan is given up (90 s: a fetch gives
-                               // up after 60)
-    uint64_t soon_ns;          // who needs longer than this for a better plan is planned without first (60 s),
-    uint64_t late_ns;          // seen so long after it began to fetch (10 s)
-    uint64_t gentle_ns;        // after the last request others may prefetch as fast as they can (1 s)
+    int n_expected;                 // devices that are expected to join; 0: not known
+    bool only_looks;                // dry run: devices get no work, so it is not announced that the head serves alone
+    uint64_t plan_wait_ns;     // quiet time after a device joined, before the first plan: devices fetch in the meantime (250 ms)
+    uint64_t join_wait_ns;     // the same before the first plan may be used, and before the plan in force is reconsidered (1 s)
+    uint64_t lost_wait_ns;     // wait for a lost member to come back, before planning without it (0.3 s)
+    uint64_t facts_wait_ns;    // from ACCEPT to DEVICE (3 s)
+    uint64_t break_wait_ns;    // from a broken ring link to reporting it: usually a device is lost, and that is reported instead
+                               // (200 ms, < spacing_ns)
+    uint64_t spacing_ns;       // least time from the end of an epoch to the next (250 ms): one break, one new plan
+    uint64_t ring_wait_ns;     // for a ring link to open, before one of its ends is left out (8 s)
+    uint64_t prefetch_wait_ns; // limit without progress of a prefetching device; then that plan is dropped (90 s: a fetch gives
+                               // up after 60 s)
+    uint64_t soon_ns;          // if a device needs longer than this for a better plan, one without it comes first (60 s);
+    uint64_t late_ns;          // decided this long after it began to fetch (10 s)
+    uint64_t gentle_ns;        // time after the last request until devices may prefetch at full speed (1 s)
     uint64_t rest_min_ns;      // a device that failed is left out for this long (2 s), doubling each time
     uint64_t rest_max_ns;      // up to this (60 s)
 } kin_membership_options;
@@ -86,82 +85,81 @@ void kin_membership_free(kin_membership *membership);
 
 typedef struct kin_membership_hello {
     kin_proto_id id;
-    uint64_t run; // of its process
+    uint64_t run; // run of its process
     const char *name;
     uint32_t features;
 } kin_membership_hello;
 
 typedef struct kin_membership_stage {
     kin_proto_id id;
-    const uint8_t *windows; // what this member has to do; the membership only compares it // u8 [n_windows]
+    const uint8_t *windows; // the member's work; the membership only compares it // u8 [n_windows]
     size_t n_windows;
 } kin_membership_stage;
 
 typedef struct kin_membership_plan {
-    int n_stages; // 0: the head alone
+    int n_stages; // 0: only the head
     const kin_membership_stage *stages;
 } kin_membership_plan;
 
 typedef enum kin_membership_event_kind {
     KIN_MEMBERSHIP_TICK,     // time passes; at least ten times a second
     KIN_MEMBERSHIP_MODEL,    // model: the head has hashed its file
-    KIN_MEMBERSHIP_JOINS,    // link, hello: OPEN came on a new control link
+    KIN_MEMBERSHIP_JOINS,    // link, hello: OPEN arrived on a new control link
     KIN_MEMBERSHIP_FACTS,    // link, facts
     KIN_MEMBERSHIP_PROGRESS, // link, epoch, progress
     KIN_MEMBERSHIP_READY,    // link, epoch
-    KIN_MEMBERSHIP_FAILED, // link, epoch, stage, reason, progress_made. Stage "receiving": what the member before it sent cannot
-                           // be
-    KIN_MEMBERSHIP_RING_OPENED, // link, epoch: this member's link to the next one; the head's own: KIN_MEMBERSHIP_OWN
+    KIN_MEMBERSHIP_FAILED,   // link, epoch, stage, reason, progress_made. Stage "receiving": the previous member sent it invalid
+                             // data
+    KIN_MEMBERSHIP_RING_OPENED, // link, epoch: this member's link to the next one; KIN_MEMBERSHIP_OWN: the head's link to the
+                                // first
     KIN_MEMBERSHIP_RING_CLOSED, // link, epoch, reason, progress_made
-    KIN_MEMBERSHIP_WRONG,       // epoch, reason, progress_made: what the last member sent to the head cannot be
-    KIN_MEMBERSHIP_LOSES,       // epoch, loser, is_hop, reason, progress_made: a step does not come back
-    KIN_MEMBERSHIP_LOST,        // link, reason: the control link has ended
-    KIN_MEMBERSHIP_LEFT,        // link, reason: it announced that it stops; the next plan does not wait for it
-    KIN_MEMBERSHIP_PREFETCHED,  // link (the head's own: KIN_MEMBERSHIP_OWN), question, is_here, progress, reason: NULL or why not
+    KIN_MEMBERSHIP_WRONG,       // epoch, reason, progress_made: the last member sent invalid data to the head
+    KIN_MEMBERSHIP_LOSES,       // epoch, loser, is_hop, reason, progress_made: a step did not come back
+    KIN_MEMBERSHIP_LOST,        // link, reason: the control link ended
+    KIN_MEMBERSHIP_LEFT,        // link, reason: the device announced that it stops; the next plan does not wait for it
+    KIN_MEMBERSHIP_PREFETCHED,  // link or KIN_MEMBERSHIP_OWN, question, is_here, progress, reason: NULL, or why it failed
     KIN_MEMBERSHIP_PLANNED,     // question, plan
-    KIN_MEMBERSHIP_NO_PLAN,     // question, reason: the model does not fit on the devices that are there
-    KIN_MEMBERSHIP_DRIFT,       // the planner would now answer otherwise: it is asked again
+    KIN_MEMBERSHIP_NO_PLAN,     // question, reason: the model does not fit on the available devices
+    KIN_MEMBERSHIP_DRIFT,       // the planner would now answer differently: it is asked again
     KIN_MEMBERSHIP_BEGINS,      // a request begins
-    KIN_MEMBERSHIP_ENDS,        // epoch in which it began
-    KIN_MEMBERSHIP_ABORTED,     // epoch: the user cancelled it
+    KIN_MEMBERSHIP_ENDS,        // epoch in which the request began
+    KIN_MEMBERSHIP_ABORTED,     // epoch: the user cancelled the request
 } kin_membership_event_kind;
 
-typedef struct kin_membership_event { // only what the kind names is looked at; pointers are for the call
+typedef struct kin_membership_event { // only the fields listed for the kind are read; pointers are valid for the call
     kin_membership_event_kind kind;
     uint32_t link; // any number that no other control link has now
     uint32_t epoch;
     uint32_t question;
-    uint64_t
-        progress_made; // any number that grows with what rings have computed: of a hop that breaks without it an end is left out
-    bool is_here;      // all that was to be prefetched
-    int loser;         // the member that has the step, in the order of the ring
-    bool is_hop;       // or that the one before it has sent it to; as many as there are members: the head
+    uint64_t progress_made; // grows as rings compute; a hop that keeps breaking without growth loses one of its ends
+    bool is_here;           // everything that was to be prefetched
+    int loser;              // the member that holds the lost step, by its index in ring order
+    bool is_hop;            // the step was lost on the hop from the previous member to `loser`; n_members is then the head
     const kin_membership_hello *hello;
     const kin_proto_device *facts;
     const kin_proto_progress *progress;
     const kin_membership_plan *plan;
     const kin_proto_hash *model;
-    const char *stage, *reason; // as the device wrote them
+    const char *stage, *reason; // as sent by the device
 } kin_membership_event;
 
 // ---- actions
 
 typedef enum kin_membership_action_kind {
     KIN_MEMBERSHIP_ACCEPT,    // link: send ACCEPT
-    KIN_MEMBERSHIP_REFUSE,    // link, text: send REFUSE and close; the membership has forgotten the link
-    KIN_MEMBERSHIP_DROP,      // link, text: close; the membership has forgotten it
-    KIN_MEMBERSHIP_ASK,       // question, devices: ask the planner; an answer to an older question is ignored
-    KIN_MEMBERSHIP_PREFETCH,  // link, device, question, gently: send PREFETCH of that question's plan; the head's own part of it:
-                              // link is KIN_MEMBERSHIP_OWN
+    KIN_MEMBERSHIP_REFUSE,    // link, text: send REFUSE and close; the membership no longer knows the link
+    KIN_MEMBERSHIP_DROP,      // link, text: close; the membership no longer knows the link
+    KIN_MEMBERSHIP_ASK,       // question, devices: ask the planner; answers to older questions are ignored
+    KIN_MEMBERSHIP_PREFETCH,  // link, device, question, gently: send PREFETCH with that question's plan; link KIN_MEMBERSHIP_OWN:
+                              // the head's own part
     KIN_MEMBERSHIP_SEND_PLAN, // link, device, epoch
-    KIN_MEMBERSHIP_SEND_END,  // link, device, epoch, text: send END; the device closes its ring link, keeps what it holds and
-                              // waits
-    KIN_MEMBERSHIP_OPEN_RING, // device, epoch: connect to the first member, again and again until the epoch ends
-    KIN_MEMBERSHIP_CLOSE_RING, // epoch: close it
+    KIN_MEMBERSHIP_SEND_END,  // link, device, epoch, text: send END; the device closes its ring link, keeps its shard and waits
+    KIN_MEMBERSHIP_OPEN_RING, // device, epoch: connect to the first member, repeatedly until the epoch ends
+    KIN_MEMBERSHIP_CLOSE_RING, // epoch: close that link
     KIN_MEMBERSHIP_UP,         // epoch: requests may begin
     KIN_MEMBERSHIP_FAIL,       // epoch, text: end all running requests with this sentence
     KIN_MEMBERSHIP_LOG,        // level, text
-    KIN_MEMBERSHIP_STATUS,     // what the inspection functions say has changed
+    KIN_MEMBERSHIP_STATUS,     // the results of the inspection functions have changed
 } kin_membership_action_kind;
 
 typedef struct kin_membership_action {
@@ -172,7 +170,7 @@ typedef struct kin_membership_action {
     int device; // index for kin_membership_device_at
     bool gently;
     int n_devices;
-    uint8_t devices[KIN_MEMBERSHIP_DEVICES]; // indices of the devices that are there
+    uint8_t devices[KIN_MEMBERSHIP_DEVICES]; // indices of the available devices
     kin_log_level level;
     char text[KIN_MEMBERSHIP_SENTENCE];
 } kin_membership_action;
@@ -182,7 +180,7 @@ typedef struct kin_membership_actions {
     kin_membership_action at[KIN_MEMBERSHIP_ACTIONS];
 } kin_membership_actions;
 
-// `now` never decreases. Events about links that the membership has forgotten, and about epochs that are over, change nothing.
+// `now` never decreases. Events about links that the membership no longer knows, and about epochs that are over, change nothing.
 const kin_membership_actions *kin_membership_step(kin_membership *membership, kin_time now, const kin_membership_event *event);
 
 // ---- inspection
@@ -190,10 +188,10 @@ const kin_membership_actions *kin_membership_step(kin_membership *membership, ki
 typedef enum kin_device_state {
     KIN_DEVICE_NONE,      // an empty place
     KIN_DEVICE_GREETED,   // accepted; its facts are not known yet
-    KIN_DEVICE_JOINED,    // there, without work
-    KIN_DEVICE_PREPARING, // has a plan, is not ready
+    KIN_DEVICE_JOINED,    // joined, without work
+    KIN_DEVICE_PREPARING, // has a plan, is not ready for it
     KIN_DEVICE_READY,
-    KIN_DEVICE_FAILED, // there, but left out for a while: it failed, or a ring link to it did not open
+    KIN_DEVICE_FAILED, // connected, but left out for a while: it failed, or a ring link to it did not open
     KIN_DEVICE_LOST,
     KIN_DEVICE_LEFT,
 } kin_device_state;
@@ -203,43 +201,43 @@ typedef struct kin_membership_device {
     kin_proto_id id;
     uint64_t run;
     uint32_t features;              // KIN_PROTO_INEXACT, KIN_PROTO_NO_SLICES
-    char name[KIN_MEMBERSHIP_NAME]; // unique, and not the head's
+    char name[KIN_MEMBERSHIP_NAME]; // unique, and different from the head's
     uint32_t link;
     kin_proto_device facts;
-    kin_proto_progress progress, prefetch;  // prefetch: for a plan that waits; total 0: nothing
-    bool ring_open;                         // its link to the next member
-    kin_time ring_since;                    // when the epoch began, or that link broke
-    char ring_error[KIN_MEMBERSHIP_REASON]; // why it is not; "": not known
-    int stage;                              // 1-based place in the ring of this epoch, 0: none
+    kin_proto_progress progress, prefetch;  // prefetch: for a pending better plan; total 0: none
+    bool ring_open;                         // its link to the next member is open
+    kin_time ring_since;                    // when the epoch began, or when that link broke
+    char ring_error[KIN_MEMBERSHIP_REASON]; // why it is not open; "": not known
+    int stage;                              // 1-based place in the ring of this epoch; 0: none
     kin_time since;                         // in this state
-    int n_failures;                         // since the last request that went well
+    int n_failures;                         // since the last successful request
     char last_error[KIN_MEMBERSHIP_REASON];
 } kin_membership_device;
 
-// i in [0, KIN_MEMBERSHIP_DEVICES). NULL: an empty place.
+// Returns device i in [0, KIN_MEMBERSHIP_DEVICES); NULL if that place is empty.
 const kin_membership_device *kin_membership_device_at(const kin_membership *membership, int i);
 
 typedef enum kin_membership_state {
     KIN_MEMBERSHIP_GATHERING, // waiting for a device to join or to come back, or for the planner
-    KIN_MEMBERSHIP_SHORT,     // the planner says that the model does not fit on the devices that are there
+    KIN_MEMBERSHIP_SHORT,     // the planner found that the model does not fit on the available devices
     KIN_MEMBERSHIP_PREPARING, // an epoch has begun
     KIN_MEMBERSHIP_SERVING,   // the ring is up
 } kin_membership_state;
 
 kin_membership_state kin_membership_state_now(const kin_membership *membership);
-uint32_t kin_membership_epoch(const kin_membership *membership); // the last one, also when it is over
+uint32_t kin_membership_epoch(const kin_membership *membership); // the last epoch, even if it is over
 int kin_membership_n_requests(const kin_membership *membership);
-bool kin_membership_yields(const kin_membership *membership); // a better plan waits for the end of the running requests
+bool kin_membership_yields(const kin_membership *membership); // a better plan waits until the running requests end
 
-// The question whose answer is the last epoch's plan; the one whose plan is prepared beside it, 0: none.
+// The question whose answer is the last epoch's plan; and the one whose plan is being prepared beside it, 0: none.
 uint32_t kin_membership_planned_by(const kin_membership *membership);
 uint32_t kin_membership_prepares(const kin_membership *membership);
 
-// One sentence for a person: "device 'tower' is gone (no answer for 1.5 s), waiting for it to come back". Returns buf.
+// Writes one sentence for people: "device 'tower' is gone (no answer for 1.5 s), waiting for it to come back". Returns buf.
 const char *kin_membership_doing(const kin_membership *membership, char *buf, size_t n);
 
-// Whether the connection of a link was made, and then took too long, by the reason for its end: another port would not help.
+// True if the reason for the end of a link shows that it was connected, and then too slow: another port would not help.
 bool kin_membership_was_reached(const char *reason);
 
-// Does a ring frame of this epoch count? All others are dropped.
+// True if ring frames of this epoch are accepted. All others are dropped.
 bool kin_membership_takes(const kin_membership *membership, uint32_t epoch);
