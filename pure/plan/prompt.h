@@ -12,7 +12,6 @@
 //
 // Here a device that streams is never idle, so its windows do not begin with a full ring: a chunk occupies it for at least its
 // stall.
-// its stall.
 #pragma once
 
 #include "pure/plan/latency.h"

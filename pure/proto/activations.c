@@ -8,7 +8,7 @@
 
 #define F32_INFINITY 0x7f800000u
 #define F32_ONE_HALF 0x3f000000u
-#define F32_F16_LIMIT 0x477ff000u  // 65520: from here on f16 rounds to infinity
+#define F32_F16_LIMIT 0x477ff000u  // 65520: from here on, f16 rounds to infinity
 #define F32_F16_NORMAL 0x38800000u // 2^-14: the smallest normal f16
 #define F16_INFINITY 0x7c00u
 #define F16_QUIET 0x0200u
@@ -33,15 +33,15 @@ uint16_t kin_f16_from_f32(uint32_t f32) {
     uint32_t sign = f32 >> 16 & 0x8000, x = f32 & 0x7fffffff, h;
     if (x > F32_INFINITY) {
         h = F16_INFINITY | (x >> 13 & 0x3ff);
-        if (h == F16_INFINITY) h |= F16_QUIET; // the upper bits of a NaN's fraction were all zero
+        if (h == F16_INFINITY) h |= F16_QUIET; // the upper bits of the NaN's fraction were all zero
     } else if (x >= F32_F16_LIMIT) {
         h = F16_INFINITY;
     } else if (x >= F32_F16_NORMAL) {
         uint32_t odd = x >> 13 & 1;
-        h = (x - ((127 - 15) << 23) + 0xfff + odd) >> 13; // a carry goes into the exponent, as it should
+        h = (x - ((127 - 15) << 23) + 0xfff + odd) >> 13; // a carry correctly increments the exponent
     } else {
-        // The sum's last place is 2^-24, that of a subnormal f16: the addition rounds, to nearest even as IEEE 754 does by
-        // default.
+        // The sum's last place is 2^-24, the same as that of a subnormal f16, so the addition rounds correctly: to nearest, ties
+        // to even, as IEEE 754 does by default.
         h = bits_of(float_of(x) + float_of(F32_ONE_HALF)) - F32_ONE_HALF;
     }
     return (uint16_t)(sign | h);
@@ -54,7 +54,7 @@ uint32_t kin_f16_to_f32(uint16_t f16) {
     return sign | bits_of((float)x * 0x1p-24f); // zero or subnormal, exact
 }
 
-// Whether this machine holds its numbers as the wire does: then rows of f32 are copied as they are.
+// True if this machine stores numbers as the wire does: then rows of f32 are copied unchanged.
 static int is_little_endian(void) {
     const uint16_t one = 1;
     uint8_t first;
@@ -64,7 +64,7 @@ static int is_little_endian(void) {
 
 // ---- q8
 
-// The upper half of an f32 that is nearest, ties to even: of a finite number that is not negative.
+// Rounds to the nearest upper half of an f32, ties to even. x must be finite and not negative.
 static uint16_t bf16_from_f32(float x) {
     uint32_t bits = bits_of(x);
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);

@@ -35,7 +35,7 @@ int kin_beacon_encode(uint8_t to[KIN_BEACON_BYTES], const kin_beacon *beacon, ki
     return 0;
 }
 
-// In constant time, so that the time does not show how many bytes were right.
+// Compares in constant time, so that the time does not reveal how many bytes were right.
 static bool is_same_tag(const uint8_t *a, const uint8_t *b) {
     unsigned differs = 0;
     for (int i = 0; i < KIN_BEACON_TAG; i++) differs |= (unsigned)(a[i] ^ b[i]);

@@ -24,7 +24,7 @@ const uint8_t *kin_reader_take(kin_reader *r, size_t n) {
     if (n > left) kin_reader_fail(r, "ends %zu bytes too early", n - left);
     if (r->failed) return NULL;
     const uint8_t *p = r->at;
-    if (n) r->at += n; // an empty payload may be NULL
+    if (n) r->at += n; // `at` may be NULL for an empty payload
     return p;
 }
 

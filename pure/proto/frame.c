@@ -49,7 +49,7 @@ void kin_frame_encode(uint8_t to[KIN_FRAME_HEADER], const kin_frame *frame) {
     kin_put_u32(to + 12, frame->length);
 }
 
-// What can be said before the header is whole.
+// Checks what is possible before the header is complete.
 static int check_beginning(const uint8_t *bytes, size_t n, kin_err *err) {
     if (memcmp(bytes, magic, n < sizeof magic ? n : sizeof magic) != 0) return kin_err_set(err, "these are no frames of kin");
     if (n > 4 && bytes[4] != KIN_FRAME_VERSION) {

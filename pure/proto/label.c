@@ -6,7 +6,7 @@
 #include "base/sentence.h"
 #include "pure/text/utf8.h"
 
-// Bytes of the clean character at the start, 0 if there is none.
+// Returns the bytes of the clean character at the start, or 0 if there is none.
 static size_t clean_len(const char *at, size_t n) {
     int len = kin_utf8_len(at, n);
     if (len <= 0) return 0;
@@ -24,7 +24,7 @@ bool kin_label_is_clean(const char *text, size_t n) {
     return true;
 }
 
-// Returns whether all of the text is there.
+// Returns true if the whole text fits.
 static bool set(char *to, size_t most, const char *text) {
     size_t n_text = strlen(text), n = 0, i = 0;
     while (i < n_text) {

@@ -15,29 +15,29 @@
 #define MS ((uint64_t)1000000)
 
 enum {
-    N_TWINS = 3,             // refusals in a row, then there is one
+    N_TWINS = 3,             // refusals in a row, then the duplicate is real
     SEARCHES_UNTIL_HINT = 4, // about ten seconds
     SEARCHES_UNTIL_GATEWAYS = 3,
 };
 
-// A head with another key does not answer: it cannot be told from none.
+// A head with another key does not answer, so it cannot be distinguished from no head.
 static const char no_answer[] =
     "; none has answered. One must run in this network (kin run --cluster) with the same code: 'kin code' shows it "
     "there, 'kin join --ask-code' takes it here. Or give its address: kin join ADDRESS";
 
-// Something that is tried again and again.
+// An action that is tried repeatedly.
 typedef struct retry {
-    uint64_t wait_ns; // the next one; 0: the shortest
-    kin_time at;      // when to try
+    uint64_t wait_ns; // when to try next
+    kin_time at;      // no try is due: one is in progress, or has succeeded
     bool is_trying;   // no need to try: under way or done
 } retry;
 
-// The ring link on one side. Its sender connects at once, its receiver after a while, both to the head after some more.
+// The ring link on one side. Its sender connects at once, its receiver after a while; later both connect to the head instead.
 typedef struct hop {
     retry retry;
     bool is_open;
-    bool by_head;   // it is known to go that way
-    kin_time since; // when it was first wanted
+    bool by_head;   // the hop is known to go through the head
+    kin_time since; // when the hop was first needed
 } hop;
 
 // An answer to a search.
@@ -45,7 +45,7 @@ typedef struct answer {
     char name[64], address[KIN_MEMBER_ADDRESS];
     uint16_t port;
     bool is_gateway;
-    kin_time since; // 0: there is none
+    kin_time since; // when it arrived; 0: there is none
 } answer;
 
 typedef enum shard_state { SHARD_NONE, SHARD_PREPARING, SHARD_HELD } shard_state;
@@ -56,27 +56,27 @@ struct kin_member {
     kin_rng rng;
 
     kin_member_state state;
-    char head[64]; // its name, or its address as long as that is all we know
+    char head[64]; // name of the head, or its address if only that is known
     retry control;
     unsigned n_searches; // without an answer
     unsigned n_asked;    // searches since it had a head
-    answer held;         // taken if none that is preferred comes
+    answer held;         // used if no preferred answer arrives
     bool is_by_gateway, prefers_gateways;
     kin_time tried_at, joined_at;
     bool has_served;                     // it was ready since it joined
-    int n_twins;                         // times in a row that it was refused for another process with its identity
+    int n_twins;                         // consecutive refusals because another process has its identity
     char why_no_head[KIN_MEMBER_REASON]; // why there is no head
-    char left_out[KIN_MEMBER_REASON];    // why the last plan has no layers for it; "": it has, or that is not known
+    char left_out[KIN_MEMBER_REASON];    // why the last plan has no layers for it; "": it has layers, or the reason is not known
 
     uint32_t epoch;      // in force, 0: none
-    uint32_t epoch_last; // newest from this head on this link
-    uint64_t work;       // hash of what the plan wants prepared
+    uint32_t epoch_last; // newest epoch from this head on this link
+    uint64_t work;       // hash of the work that the plan wants prepared
     hop next, previous;
-    char next_error[KIN_MEMBER_REASON]; // why it is not; "": not known yet
+    char next_error[KIN_MEMBER_REASON]; // why the next hop is not open; "": not known yet
 
     shard_state shard;
-    uint64_t shard_work; // what it is (being) prepared for
-    uint32_t ticket;     // of the preparation that runs or ran last
+    uint64_t shard_work; // hash of the work that it is (being) prepared for
+    uint32_t ticket;     // of the current or last preparation
     kin_time reported_at;
 
     kin_member_actions actions; // of the current step
@@ -138,7 +138,7 @@ static bool is_joined(const kin_member *m) {
 static void retry_later(kin_member *m, retry *r) {
     uint64_t wait = r->wait_ns > m->options.wait_min_ns ? r->wait_ns : m->options.wait_min_ns;
     if (wait > m->options.wait_max_ns) wait = m->options.wait_max_ns;
-    // Jitter: many devices that lost the same head must not come back at the same instant.
+    // Jitter: devices that lost the same head must not all come back at the same instant.
     r->at = m->now + wait / 2 + (uint64_t)(kin_rng_unit(&m->rng) * (double)(wait / 2));
     r->wait_ns = wait * 2;
     r->is_trying = false;
@@ -169,7 +169,7 @@ static void look_for_head(kin_member *m) {
     act(m, KIN_MEMBER_SEARCH);
     m->n_asked++;
     if (++m->n_searches == SEARCHES_UNTIL_HINT) act(m, KIN_MEMBER_STATUS);
-    retry_later(m, &m->control); // searches overlap: an answer to any of them counts
+    retry_later(m, &m->control); // searches overlap: an answer to any of them is accepted
 }
 
 static void end_epoch(kin_member *m) {
@@ -181,7 +181,7 @@ static void end_epoch(kin_member *m) {
 }
 
 static void lose_head(kin_member *m, const char *reason) {
-    // One command after the other on the head: each finds its devices at once.
+    // If commands run one after the other on the head, each of them finds its devices at once.
     if (is_joined(m) && (m->has_served || m->now - m->joined_at >= m->options.steady_ns)) m->control.wait_ns = 0;
     char why[sizeof m->why_no_head];
     kin_label_set_sentence(why, sizeof why - 1, kin_goodbye_words(reason));
@@ -236,7 +236,7 @@ static void take_accepted(kin_member *m, const kin_member_event *event) {
     set_state(m, KIN_MEMBER_JOINED);
     act(m, KIN_MEMBER_SEND_FACTS);
     m->why_no_head[0] = m->left_out[0] = '\0';
-    log_line(m, KIN_LOG_DEBUG, "joined the head '%s'", m->head); // the status says it
+    log_line(m, KIN_LOG_DEBUG, "joined the head '%s'", m->head); // the status reports it
 }
 
 static void take_refused(kin_member *m, const char *reason) {
@@ -246,7 +246,7 @@ static void take_refused(kin_member *m, const char *reason) {
         lose_head(m, kin_refusal_words(reason));
         return;
     }
-    end_epoch(m); // a head may find out late that it has another model
+    end_epoch(m); // a head may find out late that the device has another model
     m->epoch_last = 0;
     kin_label_set_sentence(m->why_no_head, sizeof m->why_no_head - 1, kin_refusal_words(reason));
     kin_member_action *drop = act(m, KIN_MEMBER_DROP);
@@ -262,7 +262,7 @@ static void take_refused(kin_member *m, const char *reason) {
     }
     m->control.at = m->now + (m->n_twins > 0 ? m->options.twin_ns : m->options.refused_ns);
     set_state(m, KIN_MEMBER_IS_REFUSED);
-    if (m->n_twins <= 1) // the status says it, too
+    if (m->n_twins <= 1) // the status reports it, too
         log_line(m, KIN_LOG_DEBUG, "the head '%s' refuses this device for now: %s", m->head, m->why_no_head);
 }
 
@@ -320,7 +320,7 @@ static void send_failed(kin_member *m, const kin_member_event *event) {
 
 static void take_preparation(kin_member *m, const kin_member_event *event) {
     if (m->shard == SHARD_NONE || event->ticket != m->ticket) return;
-    bool is_wanted = m->epoch != 0; // else it was for an epoch that is over
+    bool is_wanted = m->epoch != 0; // otherwise it was for an epoch that is over
     if (event->kind == KIN_MEMBER_PREPARED && m->shard == SHARD_PREPARING) {
         m->shard = SHARD_HELD;
         if (is_wanted) be_ready(m);
@@ -338,7 +338,8 @@ static void take_preparation(kin_member *m, const kin_member_event *event) {
     }
 }
 
-// What could not compute once is not trusted: the next plan prepares it anew. What another member sent says nothing of it.
+// A shard that failed to compute is not trusted: the next plan prepares it anew. Invalid data from another member says nothing
+// about it.
 static void take_compute_failed(kin_member *m, const kin_member_event *event) {
     if (!kin_member_takes(m, event->epoch) || m->state != KIN_MEMBER_READY) return;
     if (strcmp(event->stage, "receiving") != 0) m->shard = SHARD_NONE;

@@ -36,7 +36,7 @@ kin_membership *kin_membership_new(const kin_membership_options *options, kin_ti
     r->options = *options;
     r->now = r->joined_at = r->ended_at = now;
     r->epoch = options->epoch_first - 1;
-    r->change = 1; // the planner was not asked yet
+    r->change = 1; // the planner has not been asked yet
     return r;
 }
 
@@ -62,7 +62,7 @@ static int find_id(const kin_membership *r, const kin_proto_id *id) {
     return -1;
 }
 
-// How readily a place is given to a new device; 0: not at all. A member of the last plan may come back.
+// Ranks how readily a place is given to a new device; 0: not at all. A member of the last plan may come back.
 static int readiness(const kin_membership *r, int i) {
     kin_device_state state = r->devices[i].state;
     if (state == KIN_DEVICE_NONE) return 4;
@@ -71,7 +71,7 @@ static int readiness(const kin_membership *r, int i) {
     return 0;
 }
 
-// A place for a new device, or -1. Among equals the one whose device is gone for longest.
+// Returns a place for a new device, or -1. Among equals, the one whose device has been gone longest.
 static int find_place(const kin_membership *r) {
     int best = -1;
     for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
@@ -90,7 +90,7 @@ static void forget_member(kin_membership *r, int i) {
         r->members[n] = r->members[m];
         r->windows[n++] = r->windows[m];
     }
-    if (n < r->n_members) r->has_plan = false; // the expected members are not known any more
+    if (n < r->n_members) r->has_plan = false; // the expected members are no longer known
     r->n_members = n;
 }
 
@@ -102,7 +102,7 @@ static bool name_is_taken(const kin_membership *r, const char *name, int but) {
     return false;
 }
 
-// "tower", or "tower-2" where another device has that name already.
+// Chooses "tower", or "tower-2" if another device already has that name.
 static void choose_name(kin_membership *r, int i, const char *wanted) {
     char base[KIN_MEMBERSHIP_NAME - 11], *name = r->devices[i].name;
     kin_label_set(base, sizeof base - 1, wanted && wanted[0] ? wanted : "device");
@@ -121,7 +121,7 @@ static void say_gone(kin_membership *r, int i, kin_device_state state, kin_log_l
     kin_membership_say_once(r, i, level, sentence);
 }
 
-// Its link is gone or is to be: the device has `state` (LOST, LEFT) from now on.
+// The device's link is gone or will be closed: the device gets `state` (LOST, LEFT).
 static void part(kin_membership *r, int i, kin_device_state state, kin_log_level level, const char *reason) {
     kin_membership_device *d = &r->devices[i];
     char sentence[KIN_MEMBERSHIP_SENTENCE + KIN_MEMBERSHIP_REASON + 16];
@@ -148,7 +148,7 @@ static void say_refused(kin_membership *r, uint32_t link, kin_refusal refusal, c
 
 #define HOW_TO_MEND "if its disk or configuration was copied, delete the file device-id beside its key %s and start it again"
 
-// Fills `reason` and says true where the device may not join at all.
+// True if the device may not join at all; fills in `reason`.
 static bool is_unfit(const kin_membership *r, const kin_membership_hello *hello, kin_refusal *refusal, char *reason, size_t n) {
     uint32_t missing = r->options.features & ~hello->features;
     if (kin_proto_id_equal(&hello->id, &r->options.id) || kin_proto_id_is_none(&hello->id)) {
@@ -163,7 +163,7 @@ static bool is_unfit(const kin_membership *r, const kin_membership_hello *hello,
     return true;
 }
 
-// The same process on a newer link: its side noticed a break before ours did.
+// The same process on a newer link: its side noticed the break before ours did.
 static void replace(kin_membership *r, int i) {
     kin_membership_action *drop = kin_membership_act(r, KIN_MEMBERSHIP_DROP);
     drop->link = r->devices[i].link;
@@ -237,7 +237,7 @@ static bool has_other_model(const kin_membership *r, int i) {
 static void refuse_model(kin_membership *r, int i) {
     static const char reason[] = "its model file is another one than the head's";
     say_refused(r, r->devices[i].link, KIN_REFUSAL_MODEL, r->devices[i].name, reason);
-    part(r, i, KIN_DEVICE_LEFT, KIN_LOG_DEBUG, reason); // it was said that it is refused
+    part(r, i, KIN_DEVICE_LEFT, KIN_LOG_DEBUG, reason); // the refusal has been logged
 }
 
 static void take_facts(kin_membership *r, int i, const kin_proto_device *facts) {
@@ -248,7 +248,7 @@ static void take_facts(kin_membership *r, int i, const kin_proto_device *facts) 
         refuse_model(r, i);
         return;
     }
-    if (d->state != KIN_DEVICE_GREETED) return; // news of one that is there: for the next plan
+    if (d->state != KIN_DEVICE_GREETED) return; // new facts of a device that has already joined: for the next plan
     kin_membership_set_state(r, i, r->now < r->rest_until[i] ? KIN_DEVICE_FAILED : KIN_DEVICE_JOINED);
     r->change++;
     r->joined_at = r->now;
@@ -290,7 +290,7 @@ static void take_failed(kin_membership *r, int i, const kin_membership_event *ev
     char stage[KIN_MEMBERSHIP_NAME], whom[KIN_MEMBERSHIP_SENTENCE], sentence[KIN_MEMBERSHIP_SENTENCE * 2];
     kin_label_set(stage, sizeof stage - 1, event->stage);
     kin_label_set_sentence(d->last_error, sizeof d->last_error - 1, event->reason);
-    // Its cache may have no room for slices, which stream from there: until it comes anew they have to fit into its memory.
+    // Its cache may lack room for slices, which stream from there. Until it joins anew, slices must fit into its memory.
     if (strcmp(stage, "loading") == 0) d->features |= KIN_PROTO_NO_SLICES;
     kin_membership_note_progress(r, event->progress_made);
     if (strcmp(stage, "receiving") == 0) {
@@ -310,12 +310,12 @@ static void take_work(kin_membership *r, int i, const kin_membership_event *even
         take_failed(r, i, event);
     } else if (event->kind == KIN_MEMBERSHIP_PROGRESS && d->state == KIN_DEVICE_PREPARING) {
         d->progress = *event->progress;
-        if (d->progress.done > d->progress.total) d->progress.done = d->progress.total; // a peer's numbers
+        if (d->progress.done > d->progress.total) d->progress.done = d->progress.total; // a peer's numbers are not trusted
         r->changed = true;
     } else if (event->kind == KIN_MEMBERSHIP_READY && d->state == KIN_DEVICE_PREPARING) {
         char whom[KIN_MEMBERSHIP_SENTENCE];
         kin_membership_set_state(r, i, KIN_DEVICE_READY);
-        d->last_error[0] = '\0'; // it is over
+        d->last_error[0] = '\0'; // the problem is over
         kin_membership_log(r, KIN_LOG_INFO, "%s is ready", kin_membership_whom(r, i, whom));
         r->changed = true;
         kin_membership_look_ready(r);

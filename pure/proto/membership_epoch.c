@@ -6,7 +6,7 @@
 #include "pure/proto/label.h"
 #include "pure/proto/membership_impl.h"
 
-enum { BREAKS_MOST = 2 }; // of a hop, without progress
+enum { BREAKS_MOST = 2 }; // most breaks of a hop without progress
 
 bool kin_membership_is_available(const kin_membership *r, int i) {
     kin_device_state state = r->devices[i].state;
@@ -99,7 +99,7 @@ static kin_time due(const kin_membership *r) {
     return latest(at, kin_membership_later(r->joined_at, r->options.join_wait_ns));
 }
 
-// Joined a moment ago, and about to say what it has.
+// True if a device has joined a moment ago and will send its facts soon.
 static bool somebody_enters(const kin_membership *r) {
     for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
         const kin_membership_device *d = &r->devices[i];
@@ -133,7 +133,7 @@ static bool is_for_now(kin_membership *r, const kin_membership_event *event) {
     if (!r->asking || event->question != r->question) return false;
     r->asking = false;
     if (r->change_asked != r->change) r->asked_soon = 0;
-    return r->change_asked == r->change; // else a device joined or left meanwhile: it is asked again
+    return r->change_asked == r->change; // otherwise a device joined or left in the meantime: ask again
 }
 
 static int find_available(const kin_membership *r, const kin_proto_id *id) {
@@ -143,7 +143,7 @@ static int find_available(const kin_membership *r, const kin_proto_id *id) {
     return -1;
 }
 
-// Members and hashes of a plan. The planner must name only devices of its question, each once.
+// Reads the members and hashes of a plan. The planner must name only devices of its question, each once.
 static void read_plan(const kin_membership *r, const kin_membership_plan *plan, uint8_t *members, uint64_t *windows) {
     kin_assert(plan->n_stages >= 0 && plan->n_stages <= KIN_MEMBERSHIP_DEVICES);
     for (int m = 0; m < plan->n_stages; m++) {
@@ -163,7 +163,7 @@ static bool is_same_plan(const kin_membership *r, int n, const uint8_t *members,
     return true;
 }
 
-// A plan without devices before the ring was ever up is no news for a person.
+// In a dry run, plans are of no interest to people.
 static kin_log_level level_of_plan(const kin_membership *r) {
     return r->options.only_looks ? KIN_LOG_DEBUG : KIN_LOG_INFO;
 }
@@ -185,7 +185,7 @@ void kin_membership_begin_epoch(kin_membership *r, uint32_t question, int n, con
         r->windows[m] = windows[m];
     }
     say_plan(r);
-    for (int m = n - 1; m >= 0; m--) { // from the last to the first: a member that connects to its next one finds it informed
+    for (int m = n - 1; m >= 0; m--) { // from last to first, so that a member that connects to its next one finds it informed
         int i = members[m];
         kin_membership_set_state(r, i, KIN_DEVICE_PREPARING);
         r->devices[i].stage = m + 1;
@@ -256,7 +256,8 @@ static int member_of_link(const kin_membership *r, uint32_t link) {
     return -1;
 }
 
-// The end of that hop as the counts have it.
+// Returns the sending end of the hop from member m to the next one, as an index of the break counts. -1 and n_members are the
+// head.
 static uint8_t end_of_hop(const kin_membership *r, int m) {
     return m >= 0 && m < r->n_members ? r->members[m] : KIN_MEMBERSHIP_DEVICES;
 }
@@ -274,7 +275,7 @@ static void end_for_ring_link(kin_membership *r, int m, const char *reason) {
     r->broke_requests = r->n_requests > 0;
     r->broken_from = end_of_hop(r, m);
     r->broken_to = end_of_hop(r, m + 1);
-    r->n_requests = 0; // they are told in a moment
+    r->n_requests = 0; // they are informed in a moment
     kin_membership_end_epoch(r, sentence);
 }
 
@@ -284,7 +285,7 @@ static void tell_of_break(kin_membership *r, kin_log_level level, const char *se
     r->broken[0] = '\0';
 }
 
-// Of the hops and members of this epoch: that a ring without a hop goes on says nothing of the hop.
+// Forgets the faults of this epoch's hops and members. A ring without a hop says nothing about that hop when it works.
 static void forget_faults(kin_membership *r) {
     for (int m = -1; m < r->n_members; m++) {
         r->n_breaks[end_of_hop(r, m)][end_of_hop(r, m + 1)] = 0;
@@ -303,14 +304,14 @@ static int count_breaks_at(const kin_membership *r, int end) {
     return n;
 }
 
-// Of the two ends the one whose other links break more often; else the one that receives. Never the head.
+// Returns the end whose other links break more often, otherwise the receiving one. Never the head.
 static int end_that_breaks(const kin_membership *r) {
     if (r->broken_from == KIN_MEMBERSHIP_DEVICES) return r->broken_to;
     if (r->broken_to == KIN_MEMBERSHIP_DEVICES) return r->broken_from;
     return count_breaks_at(r, r->broken_from) > count_breaks_at(r, r->broken_to) ? r->broken_from : r->broken_to;
 }
 
-// The next plan would have the same hop. That a device is lost was not the reason: it would be known by now.
+// The next plan would have the same hop. The cause was not a lost device: that would be known by now.
 static void count_break(kin_membership *r) {
     char sentence[KIN_MEMBERSHIP_SENTENCE + 64];
     uint8_t *n = &r->n_breaks[r->broken_from][r->broken_to];
@@ -351,7 +352,7 @@ void kin_membership_take_ring(kin_membership *r, const kin_membership_event *eve
         end_for_ring_link(r, m, event->reason);
         return;
     }
-    if (is_open) r->progress = event->progress_made; // by other rings
+    if (is_open) r->progress = event->progress_made; // made by other rings
     kin_membership_device *d = is_own ? NULL : &r->devices[r->members[m]];
     bool *was_open = d ? &d->ring_open : &r->own_ring_open;
     if (*was_open && !is_open) *(d ? &d->ring_since : &r->own_ring_since) = r->now;
@@ -361,9 +362,9 @@ void kin_membership_take_ring(kin_membership *r, const kin_membership_event *eve
     kin_membership_look_ready(r);
 }
 
-// ---- what cannot be
+// ---- invalid data
 
-// What member m sent to the one behind it, or to the head, cannot be.
+// Leaves out member m, because the next member, or the head, received invalid data from it.
 static void leave_out_sender(kin_membership *r, int m, const char *receiver, const char *reason) {
     char whom[KIN_MEMBERSHIP_SENTENCE], why[KIN_MEMBERSHIP_REASON], sentence[KIN_MEMBERSHIP_SENTENCE * 2 + KIN_MEMBERSHIP_REASON];
     int out = r->members[m];
@@ -379,7 +380,8 @@ void kin_membership_take_wrong(kin_membership *r, const kin_membership_event *ev
     leave_out_sender(r, r->n_members - 1, "the head", event->reason);
 }
 
-// Which of the two is wrong is not known: the sender, but that a device that says so again, of whomever, is taken for the one.
+// It is not known which of the two is wrong: the sender is blamed first, but a device that accuses again, whichever sender, is
+// blamed itself.
 static bool is_sender_to_blame(kin_membership *r, int m) {
     return m > 0 && (m == r->n_members || r->n_accusations[r->members[m]]++ == 0);
 }
@@ -397,12 +399,12 @@ void kin_membership_blame_sender(kin_membership *r, int i, const char *reason) {
     kin_membership_leave_out(r, i, sentence);
 }
 
-// Member m, or the head.
+// Returns the name of member m, or of the head.
 static const char *name_member(const kin_membership *r, int m, char buf[KIN_MEMBERSHIP_SENTENCE]) {
     return m >= 0 && m < r->n_members ? kin_membership_whom(r, r->members[m], buf) : "the head";
 }
 
-// Where a step was lost between two members either of them may have lost it. The one that is left out is named first.
+// If a step was lost between two members, either may have lost it. The sentence first names the one that is left out.
 void kin_membership_take_loss(kin_membership *r, const kin_membership_event *event) {
     char out_name[KIN_MEMBERSHIP_SENTENCE], other[KIN_MEMBERSHIP_SENTENCE], why[KIN_MEMBERSHIP_REASON];
     char sentence[2 * KIN_MEMBERSHIP_SENTENCE + KIN_MEMBERSHIP_REASON + 64];
@@ -424,8 +426,8 @@ void kin_membership_take_loss(kin_membership *r, const kin_membership_event *eve
     kin_membership_leave_out(r, r->members[out], sentence);
 }
 
-// The link from the m-th member (-1: the head) has been closed for too long, although both ends tried to open it,
-// also through the head.
+// True if the link from member m (-1: the head) has been closed for too long, although both ends tried to open it, also through
+// the head.
 static bool is_late(const kin_membership *r, int m) {
     const kin_membership_device *d = m < 0 ? NULL : &r->devices[r->members[m]];
     bool is_open = d ? d->ring_open : r->own_ring_open;
@@ -433,7 +435,7 @@ static bool is_late(const kin_membership *r, int m) {
     return !is_open && r->now >= kin_membership_later(since, r->options.ring_wait_ns);
 }
 
-// Of the two ends the one whose other link is late, too; else the one that is called. Never the head.
+// Returns the end whose other link is late too, otherwise the end that is called. Never the head.
 static int end_to_leave_out(const kin_membership *r, int m) {
     if (m < 0) return 0;
     bool is_last = m + 1 == r->n_members;
@@ -461,7 +463,7 @@ void kin_membership_look_at_ring(kin_membership *r) {
     kin_membership_leave_out(r, out, sentence);
 }
 
-// The first plan is made early, so that its devices get ready while others may still join.
+// The first plan is made early, so that its devices prepare while others may still join.
 static bool may_be_up(const kin_membership *r) {
     if (r->was_up || (r->options.n_expected > 0 && kin_membership_n_available(r) >= r->options.n_expected)) return true;
     return r->change == r->change_answered && r->now >= kin_membership_later(r->joined_at, r->options.join_wait_ns);
@@ -485,7 +487,7 @@ void kin_membership_take_request(kin_membership *r, const kin_membership_event *
     if (event->kind == KIN_MEMBERSHIP_BEGINS) {
         if (r->is_up && !r->yields) {
             r->n_requests++;
-            r->broken[0] = '\0'; // of an earlier one, which has ended by itself
+            r->broken[0] = '\0'; // of an earlier request, which has ended by itself
             return;
         }
         char doing[KIN_MEMBERSHIP_SENTENCE];
@@ -498,6 +500,6 @@ void kin_membership_take_request(kin_membership *r, const kin_membership_event *
     r->last_request_at = r->now;
     if (r->yields) r->changed = true;
     if (event->kind == KIN_MEMBERSHIP_ABORTED) return;
-    if (r->n_members > 0) forget_faults(r); // the head alone says nothing of its links
+    if (r->n_members > 0) forget_faults(r); // a standalone head says nothing about its links
     for (int m = 0; m < r->n_members; m++) r->devices[r->members[m]].n_failures = 0;
 }

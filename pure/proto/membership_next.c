@@ -27,7 +27,7 @@ static bool is_prepared_already(const kin_membership *r, int n, const uint8_t *m
            memcmp(windows, r->next.windows, (size_t)n * sizeof *windows) == 0;
 }
 
-// It works with these windows now.
+// True if the device works with these windows now.
 static bool has_already(const kin_membership *r, int i, uint64_t windows) {
     for (int m = 0; m < r->n_members; m++) {
         if (r->members[m] == i) return r->windows[m] == windows;
@@ -55,7 +55,7 @@ static bool is_busy(const kin_membership *r) {
     return r->n_requests > 0 || was_busy;
 }
 
-// The same plan is the answer to another question, which the planner and the driver know it by.
+// The same plan answers another question, by whose number the planner and the driver know it.
 static void renumber_next(kin_membership *r, uint32_t question) {
     if (!r->is_renumbered) return;
     r->is_renumbered = false;
@@ -100,7 +100,7 @@ static int find_member(const kin_membership *r, uint32_t link) {
     return -1;
 }
 
-// Who works in the ring goes on with what it has; another plan is made a while later. Who does not is left out.
+// A device that works in the ring goes on with what it has, and another plan is made a while later. Any other device is left out.
 static void give_up(kin_membership *r, int m, const char *reason) {
     char whom[KIN_MEMBERSHIP_SENTENCE], sentence[KIN_MEMBERSHIP_SENTENCE + KIN_MEMBERSHIP_REASON + 64],
         why[KIN_MEMBERSHIP_REASON];
@@ -116,7 +116,7 @@ static void give_up(kin_membership *r, int m, const char *reason) {
     kin_membership_drop_next(r);
 }
 
-// The rate changes as long as bytes come: a chunk may take a slow link longer than the head waits.
+// The rate changes as long as bytes arrive: over a slow link a chunk may take longer than the head waits.
 static bool is_same_progress(const kin_proto_progress *a, const kin_proto_progress *b) {
     return a->stage == b->stage && a->done == b->done && a->total == b->total && a->rate == b->rate;
 }
@@ -128,7 +128,7 @@ static void note_progress(kin_membership *r, int m, const kin_membership_event *
     *known = *event->progress;
 }
 
-// Hashing and packing are told without numbers.
+// Hashing and packing are reported without numbers, so they may take longer.
 static bool is_stuck(const kin_membership *r, int m) {
     kin_proto_stage stage = r->devices[r->next.members[m]].prefetch.stage;
     bool has_numbers = stage == KIN_PROTO_FETCHING || r->devices[r->next.members[m]].prefetch.total == 0;
@@ -144,7 +144,7 @@ void kin_membership_take_prefetched(kin_membership *r, const kin_membership_even
     r->changed = true;
     if (is_own) {
         r->next.moved_at = r->now;
-        r->next.own_has = event->is_here || event->reason; // what it could not pack it packs when it begins
+        r->next.own_has = event->is_here || event->reason; // it packs when the epoch begins what it could not pack now
     } else if (event->reason) {
         give_up(r, m, event->reason);
     } else {
@@ -168,7 +168,7 @@ static bool is_late(const kin_membership *r, int m) {
     return (double)(p->total - p->done) / (double)p->rate > (double)r->options.soon_ns / 1e9;
 }
 
-// The planner is asked once for the best plan of the others.
+// Asks the planner, once, for the best plan of the other devices.
 static void look_late(kin_membership *r) {
     uint32_t late = 0, others = 0;
     for (int m = 0; m < r->next.n_members; m++) late |= is_late(r, m) ? UINT32_C(1) << r->next.members[m] : 0;
@@ -195,13 +195,13 @@ static void switch_to_next(kin_membership *r) {
     memcpy(members, r->next.members, sizeof members);
     memcpy(windows, r->next.windows, sizeof windows);
     kin_membership_end_epoch(r, "all is here for a better plan");
-    r->change_answered = r->change - (change - answered); // who joined meanwhile is still to be asked for
+    r->change_answered = r->change - (change - answered); // a device that joined in the meantime still has to be planned for
     r->n_next_failures = 0;
-    if (r->next.is_soon) r->change++; // for the best plan of all
+    if (r->next.is_soon) r->change++; // then the best plan with all devices
     kin_membership_begin_epoch(r, question, n, members, windows);
 }
 
-// A ring that went up has not forgotten that another one was better.
+// A member could not prefetch, and the time for which the ring stays as it is has passed: asks the planner again.
 static void look_again(kin_membership *r) {
     if (!r->no_next_until || r->now < r->no_next_until) return;
     r->no_next_until = 0;
@@ -223,7 +223,7 @@ void kin_membership_look_at_next(kin_membership *r) {
         return;
     }
     if (m < 0 && r->now >= kin_membership_later(r->next.moved_at, r->options.prefetch_wait_ns)) {
-        r->next.own_has = true; // it packs when it begins
+        r->next.own_has = true; // it packs when the epoch begins
         return;
     }
     if (m >= 0) look_late(r);

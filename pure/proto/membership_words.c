@@ -32,7 +32,7 @@ void kin_membership_log(kin_membership *r, kin_log_level level, const char *fmt,
 const char *kin_membership_whom(const kin_membership *r, int i, char buf[KIN_MEMBERSHIP_SENTENCE]) {
     const kin_membership_device *d = &r->devices[i];
     int stage = d->stage;
-    for (int m = 0; m < r->n_members && r->broken[0]; m++) stage = r->members[m] == i ? m + 1 : stage; // a moment ago
+    for (int m = 0; m < r->n_members && r->broken[0]; m++) stage = r->members[m] == i ? m + 1 : stage; // as of a moment ago
     if (stage)
         snprintf(buf, KIN_MEMBERSHIP_SENTENCE, "device '%s' (stage %d of %d)", d->name, stage, r->n_members);
     else
@@ -40,7 +40,7 @@ const char *kin_membership_whom(const kin_membership *r, int i, char buf[KIN_MEM
     return buf;
 }
 
-// The first member of the last plan in this state, or -1.
+// Returns the first member of the last plan in this state, or -1.
 static int member_in(const kin_membership *r, kin_device_state state) {
     for (int i = 0; i < r->n_members; i++) {
         if (r->devices[r->members[i]].state == state) return r->members[i];
@@ -82,7 +82,7 @@ static void say_short(const kin_membership *r, char *buf, size_t n) {
 
 static const char *const stages[] = {"hashing", "fetching", "packing", "loading"}; // kin_proto_stage
 
-// A device may say anything of itself.
+// A device's own numbers are not trusted.
 static int percent(const kin_proto_progress *p) {
     if (p->total == 0) return 0;
     return p->done < p->total ? (int)((double)p->done / (double)p->total * 100) : 100;
@@ -98,14 +98,14 @@ static void say_preparing(const kin_membership *r, char *buf, size_t n) {
             snprintf(buf, n, "device '%s' gets ready", d->name);
         return;
     }
-    if (r->n_members == 0) { // the head is ready; others may still come
+    if (r->n_members == 0) { // the head is ready; others may still join
         snprintf(buf, n, "waiting for devices to join");
         return;
     }
     for (i = 0; i < r->n_members; i++) {
         if (!r->devices[r->members[i]].ring_open) break;
     }
-    if (i == r->n_members) i--; // all are; what is missing is the link to the first
+    if (i == r->n_members) i--; // all are open: only the head's link to the first is missing
     const kin_membership_device *from = &r->devices[r->members[i]];
     const char *error = r->own_ring_open ? from->ring_error : r->own_ring_error, *colon = error[0] ? ": " : "";
     if (!r->own_ring_open)
@@ -116,7 +116,7 @@ static void say_preparing(const kin_membership *r, char *buf, size_t n) {
         snprintf(buf, n, "device '%s' connects to device '%s'%s%s", from->name, r->devices[r->members[i + 1]].name, colon, error);
 }
 
-// What a better plan waits for.
+// Adds what a better plan is waiting for.
 static void say_next(const kin_membership *r, char *buf, size_t n) {
     int m = 0;
     if (!r->next.question) return;
@@ -130,7 +130,7 @@ static void say_next(const kin_membership *r, char *buf, size_t n) {
         snprintf(buf, n, "; a better plan is about to begin");
 }
 
-// Who is there for another plan. Not while one is being made.
+// Adds the devices that are available for another plan, unless one is being made.
 static void say_without_layers(const kin_membership *r, char *buf, size_t n) {
     int n_without = kin_membership_n_available(r) - r->n_members, i = 0;
     if (n_without <= 0 || r->next.question || r->change != r->change_answered) return;

@@ -1,4 +1,4 @@
-// What the codecs share, and decoding and encoding any message by its type.
+// Shared parts of the codecs; decodes and encodes any message by its type.
 #include "pure/proto/message_impl.h"
 
 void kin_proto_put_endpoint(kin_writer *w, const kin_proto_endpoint *e) {

@@ -8,6 +8,7 @@
 //
 // Decoding checks everything that can be checked without knowing the plan or the model: exact length, counts, ranges, order,
 // text. Encoding asserts counts and room only; kin_label_set (pure/proto/label.h) makes texts that the other side accepts.
+//
 // For each message X there are:
 //   size_t kin_proto_size_X(const kin_proto_X *m)                                       bytes of the payload
 //   size_t kin_proto_encode_X(uint8_t *buf, size_t cap, const kin_proto_X *m)           writes that many, returns them

@@ -1,8 +1,8 @@
-// What a device measured of itself, and of the links to others.
+// A device's measurements of itself and of its links.
 #include "pure/proto/message_impl.h"
 
-// A new field of the facts must be added here, and makes a new version of the protocol. cached_factor stays at home: what fits
-// into a processor's cache is not divided among devices, and a head knows its own.
+// A new field of the facts must be added here, and makes a new version of the protocol. cached_factor is not sent: weights that
+// fit into a CPU's cache are not divided among devices, and a head knows its own factor.
 _Static_assert(sizeof(kin_engine_facts) == 8 * ((2 + KIN_FACTS_BATCHES + KIN_FACTS_CACHED) * KIN_N_QUANT + 5),
                "a number that PROFILE does not carry");
 _Static_assert(sizeof(kin_device_facts) == KIN_FACTS_MAX_NAME + 8 + 2 * sizeof(kin_engine_facts) + 9 * 8, "the same");

@@ -1,4 +1,4 @@
-// What a device is, what it is to do, and how far it is.
+// A device's description, its plan, and its progress.
 #include "pure/proto/message_impl.h"
 
 //     DEVICE
@@ -60,14 +60,14 @@ KIN_PROTO_DEFINE(DEVICE, device)
 //              endpoint of the next member
 //              id    previous member
 //              endpoint of the previous member
-//              u8    n_ranks (0, or 2 to 8) of the group that the device belongs to; 0: none, and nothing follows
+//              u8    n_ranks (0, or 2 to 8) of the device's group; 0: no group, and nothing follows
 //              u8    rank (< n_ranks)
 //              u8    allreduce: 0 mesh, 1 star, 2 tree, 3 ring
 //              u8    0
 //              u16   head_begin, u16 head_end (> head_begin)
 //              u32   ff_begin, u32 ff_end (> ff_begin)
 //              n_ranks x { id, endpoint }
-// Windows: rounds ascend, layers too, none is empty, n_gpu is at most the window's layers.
+// Windows: rounds and layers ascend, none is empty, n_gpu is at most the window's layers.
 
 static void put_window(kin_writer *w, const kin_proto_window *window) {
     kin_writer_u16(w, window->round);
@@ -298,7 +298,7 @@ KIN_PROTO_DEFINE(LEFT_OUT, left_out)
 
 //     PREFETCH
 //     byte  0  u32  ticket (>= 1)
-//           4  u8   purpose: 0 a plan, 1 a spare
+//           4  u8   purpose: 0 a plan, 1 standby
 //           5  u8   gently (0 or 1)
 //           6  PLAN, as above
 

@@ -1,4 +1,4 @@
-// What a device tells about itself while it runs, and what a head tells about all of them.
+// A device's reports about itself while it runs, and the head's report about all devices.
 #include "pure/proto/message_impl.h"
 
 // STATUS_WANTED: no bytes

@@ -14,7 +14,7 @@
 //          32  with "positions": i32 pos [n_tokens], i32 seq [n_tokens]; without "all rows" also i32 out [n_out];
 //              i32 ops [n_ops, 3]
 //              activations [n_rows, n_embd]
-// Everything before the activations is a multiple of 4 bytes, as is the header: f32 and f16 lie aligned in a frame.
+// Everything before the activations is a multiple of 4 bytes, and so is the header: f32 and f16 are aligned within a frame.
 
 static bool has(const kin_proto_step *m, unsigned flag) {
     return m->flags & flag;

@@ -6,25 +6,25 @@
 
 enum {
     N_WARM = 2,
-    N_TRIPS_LEAST = 3, // on a long way
+    N_TRIPS_LEAST = 3, // on a long path
     TRIPS_MS = 200,
-    N_FEW = 3,    // messages that do, where one takes long
-    FEW_MS = 500, // and not even these from then on
+    N_FEW = 3,    // enough messages, if one takes long
+    FEW_MS = 500, // after this time, fewer are enough
     PAIRS_MS = 100,
     LARGE_BYTES = 256 << 10,
-    SMALL_BYTES = LARGE_BYTES / 4, // a hidden state counts as no larger
+    SMALL_BYTES = LARGE_BYTES / 4, // a hidden state counts as at most this
     GROWTH = 4,
-    // A long way:
+    // On a long path:
     FAR_BYTES = 1 << 20,
     FAR_GROWTH = 16,
-    N_SAME = 2,    // messages that were no faster than those before: the window is open
-    FAR_MS = 1000, // for one direction; KIN_PROBE_LIMIT_MS has room for both
+    N_SAME = 2,    // messages that were no faster than those before show that the window is open
+    FAR_MS = 1000, // per direction; KIN_PROBE_LIMIT_MS has room for both
 };
 
-static const double LONG_S = 0.02;  // a message that takes so long shows the rate well enough
-static const double FAR_S = 0.01;   // a round trip of a long way
-static const double FASTER = 0.9;   // times those before
-static const double CLOCK_S = 1e-4; // less is noise
+static const double LONG_S = 0.02;  // a message that takes this long shows the rate well enough
+static const double FAR_S = 0.01;   // round trip of a long path
+static const double FASTER = 0.9;   // fraction of the times before that counts as faster
+static const double CLOCK_S = 1e-4; // shorter times are noise
 
 static void enter(kin_probing *p, int phase, kin_time now) {
     p->phase = phase;
@@ -61,7 +61,7 @@ static void enter_direction(kin_probing *p, kin_time now) {
     enter(p, p->least_trip_s > FAR_S ? KIN_PROBING_OPENS : KIN_PROBING_GROWS, now);
 }
 
-// The rate of one direction is known. True: of both.
+// Stores the rate of one direction. True if both are known.
 static bool take_rate(kin_probing *p, double bytes_s, kin_time now) {
     *(p->is_back ? &p->result.from_bytes_s : &p->result.to_bytes_s) = bytes_s;
     if (p->is_back) return true;
@@ -72,12 +72,12 @@ static bool take_rate(kin_probing *p, double bytes_s, kin_time now) {
 
 static double rate_of_pairs(kin_probing *p) {
     double small_s = kin_median(p->took[0], p->n / 2), large_s = kin_median(p->took[1], p->n / 2);
-    // Faster than the clock's noise shows: at least so fast.
+    // The difference is below the clock's noise: this is a lower bound of the rate.
     return large_s > small_s ? (p->large - p->small) / (large_s - small_s) : p->large / large_s;
 }
 
-// A message of a long way took so long. It grows while it takes little longer than the round trip; TCP's own delays are parts of
-// one.
+// Takes the time of a message on a long path. The size grows while a message takes little longer than the round trip; delays of
+// TCP itself are fractions of one.
 static bool take_far(kin_probing *p, double s, kin_time now) {
     bool is_faster = p->n == 0 || s < p->least_s * FASTER;
     p->n_slow = is_faster ? 0 : p->n_slow + 1;
@@ -92,7 +92,7 @@ static bool take_far(kin_probing *p, double s, kin_time now) {
     return is_over && take_rate(p, p->large / fmax(p->least_s - p->least_trip_s, CLOCK_S), now);
 }
 
-// A message took long: again, unless it was the last time. *s: the least.
+// A message took long: true if it is repeated, false if this was the last time. *s: set to the least time.
 static bool takes_again(kin_probing *p, double *s, kin_time now) {
     p->least_s = p->n_slow == 0 ? *s : fmin(p->least_s, *s);
     p->n_slow++;
@@ -100,14 +100,14 @@ static bool takes_again(kin_probing *p, double *s, kin_time now) {
     return p->n_slow < N_FEW && !is_longer(p, FEW_MS, now);
 }
 
-// A message of the size at hand took so long. The first one is a small one.
+// Takes the time of a message of the current size. The first one is small.
 static bool take_growth(kin_probing *p, double s, kin_time now) {
     bool is_slow = s > 2 * p->result.rtt_s + LONG_S, is_first = p->large == p->small;
     if (is_slow && takes_again(p, &s, now)) return false;
     p->n_slow = 0;
     if (is_first) p->took[0][0] = s;
     if (is_slow && is_first) return take_rate(p, p->small / (s - p->result.rtt_s), now);
-    if (is_slow && s > p->result.rtt_s + PAIRS_MS * 1e-3) { // these must do
+    if (is_slow && s > p->result.rtt_s + PAIRS_MS * 1e-3) { // these two times must be enough
         p->took[1][0] = s;
         p->n = 2;
         return take_rate(p, rate_of_pairs(p), now);

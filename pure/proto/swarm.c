@@ -11,17 +11,17 @@
 #define SECOND ((kin_time)1000000000)
 #define REST_DOUBLINGS_MAX 5
 #define RATE_WINDOW (SECOND / 4)
-#define TWICE_AGE_MIN SECOND // a chunk is not asked for a second time before
+#define TWICE_AGE_MIN SECOND // a chunk is not requested a second time before this age
 
 enum {
     COPIES_MAX = 2,
-    RATE_WINDOWS_MIN = 8, // a rate of less says nothing yet
-    SLOW_SOURCES = 3,     // at a time on a slow link
+    RATE_WINDOWS_MIN = 8, // with fewer windows the rate is not known
+    SLOW_SOURCES = 3,     // sources used at the same time on a slow link
 };
 
 typedef enum chunk_state {
     NOT_WANTED,
-    OPEN, // wanted, not asked for
+    OPEN, // wanted, not requested yet
     ASKED,
     DONE,
 } chunk_state;
@@ -36,7 +36,7 @@ typedef struct rate_meter {
     double rate; // 0: unknown
     kin_time begin;
     uint64_t bytes;
-    int n_windows; // that the rate is of
+    int n_windows; // windows that the rate covers
 } rate_meter;
 
 typedef struct source {
@@ -48,7 +48,7 @@ typedef struct source {
     int n_requests;
     kin_time heard;
     kin_time rests_until;
-    int n_silent; // times in a row
+    int n_silent; // consecutive silences
     rate_meter meter;
 } source;
 
@@ -58,12 +58,12 @@ struct kin_swarm {
     source sources[KIN_SWARM_SOURCES];
     int n_sources;
     uint8_t *states;    // chunk_state [n_chunks]
-    uint32_t *order;    // wanted chunks, most needed first // [n_wanted], room for n_chunks
-    uint32_t i_pending; // all before it in `order` are done
+    uint32_t *order;    // [n_wanted] wanted chunks, most needed first; room for n_chunks
+    uint32_t i_pending; // all chunks before it in `order` are done
     int n_in_flight;
     kin_time progressed;
     rate_meter meter;
-    double rate_before; // that was known before the last pause
+    double rate_before; // rate known before the last pause
     kin_swarm_stats stats;
 };
 
@@ -108,9 +108,9 @@ void kin_swarm_free(kin_swarm *s) {
     free(s);
 }
 
-// ---- what is wanted
+// ---- wanted chunks
 
-// 0: not known yet.
+// Returns 0 if the rate is not known yet.
 static double known_rate(const kin_swarm *s) {
     return s->meter.n_windows < RATE_WINDOWS_MIN ? 0 : s->meter.rate;
 }
@@ -126,7 +126,7 @@ static void shuffle(kin_rng *rng, uint32_t *list, size_t n) {
 
 void kin_swarm_want(kin_swarm *s, const uint32_t *chunks, size_t n, bool in_order, kin_time now) {
     uint32_t before = s->stats.n_wanted;
-    if (kin_swarm_complete(s)) { // it was idle: giving up and the rate count from here
+    if (kin_swarm_complete(s)) { // it was idle: the rate and the time to give up count from here
         s->progressed = now;
         if (known_rate(s) > 0) s->rate_before = known_rate(s);
         s->meter = (rate_meter){.begin = now};
@@ -156,7 +156,7 @@ static void meter_add(rate_meter *m, uint64_t bytes, kin_time now) {
     m->n_windows++;
 }
 
-// Nanoseconds for n chunks at a rate; UINT64_MAX where it is unknown.
+// Returns the nanoseconds for n chunks at a rate; UINT64_MAX if the rate is not known.
 static uint64_t time_for(const kin_swarm *s, uint64_t n, double rate) {
     double ns = rate > 0 ? (double)n * s->o.chunk_bytes * 1e9 / rate : 1e18;
     return ns < 1e18 ? (uint64_t)ns : UINT64_MAX;
@@ -174,7 +174,7 @@ static int count_busy(const kin_swarm *s) {
     return n;
 }
 
-// Until the rate is known again, the one before the last pause.
+// Returns the rate or, until it is known, the one before the last pause.
 static double presumed_rate(const kin_swarm *s) {
     return known_rate(s) > 0 ? known_rate(s) : s->rate_before;
 }
@@ -223,7 +223,7 @@ static source *source_at(kin_swarm *s, int i) {
     return &s->sources[i];
 }
 
-// A place for a new source: a free one, else that of a source that is gone and never sent wrong bytes.
+// Returns a place for a new source: a free one, or that of a source that is gone and never sent wrong bytes; -1 if there is none.
 static int find_place(kin_swarm *s) {
     if (s->n_sources < KIN_SWARM_SOURCES) {
         uint8_t *offer = calloc(offer_bytes(s) + 1, 1);
@@ -242,7 +242,7 @@ int kin_swarm_add_source(kin_swarm *s, const uint8_t id[KIN_SWARM_ID_BYTES], boo
     while (i < s->n_sources && memcmp(s->sources[i].id, id, KIN_SWARM_ID_BYTES) != 0) i++;
     if (i < s->n_sources && s->sources[i].is_bad) return -1;
     if (i < s->n_sources) {
-        drop_requests(s, &s->sources[i]); // of its earlier link
+        drop_requests(s, &s->sources[i]); // from its earlier link
     } else {
         i = find_place(s);
         if (i < 0) return -1;
@@ -278,7 +278,7 @@ void kin_swarm_got(kin_swarm *s, int i, uint32_t chunk, kin_time now) {
     s->stats.n_twice += s->states[chunk] == DONE;
     s->stats.n_done += s->states[chunk] == OPEN || s->states[chunk] == ASKED;
     s->states[chunk] = DONE;
-    int k = find_request(src, chunk); // a second request elsewhere stays: its bytes will come, and take that source's time
+    int k = find_request(src, chunk); // a second request elsewhere stays: its bytes will arrive and occupy that source
     if (k >= 0) drop_request(s, src, k);
     while (s->i_pending < s->stats.n_wanted && s->states[s->order[s->i_pending]] == DONE) s->i_pending++;
 }
@@ -347,9 +347,10 @@ static void share_slow_link(kin_swarm *s) {
     while (is_link_slow(s) && count_busy(s) > SLOW_SOURCES) withdraw_from_slowest(s);
 }
 
-// ---- whom to ask for what
+// ---- which source gets which request
 
-// How long a new request would wait for its first byte at a device that has others of ours: what its speed says, or its silence.
+// Estimates how long a new request would wait for its first byte at a device with pending requests: by its speed, or by its
+// silence.
 static uint64_t wait_at(const kin_swarm *s, const source *src, kin_time now) {
     if (src->n_requests == 0) return 0;
     kin_time since = now;
@@ -358,7 +359,7 @@ static uint64_t wait_at(const kin_swarm *s, const source *src, kin_time now) {
     return src->meter.rate > 0 ? later(silence, time_for(s, (uint64_t)src->n_requests, src->meter.rate)) : silence;
 }
 
-// Whether a device has this chunk and will come to it soon enough to leave the head alone.
+// True if a device has this chunk and will get to it soon enough, so that the head need not send it.
 static bool a_device_will_do(const kin_swarm *s, uint32_t chunk, kin_time now) {
     for (int i = 0; i < s->n_sources; i++) {
         const source *src = &s->sources[i];
@@ -368,7 +369,7 @@ static bool a_device_will_do(const kin_swarm *s, uint32_t chunk, kin_time now) {
     return false;
 }
 
-// The most needed open chunk for this source; UINT32_MAX if there is none.
+// Returns the most needed open chunk for this source; UINT32_MAX if there is none.
 static uint32_t find_open(const kin_swarm *s, const source *src, kin_time now) {
     for (uint32_t i = s->i_pending; i < s->stats.n_wanted; i++) {
         uint32_t chunk = s->order[i];
@@ -378,14 +379,14 @@ static uint32_t find_open(const kin_swarm *s, const source *src, kin_time now) {
     return UINT32_MAX;
 }
 
-// How long a chunk would take twice from this source; UINT64_MAX: not known. One that has just come, or come back, gets no more
-// than its part of a slow link, so it is no help.
+// Returns the time of two chunks from this source; UINT64_MAX: not known. A source that has just come, or come back, gets only
+// its part of a slow link, so it does not help.
 static uint64_t twice_from(const kin_swarm *s, const source *src) {
     if (src->meter.rate > 0 || !is_link_slow(s)) return time_for(s, 2 * ((uint64_t)src->n_requests + 1), src->meter.rate);
     return time_for(s, 2 * ((uint64_t)count_busy(s) + 1), presumed_rate(s));
 }
 
-// A chunk that is asked elsewhere for longer than it would take twice from this source.
+// Returns a chunk that was requested elsewhere longer ago than this source would need for it twice.
 static uint32_t find_late(const kin_swarm *s, const source *src, kin_time now) {
     uint64_t own = twice_from(s, src);
     uint64_t age_min = own == UINT64_MAX ? 2 * TWICE_AGE_MIN : later(own, TWICE_AGE_MIN);
@@ -404,14 +405,14 @@ static uint32_t find_late(const kin_swarm *s, const source *src, kin_time now) {
     return oldest;
 }
 
-// Devices before the head; among them the one with the fewest requests, then the fastest.
+// Devices come before the head; among devices, the one with the fewest requests, then the fastest.
 static bool comes_before(const source *a, const source *b) {
     if (a->is_head != b->is_head) return b->is_head;
     if (a->n_requests != b->n_requests) return a->n_requests < b->n_requests;
     return a->meter.rate > b->meter.rate;
 }
 
-// The sources with room, in the order in which they are to be asked. Returns how many.
+// Lists the sources with room, in the order in which to ask them. Returns their number.
 static int sort_sources(kin_swarm *s, source *sorted[KIN_SWARM_SOURCES], kin_time now) {
     int n = 0;
     for (int i = 0; i < s->n_sources; i++) {
@@ -497,7 +498,7 @@ bool kin_swarm_is_asked(const kin_swarm *s, int i, uint32_t chunk) {
 kin_swarm_stats kin_swarm_get_stats(const kin_swarm *s, kin_time now) {
     kin_swarm_stats stats = s->stats;
     rate_meter m = s->meter;
-    meter_add(&m, 0, now); // a silence counts at once
+    meter_add(&m, 0, now); // silence counts at once
     stats.n_in_flight = (uint32_t)s->n_in_flight;
     double rate = known_rate(s) > 0 ? m.rate : 0;
     stats.rate = (uint64_t)rate;

@@ -5,7 +5,7 @@
 #include "pure/proto/label.h"
 #include "pure/proto/refusal.h"
 
-enum { NAME_BYTES = 63, SPEAKER_BYTES = 200 }; // of names, in a sentence
+enum { NAME_BYTES = 63, SPEAKER_BYTES = 200 }; // of a name, and of a description in the sentence
 
 kin_proto_versions kin_proto_versions_or_own(kin_proto_versions versions) {
     return versions.max > 0 ? versions : KIN_PROTO_VERSIONS;
