@@ -143,7 +143,7 @@ struct kin_cluster {
     kin_err no_plan;         // why the last question had no answer although all expected devices were there; empty: it had one
     kin_time give_up_at;     // when to report that; 0: not scheduled
 
-    uv_mutex_t mutex; // over the following
+    uv_mutex_t mutex; // guards the following
     uv_cond_t changed;
     kin_cluster_snapshot snapshot;
     kin_err group_error; // why a sum failed, and in which epoch

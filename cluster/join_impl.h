@@ -51,7 +51,7 @@ enum { KIN_JOIN_PAGES_MAX = 4 * KIN_PROTO_MAX_KEPT };
 typedef struct kin_join_pages {
     kin_kv_peers peers;
     kin_page_fetch *fetch;                     // NULL: pages are not stored
-    pthread_mutex_t mutex;                     // over the following
+    pthread_mutex_t mutex;                     // guards the following
     kin_page_name written[KIN_JOIN_PAGES_MAX]; // not reported to the head yet
     int n_written;
     size_t bytes;                 // size of each file
@@ -129,9 +129,9 @@ typedef struct kin_join {
     atomic_bool is_computing;  // a step, or pages
     atomic_uint n_signs;       // signs of life, of the computing thread and of those that pack for it
 
-    pthread_mutex_t mutex; // over the following
+    pthread_mutex_t mutex; // guards the following
     kin_proto_progress computing_progress;
-    char model_path[KIN_JOIN_PATH]; // for the next instance
+    char model_path[KIN_JOIN_PATH]; // has_other_key: `why` is that the head has another key
     bool given_up, has_other_key;   // has_other_key: the reason
     kin_err why;
     kin_err group_error; // why a sum failed, and in which epoch

@@ -26,7 +26,7 @@ struct kin_planning {
     pthread_t thread;
     bool is_started;
 
-    pthread_mutex_t mutex; // over the following
+    pthread_mutex_t mutex; // guards the following
     pthread_cond_t changed;
     bool is_closing, asks, has_question, has_measurement, has_answer, has_round, has_spares_question, has_spares;
     bool has_unexplained, has_reasons;

@@ -23,7 +23,7 @@ typedef struct hashing {
     int n_paths, rc;
     kin_manifest_options o;
     kin_err *err;
-    pthread_mutex_t mutex; // over done
+    pthread_mutex_t mutex; // guards done
     pthread_cond_t ended;
     bool done;
 } hashing;

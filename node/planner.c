@@ -52,7 +52,7 @@ struct kin_planner {
 
     _Atomic uint32_t in_force;    // the question whose answer is active
     pthread_cond_t asked;         // signalled at each question
-    pthread_mutex_t mutex;        // over the following
+    pthread_mutex_t mutex;        // guards the following
     active_plan now, proposed;    // active; the last answer, until it is active
     active_plan next;             // being planned
     kin_time changed_at;          // when the last plan was chosen

@@ -12,7 +12,7 @@ struct kin_timeline {
     kin_trace *own;
     int n_tokens;
 
-    pthread_mutex_t mutex; // over the following
+    pthread_mutex_t mutex; // guards the following
     bool is_written;       // later events are dropped
     int n_rows, n_bars, n_marks;
     size_t cap;

@@ -6,7 +6,7 @@
 
 struct kin_trace {
     atomic_bool on;
-    pthread_mutex_t mutex;               // over the following
+    pthread_mutex_t mutex;               // guards the following
     size_t first, next;                  // counted from 0
     kin_proto_event kept[KIN_TRACE_MAX]; // cyclic
 };

@@ -33,7 +33,7 @@ typedef struct peer {
 struct kin_exchange {
     kin_exchange_options o;
 
-    pthread_mutex_t mutex; // over the following
+    pthread_mutex_t mutex; // guards the following
     kin_exchange_place place;
     struct {
         int fd;

@@ -17,7 +17,7 @@ struct kin_local_stage {
     kin_head_counts counts;
     kin_time published;
 
-    pthread_mutex_t mutex; // over the following
+    pthread_mutex_t mutex; // guards the following
     kin_shard_stats shard_stats;
 };
 

@@ -26,7 +26,7 @@ struct kin_metrics {
     int timing_rounds;
     kin_interval stalls[KIN_BUSY_KEPT];
 
-    pthread_mutex_t mutex; // over the following
+    pthread_mutex_t mutex; // guards the following
     kin_worker_stats worker;
     kin_token_times token;
     kin_stream_stats stream;

@@ -33,7 +33,7 @@ struct kin_neighbours {
     uint64_t net_in, net_out; // of closed links
     uint32_t n_came;          // frames of this epoch, from the previous member
 
-    pthread_mutex_t mutex; // over the following: frames from other threads, in the order of sending
+    pthread_mutex_t mutex; // guards the following: frames from other threads, in the order of sending
     kin_message_buffer *out_first, **out_end;
     uint32_t out_epoch, n_left; // epoch of the last frame, and the number of its frames
     bool is_flush_called;

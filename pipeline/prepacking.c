@@ -12,7 +12,7 @@ struct kin_prepacking {
     bool is_started;
     atomic_bool stop; // cancels the current job
 
-    pthread_mutex_t mutex; // over the following
+    pthread_mutex_t mutex; // guards the following
     pthread_cond_t changed;
     bool is_closing, has_job, is_packing;
     kin_prepacking_job job; // the pending one
