@@ -1,7 +1,7 @@
-// A request of HTTP/1, parsed by llhttp while its bytes come, and refused as soon as it is wrong or larger than allowed.
+// An HTTP/1 request, parsed by llhttp while its bytes arrive, and refused as soon as it is malformed or too large.
 //
-// No socket, no clock. Strings live until free. Every byte that is kept is counted in a kin_http_memory, which many requests
-// share. Owner and thread: the connection's.
+// No socket, no clock. Strings live until free. Every stored byte is counted in a kin_http_memory, which many requests share.
+// Owner and thread: the connection's.
 #pragma once
 
 #include <stdbool.h>
@@ -12,10 +12,10 @@
 typedef struct kin_http_request kin_http_request;
 
 typedef enum kin_http_progress {
-    KIN_HTTP_MORE,    // all bytes were taken, and more are needed
-    KIN_HTTP_HEAD,    // the header is there; said once. Go on with the bytes that were not taken
-    KIN_HTTP_WHOLE,   // bytes that were not taken belong to the next request
-    KIN_HTTP_REFUSED, // see kin_http_request_refusal; nothing more can be understood of these bytes
+    KIN_HTTP_MORE,    // all bytes were consumed, more are needed
+    KIN_HTTP_HEAD,    // the header is complete; returned once. Continue with the bytes that were not consumed
+    KIN_HTTP_WHOLE,   // complete; bytes that were not consumed belong to the next request
+    KIN_HTTP_REFUSED, // see kin_http_request_refusal; the rest of the bytes cannot be parsed
 } kin_http_progress;
 
 typedef struct kin_http_refusal {
@@ -23,7 +23,7 @@ typedef struct kin_http_refusal {
     const char *message; // static
 } kin_http_refusal;
 
-// prefix: of every path, for example "/kin"; NULL: none. All three are borrowed. NULL: out of memory.
+// prefix: of every path, for example "/kin"; NULL: none. All three are borrowed. Returns NULL if out of memory.
 kin_http_request *kin_http_request_new(const char *prefix, const kin_http_limits *limits, kin_http_memory *memory);
 void kin_http_request_free(kin_http_request *r); // NULL is allowed
 
@@ -31,20 +31,20 @@ kin_http_progress kin_http_request_feed(kin_http_request *r, const char *bytes, 
 kin_http_refusal kin_http_request_refusal(const kin_http_request *r);
 uint64_t kin_http_request_n_received(const kin_http_request *r); // bytes
 
-// ---- from the header on
+// ---- valid once the header is complete
 
 kin_str kin_http_request_method(const kin_http_request *r);
 kin_str kin_http_request_path(const kin_http_request *r);                     // decoded, without prefix and query
-kin_str kin_http_request_query(const kin_http_request *r, const char *name);  // decoded; the first; at NULL: not there
-kin_str kin_http_request_header(const kin_http_request *r, const char *name); // any case; the first; at NULL: not there
+kin_str kin_http_request_query(const kin_http_request *r, const char *name);  // decoded; the first; .at NULL: absent
+kin_str kin_http_request_header(const kin_http_request *r, const char *name); // case-insensitive; the first; .at NULL: absent
 bool kin_http_request_is_head(const kin_http_request *r);
 bool kin_http_request_is_1_0(const kin_http_request *r);
 bool kin_http_request_expects_continue(const kin_http_request *r);
 bool kin_http_request_keeps_alive(const kin_http_request *r);
 
-// ---- whole
+// ---- valid once the request is complete
 
-kin_str kin_http_request_body(const kin_http_request *r); // a NUL follows; at NULL: empty
+kin_str kin_http_request_body(const kin_http_request *r); // NUL-terminated; .at NULL: empty
 // See kin_http_take_body.
 char *kin_http_request_take_body(kin_http_request *r, size_t *n, kin_http_hold *hold);
 void kin_http_request_give_body(kin_http_request *r, char *body, size_t n, kin_http_hold *hold);

@@ -1,8 +1,8 @@
-// What the parsed form of a JSON text needs of memory, counted while the text arrives: values, not bytes, are what is dear. A
-// number of two bytes takes 56 bytes, an empty object 270.
+// Estimates the memory that the parsed form of a JSON text needs, while the text arrives. Memory depends on the number of values,
+// not on bytes: a number of two bytes takes 56 bytes, an empty object 270.
 //
-// The count is an upper bound for jansson and the C library's allocator on 64 bits (tests/test_json_cost.c compares). Text that
-// is no JSON gets some number, too.
+// The estimate is an upper bound for jansson and the C library's allocator on 64 bits (compared in tests/test_json_cost.c). Text
+// that is not JSON gets an arbitrary number.
 #pragma once
 
 #include <stdbool.h>
@@ -10,9 +10,9 @@
 
 typedef struct kin_json_cost {
     size_t bytes; // so far
-    // inside:
+    // Parser state.
     bool in_string, is_escaped;
-    size_t len, longest; // bytes of this string, of the longest one
-} kin_json_cost;         // all zero: no byte has come
+    size_t len, longest; // bytes of this string, and of the longest one
+} kin_json_cost;         // all zero: no byte has arrived
 
 void kin_json_cost_feed(kin_json_cost *cost, const char *bytes, size_t n);

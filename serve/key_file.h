@@ -1,5 +1,5 @@
-// Files of API keys: text with a key a line. Blanks around a key, empty lines and lines that begin with # do not count; blanks
-// within a key do.
+// Files of API keys: text with one key per line. Ignores blanks around a key, empty lines and lines that begin with #; blanks
+// within a key belong to it.
 #pragma once
 
 #include <stdbool.h>
@@ -7,10 +7,10 @@
 #include "base/err.h"
 #include "base/str.h"
 
-// Reads the file into *text, which kin_key_file_free takes. Fails with "PATH: reason", also where it is no text in UTF-8: its
-// bytes would be other keys than those that were meant.
+// Reads the file into *text; free it with kin_key_file_free. Fails with "PATH: reason", also if the text is not UTF-8, since its
+// bytes would give other keys than intended.
 int kin_key_file_read(char **text, const char *path, kin_err *err);
-void kin_key_file_free(char *text); // wipes it; NULL is allowed
+void kin_key_file_free(char *text); // wipes it first; NULL is allowed
 
-// The next key at or behind *at, which begins as kin_key_file_read's text and moves on. false: there is none.
+// Finds the next key at or after *at, which starts as kin_key_file_read's text, and advances *at. Returns false at the end.
 bool kin_key_file_next(const char **at, kin_str *key);

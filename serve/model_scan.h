@@ -1,7 +1,7 @@
-// Looks into the folder of --models-dir every other second, so that files that are put there are served without a restart.
+// Scans the folder of --models-dir every two seconds, so that files put there are served without a restart.
 //
-// The folder is read in libuv's pool: its files only when a name, a size or a time of it has changed.
-// Owner: the server. Thread: the loop's, for every function and for `found`.
+// The folder is read in libuv's pool; its files are read only when a name, a size or a time has changed. Owner: the server.
+// Thread: the loop's, for every function and for `found`.
 #pragma once
 
 #include <uv.h>
@@ -13,11 +13,11 @@ typedef struct kin_model_scan kin_model_scan;
 
 typedef struct kin_model_scan_options {
     uv_loop_t *loop;
-    const char *dir;                                       // lives as long as the scan
-    void (*found)(void *user, const kin_model_file *file); // every usable one, whenever something has changed
+    const char *dir;                                       // must outlive the scan
+    void (*found)(void *user, const kin_model_file *file); // called for every usable file after any change
     void *user;
 } kin_model_scan_options;
 
-kin_model_scan *kin_model_scan_open(const kin_model_scan_options *options); // NULL: no memory
+kin_model_scan *kin_model_scan_open(const kin_model_scan_options *options); // NULL: out of memory
 void kin_model_scan_tick(kin_model_scan *scan, kin_time now);
-void kin_model_scan_close(kin_model_scan *scan); // when the loop has ended; NULL is allowed
+void kin_model_scan_close(kin_model_scan *scan); // after the loop has ended; NULL is allowed

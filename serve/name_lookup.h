@@ -1,7 +1,6 @@
-// Looks up the addresses of a host without being held up by it: where name servers do not answer, getaddrinfo takes half a
-// minute.
+// Looks up the addresses of a host and can be stopped: getaddrinfo takes half a minute if name servers do not answer.
 //
-// Thread: any. A lookup that is given up goes on in a thread of its own, which frees all it has.
+// Thread: any. An abandoned lookup continues in its own thread, which frees its memory.
 #pragma once
 
 #include <netdb.h>
@@ -10,7 +9,7 @@
 
 #include "base/err.h"
 
-// Addresses for TCP, in the system's order; the caller frees the list (freeaddrinfo). goes_on: asked ten times a second, false
-// ends it with an error; NULL: always. Numbers need no lookup.
+// Returns addresses for TCP in the system's order; free the list with freeaddrinfo. goes_on: called ten times per second; false
+// ends the lookup with an error; NULL: never stopped. IP addresses need no lookup.
 int kin_name_lookup(const char *host, uint16_t port, bool (*goes_on)(void *user), void *user, struct addrinfo **list,
                     kin_err *err);

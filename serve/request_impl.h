@@ -1,7 +1,7 @@
-// The fields of a request's body: a table says for each its name, its kind, its bounds, and where its value goes. Part of
-// request.h's modules only.
+// A table of a request body's fields: each row gives a field's name, kind, bounds, and destination. Private to request.h's
+// modules.
 //
-// A field that is missing or null leaves the value as it is. Rows are read in the order of the table: later ones win.
+// A field that is missing or null leaves the value unchanged. Rows are read in table order: later ones win.
 #pragma once
 
 #include <stddef.h>
@@ -15,17 +15,17 @@ typedef enum kin_request_field_kind {
     KIN_REQUEST_INT64,  // int64_t
     KIN_REQUEST_FLOAT,  // float
     KIN_REQUEST_STRING, // const char *; "": NULL
-    KIN_REQUEST_OFF,    // a number of a sampler that kin does not have: within the bounds it is off, which is accepted
-    KIN_REQUEST_OTHER,  // `read` does it
+    KIN_REQUEST_OFF,    // a number of a sampler that kin does not have; accepted only within the bounds, where the sampler is off
+    KIN_REQUEST_OTHER,  // read by `read`
 } kin_request_field_kind;
 
 typedef struct kin_request_field {
-    const char *name; // NULL closes a table
+    const char *name; // NULL ends a table
     kin_request_field_kind kind;
     size_t offset;        // in kin_request
-    double min, max;      // of numbers
-    bool must_be_between; // else a number out of bounds is moved to the nearest
-    int (*read)(kin_request *r, const char *name, json_t *value, kin_api_error *err); // OTHER; value is not null
+    double min, max;      // for numbers
+    bool must_be_between; // reject a number out of bounds; otherwise clamp it
+    int (*read)(kin_request *r, const char *name, json_t *value, kin_api_error *err); // for OTHER; value is not null
 } kin_request_field;
 
 // Rows of a table.
@@ -47,18 +47,19 @@ static inline kin_fields kin_request_body(const kin_request *r) {
 
 int kin_request_fields_read(kin_request *r, const kin_request_field *fields, kin_api_error *err);
 
-// Of all APIs: sampling, stops, lengths, streaming, grammar.
+// Fields of all APIs: sampling, stops, lengths, streaming, grammar.
 extern const kin_request_field kin_request_common_fields[];
 
 // 400 "Field 'NAME': type must be EXPECTED, but is ...".
 int kin_request_type_error(kin_api_error *err, const char *name, const char *expected, const json_t *value);
-// A whole number between the bounds, which are less than 2^53, else 400.
+// Reads a whole number within the bounds, which are less than 2^53; 400 otherwise.
 int kin_request_whole(const char *name, const json_t *value, double min, double max, int64_t *out, kin_api_error *err);
-// The field, which is there, as an array of prompts: each a string, or an array of ids and strings. It takes the field's place.
+// Converts the field, which must be present, to an array of prompts, each a string, or an array of ids and strings. The array
+// replaces the field.
 int kin_request_prompts(json_t *body, const char *name, const json_t **out, kin_api_error *err);
-// A JSON schema becomes the request's.
+// Sets the request's JSON schema.
 int kin_request_set_schema(kin_request *r, const char *name, const json_t *schema, kin_api_error *err);
-// Takes the body and sets the defaults. 400 if it is no object.
+// Stores the body and sets the defaults. 400 if the body is not an object.
 int kin_request_begin(kin_request *out, json_t *body, const kin_request_defaults *defaults, kin_api_error *err);
-// What depends on several fields: sampler stages, grammar or schema, number of choices. To be called last.
+// Checks combinations of fields: sampler stages, grammar or schema, number of choices. Call it last.
 int kin_request_check(kin_request *r, kin_api_error *err);

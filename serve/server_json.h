@@ -1,13 +1,13 @@
-// What a server tells about itself, as JSON: models, properties, slots. From plain structs, in llama-server's shape.
+// Describes a server as JSON: models, properties, slots. Takes plain structs; uses llama-server's form.
 //
-// Plain functions. Answers are new references; NULL: no memory.
+// Plain functions. Answers are new references; NULL: out of memory.
 #pragma once
 
 #include "serve/writer.h"
 
 // One model. Strings are borrowed for the call; NULL: none.
 typedef struct kin_model_card {
-    const char *id;             // its alias
+    const char *id;             // the name that clients see
     const char *const *aliases; // [n_aliases]
     int n_aliases;
     const char *tags; // "a,b"; NULL: none
@@ -17,23 +17,23 @@ typedef struct kin_model_card {
     int vocab_type;                            // llama.cpp's number: 1 SentencePiece, 2 byte-level BPE
     int n_vocab, n_ctx, n_ctx_train, n_embd, n_layer;
     int64_t n_params, n_bytes;
-    bool has_tools, has_thinking; // its chat template's; has_embeddings: the server's
+    bool has_tools, has_thinking; // of its chat template
     bool has_embeddings;
-    const char *status; // of a server with several models: "loaded", "unloaded", "loading"; NULL: not said
+    const char *status; // if the server has several models: "loaded", "unloaded", "loading"; NULL: not reported
 } kin_model_card;
 
-// One entry of /v1/models' data: /v1/models/:id.
+// Returns one entry of /v1/models' data, as for /v1/models/:id.
 json_t *kin_model_json(const kin_model_card *card);
-// {object, data, models}: `models` is for clients of Ollama's kind, and Codex.
+// Returns {object, data, models}; `models` is for clients of Ollama's API and for Codex.
 json_t *kin_models_json(const kin_model_card *cards, int n);
 
 typedef struct kin_server_props {
-    const kin_request *defaults; // a request that says nothing
+    const kin_request *defaults; // a request without any fields
     int n_ctx, n_slots;
     const char *alias, *ftype, *path;
     const char *chat_template, *bos_token, *eos_token, *build;
-    bool has_slots, has_metrics, has_ui; // endpoints
-    bool has_tools, has_thinking;        // the chat template's
+    bool has_slots, has_metrics, has_ui; // enabled endpoints
+    bool has_tools, has_thinking;        // of the chat template
 } kin_server_props;
 
 json_t *kin_props_json(const kin_server_props *props);
@@ -43,13 +43,13 @@ typedef struct kin_slot_view {
     int64_t task; // -1: never used
     int n_ctx;
     bool is_processing;
-    int n_prompt, n_done, n_cached; // tokens of the prompt; n_done of them computed
-    const kin_request *request;     // of the slot that processes; NULL: none
+    int n_prompt, n_done, n_cached; // tokens of the prompt; n_done of them are computed
+    const kin_request *request;     // the slot's request while it is processing; NULL: none
     uint64_t seed;
     int n_generated;
     int n_left; // -1: until the context is full
     bool has_new_line;
 } kin_slot_view;
 
-// An unused slot has no params: clients look for that.
+// An unused slot has no params: clients test for that.
 json_t *kin_slots_json(const kin_slot_view *slots, int n);

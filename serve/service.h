@@ -1,13 +1,13 @@
-// The computing side of a server: jobs come in from the loop's thread, tokens go back to it.
+// The computing side of a server: jobs arrive from the loop's thread, tokens go back to it.
 //
-// A job is one text: its tokens, its sampler, what it may be. The computing thread schedules all of them together
-// (pipeline/scheduler.h), and chooses their tokens. What is made of the tokens (text, tool calls, JSON) is the loop's.
+// A job is one sequence: its tokens, its sampler, its constraints. The computing thread schedules all jobs together
+// (pipeline/scheduler.h) and samples their tokens. The loop turns tokens into text, tool calls and JSON.
 //
 //   loop's thread       kin_service_submit, kin_service_cancel ─► inbox ─┐
 //   computing thread    kin_service_run: scheduler, sampler  ◄───────────┘ ─► outbox, wake()
 //   loop's thread       kin_service_take ◄────────────────────────────────────┘
 //
-// Owner: who opened it. Threads: as each function says.
+// Owner: the caller of open. Threads: as stated at each function.
 #pragma once
 
 #include <stdatomic.h>
@@ -21,7 +21,7 @@
 typedef struct kin_service kin_service;
 typedef struct kin_job kin_job;
 
-// How the hidden states of a text's tokens become one vector.
+// How the hidden states of a sequence's tokens become one vector.
 typedef enum kin_pooling {
     KIN_POOLING_NONE,
     KIN_POOLING_MEAN,
@@ -29,34 +29,34 @@ typedef enum kin_pooling {
     KIN_POOLING_CLS, // the first
 } kin_pooling;
 
-// All of it is the job's from the call on, and freed with it.
+// kin_job_new takes over everything in it; freed with the job.
 typedef struct kin_job_options {
     int32_t *prompt; // [n_prompt]
     int n_prompt;
     int n_predict; // -1: until the context is full; 0: the prompt only
-    int n_probs;   // likeliest tokens that are reported with each one; -1: no probabilities at all
+    int n_probs;   // number of likeliest tokens to report with each token; -1: no probabilities
     bool ignore_eos, no_cache;
-    bool has_drawn_probs; // they are those of what the sampler draws from, not the model's
-    bool echoes;          // with n_probs: those of the prompt's tokens, too
-    int tag;              // of kin_service_erase and kin_service_read_text
-    bool restores;        // of a slot (serve/slots.h): the prompt only, without a sampler
-    kin_pooling pooling;  // not NONE: nothing is written, the text becomes a vector
-    kin_sampler *sampler; // NULL: pooling
-    kin_grammar *grammar; // NULL, as the next three: none
+    bool has_drawn_probs; // report the probabilities that the sampler draws from, not the model's
+    bool echoes;          // with n_probs: report those of the prompt's tokens, too
+    int tag;              // for kin_service_erase and kin_service_read_text
+    bool restores;        // restores a slot (serve/slots.h): the prompt only, without a sampler
+    kin_pooling pooling;  // not NONE: generates nothing and returns a vector
+    kin_sampler *sampler; // NULL with pooling
+    kin_grammar *grammar; // NULL: none, also for the next three
     kin_matcher *matcher;
     kin_constraint *constraint;
     kin_thinking_budget *budget; // of reasoning
-    uint64_t t_max_predict_ns;   // from the first token on; 0: no limit
-    void *user;                  // the loop's
+    uint64_t t_max_predict_ns;   // counted from the first token; 0: no limit
+    void *user;                  // for the loop
 } kin_job_options;
 
 typedef enum kin_job_end {
-    KIN_JOB_EOS,       // a token that ends texts, or a grammar that is complete
-    KIN_JOB_LENGTH,    // n_predict, or the deadline
-    KIN_JOB_FULL,      // the context
+    KIN_JOB_EOS,       // a token that ends sequences, or a complete grammar
+    KIN_JOB_LENGTH,    // n_predict or the deadline was reached
+    KIN_JOB_FULL,      // the context is full
     KIN_JOB_CANCELLED, // by kin_service_cancel
     KIN_JOB_FAILED,
-    KIN_JOB_REFUSED, // the request's own fields, together, leave no token to write
+    KIN_JOB_REFUSED, // the request's own fields together leave no token to generate
 } kin_job_end;
 
 typedef struct kin_job_prob {
@@ -69,7 +69,7 @@ typedef enum kin_job_event_kind {
     KIN_JOB_ECHO,
     KIN_JOB_TOKEN,
     KIN_JOB_ENDED,
-    KIN_TEXTS_ERASED, // as the next one without a job
+    KIN_TEXTS_ERASED, // without a job, like the next one
     KIN_TEXT_READ
 } kin_job_event_kind;
 
@@ -77,34 +77,34 @@ enum { KIN_JOB_MAX_PROBS = 100, KIN_SERVICE_MAX_JOBS = 4096 };
 
 typedef struct kin_job_event {
     kin_job_event_kind kind;
-    kin_job *job; // after ENDED it is the loop's to free
+    kin_job *job; // after ENDED the loop frees it
     void *user;
     kin_pooling pooling; // the job's
     bool restores;       // likewise
     kin_time at;
-    int n_done, n_cached;    // PROGRESS; n_done: tokens of ERASED and READ
-    int32_t *tokens;         // [n_done] of READ: the event's own, free it. NULL: there are none
+    int n_done, n_cached;    // PROGRESS; n_done: also the tokens of ERASED and READ
+    int32_t *tokens;         // READ: [n_done], owned by the event, free it. NULL: none
     kin_draft_counts drafts; // TOKEN, ENDED: so far
-    int32_t id;              // TOKEN, ECHO: one of the prompt's, in order
-    float logprob;           // NAN: of the prompt's first one
-    kin_job_prob *top;       // [n_top] the event's own: free it
+    int32_t id;              // TOKEN, ECHO: the prompt's tokens in order
+    float logprob;           // NAN for the prompt's first token
+    kin_job_prob *top;       // [n_top] owned by the event: free it
     int n_top;
     kin_job_end how;     // ENDED
-    const float *vector; // of EOS with pooling: f32 [n_embd], the job's
-    kin_err why;         // of FAILED and REFUSED
+    const float *vector; // EOS with pooling: f32 [n_embd], owned by the job
+    kin_err why;         // FAILED and REFUSED
 } kin_job_event;
 
 typedef struct kin_service_options {
     kin_session *session; // opened (kin_session_open); borrowed
-    int n_parallel;       // texts at once
-    int max_waiting;      // texts that may wait; one more is refused
-    bool keeps;           // texts that have ended stay in the KV cache as prefixes
+    int n_parallel;       // jobs that run at once
+    int max_waiting;      // jobs that may wait; one more is refused
+    bool keeps;           // ended sequences stay in the KV cache as prefixes
     atomic_bool *stop;
-    void (*wake)(void *user); // there is something to take, or the state has changed; any thread
+    void (*wake)(void *user); // there is something to take, or the status has changed; called on any thread
     void *wake_user;
-    void (*begun)(void *user); // it can compute: head and ring are up. The computing thread; NULL: not asked for
+    void (*begun)(void *user); // head and ring are up, computing can start. Called on the computing thread; NULL: not needed
     void *begun_user;
-    // Of a service that shares the computing thread with others (kin_service_turn): there is something to do. Any thread.
+    // For a service that shares the computing thread with others (kin_service_turn): there is work. Called on any thread.
     void (*called)(void *user); // NULL: it has the thread for itself (kin_service_run)
     void *called_user;
 } kin_service_options;
@@ -112,51 +112,50 @@ typedef struct kin_service_options {
 int kin_service_open(kin_service **out, const kin_service_options *options, kin_err *err);
 void kin_service_close(kin_service *service); // after run; NULL is allowed
 
-// The computing thread's work, until stop is set or kin_service_stop was called. Fails when the ring cannot be brought up, and
-// when the model's files change, which is looked at before and after each step, and several times a second.
+// Does the computing thread's work until stop is set or kin_service_stop is called. Fails if the ring cannot be brought up, or if
+// the model's files change, which is checked before and after each step and several times per second.
 int kin_service_run(kin_service *service, kin_err *err);
 
-// The same in turns, of a session without other devices: begin, then a turn (one step) as long as it is busy and whenever it was
-// called, then finish. Texts that are left fail, with `why`. A turn after the model's files have changed finishes by itself.
+// The same in turns, for a session without other devices: call begin, then turn (one step) while it returns true and after each
+// `called`, then finish. Remaining jobs fail with `why`. A turn after the model's files have changed finishes by itself.
 int kin_service_begin(kin_service *service, kin_err *err);
-bool kin_service_turn(kin_service *service); // whether it is busy
+bool kin_service_turn(kin_service *service); // true if there is more work
 void kin_service_finish(kin_service *service, const kin_err *why);
 
 // ---- the loop's thread
 
-void kin_job_options_fini(kin_job_options *options); // of what never became a job
+void kin_job_options_fini(kin_job_options *options); // for options that never became a job
 
-// A new job, which owns what the options hold, also when it fails.
+// Creates a job, which takes over what the options hold, even on failure.
 int kin_job_new(kin_job **out, const kin_job_options *options, kin_err *err);
 void kin_job_free(kin_job *job); // before submit, or after ENDED. NULL is allowed
 
-// The most jobs at once; and whether n more may be submitted now.
+// Returns the maximum number of jobs at once; true if n more may be submitted now.
 int kin_service_max_jobs(const kin_service *service);
 bool kin_service_has_room(kin_service *service, int n);
 
-// There is room for it. ENDED follows in any case.
+// Requires room for the job. ENDED follows in any case.
 void kin_service_submit(kin_service *service, kin_job *job);
 void kin_service_cancel(kin_service *service, kin_job *job); // ENDED follows, or is there already
-// The next event; false: there is none.
+// Takes the next event; false: none.
 bool kin_service_take(kin_service *service, kin_job_event *event);
-// Forgets the texts with this tag that have ended and stay as prefixes of others. ERASED follows, with `user`; KIN_FAIL: no
-// memory.
+// Removes from the prefix cache the ended sequences with this tag. ERASED follows, with `user`. KIN_FAIL: out of memory.
 int kin_service_erase(kin_service *service, int tag, void *user);
-// The tokens of the last text with this tag that has ended and stays as a prefix. READ follows, likewise.
+// Reads the tokens of the last ended sequence with this tag that the cache still holds. READ follows, likewise.
 int kin_service_read_text(kin_service *service, int tag, void *user);
 void kin_service_stop(kin_service *service); // any thread
 
 // ---- any thread
 
 typedef struct kin_service_status {
-    bool is_up; // texts are computed
+    bool is_up; // jobs are computed
     int n_running, n_waiting;
-    double expected_rate;          // tokens per second of the running texts together, by the plan; 0: not known
+    double expected_rate;          // planned tokens per second of all running jobs together; 0: not known
     kin_scheduler_stats scheduler; // of the last step
-    kin_shard_stats shard;         // of a machine on its own, at most a second old
+    kin_shard_stats shard;         // of a standalone machine, at most one second old
 } kin_service_status;
 
 kin_service_status kin_service_get_status(kin_service *service);
 
-// Whether it has ended because the model's files have changed: the sentence says which. The model is to be loaded anew.
+// True if it has finished because the model's files changed; *why says which. The model must be loaded anew.
 bool kin_service_has_changed(kin_service *service, kin_err *why);

@@ -1,7 +1,7 @@
-// Server-sent events, as they come: the data of each one, from bytes that are cut anywhere (HTML standard, 9.2.6).
+// Reads server-sent events (HTML standard, 9.2.6): the data of each event, from bytes that may be split anywhere.
 //
-// Names, ids and retry times of events are not used here, and are dropped. No socket, no clock.
-// Owner: whoever holds it; zero-initialised, freed by fini.
+// Drops event names, ids and retry times, which are not used here. No socket, no clock. Owner: the struct's holder;
+// zero-initialised, freed by fini.
 #pragma once
 
 #include "pure/text/text_buffer.h"
@@ -13,8 +13,8 @@ typedef struct kin_sse_reader {
     bool has_data, after_cr, has_begun;
 } kin_sse_reader;
 
-// Calls `take` for the data of each event that is whole; it may return KIN_FAIL with an error, which ends the feeding.
-// Fails too on a line or an event beyond KIN_SSE_MAX. After a failure only fini may follow.
+// Calls `take` for the data of each complete event. `take` may return KIN_FAIL with an error, which stops. Also fails on a line
+// or an event longer than KIN_SSE_MAX. After a failure only fini may follow.
 int kin_sse_reader_feed(kin_sse_reader *r, const char *bytes, size_t n, int (*take)(void *user, kin_str data, kin_err *err),
                         void *user, kin_err *err);
 void kin_sse_reader_fini(kin_sse_reader *r);

@@ -1,7 +1,7 @@
-// A response writer: turns what a generation gives (text, reasoning, tool calls, its end) into the bytes of one API, as a stream
-// of events or as one JSON document. One table of functions an API.
+// A response writer: turns the output of a generation (text, reasoning, tool calls, its end) into the bytes of one API, as a
+// stream of events or as one JSON document. One table of functions per API.
 //
-// Pure translation: no I/O, no threads; times and ids come from outside. Owner and thread: the loop's.
+// Pure translation: no I/O, no threads; times and ids are arguments. Owner and thread: the loop's.
 #pragma once
 
 #include "pure/text/draft.h"
@@ -9,11 +9,12 @@
 #include "pure/text/text_buffer.h"
 #include "serve/request.h"
 
-// A token with its probability, and the likeliest others at its place.
+// A token with its probability, and the likeliest alternatives.
 typedef struct kin_token_prob {
     int32_t id;
-    kin_str piece; // its bytes, perhaps no UTF-8
-    float logprob; // natural; -INFINITY is possible. With request->post_sampling_probs: of what the sampler draws from
+    kin_str piece; // its bytes, not always UTF-8
+    float
+        logprob; // natural; may be -INFINITY. With request->post_sampling_probs: of the distribution that the sampler draws from
 } kin_token_prob;
 
 typedef struct kin_token_probs {
@@ -22,23 +23,23 @@ typedef struct kin_token_probs {
     int n_top;
 } kin_token_probs;
 
-// How far a choice is: tokens, and milliseconds.
+// Progress of a choice: tokens and milliseconds.
 typedef struct kin_timings {
     int n_prompt, n_cached, n_generated; // n_cached of n_prompt were in the prefix cache
     double prompt_ms, generated_ms;
     kin_draft_counts drafts;
 } kin_timings;
 
-// What one step of a choice gave: events (zero or more; text of several tokens may come late, held back), and its tokens.
+// The output of one step of a choice: events (possibly none; text may be held back over several tokens), and its tokens.
 typedef struct kin_delta {
-    int choice;                    // 0 .. n - 1: prompt * n_choices + which
+    int choice;                    // 0 .. n - 1: prompt * n_choices + index
     const kin_reply_event *events; // [n_events]
     int n_events;
-    const int32_t *tokens;        // [n_tokens] written since the last delta of the choice
+    const int32_t *tokens;        // [n_tokens] generated since the choice's last delta
     const kin_token_probs *probs; // [n_tokens], NULL: not wanted
     int n_tokens;
-    // The tokens are the prompt's: request->echo with probabilities, before anything else of the choice. No events. The first
-    // token's logprob is NAN, it has none.
+    // The tokens are the prompt's: request->echo with probabilities. Comes before anything else of the choice, without events.
+    // The first token's logprob is NAN: it has none.
     bool is_prompt;
     kin_timings so_far;
 } kin_delta;
@@ -53,7 +54,7 @@ typedef enum kin_finish_reason {
 typedef struct kin_finish {
     int choice;
     kin_finish_reason reason;
-    kin_str stop_word;                                // KIN_FINISH_STOP_WORD
+    kin_str stop_word;                                // for KIN_FINISH_STOP_WORD
     int n_prompt, n_cached, n_generated, n_reasoning; // tokens; n_cached of n_prompt were in the prefix cache
     double prompt_ms, generated_ms;
     kin_draft_counts drafts;
@@ -62,15 +63,15 @@ typedef struct kin_finish {
     int slot;
 } kin_finish;
 
-// What a writer must know of the server and the request.
+// Facts about the server and the request that a writer needs.
 typedef struct kin_writer_context {
     const kin_request *request;
-    const char *model;       // its alias
+    const char *model;       // the name that clients see
     const char *fingerprint; // system_fingerprint
-    char id[40];             // random letters and digits; each API puts its own prefix before it
+    char id[40];             // random letters and digits; each API adds its own prefix
     int64_t created_s;       // seconds since 1970
-    int n_choices;           // all: prompts * n_choices
-    int n_prompt;            // tokens of the first prompt, for APIs that tell before the first delta
+    int n_choices;           // in total: prompts * n_choices
+    int n_prompt;            // tokens of the first prompt, for APIs that report them before the first delta
     const kin_str *prompts;  // [number of prompts] as UTF-8 text, for `echo` and the native API; may be NULL
 } kin_writer_context;
 
@@ -81,16 +82,16 @@ typedef struct kin_api_format {
     const char *stream_type; // "text/event-stream" or "application/x-ndjson"
     int (*open)(kin_writer **out, const kin_writer_context *context, kin_err *err); // the context is borrowed until close
     void (*close)(kin_writer *w);
-    // Each appends to `out`. With request->stream: events. Else nothing but in `end`, which appends the document.
-    void (*start)(kin_writer *w, kin_text_buffer *out); // before the first delta; a client may get it long before that
+    // Each appends to `out`: events if request->stream; otherwise nothing, except for `end`, which appends the document.
+    void (*start)(kin_writer *w, kin_text_buffer *out); // before the first delta, possibly long before
     void (*progress)(kin_writer *w, int choice, int n_done, int n_cached, int n_prompt, double ms,
-                     kin_text_buffer *out); // NULL: no
+                     kin_text_buffer *out); // NULL: not supported
     void (*delta)(kin_writer *w, const kin_delta *delta, kin_text_buffer *out);
     void (*finish)(kin_writer *w, const kin_finish *finish, kin_text_buffer *out); // of one choice
-    void (*end)(kin_writer *w, kin_text_buffer *out);                              // of all
+    void (*end)(kin_writer *w, kin_text_buffer *out);                              // of all choices
     void (*fail)(kin_writer *w, const kin_api_error *error, kin_text_buffer *out); // in a stream; w NULL: before its start
-    const char *ping; // what keeps an idle stream alive and no client takes for text; NULL: the API has nothing of the kind
-    // The body of an answer with error->status. No writer is needed.
+    const char *ping; // keeps an idle stream alive; clients do not take it for text; NULL: the API has no such element
+    // Appends the body of an answer with error->status. Needs no writer.
     void (*error)(const kin_api_error *error, kin_text_buffer *out);
 } kin_api_format;
 
