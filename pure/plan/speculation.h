@@ -62,7 +62,7 @@ typedef struct kin_speculation {
         double chance;
         int n; // tokens that it was learned from, up to a limit
     } grades[KIN_DRAFT_N_SOURCES][KIN_DRAFT_GRADES], branches[KIN_DRAFT_N_SOURCES][KIN_DRAFT_GRADES],
-        mean[KIN_DRAFT_N_SOURCES]; // branches: tokens that begin a branch; mean: the tokens of all grades that do not
+        mean[KIN_DRAFT_N_SOURCES]; // branches: of tokens that begin a branch; mean: of all other tokens
     struct {
         double took_s[KIN_SPECULATION_SAMPLES]; // cyclic: the last passes of the draft model, scaled to one sequence
         int n;                                  // number of these so far

@@ -27,9 +27,9 @@ static const char no_answer[] =
 
 // An action that is tried repeatedly.
 typedef struct retry {
-    uint64_t wait_ns; // when to try next
-    kin_time at;      // no try is due: one is in progress, or has succeeded
-    bool is_trying;   // no need to try: under way or done
+    uint64_t wait_ns; // the next wait; 0: the shortest
+    kin_time at;      // when to try next
+    bool is_trying;   // no try is due: one is in progress, or has succeeded
 } retry;
 
 // The ring link on one side. Its sender connects at once, its receiver after a while; later both connect to the head instead.
