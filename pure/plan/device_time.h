@@ -60,8 +60,7 @@ typedef struct kin_stages {
     double first_s; // reading the first weight block, and the computing that must wait for it
 } kin_stages;
 
-// What one device holds of the layers, and how it streams that: a single device holds whole layers, a member of a group its
-// slices.
+// The weights that one device holds, and how it streams them: whole layers on a single device, slices on a member of a group.
 typedef struct kin_member_rates {
     int device;
     double heads, ff;                 // its share of attention, and of the feed-forward block

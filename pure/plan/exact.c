@@ -8,7 +8,8 @@
 // which falls as T grows. The best plan has the smallest max(busy(T), stall); its T is found by bisection between the best known
 // plan and the best bound. T moves over finitely many stalls, so the result is exact: no plan has a value below the last one's.
 //
-// Rounds. Without waits for disks, busy grows with k. As soon as that bound is no better than the best plan, no larger k can be.
+// Rounds. Without waits for disks, busy grows with k. As soon as that bound is no better than the best plan, larger k are not
+// tried.
 //
 // Order. The ring's hops do not belong to single devices. kin_hops gives each device a potential such that the sum over members
 // never exceeds the cheapest ring through them; with potentials in place of hops, the dynamic program gives a bound. Its workers

@@ -60,7 +60,7 @@ static double kept_bytes(const kin_device_rates *r) {
     return fmax(0, r->facts->memory_bytes - r->cpu_buffer_bytes - r->output_bytes);
 }
 
-// By how much a share can exceed its weight: half a piece.
+// Returns by how much a share can exceed its weight: half a piece.
 static double rounding(const kin_model_facts *m) {
     double attn = attn_bytes_share(m);
     return (attn / m->share_heads + (1 - attn) / m->share_ff) / 2;

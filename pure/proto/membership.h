@@ -2,8 +2,8 @@
 //
 // A step function: the driver reports an event and the time, and the membership answers with actions to carry out in order. It
 // opens no links, reads no clock and makes no plans: links detect by themselves that the other side is silent (net/link.h), and
-// the planner decides who computes which layers. Of a plan, the membership knows only the members in ring order, and whether it
-// equals the last one.
+// the planner decides which device computes which layers. Of a plan, the membership knows only the members in ring order, and
+// whether it equals the last one.
 //
 //     joins ─► facts ─► ask the planner ─► plan: epoch + 1 ─► every member ready, every ring link open ─► the ring is up
 //                            ▲                                                                              │

@@ -55,7 +55,7 @@ struct kin_membership {
         last_break[KIN_MEMBERSHIP_SENTENCE]; // why the last epoch ended, until the next one is up; "": not because of a ring link
     uint8_t broken_from, broken_to;          // indices of the devices at its ends, KIN_MEMBERSHIP_DEVICES for the head
 
-    // How often each hop broke, by its ends, since its ring last made progress.
+    // Number of breaks of each hop, by its ends, since its ring last made progress.
     uint8_t n_breaks[KIN_MEMBERSHIP_DEVICES + 1][KIN_MEMBERSHIP_DEVICES + 1];
     uint64_t progress; // progress at that time
     // The same for accusations against the previous member, by accuser.

@@ -63,7 +63,7 @@ typedef struct kin_proto_hash {
     uint8_t bytes[32]; // SHA-256
 } kin_proto_hash;
 
-// Where a process listens. Without addresses: at the address that the receiver already knows; then the port may be 0.
+// The addresses at which a process listens. None: at the address that the receiver already knows; then the port may be 0.
 typedef struct kin_proto_endpoint {
     uint16_t port;
     int n_addresses;
@@ -159,7 +159,7 @@ enum {
     KIN_PROTO_PLAN_FLAGS = 15
 };
 
-// How the devices of a group add up their results.
+// The method by which the devices of a group add up their results.
 typedef enum kin_proto_allreduce {
     KIN_PROTO_ALLREDUCE_MESH, // each sends its result to all others
     KIN_PROTO_ALLREDUCE_STAR, // all send to the last one, which sends the sum to all
