@@ -4,29 +4,30 @@
 #include <string.h>
 
 enum {
-    PART_BLOCKS = 16,       // of texts that are written at once
-    STALE_ROWS = 16384,     // after so many rows of others a full block that was not kept is of a text that is kept nowhere
-    STALE_PART_ROWS = 2048, // and one that is not full of a text that has ended
+    PART_BLOCKS = 16,       // partly filled blocks of the sequences being written
+    STALE_ROWS = 16384,     // after this many rows of other blocks, a full block that was not kept belongs to a sequence that is
+                            // not kept at all
+    STALE_PART_ROWS = 2048, // and a partly filled block to a sequence that has ended
 };
 
 // The rows of a block of the KV cache at a border.
 typedef struct block_rows {
     int il, block;
-    int n;                  // of the first cells
+    int n;                  // filled cells, from the first on
     bool has_name, is_kept; // is_kept: it was seen on the disk
     kin_page_key name;
-    uint64_t added; // rows of all blocks, when it got its last one
+    uint64_t added; // rows added to all blocks when this block got its last one
     float *rows;    // f32 [64, n_embd]
 } block_rows;
 
 struct kin_border_log {
     kin_kv_store *store;
-    kin_kv_peers peers; // as of the KV cache's pages, without copies
+    kin_kv_peers peers; // as for the KV cache's pages, but without copies
     size_t n_embd;
     kin_activation_type wire;
-    uint8_t *encoded;   // a row, and
-    float *decoded;     // what becomes of it: f32 [n_embd]
-    block_rows *blocks; // [most], n of them
+    uint8_t *encoded;   // a row as sent, and
+    float *decoded;     // the same row as received: f32 [n_embd]
+    block_rows *blocks; // [most], of which n are used
     int n, most;
     uint64_t n_added;
 };
@@ -99,14 +100,15 @@ static block_rows *find(kin_border_log *log, int il, int block) {
     return NULL;
 }
 
-// 0: its rows are on the disk, or never will be; 1: they were given to the disk; 2: they have no name yet.
+// Returns how much a block's memory is needed: 0: its rows are on the disk, or never will be; 1: they were given to the disk; 2:
+// they have no name yet.
 static int need_of(const kin_border_log *log, const block_rows *b) {
     uint64_t stale = b->n < KIN_KV_CELLS ? STALE_PART_ROWS : STALE_ROWS;
     if (b->is_kept || b->n == 0 || log->n_added - b->added > stale) return 0;
     return b->has_name ? 1 : 2;
 }
 
-// Whose room another one may have, the oldest of those that are needed least. NULL: none.
+// Returns the block whose memory can be reused: the oldest of those that are needed least. NULL: none.
 static block_rows *find_idle(kin_border_log *log) {
     block_rows *idle = NULL;
     for (int i = 0; i < log->n; i++) {
@@ -117,7 +119,7 @@ static block_rows *find_idle(kin_border_log *log) {
     return idle;
 }
 
-// With room for rows, and none of them yet. NULL: it is left out.
+// Returns a block with memory for rows, and no rows yet. NULL: no room, so the block is left out.
 static block_rows *begin(kin_border_log *log, int il, int block) {
     block_rows *b = find(log, il, block);
     if (!b && log->n < log->most) {
@@ -132,7 +134,7 @@ static block_rows *begin(kin_border_log *log, int il, int block) {
     return b;
 }
 
-// x // f32 [n, n_embd] -> to, as the next device gets them
+// x // f32 [n, n_embd] -> to, rounded as the next device receives them
 static void take_sent(kin_border_log *log, void *to, const float *x, size_t n) {
     size_t bytes = log->n_embd * sizeof *x;
     if (log->wire == KIN_ACTIVATION_F32) memcpy(to, x, n * bytes);
@@ -151,7 +153,7 @@ void kin_border_log_add(kin_border_log *log, int il, const int64_t *cells, int n
         if (!b || b->il != il || b->block != block) b = at == 0 ? begin(log, il, block) : find(log, il, block);
         if (!b || at > b->n) continue; // rows before it are missing
         take_sent(log, b->rows + (size_t)at * log->n_embd, x + (size_t)i * log->n_embd, 1);
-        b->n = at + 1; // those behind it were forgotten
+        b->n = at + 1; // later rows are discarded
         b->has_name = b->is_kept = false;
         b->added = log->n_added;
     }
@@ -196,8 +198,7 @@ static kin_page_key key_of(const kin_page_key *name, int il) {
     return kin_page_key_of_layer(name, il, false);
 }
 
-// numbers // f32 [n]. Of an infinite one or a NaN all bits of the exponent are set: then the addition carries into the sign's
-// bit.
+// numbers // f32 [n]. Infinities and NaN have all exponent bits set, so the addition carries into the sign bit.
 static bool are_finite(const uint8_t *numbers, size_t n) {
     uint32_t found = 0;
     for (size_t i = 0; i < n; i++) {

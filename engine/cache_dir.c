@@ -20,7 +20,7 @@ enum { MAX_ENTRIES = 1024, PACKS_SHARE = 5, MODELS_SHARE = 2, FREE_SHARE = 20, H
 
 static const uint64_t FREE_MOST = (uint64_t)1 << 30;
 
-typedef struct deep_path { // of a file in a model's folder, or beside a packed one
+typedef struct deep_path { // the path of a file in a model's folder, or beside a packed file
     char text[sizeof((kin_cache_entry *)0)->path + 300];
 } deep_path;
 
@@ -33,7 +33,7 @@ const char *kin_cache_entry_name(const kin_cache_entry *entry) {
     return strrchr(entry->path, '/') + 1;
 }
 
-// ---- what is there
+// ---- listing
 
 static bool is_pack(const char *name) {
     size_t n = strlen(name), suffix = strlen(KIN_PACKED_SUFFIX);
@@ -50,7 +50,7 @@ static deep_path note_of(const kin_cache_entry *pack) {
     return path;
 }
 
-// Adds a file to what is known of an entry. A link counts as itself.
+// Adds a file to an entry's size and time of use. A symbolic link counts as itself.
 static void add_file(kin_cache_entry *entry, const char *path) {
     struct stat st;
     if (lstat(path, &st) != 0) return;
@@ -104,7 +104,7 @@ size_t kin_cache_dir_list(const char *dir, kin_cache_entry **list) {
 
 // ---- removing
 
-// Whether no process of kin has it open. The caller then has it exclusively until it closes *fd (-1: there is nothing to
+// True if no kin process has the file open. The caller then holds an exclusive lock until it closes *fd (-1: there is nothing to
 // lock).
 static bool take_alone(const char *path, int *fd) {
     *fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -127,8 +127,8 @@ static int remove_folder(const char *folder, kin_err *err) {
 int kin_cache_dir_remove(const kin_cache_entry *entry, kin_err *err) {
     deep_path locked;
     int fd, rc;
-    // A process that uses a model locks its manifest (model/store.h); one that uses a packed file locks that file. Who uses pages
-    // computes what is gone.
+    // A process that uses a model locks its manifest (model/store.h); one that uses a packed file locks that file. KV pages are
+    // not locked: a process recomputes what is gone.
     snprintf(locked.text, sizeof locked.text, entry->kind == KIN_CACHE_MODEL ? "%s/manifest" : "%s", entry->path);
     if (!take_alone(locked.text, &fd)) return kin_err_set(err, "%s: a kin is using it", entry->path);
     if (entry->kind != KIN_CACHE_PACK) {
@@ -144,17 +144,17 @@ int kin_cache_dir_remove(const kin_cache_entry *entry, kin_err *err) {
 // ---- room
 
 typedef struct room {
-    kin_cache_kind kind; // for which it is made
+    kin_cache_kind kind; // the kind of file to make room for
     uint64_t need, cap;
-    uint64_t total;      // of that kind
-    uint64_t free_bytes; // on the disk, of those that may be filled
+    uint64_t total;      // of all entries of that kind
+    uint64_t free_bytes; // on the disk, without what must stay free
 } room;
 
 static bool counts(const room *r, const kin_cache_entry *entry) {
     return entry->kind == r->kind;
 }
 
-// What may leave: prepacked weights can be made again here, fetched ones only from elsewhere.
+// Room for fetched weights may also remove prepacked ones, which can be made again here; the reverse is not true.
 static bool may_leave(const room *r, const kin_cache_entry *entry) {
     return counts(r, entry) || r->kind == KIN_CACHE_MODEL;
 }
@@ -198,7 +198,7 @@ static int make_cache_room(const char *dir, room *r, const char *what, kin_err *
 
 int kin_cache_dir_make_room(const char *dir, uint64_t need, uint64_t cap, kin_err *err) {
     struct statvfs fs;
-    if (statvfs(dir, &fs) != 0) return 0; // not there yet: it will be made, or that will fail
+    if (statvfs(dir, &fs) != 0) return 0; // the folder does not exist yet: it will be created, or that will fail
     uint64_t disk = (uint64_t)fs.f_blocks * fs.f_frsize;
     room r = {KIN_CACHE_PACK, need, cap ? cap : disk / PACKS_SHARE, 0, (uint64_t)fs.f_bavail * fs.f_frsize};
     return make_cache_room(dir, &r, "prepacked weights", err);

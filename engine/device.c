@@ -24,11 +24,11 @@ static void load_all(void) {
     ggml_backend_load_all();
 }
 
-// ggml's CPU variants are modules of which each says how well it suits this machine (0: not at all). load_all() would ask
-// them too, but it wakes every GPU driver on the way: 100 ms and 50 MB or more that a run without a GPU need not pay.
+// ggml's CPU variants are modules, each with a score of how well it suits this machine (0: not at all). load_all() would query
+// them too, but it also starts every GPU driver: 100 ms and 50 MB or more that a run without a GPU need not pay.
 static void load_cpu(void) {
     ggml_log_set(forward_log, NULL);
-    if (ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU)) return; // built into ggml here
+    if (ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU)) return; // built into ggml on this platform
 
     glob_t found = {0};
     const char *best = NULL;
@@ -49,8 +49,8 @@ static void load_cpu(void) {
     globfree(&found);
 }
 
-// Without a GPU's device file only Vulkan's software renderer is left, and LLVM with it: 45 MB that stay in memory while weights
-// are read again for them. Who wants it names it as for any program of ggml.
+// Without a GPU's device file, only Vulkan's software renderer could be found, which needs LLVM: 45 MB that stay in memory while
+// weights are evicted and read again. It can still be named explicitly, as for any ggml program.
 static bool may_have_gpu(void) {
 #ifdef __linux__
     static const char *const nodes[] = {
@@ -58,7 +58,7 @@ static bool may_have_gpu(void) {
         "/dev/kfd",          "/dev/dxg",             // ROCm, Windows' subsystem
         "/dev/kgsl-3d0",     "/dev/mali0",           // phones
         "/dev/nvhost-gpu",   "/dev/nvhost-ctrl-gpu", // Jetson
-        "/sys/module/nvidia"                         // its device files are made when a program first asks for them
+        "/sys/module/nvidia"                         // its device files are created when a program first asks for them
     };
     const char *named = getenv("GGML_VK_VISIBLE_DEVICES");
     bool found = named && named[0];
@@ -116,8 +116,8 @@ static void describe_variant(kin_devices *ds) {
     }
 }
 
-// Portable C is for comparison, by name: a CPU without a vector unit that kin knows computes by ggml's kernels, four times as
-// fast.
+// The portable C kernels are used only when named, for comparison: on a CPU without a supported vector unit ggml's kernels are
+// four times as fast.
 static int choose_kernels(const kin_kernels **out, kin_err *err) {
     const char *named = getenv("KIN_CPU");
     const kin_kernels *k = kin_kernels_choose(err);
@@ -186,7 +186,7 @@ void kin_devices_close(kin_devices *ds) {
 
 static bool can_repack(const kin_device *cpu, int type, const int64_t ne[3]) {
     if (!cpu->repack_buft || ne[1] == 1) return false;
-    // ggml answers for an operation whose weight sits in a buffer of that kind; an empty one will do.
+    // ggml decides by an operation whose weight is in a buffer of that kind; an empty buffer suffices.
     struct ggml_init_params params = {.mem_size = 8 * ggml_tensor_overhead(), .no_alloc = true};
     struct ggml_context *ctx = ggml_init(params);
     ggml_backend_buffer_t empty = ggml_backend_buft_alloc_buffer(cpu->repack_buft, 0);

@@ -60,7 +60,7 @@ static void adjust_budget(kin_governor *g) {
     g->o.set(g->o.user, budget);
 }
 
-// Until LOOK_EVERY_MS have passed or the governor is stopped.
+// Waits until LOOK_EVERY_MS have passed or the governor is stopped.
 static void wait_a_while(kin_governor *g) {
     kin_cond_wait_for(&g->wake, &g->mutex, LOOK_EVERY_MS * UINT64_C(1000000));
 }

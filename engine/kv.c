@@ -9,15 +9,15 @@ static const ggml_fp16_t f16_zero = 0x0000, f16_minus_infinity = 0xfc00;
 struct kin_kv {
     kin_kv_options o;
     kin_kv_blocks *blocks;
-    void *block_copy;                             // a block's bytes on their way from one place on a GPU to another
-    void (*copied)(void *user, int from, int to); // NULL: nobody is told
+    void *block_copy;                             // a block's bytes while it is copied within a GPU
+    void (*copied)(void *user, int from, int to); // or NULL
     void *copied_user;
 
     struct ggml_context *cpu_ctx, *gpu_ctx;
     int n_layer, n_head_kv, head_dim;
-    bool has_kernels;            // the CPU's blocks are as kin_kv_layout says
-    size_t row_bytes;            // of a token's keys in a layer, and of its values
-    struct ggml_tensor **k, **v; // [n_layer] of the model; NULL for layers of others
+    bool has_kernels;            // the CPU's blocks are laid out as kin_kv_layout says
+    size_t row_bytes;            // of a token's keys in a layer, or of its values
+    struct ggml_tensor **k, **v; // [n_layer] of the model; NULL for layers that are not here
     ggml_backend_buffer_t cpu_buf, gpu_buf;
     void *cpu_memory;
     size_t cpu_bytes;
@@ -32,7 +32,7 @@ uint64_t kin_kv_bytes(const kin_hparams *hp, const kin_kv_options *o) {
     return 2 * row * (uint64_t)kin_kv_n_cells(o->n_ctx) * (uint64_t)kin_windows_n_layers(&o->windows);
 }
 
-// Fresh pages from the OS are zero and cost nothing until a token is written: a long context is paid for as it fills.
+// New pages from the OS are zero and take no memory until a token is written: a long context is paid for as it fills.
 static int alloc_cpu(kin_kv *kv, kin_err *err) {
     size_t n_layer = (size_t)kin_windows_n_layers(&kv->o.windows), align = 64;
     for (struct ggml_tensor *t = ggml_get_first_tensor(kv->cpu_ctx); t; t = ggml_get_next_tensor(kv->cpu_ctx, t)) {
@@ -159,7 +159,7 @@ static int apply(kin_kv *kv, const kin_kv_op *op, kin_kv_copy *copy, kin_err *er
     return 0;
 }
 
-// The token's cell in block copy.from is to be in block copy.to, too, if it is one of the first n.
+// If the token's cell is among the first n of block copy.from, the token must also be written to block copy.to.
 static int copy_cell(kin_kv_copies *copies, int row, int64_t cell, kin_kv_copy copy, int n, kin_err *err) {
     if (cell / KIN_KV_CELLS != copy.from || cell % KIN_KV_CELLS >= n) return 0;
     if (!copies || copies->n == KIN_KV_COPIES)
@@ -168,7 +168,7 @@ static int copy_cell(kin_kv_copies *copies, int row, int64_t cell, kin_kv_copy c
     return 0;
 }
 
-// A block was copied. The keys and values of the batch's first n_placed tokens are not there yet.
+// After a block was copied: the keys and values of the batch's first n_placed tokens were not in it yet, so they go to both.
 static int copy_placed(const int64_t *cells, int n_placed, kin_kv_copies *copies, kin_kv_copy copy, int n, kin_err *err) {
     int n_before = copies ? copies->n : 0;
     for (int i = 0; i < n_placed; i++) {
@@ -180,7 +180,7 @@ static int copy_placed(const int64_t *cells, int n_placed, kin_kv_copies *copies
     return 0;
 }
 
-// Operations from *i on, up to one that needs tokens of the batch behind its first n_placed.
+// Applies operations from *i on, up to one that needs tokens of the batch that are not placed yet.
 static int apply_ops(kin_kv *kv, const kin_batch *batch, int *i, int n_placed, const int64_t *cells, kin_kv_copies *copies,
                      kin_err *err) {
     for (; *i < batch->n_ops; ++*i) {
@@ -230,8 +230,8 @@ void kin_kv_table(const kin_kv *kv, int32_t seq, int32_t *table) {
     if (n) memcpy(table, blocks, (size_t)n * sizeof *table);
 }
 
-// A token at `pos` of `seq` sees all positions of its sequence up to its own; the blocks of those are among the first n_kv cells
-// since the token was placed.
+// A token at `pos` of `seq` attends to all positions of its sequence up to its own. Their blocks are among the first n_kv cells,
+// because the token was already placed.
 static void mask_row(const kin_kv *kv, int32_t seq, int32_t pos, int n_kv, int window, ggml_fp16_t *mask) {
     int n_blocks, n_seen = kin_kv_blocks_n_tokens(kv->blocks, seq);
     const int32_t *blocks = kin_kv_blocks_table(kv->blocks, seq, &n_blocks);
@@ -300,7 +300,7 @@ void kin_kv_page_set(kin_kv *kv, int32_t seq, int i, int il, const uint8_t *page
     }
 }
 
-// Of an infinite number or a NaN all bits of the exponent are set: then the addition carries into the sign's bit.
+// Infinities and NaN have all exponent bits set, so the addition carries into the sign bit.
 static uint64_t find_infinite(uint64_t four_f16) {
     return ((four_f16 & UINT64_C(0x7c007c007c007c00)) + UINT64_C(0x0400040004000400)) & UINT64_C(0x8000800080008000);
 }
@@ -316,7 +316,7 @@ static bool are_finite(const uint8_t *numbers, size_t n) {
     return !found;
 }
 
-// Keys or values of 64 cells, Q8_0 as ggml has it: each block of 32 values begins with its scale.
+// Keys or values of 64 cells, Q8_0 in ggml's layout: each block of 32 values begins with its scale.
 static bool are_ggml_scales_finite(const uint8_t *cells, size_t bytes) {
     const size_t block = ggml_row_size(GGML_TYPE_Q8_0, ggml_blck_size(GGML_TYPE_Q8_0));
     uint64_t found = 0;
@@ -328,7 +328,7 @@ static bool are_ggml_scales_finite(const uint8_t *cells, size_t bytes) {
     return !found;
 }
 
-// The same in kin's layout: of each head the values, then the scales.
+// The same in kin's layout: for each head the values, then the scales.
 static bool are_kernel_scales_finite(const kin_kv *kv, const uint8_t *cells, size_t bytes) {
     const size_t head = bytes / (size_t)kv->n_head_kv, values = (size_t)kv->head_dim * KIN_KV_CELLS;
     bool are = true;
@@ -338,7 +338,7 @@ static bool are_kernel_scales_finite(const kin_kv *kv, const uint8_t *cells, siz
 
 bool kin_kv_page_is_finite(const kin_kv *kv, int il, const uint8_t *page) {
     const size_t bytes = kv->row_bytes * KIN_KV_CELLS;
-    if (kv->o.type == GGML_TYPE_F16) return are_finite(page, bytes); // both halves
+    if (kv->o.type == GGML_TYPE_F16) return are_finite(page, bytes); // keys and values
     if (!kv->has_kernels || kin_kv_is_on_gpu(kv, il))
         return are_ggml_scales_finite(page, bytes) && are_ggml_scales_finite(page + bytes, bytes);
     return are_kernel_scales_finite(kv, page, bytes) && are_kernel_scales_finite(kv, page + bytes, bytes);

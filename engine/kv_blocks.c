@@ -10,9 +10,9 @@ typedef struct sequence {
 
 struct kin_kv_blocks {
     int n_ctx, n_blocks, n_free;
-    int *refs; // [n_blocks] sequences that have it
+    int *refs; // [n_blocks] number of sequences that use each block
     sequence *sequences;
-    int n_sequences; // that there is a record of, by number
+    int n_sequences; // the size of `sequences`
 };
 
 static int blocks_of(int n_tokens) {
@@ -42,7 +42,7 @@ void kin_kv_blocks_close(kin_kv_blocks *b) {
     free(b);
 }
 
-// The record of a sequence; NULL: without memory.
+// Returns the record of a sequence; NULL: out of memory.
 static sequence *record(kin_kv_blocks *b, int32_t seq) {
     kin_assert(seq >= 0 && seq < KIN_KV_MAX_SEQUENCES);
     if (seq >= b->n_sequences) {
@@ -90,7 +90,7 @@ static int full_context(const kin_kv_blocks *b, kin_err *err) {
     return kin_err_set(err, "the context of %d tokens is full", b->n_ctx);
 }
 
-// The last block of the sequence is not full, and others have it too: it gets one of its own.
+// If the last block of the sequence is partly filled and shared, replaces it by a private one.
 static int own_last_block(kin_kv_blocks *b, sequence *s, kin_kv_copy *copy, kin_err *err) {
     if (s->n % KIN_KV_CELLS == 0) return 0;
     int32_t *last = &s->blocks[s->n / KIN_KV_CELLS];
@@ -107,7 +107,7 @@ static int truncate_to(kin_kv_blocks *b, sequence *s, int n, kin_kv_copy *copy, 
     if (n >= s->n) return 0;
     int kept = n % KIN_KV_CELLS ? s->blocks[n / KIN_KV_CELLS] : -1;
     bool is_shared = kept >= 0 && b->refs[kept] > 1;
-    // Its own blocks beyond n are free before one is needed.
+    // The sequence's unshared blocks beyond n are freed before one is needed.
     bool frees = false;
     for (int i = blocks_of(n); i < blocks_of(s->n) && !frees; i++) frees = b->refs[s->blocks[i]] == 1;
     if (is_shared && b->n_free == 0 && !frees) return full_context(b, err);

@@ -14,7 +14,7 @@
 
 enum { FOLDER_DIGITS = 16, NAME_DIGITS = 32 };
 
-// suffix: of the passing name; empty: the page's own. key NULL: of the folder.
+// suffix: added to the page's name for a temporary file; or empty. has_key false: the path of the folder.
 static kin_kv_path path_of(const char *dir, const kin_page_name *name, bool has_key, const char *suffix) {
     kin_kv_path path;
     char folder[FOLDER_DIGITS + 1], key[NAME_DIGITS + 1];
@@ -32,7 +32,7 @@ bool kin_kv_file_has(const char *dir, const kin_page_name *name) {
     return access(kin_kv_file_path(dir, name).text, F_OK) == 0;
 }
 
-// A name of this process's own, and of this call: several threads may write the same page.
+// Returns a name unique to this process and this call, because several threads may write the same page.
 static kin_kv_path passing_path(const char *dir, const kin_page_name *name, const void *call) {
     char suffix[64];
     snprintf(suffix, sizeof suffix, ".%lx.%zx", (long)getpid(), (size_t)call);
@@ -55,8 +55,8 @@ int kin_kv_file_write(const char *dir, kin_kv_room *room, const kin_page_name *n
     return ok ? 0 : KIN_FAIL;
 }
 
-// *fd: of the page, which was used. KIN_ABSENT: there is none that can be opened now. That says nothing of its content: this
-// process may have too many files open.
+// Opens a page and marks it as used. KIN_ABSENT: it cannot be opened now, which says nothing about its content: this process may
+// have too many files open.
 static int open_file(const char *path, int *fd) {
     *fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (*fd < 0) return KIN_ABSENT;

@@ -2,7 +2,7 @@
 
 #include <string.h>
 #include <sys/random.h>
-#include <unistd.h> // musl has getentropy() here
+#include <unistd.h> // getentropy() on musl
 
 #include "base/bytes.h"
 #include "sys/aes_gcm.h"

@@ -6,7 +6,7 @@
 
 struct kin_kv_pages {
     kin_kv_store *store;
-    double patience_ms; // that is left of the request's
+    double patience_ms; // what is left of the request's timeout
     size_t n_embd;
     kin_border_log *borders; // NULL: none
     kin_page_key *missing;   // [KIN_PAGES_MAX * layers of the model]
@@ -46,13 +46,13 @@ void kin_kv_pages_close(kin_kv_pages *p) {
     free(p);
 }
 
-// The first layer from `il` on that is here; the number of layers: there is none.
+// Returns the first layer from `il` on that is here; the number of layers if there is none.
 static int next_layer(const kin_kv *kv, int il) {
     while (il < kin_kv_n_layers(kv) && !kin_kv_has_layer(kv, il)) il++;
     return il;
 }
 
-// Behind the last layer in a row from one on that is here.
+// Returns the end of the run of consecutive layers that are here, beginning with `il`.
 static int end_of_run(const kin_kv *kv, int il) {
     while (il < kin_kv_n_layers(kv) && kin_kv_has_layer(kv, il)) il++;
     return il;
@@ -64,7 +64,8 @@ static kin_page_key key_of(const kin_kv *kv, const kin_page_request *r, int i, i
 
 // ---- keeping
 
-// False: not in all layers. What is not finite was computed wrongly, and would be found by every text that begins alike.
+// Returns false if the page is not kept in all layers. Values that are not finite were computed wrongly, and must not be loaded
+// by other sequences with the same prefix.
 static bool keep_page(kin_kv_pages *p, const kin_kv *kv, const kin_page_request *r, int i) {
     for (int il = next_layer(kv, 0); il < kin_kv_n_layers(kv); il = next_layer(kv, il + 1)) {
         kin_page_key key = key_of(kv, r, i, il);
@@ -93,13 +94,13 @@ static int keep(kin_kv_pages *p, const kin_kv *kv, const kin_page_request *r, ki
 
 // ---- finding
 
-// Pages of a request, and layers, that hold all that was not found.
+// A range of a request's pages and layers that contains everything missing.
 typedef struct lack {
-    int begin, end; // pages; alike: none
+    int begin, end; // pages; equal: none
     int layer_begin, layer_end;
 } lack;
 
-// Takes what is on this disk of pages begin .. end - 1 in some layers.
+// Loads pages begin .. end - 1 of some layers from this disk; returns what is missing.
 static lack find_pages(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r, int begin, int end, int layer_begin,
                        int layer_end) {
     lack l = {.layer_begin = layer_end, .layer_end = layer_begin};
@@ -124,7 +125,7 @@ static int patience_left(const kin_kv_pages *p) {
     return p->patience_ms > 0 ? (int)p->patience_ms : 0;
 }
 
-// What is not on this disk may be on others'.
+// Fetches pages that are not on this disk from other devices.
 static void fetch_missing(kin_kv_pages *p, const kin_kv *kv, const kin_page_request *r, int layer_begin, int layer_end) {
     int n = 0;
     for (int i = 0; i < r->n; i++) {
@@ -139,7 +140,7 @@ static void fetch_missing(kin_kv_pages *p, const kin_kv *kv, const kin_page_requ
     p->patience_ms -= kin_clock_ms(begun, kin_clock_now());
 }
 
-// The first of the request's pages that are in all layers.
+// Loads the pages; returns how many leading ones are complete in all layers.
 static int find(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r) {
     int n = r->n;
     p->patience_ms = r->patience_ms;
@@ -152,7 +153,7 @@ static int find(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r) {
     return n;
 }
 
-// Others' pages, too, of which this disk may have copies.
+// Also removes copies of other devices' pages.
 static void drop(kin_kv_pages *p, const kin_kv *kv, const kin_page_request *r) {
     kin_kv_store_settle(p->store);
     for (int i = 0; i < r->n; i++) {
@@ -166,7 +167,7 @@ static void drop(kin_kv_pages *p, const kin_kv *kv, const kin_page_request *r) {
     if (p->borders) kin_border_log_drop(p->borders, r->keys, r->n, kin_kv_n_layers(kv));
 }
 
-// The cells of a page, which all members give out alike, whatever they find.
+// Assigns the cells of a page. All members do so alike, whether they find the page or not.
 static int place(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r, int i, kin_err *err) {
     int32_t pos[KIN_KV_CELLS], seq[KIN_KV_CELLS];
     int64_t cells[KIN_KV_CELLS];
@@ -192,9 +193,9 @@ int kin_kv_pages_take(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r, ki
     return r->recomputes ? r->n : p ? find(p, kv, r) : 0;
 }
 
-// ---- computing what nobody has
+// ---- recomputing missing pages
 
-// Whether the lacking pages have hidden states here at the border before the first lacking layer.
+// True if the missing pages have hidden states here at the border before the first missing layer.
 static bool fetch_borders(kin_kv_pages *p, const kin_page_request *r, const lack *l) {
     int i = l->begin;
     kin_time begun = kin_clock_now();
@@ -204,8 +205,8 @@ static bool fetch_borders(kin_kv_pages *p, const kin_page_request *r, const lack
     return i == l->end;
 }
 
-// Of pages begin .. end - 1; what comes of them at the border behind these layers is for the next member, and for the next loss:
-// as the layer behind it was computed from it, which had it from another device or not.
+// Computes the missing pages. Stores the hidden states at the border after these layers for the next member, and for a later
+// loss, in the form from which the next layer was computed: rounded if the border was between two devices.
 static int compute_pages(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r, const lack *l, const kin_kv_compute *compute,
                          kin_err *err) {
     size_t row = p->n_embd * KIN_KV_CELLS;
@@ -224,12 +225,12 @@ static int compute_pages(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r,
     return rc == 0 ? n : KIN_FAIL;
 }
 
-// Layers of one window, or of several in a row, of the first n pages. How many of these are as they should be.
+// Recomputes the first n pages in consecutive layers of one or more windows. Returns how many of these pages are then valid.
 static int recompute_run(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r, int n, int layer_begin, int layer_end,
                          const kin_kv_compute *compute, kin_err *err) {
     lack l = find_pages(p, kv, r, 0, n, layer_begin, layer_end);
     if (l.end == 0) return n;
-    if (!fetch_borders(p, r, &l)) { // these layers are not the lost one's, or not from the first on
+    if (!fetch_borders(p, r, &l)) { // these are not the lost device's layers, or not from the first one on
         fetch_missing(p, kv, r, l.layer_begin, l.layer_end);
         l = find_pages(p, kv, r, l.begin, l.end, l.layer_begin, l.layer_end);
         if (l.end == 0) return n;

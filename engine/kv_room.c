@@ -51,7 +51,7 @@ static void add_file(files *list, const char *dir, const char *folder, const cha
         list->cap = cap;
     }
     f.used = st.st_mtime;
-    f.bytes = on_disk((uint64_t)st.st_size); // blocks may be given out later
+    f.bytes = on_disk((uint64_t)st.st_size); // the size on disk may still grow (delayed allocation)
     list->bytes += f.bytes;
     list->at[list->n++] = f;
 }
@@ -85,7 +85,7 @@ static void remove_oldest(files *list, const char *dir, uint64_t most) {
     }
 }
 
-// What all pages may take: the cap, or less where the disk is short; *free_least then: what of it stays free, else 0.
+// Returns what all pages may take: the cap, or less if the disk is short; *free_least is then the space that stays free, else 0.
 static uint64_t most_of(const kin_kv_room *room, const char *dir, uint64_t bytes, uint64_t *free_least) {
     struct statvfs fs;
     *free_least = 0;

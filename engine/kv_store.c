@@ -11,10 +11,10 @@
 #include "sys/sha256.h"
 
 enum {
-    MAX_QUEUED = 1024,           // pages in memory that are to be written: of a prompt's step of 512 tokens in 128 layers, ...
-    MAX_QUEUED_BYTES = 64 << 20, // ... but no more bytes, if that is a page
+    MAX_QUEUED = 1024,           // pages waiting to be written: a prompt's step of 512 tokens in 128 layers, ...
+    MAX_QUEUED_BYTES = 64 << 20, // ... but at most this many bytes, and at least one page
     WAIT_NS = 100000000,
-    END_MS = 2000, // for writing what is queued, at close and before pages are removed
+    END_MS = 2000, // limit for writing the queue, at close and before pages are removed
 };
 
 typedef struct queued {
@@ -30,15 +30,15 @@ struct kin_kv_store {
     size_t n_page;
     uint8_t *page; // for reading
     bool has_told_damage;
-    kin_kv_room room; // the thread's
+    kin_kv_room room; // used by the thread only
     bool has_thread;
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    // Under the mutex.
-    queued queue[MAX_QUEUED]; // cyclic; the first one is being written
+    // Guarded by the mutex.
+    queued queue[MAX_QUEUED]; // a ring buffer; the first entry is being written
     int first, n;
-    int most; // queued
+    int most; // maximum queue length
     bool closes, is_behind, has_failed;
     kin_kv_store_stats stats;
 };
@@ -49,7 +49,7 @@ static kin_page_name name_of(const kin_kv_store *s, const kin_page_key *key) {
     return name;
 }
 
-// ---- writing, in the store's thread
+// ---- writing, on the store's thread
 
 static int write_page(kin_kv_store *s, const queued *q, kin_err *err) {
     kin_page_name name = name_of(s, &q->key);
@@ -60,7 +60,7 @@ static int write_page(kin_kv_store *s, const queued *q, kin_err *err) {
     return 0;
 }
 
-// The first failure is told. Later pages are tried: room may be there again.
+// Logs the first failure. Later pages are still tried, since the disk may have room again.
 static void tell_failure(kin_kv_store *s, const kin_err *why) {
     if (!s->has_failed) kin_log(KIN_LOG_WARN, "texts are not kept on the disk for later: %s", why->text);
     s->has_failed = true;
@@ -133,7 +133,7 @@ bool kin_kv_store_is_queued(kin_kv_store *s, const kin_page_key *key) {
     return is;
 }
 
-// Until what is queued is written, or the time is over. The mutex is held.
+// Waits until the queue is written, or END_MS have passed. Call with the mutex held.
 static void wait_for_writes(kin_kv_store *s) {
     for (kin_time begun = kin_clock_now(); s->n > 0 && kin_clock_ms(begun, kin_clock_now()) < END_MS;)
         kin_cond_wait_for(&s->changed, &s->mutex, WAIT_NS);
@@ -150,7 +150,7 @@ void kin_kv_store_remove(kin_kv_store *s, const kin_page_key *key) {
     kin_kv_file_remove(s->dir, &name);
 }
 
-// ---- asking others
+// ---- fetching from peers
 
 void kin_kv_store_fetch(kin_kv_store *s, const kin_page_key *keys, int n, int patience_ms) {
     kin_page_name *names = s->peers && n > 0 ? malloc((size_t)n * sizeof *names) : NULL;
@@ -163,7 +163,7 @@ void kin_kv_store_fetch(kin_kv_store *s, const kin_page_key *keys, int n, int pa
 
 const uint8_t *kin_kv_store_read(kin_kv_store *s, const kin_page_key *key) {
     kin_page_name name = name_of(s, key);
-    size_t n, most = s->n_page + KIN_KV_PAGE_FRAME + 1; // a byte more, where there is more
+    size_t n, most = s->n_page + KIN_KV_PAGE_FRAME + 1; // one more byte, to detect files that are too long
     kin_err err;
     if (!s->page) s->page = malloc(most);
     if (!s->page) return NULL;
@@ -180,7 +180,7 @@ const uint8_t *kin_kv_store_read(kin_kv_store *s, const kin_page_key *key) {
     if (!s->has_told_damage)
         kin_log(KIN_LOG_WARN, "%s: a damaged page of an earlier text is removed, and computed again (%s)",
                 kin_kv_file_path(s->dir, &name).text, err.text);
-    s->has_told_damage = true; // there may be many
+    s->has_told_damage = true; // log only once: there may be many
     kin_kv_file_remove(s->dir, &name);
     return NULL;
 }
@@ -192,7 +192,7 @@ kin_kv_store_stats kin_kv_store_get_stats(kin_kv_store *s) {
     return stats;
 }
 
-// ---- life
+// ---- open and close
 
 static int name_folder(kin_kv_store *s, const kin_kv_disk *disk, kin_err *err) {
     uint8_t hash[KIN_SHA256_BYTES];
@@ -233,7 +233,7 @@ void kin_kv_store_close(kin_kv_store *s) {
     s->closes = true;
     pthread_cond_broadcast(&s->changed);
     wait_for_writes(s);
-    while (s->n > 1) free(s->queue[(s->first + --s->n) % MAX_QUEUED].page); // the first one is being written
+    while (s->n > 1) free(s->queue[(s->first + --s->n) % MAX_QUEUED].page); // the first entry is being written
     pthread_mutex_unlock(&s->mutex);
     if (s->has_thread) pthread_join(s->thread, NULL);
     pthread_cond_destroy(&s->changed);

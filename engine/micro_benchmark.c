@@ -9,7 +9,7 @@
 enum { LEAST_RUNS = 3, MOST_RUNS = 1024 };
 
 int kin_micro_benchmark_init(kin_micro_benchmark *g, const kin_device *device, size_t n_nodes, kin_err *err) {
-    n_nodes *= 2; // and what they are made from
+    n_nodes *= 2; // plus their operands
     struct ggml_init_params params = {
         .mem_size = 2 * n_nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(n_nodes, false), .no_alloc = true};
     *g = (kin_micro_benchmark){.device = device, .galloc = ggml_gallocr_new(device->buft)};
@@ -74,8 +74,8 @@ int kin_micro_benchmark_time(kin_micro_benchmark *g, const kin_benchmark_options
     double times[MOST_RUNS], first, sum = 0;
     int n = 0;
     if (run_benchmark(g, &first, err) != 0) return KIN_FAIL;
-    // The first run also wakes threads and fetches pages; it counts if it is long beside that. A GPU's driver compiles kernels in
-    // it, which may take any time.
+    // The first run also wakes threads and fetches pages; it counts only if it is long compared with that. A GPU's first run
+    // never counts, because the driver compiles kernels in it.
     if (!g->device->is_gpu && first >= options->least_s) times[n++] = sum = first;
     while (n < MOST_RUNS && sum < options->least_s * (n < LEAST_RUNS ? LEAST_RUNS : 1)) {
         if (run_benchmark(g, &times[n], err) != 0) return KIN_FAIL;

@@ -26,7 +26,7 @@ kin_quant kin_quant_of(enum ggml_type type) {
 
 // ---- bytes and FLOP
 
-// Multiply-adds count as two; the experts that a token uses, not all.
+// Multiply-adds count as two; of experts only those that a token uses.
 static double flops(const kin_gguf_tensor *t, const kin_hparams *hp, bool experts) {
     return 2.0 * (double)t->ne[0] * (double)t->ne[1] * (experts ? hp->n_expert_used : 1);
 }
@@ -50,7 +50,7 @@ static void add_output(kin_model_facts *f, const kin_model *m) {
     f->input_bytes = m->token_embd == m->output ? 0 : (double)m->token_embd->n_bytes;
 }
 
-// ---- what is kept or streamed as a whole
+// ---- blocks that are resident or streamed as a whole
 
 static double block_bytes(const kin_model *m, int il, kin_weight_block block) {
     double sum = 0;
@@ -70,7 +70,7 @@ static double tile_bytes(const kin_model *m) {
     return (double)(rows < m->output->ne[1] ? rows : m->output->ne[1]) * (double)m->output->n_bytes / (double)m->output->ne[1];
 }
 
-// Weight blocks of the layers and tiles of the output; the compute block that needs the largest ring.
+// Sets the sizes of the layers' weight blocks and of the output's tiles, and of the compute block that needs the largest ring.
 static void set_blocks(kin_model_facts *f, const kin_model *m) {
     double sum = 0, n = 0;
     f->output_blocks = kin_weights_count_tiles(m);
@@ -84,7 +84,7 @@ static void set_blocks(kin_model_facts *f, const kin_model *m) {
             sum += block[k];
             n += block[k] > 0;
         }
-        // Gate and up are one compute block; down is the next, or with experts in the same.
+        // Gate and up are one compute block; down is the next, or, with experts, part of the same.
         double gate_up = block[KIN_WEIGHT_BLOCK_FFN_GATE] + block[KIN_WEIGHT_BLOCK_FFN_UP],
                down = block[KIN_WEIGHT_BLOCK_FFN_DOWN];
         double ffn = kin_layer_of(&m->hp, il).has_experts ? gate_up + down : larger(gate_up, down);
@@ -107,7 +107,7 @@ static struct ggml_tensor *weight(struct ggml_context *ctx, const kin_gguf_tenso
     return w;
 }
 
-// The graph of one layer for one token, built and counted. Nothing in it has data. kernels: those that compute it, NULL: ggml's.
+// Builds the graph of one layer for one token, without data, and counts its operations. kernels: NULL: ggml's.
 static int count_layer_ops(const kin_model *m, const kin_shard_options *o, int il, const kin_kernels *kernels, double *n_ops,
                            kin_err *err) {
     const kin_hparams *hp = &m->hp;
@@ -135,7 +135,7 @@ static int count_layer_ops(const kin_model *m, const kin_shard_options *o, int i
     g.all = (kin_graph_rows){
         .n = 1, .pos = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, 1), .mask = ggml_new_tensor_2d(ctx, GGML_TYPE_F16, g.n_kv, 1)};
     g.all.window_mask = g.all.mask;
-    for (int i = 0; i < KIN_ROPES; i++) // those of the first layers
+    for (int i = 0; i < KIN_ROPES; i++) // a model's first layers compute these
         g.all.turns[i] = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, hp->ropes[i].n_rot, 1);
     struct ggml_tensor *x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, hp->n_embd, 1);
     ggml_build_forward_expand(g.gf, kin_block_ffn(&g, il, kin_block_attention(&g, il, x)));
@@ -173,7 +173,7 @@ int kin_model_facts_of(kin_model_facts *f, const kin_model *m, const kin_shard_o
     f->share_ff = pieces.n_ff;
     f->cpu_buffer_bytes = (double)(kin_shard_buffer_bytes(m, o, false) + kin_shard_overhead_bytes());
     f->gpu_buffer_bytes = (double)kin_shard_buffer_bytes(m, o, true);
-    f->output_ops = 2 + (f->output_blocks > 1 ? 2 : 1) * f->output_blocks; // norm, its weight; a tile's product, its copy
+    f->output_ops = 2 + (f->output_blocks > 1 ? 2 : 1) * f->output_blocks; // norm, its weight; per tile a product and a copy
     const kin_kernels *kernels = kin_shard_has_kernels(m, o) ? kin_kernels_at(0) : NULL;
     if (count_layer_ops(m, o, hp->n_layer / 2, kernels, &f->layer_ops, err) != 0) return KIN_FAIL;
     return count_layer_ops(m, o, hp->n_layer / 2, NULL, &f->gpu_layer_ops, err);

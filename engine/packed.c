@@ -29,11 +29,11 @@ typedef struct block {
     uint64_t offset;
     uint64_t bytes;
     bool valid;            // sealed in the file
-    bool written;          // by us, not sealed yet
-    bool checked;          // the content is what the hash says
+    bool written;          // by this process, not sealed yet
+    bool checked;          // the content matches its hash
     uint64_t hash;         // of the content
-    uint64_t source_hash;  // of what it was made from
-    uint64_t source_stamp; // of the files that it was in
+    uint64_t source_hash;  // hash of the weights that it was made from
+    uint64_t source_stamp; // stamp of the files that they were in
 } block;
 
 struct kin_packed {
@@ -41,17 +41,17 @@ struct kin_packed {
     int fd;
     kin_packed_key key;
     uint64_t source_stamp;
-    uint64_t state; // of the file, when it was opened
+    uint64_t state; // state of the file when it was opened
     uint64_t file_bytes;
     size_t n_blocks;
     block *blocks;
-    pthread_mutex_t mutex; // over what blocks say of themselves, and over sealing and mending
+    pthread_mutex_t mutex; // guards the blocks' fields, sealing and repairing
 
-    int n_users; // under `shared_mutex`, as the list
+    int n_users; // guarded by `shared_mutex`, like the list
     kin_packed *next;
 };
 
-// The files that this process shares.
+// Open files that are shared within this process.
 static pthread_mutex_t shared_mutex = PTHREAD_MUTEX_INITIALIZER;
 static kin_packed *shared;
 
@@ -73,7 +73,7 @@ static void encode_header(const kin_packed *p, uint8_t header[HEADER_BYTES]) {
     kin_put_u64(header + 40, kin_hash64(header, HEADER_HASHED, 0));
 }
 
-// Reads the seals of a file whose header is as it must be; false if the file is not what we would have written.
+// Reads the entries of a file with the expected header; returns false if the file is not what this version would have written.
 static bool read_existing(kin_packed *p) {
     struct stat st;
     uint8_t header[HEADER_BYTES], expected[HEADER_BYTES];
@@ -94,7 +94,7 @@ static bool read_existing(kin_packed *p) {
     return true;
 }
 
-// By its name it is ours; it begins as an earlier or later kin would begin it.
+// True if the file begins like that of an earlier or later format; its name says that it is a cache file.
 static bool is_of_another_format(const kin_packed *p) {
     char begin[sizeof magic];
     return pread(p->fd, begin, sizeof begin, 0) == sizeof begin && memcmp(begin, magic, sizeof magic - 1) == 0 &&
@@ -112,7 +112,7 @@ static int begin_anew(kin_packed *p, kin_err *err) {
     return 0;
 }
 
-// ---- what was checked
+// ---- record of checked blocks
 
 typedef struct note_path {
     char text[1024 + sizeof KIN_PACKED_CHECKED_SUFFIX];
@@ -124,7 +124,7 @@ static note_path name_note(const kin_packed *p) {
     return path;
 }
 
-// Its time of change says when the file was used: the file's own would look like a change of its content.
+// The mtime of the record is the last use: changing the cache file's own mtime would look like a change of its content.
 static void touch_note(const kin_packed *p) {
     int fd = open(name_note(p).text, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
     if (fd < 0) return;
@@ -160,9 +160,9 @@ static void save_checks(const kin_packed *p) {
 // ---- open and close
 
 static int open_file(kin_packed *p, kin_err *err) {
-    const int flags = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC; // a FIFO in its place is not waited for
+    const int flags = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC; // do not wait for a FIFO in its place
     p->fd = open(p->path, flags | O_RDWR | O_CREAT, 0644);
-    // On a read-only disk, or in a folder of another user, what is whole is used.
+    // On a read-only disk, or in a folder of another user, an existing file can still be used.
     if (p->fd < 0 && (errno == EROFS || errno == EACCES || errno == EPERM)) p->fd = open(p->path, flags | O_RDONLY);
     if (p->fd < 0 && errno == ELOOP) return kin_err_set(err, "%s: is a symbolic link, which is not followed: remove it", p->path);
     if (p->fd < 0) return kin_err_set(err, "%s: %s", p->path, strerror(errno));
@@ -171,7 +171,7 @@ static int open_file(kin_packed *p, kin_err *err) {
     if (!S_ISREG(st.st_mode)) return kin_err_set(err, "%s: is not a regular file: remove it", p->path);
     bool existed = st.st_size > 0;
 
-    // Readers share the file; a writer must be alone.
+    // Readers share the file; a writer needs it exclusively.
     if (flock(p->fd, LOCK_SH | LOCK_NB) != 0) return kin_err_set(err, "%s: another kin is writing it", p->path);
     touch_note(p);
     if (existed && read_existing(p)) {
@@ -192,7 +192,7 @@ static uint64_t lay_out(block *blocks, size_t n_blocks, const uint64_t *block_by
     return offset;
 }
 
-// DIR/KEY.pack; false if that is no usable name.
+// Forms DIR/KEY.pack; returns false if that is no usable name.
 static bool name_file(char *path, size_t n, const char *dir, kin_packed_key key) {
     int len = snprintf(path, n, "%s/%016llx-%016llx" KIN_PACKED_SUFFIX, dir, (unsigned long long)key.model,
                        (unsigned long long)key.variant);
@@ -299,9 +299,9 @@ bool kin_packed_has(kin_packed *p, size_t i) {
     return has;
 }
 
-// ---- whether a block can be trusted
+// ---- trusting blocks
 
-// Sealed, or with zeros for the seal. Under the mutex, as the two that follow.
+// Writes an entry with its seal, or with zeros in its place. This and the next two functions need the mutex held.
 static int write_entry(kin_packed *p, size_t i, bool sealed, kin_err *err) {
     const block *b = &p->blocks[i];
     uint8_t entry[ENTRY_BYTES];
@@ -315,7 +315,7 @@ static int write_entry(kin_packed *p, size_t i, bool sealed, kin_err *err) {
     return kin_err_set(err, "%s: %s", p->path, strerror(errno));
 }
 
-// Makes the block absent for later starts. If even that cannot be written, the next start finds the damage again.
+// Marks the block as absent, also for later starts. If that cannot be written, the next start finds the damage again.
 static void drop_unit(kin_packed *p, size_t i) {
     kin_err err;
     p->blocks[i].valid = p->blocks[i].checked = false;
@@ -355,7 +355,7 @@ bool kin_packed_is_checked(kin_packed *p, size_t i) {
     return is;
 }
 
-// In pieces, so that it can also be computed of what is read in pieces.
+// In pieces, so that it can also be computed while reading in pieces.
 uint64_t kin_packed_hash(const void *bytes, size_t n, uint64_t seed) {
     for (size_t at = 0; at < n; at += PIECE_BYTES)
         seed = kin_hash64((const uint8_t *)bytes + at, n - at < PIECE_BYTES ? n - at : PIECE_BYTES, seed);
@@ -381,7 +381,7 @@ static kin_packed_result check_file(kin_packed *p, size_t i, int fd, const atomi
     for (uint64_t at = 0; at < b->bytes; at += PIECE_BYTES) {
         size_t n = b->bytes - at < PIECE_BYTES ? (size_t)(b->bytes - at) : PIECE_BYTES;
         size_t aligned = (n + KIN_STREAM_ALIGN - 1) / KIN_STREAM_ALIGN * KIN_STREAM_ALIGN;
-        // O_DIRECT takes aligned bytes; the file has them, for it ends at a multiple of KIN_PACKED_ALIGN.
+        // O_DIRECT needs aligned sizes; the file has these bytes, because it ends at a multiple of KIN_PACKED_ALIGN.
         if ((stop && atomic_load(stop)) || kin_io_read(fd, piece, aligned, b->offset + at) != (ssize_t)aligned) {
             free(piece);
             return KIN_PACKED_STOPPED;
@@ -408,12 +408,12 @@ kin_packed_result kin_packed_check_behind(kin_packed *p, size_t i, const atomic_
 // A writer must be the only process that has the file open; readers share it again after kin_packed_seal.
 static int lock_for_writing(kin_packed *p, kin_err *err) {
     if (flock(p->fd, LOCK_EX | LOCK_NB) == 0) return 0;
-    flock(p->fd, LOCK_SH | LOCK_NB); // the failed attempt took the shared lock away, which keeps others from cutting the file
+    flock(p->fd, LOCK_SH | LOCK_NB); // the failed attempt dropped the shared lock, which keeps others from truncating the file
     return kin_err_set(err, "%s: another kin is using it", p->path);
 }
 
-// Linux keeps a file in pages as large as each write or read made them: where two blocks share a huge page's place, each would
-// write a part of it into small ones. Reading the place first, empty as it is, makes the huge page that both then write into.
+// Linux caches a file in pages as large as each write or read made them: if two blocks share a huge page, each would write its
+// part into small pages. Reading the place first, while it is empty, creates the huge page that both then write into.
 static void make_huge_page(const kin_packed *p, uint64_t at) {
     void *map = mmap(NULL, KIN_HUGE_PAGE, PROT_READ, MAP_SHARED, p->fd, (off_t)at);
     if (map == MAP_FAILED) return;
@@ -444,7 +444,7 @@ static void note_content(kin_packed *p, size_t i, uint64_t hash, uint64_t source
     b->source_stamp = p->source_stamp;
 }
 
-// Two threads may write a block at once: the same bytes.
+// Two threads may write a block at the same time, with the same bytes.
 int kin_packed_write(kin_packed *p, size_t i, const void *bytes, uint64_t source_hash, kin_err *err) {
     uint64_t hash;
     if (write_content(p, i, bytes, &hash, err) != 0) return KIN_FAIL;
@@ -487,7 +487,7 @@ int kin_packed_seal(kin_packed *p, kin_err *err) {
         block *b = &p->blocks[i];
         if (!b->written) continue;
         rc = write_entry(p, i, true, err);
-        b->valid = b->checked = rc == 0; // what was written came from memory just now
+        b->valid = b->checked = rc == 0; // the content was written from memory just now
         b->written = false;
     }
     if (rc == 0) rc = sync_file(p, err);

@@ -19,9 +19,9 @@
 #include "sys/quota.h"
 
 enum {
-    FORMAT = 10, // of what is measured, and how: another number makes kept profiles outdated
+    FORMAT = 10, // version of the measurements; a change makes stored profiles outdated
     N_SWEEPS = 3,
-    SWEEP_MS = 3000, // after so long no other sweep begins
+    SWEEP_MS = 3000, // no further sweep begins after this time
     N_WINDOW_NODES = 16,
     WINDOW_WIDTH = 2048,
     N_STARTS = 501,
@@ -34,10 +34,10 @@ enum {
 #define DISK_BYTES ((uint64_t)192 << 20)
 #define COPY_BYTES ((size_t)32 << 20)
 
-static const double LEAST_S = 0.03;       // of each figure, in each sweep
+static const double LEAST_S = 0.03;       // per figure and sweep
 static const double QUOTA_LEAST_S = 0.06; // under a quota
-static const double QUOTA_PERIODS = 3;    // likewise
-static const double GPU_SHARE = 0.97;     // of its free memory: drivers round up
+static const double QUOTA_PERIODS = 3;    // quota periods per figure and sweep
+static const double GPU_SHARE = 0.97;     // usable part of its free memory, since drivers round up
 
 typedef struct work {
     const kin_devices *devices;
@@ -55,8 +55,8 @@ static int step(work *w, kin_err *err) {
 
 // ---- an engine's rates
 
-// So many times the CPU's last-level cache that it keeps nothing of what is read in turn (throughput_benchmark.c), but a quarter
-// of the memory at most.
+// Returns a size many times larger than the CPU's last-level cache, so that the cache keeps nothing that is read in turn
+// (throughput_benchmark.c); at most a quarter of the memory.
 static uint64_t store_bytes(const kin_device *device, uint64_t memory) {
     enum { CACHES = 12 };
     uint64_t bytes = STORE_USUAL;
@@ -71,7 +71,7 @@ static uint64_t store_bytes(const kin_device *device, uint64_t memory) {
     return bytes < STORE_LEAST ? STORE_LEAST : bytes;
 }
 
-// All types have been tried.
+// After all types have been tried.
 static void mark_impossible(double rates[KIN_N_QUANT]) {
     for (int q = 0; q < KIN_N_QUANT; q++) rates[q] = rates[q] > 0 ? rates[q] : KIN_RATE_CANNOT;
 }
@@ -94,13 +94,15 @@ static int measure_engine(work *w, const kin_device *device, uint64_t memory, ki
     kin_engine_facts_median(e, sweeps, n); // other programs come and go
     mark_impossible(e->token_bytes_s);
     mark_impossible(e->prompt_flop_s);
-    if (e->read_bytes_s == 0) e->read_bytes_s = fmax(e->token_bytes_s[KIN_QUANT_F16], 0); // without the fused operator: products
+    if (e->read_bytes_s == 0)
+        e->read_bytes_s = fmax(e->token_bytes_s[KIN_QUANT_F16], 0); // without the fused operator: the rate
+                                                                    // of products
     return rc;
 }
 
 // ---- starting a window
 
-// As many nodes as a block of a layer has. Only one of them computes: the others have their time elsewhere (op_s).
+// Builds as many nodes as a block of a layer has. Only one of them computes, since the others' time is measured elsewhere (op_s).
 static struct ggml_tensor *build_small(const void *user, kin_graph *g, struct ggml_tensor *x, int variant) {
     (void)user;
     (void)variant;
@@ -108,7 +110,7 @@ static struct ggml_tensor *build_small(const void *user, kin_graph *g, struct gg
     return ggml_add(g->ctx, x, x); // [n_embd, 1]
 }
 
-// The graph changes each time, as it does between windows and between blocks.
+// The graph changes every time, as it does between windows and between blocks.
 static int time_starts(kin_stage *stage, const kin_benchmark_options *p, double *seconds, kin_err *err) {
     float x[WINDOW_WIDTH] = {0}, y[WINDOW_WIDTH];
     double times[N_STARTS], sum = 0;
@@ -136,7 +138,7 @@ static int measure_window(work *w, kin_err *err) {
     int rc = kin_stage_reserve(stage, shape, err);
     if (rc == 0) rc = time_starts(stage, &w->options, &seconds, err);
     kin_stage_close(stage);
-    // It is short enough to be disturbed as a whole: the better of two counts.
+    // It is short enough to be disturbed as a whole, so the better of two counts.
     w->facts->window_s = w->facts->window_s > 0 ? fmin(w->facts->window_s, seconds) : seconds;
     return rc;
 }

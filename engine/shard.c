@@ -17,26 +17,26 @@
 #include "sys/tls.h"
 
 enum {
-    MAX_OUTPUT_ROWS = 32, // rows of logits at once: a vocabulary is wide
-    NODES_PER_LAYER = 64, // more than any family's layer
+    MAX_OUTPUT_ROWS = 32, // rows of logits computed at once, because a vocabulary is wide
+    NODES_PER_LAYER = 64, // more than any family's layer needs
 
     // Variants of the layers' graphs: window 0, 1, ... as a whole; or one block of a layer: BLOCK + BLOCKS_STEP * layer + block,
-    // where block ROUTE is only the choice of a feed-forward block's experts; or layers of a window: LAYERS + LAYERS_STEP * first
-    // + the one behind the last. Of the output's: all tiles, or tile 0, 1, ...
+    // where block ROUTE only chooses a feed-forward block's experts; or a range of a window's layers: LAYERS + LAYERS_STEP *
+    // first + end. Variants of the output's graphs: all tiles, or tile 0, 1, ...
     BLOCK = 1 << 10,
     BLOCKS_STEP = KIN_MAX_LAYER_COMPUTE_BLOCKS + 1,
     ROUTE = KIN_MAX_LAYER_COMPUTE_BLOCKS,
     LAYERS = 1 << 26,
     LAYERS_STEP = 1 << 12,
     WHOLE = -1,
-    HIDDEN = -2, // the norm alone
+    HIDDEN = -2, // only the norm
 };
 
-// The program itself, its libraries and small things. bench/pressure.sh: an unlimited run has 12.7 MiB that cannot be taken back,
-// some KV cache among it (Linux, no GPU).
+// The program itself, its libraries and small allocations. bench/pressure.sh: an unlimited run has 12.7 MiB that the OS cannot
+// reclaim, including some KV cache (Linux, no GPU).
 #define OVERHEAD_BYTES (16u << 20)
 
-// The graphs of one device, over the layers that it has of each window.
+// The graphs of one device, for its layers of each window.
 typedef struct layers_stage {
     const kin_shard *shard;
     bool on_gpu;
@@ -48,7 +48,7 @@ typedef struct step {
     bool open;
     kin_batch batch; // its arrays are the following
     int32_t *pos, *seq, *out;
-    int32_t *n_seen;      // pos + 1: the cells of its sequence that a token looks at
+    int32_t *n_seen;      // pos + 1: the cells of its sequence that a token attends to
     int32_t *plain_cells; // cells, in 32 bits
     int64_t *cells;
     kin_kv_copies copies;
@@ -57,31 +57,31 @@ typedef struct step {
 
 struct kin_shard {
     const kin_model *model;
-    kin_hparams hp;      // of the share of each layer
-    kin_graph_sums sums; // of a share's
-    kin_devices devices; // borrowed, but for which kernels compute this model
+    kin_hparams hp;      // for the share of each layer
+    kin_graph_sums sums; // for a share
+    kin_devices devices; // borrowed, except for the choice of kernels
     kin_shard_options o;
     kin_weights *weights;
     kin_kv *kv;
-    kin_kv_pages *pages;     // NULL: no disk for them, or not yet
-    kin_graph_layer *layers; // [n_layer], those of the windows filled in
+    kin_kv_pages *pages;     // NULL: no disk for pages, or not opened yet
+    kin_graph_layer *layers; // [n_layer], filled in for the windows' layers
     layers_stage cpu, gpu;
     kin_stage *output;
     bool flash;
-    uint64_t program_bytes;  // of the process when all this was open and nothing computed: its buffers are still untouched
-    uint64_t fixed_bytes;    // KV cache, buffers and the program itself
-    uint64_t weights_budget; // at the start
-    const kin_kernels *logit_kernels; // that scale and cap logits, whatever computes the rest
-    kin_governor *governor;           // NULL: nothing to govern, or not yet
+    uint64_t program_bytes;           // of the process after opening and before computing: its buffers are still untouched
+    uint64_t fixed_bytes;             // KV cache, buffers and the program itself
+    uint64_t weights_budget;          // initial budget
+    const kin_kernels *logit_kernels; // scale and cap logits, even if other kernels compute the rest
+    kin_governor *governor;           // NULL: nothing to govern, or not started yet
 
-    step *steps; // [n_steps + 1], the last one for layers that are computed by themselves
-    // One run's inputs, sized for n_batch.
+    step *steps; // [n_steps + 1], the last one for layers that are recomputed
+    // Inputs of one run, sized for n_batch.
     int32_t *out_pos, *out_seen;
     ggml_fp16_t *mask, *out_mask;               // [n_batch, n_cells]
     ggml_fp16_t *window_mask, *out_window_mask; // the same for windowed layers; NULL: the model has none
-    int32_t *first_seen, *out_first_seen;       // [n_batch]: the first cell that a token looks at there
-    int32_t *tables;                            // [n_batch, n_blocks]: of the batch's sequences
-    const int32_t **table, **out_table;         // [n_batch]: each token's
+    int32_t *first_seen, *out_first_seen;       // [n_batch]: the first cell that a token attends to in windowed layers
+    int32_t *tables;                            // [n_batch, n_blocks]: block tables of the batch's sequences
+    const int32_t **table, **out_table;         // [n_batch]: the table of each token
     int32_t *chosen;                            // [n_batch, n_expert_used]
     float *half;                                // [n_batch, n_ff] between the halves of a feed-forward block; NULL with experts
     float *tile;                                // [MAX_OUTPUT_ROWS, n_vocab] logits of one tile of the vocabulary
@@ -114,20 +114,20 @@ bool kin_shard_has_kernels(const kin_model *model, const kin_shard_options *o) {
     return o->flash && !o->ggml_kernels && kin_ops_fit(&hp, o->kv_type);
 }
 
-// Prompts are computed in batches of activations: an estimate of ggml's compute buffer and work memory for the largest.
+// Estimates ggml's compute buffer and work memory for the largest batch of a prompt.
 static uint64_t compute_estimate(const kin_model *model, const kin_shard_options *o, bool has_masks) {
     kin_hparams own = kin_share_hparams(&o->share, &model->hp);
     const kin_hparams *hp = &own;
     uint64_t experts = (uint64_t)hp->n_ff_exp * (uint64_t)hp->n_expert_used, dense = (uint64_t)hp->n_ff;
     uint64_t widest = dense > experts ? dense : experts;
-    // Activations in float32; the same quantized, for the products; two masks of 16 bits.
+    // Activations in float32; the same quantized, for the products; two 16-bit masks.
     uint64_t per_token = 4 * (5 * widest + 8 * (uint64_t)hp->n_embd) + 2 * widest;
     if (has_masks) per_token += (hp->window > 0 ? 8 : 4) * (uint64_t)o->n_ctx;
     if (!o->flash) per_token += 8 * (uint64_t)hp->n_head * (uint64_t)o->n_ctx; // scores, before and after the softmax
     return per_token * (uint64_t)o->n_batch;
 }
 
-// Without ggml's kernels there are no masks: kin's know by position what a token sees.
+// Without ggml's kernels there are no masks: kin's kernels use positions instead.
 uint64_t kin_shard_buffer_bytes(const kin_model *model, const kin_shard_options *o, bool on_gpu) {
     kin_shard_options own = *o;
     if (own.n_batch > own.n_ctx) own.n_batch = own.n_ctx;
@@ -159,7 +159,7 @@ uint64_t kin_shard_fixed_bytes(const kin_model *model, const kin_shard_options *
     return cpu_kv_bytes(model, o) + kin_shard_buffer_bytes(model, o, false) + OVERHEAD_BYTES + borders;
 }
 
-// KV cache and buffers come first; what is left is for weights. A context that cannot fit is refused, with what would fit.
+// KV cache and buffers come first; weights get the rest. Refuses a context that cannot fit, and says what would be needed.
 static int plan_memory(kin_shard *s, kin_err *err) {
     const kin_shard_options *o = &s->o;
     uint64_t memory = kin_governor_room(o->memory), kv_bytes = cpu_kv_bytes(s->model, o);
@@ -177,7 +177,7 @@ static int plan_memory(kin_shard *s, kin_err *err) {
                        kin_size_format(memory, c, sizeof c), o->memory && memory == o->memory ? "allowed" : "available");
 }
 
-// Only a model that is on the GPU as a whole has its output there.
+// The output is on the GPU only if the whole model is.
 static bool output_on_gpu(const kin_shard *s) {
     return s->o.output && kin_windows_n_gpu_layers(&s->o.windows) == s->model->hp.n_layer;
 }
@@ -210,14 +210,14 @@ static void fill_layers(kin_shard *s) {
     for (int i = 0; i < s->o.windows.n; i++) {
         for (int il = s->o.windows.at[i].layer_begin; il < s->o.windows.at[i].layer_end; il++) {
             memcpy(s->layers[il].w, kin_weights_layer(s->weights, il), sizeof s->layers[il].w);
-            if (s->o.share.rank > 0) s->layers[il].w[KIN_W_ATTN_OUT_BIAS] = NULL; // once in a sum
+            if (s->o.share.rank > 0) s->layers[il].w[KIN_W_ATTN_OUT_BIAS] = NULL; // only rank 0 adds it to the sum
             s->layers[il].k = kin_kv_k(s->kv, il);
             s->layers[il].v = kin_kv_v(s->kv, il);
         }
     }
 }
 
-// Whether a device has the fused attention operator for this model's heads and cache type.
+// True if a device has the fused attention operator for this model's heads and cache type.
 static bool supports_flash(const kin_shard *s, const kin_device *device) {
     const kin_hparams *hp = &s->hp;
     struct ggml_init_params params = {.mem_size = 8 * ggml_tensor_overhead(), .no_alloc = true};
@@ -251,12 +251,12 @@ static int max_int(int a, int b) {
     return a > b ? a : b;
 }
 
-// Layers of a window.
+// A range of a window's layers.
 typedef struct layers {
     int begin, end;
 } layers;
 
-// Those of them that the window has on the GPU, or on the CPU.
+// Restricts a range to the layers that the window has on the GPU, or on the CPU.
 static layers layers_on(const kin_window *window, layers of, bool on_gpu) {
     int gpu_begin = kin_window_gpu_begin(window);
     if (on_gpu && of.begin < gpu_begin) of.begin = gpu_begin;
@@ -293,7 +293,7 @@ static struct ggml_tensor *build_layers(const void *user, kin_graph *g, struct g
     return x;
 }
 
-// x: [n_embd, n] -> logits [n_vocab, n], or of one tile of the vocabulary
+// x: [n_embd, n] -> logits [n_vocab, n], or those of one tile of the vocabulary
 static struct ggml_tensor *build_output(const void *user, kin_graph *g, struct ggml_tensor *x, int variant) {
     const kin_shard *s = user;
     int n_tiles = kin_weights_n_tiles(s->weights);
@@ -303,7 +303,7 @@ static struct ggml_tensor *build_output(const void *user, kin_graph *g, struct g
     if (n_tiles == 1) return kin_block_output(g, kin_weights_tile(s->weights, 0), x);
 
     struct ggml_tensor *logits = ggml_new_tensor_2d(g->ctx, GGML_TYPE_F32, g->hp->n_vocab, x->ne[1]);
-    ggml_set_input(logits); // has its memory from the start
+    ggml_set_input(logits); // is allocated from the start
     size_t offset = 0;
     for (int i = 0; i < n_tiles; i++) {
         struct ggml_tensor *tile = kin_block_output(g, kin_weights_tile(s->weights, i), x); // [n_rows, n]
@@ -408,7 +408,7 @@ static void set_budget(void *user, uint64_t budget) {
     kin_weights_set_budget(user, budget);
 }
 
-// Only weights that can be streamed can make room.
+// Only weights that can be streamed can free memory.
 static int open_governor(kin_shard *s, kin_err *err) {
     uint64_t most = kin_weights_most_useful_budget(s->weights);
     if (s->o.mode != KIN_STREAM_RESIDENT || s->o.sliding.n_blocks > 0 || most == 0) return 0;
@@ -533,12 +533,12 @@ void kin_shard_close(kin_shard *s) {
     free(s);
 }
 
-// Of a layer: norms and biases are no matrices.
+// True if a layer's weight allows it; norms and biases have no product.
 static bool is_multiplied_exactly(const struct ggml_tensor *w) {
     return !w || kin_ops_multiply(w);
 }
 
-// The rows of the output that are too few for a panel are ggml's, which computes them one by one.
+// Rows of the output that do not fill a panel are computed by ggml, one by one, which is exact too.
 static bool is_tile_exact(const struct ggml_tensor *w) {
     return w->ne[1] < KIN_PANEL_ROWS || kin_ops_multiply(w);
 }
@@ -572,16 +572,16 @@ static step *free_step(kin_shard *s, int *number) {
     return NULL;
 }
 
-// The last weights came in the background: they stream from here on, and memory is governed.
+// Once the last weights have arrived in the background: begins streaming, and starts the governor.
 static int settle(kin_shard *s, kin_err *err) {
     if (!kin_weights_is_arriving(s->weights) || !kin_weights_has_arrived(s->weights)) return 0;
     if (kin_weights_settle(s->weights, err) != 0) return KIN_FAIL;
-    kin_stage_forget(s->cpu.stage); // a weight may have become one of another layout
+    kin_stage_forget(s->cpu.stage); // a weight may now have another layout
     kin_stage_forget(s->output);
     return open_governor(s, err);
 }
 
-// ggml's operator writes one cell for each token.
+// ggml's operator writes only one cell per token.
 static bool has_ggml_attention(const kin_shard *s) {
     return !s->devices.cpu.kernels || kin_windows_n_gpu_layers(&s->o.windows) > 0;
 }
@@ -616,7 +616,7 @@ int kin_shard_begin(kin_shard *s, const kin_batch *batch, kin_err *err) {
     st->batch.pos = st->pos;
     st->batch.seq = st->seq;
     st->batch.out = batch->out ? st->out : NULL;
-    st->batch.n_ops = 0; // done
+    st->batch.n_ops = 0; // applied
     note_cells(s, st);
     st->open = true;
     return number;
@@ -631,7 +631,8 @@ void kin_shard_end(kin_shard *s, int number, bool keep) {
 
 // ---- pages
 
-// What a page's bytes depend on beside the tokens and the layer: the model, and how it is computed. Not on which layers are here.
+// Identifies what a page's bytes depend on besides the tokens and the layer: the model, and how it is computed. Independent of
+// which layers this shard has.
 static int make_variant(const kin_shard *s, uint8_t variant[KIN_KV_VARIANT_BYTES], kin_err *err) {
     const int32_t how[] = {(int32_t)s->o.kv_type, s->devices.cpu.kernels ? KIN_KV_FORMAT : 0, s->flash};
     uint64_t model = s->o.kv_disk.model ? s->o.kv_disk.model : s->o.identity;
@@ -643,13 +644,13 @@ static int make_variant(const kin_shard *s, uint8_t variant[KIN_KV_VARIANT_BYTES
     return 0;
 }
 
-// The disk is not touched before there is a page. That it cannot be used is told once.
+// Opening does not touch the disk before there is a page. Failures are logged once.
 static void open_pages(kin_shard *s) {
     uint8_t variant[KIN_KV_VARIANT_BYTES];
     kin_err err;
     if (s->pages || !s->o.kv_disk.dir) return;
     kin_border_rows rows = {.n_embd = s->hp.n_embd, .n_batch = s->o.n_batch, .wire = s->o.wire};
-    if (!kin_share_is_whole(&s->o.share)) rows.n_embd = 0; // the devices of a group have a layer together
+    if (!kin_share_is_whole(&s->o.share)) rows.n_embd = 0; // members of a group share each layer
     if (make_variant(s, variant, &err) == 0 && kin_kv_pages_open(&s->pages, s->kv, &rows, &s->o.kv_disk, variant, &err) == 0)
         return;
     kin_log(KIN_LOG_WARN, "texts are not kept on the disk for later: %s", err.text);
@@ -665,7 +666,7 @@ int kin_shard_pages(kin_shard *s, const kin_batch *batch, kin_err *err) {
 
 // ---- running
 
-// Before a feed-forward block with experts: asks its router which ones, and brings them into memory.
+// Before a feed-forward block with experts: runs its router, and brings the chosen experts into memory.
 static int fetch_experts(kin_shard *s, int il, kin_stage_shape shape, const kin_stage_inputs *in, kin_err *err) {
     kin_stage_shape route = {.variant = block_variant(il, ROUTE), .n_tokens = shape.n_tokens, .n_out = shape.n_tokens};
     if (kin_stage_run(s->cpu.stage, route, in, s->chosen, err) != 0) return KIN_FAIL;
@@ -673,7 +674,7 @@ static int fetch_experts(kin_shard *s, int il, kin_stage_shape shape, const kin_
     return 0;
 }
 
-// One block with its weights acquired. in->x -> y; the two may be the same memory.
+// Runs one block with its weights acquired: in->x -> y; the two may be the same memory.
 static int run_block(kin_shard *s, int il, int block, kin_stage_shape shape, const kin_stage_inputs *in, float *y, kin_err *err) {
     int number = kin_weights_compute_block(s->weights, il) + block;
     shape.variant = block_variant(il, block);
@@ -684,7 +685,7 @@ static int run_block(kin_shard *s, int il, int block, kin_stage_shape shape, con
     return rc;
 }
 
-// A layer, block by block. The rows that are not wanted leave in the model's last layer's attention.
+// Runs a layer block by block. Rows whose output is not needed are dropped in the attention of the model's last layer.
 static int run_layer(kin_shard *s, int il, kin_stage_shape shape, const kin_stage_inputs *in, float *y, kin_err *err) {
     if (run_block(s, il, 0, shape, in, y, err) != 0) return KIN_FAIL;
     kin_stage_shape ffn = {.n_tokens = shape.n_out, .n_kv = shape.n_kv, .n_out = shape.n_out};
@@ -712,7 +713,7 @@ static int run_cpu(kin_shard *s, layers of, kin_stage_shape shape, bool with_out
     return 0;
 }
 
-// The tables of blocks of a step's sequences, one for each of them.
+// Fills in the block tables of a step, one per sequence.
 static void fill_block_tables(kin_shard *s, const step *st) {
     int n_blocks = kin_kv_n_cells(s->o.n_ctx) / KIN_KV_CELLS, n = 0;
     for (int i = 0; i < st->batch.n_tokens; i++) {
@@ -723,7 +724,7 @@ static void fill_block_tables(kin_shard *s, const step *st) {
     }
 }
 
-// Masks of rows of a step's batch, NULL: all of them, for ggml's attention.
+// Fills in ggml's attention masks for rows of a step's batch; rows NULL: all.
 static void fill_masks(const kin_shard *s, const step *st, bool masks, const int32_t *rows, int n, ggml_fp16_t *mask,
                        ggml_fp16_t *window_mask) {
     if (!masks) return;
@@ -731,12 +732,12 @@ static void fill_masks(const kin_shard *s, const step *st, bool masks, const int
     if (window_mask) kin_kv_mask(s->kv, &st->batch, rows, n, st->n_kv, s->hp.window, window_mask);
 }
 
-// Fills `first` with the first cell that each token sees in a windowed layer. NULL: the model has no such layer.
+// Computes for each token the first cell that it attends to in a windowed layer. first NULL: the model has no such layer.
 static void fill_first(const kin_shard *s, int n, const int32_t *pos, int32_t *first) {
     for (int i = 0; i < n && first; i++) first[i] = pos[i] >= s->hp.window ? pos[i] - s->hp.window + 1 : 0;
 }
 
-// What attention must know of a step's tokens: plain arrays for kin's kernels, masks for ggml's.
+// Fills in what attention needs to know of a step's tokens: plain arrays for kin's kernels, masks for ggml's.
 static void fill_rows(kin_shard *s, const step *st, bool plain, bool masks, kin_stage_inputs *in) {
     const kin_batch *batch = &st->batch;
     if (plain) fill_block_tables(s, st);
@@ -776,7 +777,8 @@ static int run_on_devices(kin_shard *s, const step *st, int i_window, layers of,
                              .n_kv = st->n_kv,
                              .n_out = gpu ? batch->n_tokens : n_out};
     kin_stage_shape cpu_shape = shape;
-    if (plain) cpu_shape.n_kv = (st->n_kv + KIN_SPAN_CELLS - 1) / KIN_SPAN_CELLS * KIN_SPAN_CELLS; // only scratch depends on it
+    // only scratch memory depends on it
+    if (plain) cpu_shape.n_kv = (st->n_kv + KIN_SPAN_CELLS - 1) / KIN_SPAN_CELLS * KIN_SPAN_CELLS;
     if (cpu && run_cpu(s, on_cpu, cpu_shape, s->output && !batch->no_output, &in, y, err) != 0) return KIN_FAIL;
     if (!gpu) return 0;
     if (kin_weights_await_gpu(s->weights, on_gpu.begin, on_gpu.end, err) != 0) return KIN_FAIL;
@@ -785,15 +787,15 @@ static int run_on_devices(kin_shard *s, const step *st, int i_window, layers of,
     return kin_stage_run(s->gpu.stage, shape, &in, y, err);
 }
 
-// x // f32 [n_tokens, n_embd] before layers of a window -> y // f32 [n_out, n_embd] after them. What weights have computed that
-// somebody has written to is passed on to nobody, and kept nowhere.
+// x // f32 [n_tokens, n_embd] before layers of a window -> y // f32 [n_out, n_embd] after them. Fails if the model's files were
+// modified, so that results of such weights are never passed on or stored.
 static int run_layers(kin_shard *s, const step *st, int i_window, layers of, int n_out, const float *x, float *y, kin_err *err) {
     int rc = run_on_devices(s, st, i_window, of, n_out, x, y, err);
-    return kin_gguf_check_files(s->model->gguf, err) == 0 ? rc : KIN_FAIL; // which says more than that a read has failed
+    return kin_gguf_check_files(s->model->gguf, err) == 0 ? rc : KIN_FAIL; // its error is more specific than a failed read
 }
 
-// Hidden states y // f32 [n_tokens, n_embd] at the border before layer `il` are passed on. In a step that branches a token is
-// logged with its further cells before the tokens that follow it there.
+// Logs the hidden states y // f32 [n_tokens, n_embd] at the border before layer `il`. In a step that branches, a token is logged
+// with its extra cells before the tokens that follow it there.
 static void pass_border(kin_shard *s, const step *st, int il, const float *y) {
     if (st->copies.n == 0) {
         kin_kv_pages_pass(s->pages, il, st->cells, st->batch.n_tokens, y);
@@ -821,9 +823,9 @@ int kin_shard_run(kin_shard *s, int number, int i_window, const float *x, float 
     return 0;
 }
 
-// ---- layers that a lost device had
+// ---- layers of a lost device
 
-// Tokens that have their cells, as many as a step may have.
+// Recomputes at most n_batch tokens whose cells are assigned.
 static int compute_some(kin_shard *s, layers of, int32_t seq, int pos, int n, float *x, kin_err *err) {
     step *st = &s->steps[s->o.n_steps];
     st->batch = (kin_batch){.n_tokens = n, .pos = st->pos, .seq = st->seq, .n_out = n, .no_output = true};
@@ -841,7 +843,7 @@ static int compute_some(kin_shard *s, layers of, int32_t seq, int pos, int n, fl
     return 0;
 }
 
-// kin_kv_compute
+// implements kin_kv_compute
 static int compute_layers(void *user, int layer_begin, int layer_end, int32_t seq, int pos, int n, float *x, kin_err *err) {
     kin_shard *s = user;
     for (int at = 0, some; at < n; at += some) {
@@ -863,7 +865,7 @@ void kin_shard_put_border(kin_shard *s, int il, const kin_page_request *request,
     kin_kv_pages_put_border(s->pages, il, request, x);
 }
 
-// The rows of one tile: x // f32 [n, n_embd] -> its part of logits // f32 [n, n_vocab], from column `at` on
+// Computes one tile: x // f32 [n, n_embd] -> its part of logits // f32 [n, n_vocab], from column `at` on
 static int output_tile(kin_shard *s, int i_tile, size_t at, int n, const float *x, float *logits, kin_err *err) {
     size_t n_embd = (size_t)s->model->hp.n_embd, n_vocab = (size_t)s->model->hp.n_vocab;
     size_t width = (size_t)kin_weights_tile(s->weights, i_tile)->ne[1];
@@ -879,7 +881,7 @@ static int output_tile(kin_shard *s, int i_tile, size_t at, int n, const float *
     return 0;
 }
 
-// Tile after tile, each with its weights acquired, for all rows: a pass streams them once.
+// One tile after the other for all rows, each with its weights acquired: a pass streams them once.
 static int output_by_tile(kin_shard *s, int n, const float *x, float *logits, kin_err *err) {
     size_t at = 0;
     for (int i = 0; i < kin_weights_n_tiles(s->weights); i++) {
@@ -946,7 +948,7 @@ kin_shard_stats kin_shard_get_stats(const kin_shard *s) {
     return stats;
 }
 
-// A step that comes, as its link's reader and as a message have it, one that goes, and what the latter is encrypted; and what
+// Memory for messages: an incoming step in its link's reader and as a message, an outgoing one, and its encrypted form; plus what
 // sums take.
 static uint64_t message_bytes(const kin_shard *s) {
     size_t n_values = (size_t)s->o.n_batch * (size_t)s->hp.n_embd, step = n_values * sizeof(float);

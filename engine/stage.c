@@ -12,11 +12,11 @@ struct kin_stage {
     const void *user;
 
     size_t n_nodes;
-    void *meta; // memory for the graph's description
+    void *meta; // memory for the graph's metadata
     size_t meta_bytes;
     ggml_gallocr_t galloc;
 
-    // The graph that is ready to run, if ctx is not NULL.
+    // The current graph, valid if ctx is not NULL.
     kin_stage_shape shape;
     kin_graph g;
     struct ggml_tensor *x, *y;
@@ -75,7 +75,7 @@ static kin_graph_rows input_rows(kin_graph *g, int n) {
     return rows;
 }
 
-// ggml rounds the corners of YaRN: where the family does not, factors of the frequencies stand for all of it.
+// ggml rounds the corners of YaRN. If the family does not, frequency factors replace YaRN.
 static void input_yarn(kin_stage *s) {
     const kin_hparams *hp = s->g.hp;
     for (int i = 0; i < KIN_ROPES; i++) {
@@ -132,7 +132,7 @@ static bool same_shape(kin_stage_shape a, kin_stage_shape b) {
     return a.variant == b.variant && a.half == b.half && a.n_tokens == b.n_tokens && a.n_kv == b.n_kv && a.n_out == b.n_out;
 }
 
-// An input that no node reads has no memory: nothing to write then.
+// An input that no node reads has no memory, so there is nothing to write.
 static void set_input(struct ggml_tensor *t, const void *data) {
     if (t && t->buffer) ggml_backend_tensor_set(t, data, 0, ggml_nbytes(t));
 }

@@ -19,41 +19,41 @@ enum {
     N_IO_THREADS = 4,
     CHUNK_BYTES = 2 << 20, // measured: 1 to 4 MB with 4 in flight reach the disk's limit, smaller ones do not
     MAX_CHUNKS = 4096,
-    MAX_CHUNKS_PER_EXTENT = 256, // so that any block's chunks find a place
+    MAX_CHUNKS_PER_EXTENT = 256, // so that there is room for the chunks of any block
     WILLNEED_AHEAD = 4,          // blocks announced to the OS ahead of their use
-    RING_SLACK_PERCENT = 25,     // beyond the largest group: room to read ahead while it computes
-    FAULTS_WORTH_A_LOOK = 4,     // in a pass; fewer are rows of the embedding
+    RING_SLACK_PERCENT = 25,     // beyond the largest group: room to read ahead while it is computed
+    FAULTS_WORTH_A_LOOK = 4,     // per pass; fewer come from rows of the embedding
 };
 
 typedef struct block {
     kin_stream_block spec;
     uint64_t slot_bytes;                          // in the ring
     uint64_t slot_offset[KIN_STREAM_MAX_EXTENTS]; // of each extent's first (aligned) byte
-    bool resident;                                // wanted in memory
-    bool present;                                 // its pages were fetched since it became resident
-    bool maybe_evicted;                           // present once, perhaps not any more
-    bool leaving;                                 // just now; only set_budget looks at it
+    bool resident;                                // selected to be in memory
+    bool present;                                 // its pages were fetched after it became resident
+    bool maybe_evicted;                           // was present, but the OS may have reclaimed pages
+    bool leaving;                                 // ceases to be resident; used by set_budget only
 } block;
 
-// One block of one pass, from the moment it is scheduled until it is released.
+// One block in one pass, from when it is scheduled until it is released.
 typedef struct step {
     size_t block;
     bool streamed;
-    uint64_t ring_at, ring_bytes; // streamed: where in the ring
-    int n_open;                   // chunks not finished
-    int failed;                   // errno of a read
+    uint64_t ring_at, ring_bytes; // streamed: its place in the ring
+    int n_open;                   // unfinished chunks
+    int failed;                   // errno of a read, or 0
 } step;
 
-// A piece of work for an I/O thread.
+// A request for an I/O thread.
 typedef struct chunk {
-    step *step; // whose n_open it counts down
+    step *step; // its n_open is decremented at the end
     int i_file;
     uint64_t offset, bytes;
-    uint64_t n_needed; // of these, those that the block has: the file may end inside the last page
+    uint64_t n_needed; // the part of `bytes` that belongs to the block: the file may end inside the last page
     uint8_t *to;       // NULL: fetch the pages of the mapping at `map`
     const uint8_t *map;
-    const block *block; // whose pages are fetched, NULL: of none
-    bool maybe_evicted; // they may be there
+    const block *block; // the block whose pages are fetched; NULL: none
+    bool maybe_evicted; // check first whether the pages are in memory
     bool skip;
 } chunk;
 
@@ -64,19 +64,19 @@ struct kin_stream {
     uint64_t total_bytes;
     uint32_t *order; // [n_blocks] see residency.h
     bool *wanted;    // [n_blocks] scratch for set_budget
-    bool has_window; // no budget changes what is resident
+    bool has_window; // the resident set is fixed, whatever the budget
     kin_stream_mode mode;
-    uint64_t n_faults;              // of this process, when they were looked at last
-    int *fds, *direct_fds, n_files; // [n_files], -1: none; direct_fds are ours unless they are the same
+    uint64_t n_faults;              // page faults of this process at the last check
+    int *fds, *direct_fds, n_files; // [n_files], -1: none; direct_fds are owned unless equal to fds
 
-    uint8_t *ring; // mapped twice in a row, so that what wraps round its end is still in one piece
+    uint8_t *ring; // mapped twice in a row, so that data that wraps around its end is contiguous
     uint64_t ring_bytes;
     uint64_t ring_begin, ring_used; // used bytes start at ring_begin, cyclically
-    bool ring_touched;              // it has memory
+    bool ring_touched;              // it occupies memory
 
     pthread_mutex_t mutex;
-    pthread_mutex_t budget_mutex; // one set_budget at a time; taken before `mutex`
-    pthread_cond_t work, done;    // chunks for the I/O threads; a step got ready
+    pthread_mutex_t budget_mutex; // serialises set_budget; taken before `mutex`
+    pthread_cond_t work, done;    // signals chunks for the I/O threads; a step that is ready
     pthread_t threads[N_IO_THREADS];
     int n_threads;
     bool closing;
@@ -86,11 +86,11 @@ struct kin_stream {
     size_t n_steps;
     size_t first, acquired, next;
     size_t pass_block; // the block that the next scheduled step is for
-    bool pass_known;   // that step belongs to the pass that has begun
+    bool pass_known;   // it belongs to the pass that has begun
     bool with_output;  // of the pass that has begun
 
     chunk chunks[MAX_CHUNKS];       // cyclic
-    size_t chunk_first, chunk_next; // start in the middle of the numbers: chunk_first can go down
+    size_t chunk_first, chunk_next; // start in the middle of the number range, because chunk_first can decrease
     kin_busy reading, stalling;
     kin_stream_stats stats;
 };
@@ -134,7 +134,7 @@ static uint64_t ring_size(const kin_stream_block *blocks, size_t n_blocks, unsig
     return whole_pages(largest + largest / 100 * slack_percent);
 }
 
-// The largest `window` parts in a row, but what stays; no less than any group needs.
+// Returns the size of the largest `window` consecutive parts, without resident blocks; at least what any group needs.
 static uint64_t window_size(const kin_stream_options *o) {
     uint64_t bytes = 0, largest = ring_size(o->blocks, o->n_blocks, 0);
     for (size_t begin = 0, end = 0; end < o->n_blocks; end++) {
@@ -157,9 +157,9 @@ uint64_t kin_stream_min_budget(const kin_stream_block *blocks, size_t n_blocks) 
     return ring_size(blocks, n_blocks, RING_SLACK_PERCENT);
 }
 
-// ---- the ring. All under the mutex.
+// ---- the ring. Call all functions with the mutex held.
 
-// Room for `bytes` after what is used. False if there is none now.
+// Allocates `bytes` after the used part. False if there is no room now.
 static bool ring_take(kin_stream *s, uint64_t bytes, step *st) {
     if (s->ring_used + bytes > s->ring_bytes) return false;
     st->ring_at = (s->ring_begin + s->ring_used) % s->ring_bytes;
@@ -174,13 +174,13 @@ static void ring_give_oldest(kin_stream *s, const step *st) {
     s->ring_used -= st->ring_bytes;
 }
 
-// Nothing is streamed any more: its memory goes back.
+// Nothing is streamed any more: returns the ring's memory to the OS.
 static void ring_rest(kin_stream *s) {
     if (s->ring_touched) kin_ring_forget(s->ring, s->ring_bytes);
     s->ring_touched = false;
 }
 
-// ---- scheduling. All under the mutex.
+// ---- scheduling. Call all functions with the mutex held.
 
 static step *step_at(kin_stream *s, size_t number) {
     return &s->steps[number % s->n_steps];
@@ -196,14 +196,14 @@ static void push_chunk(kin_stream *s, chunk c) {
     pthread_cond_signal(&s->work);
 }
 
-// Before everything that is read ahead: a thread waits for it.
+// Inserts a chunk before everything that is read ahead, because a thread waits for it.
 static void push_urgent(kin_stream *s, chunk c) {
     s->chunks[--s->chunk_first % MAX_CHUNKS] = c;
     c.step->n_open++;
     pthread_cond_signal(&s->work);
 }
 
-// Requests of the usual size, but not too many for a huge extent.
+// Returns the usual request size, or a larger one for a huge extent, to limit the number of chunks.
 static uint64_t chunk_bytes(const kin_extent *e) {
     uint64_t least = align_up(extent_slot_bytes(e) / MAX_CHUNKS_PER_EXTENT);
     return least > CHUNK_BYTES ? least : CHUNK_BYTES;
@@ -237,7 +237,7 @@ static void push_reads(kin_stream *s, step *st, const block *b) {
     }
 }
 
-// Resident pages come through the page cache, in the background, so that the first pass is not slower than the disk.
+// Resident pages are read through the page cache in the background, so that the first pass is not slower than the disk.
 static void push_fetches(kin_stream *s, step *st, const block *b) {
     for (int i = 0; i < b->spec.n_extents; i++) {
         const kin_extent *e = &b->spec.extents[i];
@@ -255,7 +255,7 @@ static void push_fetches(kin_stream *s, step *st, const block *b) {
     }
 }
 
-// The pass that follows is not known yet, but it begins with the layers in any case.
+// The next pass is not known yet, but it always begins with the layers.
 static bool next_block_known(const kin_stream *s) {
     return s->pass_block < s->n_layer_blocks || s->pass_known;
 }
@@ -269,7 +269,7 @@ static void next_block(kin_stream *s) {
     }
 }
 
-// Schedules one more step; false if there is no room for it now.
+// Schedules one more step; returns false if there is no room for it now.
 static bool schedule_one(kin_stream *s) {
     if (!next_block_known(s) || s->next - s->first == s->n_steps) return false;
     if (s->mode == KIN_STREAM_WILLNEED && s->next - s->acquired >= WILLNEED_AHEAD) return false;
@@ -282,7 +282,7 @@ static bool schedule_one(kin_stream *s) {
         push_reads(s, st, b);
     } else if (!b->present && s->mode != KIN_STREAM_MMAP) {
         push_fetches(s, st, b);
-        b->present = s->mode == KIN_STREAM_RESIDENT; // elsewhere it is the OS that decides
+        b->present = s->mode == KIN_STREAM_RESIDENT; // in other modes the OS decides
     }
     s->next++;
     next_block(s);
@@ -294,7 +294,7 @@ static void schedule(kin_stream *s) {
     }
 }
 
-// Resident blocks' pages may be gone: each block is looked at once more when its turn comes. Under the mutex.
+// Pages of resident blocks may be gone: each block is checked again when its turn comes. Call with the mutex held.
 static void doubt_pages(kin_stream *s) {
     for (size_t i = 0; i < s->n_blocks; i++) {
         block *b = &s->blocks[i];
@@ -302,8 +302,8 @@ static void doubt_pages(kin_stream *s) {
     }
 }
 
-// The OS may take pages of resident blocks back, and computing would read them again page by page. Faults show that: then all
-// of them are looked at, those that were scheduled as present at once, the others when their turn comes.
+// The OS may reclaim pages of resident blocks, and computing would read them again page by page. Page faults reveal that: then
+// all resident blocks are checked, those scheduled as present at once, the others when their turn comes.
 static void look_at_faults(kin_stream *s, bool pass_begins) {
     uint64_t n = kin_pages_faults(), n_new = n - s->n_faults;
     if (s->mode != KIN_STREAM_RESIDENT || (n_new < FAULTS_WORTH_A_LOOK && !pass_begins)) return;
@@ -324,13 +324,13 @@ static void look_at_faults(kin_stream *s, bool pass_begins) {
 static int read_all(kin_stream *s, const chunk *c) {
     int direct = s->direct_fds[c->i_file], plain = s->fds[c->i_file];
     ssize_t got = kin_io_read_least(direct, c->to, c->bytes, c->n_needed, c->offset);
-    if (got < 0 && errno == EINVAL && direct != plain) // no O_DIRECT on this file system after all
+    if (got < 0 && errno == EINVAL && direct != plain) // the file system does not support O_DIRECT after all
         got = kin_io_read_least(plain, c->to, c->bytes, c->n_needed, c->offset);
     if (got < 0) return errno;
-    return (uint64_t)got < c->n_needed ? EIO : 0; // the file has become shorter
+    return (uint64_t)got < c->n_needed ? EIO : 0; // the file was truncated
 }
 
-// Sets `skip` where there was nothing to do.
+// Sets `skip` if there was nothing to do.
 static int run_chunk(kin_stream *s, chunk *c) {
     if (c->maybe_evicted && kin_pages_held(c->map, c->bytes)) c->skip = true;
     if (c->skip) return 0;
@@ -340,7 +340,7 @@ static int run_chunk(kin_stream *s, chunk *c) {
     return 0;
 }
 
-static atomic_ullong last_read; // of all streams
+static atomic_ullong last_read; // of all streams in this process
 
 bool kin_stream_is_reading(void) {
     kin_time last = atomic_load(&last_read);
@@ -365,7 +365,7 @@ static void *io_thread(void *arg) {
         while (s->chunk_first == s->chunk_next && !s->closing) pthread_cond_wait(&s->work, &s->mutex);
         if (s->closing) break;
         chunk c = s->chunks[s->chunk_first++ % MAX_CHUNKS];
-        if (c.block && !c.block->resident) c.skip = true; // it left before its pages came
+        if (c.block && !c.block->resident) c.skip = true; // it is no longer resident
         kin_busy_begin(&s->reading, kin_clock_now());
         pthread_mutex_unlock(&s->mutex);
         int failed = run_chunk(s, &c);
@@ -432,7 +432,7 @@ static int alloc_ring(kin_stream *s, kin_err *err) {
     return s->ring ? 0 : kin_err_set(err, "out of memory: %llu MiB to stream through", (unsigned long long)(s->ring_bytes >> 20));
 }
 
-// Under the mutex, or before the threads start.
+// Call with the mutex held, or before the threads start.
 static void choose_resident(kin_stream *s, uint64_t budget) {
     if (s->has_window) {
         s->stats.resident_bytes = 0;
@@ -443,7 +443,7 @@ static void choose_resident(kin_stream *s, uint64_t budget) {
         return;
     }
     uint64_t for_blocks = budget > s->ring_bytes ? budget - s->ring_bytes : 0;
-    // Where all is resident nothing goes through the ring, and it takes no memory.
+    // If everything is resident, nothing goes through the ring, and it takes no memory.
     if (s->mode != KIN_STREAM_RESIDENT || budget >= s->total_bytes) for_blocks = UINT64_MAX;
     s->stats.resident_bytes = kin_residency_choose(s->bytes, s->n_blocks, s->order, for_blocks, s->wanted);
 }
@@ -452,7 +452,7 @@ static bool streams(const kin_stream *s) {
     return s->mode == KIN_STREAM_RESIDENT && s->stats.resident_bytes < s->total_bytes;
 }
 
-// Extents that follow each other, in the file and in the mapping: all of them resident, or none.
+// Adjacent extents, in the file and in the mapping: all resident, or none.
 typedef struct range {
     const kin_extent *last;
     uint8_t *begin, *end;
@@ -460,7 +460,7 @@ typedef struct range {
 } range;
 
 static bool continues(const range *r, const kin_extent *e, bool resident) {
-    enum { MAX_GAP = 64 << 10 }; // blocks of the prepacked cache begin at multiples of it
+    enum { MAX_GAP = 64 << 10 }; // blocks of the prepacked cache begin at multiples of this
     const kin_extent *last = r->last;
     return last && resident == r->resident && e->i_file == last->i_file && e->map >= r->end && e->map - r->end < MAX_GAP &&
            (uint64_t)(e->map - last->map) == e->offset - last->offset;
@@ -470,9 +470,10 @@ static uint64_t least(uint64_t a, uint64_t b) {
     return a < b ? a : b;
 }
 
-// A fault reads what is around its page, 128 KiB and more. Where all fits that is the fastest way to get back what was taken;
-// where memory is short it pushes out what is wanted: single pages are read there, and huge ones that have nothing else in them.
-// moved: the others may be in memory as huge ones, with what is not wanted any more.
+// A fault also reads the surroundings of its page, 128 KiB and more. If everything fits, that is the fastest way to get back
+// reclaimed pages; if memory is short it pushes out pages that are needed: then faults read single pages, and huge pages are used
+// only where they contain nothing else. moved: the resident set has changed, and huge pages at the edges may still hold parts
+// that are not resident any more.
 static void advise_range(const range *r, bool around, bool moved) {
     if (!r->last) return;
     uint64_t n = (uint64_t)(r->end - r->begin), before = least(n, -(uintptr_t)r->begin % KIN_HUGE_PAGE),
@@ -501,7 +502,7 @@ static void advise(const kin_stream *s, bool moved) {
     advise_range(&r, !streams(s), moved);
 }
 
-// Reading around is what mappings do at first.
+// Restores reading around, the default of mappings.
 static void end_advice(const kin_stream *s) {
     for (size_t i = 0; i < s->n_blocks; i++) {
         const kin_stream_block *b = &s->blocks[i].spec;
@@ -575,7 +576,7 @@ void kin_stream_close(kin_stream *s) {
 
 // ---- running
 
-// Under the mutex. Waits for the step's reads.
+// Waits for the step's reads. Call with the mutex held.
 static void wait_ready(kin_stream *s, step *st) {
     if (st->n_open == 0) return;
     kin_busy_begin(&s->stalling, kin_clock_now());
@@ -583,13 +584,13 @@ static void wait_ready(kin_stream *s, step *st) {
     kin_busy_end(&s->stalling, kin_clock_now());
 }
 
-// Under the mutex.
+// Call with the mutex held.
 static void release_oldest(kin_stream *s) {
     step *st = step_at(s, s->first++);
     if (st->streamed) ring_give_oldest(s, st);
 }
 
-// Under the mutex. Reads of this step that have not begun are not needed any more.
+// Cancels the reads of this step that have not begun. Call with the mutex held.
 static void cancel(kin_stream *s, const step *st) {
     for (size_t i = s->chunk_first; i < s->chunk_next; i++) {
         chunk *c = &s->chunks[i % MAX_CHUNKS];
@@ -598,7 +599,7 @@ static void cancel(kin_stream *s, const step *st) {
     if (!st->streamed && st->n_open > 0) s->blocks[st->block].present = false;
 }
 
-// Under the mutex. Drops scheduled steps, the oldest first, until `n` are left.
+// Drops scheduled steps, the oldest first, until `n` are left. Call with the mutex held.
 static void drop_to(kin_stream *s, size_t n) {
     size_t end = s->next - n;
     for (size_t i = s->first; i < end; i++) cancel(s, step_at(s, i));
@@ -609,7 +610,8 @@ static void drop_to(kin_stream *s, size_t n) {
     s->acquired = s->first;
 }
 
-// Under the mutex. How many of the scheduled steps remain if a run begins at `block`: those from the first one of it on.
+// Returns how many of the scheduled steps remain useful if a run begins at `block`: those from the first step for it on. Call
+// with the mutex held.
 static size_t still_useful(kin_stream *s, size_t block) {
     for (size_t i = s->acquired; i < s->next; i++) {
         if (step_at(s, i)->block == block) return s->next - i;
@@ -617,7 +619,7 @@ static size_t still_useful(kin_stream *s, size_t block) {
     return 0;
 }
 
-// Under the mutex. Whether scheduling has gone on to the next pass already.
+// True if scheduling has already gone on to the next pass. Call with the mutex held.
 static bool wrapped(kin_stream *s) {
     for (size_t i = s->first; i < s->next; i++) {
         size_t following = i + 1 < s->next ? step_at(s, i + 1)->block : s->pass_block;
@@ -626,7 +628,7 @@ static bool wrapped(kin_stream *s) {
     return false;
 }
 
-// Under the mutex.
+// Call with the mutex held.
 static bool output_scheduled(kin_stream *s) {
     for (size_t i = s->first; i < s->next; i++) {
         if (step_at(s, i)->block >= s->n_layer_blocks) return true;
@@ -634,7 +636,7 @@ static bool output_scheduled(kin_stream *s) {
     return s->n_layer_blocks == s->n_blocks;
 }
 
-// Under the mutex.
+// Call with the mutex held.
 static bool all_present(const kin_stream *s) {
     for (size_t i = 0; i < s->n_blocks; i++) {
         if (!s->blocks[i].present && s->blocks[i].spec.n_extents > 0) return false;
@@ -642,7 +644,7 @@ static bool all_present(const kin_stream *s) {
     return true;
 }
 
-// Under the mutex. Scheduled steps start with `block`, and what follows them is known.
+// Makes the scheduled steps start with `block`, and sets what follows them. Call with the mutex held.
 static void seek(kin_stream *s, size_t block, bool with_output) {
     drop_to(s, still_useful(s, block));
     if (wrapped(s) && with_output && !output_scheduled(s)) drop_to(s, 0);
@@ -650,7 +652,7 @@ static void seek(kin_stream *s, size_t block, bool with_output) {
     if (wrapped(s)) return;
     s->pass_known = true;
     s->with_output = with_output;
-    // All layers may be scheduled already: then what follows is the output, or the next pass.
+    // If all layers are scheduled already, the output or the next pass follows.
     if (s->pass_block >= (with_output ? s->n_blocks : s->n_layer_blocks)) {
         s->pass_block = 0;
         s->pass_known = false;
@@ -663,7 +665,7 @@ bool kin_stream_begin(kin_stream *s, size_t block, bool with_output) {
     if (block == 0) s->stats.n_passes++;
     look_at_faults(s, block == 0);
     bool idle = s->mode == KIN_STREAM_MMAP || (s->mode == KIN_STREAM_RESIDENT && all_present(s));
-    if (idle) { // nothing to do ahead: the run does without us
+    if (idle) { // nothing to read ahead: the run uses the mappings
         drop_to(s, 0);
         s->pass_block = 0;
         s->pass_known = false;
@@ -705,8 +707,8 @@ void kin_stream_release(kin_stream *s, size_t n) {
 
 // ---- changing the resident set
 
-// Gives a block's pages back, and the huge ones of the file in which it begins and ends (of those that others see the OS keeps
-// all). A thread that still reads the mapping would fetch them again: slow, never wrong.
+// Releases a block's pages, and the huge pages of the file in which it begins and ends (the OS keeps huge pages that other
+// mappings use). A thread that still reads the mapping would fetch them again: slow, but never wrong.
 static void drop_pages(kin_stream *s, const block *b) {
     for (int i = 0; i < b->spec.n_extents; i++) {
         const kin_extent *e = &b->spec.extents[i];
@@ -734,7 +736,7 @@ uint64_t kin_stream_set_budget(kin_stream *s, uint64_t budget) {
     if (changes) doubt_pages(s);
     pthread_mutex_unlock(&s->mutex);
 
-    // Giving gigabytes back takes time, in which the others may go on.
+    // Releasing gigabytes takes time, so the mutex is not held.
     if (changes) advise(s, true);
     for (size_t i = 0; i < s->n_blocks; i++) {
         if (s->blocks[i].leaving) drop_pages(s, &s->blocks[i]);

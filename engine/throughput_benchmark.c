@@ -11,25 +11,25 @@
 #include "sys/pages.h"
 
 enum {
-    WIDTH = 2048, // of the layers that are imitated
+    WIDTH = 2048, // of the imitated layers
     WIDTH_KV = 512,
     WIDTH_FF = 8192,
     HEAD_DIM = 64,
     BATCH = 128,       // tokens of a prompt
-    N_CELLS = 1024,    // of a conversation: with 4096 a processor cache of few ways serves it at two thirds of the rate
-    DEEP_CELLS = 4096, // of one that kin's kernels read: their cache lies in blocks
+    N_CELLS = 1024,    // of a sequence: with 4096 a processor cache of low associativity serves it at only two thirds of the rate
+    DEEP_CELLS = 4096, // of a sequence for kin's kernels, whose KV cache is in blocks
     MAX_MATRICES = 512,
     MAX_CACHES = 128,
     CACHE_ALIGN = 64,      // of kin's kernels
-    N_INPUTS = 4,          // of products, at most: two, and each rounded
+    N_INPUTS = 4,          // of products, at most: two inputs, and each rounded
     N_SMALL = 400,         // small operations in a row
-    RUN_BYTES = 128 << 20, // of weights or caches, at most, in one run
-    MOVE_ALIGN = 64 << 10, // of the places where runs have theirs: weight blocks begin so in memory
+    RUN_BYTES = 128 << 20, // maximum bytes of weights or caches per run
+    MOVE_ALIGN = 64 << 10, // alignment of a run's place: like weight blocks in memory
     N_STEPS = 4 + 2 * KIN_N_QUANT + KIN_FACTS_BATCHES + KIN_FACTS_CACHED,
-    MAX_KEPT = 8 * N_STEPS, // of steps, each a few times
+    MAX_KEPT = 8 * N_STEPS, // buffers: each step needs a few
 };
 
-// A layer's matrices, [in, out].
+// The matrices of a layer, [in, out].
 static const int64_t shapes[][2] = {
     {WIDTH, WIDTH}, {WIDTH, WIDTH_KV}, {WIDTH, WIDTH_KV}, {WIDTH, WIDTH}, {WIDTH, WIDTH_FF}, {WIDTH, WIDTH_FF}, {WIDTH_FF, WIDTH},
 };
@@ -46,20 +46,20 @@ static const enum ggml_type types[KIN_N_QUANT] = {
 
 struct kin_throughput_benchmark {
     const kin_device *device;
-    // One piece of memory as two buffers: weights in the packed layout, and everything else.
+    // The same memory as two buffers: weights in the packed layout, and everything else.
     ggml_backend_buffer_t packed, plain;
     uint64_t bytes;
-    // Compute buffers of graphs that are done. On Mesa's software Vulkan (22.3, ggml 0.27) a buffer that is freed between two
-    // graphs is looked at once more, which ends the process.
+    // Compute buffers of finished graphs. With Mesa's software Vulkan (22.3, ggml 0.27) a buffer freed between two graphs is
+    // accessed once more, which crashes the process.
     ggml_gallocr_t kept[MAX_KEPT];
     int n_kept;
-    // For kin's kernels: caches, and a batch of one sequence of which every token sees all cells.
+    // For kin's kernels: caches, and a batch of one sequence in which every token attends to all cells.
     kin_graph_layer layers[N_SMALL];
     int32_t zeros[BATCH], n_cells[BATCH], table[DEEP_CELLS / KIN_KV_CELLS];
     const int32_t *tables[BATCH];
 };
 
-// Of the layers that are imitated.
+// The shape of the imitated layers.
 static const kin_hparams shape = {
     .arch = &kin_arch_llama,
     .n_embd = WIDTH,
@@ -93,9 +93,9 @@ int kin_throughput_benchmark_open(kin_throughput_benchmark **out, const kin_devi
         kin_throughput_benchmark_close(r);
         return kin_err_set(err, "out of memory: %llu bytes on %s", (unsigned long long)bytes, device->name);
     }
-    // Weights that were packed lie in huge pages wherever the file system has them (engine/weights_place.c).
+    // Packed weights are in huge pages if the file system has them (engine/weights_place.c).
     if (ggml_backend_buffer_is_host(r->plain)) kin_pages_wish_huge(ggml_backend_buffer_get_base(r->plain), bytes);
-    ggml_backend_buffer_clear(r->plain, 0); // real pages: untouched ones are all the same one
+    ggml_backend_buffer_clear(r->plain, 0); // allocates real pages: untouched ones all map to the same zero page
     *out = r;
     return 0;
 }
@@ -133,7 +133,7 @@ static void close_gauge(kin_throughput_benchmark *r, kin_micro_benchmark *g) {
     kin_micro_benchmark_fini(g);
 }
 
-// Seconds of a run; 0 if the device does not have these operations.
+// Measures the seconds of a run; 0 if the device does not support the operations.
 static int time_and_close(kin_throughput_benchmark *r, kin_micro_benchmark *g, const kin_benchmark_options *p, double *seconds,
                           kin_err *err) {
     int rc = 0;
@@ -146,7 +146,7 @@ static int time_and_close(kin_throughput_benchmark *r, kin_micro_benchmark *g, c
     return rc;
 }
 
-// Tensors follow each other from the store's beginning, in `most` bytes.
+// Places tensors one after the other from the store's beginning, in `most` bytes.
 typedef struct place {
     kin_throughput_benchmark *rates;
     uint64_t used, most;
@@ -160,9 +160,9 @@ static place one_run(kin_throughput_benchmark *r) {
     return (place){.rates = r, .most = r->bytes < RUN_BYTES ? r->bytes : RUN_BYTES};
 }
 
-// Each run finds its tensors in another part of the store. A processor's cache keeps some of what is read in turn although more
-// than it holds comes between: 128 MB read again and again came 5 to 9 % faster than 384 MB, 512 MB no slower (Zen 5, a cache of
-// 32 MB). A GPU's driver may prepare a graph anew where tensors move: there they stay.
+// Makes each run use another part of the store. A processor's cache retains some of the data read in turn even if more than its
+// size is read in between: 128 MB read repeatedly were 5 to 9 % faster than 384 MB, 512 MB no slower (Zen 5, a cache of 32 MB).
+// On a GPU tensors stay in place, because the driver may prepare a graph again when tensors move.
 static void move_each_run(const place *at, kin_micro_benchmark *g) {
     uint64_t bytes = (at->used + MOVE_ALIGN - 1) / MOVE_ALIGN * MOVE_ALIGN;
     if (at->used == 0 || at->rates->device->is_gpu) return;
@@ -172,7 +172,7 @@ static void move_each_run(const place *at, kin_micro_benchmark *g) {
     g->n_places = 1 + (int)((at->rates->bytes - at->used) / bytes);
 }
 
-// Puts a tensor into the store. False: no room.
+// Puts a tensor into the store. Returns false if there is no room.
 static bool put_tensor(place *at, struct ggml_tensor *t, bool packed) {
     ggml_backend_buffer_t buffer = packed ? at->rates->packed : at->rates->plain;
     size_t align = ggml_backend_buffer_get_alignment(buffer), bytes = ggml_backend_buffer_get_alloc_size(buffer, t);
@@ -192,7 +192,7 @@ static bool add_product(place *at, kin_micro_benchmark *g, enum ggml_type type, 
     return true;
 }
 
-// Keys and values of a layer, for so many cells.
+// Adds the keys and values of a layer for this many cells.
 static bool add_cache(place *at, kin_micro_benchmark *g, int il, int n_cells) {
     kin_graph_layer *layer = &at->rates->layers[il];
     layer->k = ggml_new_tensor_2d(g->graph.ctx, GGML_TYPE_F16, WIDTH_KV, n_cells);
@@ -204,10 +204,11 @@ static bool add_cache(place *at, kin_micro_benchmark *g, int il, int n_cells) {
 
 typedef struct products {
     int n;
-    double bytes, flops, seconds; // of all of them; seconds 0: the device cannot multiply this type
+    double bytes, flops, seconds; // in total; seconds 0: the device cannot multiply this type
 } products;
 
-// Matrices of one layer after the other, as long as there is room, but at most `most`. One alone stays in the processor's cache.
+// Adds matrices of one layer after the other while there is room, at most `most`. A single one would stay in the processor's
+// cache.
 static void add_products(kin_throughput_benchmark *r, kin_micro_benchmark *g, enum ggml_type type, int n_tokens, int most,
                          products *sum) {
     place at = one_run(r);
@@ -235,18 +236,18 @@ static int measure_products(kin_throughput_benchmark *r, enum ggml_type type, in
     return time_and_close(r, &g, p, &out->seconds, err);
 }
 
-// What an operation costs beside its data is counted apart.
+// The fixed cost of an operation is subtracted, since it is measured separately.
 static int measure_token(kin_throughput_benchmark *r, kin_quant q, const kin_benchmark_options *p, kin_engine_facts *f,
                          kin_err *err) {
     products all = {0};
-    // A GPU has no large cache before its memory. A slow one, such as a software device, would take minutes for all of the store.
+    // A GPU has no large cache. A slow one, such as a software device, would take minutes for the whole store.
     if (r->device->is_gpu && measure_products(r, types[q], 1, N_SHAPES, p, &all, err) != 0) return KIN_FAIL;
     if (all.seconds < SLOW_LAYER_S && measure_products(r, types[q], 1, MAX_MATRICES, p, &all, err) != 0) return KIN_FAIL;
     if (all.seconds > 0) f->token_bytes_s[q] = all.bytes / fmax(all.seconds - all.n * f->op_s, all.seconds / 2);
     return 0;
 }
 
-// One matrix: this is work for the processor, not for the memory.
+// A single matrix suffices: this is limited by the processor, not by the memory.
 static int measure_prompt(kin_throughput_benchmark *r, kin_quant q, const kin_benchmark_options *p, kin_engine_facts *f,
                           kin_err *err) {
     products one;
@@ -255,12 +256,12 @@ static int measure_prompt(kin_throughput_benchmark *r, kin_quant q, const kin_be
     return 0;
 }
 
-// Three types, of which two are multiplied while they are unpacked (kernels/simd/fused.c); the middle of those that can be
-// multiplied stands for the others (docs/PROFILE.md).
+// Three types, of which two are multiplied while they are unpacked (kernels/simd/fused.c); the median of the supported ones is
+// used for all other types (docs/PROFILE.md).
 static const kin_quant chosen[] = {KIN_QUANT_Q4_K, KIN_QUANT_Q6_K, KIN_QUANT_Q8_0};
 enum { N_CHOSEN = sizeof chosen / sizeof *chosen };
 
-// A layer's matrices for 32 rows are enough, and for fewer rows the more.
+// One layer's matrices suffice for 32 rows; fewer rows need proportionally more.
 static int measure_batch(kin_throughput_benchmark *r, int i, const kin_benchmark_options *p, kin_engine_facts *f, kin_err *err) {
     enum { MOST_ROWS = 2 << (KIN_FACTS_BATCHES - 1) };
     double factors[N_CHOSEN];
@@ -278,7 +279,7 @@ static int measure_batch(kin_throughput_benchmark *r, int i, const kin_benchmark
     return 0;
 }
 
-// So many bytes of weights, of which the processor's cache may hold all, or some.
+// Multiplies with this many bytes of weights, which the processor's cache may hold completely or in part.
 static int measure_some(kin_throughput_benchmark *r, enum ggml_type type, int64_t width, uint64_t bytes,
                         const kin_benchmark_options *p, products *out, kin_err *err) {
     kin_micro_benchmark g;
@@ -291,7 +292,7 @@ static int measure_some(kin_throughput_benchmark *r, enum ggml_type type, int64_
     return time_and_close(r, &g, p, &out->seconds, err);
 }
 
-// The matrices of each amount have a width of their own, so that the lab can tell them apart (lab/preload/slow_compute.c).
+// The matrices of each size have a distinct width, so that the lab can tell them apart (lab/preload/slow_compute.c).
 static int measure_cached(kin_throughput_benchmark *r, int i, const kin_benchmark_options *p, kin_engine_facts *f, kin_err *err) {
     static const int64_t widths[KIN_FACTS_CACHED] = {768, 1024, 1280, 1792};
     double factors[N_CHOSEN];
@@ -313,7 +314,7 @@ static int measure_cached(kin_throughput_benchmark *r, int i, const kin_benchmar
 
 // ---- operations
 
-// What a layer has between its products: norms, rotations, sums, the gate. Each returns how many of the nodes compute.
+// The operations of a layer between its products: norms, rotations, sums, the gate. Both functions return how many nodes compute.
 static int add_small_of_ggml(kin_micro_benchmark *g) {
     struct ggml_context *ctx = g->graph.ctx;
     struct ggml_tensor *x = input(g, GGML_TYPE_F32, WIDTH, 1), *w = input(g, GGML_TYPE_F32, WIDTH, 1);
@@ -330,7 +331,7 @@ static int add_small_of_ggml(kin_micro_benchmark *g) {
     return ggml_graph_n_nodes(g->graph.gf) * 5 / 7; // reshaping computes nothing
 }
 
-// With kin's: norms, activations rounded for products, heads.
+// For kin's kernels: norms, activations rounded for products, heads.
 static int add_small_of_kin(kin_throughput_benchmark *r, kin_micro_benchmark *g) {
     place at = whole_store(r);
     struct ggml_tensor *x = input(g, GGML_TYPE_F32, WIDTH, 1), *w = input(g, GGML_TYPE_F32, WIDTH, 1);
@@ -354,7 +355,7 @@ static int measure_ops(kin_throughput_benchmark *r, const kin_benchmark_options 
     return 0;
 }
 
-// Of ggml's operators keys and values are stored by one each, of kin's by one that makes heads too.
+// ggml stores keys and values with one operator each, kin with a single one that also prepares the heads.
 static int measure_cache_copy(kin_throughput_benchmark *r, const kin_benchmark_options *p, kin_engine_facts *f, kin_err *err) {
     kin_micro_benchmark g;
     place at = whole_store(r);
@@ -379,13 +380,13 @@ static int measure_cache_copy(kin_throughput_benchmark *r, const kin_benchmark_o
     return 0;
 }
 
-// Attention over caches of so many bytes; looks: bytes that heads and tokens look at, each for itself.
+// Attention over caches of `bytes` bytes; looks: the bytes that all heads and tokens read, each counted separately.
 typedef struct attended {
     double bytes, looks, seconds; // seconds 0: the device does not have the operator
 } attended;
 
-// As the engine does it: each head looks at the keys and values of its group, whose rows lie between those of the others. Every
-// token sees all cells.
+// As in the engine: each head reads the keys and values of its group, whose rows alternate with those of the others. Every token
+// attends to all cells.
 static struct ggml_tensor *attention_of_ggml(kin_micro_benchmark *g, int il, struct ggml_tensor *q, struct ggml_tensor *mask) {
     struct ggml_context *ctx = g->graph.ctx;
     struct ggml_tensor *k = g->graph.layers[il].k, *v = g->graph.layers[il].v;
@@ -430,8 +431,8 @@ static int measure_prompt_attention(kin_throughput_benchmark *r, const kin_bench
     return 0;
 }
 
-// With kin's kernels a token's attention is reading and arithmetic side by side (pure/plan/device_time.c): the rate of reading
-// follows from that of a prompt, which is arithmetic alone.
+// With kin's kernels a token's attention reads and computes concurrently (pure/plan/device_time.c): the read rate follows from
+// the rate for a prompt, which is limited by computing alone.
 static int measure_token_attention(kin_throughput_benchmark *r, const kin_benchmark_options *p, kin_engine_facts *f,
                                    kin_err *err) {
     attended a;
@@ -455,7 +456,7 @@ int kin_throughput_benchmark_step(kin_throughput_benchmark *r, int i, const kin_
     if (i == 2) return measure_prompt_attention(r, p, f, err);
     if (i == 3) return measure_token_attention(r, p, f, err);
     i -= 4;
-    // Q8_0 not after the floats: for some 50 ms after them a Zen 5 reads it 12 % faster than at any other time.
+    // Q8_0 must not follow the floats: for some 50 ms after them a Zen 5 reads it 12 % faster than at any other time.
     if (i < KIN_N_QUANT) return measure_token(r, (kin_quant)(KIN_N_QUANT - 1 - i), p, f, err);
     i -= KIN_N_QUANT;
     if (i < KIN_N_QUANT) return measure_prompt(r, (kin_quant)i, p, f, err);

@@ -10,21 +10,21 @@
 #include "sys/pages.h"
 
 enum {
-    MAX_FETCH = 256, // experts' matrices asked for at once
+    MAX_FETCH = 256, // experts' matrices requested at once
     READ_AHEAD_BYTES = 8 << 20,
 };
 
 // ---- streaming
 
-// A block of the sliding window: the attention of a layer, the rest of it, or a tile.
+// Sets the block's part for the sliding window: a layer's attention, the rest of the layer, or a tile.
 static void describe_part(const kin_weights *w, const kin_weights_block *b, kin_stream_block *d) {
     bool is_tile = b->i_compute_block >= w->first_tile_compute_block;
     d->i_part = is_tile ? 2 * w->n_cpu_layers + b->i_compute_block - w->first_tile_compute_block : 2 * b->i_cpu_layer + b->is_ff;
     d->stays = !is_tile && b->is_ff && kin_sliding_window_retains(&w->o.sliding, b->i_cpu_layer);
 }
 
-// What the streamer must know of a block: file ranges and mappings. Packed: one range of the cache file; else one per weight.
-// will_be: as if it were in its file already.
+// Describes a block for the streamer as file ranges and mappings. A packed block is one range of the cache file; others have one
+// range per weight. will_be: as if the block were in its file already.
 static kin_stream_block describe_unit(const kin_weights *w, const kin_weights_block *b, bool will_be) {
     kin_stream_block d = {.i_group = b->i_compute_block};
     describe_part(w, b, &d);
@@ -41,7 +41,7 @@ static kin_stream_block describe_unit(const kin_weights *w, const kin_weights_bl
     return d;
 }
 
-// Opens the streamer; or only looks whether it could be opened when all blocks are here.
+// Opens the streamer. will_be: only checks whether it could be opened once all blocks are here.
 static int open_stream(kin_weights *w, bool will_be, kin_err *err) {
     int n_files = kin_gguf_n_files(w->model->gguf), rc = KIN_FAIL;
     kin_stream_block *blocks = calloc(w->n_blocks, sizeof *blocks);
@@ -59,7 +59,7 @@ static int open_stream(kin_weights *w, bool will_be, kin_err *err) {
         if (b->i_compute_block < w->first_tile_compute_block) so.n_layer_blocks = so.n_blocks + 1;
         blocks[so.n_blocks++] = describe_unit(w, b, will_be);
     }
-    if (so.n_layer_blocks == 0) so.n_layer_blocks = so.n_blocks; // the output alone
+    if (so.n_layer_blocks == 0) so.n_layer_blocks = so.n_blocks; // the shard has only the output
     w->n_stream_blocks = so.n_blocks;
     for (int i = 0; i < n_files; i++) fds[i] = kin_gguf_file_fd(w->model->gguf, i);
     fds[n_files] = w->packed ? kin_packed_fd(w->packed) : -1;
@@ -169,7 +169,7 @@ void kin_weights_release(kin_weights *w, int i_compute_block) {
     kin_stream_release(w->stream, n);
 }
 
-// Experts that do not all fit are fetched by need.
+// Experts that do not all fit in memory are fetched on demand.
 static void note_experts(kin_weights *w, uint64_t budget) {
     bool any = false;
     for (size_t i = 0; i < w->n_blocks; i++)
@@ -189,7 +189,8 @@ uint64_t kin_weights_most_useful_budget(const kin_weights *w) {
 
 // ---- open and close
 
-// A token needs one row of the embedding, and where memory is short nothing around it, nor around what is not streamed.
+// Only single rows of the embedding are read. If memory is short, nothing around them should be read, nor around other weights
+// that are not streamed.
 static void hint_small_reads(const kin_weights *w, bool read_around) {
     const kin_gguf_tensor *embedding = w->model->token_embd,
                           *others[] = {w->model->output_norm, kin_model_rope_factors(w->model, w->o.n_ctx)};
@@ -200,12 +201,12 @@ static void hint_small_reads(const kin_weights *w, bool read_around) {
     }
 }
 
-// Reading a file's header has read what is behind it, too: up to 8 MiB. Where memory is short these pages go; with a sliding
-// window all that nobody has mapped.
+// Reading a file's header has also read up to 8 MiB behind it. If memory is short these pages are dropped; with a sliding window,
+// all pages of the file that no mapping uses.
 static void forget_read_ahead(const kin_weights *w) {
 #ifdef POSIX_FADV_DONTNEED
     const kin_gguf *gguf = w->model->gguf;
-    const off_t n = w->o.sliding.n_blocks > 0 ? 0 : READ_AHEAD_BYTES; // 0: to the file's end
+    const off_t n = w->o.sliding.n_blocks > 0 ? 0 : READ_AHEAD_BYTES; // 0: to the end of the file
     if (!w->must_stream || !kin_gguf_on_disk(gguf)) return;
     for (int i = 0; i < kin_gguf_n_files(gguf); i++) {
         uint64_t begin = UINT64_MAX;
@@ -243,7 +244,7 @@ static int alloc_state(kin_weights *w, kin_err *err) {
     w->compute_blocks = calloc(n_layer_all, sizeof *w->compute_blocks);
     w->layer_blocks = calloc(n_layer_all, sizeof *w->layer_blocks);
     w->tiles = calloc((size_t)w->n_tiles + 1, sizeof *w->tiles);
-    size_t n_blocks = n_layer * KIN_WEIGHT_BLOCK_COUNT + (size_t)w->n_tiles + 3; // and norm, two times rope factors
+    size_t n_blocks = n_layer * KIN_WEIGHT_BLOCK_COUNT + (size_t)w->n_tiles + 3; // plus the norm and twice the rope factors
     w->blocks = calloc(n_blocks, sizeof *w->blocks);
     w->stream_blocks = calloc(n_blocks, sizeof *w->stream_blocks);
     size_t n_tensors = (n_layer + 1) * KIN_W_COUNT + (size_t)w->n_tiles;
@@ -266,7 +267,7 @@ static int check_slices(const kin_weights *w, kin_err *err) {
     return 0;
 }
 
-// The blocks are known, the cache file is open where it is of use.
+// Collects the blocks, and opens the cache file if it is useful.
 static int begin(kin_weights **out, const kin_model *model, const kin_devices *devices, const kin_weights_options *o,
                  kin_err *err) {
     kin_weights *w = *out = calloc(1, sizeof *w);
@@ -380,11 +381,11 @@ static uint64_t larger(uint64_t a, uint64_t b) {
     return a > b ? a : b;
 }
 
-// What a sliding window goes over. Blocks are in the order of the layers.
+// Measures the blocks that a sliding window covers. Blocks are in the order of the layers.
 static kin_sliding_blocks measure_blocks(const kin_weights *w) {
     int layer = -1;
     kin_sliding_blocks m = {.n_layers = w->n_cpu_layers, .n_tiles = w->n_tiles};
-    uint64_t ff_bytes = 0; // of this layer so far
+    uint64_t ff_bytes = 0; // of the current layer so far
     for (size_t i = 0; i < w->n_blocks; i++) {
         const kin_weights_block *b = &w->blocks[i];
         if (b->i_compute_block == KIN_WEIGHTS_NO_COMPUTE_BLOCK || b->experts) continue;

@@ -1,9 +1,9 @@
-// Blocks that come later than open: those of the second window and later ones, while the first is computed already.
+// Blocks that arrive after open: those of all windows but the first, which is being computed meanwhile.
 //
-// A thread fills them, in order, as they come: no token is complete before the last of them, so the thread keeps its normal
-// priority until it goes on to the cache file. What the computing thread needs of a layer on the CPU it waits for block by
-// block; layers on the GPU it copies by itself, when a run first needs them. Meanwhile nothing streams: the bytes that the
-// streamer would read ahead are not there yet. Once all are, kin_weights_settle opens it.
+// A thread fills them in order as they come. No token is complete before the last of them, so the thread keeps its normal
+// priority until it goes on to the cache file. The computing thread waits for CPU layers block by block; it copies GPU layers
+// itself, when a run first needs them. Nothing streams during this time, because the bytes to read ahead are not there yet. Once
+// all have arrived, kin_weights_settle opens the streamer.
 #include "base/clock.h"
 #include "engine/weights_impl.h"
 
@@ -49,7 +49,7 @@ bool kin_weights_has_arrived(kin_weights *w) {
     return has;
 }
 
-// A failure elsewhere is one of this block too, if it is not here yet: nothing more comes.
+// A failure of any block also fails those that are not here yet, since nothing more will arrive.
 static int await_here(kin_weights *w, const kin_weights_block *b, kin_err *err) {
     if (atomic_load(&b->here)) return 0;
     pthread_mutex_lock(&w->mutex);
@@ -72,7 +72,7 @@ int kin_weights_acquire_arriving(kin_weights *w, int i_compute_block, kin_err *e
     return 0;
 }
 
-// Weights that must stream have no room to stay.
+// Weights that must stream cannot stay in memory.
 void kin_weights_release_arriving(kin_weights *w, int i_compute_block) {
     for (size_t i = 0; i < w->n_blocks && w->must_stream; i++) {
         const kin_weights_block *b = &w->blocks[i];

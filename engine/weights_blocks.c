@@ -1,23 +1,23 @@
-// What belongs to which block.
+// Assigns weights to blocks.
 #include <string.h>
 
 #include "engine/weights_impl.h"
 #include "model/kernel_ops.h"
 
 enum {
-    TILE_MOST = 16 << 20, // bytes of a tile of the output matrix
+    TILE_MOST = 16 << 20, // maximum bytes per tile of the output matrix
     TILE_LEAST = 2 << 20,
     TILE_ROWS_STEP = 64, // a multiple of every packed layout's row group
 };
 
-// by_kernels: kin's kernels may have it, where there are such.
+// by_kernels: kin's kernels may compute it, if available.
 static void add_piece(kin_weights_block *b, kin_weights_piece p, const kin_device *cpu, bool by_kernels) {
     kin_assert(b->n_pieces < KIN_WEIGHTS_PIECES);
     kin_device device = *cpu;
     if (!by_kernels) device.kernels = NULL;
-    if (p.experts && p.ne[2] == 1) device.repack_buft = NULL; // ggml's repacked weights have no product for a single expert
+    if (p.experts && p.ne[2] == 1) device.repack_buft = NULL; // ggml cannot multiply a single expert of repacked weights
     p.layout = kin_device_layout(&device, p.type, p.ne);
-    if (p.n_runs > 1 && p.layout == KIN_LAYOUT_REPACK) p.layout = KIN_LAYOUT_PLAIN; // ggml packs what lies in one piece
+    if (p.n_runs > 1 && p.layout == KIN_LAYOUT_REPACK) p.layout = KIN_LAYOUT_PLAIN; // ggml packs only contiguous weights
     p.offset = kin_weights_align_up(b->packed_bytes, KIN_WEIGHTS_ALIGN);
     b->packed_bytes = p.offset + p.bytes;
     b->bytes += p.bytes;
@@ -51,7 +51,7 @@ static kin_matrix matrix_of(const kin_gguf_tensor *t, const kin_slice *slice) {
     return (kin_matrix){.type = t->type, .columns = v.ne[0], .rows = v.ne[1]};
 }
 
-// A layer's experts have kernels for all of their matrices, or go by ggml as a whole (model/blocks.c).
+// Either kin's kernels compute all matrices of a layer's experts, or ggml does (model/blocks.c).
 static bool experts_by_kernels(const kin_gguf_tensor *const *w, const kin_slices *s) {
     if (!w[KIN_W_FFN_GATE_EXPS] || !w[KIN_W_FFN_UP_EXPS] || !w[KIN_W_FFN_DOWN_EXPS]) return false;
     kin_matrix gate = matrix_of(w[KIN_W_FFN_GATE_EXPS], &s->of[KIN_W_FFN_GATE_EXPS]);
@@ -72,8 +72,8 @@ void kin_weights_add_layer_block(kin_weights_block *b, const kin_model *m, int i
     }
 }
 
-// A tile is as large as the largest weight of a layer: larger ones would need a larger ring to stream through, and each must wait
-// until so much of it is free.
+// A tile is as large as the largest weight of a layer: larger tiles would need a larger ring, and each would have to wait until
+// that much of it is free.
 int64_t kin_weights_tile_rows(const kin_model *m) {
     const kin_gguf_tensor *t = m->output;
     uint64_t bytes = TILE_LEAST;
@@ -86,7 +86,7 @@ int64_t kin_weights_tile_rows(const kin_model *m) {
     return rows < TILE_ROWS_STEP ? TILE_ROWS_STEP : rows;
 }
 
-// Rows that are whole panels; those beyond them are a tile of their own, which has no kernel.
+// Rows that form whole panels; the remaining rows are a separate tile without a kernel.
 static int64_t panel_rows(const kin_model *m) {
     return m->output->ne[1] / KIN_PANEL_ROWS * KIN_PANEL_ROWS;
 }
@@ -132,7 +132,7 @@ int kin_weights_n_compute_blocks(const kin_hparams *hp, int il) {
     return kin_layer_of(hp, il).has_experts ? 2 : 3;
 }
 
-// The compute block of its layer that a block belongs to.
+// Returns the compute block, within its layer, that a weight block belongs to.
 static int compute_block_of(const kin_hparams *hp, int il, kin_weight_block kind) {
     if (kind == KIN_WEIGHT_BLOCK_ATTN) return 0;
     return kind == KIN_WEIGHT_BLOCK_FFN_DOWN ? kin_weights_n_compute_blocks(hp, il) - 1 : 1;
@@ -157,7 +157,7 @@ static void collect_layer(kin_weights *w, int il, bool on_gpu, bool later, int *
     w->n_cpu_layers++;
 }
 
-// In cyclic order: the layers, the output's tiles, then what is always there.
+// In cyclic order: the layers, the output's tiles, then the weights that are always in memory.
 void kin_weights_collect_blocks(kin_weights *w) {
     const kin_weights_options *o = &w->o;
     const kin_model *m = w->model;

@@ -1,8 +1,8 @@
-// Whether the cache file's blocks can be trusted (engine/packed.h says when they must be checked).
+// Decides whether the cache file's blocks can be trusted (engine/packed.h says when they must be checked).
 //
-// Blocks that stay in memory are checked against their hash before they are mapped: their bytes are read once for that, and are
-// needed at once anyway. Where not all fit, a block is checked when it is first acquired, in the ring or in its mapping.
-// Experts are fetched by need, never as a whole: a background thread checks them, past the page cache.
+// Resident blocks are checked against their hash before they are mapped: that reads their bytes, which are needed right
+// afterwards anyway. If not all blocks fit, each is checked when it is first acquired, in the ring or in its mapping. Experts are
+// fetched on demand, never as a whole block: a background thread checks them, past the page cache.
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,7 +54,7 @@ static int mend(kin_weights *w, kin_weights_block *b, const uint8_t *at, kin_err
     if (!repacked) return kin_err_set(err, "out of memory");
     int rc = kin_weights_pack(w, b, repacked, err);
     if (rc == 0) rc = kin_packed_mend(w->packed, b->i_packed, repacked, kin_weights_source_hash(b), err);
-    if (rc == 0 && at != b->base) memcpy((uint8_t *)at, repacked, b->packed_bytes); // the ring is ours to write to
+    if (rc == 0 && at != b->base) memcpy((uint8_t *)at, repacked, b->packed_bytes); // the ring may be written to
     free(repacked);
     kin_weights_point_at_mapping(b);
     return rc == 0 ? 0 : kin_err_prefix(err, "the prepacked weights are damaged and cannot be packed again now");
@@ -84,7 +84,7 @@ void kin_weights_check_behind(kin_weights *w) {
     kin_background_thread();
     for (size_t i = 0; i < w->n_blocks && !atomic_load(&w->closing); i++) {
         kin_weights_block *b = &w->blocks[i];
-        if (!b->experts || !b->unchecked) continue; // the others are the computing thread's
+        if (!b->experts || !b->unchecked) continue; // the computing thread checks the others
         kin_time began = kin_clock_now();
         if (kin_packed_check_behind(w->packed, b->i_packed, &w->closing) == KIN_PACKED_DAMAGED) {
             say_damaged(w, true);

@@ -1,4 +1,4 @@
-// Where the weight blocks' bytes are: the prepacked cache file, memory, the model file's mapping, the GPU.
+// Decides where the weight blocks' bytes are: the prepacked cache file, memory, the model file's mapping, the GPU.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -14,24 +14,24 @@
 #include "sys/pages.h"
 #include "sys/parallel.h"
 
-// Below this a model packs faster than a cache file is worth having.
+// A smaller model packs so fast that a cache file is not worthwhile.
 #define CACHE_MIN_BYTES (32u << 20)
 
 // ---- the prepacked cache
 
-// Each block of the cache file remembers what it was made from (packed.h).
+// The sample suffices, because each block of the cache file also stores what it was made from (packed.h).
 int kin_weights_model_identity(const kin_model *model, uint64_t *identity, kin_err *err) {
     return kin_gguf_sample(model->gguf, identity, err);
 }
 
-// How the model's files look now; see packed.h.
+// Returns a stamp of the present state of the model's files; see packed.h.
 static uint64_t source_stamp(const kin_model *m) {
     uint64_t stamp = kin_gguf_on_disk(m->gguf);
     for (int i = 0; i < kin_gguf_n_files(m->gguf); i++) stamp = kin_file_stamp(kin_gguf_file_fd(m->gguf, i), stamp);
     return stamp;
 }
 
-// A device's slices have a file of their own; full weights keep theirs.
+// A device's slices get a cache file of their own; the key of whole weights is unchanged.
 static uint64_t hash_slices(const kin_slices *slices, uint64_t h) {
     for (int id = 0; id < KIN_W_COUNT; id++) {
         const kin_slice *s = &slices->of[id];
@@ -41,7 +41,7 @@ static uint64_t hash_slices(const kin_slices *slices, uint64_t h) {
     return h;
 }
 
-// The file has room for every block of the whole model, so that it is the same whatever range a device runs.
+// The file has room for every block of the whole model, so that it is the same file whatever layers a device runs.
 static int open_cache(kin_weights *w, kin_err *err) {
     const kin_model *m = w->model;
     const kin_device *cpu = &w->devices->cpu;
@@ -64,8 +64,7 @@ static int open_cache(kin_weights *w, kin_err *err) {
     kin_packed_key key = {.variant = hash_slices(&w->o.slices, variant)};
     key.model = w->o.identity;
     w->source_stamp = key.model ? 0 : source_stamp(m);
-    int rc =
-        key.model ? 0 : kin_weights_model_identity(m, &key.model, err); // a file that is here in parts has no samples everywhere
+    int rc = key.model ? 0 : kin_weights_model_identity(m, &key.model, err); // a partly fetched file cannot be sampled everywhere
     if (rc == 0 && !kin_packed_exists(w->o.cache_dir, key))
         rc = kin_cache_dir_make_room(w->o.cache_dir, total, w->o.cache_cap, err);
     if (rc == 0) rc = kin_packed_share(&w->packed, w->o.cache_dir, key, w->source_stamp, n, bytes, err);
@@ -73,7 +72,7 @@ static int open_cache(kin_weights *w, kin_err *err) {
     return rc;
 }
 
-// The packed bytes move to the cache file and its pages take their place: the same content, but memory that the OS can take back.
+// Moves packed bytes to the cache file and maps it in their place: the same content, but reclaimable by the OS.
 static int move_to_file(kin_weights *w, kin_weights_block *b, kin_err *err) {
     if (b->dirty && kin_packed_write(w->packed, b->i_packed, b->base, b->source_hash, err) != 0) return KIN_FAIL;
     if (kin_packed_map(w->packed, b->i_packed, b->base, err) != 0) return KIN_FAIL;
@@ -81,7 +80,7 @@ static int move_to_file(kin_weights *w, kin_weights_block *b, kin_err *err) {
     return 0;
 }
 
-// Unless an earlier one failed to.
+// Does nothing if an earlier move failed.
 static void try_move(kin_weights *w, kin_weights_block *b) {
     kin_err err;
     if (!w->packed || atomic_load(&w->cache_failed) || move_to_file(w, b, &err) == 0) return;
@@ -91,7 +90,7 @@ static void try_move(kin_weights *w, kin_weights_block *b) {
 void kin_weights_finish_cache(kin_weights *w) {
     kin_err err;
     kin_background_thread();
-    for (size_t i = 0; i < w->n_blocks && !w->must_stream; i++) { // else each has moved, or never will
+    for (size_t i = 0; i < w->n_blocks && !w->must_stream; i++) { // otherwise each has moved, or never will
         kin_weights_block *b = &w->blocks[i];
         if (b->pack && b->dirty && !atomic_load(&b->in_file)) try_move(w, b);
     }
@@ -120,8 +119,8 @@ static void *reserve(void *at, uint64_t n) {
     return mmap(at, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (at ? MAP_FIXED : 0), -1, 0);
 }
 
-// Address space for all packed blocks, each as far from a multiple of KIN_HUGE_PAGE as in the cache file, and neighbours there
-// are neighbours here: what the file system keeps in huge pages can be mapped in such, across the blocks' borders too.
+// Reserves address space for all packed blocks. Each has the same offset from a multiple of KIN_HUGE_PAGE as in the cache file,
+// and the same neighbours: so huge pages of the file system can be mapped as such, also across block borders.
 static int reserve_packed_home(kin_weights *w, kin_err *err) {
     uint64_t begin = UINT64_MAX, end = 0;
     for (size_t i = 0; i < w->n_blocks; i++) {
@@ -144,8 +143,8 @@ static int reserve_packed_home(kin_weights *w, kin_err *err) {
     return 0;
 }
 
-// Fresh pages in the block's place: huge ones where the OS has them, for fewer faults while it is packed; not where memory is
-// short, because such a page is free again only when all of its blocks have moved.
+// Makes the block's address space usable memory: huge pages if the OS has them, for fewer faults while packing; but not if memory
+// is short, because a huge page becomes free only when all of its blocks have moved.
 static int take_pages(kin_weights *w, kin_weights_block *b, kin_err *err) {
     uint8_t *at = w->packed_home + b->home_offset;
     if (mprotect(at, page_bytes_of(b), PROT_READ | PROT_WRITE) != 0)
@@ -156,7 +155,7 @@ static int take_pages(kin_weights *w, kin_weights_block *b, kin_err *err) {
 }
 
 static void give_pages_back(kin_weights_block *b) {
-    reserve(b->base, page_bytes_of(b)); // its place stays ours
+    reserve(b->base, page_bytes_of(b)); // keeps the address space reserved
     b->base = NULL;
 }
 
@@ -169,7 +168,7 @@ static int open_homes(kin_weights *w, kin_err *err) {
         if (b->packed_bytes > largest) largest = b->packed_bytes;
         for (int k = 0; k < b->n_pieces; k++) repack = repack || (b->pack && b->pieces[k].layout == KIN_LAYOUT_REPACK);
     }
-    // Address space only: never written to.
+    // Address space only; never written.
     w->plain_memory = mmap(NULL, largest, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (w->plain_memory == MAP_FAILED) {
         w->plain_memory = NULL;
@@ -184,7 +183,7 @@ static struct ggml_tensor *new_tensor(struct ggml_context *ctx, const kin_weight
     return ggml_new_tensor_3d(ctx, (enum ggml_type)p->type, p->ne[0], p->ne[1], p->ne[2]);
 }
 
-// Gives the tensor its kind (plain, packed); its data pointer is set afterwards.
+// Sets the tensor's kind (plain, packed); its data pointer is set afterwards.
 static int be_born(kin_weights *w, const kin_weights_piece *p, kin_layout layout, kin_err *err) {
     struct ggml_tensor *t = *p->slot;
     ggml_backend_buffer_t home = layout == KIN_LAYOUT_REPACK ? w->repack_home : w->plain_home;
@@ -224,7 +223,7 @@ static void report(kin_weights *w, const char *what, uint64_t n) {
     if (w->o.progress) w->o.progress(w->o.progress_user, what, done, atomic_load(&w->n_total));
 }
 
-// Panels of rows that lie apart, a row each run, are packed from copies of 16 rows.
+// Packs panels of rows that are not contiguous, one row per run, from copies of 16 rows.
 static int pack_columns(const kin_weights_piece *p, uint8_t *to, kin_err *err) {
     uint64_t panel = p->run * KIN_PANEL_ROWS;
     uint8_t *rows = malloc(panel);
@@ -239,7 +238,7 @@ static int pack_columns(const kin_weights_piece *p, uint8_t *to, kin_err *err) {
 }
 
 static int pack_panels(const kin_weights_piece *p, uint8_t *to, kin_err *err) {
-    int64_t n_rows = p->ne[1] * p->ne[2] / (int64_t)p->n_runs; // of a run
+    int64_t n_rows = p->ne[1] * p->ne[2] / (int64_t)p->n_runs; // per run
     if (n_rows == 1) return pack_columns(p, to, err);
     for (uint64_t i = 0; i < p->n_runs; i++) kin_kernel_pack(p->type, p->ne[0], n_rows, p->data + i * p->stride, to + i * p->run);
     return 0;
@@ -260,7 +259,7 @@ int kin_weights_pack(const kin_weights *w, kin_weights_block *b, uint8_t *base, 
     return rc == 0 ? kin_gguf_check_reads(w->model->gguf, err) : KIN_FAIL;
 }
 
-// What a packed block was made from is not looked at again: its pages leave our memory (not the page cache).
+// The source of a packed block is not read again: its pages are unmapped (but stay in the page cache).
 static void forget_source(const kin_weights *w, const kin_weights_block *b) {
     for (int i = 0; i < b->n_pieces && kin_gguf_on_disk(w->model->gguf); i++)
         kin_pages_drop((uint8_t *)b->pieces[i].data, (b->pieces[i].n_runs - 1) * b->pieces[i].stride + b->pieces[i].run);
@@ -299,10 +298,11 @@ static int fill(kin_weights *w, kin_weights_block *b, kin_err *err) {
     }
     if (await_block(w, b, err) != 0) return KIN_FAIL;
     if (!b->pack) return 0;
-    bool hopeless = w->must_stream && atomic_load(&w->cache_failed); // it will be used as it is in the model file
+    bool hopeless = w->must_stream && atomic_load(&w->cache_failed); // the block will be used from the model file
     if (!hopeless) {
-        if (w->source_stamp) b->source_hash = kin_weights_source_hash(b); // first: should it change now, the next start sees that
-        if (kin_weights_pack(w, b, b->base, err) != 0) return KIN_FAIL;   // in its place, which is ordinary memory so far
+        // Before packing: if the source changes meanwhile, the next start detects it.
+        if (w->source_stamp) b->source_hash = kin_weights_source_hash(b);
+        if (kin_weights_pack(w, b, b->base, err) != 0) return KIN_FAIL; // into its place, which is still ordinary memory
         if (w->move_at_once) try_move(w, b);
         if (w->must_stream && !atomic_load(&b->in_file)) drop_packed(b);
         report(w, "packing weights", b->packed_bytes);
@@ -343,7 +343,7 @@ bool kin_weights_has_dirty(const kin_weights *w) {
     return false;
 }
 
-// Of the cache file, that may have to be packed again.
+// Returns the bytes in the cache file that may have to be packed again.
 static uint64_t unchecked_bytes(const kin_weights *w) {
     uint64_t sum = 0;
     for (size_t i = 0; i < w->n_blocks; i++) {
@@ -355,7 +355,7 @@ static uint64_t unchecked_bytes(const kin_weights *w) {
     return sum;
 }
 
-// As many as compute, where there is something to pack or to check.
+// As many threads as compute, if there is something to pack or to check.
 static int n_fillers(const kin_weights *w) {
     return kin_weights_has_dirty(w) || unchecked_bytes(w) > 0 ? w->devices->n_threads : 1;
 }
@@ -364,7 +364,7 @@ void kin_weights_fill_later(kin_weights *w) {
     kin_parallel(n_fillers(w), w->n_blocks, fill_later_one, w);
 }
 
-// A slice in several runs is in no file as the kernels read it: it has to be in the cache file.
+// A slice of several runs is contiguous in no file but the cache file, which kernels need.
 static bool is_gathered(const kin_weights_block *b) {
     for (int i = 0; i < b->n_pieces; i++) {
         if (b->pieces[i].n_runs > 1) return true;
@@ -378,7 +378,7 @@ static int refuse_gathered(kin_err *err) {
                        "see --cache, or give more memory");
 }
 
-// Streaming reads from a file: a block that found no place in the cache is used as it is in the model file.
+// Streaming reads from a file: a block that found no room in the cache file is used from the model file.
 static int unpack(kin_weights *w, kin_weights_block *b, kin_err *err) {
     if (is_gathered(b)) return refuse_gathered(err);
     give_pages_back(b);
@@ -407,7 +407,7 @@ static bool was_unpacked(const kin_weights_block *b) {
     return false;
 }
 
-// A layer's experts are computed by kin's kernels or by ggml's: where one of its blocks is lost, all are used as in the file.
+// Either kin's kernels or ggml's compute a layer's experts: if one of its blocks is lost, all are used from the model file.
 static bool has_lost_sibling(const kin_weights *w, const kin_weights_block *b) {
     const kin_weights_block *first = &w->blocks[w->layer_blocks[b->i_packed / KIN_WEIGHT_BLOCK_COUNT]];
     for (int i = 0; i < KIN_WEIGHT_BLOCK_COUNT; i++) {
@@ -441,7 +441,7 @@ int kin_weights_place_cpu(kin_weights *w, kin_err *err) {
     }
     count_blocks(w);
     atomic_store(&w->n_total, w->stats.packed_bytes);
-    // Writing the cache file can wait until the model runs, if memory holds the packed weights so long.
+    // Writing the cache file can wait until the model runs, if memory can hold the packed weights until then.
     w->move_at_once = stream || w->stats.packed_bytes + unchecked_bytes(w) > kin_memory_read().available / 2;
     kin_parallel(n_fillers(w), w->n_blocks, fill_one, w);
     if (w->has_failed) {
@@ -460,7 +460,7 @@ static bool is_in(const kin_windows *windows, int il) {
     return false;
 }
 
-// Packed, written and forgotten: at any time one block is in memory.
+// Packs a block, writes it, and releases it: only one block is in memory at any time.
 static int pack_one_ahead(kin_weights *w, kin_weights_block *b, kin_err *err) {
     if (kin_packed_has(w->packed, b->i_packed)) {
         bool is_other = !kin_packed_is_current(w->packed, b->i_packed) &&
@@ -533,7 +533,7 @@ int kin_weights_place_gpu(kin_weights *w, kin_err *err) {
     }
     ggml_backend_buffer_set_usage(w->gpu_buf, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
     if (w->has_later) {
-        atomic_fetch_add(&w->n_total, w->stats.gpu_bytes); // some are still to be packed
+        atomic_fetch_add(&w->n_total, w->stats.gpu_bytes); // some blocks have yet to be packed
     } else {
         atomic_store(&w->n_done, 0);
         atomic_store(&w->n_total, w->stats.gpu_bytes);
