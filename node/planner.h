@@ -24,9 +24,8 @@ typedef struct kin_planner_options {
     const char *plan;      // "auto", "even", "memory" or a file
     const char *scheduler; // for "auto": a name of pure/plan/scheduler.h
     const char *accept;    // for "auto", rule for replacing the active plan: "margin" (5 %) or "thesis"
-    double
-        hold_s; // a device that lost layers keeps its measured speed for this long, at first (120 s): it is not taken for faster
-    int n_rounds; // 0: the scheduler chooses; by rule: 1
+    double hold_s;         // how long a device that lost layers is not assumed to be faster, at first (120 s)
+    int n_rounds;          // 0: the scheduler chooses; by rule: 1
     const char *head_name;
     bool begins_alone; // the head has work before the first device joins
     bool only_looks;   // no device gets work (the answer is the head alone); the facts are stored

@@ -1,5 +1,5 @@
-// A head and a device among peers that have the key and do wrong: every message at every moment, wrong epochs, steps with numbers
-// that cannot be, answers that never come, half frames. Nothing may crash or hang, and afterwards all is as before.
+// A head and a device among hostile peers that have the key: every message at every moment, wrong epochs, steps with impossible
+// numbers, missing answers, half frames. Nothing may crash or hang, and afterwards everything works as before.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@
 #include "pipeline/neighbours.h"
 #include "pure/proto/id.h"
 #include "testkit/head_eval.h"
-#include "tests/null_malloc.h" // a plan may ask for more memory than there is, and is answered
+#include "tests/null_malloc.h" // a plan may ask for more memory than there is; that must fail cleanly
 #include "tests/small_cluster.h"
 
 enum {
@@ -50,7 +50,7 @@ static void one_machine(void **state) {
     kin_shard_close(shard);
 }
 
-// ---- steps that cannot be, without a network
+// ---- impossible steps, without a network
 
 static kin_proto_plan plan_of_all(int n_ctx, int n_batch) {
     kin_proto_plan p = {
@@ -64,7 +64,7 @@ static kin_proto_plan plan_of_all(int n_ctx, int n_batch) {
     return p;
 }
 
-typedef struct desk { // an engine instance, and what it is given
+typedef struct desk { // an engine instance, and its buffers
     kin_message_pool *pool;
     kin_engine_instance *instance;
 } desk;
@@ -83,7 +83,7 @@ static void close_desk(desk *d) {
     kin_message_pool_close(d->pool);
 }
 
-// The first n_out tokens wanted; with its positions in round 0.
+// Rows of hidden states. give_rows wants the first n_out tokens' rows, and sends positions in round 0.
 static float given[N_BATCH * N_EMBD];
 
 static int give_rows(desk *d, uint64_t step, int round, int n_tokens, int n_out, int n_rows, kin_err *err) {
@@ -111,9 +111,9 @@ static void a_step_with_other_rows_than_it_has_is_refused(void **state) {
     kin_proto_plan plan = plan_of_all(N_CTX, N_BATCH);
     desk d = open_desk(&plan);
     assert_int_equal(give_rows(&d, 1, 0, N_BATCH, 1, N_BATCH, &err), 0);
-    assert_int_equal(give_rows(&d, 1, 1, N_BATCH, 1, 1, &err), KIN_FAIL); // a frame of one row, for a step that has sixteen
+    assert_int_equal(give_rows(&d, 1, 1, N_BATCH, 1, 1, &err), KIN_FAIL); // a frame of one row, for a step of sixteen
     assert_string_equal(err.text, "step 1 came with 1 rows; it has 16 tokens");
-    assert_int_equal(give_step(&d, 2, 0, 1, &err), 0); // the failed one has left no trace
+    assert_int_equal(give_step(&d, 2, 0, 1, &err), 0); // the failed step has no effect
     assert_int_equal(give_step(&d, 2, 1, 1, &err), 0);
     close_desk(&d);
 }
@@ -139,7 +139,7 @@ static void a_step_that_is_not_due_is_refused(void **state) {
     kin_err err;
     kin_proto_plan plan = plan_of_all(N_CTX, N_BATCH);
     desk d = open_desk(&plan);
-    assert_int_equal(give_step(&d, 9, 0, 1, &err), 0); // the first one of an epoch may have any number
+    assert_int_equal(give_step(&d, 9, 0, 1, &err), 0); // the first step of an epoch may have any number
     assert_int_equal(give_step(&d, 9, 1, 1, &err), 0);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         assert_int_equal(give_step(&d, wrong[i], 0, 1, &err), KIN_FAIL);
@@ -183,7 +183,7 @@ static void what_came_wrongly_is_told_from_what_was_computed_wrongly(void **stat
     assert_string_equal(err.text, "hidden states that are no numbers");
     assert_true(kin_engine_instance_got_wrong(d.instance));
     given[5] = 0;
-    assert_int_equal(give_step(&d, 3, 0, 1, &err), 0); // it goes on
+    assert_int_equal(give_step(&d, 3, 0, 1, &err), 0); // it still works
     assert_false(kin_engine_instance_got_wrong(d.instance));
     close_desk(&d);
 }
@@ -201,14 +201,14 @@ static void a_plan_with_batches_beyond_its_context_is_cut(void **state) {
 
 #include "tests/hostile_peer.inc"
 
-// ---- the honest ones
+// ---- honest peers
 
 static void open_device(device *d, uint16_t head_port) {
     kin_join_options o = device_with_model(DEVICE_ID, "anna", head_port);
     start_device(d, &o, NULL);
 }
 
-// So that links are measured, and the planner is asked after every request.
+// Lets links be measured, and the planner be asked after every request.
 static const kin_device_facts facts = {.memory_bytes = 1e9};
 
 static bool wants_again(void *user, const kin_cluster_measured *m) {
@@ -216,7 +216,7 @@ static bool wants_again(void *user, const kin_cluster_measured *m) {
     return m->n > 0;
 }
 
-static atomic_bool is_told; // that a device cannot stream slices, and that the head can
+static atomic_bool is_told; // the planner knows that a device cannot stream slices, and that the head can
 
 static int plan_and_look(void *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
     if (q->n == 2 && q->facts->devices[1].no_slices && !q->facts->devices[0].no_slices) atomic_store(&is_told, true);
@@ -243,14 +243,14 @@ static int ask(kin_cluster *c, float *logits, kin_err *err) {
     return rc;
 }
 
-// With an honest device it serves, and the bits are those of one machine.
+// With an honest device the ring works, with the bits of one machine.
 static void expect_service(kin_cluster *c) {
     static float got[N_IDS * N_VOCAB];
     kin_err err = {""};
     kin_time begun = kin_clock_now();
     int rc = KIN_FAIL;
     while ((rc != 0 || kin_cluster_n_members(c) < 2) && kin_clock_ms(begun, kin_clock_now()) < PATIENCE_MS)
-        rc = ask(c, got, &err); // at first perhaps without the device, which comes back late to a head that it has lost
+        rc = ask(c, got, &err); // at first perhaps without the device, which returns late to a head that it has lost
     if (rc != 0) fail_msg("%s", err.text);
     assert_int_equal(kin_cluster_n_members(c), 2);
     assert_memory_equal(got, want, sizeof got);
@@ -330,7 +330,7 @@ static void a_device_that_never_answers_keeps_nobody_from_stopping(void **state)
     v = (hostile_peer){.target = kin_cluster_port(c), .victim = {{100}}, .is_mute = true};
     open_villain(&v);
     assert_int_equal(kin_cluster_begin(c, &err), 0);
-    while (kin_cluster_n_members(c) < 2) { // it may have begun alone
+    while (kin_cluster_n_members(c) < 2) { // it may have started without the device
         kin_cluster_end(c);
         usleep(100000);
         assert_int_equal(kin_cluster_begin(c, &err), 0);
@@ -356,8 +356,8 @@ static void flush_tls(int fd, kin_tls *tls) {
     kin_tls_output_done(tls);
 }
 
-// Somebody with the key who says OPEN and then these bytes, and no more. Returns after the head has hung up: its plain bytes, as
-// many as fit // u8 [cap]
+// Connects with the key, sends OPEN and then these bytes, and nothing else. Returns after the head has closed the connection: the
+// plain bytes received, as many as fit // u8 [cap]
 static size_t say_after_open(uint16_t port, kin_proto_role role, const uint8_t *said, size_t n_said, uint8_t *heard, size_t cap) {
     static kin_proto_message open;
     uint8_t bytes[4096];
@@ -395,7 +395,7 @@ static size_t say_after_open(uint16_t port, kin_proto_role role, const uint8_t *
     return n_heard;
 }
 
-// The first `n` bytes of DEVICE.
+// Sends the first `n` bytes of DEVICE.
 static void say_half(uint16_t port, kin_proto_role role, size_t n) {
     static kin_proto_message facts;
     uint8_t bytes[4096], heard[4096];
@@ -409,7 +409,7 @@ static bool is_in(const uint8_t *bytes, size_t n, const char *words) {
     return memmem(bytes, n, words, strlen(words)) != NULL;
 }
 
-// The first chunk that is of the embedding, or of the output, alone.
+// Returns the first chunk that has only bytes of the embedding, or of the output.
 static uint32_t first_private(const kin_gguf_tensor *t) {
     uint32_t begin, end, size = manifest.chunk_bytes;
     kin_err err;
@@ -529,7 +529,7 @@ static void all_steps_may_wait_for_a_slow_link(void **state) {
         buffer->frame = (kin_frame){KIN_FRAME_STEP, 5, LARGE};
         kin_neighbours_send(slow_neighbours, buffer);
     }
-    usleep(300000); // nobody reads
+    usleep(300000); // nothing is read for a while
     kin_time begun = kin_clock_now();
     while (v.n_heard < KIN_STEPS_IN_FLIGHT && atomic_load(&open) == 1 && kin_clock_ms(begun, kin_clock_now()) < PATIENCE_MS)
         uv_run(&v.loop, UV_RUN_NOWAIT);
@@ -546,7 +546,7 @@ static void all_steps_may_wait_for_a_slow_link(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_machine), // makes what the others compare with
+        cmocka_unit_test(one_machine), // computes the result that the others compare with
         cmocka_unit_test(a_step_with_other_rows_than_it_has_is_refused),
         cmocka_unit_test(a_step_that_has_other_tokens_in_a_later_round_is_refused),
         cmocka_unit_test(a_step_that_is_not_due_is_refused),

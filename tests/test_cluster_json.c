@@ -1,4 +1,4 @@
-// What the page is told of plans: those of measured facts with times, reasons and links; those by rule without.
+// Plans for the web page: measured ones with times, reasons and links; those by rule without.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,7 +59,7 @@ static void a_measured_plan_has_times_reasons_and_the_links_of_its_ring(void **s
 static void a_plan_by_rule_says_that_nothing_was_measured(void **state) {
     (void)state;
     kin_plan_basis *b = basis_of(KIN_SOURCE_DIR "/assets/facts/home.json");
-    b->facts.n_device = 0; // as of a question without facts; names are there
+    b->facts.n_device = 0; // as for a question without facts; the names are still there
     memset(b->facts.links, 0, sizeof b->facts.links);
     json_t *json = kin_plan_basis_json(b);
     assert_non_null(strstr(text_of(json, "not_predicted"), "nothing was measured"));
@@ -71,7 +71,7 @@ static void a_plan_by_rule_says_that_nothing_was_measured(void **state) {
     free(b);
 }
 
-// Two devices, which share all layers, the second with a third of each.
+// Two devices share all layers; the second has a third of each.
 static kin_plan_basis *group_of_two(void) {
     kin_plan_basis *b = basis_of(KIN_SOURCE_DIR "/assets/facts/home.json");
     int n_layer = b->facts.model.n_layer;

@@ -1,5 +1,5 @@
-// What others see of a running cluster: reports for observers, and a timeline of what the members did. A head and a device, here
-// in one process; and heads that are none.
+// The view of a running cluster from outside: reports for observers, and a timeline of the members' work. A head and a device,
+// here in one process; and peers that are not heads.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -73,7 +73,7 @@ static bool is_text(const json_t *o, const char *name, const char *text) {
     return got && strcmp(got, text) == 0;
 }
 
-// Once device 0 says that it has computed so many tokens: it tells so a moment after it has.
+// Waits until device 0 reports n_tokens computed tokens, which takes a moment.
 static json_t *report_when(uint16_t port, double n_tokens) {
     kin_time begun = kin_clock_now();
     json_t *report = report_of(port, 2);
@@ -93,7 +93,7 @@ static int bars_of(const kin_timeline *t, int row, kin_proto_event_kind kind) {
     return n;
 }
 
-// Those of the device, the first row.
+// True if bars of the device, the first row, are missing.
 static bool lacks_bars(const kin_timeline *t) {
     return t && bars_of(t, 0, KIN_PROTO_EVENT_COMPUTE) < 2 * N_TOKENS;
 }
@@ -116,7 +116,7 @@ static void run_request(kin_cluster *c, kin_timeline *t) {
     kin_cluster_end(c);
 }
 
-// A planner that looks at its own head while it thinks.
+// A planner that asks its own head for the status while it plans.
 typedef struct thinker {
     kin_cluster *cluster;
     atomic_int n_answered, n_plans;
@@ -154,7 +154,7 @@ static void a_head_goes_on_while_its_planner_thinks(void **state) {
     open_device(&anna, 0, kin_cluster_port(t.cluster));
     run_request(t.cluster, NULL);
     kin_cluster_measure(t.cluster);
-    int n_plans = atomic_load(&t.n_plans); // another plan may be thought about
+    int n_plans = atomic_load(&t.n_plans); // another plan may be under way
     assert_true(n_plans >= 1);
     assert_true(atomic_load(&t.n_answered) >= n_plans + 1);
     kin_cluster_close(t.cluster);
@@ -171,7 +171,7 @@ static void a_head_reports_all_members_and_draws_what_they_did(void **state) {
     json_t *report = report_of(kin_cluster_port(c), 1);
     assert_int_equal(json_array_size(json_object_get(report, "devices")), 1);
     const json_t *of_head = json_object_get(report, "head");
-    assert_true(is_text(of_head, "state", "gathering") || is_text(of_head, "state", "short")); // after a second
+    assert_true(is_text(of_head, "state", "gathering") || is_text(of_head, "state", "short")); // "short" after a second
     json_decref(report);
 
     open_device(&anna, 0, kin_cluster_port(c));
@@ -202,7 +202,7 @@ static void a_head_reports_all_members_and_draws_what_they_did(void **state) {
     kin_timeline_close(t);
 }
 
-// ---- who is no observer, or no head
+// ---- peers that are not observers or heads
 
 typedef struct own_report {
     kin_cluster *cluster;
@@ -212,7 +212,7 @@ typedef struct own_report {
     int n;
 } own_report;
 
-// The first report has it ask three times more, in the loop's thread: nothing comes between the three.
+// The first report triggers three more questions in the loop's thread: nothing comes between them.
 static void take_own_report(void *user, char *text) {
     own_report *r = user;
     pthread_mutex_lock(&r->mutex);
@@ -224,7 +224,7 @@ static void take_own_report(void *user, char *text) {
     pthread_mutex_unlock(&r->mutex);
 }
 
-// Lets a device join when it is called for the second time.
+// Lets a device join at the second call.
 typedef struct caller {
     kin_cluster *cluster;
     device device;
@@ -263,7 +263,7 @@ static void this_process_is_told_as_others_are_once_for_each_question(void **sta
     while (r.n < 2) pthread_cond_wait(&r.came, &r.mutex);
     json_t *own = json_loads(r.text, 0, NULL);
     pthread_mutex_unlock(&r.mutex);
-    json_t *other = report_of(kin_cluster_port(c), 2); // later ones
+    json_t *other = report_of(kin_cluster_port(c), 2); // later reports
     assert_int_equal(json_array_size(json_object_get(own, "devices")), 2);
     assert_true(is_text(device_in(own, 0), "name", "anna"));
     assert_int_equal(number(device_in(own, 0), "layers"), number(device_in(other, 0), "layers"));
@@ -271,7 +271,7 @@ static void this_process_is_told_as_others_are_once_for_each_question(void **sta
     json_decref(other);
     kin_cluster_end(c);
     kin_cluster_close(c);
-    assert_int_equal(r.n, 2); // of the three questions, one
+    assert_int_equal(r.n, 2); // one report for the three questions
     close_device(&d);
     free(r.text);
 }
@@ -294,7 +294,7 @@ typedef struct eye {
     pthread_t thread;
 } eye;
 
-// Comes again where it was refused, and stays.
+// Reconnects if it was refused, and stays.
 static void *look(void *arg) {
     eye *e = arg;
     kin_status_client_options o = status_options(e->port, &key, INT32_MAX);
@@ -308,7 +308,7 @@ static void *look(void *arg) {
     return NULL;
 }
 
-// Looks again and again, until it ends so.
+// Repeats until the result is as expected.
 static bool sees(uint16_t port, bool ok, const char *sentence) {
     kin_time begun = kin_clock_now();
     bool is_so = false;
@@ -331,7 +331,7 @@ static void one_observer_too_many_is_told_so(void **state) {
         eyes[i] = (eye){.port = kin_cluster_port(c), .stop = &stop};
         assert_int_equal(pthread_create(&eyes[i].thread, NULL, look, &eyes[i]), 0);
     }
-    bool is_refused = sees(kin_cluster_port(c), false, "busy: too many are looking"); // once all of the others are there
+    bool is_refused = sees(kin_cluster_port(c), false, "busy: too many are looking"); // once all others are connected
     atomic_store(&stop, true);
     for (int i = 0; i < KIN_STATUS_SUBSCRIBERS_MAX; i++) pthread_join(eyes[i].thread, NULL);
     assert_true(is_refused);
@@ -339,7 +339,7 @@ static void one_observer_too_many_is_told_so(void **state) {
     kin_cluster_close(c);
 }
 
-static atomic_int answer; // of a head that is none: a type of frame
+static atomic_int answer; // frame type with which a peer that is not a head answers
 
 static void ignore_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
     (void)user, (void)link, (void)frame, (void)payload;
@@ -399,7 +399,7 @@ static void a_device_is_no_head(void **state) {
     kin_err err = {""};
     char *text;
     kin_endpoint_options o = {.id = {{6}}, .name = "free", .version = "test", .key = key, .listen = "127.0.0.1"};
-    assert_int_equal(kin_endpoint_open(&s, &o, &callbacks, NULL, &err), 0); // for a port
+    assert_int_equal(kin_endpoint_open(&s, &o, &callbacks, NULL, &err), 0); // to get a free port
     uint16_t port = kin_endpoint_port(s);
     kin_endpoint_close(s, NULL, NULL);
     open_device(&anna, port, 1);

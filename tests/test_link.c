@@ -38,7 +38,7 @@ static void round_trips_and_bytes_are_counted(void **state) {
     expect_frame(w, &client, server, "one");
     run_for(w, 300);
     kin_link_stats a, b;
-    // A ping may be under way.
+    // A ping may be in flight.
     RUN_UNTIL(w, (a = kin_link_stats_now(client.link), b = kin_link_stats_now(server->link), a.frames_out == b.frames_in) &&
                      a.frames_in == b.frames_out);
     assert_in_range(a.rtt_ns, 1, 1000000000);
@@ -47,7 +47,7 @@ static void round_trips_and_bytes_are_counted(void **state) {
     assert_int_equal(a.bytes_out, b.bytes_in);
     assert_int_equal(a.bytes_in, b.bytes_out);
     assert_int_equal(a.queued, 0);
-    assert_int_equal(server->n_frames, 1); // the pings are not the owner's
+    assert_int_equal(server->n_frames, 1); // pings do not reach the owner
     close_end(w, &client);
 }
 
@@ -72,7 +72,7 @@ static void what_came_behind_the_frame_that_a_link_is_taken_at_is_not_lost(void 
     assert_int_equal(send_bytes(&client, KIN_FRAME_STATUS, "", 0), KIN_LINK_SENT);
     RUN_UNTIL(w, !server->link);
     run_for(w, 20);                // the link's memory is freed
-    while (n < KIN_FRAME_HEADER) { // what had not come is in the socket
+    while (n < KIN_FRAME_HEADER) { // the rest is in the socket
         uint8_t more[256];
         assert_int_equal(kin_tls_read(taken_tls, bytes + n, sizeof bytes - n, &n_read, &err), 0);
         n += n_read;
@@ -117,7 +117,7 @@ static void of_a_names_addresses_the_one_that_answers_is_taken(void **state) {
     end client;
     assert_int_equal(kin_listener_open(&v4, &w->loop, "127.0.0.1", 0, &w->o, on_accepted, w, NULL), 0);
     w->port = kin_listener_port(v4);
-    connect_end(w, &client, "localhost", &w->o.link); // ::1 first, where the machine has it
+    connect_end(w, &client, "localhost", &w->o.link); // ::1 first, if the machine has it
     RUN_UNTIL(w, client.is_open);
     assert_string_equal(kin_link_address(client.link), "127.0.0.1");
     close_end(w, &client);
@@ -221,7 +221,7 @@ static void act_at_random(end *e) {
         send_some(e);
 }
 
-// Each frame is answered, or its link closed, while more has come behind it.
+// Each frame is answered, or its link closed, while more frames are behind it.
 static void links_survive_what_their_owners_do_inside_of_callbacks(void **state) {
     world *w = *state;
     for (uint64_t seed = 1; seed <= 60; seed++) {
@@ -256,7 +256,7 @@ static void a_peer_that_does_not_close_is_left_after_linger_ms(void **state) {
     end *other;
     stranger s = connect_insider(w, &other);
     kin_time begun = kin_clock_now();
-    uv_update_time(&w->loop); // timers count from there
+    uv_update_time(&w->loop); // timers start from this time
     kin_link_close(other->link, "bye");
     other->link = NULL;
     kin_listener_close(w->listener);
@@ -375,7 +375,7 @@ static void many_links_do_not_mix_their_frames(void **state) {
     free(clients);
 }
 
-// ---- two loops, each in its thread
+// ---- two loops, each in its own thread
 
 typedef struct sender {
     pthread_t thread;

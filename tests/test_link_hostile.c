@@ -1,4 +1,4 @@
-// Links and those who do wrong, with the key or without: one link ends with one clear sentence, and the others go on.
+// Links and hostile peers, with or without the key: one link ends with one clear sentence, and the others continue.
 #include "tests/link_world.h"
 
 #ifdef __linux__
@@ -17,7 +17,7 @@ static void another_key_is_told_to_both_sides(void **state) {
     RUN_UNTIL(w, !client.link && n_lines("the other side has another key") > 0);
     run_for(w, 20);
     assert_string_equal(client.reason, "the other side has another key");
-    assert_int_equal(n_lines("the other side has another key"), 1); // the one who connected is told, as above
+    assert_int_equal(n_lines("the other side has another key"), 1); // the connecting side is told, as above
     assert_int_equal(w->n_ends, 1);
     expect_frame(w, &friend, server, "unharmed");
     close_end(w, &friend);
@@ -72,7 +72,7 @@ static void a_handshake_byte_by_byte_ends_at_the_limit(void **state) {
         hear(&s);
     }
     assert_true(kin_clock_ms(begun, kin_clock_now()) >= HASTY_MS);
-    assert_true(at < n - 1); // not so long after the last byte
+    assert_true(at < n - 1); // not much later than the last byte
     assert_int_equal(w->n_ends, 0);
     leave(&s);
 }
@@ -111,9 +111,9 @@ static void strangers_cannot_fill_the_log(void **state) {
     assert_in_range(n_lines("\n"), 1, 9);
 }
 
-// ---- peers with the key that do wrong
+// ---- hostile peers with the key
 
-// What an insider says after the handshake, and the words of the sentence.
+// Sends bytes after the handshake; the link must end with a reason that contains `words`.
 static void expect_refused(world *w, const void *bytes, size_t n, const char *words) {
     end friend, *other;
     end *server = connect_pair(w, &friend);
@@ -250,7 +250,7 @@ static void frames_that_do_not_arrive_though_small_ones_do_are_said_to_be_the_mt
     free(client.bytes);
 }
 
-// A cable that is pulled is another thing.
+// A pulled cable is a different case.
 static void a_peer_that_is_not_heard_either_says_nothing_of_the_mtu(void **state) {
     world *w = *state;
     static uint8_t bytes[16 << 10];
@@ -270,7 +270,7 @@ static void a_connection_cut_without_goodbye_is_said_to_be_so(void **state) {
     end *other;
     stranger s = connect_insider(w, &other);
     run_for(w, 20);
-    hear(&s); // unread bytes would make a reset of it
+    hear(&s); // unread bytes would cause a reset
     shutdown(s.fd, SHUT_WR);
     RUN_UNTIL(w, !other->link);
     assert_non_null(strstr(other->reason, "without a goodbye"));
@@ -286,7 +286,7 @@ static void sending_to_who_has_gone_ends_the_link_and_not_the_process(void **sta
     leave(&s);
     for (int i = 0; i < 5; i++) send_bytes(other, KIN_FRAME_STATUS, "anybody?", 8);
     assert_int_equal(send_bytes(other, KIN_FRAME_STATUS, "", 0), KIN_LINK_SHUT);
-    assert_non_null(other->link); // it is told from the loop
+    assert_non_null(other->link); // it is reported from the loop
     RUN_UNTIL(w, !other->link);
     assert_non_null(strstr(other->reason, "the connection broke"));
 }

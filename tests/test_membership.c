@@ -1,5 +1,5 @@
-// The head's side of membership (pure/proto/membership.h), step by step. Each test is a story: what happens, and after it,
-// indented, what the membership wants done. "say" is a line of the log. Changes of status are left out.
+// The head's side of membership (pure/proto/membership.h), step by step. Each test is a story: the events, and after them,
+// indented, the actions of the membership. "say" is a line of the log. Status changes are left out.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@ static void two_devices_become_a_ring(void **state) {
     joins(12, 2, "laptop");
     expect("accept 12\nsay device 'laptop' has joined\n");
     wait_ms(200);
-    expect(""); // somebody else may come
+    expect(""); // others may still join
     wait_ms(50);
     expect("ask 1: tower laptop\n");
     assert_string_equal(doing(), "making a plan");
@@ -47,7 +47,7 @@ static void two_devices_become_a_ring(void **state) {
     ring_opens(KIN_MEMBERSHIP_OWN);
     forget();
     wait_ms(700);
-    expect(""); // somebody else may still come
+    expect(""); // others may still join
     wait_ms(50);
     expect("up 1\nsay serving on 2 devices\n");
     assert_true(kin_membership_takes(membership, 1));
@@ -69,7 +69,7 @@ static void who_joins_while_the_first_plan_gets_ready_is_in_the_next(void **stat
     forget();
     joins(12, 2, "laptop");
     wait_ms(950);
-    expect("accept 12\nsay device 'laptop' has joined\n"); // nothing is up, though its devices are ready
+    expect("accept 12\nsay device 'laptop' has joined\n"); // no ring is up, though its devices are ready
     wait_ms(50);
     expect("ask 2: tower laptop\n");
     planned(2, "21", 7);
@@ -130,7 +130,7 @@ static void drift_asks_the_planner_also_while_requests_run(void **state) {
     request(KIN_MEMBERSHIP_BEGINS);
     request(KIN_MEMBERSHIP_DRIFT);
     expect("ask 2: tower laptop\n");
-    planned(2, "12", 7); // the same plan: it goes on
+    planned(2, "12", 7); // the same plan: it continues
     expect("");
     assert_false(kin_membership_yields(membership));
     request(KIN_MEMBERSHIP_ENDS);
@@ -138,7 +138,7 @@ static void drift_asks_the_planner_also_while_requests_run(void **state) {
     assert_true(kin_membership_takes(membership, 1));
     request(KIN_MEMBERSHIP_DRIFT);
     expect("ask 3: tower laptop\n");
-    planned(3, "12", 8); // another one
+    planned(3, "12", 8); // a different plan
     expect_words("prefetch 3 to 11, gently\nprefetch 3 to 12, gently\nprefetch 3 to itself\n");
 }
 
@@ -158,7 +158,7 @@ static void a_lost_device_fails_the_request_and_is_waited_for(void **state) {
     wait_ms(250);
     expect("");
     joins(13, 2, "laptop");
-    expect("accept 13\nsay device 'laptop' has joined\nask 2: tower laptop\n"); // everybody is here: at once
+    expect("accept 13\nsay device 'laptop' has joined\nask 2: tower laptop\n"); // all are here: no wait
     planned(2, "12", 7);
     expect_words("plan 2 to 13\nplan 2 to 11\n"); // the same plan is a new epoch
 }
@@ -187,7 +187,7 @@ static void what_does_not_fit_without_it_waits_and_says_so(void **state) {
     assert_int_equal(kin_membership_state_now(membership), KIN_MEMBERSHIP_SHORT);
     wait_ms(60000);
     expect("");
-    request(KIN_MEMBERSHIP_BEGINS); // nobody may begin now
+    request(KIN_MEMBERSHIP_BEGINS); // no request may begin now
     expect("fail: device 'laptop' is gone (connection reset), and without it: 2.0 GiB are missing\n");
     joins(13, 2, "laptop");
     expect_words("ask 3: tower laptop\n");
@@ -256,11 +256,11 @@ static void a_copy_of_a_device_is_refused_and_the_first_one_stays(void **state) 
            "file device-id beside its key on one of the two and start it again\n");
     assert_int_equal(kin_membership_device_at(membership, 0)->link, 11);
     assert_int_equal(kin_membership_device_at(membership, 0)->features, 3);
-    hello_of(13, 1, 700, "tower"); // the same process by a new link
+    hello_of(13, 1, 700, "tower"); // the same process on a new link
     expect_words("accept 13\n");
     of_link(KIN_MEMBERSHIP_LOST, 13, "nothing was heard for 1500 ms");
     forget();
-    hello_of(14, 1, 800, "tower"); // after a restart, when the first one is missed
+    hello_of(14, 1, 800, "tower"); // after a restart, when the first one is lost
     expect("accept 14\n");
 }
 
@@ -284,7 +284,7 @@ static void the_same_plan_changes_nothing(void **state) {
     planned(2, "12", 7);
     expect("");
     assert_int_equal(kin_membership_epoch(membership), 1);
-    does_not_fit(2); // an answer too many
+    does_not_fit(2); // a surplus answer
     wait_ms(10000);
     expect("");
     assert_int_equal(kin_membership_state_now(membership), KIN_MEMBERSHIP_SERVING);
@@ -299,7 +299,7 @@ static void an_answer_about_who_is_gone_is_not_used(void **state) {
     forget();
     of_link(KIN_MEMBERSHIP_LOST, 12, "connection reset");
     expect("say device 'laptop' is gone (connection reset)\nask 2: tower\n");
-    planned(1, "12", 7); // would be a crash if it were believed
+    planned(1, "12", 7); // would crash if it were used
     expect("");
     planned(2, "1", 7);
     expect_words("plan 1 to 11\n");
@@ -333,7 +333,7 @@ static void a_broken_ring_link_names_both_ends(void **state) {
     of_link(KIN_MEMBERSHIP_RING_CLOSED, 11, "no answer for 1.5 s");
     forget();
     wait_ms(150);
-    expect(""); // maybe one of the two is gone: that is known soon
+    expect(""); // one of the two may be lost: that becomes known soon
     wait_ms(50);
     expect("fail: the link from device 'tower' (stage 1 of 2) to device 'laptop' (stage 2 of 2) broke: no answer for 1.5 s\n"
            "whisper the link from device 'tower' (stage 1 of 2) to device 'laptop' (stage 2 of 2) broke: no answer for 1.5 s\n");
@@ -350,7 +350,7 @@ static void ring_breaks(uint32_t link, const char *reason) {
     wait_ms(250);
 }
 
-// The same two again, and a request.
+// The same plan again, and a request.
 static void ring_comes_up_again(uint32_t question) {
     planned(question, "12", 7);
     ring_opens(KIN_MEMBERSHIP_OWN);
@@ -375,7 +375,7 @@ static void a_hop_that_breaks_twice_before_anything_comes_of_it_leaves_its_far_e
     assert_int_equal(kin_membership_device_at(membership, 0)->state, KIN_DEVICE_JOINED);
     assert_int_equal(kin_membership_device_at(membership, 1)->state, KIN_DEVICE_FAILED);
     assert_non_null(strstr(kin_membership_device_at(membership, 1)->last_error, "took none of the 9000 bytes"));
-    wait_ms(2500); // it is back, and the plan has it again: now one break is enough
+    wait_ms(2500); // it is back, and in the plan again: now one break is enough
     ring_comes_up_again(4);
     ring_breaks(11, "the other side took none of the 9000 bytes");
     expect_words("it is left out for 4.0 s\n");
@@ -486,7 +486,7 @@ static void a_member_that_gets_what_cannot_be_stays_and_the_one_before_it_is_lef
     assert_int_equal(kin_membership_device_at(membership, 1)->state, KIN_DEVICE_JOINED);
     wait_ms(2500);
     ring_comes_up_again(3);
-    receives_wrong(12); // it says so of everybody
+    receives_wrong(12); // it says this of every member
     assert_int_equal(kin_membership_device_at(membership, 0)->state, KIN_DEVICE_JOINED);
     assert_int_equal(kin_membership_device_at(membership, 1)->state, KIN_DEVICE_FAILED);
 }
@@ -598,7 +598,7 @@ static void a_device_that_was_stopped_has_left(void **state) {
     request(KIN_MEMBERSHIP_BEGINS);
     assert_true(kin_goodbye_is_stop(reason));
     assert_false(kin_goodbye_is_stop(KIN_GOODBYE_CLOSED));
-    assert_false(kin_goodbye_is_stop(KIN_GOODBYE_STOPPED)); // our own words
+    assert_false(kin_goodbye_is_stop(KIN_GOODBYE_STOPPED)); // this side's own words
     of_link(KIN_MEMBERSHIP_LEFT, 12, reason);
     expect_words("fail: device 'laptop' (stage 2 of 2) has left\n");
     assert_int_equal(kin_membership_device_at(membership, 1)->state, KIN_DEVICE_LEFT);
@@ -609,7 +609,7 @@ static void a_device_that_was_stopped_has_left(void **state) {
 static void what_could_not_load_gets_no_slices_that_stream_until_it_comes_anew(void **state) {
     (void)state;
     begin_with_two();
-    of_link(KIN_MEMBERSHIP_FAILED, 12, "a disk error"); // at computing
+    of_link(KIN_MEMBERSHIP_FAILED, 12, "a disk error"); // while computing
     assert_false(kin_membership_device_at(membership, 1)->features & KIN_PROTO_NO_SLICES);
     wait_ms(2500);
     planned(3, "12", 7);
@@ -642,7 +642,8 @@ static void an_error_that_is_over_is_forgotten(void **state) {
     wait_ms(2500);
     planned(2, "1", 7);
     planned(3, "12", 7);
-    assert_string_equal(kin_membership_device_at(membership, 1)->last_error, "a disk error"); // it has yet to show that it can
+    assert_string_equal(kin_membership_device_at(membership, 1)->last_error,
+                        "a disk error"); // until it has proved that it works
     ready(12);
     assert_string_equal(kin_membership_device_at(membership, 1)->last_error, "");
     of_link(KIN_MEMBERSHIP_LOST, 11, "connection reset");
@@ -703,7 +704,7 @@ static void ring_links_may_come_and_go_before_the_ring_is_up(void **state) {
     assert_int_equal(kin_membership_state_now(membership), KIN_MEMBERSHIP_SERVING);
 }
 
-// Two members that get ready, and whose links are opened by the test.
+// Two members that become ready; the test opens their links.
 static void begin_with_closed_ring(void) {
     begin_default();
     joins(11, 1, "tower");
@@ -854,7 +855,7 @@ static void names_are_made_different_and_clean(void **state) {
     assert_string_equal(kin_membership_device_at(membership, 4)->name, "x?[2J");
     of_link(KIN_MEMBERSHIP_LOST, 12, "connection reset");
     joins(22, 2, "tower");
-    assert_string_equal(kin_membership_device_at(membership, 1)->name, "tower-2"); // its name stays its own
+    assert_string_equal(kin_membership_device_at(membership, 1)->name, "tower-2"); // a device keeps its name
 }
 
 static void the_thirty_third_device_is_told_to_come_later(void **state) {

@@ -1,4 +1,4 @@
-// A better plan beside the ring that runs: who has what it needs, when all switch, and when it is given up.
+// A better plan beside the running ring: which devices have its weights, when all switch, and when it is given up.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 
 #include "tests/membership_story.h"
 
-// Two devices at work, a request that runs, and a third one that has joined: the answer to question 2 is a better plan.
+// Two devices serve a request, and a third one has joined: the answer to question 2 is a better plan.
 static void begin_with_better_plan(void) {
     begin_with_two();
     request(KIN_MEMBERSHIP_BEGINS);
@@ -31,7 +31,7 @@ static void a_better_plan_begins_when_all_have_what_it_needs_and_requests_have_m
     prefetched(12, 2, true, NULL);
     prefetched(KIN_MEMBERSHIP_OWN, 2, true, NULL);
     assert_string_equal(doing(), "serving on 2 devices; for a better plan 'phone' is fetching: 25 %");
-    wait_ms(5000); // nobody is asked again, and the epoch goes on
+    wait_ms(5000); // no repeated questions; the epoch continues
     expect("");
     assert_false(kin_membership_yields(membership));
     prefetched(13, 2, true, NULL);
@@ -46,7 +46,7 @@ static void a_better_plan_begins_when_all_have_what_it_needs_and_requests_have_m
     assert_int_equal(kin_membership_planned_by(membership), 2);
     assert_int_equal(kin_membership_prepares(membership), 0);
     wait_ms(5000);
-    expect(""); // the planner need not say it again
+    expect(""); // the planner need not repeat it
 }
 
 static void where_nothing_runs_it_begins_at_once_and_is_fetched_as_fast_as_can_be(void **state) {
@@ -64,7 +64,7 @@ static void where_nothing_runs_it_begins_at_once_and_is_fetched_as_fast_as_can_b
     prefetched(12, 2, true, NULL);
     prefetched(13, 2, true, NULL);
     forget();
-    prefetched(KIN_MEMBERSHIP_OWN, 2, false, "a full disk"); // what it could not pack ahead it packs later
+    prefetched(KIN_MEMBERSHIP_OWN, 2, false, "a full disk"); // what the head could not pack ahead is packed later
     expect_words("plan 2 to 13\n");
 }
 
@@ -120,7 +120,7 @@ static void a_plan_is_given_up_with_a_member_that_is_lost(void **state) {
     assert_int_equal(kin_membership_prepares(membership), 0);
     assert_int_equal(kin_membership_n_requests(membership), 1);
     expect_words("ask 3: tower laptop\n");
-    begin_with_better_plan(); // the other way round: a member of the ring is lost, and the new one is there
+    begin_with_better_plan(); // the other way round: a member of the ring is lost, and the new device is there
     of_link(KIN_MEMBERSHIP_LOST, 12, "connection reset");
     assert_int_equal(kin_membership_prepares(membership), 0);
     assert_int_equal(kin_membership_n_requests(membership), 0);
@@ -128,7 +128,7 @@ static void a_plan_is_given_up_with_a_member_that_is_lost(void **state) {
     wait_ms(300);
     expect("ask 3: tower phone\n");
     planned(3, "13", 8);
-    expect_words("plan 2 to 13\nplan 2 to 11\n"); // nothing runs that could go on meanwhile
+    expect_words("plan 2 to 13\nplan 2 to 11\n"); // nothing is running that could continue meanwhile
 }
 
 static void a_newcomer_that_cannot_fetch_is_left_out_and_the_ring_goes_on(void **state) {
@@ -174,7 +174,7 @@ static void nobody_waits_for_ever_for_who_says_nothing(void **state) {
 
 // ---- a member that needs hours
 
-// So many percent of 400 MB, at so many bytes per second.
+// Reports that many percent of 400 MB, at `rate` bytes per second.
 static void fetches(uint32_t link, uint32_t question, uint64_t percent, uint64_t rate) {
     kin_proto_progress progress = {KIN_PROTO_FETCHING, percent * 4000000, 400000000, rate, 0};
     step((kin_membership_event){.kind = KIN_MEMBERSHIP_PREFETCHED, .link = link, .question = question, .progress = &progress});
@@ -209,7 +209,7 @@ static void what_is_ready_soon_comes_first_and_then_the_best_plan_of_all(void **
            "near\n");
     planned(4, "2", 8);
     expect("whisper a better plan, with 1 device, is prepared\nprefetch 4 to 12\nprefetch 4 to itself\n");
-    fetches(11, 3, 6, 250000); // of the plan that comes later
+    fetches(11, 3, 6, 250000); // for the later plan
     prefetched(KIN_MEMBERSHIP_OWN, 4, true, NULL);
     prefetched(12, 4, true, NULL);
     expect_words("plan 2 to 12\n");
@@ -226,7 +226,7 @@ static void what_is_ready_soon_comes_first_and_then_the_best_plan_of_all(void **
     prefetched(KIN_MEMBERSHIP_OWN, 5, true, NULL);
     prefetched(12, 5, true, NULL);
     forget();
-    for (int i = 0; i < 100; i++) { // the ring is the best without it: nobody is asked again
+    for (int i = 0; i < 100; i++) { // the ring is the best one without it: no repeated questions
         fetches(11, 5, 6, 250000 + (uint64_t)i);
         wait_ms(5000);
     }
@@ -247,7 +247,7 @@ static void where_nothing_is_better_soon_the_slow_one_is_waited_for(void **state
             does_not_fit(4);
         expect("ask 5: far near\n");
         assert_int_equal(kin_membership_prepares(membership), 3);
-        planned(5, "12", 9); // still the same, but the planner knows it by this question
+        planned(5, "12", 9); // still the same, but the planner refers to it by this question
         expect("prefetch 5 to 11\nprefetch 5 to 12\n");
         for (int i = 0; i < 100; i++) {
             fetches(11, 5, 6, 250000 + (uint64_t)i);
@@ -268,7 +268,7 @@ static void another_that_joins_is_a_reason_to_look_again(void **state) {
     planned(5, "12", 9);
     joins(13, 3, "desk");
     wait_ms(1000);
-    expect_words("ask 6: near desk\n"); // the slow one is known
+    expect_words("ask 6: near desk\n"); // the slow device is known
     planned(6, "23", 8);
     assert_int_equal(kin_membership_prepares(membership), 6);
     for (uint32_t link = 12; link <= 13; link++) prefetched(link, 6, true, NULL);
@@ -284,7 +284,7 @@ static void who_is_lost_meanwhile_is_not_waited_for(void **state) {
     begin_alone_with_a_slow_device_and_a_fast_one();
     wait_ms(10500);
     planned(4, "2", 8);
-    of_link(KIN_MEMBERSHIP_LOST, 12, "connection reset"); // with the plan that was to come first
+    of_link(KIN_MEMBERSHIP_LOST, 12, "connection reset"); // which was in the plan that was to come first
     forget();
     wait_ms(500);
     assert_int_equal(kin_membership_prepares(membership), 0);
@@ -292,7 +292,7 @@ static void who_is_lost_meanwhile_is_not_waited_for(void **state) {
     assert_int_equal(kin_membership_prepares(membership), 5);
 }
 
-// A message is no progress.
+// A message is not progress.
 static void a_device_that_repeats_itself_holds_no_plan(void **state) {
     (void)state;
     begin_with_better_plan();

@@ -1,5 +1,5 @@
-// Nonsense from those who have the key: any event at any time, about any link, epoch and ticket. Neither the head's side of
-// membership (pure/proto/membership.h) nor the device's (pure/proto/member.h) may break, and both must still come to work in
+// Nonsense from peers that have the key: any event at any time, about any link, epoch and ticket. Neither the head's side of
+// membership (pure/proto/membership.h) nor the device's (pure/proto/member.h) may break, and both must still do their work in
 // between.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,11 +16,11 @@
 
 #define MS ((kin_time)1000000)
 
-enum { N_EVENTS = 1500000 }; // whether a ring comes up among fewer is luck
+enum { N_EVENTS = 1500000 }; // with fewer, a ring comes up only by luck
 
 // ---- the head's side
 
-// The planner is no stranger: its answer is about who was asked for.
+// The planner is trusted: its answer is about the devices of the question.
 static void answer(kin_membership *membership, kin_time now, const kin_membership_actions *actions) {
     for (int i = 0; i < actions->n; i++) {
         const kin_membership_action *a = &actions->at[i];
@@ -29,7 +29,7 @@ static void answer(kin_membership *membership, kin_time now, const kin_membershi
         kin_membership_plan plan = {.n_stages = a->question % 4 > 0, .stages = &stage};
         kin_membership_step(membership, now,
                             &(kin_membership_event){.kind = KIN_MEMBERSHIP_PLANNED, .question = a->question, .plan = &plan});
-        return; // the actions are gone
+        return; // the actions are invalid now
     }
 }
 
@@ -74,7 +74,7 @@ static void no_order_of_events_breaks_the_roster(void **state) {
         assert_non_null(kin_membership_doing(membership, doing, sizeof doing));
         n_serving += kin_membership_state_now(membership) == KIN_MEMBERSHIP_SERVING;
     }
-    assert_true(kin_membership_epoch(membership) > 1000 && n_serving > 1000); // it was not all refused
+    assert_true(kin_membership_epoch(membership) > 1000 && n_serving > 1000); // not everything was refused
     kin_membership_free(membership);
 }
 
@@ -82,7 +82,7 @@ static void no_order_of_events_breaks_the_roster(void **state) {
 
 static uint32_t member_event(kin_member *member, kin_time now, uint64_t x) {
     kin_member_event_kind kind = (kin_member_event_kind)(x % (KIN_MEMBER_PREVIOUS_CLOSED + 1));
-    bool is_rare = kind == KIN_MEMBER_REFUSED || kind == KIN_MEMBER_LOST; // or it would do nothing else
+    bool is_rare = kind == KIN_MEMBER_REFUSED || kind == KIN_MEMBER_LOST; // else it would do little else
     kin_member_event e = {.kind = is_rare && (x >> 20 & 31) ? KIN_MEMBER_TICK : kind,
                           .epoch = kin_member_epoch(member) + (uint32_t)(x >> 8 & 1),
                           .ticket = (uint32_t)(x >> 32),

@@ -1,11 +1,11 @@
-// Whole clusters, simulated with a seed: one head (pure/proto/membership.h), one to eight devices (pure/proto/member.h), and
-// between them links that are slow, stall, are cut or break, while processes crash, freeze, restart, fail and bring the wrong
-// things.
+// Whole clusters, simulated by seed: one head (pure/proto/membership.h), one to eight devices (pure/proto/member.h), and links
+// between them that are slow, stall, are cut or break, while processes crash, freeze, restart, fail and have a wrong version or
+// model.
 //
-//     faults for 20 s ──────────────► calm ─────────────► the ring must be up, with everybody, on every device
+//     faults for 20 s ──────────────► calm ─────────────► the ring must be up, on every device, with all of them
 //
-// The world that they live in is testkit/cluster_sim.h, which asserts what must hold at every moment.
-// KIN_SIM_SEEDS=n changes how many schedules run, KIN_SIM_SEED=s runs one and tells its story.
+// The simulator, testkit/cluster_sim.h, asserts what must hold at every moment. KIN_SIM_SEEDS=n sets the number of schedules,
+// KIN_SIM_SEED=s runs one and prints its story.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,16 +23,16 @@ enum {
     N_SCHEDULES = KIN_SANITIZED ? 1500 : 3000,
     N_FAULTS = 12,
     CALM_MS = 20000,
-    LAST_REQUEST_MS = 32000, // afterwards nobody asks, so that late joiners get into the plan
+    LAST_REQUEST_MS = 32000, // no requests afterwards, so that late joiners get into the plan
     END_MS = 45000,
-    NOTICE_MS = 2500, // a request may not outlive the death of a member by more
+    NOTICE_MS = 2500, // limit for a request to outlive the death of a member
 };
 
 static kin_sim_totals totals;
 
 // ---- faults
 
-// The request that runs now must not run any more a while later: a member of its plan is gone for that long.
+// The current request must end within a while, since a member of its plan is gone for longer.
 static void expect_an_end(kin_sim *w, int node, bool alone) {
     bool is_member = false;
     for (int i = 0; i < w->n_planned; i++) is_member = is_member || w->planned[i] == node;
@@ -48,7 +48,7 @@ static void check_end(kin_sim *w, const kin_sim_event *e) {
     kin_time then = e->at - NOTICE_MS * KIN_SIM_MS;
     bool is_clear = w->nodes[KIN_SIM_HEAD].runs && w->nodes[KIN_SIM_HEAD].life == e->serial && w->head_hit_at <= then &&
                     w->nodes[KIN_SIM_HEAD].frozen_until <= then;
-    if (e->side && w->hit_at > then) return; // only what no other fault has delayed
+    if (e->side && w->hit_at > then) return; // only if no other fault has delayed it
     if (is_clear) assert_int_not_equal(w->request, e->ticket);
 }
 
@@ -120,7 +120,7 @@ static bool is_good(const kin_sim *w, int node) {
     return !w->nodes[node].wrong_version;
 }
 
-// Firewalls: devices that nobody reaches, the head neither, and single ways that are shut. All of them reach the head.
+// Firewalls: devices that none can reach, not even the head, and single directions that are blocked. All devices reach the head.
 static void build_walls(kin_sim *w) {
     uint64_t one_in = 1 + kin_sim_below(w, 4);
     for (int to = 1; to < w->n_nodes; to++) {
@@ -195,7 +195,7 @@ static void every_schedule_of_faults_ends_well(void **state) {
     }
     uint64_t n = many ? strtoull(many, NULL, 10) : N_SCHEDULES;
     for (uint64_t seed = 0; seed < n; seed++) {
-        fprintf(stderr, "\rseed %llu ", (unsigned long long)seed); // which one it was, if it ends here
+        fprintf(stderr, "\rseed %llu ", (unsigned long long)seed); // shows the seed if it fails
         run_schedule(seed, false);
     }
     printf("%llu schedules: %llu steps, %llu epochs, %llu requests done, %llu failed with a sentence, at most %llu actions\n",

@@ -1,4 +1,4 @@
-// The planner (node/planner.h): answers to the cluster's questions, the margin, corrections that follow devices, expectations.
+// The planner (node/planner.h): answers to the cluster's questions, the margin, corrections that follow devices, predictions.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +33,7 @@ static void ask_about(asked *a, const int *who, int n) {
     a->facts = cluster;
     a->facts.n_device = n;
     for (int i = 0; i < n; i++) {
-        int at = (i + n - 1) % n; // of a candidate: the head is the last
+        int at = (i + n - 1) % n; // index of the candidate: the head is last
         a->facts.devices[i] = cluster.devices[who[i]];
         a->candidates[at] =
             (kin_candidate){.name = a->facts.devices[i].name, .memory = (uint64_t)a->facts.devices[i].memory_bytes};
@@ -68,7 +68,7 @@ static void answer_to(kin_planner *p, const asked *a, kin_ring_plan *out) {
     if (kin_planner_ask(p, &a->question, out, &err) != 0) fail_msg("%s", err.text);
 }
 
-// Layers that the ring gives to that device of the cluster.
+// Returns the layers that the ring gives to that device of the cluster.
 static int layers_of(const kin_ring_plan *ring, const asked *a, int who) {
     for (int i = 0; i < ring->n_members; i++) {
         if (a->ids[ring->candidate[i]].bytes[0] == who + 1) return ring->shares[i].n_layers;
@@ -148,7 +148,7 @@ static void a_little_better_changes_nothing_and_much_better_does(void **state) {
     kin_planner_close(p);
 }
 
-// A device that joins has everything to fetch: by the thesis's rule that counts, for a minute or so.
+// A joining device must fetch all its weights: by the thesis' rule that counts, for about a minute.
 static void by_the_thesis_fetching_counts_against_a_better_plan(void **state) {
     (void)state;
     static asked some, all;
@@ -240,8 +240,8 @@ static void without_a_member_there_is_another_plan(void **state) {
     kin_planner_close(p);
 }
 
-// Of three equal devices two have room for all layers. The first of them is lost, and by its links the other one should now be
-// first.
+// Two of three equal devices have room for all layers. The first of them is lost, and by its links the other one should be first
+// now.
 static void without_a_member_the_others_keep_their_places(void **state) {
     (void)state;
     static asked all, less;
@@ -253,7 +253,7 @@ static void without_a_member_the_others_keep_their_places(void **state) {
     kin_planner *p = open_planner("auto", "exact");
     ask_about(&all, (int[]){0, 1, 2, 3}, 4);
     answer_to(p, &all, &ring);
-    assert_int_equal(ring.n_members, 3); // the head is the last one
+    assert_int_equal(ring.n_members, 3); // the head is last
     int gone = all.ids[ring.candidate[0]].bytes[0] - 1, stays = all.ids[ring.candidate[1]].bytes[0] - 1, comes = 6 - gone - stays;
     cluster.links[0][stays].rtt_s = cluster.links[comes][0].rtt_s = 0.0009;
     ask_about(&all, (int[]){0, 1, 2, 3}, 4);
@@ -267,7 +267,7 @@ static void without_a_member_the_others_keep_their_places(void **state) {
     kin_planner_close(p);
 }
 
-// A device is lost while another order of the ring is prepared: the other one keeps the place that it has.
+// A device is lost while another order of the ring is prepared: the remaining one keeps its present place.
 static void what_is_proposed_gives_nobody_a_place(void **state) {
     (void)state;
     static asked both, less;
@@ -279,7 +279,7 @@ static void what_is_proposed_gives_nobody_a_place(void **state) {
     ask_about(&both, (int[]){0, 1, 2}, 3);
     both.question.number = 1;
     answer_to(p, &both, &ring);
-    assert_int_equal(ring.n_members, 3); // the head is the last one
+    assert_int_equal(ring.n_members, 3); // the head is last
     kin_planner_in_force(p, 1);
     int gone = both.ids[ring.candidate[0]].bytes[0] - 1, stays = both.ids[ring.candidate[1]].bytes[0] - 1;
     cluster.links[gone][stays].rtt_s = 0.5;
@@ -351,8 +351,8 @@ static void it_wants_to_be_asked_again_only_if_another_plan_would_win(void **sta
     kin_planner_close(p);
 }
 
-// Of a ring in which all three are needed: by its corrections the other order, which was not tried, looks faster, but it would
-// not come.
+// A ring in which all three are needed: by its corrections the other order, which was not tried, looks faster, but it would not
+// be chosen.
 static void hops_that_are_slow_do_not_ask_for_an_order_that_does_not_come(void **state) {
     (void)state;
     static asked a;
@@ -374,7 +374,7 @@ static void hops_that_are_slow_do_not_ask_for_an_order_that_does_not_come(void *
     kin_planner_close(p);
 }
 
-// Two workers are faster than the head, which has room for all. Their hops take ten times as long as was measured before.
+// Two workers are faster than the head, which has room for all layers. Their hops take ten times as long as measured before.
 static void where_hops_turn_out_to_be_slow_the_head_goes_on_alone(void **state) {
     (void)state;
     static asked a;
@@ -403,7 +403,7 @@ static void tokens_as_predicted_never_ask_again(void **state) {
     static asked a;
     kin_ring_plan ring;
     kin_cluster_measured m;
-    kin_paper_facts(&cluster, KIN_PAPER_TABLE_3, KIN_PAPER_70B, 0); // it streams: played and closed-form times differ
+    kin_paper_facts(&cluster, KIN_PAPER_TABLE_3, KIN_PAPER_70B, 0); // it streams: simulated and closed-form times differ
     ask_about(&a, (int[]){0, 1, 2, 3}, 4);
     kin_planner *p = open_planner("auto", "exact");
     answer_to(p, &a, &ring);
@@ -414,7 +414,7 @@ static void tokens_as_predicted_never_ask_again(void **state) {
     kin_planner_close(p);
 }
 
-// ---- a processor that is fast after rest and slow under load
+// ---- a processor that is fast after a rest and slow under load
 
 // Three devices, all of which are needed. `who` is 1.5 times as fast as the others; with more than a third of the layers it takes
 // `slow` times as long as predicted.
@@ -439,7 +439,7 @@ static void open_moody_home(moody_home *h, int who, double slow, double hold_s) 
     answer_to(h->planner, &h->a, &h->ring);
 }
 
-// What each member's tokens take now; the plan changes where the planner wants it to.
+// Measures each member's tokens; the plan changes if the planner asks for it.
 static void measure_home(moody_home *h) {
     bool asks = false;
     for (int who = 0; who < 3; who++) {
@@ -461,7 +461,7 @@ static void a_processor_that_is_slow_under_load_settles_on_one_plan(void **state
     for (int who = 0; who < 3; who++) {
         open_moody_home(&forgetful, who, 3, 0);
         for (int i = 0; i < 30; i++) measure_home(&forgetful);
-        assert_true(forgetful.n_changes > 10); // without what is held it flips for ever
+        assert_true(forgetful.n_changes > 10); // without held corrections it flips forever
         kin_planner_close(forgetful.planner);
         open_moody_home(&h, who, 3, 60);
         for (int i = 0; i < 30; i++) measure_home(&h);
@@ -527,7 +527,7 @@ static int layers_in_force(kin_planner *p, int device) {
     return plan.shares[device].n_layer;
 }
 
-// What is proposed is prepared beside the ring in force, whose tokens are measured meanwhile.
+// A proposal is prepared beside the active ring, whose tokens are measured meanwhile.
 static void a_better_plan_counts_when_it_is_in_force(void **state) {
     (void)state;
     static asked a;
@@ -547,12 +547,12 @@ static void a_better_plan_counts_when_it_is_in_force(void **state) {
     answer_to(p, &a, &second);
     assert_true(layers_of(&second, &a, 1) < layers_of(&first, &a, 1));
     assert_int_equal(layers_in_force(p, 1), layers_of(&first, &a, 1));
-    measured_of(p, &a, 1, 9.1, &m); // by the ring in force
+    measured_of(p, &a, 1, 9.1, &m); // from the active ring
     assert_false(kin_planner_take_measured(p, &m));
     assert_true(kin_planner_expects(p, &then));
     assert_true(fabs(then.corrected.tpot_s - before.corrected.tpot_s) < 0.02 * before.corrected.tpot_s);
     a.question.number = 5;
-    answer_to(p, &a, &again); // it stays; membership goes on with what it prepares for question 4
+    answer_to(p, &a, &again); // unchanged; the membership continues to prepare question 4's answer
     assert_memory_equal(&second, &again, sizeof second);
     kin_planner_in_force(p, 4);
     assert_int_equal(layers_in_force(p, 1), layers_of(&second, &a, 1));
@@ -569,7 +569,7 @@ static void what_is_measured_deep_in_the_cache_is_held_against_that_depth(void *
     kin_plan plan;
     kin_err err;
     kin_paper_facts(&cluster, KIN_PAPER_A4, KIN_PAPER_8B, 0);
-    cluster.devices[0].cpu.read_bytes_s = 1e8; // attention counts
+    cluster.devices[0].cpu.read_bytes_s = 1e8; // so that attention counts
     kin_planner *p = open_planner("auto", "exact");
     assert_int_equal(kin_planner_set_alone(p, &cluster.devices[0], 0, &err), 0);
     assert_true(kin_planner_last(p, &facts, NULL, &plan));
@@ -619,7 +619,7 @@ static void nonsense_of_one_device_does_not_sink_the_others(void **state) {
     kin_planner *p = open_planner("auto", "exact");
     answer_to(p, &a, &ring);
     assert_int_equal(layers_of(&ring, &a, 1), 0);
-    a.facts.devices[0].memory_bytes = -1; // the head is another matter
+    a.facts.devices[0].memory_bytes = -1; // the head's facts are a failure
     kin_err err;
     assert_int_equal(kin_planner_ask(p, &a.question, &ring, &err), KIN_FAIL);
     assert_non_null(strstr(err.text, "the head's facts: memory is negative"));
@@ -677,7 +677,7 @@ static void links_that_make_no_simple_ring_leave_devices_out(void **state) {
     static asked a;
     kin_ring_plan ring;
     ask_about(&a, (int[]){0, 1, 2}, 3);
-    a.facts.links[0][1].bytes_s = a.facts.links[1][0].bytes_s = 0; // the host PC is reached through the Mac only, there and back
+    a.facts.links[0][1].bytes_s = a.facts.links[1][0].bytes_s = 0; // the host PC is reached only through the Mac, there and back
     for (int q = 0; q < KIN_N_QUANT; q++) a.facts.devices[0].cpu.token_bytes_s[q] /= 100;
     kin_planner *p = open_planner("auto", "exact");
     answer_to(p, &a, &ring);
@@ -707,7 +707,7 @@ static void a_machine_alone_has_an_expectation(void **state) {
     kin_planner_close(p);
 }
 
-// What two equal devices take as a group, as a part of what the best ring takes.
+// Returns the time of two equal devices as a group, relative to the best ring.
 static double group_over_ring(const kin_facts *facts) {
     kin_plan_options options = kin_plan_options_defaults();
     static kin_grouped_plan group;
@@ -725,7 +725,7 @@ static void ask_two(asked *a, double rtt_s) {
     ask_about(a, (int[]){0, 1}, 2);
 }
 
-// With that round trip a group takes so much of the ring's time.
+// Finds the round trip with which a group takes `ratio` times the ring's time.
 static void ask_with_ratio(asked *a, double ratio) {
     double low_s = 1e-5, high_s = 1e-2;
     for (int i = 0; i < 40; i++) {
@@ -786,7 +786,7 @@ static void a_group_of_all_is_expected_to_take_its_own_time(void **state) {
     kin_planner_close(p);
 }
 
-// What the last device of a group measures beyond the prediction counts for sums: a ring is not expected to be slower for it.
+// What the last device of a group measures beyond the prediction counts for sums: a ring's prediction does not change.
 static void what_tokens_of_a_group_took_corrects_its_sums(void **state) {
     (void)state;
     static asked a;
@@ -805,7 +805,7 @@ static void what_tokens_of_a_group_took_corrects_its_sums(void **state) {
     assert_true(fabs(e.corrected.sums_s - e.before.sums_s - 0.1 * e.before.compute_s) < 1e-6);
     answer_to(p, &a, &ring);
     assert_int_equal(ring.groups[0].n_ranks, 2);
-    // Sums that take so long that the ring is better by far: it is asked for.
+    // Sums are so slow that the ring is better by far: the planner asks for it.
     m = measured_tokens(&a, e.before.compute_s * 2.5);
     assert_true(kin_planner_take_measured(p, &m));
     answer_to(p, &a, &ring);
@@ -813,7 +813,7 @@ static void what_tokens_of_a_group_took_corrects_its_sums(void **state) {
     kin_planner_close(p);
 }
 
-// Who has its weights waits in a sum for another one's disk, so sums are not learned there. Disks are, each by itself.
+// A device that has its weights waits in a sum for another one's disk, so sums are not learned there. Disks are, individually.
 static void a_group_that_streams_corrects_its_disks_and_not_its_sums(void **state) {
     (void)state;
     static asked a;
@@ -841,7 +841,7 @@ static void a_group_that_streams_corrects_its_disks_and_not_its_sums(void **stat
     kin_planner_close(p);
 }
 
-// Two by a cable, the head far away, and no memory for all of the model on one of them.
+// Two devices by a cable, the head far away, and no memory for the whole model on any of them.
 static void a_group_may_be_a_part_of_the_ring(void **state) {
     (void)state;
     static asked a;
@@ -858,7 +858,7 @@ static void a_group_may_be_a_part_of_the_ring(void **state) {
         assert_int_equal(ring.groups[i].rank, i);
         assert_int_equal(ring.groups[i].n_ranks, 2);
     }
-    assert_int_equal(ring.candidate[2], 2); // the head is last, and on its own
+    assert_int_equal(ring.candidate[2], 2); // the head is last, and in no group
     assert_int_equal(ring.groups[2].n_ranks, 0);
     assert_true(ring.shares[0].n_layers > 20 && ring.shares[1].n_layers == 0);
     assert_int_equal(ring.shares[0].n_layers + ring.shares[2].n_layers, cluster.model.n_layer);

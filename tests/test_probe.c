@@ -1,4 +1,4 @@
-// Measuring the way to another member (net/probe.h), answering probes (net/echo_responder.h), and measuring many
+// Measuring the path to another member (net/probe.h), answering probes (net/echo_responder.h), and queues of probes
 // (cluster/probe_queue.h).
 #include "tests/link_world.h"
 #ifdef __linux__
@@ -12,23 +12,23 @@
 #include "net/probe.h"
 #include "pure/proto/versions.h"
 
-// ---- who is probed
+// ---- the probed peer
 
 typedef enum manner {
     GOOD,
     MUTE,        // never answers OPEN
-    REFUSING,    // says that it is busy
+    REFUSING,    // reports that it is busy
     HANGING_UP,  // after OPEN
-    UNEXPECTED,  // answers OPEN with a frame that is no answer
-    MALFORMED,   // with ACCEPT of nonsense
-    OTHER_TOKEN, // answers ECHO as if it was another one
+    UNEXPECTED,  // answers OPEN with an unrelated frame
+    MALFORMED,   // with a malformed ACCEPT
+    OTHER_TOKEN, // answers ECHO with another token
     TOO_SHORT,
     ASKING,   // its answer asks for an answer
     NONSENSE, // answers ECHO with another frame
     TOO_LONG, // answers ECHO with a frame beyond its cap
-    STOPPING, // answers some, then no more
+    STOPPING, // answers a few times, then stops
     LATE,     // answers after a time that grows with the bytes
-    FAR,      // likewise, from far away
+    FAR,      // the same, from far away
 } manner;
 
 enum { N_BEFORE_STOP = 5, LATE_US = 3000, THERE_BYTES_MS = 16000, BACK_BYTES_MS = 2000, FAR_US = 25000 };
@@ -39,11 +39,11 @@ typedef struct peer {
     manner manner;
     kin_echo_responder *echo;
     uv_timer_t timer;
-    end *late; // who gets the answer, and which
+    end *late; // the end that gets the late answer
     kin_proto_echo answer;
     kin_time due;
     int n_echoes;
-    uint32_t largest; // of what was sent, or asked for
+    uint32_t largest; // most bytes that were sent, or asked for
 } peer;
 
 static peer the_peer;
@@ -76,7 +76,7 @@ static void answer_open(end *e) {
     kin_link_set_frame_max(e->link, kin_frame_cap(KIN_FRAME_ECHO));
     if (the_peer.manner != GOOD) return;
     assert_true(kin_echo_responder_add(the_peer.echo, e->link));
-    e->link = NULL; // it is the echo's
+    e->link = NULL; // it belongs to the responder now
 }
 
 static void answer_late(uv_timer_t *timer) {
@@ -135,7 +135,7 @@ static void peer_frame(end *e) {
     }
 }
 
-// Ends that came since the last time get the peer's manner.
+// Gives new ends the peer's manner.
 static void serve(world *w) {
     for (int i = 0; i < w->n_ends; i++) {
         end *e = &w->ends[i];
@@ -163,7 +163,7 @@ static void close_peer(world *w) {
     while (the_peer.timer.data) turn(w);
 }
 
-// ---- who probes
+// ---- the probing side
 
 typedef struct outcome {
     bool is_over, ok;
@@ -241,9 +241,9 @@ static void each_direction_has_its_own_rate(void **state) {
     kin_probe_options o = options_of(w, 16384);
     outcome out = probe_with(w, &o);
     if (!out.ok) fail_msg("%s", out.reason);
-    assert_true(out.result.rtt_s >= LATE_US * 1e-6); // that much it waited before each answer
+    assert_true(out.result.rtt_s >= LATE_US * 1e-6); // its wait before each answer
     assert_true(is_positive(out.result.to_bytes_s));
-    assert_true(out.result.from_bytes_s < out.result.to_bytes_s); // eight times as long for a byte
+    assert_true(out.result.from_bytes_s < out.result.to_bytes_s); // eight times as long per byte
     assert_true(out.result.from_bytes_s < 4e3 * BACK_BYTES_MS);
     close_peer(w);
 }
@@ -257,7 +257,7 @@ static void on_a_long_way_messages_open_the_window(void **state) {
     if (!out.ok) fail_msg("%s", out.reason);
     assert_true(out.result.rtt_s >= FAR_US * 1e-6);
     assert_true(is_positive(out.result.to_bytes_s) && is_positive(out.result.from_bytes_s));
-    assert_true(the_peer.largest > 256 << 10); // what a near one gets at most
+    assert_true(the_peer.largest > 256 << 10); // the limit for a near peer
     close_peer(w);
 }
 
@@ -281,7 +281,7 @@ static void a_probe_always_ends(void **state) {
 }
 
 #ifdef __linux__
-// Links of both ends as they are outside of tests.
+// Reopens the listener with the default options.
 static void listen_anew(world *w) {
     kin_err err;
     kin_listener_close(w->listener);
@@ -329,7 +329,7 @@ static void addresses_are_tried_in_turn(void **state) {
     o.to = (kin_proto_endpoint){w->port, 2, {"nowhere.invalid", "127.0.0.1"}};
     outcome out = probe_with(w, &o);
     if (!out.ok) fail_msg("%s", out.reason);
-    o.to = (kin_proto_endpoint){1, 1, {"127.0.0.1"}}; // nobody listens there
+    o.to = (kin_proto_endpoint){1, 1, {"127.0.0.1"}}; // no listener there
     out = probe_with(w, &o);
     assert_false(out.ok);
     assert_non_null(strstr(out.reason, "no connection"));
@@ -366,7 +366,7 @@ static void a_cancelled_probe_says_nothing(void **state) {
     close_peer(w);
 }
 
-// ---- who is asked too much
+// ---- peers that ask for too much
 
 static end *connect_to_echo(world *w, end *client) {
     end *server = connect_pair(w, client);
@@ -407,10 +407,10 @@ static void few_are_answered_at_a_time(void **state) {
     assert_true(kin_echo_responder_is_full(the_peer.echo));
     end *server = connect_to_echo(w, &clients[KIN_ECHO_RESPONDER_LINKS]);
     assert_false(kin_echo_responder_add(the_peer.echo, server->link));
-    assert_non_null(server->link); // still ours
+    assert_non_null(server->link); // still the caller's
     close_end(w, &clients[0]);
     RUN_UNTIL(w, !kin_echo_responder_is_full(the_peer.echo));
-    kin_echo_responder_tick(the_peer.echo, kin_clock_now()); // nobody is old
+    kin_echo_responder_tick(the_peer.echo, kin_clock_now()); // none is old
     run_for(w, 20);
     for (int i = 1; i < KIN_ECHO_RESPONDER_LINKS; i++) assert_true(clients[i].is_open);
     kin_echo_responder_tick(the_peer.echo, kin_clock_now() + (kin_time)KIN_ECHO_RESPONDER_LIFE_MS * 1000000);
@@ -474,7 +474,7 @@ static void who_does_not_read_the_answers_is_hung_up_on(void **state) {
     leave(&s);
 }
 
-// ---- a meter
+// ---- a probe queue
 
 enum { MAX_ANSWERS = KIN_PROTO_MAX_MEASURES + 8 };
 
@@ -566,7 +566,7 @@ static void too_many_requests_are_answered_at_once(void **state) {
     run_for(w, 50); // one is in flight
     kin_probe_queue_clear(g);
     run_for(w, 50);
-    assert_int_equal(a.n, 1); // nobody wanted the others any more
+    assert_int_equal(a.n, 1); // the others were dropped
     the_peer.manner = GOOD;
     m.id = peer_id;
     kin_probe_queue_ask(g, &m);

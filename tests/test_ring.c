@@ -1,4 +1,4 @@
-// A ring gives what one machine gives: the same bits when all members compute alike and activations travel as f32.
+// A ring gives the results of one machine: the same bits if all members compute alike and activations travel as f32.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,7 +47,7 @@ static int32_t largest(const float *logits) {
     return best;
 }
 
-// Logits of the prompt and of N_MADE greedy tokens.
+// Returns the logits of the prompt and of N_MADE greedy tokens.
 static void run(kin_thread_ring *ring, float *logits) {
     kin_head *head = kin_thread_ring_head(ring);
     kin_err err = {""};
@@ -72,7 +72,7 @@ static void expect_same_bits(int n, const kin_round_share *shares, int n_rounds)
     static float got[N_ROWS * N_VOCAB];
     kin_thread_ring *ring = open_ring(n, shares);
     assert_int_equal(kin_thread_ring_n_rounds(ring), n_rounds);
-    for (int again = 0; again < 2; again++) { // the second time with what clear leaves
+    for (int again = 0; again < 2; again++) { // the second time after a clear
         run(ring, got);
         assert_memory_equal(got, want, sizeof got);
         kin_head_clear(kin_thread_ring_head(ring));
@@ -87,7 +87,7 @@ static void one_machine(void **state) {
     run(ring, want);
     kin_thread_ring_close(ring);
     const kin_round_share half = {N_LAYER / 2, 0};
-    expect_same_bits(1, &half, 2); // rounds that meet nobody
+    expect_same_bits(1, &half, 2); // two rounds on one machine
 }
 
 static void rings_of_two_to_six_give_its_bits(void **state) {
@@ -166,7 +166,7 @@ static void a_step_that_fails_leaves_no_trace(void **state) {
     kin_thread_ring *ring = open_ring(2, shares);
     kin_head *head = kin_thread_ring_head(ring);
     memcpy(wrong, ids, sizeof wrong);
-    wrong[30] = N_VOCAB; // chunks before it are in flight when it is found
+    wrong[30] = N_VOCAB; // earlier chunks are in flight when it is found
     assert_int_equal(kin_head_eval(head, 0, 0, wrong, N_IDS, NULL, 0, &err), KIN_FAIL);
     assert_non_null(strstr(err.text, "not in the vocabulary"));
     for (int i = 0; i < 3; i++) assert_int_equal(kin_head_eval(head, 1, i * N_IDS, many, N_IDS, NULL, 0, &err), 0);
@@ -178,7 +178,7 @@ static void a_step_that_fails_leaves_no_trace(void **state) {
     kin_thread_ring_close(ring);
 }
 
-// More than there are buffers: each goes round, and comes back to a head that takes nothing.
+// More operations than buffers.
 static void of_many_forgets_in_a_row_none_is_lost(void **state) {
     (void)state;
     static float got[N_ROWS * N_VOCAB];
@@ -194,7 +194,7 @@ static void of_many_forgets_in_a_row_none_is_lost(void **state) {
     kin_thread_ring_close(ring);
 }
 
-// Which step came back is what a peer says.
+// The number of the step that came back is a peer's claim.
 static void a_device_that_answers_out_of_order_is_an_error(void **state) {
     (void)state;
     const int32_t seq = 0, pos[] = {0, 1};
@@ -216,7 +216,7 @@ static void a_device_that_answers_out_of_order_is_an_error(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_machine), // makes what the others compare with
+        cmocka_unit_test(one_machine), // computes the result that the others compare with
         cmocka_unit_test(rings_of_two_to_six_give_its_bits),
         cmocka_unit_test(more_rounds_give_its_bits),
         cmocka_unit_test(uneven_windows_and_last_rounds_give_its_bits),

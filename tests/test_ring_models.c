@@ -1,7 +1,7 @@
 // Rings over the golden models, the demo model, and with GPU layers in one member's window.
 //
-// On the CPU: the bits of one machine, for every family and weight type there. With a GPU layer: within the golden rules'
-// distance.
+// On the CPU: the bits of one machine, for every family and weight type there. With a GPU layer: within the tolerance of the
+// golden tests.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@
 
 enum { N_MADE = 16, CHUNK = 4 };
 
-// "Once upon a time, there was a little": the likeliest token is far ahead of the others, so that a GPU finds it, too
+// "Once upon a time, there was a little": the likeliest token is so far ahead that a GPU finds it, too
 static const int32_t demo_prompt[] = {1405, 489, 514, 258, 410, 11, 378, 283, 258, 389};
 
 typedef struct run {

@@ -1,4 +1,4 @@
-// The order of a ring when another plan takes the place of one (pure/plan/ring_order.h).
+// The order of a ring when another plan replaces its plan (pure/plan/ring_order.h).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,7 +38,7 @@ static void becomes(kin_plan before, kin_plan plan, const int *devices) {
 
 static void who_comes_takes_the_place_of_who_is_gone(void **state) {
     (void)state;
-    becomes(ring(2, (int[]){1, 2}), ring(2, (int[]){2, 3}), (int[]){3, 2}); // 1 is there, and has no layers
+    becomes(ring(2, (int[]){1, 2}), ring(2, (int[]){2, 3}), (int[]){3, 2}); // 1 is there, but has no layers
     becomes(ring(2, (int[]){GONE, 2}), ring(2, (int[]){2, 3}), (int[]){3, 2});
     becomes(ring(2, (int[]){1, GONE}), ring(2, (int[]){3, 1}), (int[]){1, 3});
     becomes(ring(1, (int[]){2}), ring(3, (int[]){3, 1, 2}), (int[]){2, 3, 1}); // behind the others
@@ -71,7 +71,7 @@ static void a_ring_with_relays_stays_as_it_is(void **state) {
     with_relay.stops[with_relay.n_stops].device = 3;
     with_relay.stops[with_relay.n_stops++].relay = true;
     becomes(ring(2, (int[]){1, 2}), with_relay, (int[]){2, 1, 3});
-    becomes(with_relay, ring(3, (int[]){3, 1, 2}), (int[]){2, 1, 3}); // who was a relay only is new
+    becomes(with_relay, ring(3, (int[]){3, 1, 2}), (int[]){2, 1, 3}); // a device that was only a relay counts as new
 }
 
 int main(void) {

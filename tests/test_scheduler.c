@@ -1,4 +1,4 @@
-// The scheduler (pipeline/scheduler.h): whoever is served at the same time, each text is what it is alone.
+// The scheduler (pipeline/scheduler.h): each sequence has the same output as when it runs alone, whatever runs beside it.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,18 +40,18 @@ static int remove_model(void **state) {
     return unlink(model_path);
 }
 
-// ---- texts
+// ---- sequences
 
 typedef struct text {
     int32_t prompt[MAX_PROMPT], made[MAX_MADE];
     int n_prompt, n_made, n_most;
-    uint64_t logits; // a hash of all that it got
+    uint64_t logits; // hash of all its logits
     int n_cached, n_ended;
     kin_generation_end how;
     kin_err why;
     kin_generation *g;
-    kin_sampler *sampler; // NULL: the likeliest token
-    // Of drafts: the text as it will be, of which each token is drafted rightly with this chance.
+    kin_sampler *sampler; // NULL: takes the likeliest token
+    // Drafts: `known` is the sequence's final output; each token is drafted correctly with probability `chance`.
     const struct text *known;
     double chance;
     bool has_trees;
@@ -91,8 +91,8 @@ static void make_text(text *t, int seed, int n_shared, int n_prompt, int n_made)
 
 static bool with_trees; // drafts branch
 
-// Any number of tokens, also beyond the end of what is known; a text with trees goes on from any of them, so that it has several
-// right ones, too.
+// Drafts any number of tokens, also beyond the end of the known output; with trees they continue from any drafted token, so that
+// several may be right.
 static void propose(void *user, const int32_t *tokens, int n, int most, kin_draft *out) {
     text *t = user;
     int at = n - t->n_prompt, depths[KIN_DRAFT_MAX];
@@ -121,7 +121,7 @@ typedef struct world {
     kin_scheduler *s;
 } world;
 
-static kin_draft_model *draft_model; // of worlds; NULL: none
+static kin_draft_model *draft_model; // for open_world; NULL: none
 static bool always_ahead;
 
 static world open_world(int n_members, int n_ctx, int n_parallel) {
@@ -168,7 +168,7 @@ static bool step(world *w) {
     return busy;
 }
 
-// What each text is on its own.
+// Runs each sequence alone.
 static void run_alone(const text *texts, text *alone, int n) {
     for (int i = 0; i < n; i++) {
         world w = open_world(1, N_CTX, 1);
@@ -200,10 +200,10 @@ static void expect_all_free(world *w) {
 
 // ---- claims
 
-static double with_drafts = -1; // chance that a drafted token is right; below 0: there are none
-static kin_draft_counts came;   // of them in the last world
+static double with_drafts = -1; // probability that a drafted token is right; negative: no drafts
+static kin_draft_counts came;   // counts of the last world
 
-// All texts are there from the first step on, and nothing wakes the head: no step depends on what others took.
+// All sequences are submitted before the first step, and the head is not woken: no step depends on timing.
 static bool at_once;
 
 static void run_in_company(const text *texts, const text *alone, int n, int n_members, int n_ctx, int n_parallel, uint64_t seed) {
@@ -234,7 +234,7 @@ static void in_any_company_a_text_is_what_it_is_alone(void **state) {
     for (uint64_t seed = 0; seed < 3; seed++) {
         run_in_company(texts, alone, N, 1, N_CTX, 8, seed);
         run_in_company(texts, alone, N, 3, N_CTX, 8, seed);
-        run_in_company(texts, alone, N, 2, 4 * 64, 8, seed); // so little room that some wait, and are computed again
+        run_in_company(texts, alone, N, 2, 4 * 64, 8, seed); // so little room that some wait and are recomputed
     }
 }
 
@@ -242,7 +242,7 @@ static void with_drafts_each_text_is_what_it_is_without(void **state) {
     (void)state;
     enum { N = 6 };
     static text texts[N], alone[N];
-    uint64_t n_rows = 0; // of all texts, behind the prompts': the last one of each gives no token
+    uint64_t n_rows = 0; // of all sequences, without the prompts': the last one of each gives no token
     for (int i = 0; i < N; i++) make_text(&texts[i], i + 2, i % 3 ? 70 : 0, 1 + i * i % 150, 5 + 3 * i);
     run_alone(texts, alone, N);
     for (int i = 0; i < N; i++) n_rows += (uint64_t)alone[i].n_made;
@@ -254,14 +254,14 @@ static void with_drafts_each_text_is_what_it_is_without(void **state) {
         assert_true(came.accepted[KIN_DRAFT_ORACLE] <= came.drafted[KIN_DRAFT_ORACLE] && came.n_passes <= came.n_written);
         assert_int_equal(came.n_written, n_rows);
         run_in_company(texts, alone, N, 3, N_CTX, 8, 2);
-        run_in_company(texts, alone, N, 2, 4 * 64, 8, 3); // so little room that some wait, and are computed again
+        run_in_company(texts, alone, N, 2, 4 * 64, 8, 3); // so little room that some wait and are recomputed
         run_in_company(texts, alone, N, 1, N_CTX, 1, 4);
     }
     with_drafts = -1;
 }
 
-// The model is its own draft model here: what it says is mostly right. Where the other source is silent, or less likely, it
-// speaks.
+// The model is its own draft model here, so its drafts are mostly right. It drafts where the other source has no draft, or a less
+// likely one.
 static void with_a_draft_model_each_text_is_what_it_is_without(void **state) {
     (void)state;
     enum { N = 4 };
@@ -300,7 +300,7 @@ static kin_sampler *open_sampler(const kin_sampler_options *o) {
     return sampler;
 }
 
-// A seed's text, with every stage of the sampler, is that without drafts: no random number is used for a token that is not taken.
+// With every stage of the sampler, a seed gives the same output as without drafts: rejected tokens use no random numbers.
 static void a_seed_gives_the_text_that_it_gives_without_drafts(void **state) {
     (void)state;
     static text without, with;
@@ -327,7 +327,7 @@ static void a_seed_gives_the_text_that_it_gives_without_drafts(void **state) {
     }
 }
 
-// Cancelled in any step, at the context's end, and as a prefix of the next text.
+// Cancels in any step, at the context's end, and uses the output as a prefix of the next sequence.
 static void rejected_tokens_leave_the_cache_however_a_text_ends(void **state) {
     (void)state;
     static text texts[2], alone[2], after, after_alone;
@@ -343,7 +343,7 @@ static void rejected_tokens_leave_the_cache_however_a_text_ends(void **state) {
         if (now[1].g) kin_scheduler_cancel(w.s, now[1].g);
         while (step(&w)) continue;
         expect_same(&now[0], &alone[0]);
-        make_text(&after, 2, 0, 45, 10); // goes on from the first one
+        make_text(&after, 2, 0, 45, 10); // continues the first one
         memcpy(after.prompt + 30, alone[0].made, 10 * sizeof *after.prompt);
         if (when == 0) run_alone(&after, &after_alone, 1);
         submit(&w, &after);
@@ -378,7 +378,7 @@ static void run_in_several_steps(void) {
     always_ahead = false;
 }
 
-// Several steps of a text in flight, each with a token that is guessed: they are dropped where it was wrong.
+// Several steps of a sequence are in flight, each with one drafted token; they are dropped if it was wrong.
 static void in_several_steps_at_once_a_text_is_what_it_is_in_one(void **state) {
     run_in_several_steps();
     always_ahead = true;
@@ -387,8 +387,8 @@ static void in_several_steps_at_once_a_text_is_what_it_is_in_one(void **state) {
     always_ahead = false;
 }
 
-// Drafts that branch at any token, again and again, with the right ones in any branch. All prompts are in the first step: beside
-// those that wait, for as long as steps take, texts have no drafts.
+// Drafts branch at many tokens, and the right tokens are in any branch. All prompts are in the first step: while a prompt waits,
+// which depends on the time of steps, sequences have no drafts.
 static void branches_with_the_right_token_are_followed(void **state) {
     (void)state;
     enum { N = 6 };
@@ -404,7 +404,7 @@ static void branches_with_the_right_token_are_followed(void **state) {
     with_drafts = -1;
 }
 
-// In several steps at once a text has the chain of each tree only.
+// In several steps at once only the chain of each tree is used.
 static void with_trees_each_text_is_what_it_is_without(void **state) {
     with_trees = true;
     with_drafts_each_text_is_what_it_is_without(state);
@@ -435,7 +435,7 @@ static void branches_leave_no_block_behind(void **state) {
     }
 }
 
-// Four blocks, of which the text has one: three branches at once.
+// Four blocks, of which the sequence has one: at most three branches at once.
 static void a_step_has_as_many_branches_as_there_is_room_for(void **state) {
     (void)state;
     static text one, alone;
@@ -452,7 +452,7 @@ static void a_step_has_as_many_branches_as_there_is_room_for(void **state) {
     close_world(&w);
 }
 
-// The texts differ in a secret of 8 tokens only, behind one of six prefixes that they share; what follows it is the same for all.
+// The sequences differ only in a secret of 8 tokens, behind one of six shared prefixes; the tokens after it are the same for all.
 static void a_secret_per_stream_never_crosses(void **state) {
     (void)state;
     enum { N = 64, N_SECRET = 8, N_AFTER = 12, N_FAMILIES = 6 };
@@ -469,7 +469,7 @@ static void a_secret_per_stream_never_crosses(void **state) {
     }
     run_in_company(texts, alone, N, 1, 8 * N_CTX, N, 1);
     run_in_company(texts, alone, N, 3, 8 * N_CTX, N, 2);
-    run_in_company(texts, alone, N, 1, N_CTX / 2, N, 3); // prefixes leave, texts wait and are computed again
+    run_in_company(texts, alone, N, 1, N_CTX / 2, N, 3); // prefixes are evicted; sequences wait and are recomputed
 }
 
 static void the_youngest_waits_when_the_context_is_full(void **state) {
@@ -502,7 +502,7 @@ static void of_16_users_a_common_prefix_of_2048_tokens_is_computed_once(void **s
     }
 }
 
-// Each turn's prompt is the last one's, what was written, and something new.
+// Each turn's prompt is the last prompt, the generated tokens, and new ones.
 static void an_agent_of_20_turns_computes_only_what_is_new(void **state) {
     (void)state;
     enum { TURNS = 20, N_NEW = 15, N_WRITTEN = 8 };
@@ -570,7 +570,7 @@ static void a_cancelled_prompt_is_not_sent_on(void **state) {
 static void take_hidden(void *user, int pos, const float *rows, int n) {
     text *t = user;
     (void)rows;
-    t->n_made = pos == 0 ? n : t->n_made + n; // from the beginning again where it lost its place
+    t->n_made = pos == 0 ? n : t->n_made + n; // restarts from 0 after a preemption
 }
 
 static void submit_either(world *w, text *t, int i, bool wants_hidden) {
@@ -599,7 +599,7 @@ static void texts_of_both_kinds_share_a_context_that_is_full(void **state) {
         }
         busy = step(&w);
     }
-    assert_true(kin_scheduler_get_stats(w.s).n_preempted < 4 * N * ROUNDS); // none goes round and round
+    assert_true(kin_scheduler_get_stats(w.s).n_preempted < 4 * N * ROUNDS); // preemptions do not repeat endlessly
     expect_all_free(&w);
     close_world(&w);
 }
@@ -633,7 +633,7 @@ static void a_text_is_cancelled_at_once_when_its_step_has_failed(void **state) {
     kin_err err;
     world w = open_world(1, N_CTX, 2);
     for (int i = 0; i < 2; i++) make_text(&texts[i], i + 2, 0, 20, 20);
-    texts[1].prompt[3] = N_VOCAB; // which cannot be embedded
+    texts[1].prompt[3] = N_VOCAB; // an invalid token
     for (int i = 0; i < 2; i++) submit(&w, &texts[i]);
     assert_int_equal(kin_scheduler_step(w.s, &busy, &err), KIN_FAIL);
     kin_scheduler_cancel(w.s, texts[1].g);
@@ -696,14 +696,14 @@ static void a_prompt_beside_texts_comes_in_pieces(void **state) {
     int n_before = texts[0].n_made;
     while (step(&w)) {
         assert_true(texts[0].n_made - n_before <= 1);
-        if (texts[0].n_ended == 0) assert_int_equal(texts[0].n_made, n_before + 1); // in every step
+        if (texts[0].n_ended == 0) assert_int_equal(texts[0].n_made, n_before + 1); // one token in every step
         n_before = texts[0].n_made;
     }
     close_world(&w);
 }
 
-// One text is in one step at a time; pieces of prompts follow it, where more than one step suits the ring. How many they are is
-// a matter of time (test_scheduler_time).
+// The sequence is in one step at a time; pieces of prompts follow it if more than one step suits the ring. How many they are
+// depends on times (test_scheduler_time).
 static void beside_few_texts_prompts_may_have_their_own_steps(void **state) {
     (void)state;
     for (int streamed = 0; streamed <= 1; streamed++) {
@@ -717,7 +717,7 @@ static void beside_few_texts_prompts_may_have_their_own_steps(void **state) {
         while (texts[0].n_made == 0) step(&w);
         submit(&w, &texts[1]);
         while (texts[0].n_ended == 0 && step(&w)) {
-            int n = 1 + kin_head_n_in_flight(kin_thread_ring_head(w.ring)); // with the one that came back
+            int n = 1 + kin_head_n_in_flight(kin_thread_ring_head(w.ring)); // including the one that came back
             if (n > most) most = n;
         }
         assert_true(most <= (streamed ? 1 : 3));
@@ -727,7 +727,7 @@ static void beside_few_texts_prompts_may_have_their_own_steps(void **state) {
     }
 }
 
-// Where weights are read for every step, a step has all texts; else they are shared among the steps in flight.
+// If weights are read for every step, one step has all sequences; else they are divided among the steps in flight.
 static void with_one_step_in_flight_it_has_all_texts(void **state) {
     (void)state;
     enum { N = 4, N_MADE = 20 };
@@ -740,7 +740,7 @@ static void with_one_step_in_flight_it_has_all_texts(void **state) {
         while (step(&w)) continue;
         uint64_t n_steps = kin_scheduler_get_stats(w.s).n_steps;
         assert_true(at_once ? n_steps <= N_MADE + 5 : n_steps > 2 * N_MADE);
-        if (at_once) assert_int_equal(kin_scheduler_get_stats(w.s).logits_bytes, N * N_VOCAB * sizeof(float)); // of one step
+        if (at_once) assert_int_equal(kin_scheduler_get_stats(w.s).logits_bytes, N * N_VOCAB * sizeof(float)); // for one step
         close_world(&w);
     }
 }

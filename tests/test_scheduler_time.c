@@ -1,9 +1,9 @@
-// When the scheduler (pipeline/scheduler.h) sends what: texts in a ring of devices that only take time.
+// The scheduler's timing (pipeline/scheduler.h): what it sends when, in a ring whose devices only take time.
 //
-// This file stands in for pipeline/head.h (a pipeline of members, each of which does one step at a time), pipeline/draft_model.h
-// (which says what the texts say but for each WRONG_EVERY-th token) and base/clock.h (its time), by the same names. A step takes
-// STEP_MS and ROW_MS for each token, divided by the members; a slow member takes a multiple of its share. A pass of the draft
-// model takes PASS_MS.
+// This file replaces pipeline/head.h (a pipeline of members, each of which does one step at a time), pipeline/draft_model.h
+// (which drafts all tokens but each WRONG_EVERY-th one correctly) and base/clock.h (simulated time), under the same names. A step
+// takes STEP_MS and ROW_MS for each token, divided by the members; a slow member takes a multiple of its share. A pass of the
+// draft model takes PASS_MS.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,15 +24,15 @@ static const double STEP_MS = 30, ROW_MS = 4, CHEAP_ROW_MS = 0.7, PASS_MS = 3;
 
 struct kin_head {
     int n_members, chunk_worth;
-    int n_wakes; // so often it is woken before a step is back
+    int n_wakes; // times it is woken before a step is back
     uint64_t next, done;
-    uint64_t n_slow;                     // its first steps take four times as long
-    double slowness[MAX_MEMBERS];        // of each member; 1: it takes its share of a step's time
-    double free_ms[MAX_MEMBERS];         // when each member is idle again
-    double back_ms[KIN_STEPS_IN_FLIGHT]; // of each step in flight
+    uint64_t n_slow;                     // the first steps take four times as long
+    double slowness[MAX_MEMBERS];        // of each member; 1: takes its share of a step's time
+    double free_ms[MAX_MEMBERS];         // when each member becomes idle
+    double back_ms[KIN_STEPS_IN_FLIGHT]; // when each step in flight comes back
 };
 
-// Behind the first `base` tokens of its only text it knows those before `end`.
+// Knows the tokens before `end`, behind the first `base` tokens of its only sequence.
 struct kin_draft_model {
     int base, end, n_passes, n_meanwhile;
 };
@@ -40,9 +40,9 @@ struct kin_draft_model {
 static struct {
     kin_head head;
     kin_draft_model drafts;
-    double row_ms; // ROW_MS, or CHEAP_ROW_MS
+    double row_ms; // ROW_MS or CHEAP_ROW_MS
     bool works_meanwhile;
-    double late_ms; // that steps waited until a pass was done
+    double late_ms; // time that steps waited for a pass to end
     double now_ms;
 } t;
 
@@ -209,7 +209,7 @@ kin_draft_spent kin_draft_model_go_on(kin_draft_model *m, const kin_draft_wish *
     return spent;
 }
 
-// ---- texts
+// ---- sequences
 
 typedef struct text {
     int32_t prompt[MAX_PROMPT];
@@ -240,7 +240,7 @@ static void ended(void *user, kin_generation_end how, const kin_err *why) {
     ((text *)user)->has_ended = true;
 }
 
-static int draft_least; // kin_scheduler_options; if there is one, all texts have drafts
+static int draft_least; // for kin_scheduler_options; if not 0, all sequences have drafts
 
 static kin_scheduler *open_scheduler(int n_members, bool has_drafts) {
     kin_scheduler_options o = {.n_ctx = N_CTX,
@@ -299,18 +299,18 @@ static bool step(kin_scheduler *s) {
 
 // ---- claims
 
-// Its next token follows the last piece of the other's prompt round the ring, and does not wait until that is back.
+// The next token follows the last piece of the other prompt round the ring, and does not wait until that piece is back.
 static void a_text_that_is_ready_follows_the_prompts_of_others(void **state) {
     (void)state;
     enum { N_MEMBERS = 4 };
-    for (int before = 0; before <= 1; before++) { // the text is written before the prompt comes, or both come at once
+    for (int before = 0; before <= 1; before++) { // the sequence decodes before the prompt comes, or both come at once
         kin_scheduler *s = open_scheduler(N_MEMBERS, false);
         for (int n = 1; n <= N_MEMBERS; n++) kin_scheduler_set_in_flight(s, n, n);
         submit(s, 0, 40, MAX_MADE);
         while (before && texts[0].n_made < 20) step(s);
         submit(s, 1, 900, MAX_MADE);
         while (texts[1].n_made == 0) step(s);
-        int n = 0; // tokens of the text before the prompt was computed
+        int n = 0; // tokens of the sequence before the prompt was computed
         while (n < texts[0].n_made && texts[0].made_ms[n] < texts[1].made_ms[0]) n++;
         while (texts[0].n_made <= n) step(s);
         double until_ms = texts[1].made_ms[0] - texts[0].made_ms[n - 1], gap_ms = texts[0].made_ms[n] - texts[0].made_ms[n - 1];
@@ -320,7 +320,7 @@ static void a_text_that_is_ready_follows_the_prompts_of_others(void **state) {
     }
 }
 
-// Where one step at a time suits the ring, as where weights are streamed: none is sent for those alone whose prompts were done
+// One step at a time suits the ring, as with streamed weights: no step is sent for only those sequences whose prompts were done
 // first.
 static void texts_whose_prompts_end_one_after_another_go_on_together(void **state) {
     (void)state;
@@ -346,14 +346,14 @@ static void texts_whose_prompts_end_one_after_another_go_on_together(void **stat
     kin_scheduler_close(s);
 }
 
-// Where devices read their weights for each step: what came while the first one is in flight.
+// Devices read their weights for each step: prompts that come while the first step is in flight share the next one.
 static void prompts_that_come_one_by_one_share_a_step_behind_the_first(void **state) {
     (void)state;
     enum { N_TEXTS = 7, N_PROMPT = 10, WORTH = 60 };
     static const struct {
         int worth;
         uint64_t n_steps;
-    } cases[] = {{0, N_TEXTS}, {WORTH, 3}}; // 10; 30 and 30, which is half of what is worth it
+    } cases[] = {{0, N_TEXTS}, {WORTH, 3}}; // 10; then 30 and 30, half of what is worth a step
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         kin_scheduler *s = open_scheduler(4, false);
         t.head.chunk_worth = cases[k].worth;
@@ -380,7 +380,7 @@ static double longest_gap_ms(const text *x, int first) {
     return longest;
 }
 
-// Where each row makes a step longer by a tenth, as on two cores.
+// Each row makes a step longer by a tenth, as on two cores.
 static void a_prompt_makes_steps_longer_by_less_than_half(void **state) {
     (void)state;
     enum { N_TEXTS = 2 };
@@ -393,11 +393,11 @@ static void a_prompt_makes_steps_longer_by_less_than_half(void **state) {
     while (texts[N_TEXTS].n_made == 0) step(s);
     double longest_ms = longest_gap_ms(&texts[0], n);
     if (longest_ms > 1.41 * steady_ms) fail_msg("%.1f ms where %.1f are usual", longest_ms, steady_ms);
-    assert_true(texts[0].n_made - n < 400 / 2); // two tokens of it, or more, in each step
+    assert_true(texts[0].n_made - n < 400 / 2); // at least two prompt tokens in each step
     kin_scheduler_close(s);
 }
 
-// The first steps of a server take long: weights come in.
+// The first steps of a server are slow, since weights are being loaded.
 static void after_slow_steps_pieces_are_those_of_quick_ones(void **state) {
     (void)state;
     kin_scheduler *s = open_scheduler(1, false);
@@ -413,7 +413,7 @@ static void after_slow_steps_pieces_are_those_of_quick_ones(void **state) {
 
 // ---- against the best sizes of pieces
 
-// From a text's token to its next, with n_steps in flight of n_rows rows each.
+// Returns the time from a sequence's token to its next, with n_steps in flight of n_rows rows each.
 static double cycle_ms(int n_steps, int n_rows) {
     double sum = 0, most = 0;
     for (int i = 0; i < t.head.n_members; i++) {
@@ -423,7 +423,7 @@ static double cycle_ms(int n_steps, int n_rows) {
     return fmax(sum, n_steps * most) * (STEP_MS + t.row_ms * n_rows);
 }
 
-// Tokens of a prompt per ms beside n_texts, where they make a cycle 1.4 times as long.
+// Returns the best rate of prompt tokens per ms beside n_texts sequences, if a cycle may take 1.4 times as long.
 static double best_rate(int n_texts) {
     double best = 0;
     for (int n_steps = 1; n_steps <= t.head.n_members; n_steps++) {
@@ -439,7 +439,7 @@ static double plain_ms(int n_texts) {
     return cycle_ms(n_steps, (n_texts + n_steps - 1) / n_steps);
 }
 
-// From `begun_ms` on a prompt of n tokens came in beside n_texts, of which text 0 had n_made tokens then.
+// A prompt of n tokens was read beside n_texts sequences from `begun_ms` on, when sequence 0 had n_made tokens.
 static void expect_good_pieces(const char *what, const text *prompt, int n, int n_texts, double begun_ms, int n_made) {
     double took_ms = prompt->made_ms[0] - begun_ms, best_ms = n / best_rate(n_texts);
     double longest_ms = longest_gap_ms(&texts[0], n_made), alone_ms = plain_ms(n_texts);
@@ -456,7 +456,7 @@ static void write_text_0(kin_scheduler *s) {
     while (texts[0].n_made < 20) step(s);
 }
 
-// Where nobody has told the scheduler how many steps suit the ring.
+// The scheduler was not told how many steps suit the ring.
 static void pieces_of_a_prompt_suit_an_uneven_ring(void **state) {
     (void)state;
     static const double slowness[] = {1, 1.5, 2, 3, 8};
@@ -501,7 +501,7 @@ static void pieces_of_a_prompt_suit_the_texts_that_are_left(void **state) {
     (void)state;
     kin_scheduler *s = open_scheduler(1, false);
     submit(s, 0, 20, MAX_MADE);
-    for (int i = 2; i < MAX_TEXTS; i++) submit(s, i, 20, 100); // all of which end in the same step
+    for (int i = 2; i < MAX_TEXTS; i++) submit(s, i, 20, 100); // all of them end in the same step
     while (texts[0].n_made < 20) step(s);
     submit(s, 1, LONG_PROMPT, 2);
     while (!texts[2].has_ended) step(s);
@@ -530,7 +530,7 @@ static void pieces_of_a_prompt_suit_a_member_that_gets_slower(void **state) {
     }
 }
 
-// While no text is written pieces are large, and a text's first tokens follow them.
+// While no sequence decodes, pieces are large, and a sequence's first tokens follow them.
 static void what_followed_prompts_is_no_usual_step(void **state) {
     (void)state;
     kin_scheduler *s = open_scheduler(4, false);
@@ -550,7 +550,7 @@ static void take_hidden(void *user, int pos, const float *rows, int n) {
     ((text *)user)->n_read = pos + n;
 }
 
-// Steps with drafts never show what they take without.
+// Steps with drafts never show the time of a step without them.
 static void hidden_states_are_computed_beside_texts_with_drafts(void **state) {
     (void)state;
     enum { N_TOKENS = 20, MOST_MADE = 100 };
@@ -572,7 +572,7 @@ static void hidden_states_are_computed_beside_texts_with_drafts(void **state) {
     draft_least = 0;
 }
 
-// Of N_DRAFTED tokens, ten of eleven right, in ms.
+// Returns the time for N_DRAFTED tokens in ms; ten of eleven drafts are right.
 static double draft_text(int n_members, bool works_meanwhile) {
     kin_scheduler *s = open_scheduler(n_members, true);
     t.works_meanwhile = works_meanwhile;
@@ -584,7 +584,7 @@ static double draft_text(int n_members, bool works_meanwhile) {
     return texts[0].made_ms[N_DRAFTED - 1] - texts[0].made_ms[0];
 }
 
-// Behind three tokens, say, and the guess after them, the next ones are known in seven of eleven steps.
+// With three drafted tokens, for example, and the guess behind them, the next drafts are known in seven of eleven steps.
 static void a_draft_model_goes_on_while_the_ring_computes(void **state) {
     (void)state;
     double before_ms = draft_text(4, false);
@@ -593,7 +593,7 @@ static void a_draft_model_goes_on_while_the_ring_computes(void **state) {
     print_message("%.0f and %.0f ms, %d of %d passes meanwhile\n", before_ms, ms, t.drafts.n_meanwhile, t.drafts.n_passes);
     assert_true(ms < 0.9 * before_ms);
     assert_true(2 * t.drafts.n_meanwhile > t.drafts.n_passes);
-    assert_true(t.late_ms == 0); // none began that did not fit
+    assert_true(t.late_ms == 0); // no pass began that did not fit
 }
 
 int main(void) {
