@@ -73,7 +73,7 @@ kin_model_card kin_about_card(const kin_call_world *world, const kin_model_file 
     return card;
 }
 
-// The name in "/v1/models/NAME" or "/models/NAME"; empty: there is none.
+// Returns the name in "/v1/models/NAME" or "/models/NAME"; empty: none.
 static kin_str name_in(kin_str path) {
     static const char *const folders[] = {"/v1/models/", "/models/"};
     for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
@@ -110,7 +110,7 @@ void kin_about_models(const kin_about *a, kin_http_exchange *x) {
     }
 }
 
-// A token's text, NUL-terminated, in text [n].
+// Copies a token's text, NUL-terminated, to text [n].
 static const char *token_text(const kin_vocab *vocab, int32_t id, char *text, size_t n) {
     kin_str s = id == KIN_TOKEN_NONE ? (kin_str){"", 0} : kin_vocab_text(vocab, id);
     size_t len = s.len < n - 1 ? s.len : n - 1;
@@ -174,7 +174,7 @@ void kin_about_slots(const kin_about *a, kin_http_exchange *x) {
     free(views);
 }
 
-// ---- Ollama's
+// ---- Ollama
 
 void kin_about_ollama_version(const kin_about *a, kin_http_exchange *x) {
     kin_text_buffer body = {0};

@@ -21,16 +21,16 @@ typedef struct key_hash {
 
 typedef enum host_rule {
     ANY_HOST,
-    OWN_HOSTS,  // of this machine
-    HOME_HOSTS, // and those that only this network has
+    OWN_HOSTS,  // names of this machine
+    HOME_HOSTS, // and names that exist only in this network
 } host_rule;
 
 struct kin_access {
     host_rule hosts;
     char *allow_hosts; // NULL: none
     kin_cors cors;
-    char *origins;  // of KIN_CORS_LIST
-    key_hash *keys; // [n_keys], n_keys 0: none are needed
+    char *origins;  // for KIN_CORS_LIST
+    key_hash *keys; // [n_keys]; n_keys 0: no key is needed
     int n_keys;
 };
 
@@ -42,7 +42,7 @@ static bool is_any_case(kin_str s, const char *word) {
     return s.len == strlen(word) && strncasecmp(s.at, word, s.len) == 0;
 }
 
-// Cuts the next of the words between `separators` off; false: there is none.
+// Cuts off the next word between `separators`; returns false at the end.
 static bool next_word(const char **list, const char *separators, kin_str *word) {
     *list += strspn(*list, separators);
     *word = (kin_str){*list, strcspn(*list, separators)};
@@ -97,8 +97,8 @@ bool kin_access_has_key(const kin_access *a, kin_str authorization, kin_str x_ap
 }
 
 bool kin_access_is_public(kin_str path) {
-    static const char page[] = "/page/"; // it asks for the key
-    static const char tab[] = "/join/";  // it asks for the code
+    static const char page[] = "/page/"; // the page asks for the key
+    static const char tab[] = "/join/";  // the page asks for the code
     return is(path, "/") || is(path, "/join") || (path.len > sizeof tab - 1 && memcmp(path.at, tab, sizeof tab - 1) == 0) ||
            is(path, "/health") || is(path, "/v1/health") ||
            (path.len > sizeof page - 1 && memcmp(path.at, page, sizeof page - 1) == 0);
@@ -106,14 +106,14 @@ bool kin_access_is_public(kin_str path) {
 
 // ---- hosts and origins
 
-// Nothing, or a colon and digits.
+// True for nothing, or a colon and digits.
 static bool is_port(kin_str text) {
     for (size_t i = 1; i < text.len; i++)
         if (text.at[i] < '0' || text.at[i] > '9') return false;
     return text.len == 0 || text.at[0] == ':';
 }
 
-// "localhost:8080", "127.0.0.1", "[::1]:80", without port and brackets; "" for what has another form.
+// Extracts the host from "localhost:8080", "127.0.0.1", "[::1]:80": without port and brackets. "" for any other form.
 static void name_of(kin_str host, char name[MAX_NAME]) {
     bool in_brackets = host.len > 0 && host.at[0] == '[';
     const char *end = memchr(host.at, in_brackets ? ']' : ':', host.len), *all = host.at + host.len;
@@ -122,7 +122,7 @@ static void name_of(kin_str host, char name[MAX_NAME]) {
     if ((in_brackets && !end) || !is_port((kin_str){port, (size_t)(all - port)})) n = 0;
     if (n >= MAX_NAME) n = MAX_NAME - 1;
     memcpy(name, host.at + from, n);
-    if (n > 1 && name[n - 1] == '.') n--; // all of the name is there, says who writes the dot
+    if (n > 1 && name[n - 1] == '.') n--; // drops the dot that ends a fully qualified name
     name[n] = '\0';
 }
 
@@ -135,7 +135,7 @@ static bool is_this_machine(const char *name) {
     return strcasecmp(name, "localhost") == 0 || ends_with(name, ".localhost") || kin_address_is_loopback(name);
 }
 
-// Numbers, "desk", "desk.local": no name of these is given out to the world, so none is a stranger's.
+// True for IP addresses, "desk", "desk.local": public DNS delegates none of these names, so none belongs to a stranger.
 static bool is_of_home(const char *name) {
     static const char *const ends[] = {".local", ".lan", ".home", ".internal", ".home.arpa", ".localdomain"};
     kin_address numbers;
@@ -163,7 +163,7 @@ bool kin_access_takes_host(const kin_access *a, kin_str host) {
     return is_this_machine(name) || (a->hosts == HOME_HOSTS && is_of_home(name)) || is_allowed(a, name);
 }
 
-// An origin of the list is taken as it is written there, "localhost" stands for this machine at any port.
+// Origins in the list match literally; "localhost" stands for this machine at any port.
 static bool is_listed(const kin_access *a, kin_str origin, const char *name) {
     const char *list = a->origins;
     kin_str word;
@@ -185,13 +185,14 @@ bool kin_access_takes_origin(const kin_access *a, kin_str origin) {
     return a->cors == KIN_CORS_LIST ? is_listed(a, origin, name) : is_this_machine(name);
 }
 
-// ---- pages elsewhere
+// ---- foreign pages
 
-// "http://desk:80", of a page. Extensions and programs with a browser inside have other schemes, which no page can have.
+// True for the origin of a page, like "http://desk:80". Extensions and programs with an embedded browser have other schemes,
+// which no page can have.
 static bool is_of_a_page(kin_str origin, char name[MAX_NAME]) {
     static const char *const schemes[] = {"http://", "https://"};
     name[0] = '\0';
-    if (is(origin, "null")) return true; // a frame without rights of its own, for example
+    if (is(origin, "null")) return true; // for example a sandboxed frame
     for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
         size_t n = strlen(schemes[i]);
         if (origin.len < n || memcmp(origin.at, schemes[i], n) != 0) continue;
@@ -201,7 +202,7 @@ static bool is_of_a_page(kin_str origin, char name[MAX_NAME]) {
     return false;
 }
 
-// Pages of the host that was asked, at any port, and of hosts that the server was started with are no others'.
+// Pages of the requested host, at any port, and of hosts in allow_hosts are not foreign.
 static bool is_elsewhere(const kin_access *a, kin_str origin, kin_str host) {
     char name[MAX_NAME], own[MAX_NAME] = "";
     if (!origin.at || !is_of_a_page(origin, name)) return false;
@@ -210,7 +211,7 @@ static bool is_elsewhere(const kin_access *a, kin_str origin, kin_str host) {
 }
 
 static bool is_own_site(kin_str site) {
-    return is(site, "same-origin") || is(site, "none"); // none: no page's, as an address that was typed
+    return is(site, "same-origin") || is(site, "none"); // none: not from a page, for example a typed address
 }
 
 static bool comes_from_elsewhere(const kin_access *a, const kin_http_exchange *x) {
@@ -225,7 +226,7 @@ static bool is_link(const kin_http_exchange *x) {
 }
 
 static bool is_of_a_browser(const kin_http_exchange *x) {
-    static const char begin[] = "Mozilla/"; // all say so, and pages cannot change it without being asked for more
+    static const char begin[] = "Mozilla/"; // all browsers send it, and pages cannot change it without a preflight request
     kin_str agent = kin_http_header(x, "user-agent");
     return agent.len >= sizeof begin - 1 && memcmp(agent.at, begin, sizeof begin - 1) == 0;
 }
@@ -238,7 +239,7 @@ bool kin_access_may_load(const kin_access *a, const kin_http_exchange *x) {
 
 // ---- open and close
 
-// Who has no key cannot use a stranger's page for it, so Host matters only without keys beyond this machine.
+// Keys already protect the server: a foreign page has none. So beyond this machine Host is checked only without keys.
 static host_rule host_rule_of(const char *host, int n_keys) {
     kin_address numbers;
     if (is_this_machine(host)) return OWN_HOSTS;
@@ -283,7 +284,7 @@ bool kin_access_admit(const kin_access *a, kin_http_exchange *x) {
         kin_http_add_header(x, "Access-Control-Expose-Headers", "X-Kin-Relaxed");
         kin_http_add_header(x, "Vary", "Origin");
     } else if (a->n_keys == 0 && !is(kin_http_method(x), "OPTIONS") && comes_from_elsewhere(a, x) && !is_link(x)) {
-        // It could not read the answer, but have it computed.
+        // The page could not read the answer, but could cause the computation.
         kin_http_reply_error(x, 403,
                              "Web pages of this origin may not use this server. To allow all: --cors-origins '*'. Is it the "
                              "server's own page behind a proxy? Then let the proxy pass the Host header on, or name the "
@@ -308,7 +309,7 @@ bool kin_access_admit(const kin_access *a, kin_http_exchange *x) {
 bool kin_access_preflight(kin_http_exchange *x) {
     if (!is(kin_http_method(x), "OPTIONS")) return false;
     kin_http_add_header(x, "Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS");
-    kin_str wanted = kin_http_header(x, "access-control-request-headers"); // "*" would leave out Authorization
+    kin_str wanted = kin_http_header(x, "access-control-request-headers"); // "*" would not include Authorization
     kin_http_add_header(x, "Access-Control-Allow-Headers", wanted.at ? wanted.at : "*");
     if (is(kin_http_header(x, "access-control-request-private-network"), "true"))
         kin_http_add_header(x, "Access-Control-Allow-Private-Network", "true");

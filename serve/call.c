@@ -13,7 +13,7 @@
 const double kin_call_bucket_s[16] = {0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.3, 0.5, 1, 2, 5, 10, 30, INFINITY};
 
 struct kin_call {
-    kin_call *next, **at; // of all
+    kin_call *next, **at; // list of all calls
     kin_call_world *world;
     const kin_call_route *route;
     kin_exchange_data data;
@@ -21,7 +21,7 @@ struct kin_call {
     uv_work_t work;
     char *body;
     size_t n_body;
-    kin_http_hold hold; // of the body and what was parsed of it
+    kin_http_hold hold; // of the body and everything parsed from it
     int rc;             // of the preparation
     kin_api_error error;
     kin_prepared prepared;
@@ -29,11 +29,11 @@ struct kin_call {
     kin_writer *writer;
     kin_choice *choices; // [prepared.n_texts]
     int n_opened, n_running, n_jobs;
-    bool is_answered; // by the preparation
+    bool is_answered; // the preparation has written the answer
     bool has_failed;
-    kin_time last_sign; // that the client got
+    kin_time last_sign; // time of the last bytes sent to the client
     kin_text_buffer out;
-    // The token that came last, until a delta has taken it.
+    // The last token, until it is sent in a delta.
     kin_token_probs probs;
     kin_token_prob top[KIN_JOB_MAX_PROBS];
     int32_t token;
@@ -63,7 +63,7 @@ static void free_call(kin_call *c) {
     kin_text_fini(&c->out);
     free(c->choices);
     free(c->body);
-    // A body has millions of values where somebody means it badly, and freeing them takes longer than others may wait.
+    // A hostile body may contain millions of values, and freeing them would block the loop for too long.
     if (c->n_body > KIN_LARGE_BODY && uv_queue_work(c->world->loop, &c->work, free_prepared, prepared_is_free) == 0) return;
     kin_prepared_fini(&c->prepared);
     kin_http_release(&c->hold);
@@ -134,14 +134,14 @@ static void gone(void *self) {
     kin_call *c = self;
     c->x = NULL;
     c->world->counters.n_cancelled++;
-    if (c->n_running > 0) let_go(c); // else it is being prepared
+    if (c->n_running > 0) let_go(c); // otherwise the pool is preparing it
 }
 
 // ---- preparing
 
 typedef int (*parse_fn)(kin_request *out, json_t *body, const kin_request_defaults *defaults, kin_api_error *err);
 
-// What the body of another API is as one of OpenAI's or llama.cpp's. Takes the body over.
+// Translates the body of another API into one of OpenAI's or llama.cpp's. Takes over the body.
 static int translate(kin_call *c, json_t **body, parse_fn *parse) {
     json_t *from = *body;
     kin_ollama_kind kind = KIN_OLLAMA_CHAT;
@@ -235,7 +235,7 @@ static int submit(kin_call *c, kin_err *err) {
     for (int i = 0; i < c->prepared.n_texts; i++) {
         kin_choice *choice = &c->choices[i];
         kin_job_options options = c->prepared.jobs[i];
-        c->prepared.jobs[i] = (kin_job_options){0}; // the job's now
+        c->prepared.jobs[i] = (kin_job_options){0}; // the job owns it now
         if (kin_job_new(&choice->job, &options, err) != 0) return KIN_FAIL;
         kin_service_submit(c->world->service, choice->job);
         c->n_running++;
@@ -244,7 +244,7 @@ static int submit(kin_call *c, kin_err *err) {
     return 0;
 }
 
-// Whether the model is the one asked for, and there is room for all texts.
+// Checks that the model is the requested one, and that there is room for all sequences.
 static int check(const kin_call *c, kin_api_error *error) {
     int n = c->prepared.n_texts, n_most = kin_service_max_jobs(c->world->service);
     if (kin_model_names_check(&c->world->names, c->prepared.request.model, error) != 0) return KIN_FAIL;
@@ -258,7 +258,8 @@ static int check(const kin_call *c, kin_api_error *error) {
     return kin_api_error_set(error, 429, NULL, "too many requests wait already: try again in a moment");
 }
 
-// A header names what of schemas says nothing: none where a stream's went out while its model was loaded.
+// Adds a header that names the parts of schemas that are not enforced, unless the stream's header was sent while its model was
+// loading.
 static void say_relaxed(kin_call *c) {
     kin_text_buffer *relaxed = &c->prepared.relaxed;
     if (relaxed->len == 0 || relaxed->failed || kin_http_has_begun(c->x)) return;
@@ -286,7 +287,7 @@ static void start(kin_call *c) {
     if (submit(c, &err) != 0) fail_with(c, 500, err.text);
 }
 
-// Nothing is to be written.
+// Sends an answer that needs no generation.
 static void answer(kin_call *c) {
     kin_http_reply(c->x, 200, "application/json; charset=utf-8", c->out.at ? c->out.at : "", c->out.len);
     c->x = NULL;
@@ -378,7 +379,7 @@ static void take_probs(kin_call *c, const kin_job_event *e) {
     c->probs = (kin_token_probs){{e->id, kin_vocab_piece(vocab, e->id), e->logprob}, c->top, e->n_top};
 }
 
-// A token of the prompt.
+// Handles a token of the prompt.
 static void take_echo(kin_call *c, const kin_choice *choice, const kin_job_event *e) {
     take_probs(c, e);
     kin_delta delta = {.choice = choice->index, .tokens = &e->id, .probs = &c->probs, .n_tokens = 1, .is_prompt = true};
@@ -427,7 +428,7 @@ static void end_choice(kin_call *c, kin_choice *choice, kin_finish_reason reason
 
 static void take_token(kin_call *c, kin_choice *choice, const kin_job_event *e) {
     kin_err err;
-    if (kin_choice_is_cut(choice)) return; // it came after the text's end
+    if (kin_choice_is_cut(choice)) return; // it came after the end of the text
     count_token(c, choice, e->at);
     choice->drafts = e->drafts;
     if (c->prepared.request.n_probs >= 0) take_probs(c, e);
@@ -464,12 +465,12 @@ static void take_end(kin_call *c, kin_choice *choice, const kin_job_event *e) {
 
 static void take_progress(kin_call *c, kin_choice *choice, const kin_job_event *e) {
     const kin_api_format *f = c->route->format;
-    if (!choice->first) choice->n_cached = e->n_cached; // later ones are of a text that lost its place, and is computed again
+    if (!choice->first) choice->n_cached = e->n_cached; // later ones belong to a preempted sequence that is computed again
     if (!is_stream(c)) return;
     if (c->prepared.request.return_progress && f->progress && e->n_done <= choice->n_prompt)
         f->progress(c->writer, choice->index, e->n_done, e->n_cached, choice->n_prompt, kin_clock_ms(choice->submitted, e->at),
                     &c->out);
-    begin_stream(c); // clients wait for a header, and some not for long
+    begin_stream(c); // some clients have a short timeout for the header
     flush(c);
 }
 
@@ -515,7 +516,7 @@ int kin_call_views(const kin_call_world *world, kin_slot_view *views, int n_max)
 void kin_call_tick(kin_call_world *world, kin_time now) {
     for (kin_call *c = world->calls, *next; c; c = next) {
         next = c->next;
-        if (!c->x || !c->writer || !is_stream(c)) continue; // without a writer the pool may be preparing it
+        if (!c->x || !c->writer || !is_stream(c)) continue; // without a writer, the pool may be preparing it
         int own_s = c->prepared.request.sse_ping_s, ping_s = own_s == KIN_REQUEST_PING_OF_SERVER ? world->ping_s : own_s;
         if (ping_s <= 0) continue;
         if (now < c->last_sign + (kin_time)ping_s * 1000000000) continue;

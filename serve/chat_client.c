@@ -9,7 +9,7 @@
 
 enum {
     MAX_DOCUMENT = 16 << 20,
-    AGAIN_MS = 100, // before a server that is not ready is asked again
+    AGAIN_MS = 100, // pause before asking a server again that is not ready
 };
 
 struct kin_chat_client {
@@ -18,10 +18,10 @@ struct kin_chat_client {
     char model[256];
 };
 
-// An answer that is one document, or the stream that was asked for.
+// An answer that is one document, or the requested stream.
 typedef struct reading {
     kin_text_buffer document;
-    kin_chat_stream *stream; // NULL: none was asked for
+    kin_chat_stream *stream; // NULL: not requested
     void (*grown)(void *user, const kin_chat_stream *stream);
     void *user;
     int rc;
@@ -50,7 +50,7 @@ static bool rest(const kin_chat_client *c) {
     return true;
 }
 
-// Whether the answer is that it is loading; says so.
+// True if the answer says that the server is loading; reports it.
 static bool is_loading(const kin_chat_client *c, int status, const kin_text_buffer *document) {
     if (status != 503) return false;
     kin_str text = kin_text_str(document);
@@ -59,7 +59,7 @@ static bool is_loading(const kin_chat_client *c, int status, const kin_text_buff
     const char *message = json_string_value(json_object_get(error, "message"));
     const char *what = json_string_value(json_object_get(loading, "what"));
     const json_t *percent = json_object_get(loading, "percent");
-    bool is = loading || (message && strcmp(message, "Loading model") == 0); // llama-server has the message only
+    bool is = loading || (message && strcmp(message, "Loading model") == 0); // llama-server sends only the message
     if (is && c->o.waits)
         c->o.waits(c->o.user, what ? what : "the server loads its model", percent ? json_number_value(percent) : -1);
     json_decref(o);
@@ -73,7 +73,7 @@ static int refused(const reading *r, int status, kin_err *err) {
     return KIN_FAIL;
 }
 
-// One request, again and again while the server is loading. DONE: status is 200.
+// Sends one request, and repeats it while the server is loading. DONE: the status is 200.
 static kin_http_client_end ask(kin_chat_client *c, const char *path, kin_str body, reading *r, kin_err *err) {
     for (;;) {
         int status;
@@ -89,7 +89,7 @@ static kin_http_client_end ask(kin_chat_client *c, const char *path, kin_str bod
     }
 }
 
-// ---- what it is
+// ---- the server's facts
 
 static kin_http_client_end get(kin_chat_client *c, const char *path, json_t **out, kin_err *err) {
     reading r = {0};
@@ -121,7 +121,7 @@ kin_http_client_end kin_chat_client_greet(kin_chat_client *c, kin_chat_server_fa
     json_decref(models);
     memcpy(facts->model, c->model, sizeof facts->model);
     kin_err none;
-    end = get(c, "/props", &props, &none); // llama-server's: others have none
+    end = get(c, "/props", &props, &none); // llama-server's endpoint: others do not have it
     const char *template = json_string_value(json_object_get(props, "chat_template"));
     const json_t *n_ctx = json_object_get(json_object_get(props, "default_generation_settings"), "n_ctx");
     facts->lacks_template = template && !template[0];

@@ -7,7 +7,7 @@ static void put_string(kin_text_buffer *to, const json_t *text) {
     if (json_is_string(text)) kin_text_put(to, json_string_value(text), json_string_length(text));
 }
 
-// A count of a foreign JSON; what is none counts as 0.
+// Returns a count from untrusted JSON; 0 if it is not a valid count.
 static int count_of(const json_t *o, const char *key) {
     const json_t *n = json_object_get(o, key);
     json_int_t value = json_integer_value(n);

@@ -34,7 +34,7 @@ static void take_events(kin_choice *c, const kin_reply_event *events, int n) {
     if (n > 0) c->take(c->user, c->index, events, n);
 }
 
-// Text that is certain to be part of the reply.
+// Passes on text that is certain to be part of the reply.
 static int parse(kin_choice *c, kin_str text, kin_err *err) {
     const kin_reply_event plain = {.kind = KIN_REPLY_TEXT, .text = text}, *events = &plain;
     int n = 1;
@@ -44,7 +44,7 @@ static int parse(kin_choice *c, kin_str text, kin_err *err) {
     return 0;
 }
 
-// ---- stop words beside calls
+// ---- stop words outside calls
 
 static void give_joined(kin_choice *c) {
     c->joined.text = (kin_str){c->joined_text.at, c->joined_text.len};
@@ -52,7 +52,7 @@ static void give_joined(kin_choice *c) {
     c->joined_text.len = 0;
 }
 
-// Bytes come one by one, and clients get them together.
+// Joins events of single bytes, so that clients get them together.
 static void join_events(kin_choice *c, const kin_reply_event *events, int n) {
     for (int i = 0; i < n; i++) {
         const kin_reply_event *e = &events[i];
@@ -82,8 +82,8 @@ static int parse_byte(kin_choice *c, char byte) {
     return parse_joined(c, text);
 }
 
-// Inside of a call there are no stop words: it would be cut in its middle. What was held back as the beginning of one, and is the
-// beginning of a call, goes on as that.
+// Ignores stop words inside a call, which they would cut in the middle. Text held back as the beginning of a stop word is
+// released when it turns out to begin a call.
 static int push_beside_calls(kin_choice *c, kin_str text, kin_err *err) {
     int rc = 0;
     for (size_t i = 0; i < text.len && rc == 0 && c->stop_word < 0; i++) {
@@ -96,7 +96,7 @@ static int push_beside_calls(kin_choice *c, kin_str text, kin_err *err) {
     return 0;
 }
 
-// Of a text, what comes before the first line whose white space is too short.
+// Returns the text before the first line with too little indentation.
 static kin_str cut_at_outdent(kin_choice *c, kin_str text) {
     for (size_t i = 0; i < text.len; i++) {
         bool is_white = text.at[i] == ' ' || text.at[i] == '\t';
@@ -120,7 +120,7 @@ static int push_text(kin_choice *c, kin_str text, kin_err *err) {
     return parse(c, text, err);
 }
 
-// A control token prints nothing, but where it is a marker of calls or reasoning.
+// A control token prints nothing, unless it marks a call or reasoning.
 static kin_str text_of(kin_choice *c, int32_t id) {
     kin_str piece = kin_detok_push(c->detok, id);
     if (piece.len > 0 || !c->parser || kin_vocab_type(c->vocab, id) != KIN_TOKEN_CONTROL) return piece;

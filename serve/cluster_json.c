@@ -74,14 +74,14 @@ static const kin_group *group_with(const kin_plan_basis *b, int device) {
     return NULL;
 }
 
-// The devices in the order of the ring, each one of a group; returns how many.
+// Lists the devices in ring order, with each member of a group; returns their number.
 static int ring_of(const kin_plan_basis *b, int devices[MAX_RING]) {
     int n = 0;
     for (int s = 0; s < b->plan.n_stops; s++) {
         int device = b->plan.stops[s].device;
         const kin_group *group = b->plan.stops[s].relay ? NULL : group_with(b, device);
         for (int i = 0; group && i < group->n - 1; i++) devices[n++] = group->devices[i];
-        devices[n++] = device; // of a group the last one
+        devices[n++] = device; // the last one of a group
     }
     return n;
 }

@@ -15,9 +15,9 @@ typedef struct embed embed;
 
 struct kin_embed_input {
     embed *of;
-    int32_t *ids; // [n], until the job has them
+    int32_t *ids; // [n], until the job takes them over
     int n;
-    kin_job *job; // NULL: not yet, or it has ended
+    kin_job *job; // NULL: not submitted yet, or ended
 };
 
 struct embed {
@@ -87,13 +87,14 @@ static void refuse(embed *e) {
 static void gone(void *self) {
     embed *e = self;
     e->x = NULL;
-    if (e->n_running > 0) let_go(e); // else the pool has it
+    if (e->n_running > 0) let_go(e); // otherwise the pool is using it
 }
 
 // ---- pooling
 
 kin_pooling kin_embed_pooling(const kin_model *model, kin_pooling said) {
-    static const kin_pooling types[] = {KIN_POOLING_MEAN, KIN_POOLING_MEAN, KIN_POOLING_CLS, KIN_POOLING_LAST}; // of the key
+    static const kin_pooling types[] = {KIN_POOLING_MEAN, KIN_POOLING_MEAN, KIN_POOLING_CLS,
+                                        KIN_POOLING_LAST}; // indexed by the key's value
     char key[128];
     uint32_t type = 0;
     kin_err err;
@@ -130,7 +131,7 @@ static int read_request(embed *e) {
         if (rc != 0) return KIN_FAIL;
     }
     if (kin_embeddings_parse(&e->request, body, e->world->n_embd, &e->error) != 0) return KIN_FAIL;
-    e->request.is_raw |= e->api == KIN_EMBED_OLLAMA_OLD; // as there
+    e->request.is_raw |= e->api == KIN_EMBED_OLLAMA_OLD; // like Ollama
     return 0;
 }
 

@@ -71,7 +71,7 @@ static json_t *numbers_json(const float *vector, int n) {
     return numbers;
 }
 
-// Base64 of n bytes at `out`, which has 4 characters for every 3 bytes begun.
+// Encodes n bytes as Base64 to `out`, 4 characters for each started group of 3 bytes.
 static void put_base64(const uint8_t *bytes, size_t n, char *out) {
     static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     for (size_t i = 0; i < n; i += 3, out += 4) {
@@ -84,7 +84,7 @@ static void put_base64(const uint8_t *bytes, size_t n, char *out) {
     }
 }
 
-// The floats, little-endian, as OpenAI's SDKs decode them.
+// Encodes the floats in little-endian order, as OpenAI's SDKs decode them.
 static json_t *base64_json(const float *vector, int n) {
     size_t n_bytes = (size_t)n * 4, n_chars = (n_bytes + 2) / 3 * 4;
     uint8_t *bytes = malloc(n_bytes + 1);

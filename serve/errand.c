@@ -51,7 +51,7 @@ static void done(uv_work_t *work, int status) {
         kin_refuse(e->x, e->format, &e->error);
     --*e->n_open;
     kin_text_fini(&e->answer);
-    free(e->body); // that the pool did not get to
+    free(e->body); // if the pool has not run
     kin_http_release(&e->hold);
     free(e);
 }
@@ -76,7 +76,7 @@ void kin_errand_begin(uv_loop_t *loop, const kin_preparer *preparer, const kin_r
     uv_queue_work(loop, &e->work, work, done);
 }
 
-// ---- the errands
+// ---- the requests
 
 static int answered(json_t *json, json_t **answer, kin_api_error *err) {
     *answer = json;
@@ -90,7 +90,7 @@ int kin_errand_tokenize(const kin_preparer *p, const kin_request_defaults *defau
     int n = 0;
     (void)defaults;
     if (kin_tokenize_parse(&r, body, err) != 0) return KIN_FAIL;
-    if (r.content.len > MAX_TOKENIZED) { // an id takes 56 bytes as JSON, and then those of its digits
+    if (r.content.len > MAX_TOKENIZED) { // an id takes 56 bytes as JSON, plus its digits
         kin_tokenize_fini(&r);
         return kin_api_error_set(err, 413, "content", "a text of more than 8 MiB: send it in pieces");
     }

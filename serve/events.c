@@ -14,8 +14,8 @@ static const kin_time SPACING_NS = UINT64_C(950000000), LOOKED_AT_NS = UINT64_C(
 typedef struct listener {
     kin_exchange_data data;
     kin_events *events;
-    kin_http_exchange *x; // NULL: free place
-    uint64_t plan;        // number of the plan that it has
+    kin_http_exchange *x; // NULL: free entry
+    uint64_t plan;        // number of the plan that was sent to it
 } listener;
 
 struct kin_events {
@@ -25,16 +25,16 @@ struct kin_events {
     int n;
     bool is_stopped;
     kin_time sent_at, asked_until;
-    // The plan. The planner may be busy for seconds, so it is asked in libuv's pool.
+    // The plan is read in libuv's pool, because the planner may be busy for seconds.
     uv_work_t work;
     kin_planner *planner;
     bool is_looking;
-    kin_plan_basis *seen, *now; // that `plan` is of; what the pool found
-    bool has_changed;           // the pool's answer
+    kin_plan_basis *seen, *now; // seen: the basis of `plan`; now: the pool's result
+    bool has_changed;           // the pool's result
     json_t *found;              // likewise
     kin_text_buffer plan;       // the event; empty: none
     uint64_t n_plans;
-    // Under the mutex: the cluster answers in its own thread.
+    // Under the mutex: the cluster answers on its own thread.
     pthread_mutex_t mutex;
     char *status; // JSON; NULL: none yet
 };
@@ -78,7 +78,7 @@ void kin_events_close(kin_events *e) {
     free(e);
 }
 
-// The model that was used last, of those in memory; NULL: none is.
+// Returns the most recently used model in memory; NULL: none.
 static const kin_served_model *last_used(const kin_events *e) {
     const kin_served_model *last = NULL;
     for (int i = 0; i < e->o.router->n; i++) {
@@ -88,7 +88,7 @@ static const kin_served_model *last_used(const kin_events *e) {
     return last;
 }
 
-// ---- what is asked
+// ---- queries
 
 static void take_status(void *user, char *text) {
     kin_events *e = user;
@@ -111,7 +111,7 @@ static void ask_for_status(kin_events *e) {
     }
 }
 
-// libuv's pool.
+// Runs in libuv's pool.
 static void look_at_plan(uv_work_t *work) {
     kin_events *e = work->data;
     bool is_there = kin_planner_last(e->planner, &e->now->facts, &e->now->grouping, &e->now->plan);
@@ -132,7 +132,7 @@ static void take_plan(uv_work_t *work, int status) {
     e->n_plans++;
 }
 
-// Of a model that stays: another one's planner could be gone meanwhile.
+// Only with one model, which is never unloaded: with several, the planner could be freed meanwhile.
 static void ask_for_plan(kin_events *e) {
     if (e->is_looking || e->o.router->host || e->o.router->n == 0) return;
     e->planner = e->o.router->models[0].world.preparer.session->planner;
@@ -141,7 +141,7 @@ static void ask_for_plan(kin_events *e) {
     e->is_looking = uv_queue_work(e->loop, &e->work, look_at_plan, take_plan) == 0;
 }
 
-// ---- what is told
+// ---- events
 
 static void add_texts(kin_events *e, const kin_call_world *world, json_t *texts) {
     kin_slot_view *views = calloc((size_t)e->o.n_parallel, sizeof *views);
@@ -240,7 +240,7 @@ json_t *kin_events_cluster(kin_events *e) {
     return cluster;
 }
 
-// ---- who listens
+// ---- listeners
 
 static void gone(void *self) {
     listener *l = self;
@@ -262,5 +262,5 @@ void kin_events_add(kin_events *e, kin_http_exchange *x) {
     kin_http_begin(x, 200, "text/event-stream");
     e->n++;
     if (e->n == 1) ask_for_status(e);
-    e->sent_at = 0; // the next tick tells what is known
+    e->sent_at = 0; // the next tick sends the current state
 }

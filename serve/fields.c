@@ -37,7 +37,7 @@ static bool has_type(const json_t *json, kin_field_type type) {
     return false;
 }
 
-// Writes the path, cut at its end where it is too long, and returns its length.
+// Writes the path, truncated if it is too long, and returns its length.
 static size_t put_path(const kin_fields *of, const char *name, char path[KIN_FIELD_PATH]) {
     size_t n = of->parent ? put_path(of->parent, of->name, path) : 0;
     if (of->index >= 0) n += (size_t)snprintf(path + n, KIN_FIELD_PATH - n, "[%d]", of->index);

@@ -1,8 +1,8 @@
 // OpenAI's chat completions.
 //
-// A stream's first chunk of each choice has the role and no content; later ones have text, reasoning or pieces of tool calls,
-// never an empty text; the last one has the finish reason. Probabilities belong to tokens, and their text may come later: they
-// are sent with the next chunk of the choice, whatever it has.
+// A stream's first chunk of each choice has the role and no content. Later chunks have text, reasoning or pieces of tool calls,
+// never an empty text; the last one has the finish reason. Probabilities belong to tokens, whose text may come later: they are
+// sent with the next chunk of the choice, whatever it contains.
 #include <stdlib.h>
 
 #include "serve/json_out.h"
@@ -11,9 +11,9 @@
 
 typedef struct choice {
     kin_reply_items items;   // of a document
-    json_t *probs;           // array; of a stream: what is not sent yet. NULL: none
-    bool has_calls, in_call; // whole ones; one that is not
-    json_t *begun;           // of a stream: the beginning of a call without arguments so far, which is not sent: NULL: none
+    json_t *probs;           // array; in a stream: those not sent yet. NULL: none
+    bool has_calls, in_call; // has_calls: complete ones; in_call: an incomplete one
+    json_t *begun;           // in a stream: the beginning of a call, held back until it has arguments; NULL: none
     kin_finish_reason reason;
 } choice;
 
@@ -60,7 +60,7 @@ static void add_probs(choice *c, const kin_delta *delta, bool is_prob) {
     for (int i = 0; i < delta->n_tokens; i++) json_array_append_new(c->probs, kin_probs_json(&delta->probs[i], is_prob));
 }
 
-// The probabilities that are not sent yet, or NULL. The caller owns them.
+// Returns the probabilities not sent yet, or NULL. The caller owns them.
 static json_t *take_logprobs(choice *c) {
     if (!c->probs) return NULL;
     json_t *logprobs = json_object();
@@ -98,7 +98,7 @@ static json_t *call_begin_delta(const kin_writer *w, int choice, const kin_reply
     return delta;
 }
 
-// What a stream says of an event; NULL: nothing.
+// Returns an event's delta in a stream; NULL: none.
 static json_t *event_delta(const kin_reply_event *event) {
     switch (event->kind) {
     case KIN_REPLY_TEXT: return event->text.len ? text_delta("content", event->text) : NULL;
@@ -110,7 +110,7 @@ static json_t *event_delta(const kin_reply_event *event) {
 
 // ---- a stream
 
-// A chunk of one choice, with the probabilities that wait.
+// Returns a chunk of one choice, with its pending probabilities.
 static json_t *chunk_of(kin_writer *w, int i, json_t *delta, const char *reason) {
     json_t *one = json_object(), *choices = json_array(), *logprobs = take_logprobs(&w->choices[i]);
     json_object_set_new(one, "index", json_integer(i));
@@ -140,7 +140,7 @@ static void put_delta(kin_writer *w, const kin_delta *delta, json_t *said, kin_t
     kin_json_put_event(NULL, chunk, out);
 }
 
-// A call begins with its first argument: of one that is cut before that clients would make one without arguments.
+// A call is sent with its first argument: if it were cut off before, clients would see a call without arguments.
 static void put_event(kin_writer *w, const kin_delta *delta, const kin_reply_event *event, kin_text_buffer *out) {
     choice *c = &w->choices[delta->choice];
     bool goes_on = event->kind == KIN_REPLY_TOOL_END || (event->kind == KIN_REPLY_TOOL_ARGUMENTS && event->text.len > 0);

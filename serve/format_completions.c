@@ -1,4 +1,4 @@
-// OpenAI's completions: text of prompts, with probabilities in the shape that this API alone has.
+// OpenAI's completions: text for prompts, with probabilities in a form that only this API has.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,12 +12,12 @@ static const char type_of_object[] = "text_completion";
 
 typedef struct choice {
     kin_text_buffer text; // of a document
-    json_t *logprobs;     // of a stream: what is not sent yet. NULL: none
-    int n_chars;          // of the tokens before
-    size_t n_prompt;      // bytes of the prompt that its tokens had so far
+    json_t *logprobs;     // in a stream: those not sent yet. NULL: none
+    int n_chars;          // of the tokens so far
+    size_t n_prompt;      // bytes of the prompt covered by its tokens so far
     bool is_echoed;
     kin_finish_reason reason;
-    double logprob; // of its tokens together
+    double logprob; // sum over its tokens
     int n_tokens;
 } choice;
 
@@ -49,7 +49,8 @@ static void close_writer(kin_writer *w) {
 
 // ---- probabilities: {tokens, token_logprobs, top_logprobs, text_offset}
 
-// A token that is no text by itself is written "bytes:\xe2\x82", as OpenAI does: replaced ones could not be told apart.
+// A token that is not valid text by itself is written "bytes:\xe2\x82", as OpenAI does: replacement characters could not be told
+// apart.
 static void put_token(kin_text_buffer *out, kin_str piece) {
     bool is_text = !memchr(piece.at, '\0', piece.len);
     for (size_t i = 0; is_text && i < piece.len;) {
@@ -80,7 +81,7 @@ static void set_top(json_t *top, const kin_token_prob *p) {
     kin_text_fini(&name);
 }
 
-// The likeliest tokens, and the chosen one.
+// Returns the likeliest tokens, and the chosen one.
 static json_t *top_json(const kin_token_probs *probs) {
     json_t *top = json_object();
     for (int i = 0; i < probs->n_top; i++) set_top(top, &probs->top[i]);
@@ -88,7 +89,7 @@ static json_t *top_json(const kin_token_probs *probs) {
     return top;
 }
 
-// Characters that begin in the piece.
+// Counts the characters that begin in the piece.
 static int count_chars(kin_str piece) {
     int n = 0;
     for (size_t i = 0; i < piece.len; i++) n += ((unsigned char)piece.at[i] & 0xc0) != 0x80;
@@ -99,7 +100,8 @@ static void append(json_t *logprobs, const char *key, json_t *value) {
     json_array_append_new(json_object_get(logprobs, key), value);
 }
 
-// What of the prompt is the token's: nothing of one that begins every text; a space that is put before a text is not in it.
+// Returns the part of the prompt that belongs to the token: nothing for the token that begins every text, and without the space
+// that the tokenizer puts before a text.
 static kin_str take_from_prompt(const kin_writer_context *context, choice *c, int i, kin_str piece) {
     if (!context->prompts) return piece;
     kin_str prompt = context->prompts[i / context->request->n_choices];
@@ -131,7 +133,7 @@ static void add_probs(const kin_writer_context *context, choice *c, const kin_de
 
 // ---- choices and chunks
 
-// Appends the prompt, once, if it is wanted.
+// Appends the prompt once, if requested.
 static void echo(kin_writer *w, int i, kin_text_buffer *text) {
     const kin_writer_context *context = w->context;
     if (!context->request->echo || !context->prompts || w->choices[i].is_echoed) return;
@@ -140,7 +142,7 @@ static void echo(kin_writer *w, int i, kin_text_buffer *text) {
     w->choices[i].is_echoed = true;
 }
 
-// A choice with the probabilities that wait.
+// Returns a choice with its pending probabilities.
 static json_t *choice_json(kin_writer *w, int i, kin_str text, bool is_finished) {
     choice *c = &w->choices[i];
     json_t *one = json_object();
@@ -212,7 +214,7 @@ static void finish(kin_writer *w, const kin_finish *finish, kin_text_buffer *out
     kin_timings timings = kin_finish_timings(finish);
     json_t *chunk = chunk_of(w, finish->choice, (kin_str){"", 0}, true);
     kin_openai_set_verbose(chunk, w->context, finish);
-    // Without include_usage the last chunk has it all the same, as llama-server's.
+    // The last chunk has the usage even without include_usage, like llama-server's.
     if (!r->include_usage && w->n_finished == w->context->n_choices)
         kin_openai_set_usage(chunk, &w->usage);
     else if (!r->include_usage)
@@ -225,7 +227,7 @@ static double goodness(const choice *c) {
     return c->n_tokens > 0 ? c->logprob / c->n_tokens : -HUGE_VAL;
 }
 
-// Its place among those of its prompt, from 0: the best.
+// Returns the choice's rank among those of its prompt; 0: the best.
 static int rank_of(const kin_writer *w, int i) {
     int n = w->context->request->n_choices, begin = i / n * n, rank = 0;
     for (int k = begin; k < begin + n; k++) {
@@ -235,7 +237,7 @@ static int rank_of(const kin_writer *w, int i) {
     return rank;
 }
 
-// Of n_choices of each prompt the n_best best, in that order.
+// Appends, for each prompt, the n_best best of its n_choices, best first.
 static void put_best(kin_writer *w, json_t *choices) {
     int n = w->context->request->n_choices, n_best = w->context->request->n_best;
     for (int i = 0; i < w->context->n_choices / n * n_best; i++) {

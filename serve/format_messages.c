@@ -12,8 +12,8 @@ struct kin_writer {
     const kin_writer_context *context;
     kin_reply_items items;
     kin_finish finish;
-    kin_text_buffer stop_word; // finish.stop_word is borrowed
-    kin_text_buffer *out;      // of the call that runs
+    kin_text_buffer stop_word; // a copy: finish.stop_word is borrowed
+    kin_text_buffer *out;      // of the current call
 };
 
 static int open_writer(kin_writer **out, const kin_writer_context *context, kin_err *err) {
@@ -42,7 +42,7 @@ static void put_event(kin_writer *w, const char *type, json_t *data) {
     kin_json_put_event(type, data, w->out);
 }
 
-// Tokens that were read, of the prompt, without those of the prefix cache; those; and the ones written.
+// input_tokens does not include tokens from the prefix cache, which are counted in cache_read_input_tokens.
 static json_t *usage_of(const kin_finish *f) {
     json_t *usage = json_object();
     json_object_set_new(usage, "input_tokens", json_integer(f->n_prompt - f->n_cached));
@@ -62,7 +62,7 @@ static void set_stop(const kin_writer *w, json_t *o) {
     json_object_set_new(o, "stop_sequence", by_word ? kin_json_text(kin_text_str(&w->stop_word)) : json_null());
 }
 
-// The block as it is in a document; `is_empty`: as a stream begins it.
+// Returns the block as in a document; with is_empty, as at the beginning of a stream.
 static json_t *block_of(const kin_writer *w, const kin_reply_item *item, int i, bool is_empty) {
     kin_str text = is_empty ? (kin_str){"", 0} : kin_text_str(&item->text);
     char id[KIN_CALL_ID];
@@ -80,7 +80,7 @@ static json_t *block_of(const kin_writer *w, const kin_reply_item *item, int i, 
     default:
         kin_call_id(w->context, 0, i, kin_text_str(&item->id), id);
         input = json_loadb(text.at, text.len, JSON_ALLOW_NUL, NULL);
-        if (!json_is_object(input)) { // none yet, or none at all
+        if (!json_is_object(input)) { // none yet, or not valid
             json_decref(input);
             input = json_object();
         }
@@ -127,7 +127,7 @@ static void put_block_start(void *user, const kin_reply_item *item, int i) {
     put_block_event(user, "content_block_start", i, "content_block", block_of(user, item, i, true));
 }
 
-// A call begins with its first argument: of one that is cut before that clients would make one without arguments.
+// A call is sent with its first argument: if it were cut off before, clients would see a call without arguments.
 static void open_block(void *user, const kin_reply_item *item, int i) {
     if (!is_call(item)) put_block_start(user, item, i);
 }
@@ -187,7 +187,7 @@ static void finish(kin_writer *w, const kin_finish *finish, kin_text_buffer *out
 
 static void put_document(kin_writer *w, kin_text_buffer *out) {
     json_t *message = message_of(w), *content = json_object_get(message, "content");
-    for (int i = 0; i < w->items.n; i++) { // a call that was cut is none: its input would be one without arguments
+    for (int i = 0; i < w->items.n; i++) { // drops a call that was cut off: its input would lack arguments
         const kin_reply_item *item = &w->items.at[i];
         if (!is_call(item) || item->is_whole) json_array_append_new(content, block_of(w, item, i, false));
     }
@@ -233,7 +233,7 @@ static json_t *error_of(const kin_api_error *error) {
     char message[sizeof error->message];
     json_t *inner = typed(error_type(error->status)), *outer = typed("error");
     snprintf(message, sizeof message, "%s", error->message);
-    if (strcmp(error->type, "exceed_context_size_error") == 0) // these words tell agents to compact their conversation
+    if (strcmp(error->type, "exceed_context_size_error") == 0) // these words make agents compact their conversation
         snprintf(message, sizeof message, "prompt is too long: %d tokens > %d maximum", error->n_prompt, error->n_ctx);
     json_object_set_new(inner, "message", kin_json_text((kin_str){message, strlen(message)}));
     json_object_set_new(outer, "error", inner);

@@ -1,4 +1,4 @@
-// llama.cpp's completion: one object for each choice, at the end of its stream or in the document.
+// llama.cpp's completion: one object per choice, at the end of its stream or in the document.
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,11 +8,11 @@
 
 typedef struct choice {
     kin_text_buffer text; // of a document
-    json_t *tokens;       // array; of a stream: those that are not sent yet
-    json_t *probs;        // the same. NULL: none
+    json_t *tokens;       // array; in a stream: those not sent yet
+    json_t *probs;        // likewise. NULL: none
     int n_tokens;
     bool has_new_line;
-    json_t *whole; // of a document: what it is in the end
+    json_t *whole; // of a document: the final object
 } choice;
 
 struct kin_writer {
@@ -41,7 +41,7 @@ static void close_writer(kin_writer *w) {
     free(w);
 }
 
-// ---- what a choice has gathered
+// ---- accumulated output of a choice
 
 static void gather(kin_writer *w, choice *c, const kin_delta *delta) {
     const kin_request *r = w->context->request;
@@ -111,7 +111,7 @@ static void delta(kin_writer *w, const kin_delta *delta, kin_text_buffer *out) {
     }
 }
 
-// ---- the whole
+// ---- the final object
 
 static void set_stop(json_t *o, const kin_finish *finish) {
     static const char *const types[] = {[KIN_FINISH_EOS] = "eos",
@@ -149,7 +149,7 @@ static json_t *whole_json(kin_writer *w, const kin_finish *finish) {
     return o;
 }
 
-// What is at a path like "generation_settings/n_predict", or NULL.
+// Returns the value at a path like "generation_settings/n_predict", or NULL.
 static json_t *find(json_t *whole, const char *path) {
     json_t *at = whole;
     for (const char *end; at; path = end + 1) {
@@ -160,7 +160,7 @@ static json_t *find(json_t *whole, const char *path) {
     return at;
 }
 
-// Only the wanted fields, each under its path. Takes `whole` over.
+// Returns an object with only the wanted fields, each under its path. Takes over `whole`.
 static json_t *pick(json_t *whole, const json_t *paths) {
     if (!paths) return whole;
     json_t *picked = json_object(), *path;
@@ -182,7 +182,7 @@ static void finish(kin_writer *w, const kin_finish *finish, kin_text_buffer *out
         w->choices[finish->choice].whole = whole;
 }
 
-// A stream has no mark of its end.
+// A stream has no end marker.
 static void end(kin_writer *w, kin_text_buffer *out) {
     if (w->is_stream) return;
     json_t *all = json_array();

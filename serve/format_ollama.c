@@ -1,5 +1,5 @@
-// Ollama's /api/chat and /api/generate: a line of JSON for each piece, and a last one with counts and times. They differ only in
-// where a piece's text is.
+// Ollama's /api/chat and /api/generate: a line of JSON for each piece, and a last one with counts and times. The two APIs differ
+// only in the place of a piece's text.
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,8 +14,9 @@ struct kin_writer {
     bool is_chat;
     kin_reply_items items;
     kin_finish finish;
-    kin_text_buffer *out;   // of the call that runs
-    json_t *probs, *unsaid; // of the tokens whose text has come, without a stream, and of those whose text has not
+    kin_text_buffer *out; // of the current call
+    json_t *probs,
+        *unsaid; // probs: of tokens whose text has come, used without a stream; unsaid: of tokens whose text has not come yet
 };
 
 static int open_writer(kin_writer **out, const kin_writer_context *context, bool is_chat, kin_err *err) {
@@ -61,7 +62,7 @@ static json_t *call_of(const kin_writer *w, const kin_reply_item *item, int i) {
     return call;
 }
 
-// What both APIs say in a piece of it, or in all. Takes `calls` over; NULL: none.
+// Returns the fields that both APIs have in a line. Takes over `calls`; NULL: none.
 static json_t *line_of(const kin_writer *w, kin_str text, kin_str thinking, json_t *calls) {
     json_t *line = json_object(), *message = w->is_chat ? json_object() : json_incref(line);
     json_object_set_new(line, "model", json_string(w->context->model));
@@ -76,7 +77,7 @@ static json_t *line_of(const kin_writer *w, kin_str text, kin_str thinking, json
     return line;
 }
 
-// Without a stream there is only the last line.
+// Without a stream only the last line is sent.
 static void put_line(kin_writer *w, json_t *line) {
     if (!w->context->request->stream) {
         json_decref(line);
@@ -123,7 +124,7 @@ static void grow_item(void *user, const kin_reply_item *item, int i, kin_str pie
     json_array_clear(w->unsaid);
 }
 
-// Calls come whole; one that was cut off is none.
+// Calls are sent whole; one that was cut off is dropped.
 static void close_item(void *user, const kin_reply_item *item, int i) {
     if (item->kind != KIN_REPLY_TOOL_BEGIN || !item->is_whole) return;
     json_t *calls = json_array();
@@ -154,7 +155,7 @@ static void finish(kin_writer *w, const kin_finish *finish, kin_text_buffer *out
     w->out = out;
     if (finish->choice != 0) return;
     w->finish = *finish;
-    w->finish.stop_word = (kin_str){NULL, 0}; // borrowed, and of no use here
+    w->finish.stop_word = (kin_str){NULL, 0}; // borrowed, and not needed here
     kin_reply_items_end(&w->items, &sink);
 }
 

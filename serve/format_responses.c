@@ -1,5 +1,5 @@
 // OpenAI's responses: output items (reasoning, message, function_call), each done before the next is added. Every event has a
-// sequence number and says which item and which part of it it is of; clients build the response from events alone.
+// sequence number and names its item and part; clients build the response from events alone.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,8 +19,8 @@ struct kin_writer {
     const kin_writer_context *context;
     kin_reply_items items;
     kin_finish finish;
-    kin_text_buffer *out;   // of the call that runs
-    json_t *probs, *unsaid; // for each item, of its tokens; of tokens whose text has not come yet
+    kin_text_buffer *out;   // of the current call
+    json_t *probs, *unsaid; // probs: an array per item, of its tokens; unsaid: of tokens whose text has not come yet
     int n_events;
 };
 
@@ -57,7 +57,7 @@ static const char *prefix_of(const kin_reply_item *item) {
     return item->kind == KIN_REPLY_REASONING ? "rs" : item->kind == KIN_REPLY_TEXT ? "msg" : "fc";
 }
 
-// The one part of a message, or of reasoning. Empty: as it begins.
+// Returns the only part of a message or of reasoning. is_empty: as at its beginning.
 static json_t *part_of(const kin_writer *w, const kin_reply_item *item, int i, bool is_empty) {
     kin_str text = is_empty ? (kin_str){"", 0} : kin_text_str(&item->text);
     json_t *part = json_object();
@@ -69,7 +69,7 @@ static json_t *part_of(const kin_writer *w, const kin_reply_item *item, int i, b
     return part;
 }
 
-// The item as it is when it is added (IN_PROGRESS: nothing in it), or as it is at its end.
+// Returns the item as it is added (IN_PROGRESS: empty), or as it is at its end.
 static json_t *item_of(const kin_writer *w, const kin_reply_item *item, int i, response_status status) {
     bool is_empty = status == IN_PROGRESS;
     kin_str text = is_empty ? (kin_str){"", 0} : kin_text_str(&item->text);
@@ -127,7 +127,7 @@ static void set_output(const kin_writer *w, json_t *o, response_status status) {
     json_object_set_new(o, "output", output);
 }
 
-// A float has six digits; as a double it would show more.
+// Rounds to six digits: a float converted to double would show more.
 static void set_default(json_t *o, const char *key, float value) {
     if (json_is_null(json_object_get(o, key))) json_object_set_new(o, key, json_real(rint(1e6 * (double)value) / 1e6));
 }
@@ -192,7 +192,7 @@ static void put_response_event(kin_writer *w, const char *type, response_status 
     put_event(w, type, data);
 }
 
-// An event of a part: of the item as a whole with key NULL.
+// Emits an event of an item's only part. key: the field for `value`.
 static void put_part_event(kin_writer *w, const char *type, const kin_reply_item *item, int i, const char *key, json_t *value) {
     json_t *data = json_object();
     set_id(w, data, "item_id", prefix_of(item), i);
@@ -274,7 +274,7 @@ static void finish(kin_writer *w, const kin_finish *finish, kin_text_buffer *out
     w->out = out;
     if (finish->choice != 0) return;
     w->finish = *finish;
-    w->finish.stop_word = (kin_str){NULL, 0}; // borrowed, and of no use here
+    w->finish.stop_word = (kin_str){NULL, 0}; // borrowed, and not needed here
     kin_reply_items_end(&w->items, &sink);
 }
 
@@ -287,7 +287,7 @@ static void end(kin_writer *w, kin_text_buffer *out) {
         put_response_event(w, status == COMPLETED ? "response.completed" : "response.incomplete", status, NULL);
 }
 
-// Before there is a response that could fail the clients look for an error as in all of OpenAI's streams.
+// Before there is a response to fail, clients expect an error as in all of OpenAI's streams.
 static void fail(kin_writer *w, const kin_api_error *error, kin_text_buffer *out) {
     if (!w) {
         kin_openai_fail(w, error, out);
