@@ -11,14 +11,14 @@
 
 enum {
     N_LISTENERS = 2,
-    FILES_ELSE = 1024, // open files of the rest of the process
+    FILES_ELSE = 1024, // open files for the rest of the process
     TICK_MS_LEAST = 10,
     TICK_MS_MOST = 1000
 };
 
 struct kin_http {
-    kin_http_sockets sockets; // first
-    kin_http_socket list;     // its ends
+    kin_http_sockets sockets; // first member: it is cast back to kin_http
+    kin_http_socket list;     // head of the circular list
     int n_sockets;
     kin_http_listener *listeners[N_LISTENERS]; // NULL: none
     char *prefix;
@@ -72,7 +72,7 @@ static void on_socket_closed(kin_http_socket *s, kin_http_sockets *sockets) {
     free_if_done(h);
 }
 
-// Of all idle connections the one that has been so longest; NULL: none is.
+// Returns the connection that has been idle longest; NULL: none is idle.
 static kin_http_socket *find_idlest(kin_http *h) {
     kin_http_socket *idlest = NULL;
     kin_time since, least = 0;
@@ -97,7 +97,7 @@ static void on_connected(void *user, uv_stream_t *listener) {
 
 // ---- open
 
-// Returns how many connections there may be.
+// Returns the number of connections that the limit allows.
 static int raise_file_limit(int n_wanted) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return n_wanted;
@@ -123,7 +123,7 @@ static int listen_on(kin_http *h, uv_loop_t *loop, const kin_http_options *o, ki
     h->port = kin_http_listener_port(h->listeners[0]);
     if (!is_localhost || kin_http_listener_open(&h->listeners[1], loop, localhost[1], h->port, on_connected, h, err) == 0)
         return 0;
-    // Some machines have no IPv6. Where they do, clients may try it first: another program must not have that port.
+    // Some machines have no IPv6. On the others clients may try it first, so another program must not own that port.
     kin_http_listener *any;
     bool has_v6 = kin_http_listener_open(&any, loop, localhost[1], 0, on_connected, h, NULL) == 0;
     kin_http_listener_close(any);

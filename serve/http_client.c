@@ -21,11 +21,11 @@
 #include "sys/tls.h"
 
 enum {
-    LOOK_MS = 100,     // between two looks at goes_on
-    CONNECT_MS = 5000, // for each address
-    SILENT_S = 10,     // of the other side's system, until it is asked for a sign of life
+    LOOK_MS = 100,     // interval for calling goes_on
+    CONNECT_MS = 5000, // per address
+    SILENT_S = 10,     // TCP keepalive: idle time before the first probe
     SIGN_S = 5,
-    N_SIGNS = 3, // ... and how often: a machine that has left is noticed after 25 seconds
+    N_SIGNS = 3, // a lost machine is noticed after 25 seconds
     SILENT_MS = 30000,
     READ_BYTES = 16 << 10,
     MAX_HEAD = 64 << 10,
@@ -50,7 +50,7 @@ typedef struct connection {
     void *user;
     int status;
     size_t n_head;
-    bool has_time; // the answer may take as long as it wants
+    bool has_time; // no time limit for the answer
     bool has_head, is_whole, is_enough;
 } connection;
 
@@ -96,7 +96,7 @@ static bool goes_on(const kin_http_client *c) {
     return !c->o.goes_on || c->o.goes_on(c->o.user);
 }
 
-// Until the socket is ready for that; false: stopped, or later than `until` (0: never).
+// Waits until the socket is ready for `events`. Returns false if stopped, or later than `until` (0: no limit).
 static bool wait_for(const connection *x, short events, kin_time until) {
     while (goes_on(x->c)) {
         struct pollfd p = {.fd = x->fd, .events = events};
@@ -123,7 +123,7 @@ static void set_options(int fd) {
 #endif
 }
 
-// 0, or why not as errno.
+// Returns 0, or an errno.
 static int connect_one(connection *x, const struct addrinfo *to) {
     int why = 0;
     socklen_t n = sizeof why;
@@ -183,7 +183,7 @@ static int send_tls(connection *x, kin_err *err) {
     return rc;
 }
 
-// The bytes that are there, at least one; 0: the end; KIN_FAIL: stopped or lost.
+// Returns the number of bytes received, at least one; 0: end of stream; KIN_FAIL: stopped or lost.
 static ssize_t receive(connection *x, char *bytes, size_t n, kin_err *err) {
     const kin_http_client *c = x->c;
     kin_time until = x->has_time ? 0 : kin_clock_now() + (uint64_t)c->o.silent_ms * UINT64_C(1000000);
@@ -229,7 +229,7 @@ static int send_request(connection *x, const char *path, kin_str body, kin_err *
 
 static int on_head(llhttp_t *parser) {
     connection *x = parser->data;
-    x->has_head = parser->status_code >= 200; // 100 Continue comes before
+    x->has_head = parser->status_code >= 200; // 100 Continue comes before it
     x->status = x->has_head ? parser->status_code : 0;
     return 0;
 }
@@ -255,7 +255,7 @@ static int parse(connection *x, const char *bytes, size_t n, kin_err *err) {
     return lost(x->c, "what it answers is no HTTP/1.1 (https:// and http:// taken for each other?)", err);
 }
 
-// What was fed, decrypted.
+// Parses the decrypted bytes of what was fed.
 static int take_plain(connection *x, kin_err *err) {
     char plain[READ_BYTES];
     size_t n_read;
@@ -269,7 +269,7 @@ static int take_plain(connection *x, kin_err *err) {
 static int take_bytes(connection *x, const char *bytes, size_t n, kin_err *err) {
     if (!x->tls) return parse(x, bytes, n, err);
     if (kin_tls_feed(x->tls, bytes, n, err) != 0 || take_plain(x, err) != 0) return KIN_FAIL;
-    return send_tls(x, err); // a new key, for example
+    return send_tls(x, err); // for example a key update
 }
 
 static int open_tls(connection *x, kin_err *err) {
@@ -295,7 +295,7 @@ static int read_answer(connection *x, kin_err *err) {
     while (!x->is_whole && !x->is_enough) {
         ssize_t n = receive(x, bytes, sizeof bytes, err);
         if (n < 0) return KIN_FAIL;
-        if (n == 0) llhttp_finish(&x->parser); // an answer without a length ends so
+        if (n == 0) llhttp_finish(&x->parser); // ends an answer without a length
         if (n == 0 && x->is_whole) return 0;
         if (n == 0) return lost(x->c, "it ended the connection before its answer was whole", err);
         if (take_bytes(x, bytes, (size_t)n, err) != 0) return KIN_FAIL;

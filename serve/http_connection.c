@@ -6,40 +6,40 @@
 #include "serve/http_exchange_impl.h"
 
 enum {
-    INPUT_KEPT = 64 << 10, // bytes; then nothing is read until the response is out
-    BYTES_PER_MS = 16,     // so many of a request give it another millisecond
-    FINISHING_MS = 2000,   // for the client to close, too
-    MAX_PROBES = 3         // some clients take no more than five interim responses
+    INPUT_KEPT = 64 << 10, // bytes; beyond, nothing is read until the response is out
+    BYTES_PER_MS = 16,     // each 16 bytes received extend the time limit by one millisecond
+    FINISHING_MS = 2000,   // time for the client to close, too
+    MAX_PROBES = 3         // some clients accept at most five interim responses
 };
 
 typedef enum phase {
-    RECEIVING, // a request; perhaps no byte of it is here yet
-    ANSWERING, // the exchange is the owner's
+    RECEIVING, // a request; possibly no byte of it has arrived
+    ANSWERING, // the exchange belongs to its owner
     SENDING,   // the rest of a response; the next request follows
-    TUNNEL,    // another protocol has taken its place: all bytes are its own
-    FINISHING  // the rest of the last response; what still comes is dropped until the client closes
+    TUNNEL,    // another protocol has taken over: all bytes belong to it
+    FINISHING  // the rest of the last response; further input is dropped until the client closes
 } phase;
 
 struct kin_http_connection {
-    kin_http_exchange x; // first
+    kin_http_exchange x; // first member: it is cast back to kin_http_connection
     kin_http_service *service;
     const kin_http_socket_ops *ops;
     void *socket;
     phase phase;
-    bool is_closing;    // the socket is; the exchange, if it is open, is told when the connection is freed
+    bool is_closing;    // the socket is closing; an open exchange gets `gone` when the connection is freed
     bool is_used;       // there has been a request
-    bool is_parsing;    // inside of take_input
+    bool is_parsing;    // inside take_input
     bool is_paused;     // nothing is read
-    bool has_eof;       // of the client
-    bool has_eof_since; // false: `eof_since` is the next tick
+    bool has_eof;       // the client's
+    bool has_eof_since; // false: the next tick sets `eof_since`
     kin_time eof_since;
-    int n_probes;          // sent since
-    bool has_since;        // false: `since` is the next tick
-    kin_time since;        // when the phase, or its request, began
-    kin_time out_since;    // when bytes went out last, or nothing was pending
+    int n_probes;          // sent since then
+    bool has_since;        // false: the next tick sets `since`
+    kin_time since;        // start of the phase, or of its request
+    kin_time out_since;    // the last time when bytes were sent or nothing was pending
     uint64_t n_out;        // at that time
-    size_t n_unsent;       // that the service counts
-    kin_text_buffer input; // for later, from input_at on; counted in the service's memory
+    size_t n_unsent;       // this connection's share of the service's n_unsent
+    kin_text_buffer input; // unparsed from input_at on; counted in the service's memory
     size_t input_at;
 };
 
@@ -109,7 +109,7 @@ void kin_http_connection_refuse(kin_http_connection *c, int status, const char *
 
 static void take_head(kin_http_connection *c, bool has_more) {
     kin_http_service *s = c->service;
-    c->x.closes = true; // if it is answered now: of the body nothing was read
+    c->x.closes = true; // in case it is answered now: the body is not read
     if (s->callbacks.head) s->callbacks.head(s->user, &c->x);
     kin_assert(c->x.answer == KIN_HTTP_UNANSWERED);
     if (c->is_closing || c->phase != RECEIVING) return;
@@ -124,10 +124,10 @@ static void take_whole(kin_http_connection *c) {
     s->callbacks.request(s->user, &c->x);
 }
 
-// Returns how many bytes were taken: none of what follows a request that is not yet answered.
+// Returns the number of bytes taken; stops after a request that is not answered yet.
 static size_t take_input(kin_http_connection *c, const char *bytes, size_t n) {
     size_t at = 0, n_taken;
-    bool goes_on = n > 0; // behind a header also without another byte
+    bool goes_on = n > 0; // after a header, continue even without another byte
     c->is_parsing = true;
     while (goes_on && c->phase == RECEIVING && !c->is_closing && begin_request(c)) {
         kin_http_progress progress = kin_http_request_feed(c->x.request, bytes + at, n - at, &n_taken);
@@ -237,7 +237,7 @@ void kin_http_connection_sent(kin_http_connection *c) {
     if (c->phase == FINISHING && c->has_eof) close_socket(c);
 }
 
-// Asks a client that sends nothing more whether it is there, while no byte of the response is out.
+// Tests, before any byte of the response is sent, whether a client that has ended its sending side is still there.
 static void probe(kin_http_connection *c) {
     bool may = c->phase == ANSWERING && c->x.answer == KIN_HTTP_UNANSWERED && !kin_http_request_is_1_0(c->x.request);
     if (!may || c->n_probes == MAX_PROBES) return;

@@ -67,7 +67,7 @@ static void put(kin_text_buffer *out, const char *text) {
     kin_text_put(out, text, strlen(text));
 }
 
-// A line break in the value would be the beginning of another field.
+// Replaces control characters: a line break in the value would begin another field.
 static void put_field(kin_text_buffer *out, const char *name, const char *value) {
     put(out, name);
     put(out, ": ");
@@ -89,7 +89,7 @@ static void put_reason(kin_text_buffer *out, int status) {
     put(out, "\r\n");
 }
 
-// In English whatever the locale is.
+// In English, whatever the locale.
 static void put_date(kin_text_buffer *out) {
     static const char *days[] = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
     static const char *months[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
@@ -165,7 +165,7 @@ void kin_http_begin(kin_http_exchange *x, int status, const char *type) {
     kin_assert(x->answer == KIN_HTTP_UNANSWERED && has_body(status));
     x->answer = KIN_HTTP_STREAMING;
     x->is_chunked = !kin_http_request_is_1_0(x->request);
-    if (!x->is_chunked) x->closes = true; // the end of the connection is that of the body
+    if (!x->is_chunked) x->closes = true; // the end of the connection marks the end of the body
     put_head(x, &out, status, type, NULL);
     send(x, &out);
 }

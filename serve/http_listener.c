@@ -53,7 +53,7 @@ static int connect_to(const struct sockaddr_un *at) {
     return rc;
 }
 
-// Removes the socket of a process that has ended without doing so.
+// Removes a socket file left behind by a process that has ended.
 static int remove_stale(const struct sockaddr_un *at, kin_err *err) {
     struct stat file;
     if (lstat(at->sun_path, &file) != 0) return 0;

@@ -11,7 +11,7 @@
 
 enum {
     MAX_TARGET = 8 << 10, // bytes of path and query
-    WASTE_PER_BYTE = 16   // bytes around chunks, for each byte of the body
+    WASTE_PER_BYTE = 16   // bytes of chunk framing allowed per byte of the body
 };
 
 struct kin_http_request {
@@ -19,19 +19,19 @@ struct kin_http_request {
     const char *prefix;
     const kin_http_limits *limits;
     kin_http_memory *memory;
-    size_t n_counted; // in memory->used
-    size_t n_of_body; // of these
+    size_t n_counted; // counted in memory->used
+    size_t n_of_body; // of these, the body's
     kin_json_cost json;
     uint64_t n_received;
     kin_text_buffer head; // the target NUL, then for each field its name NUL, its value NUL
-    kin_text_buffer path; // decoded NUL, then for each parameter of the query its name NUL, its value NUL
+    kin_text_buffer path; // decoded NUL, then for each query parameter its name NUL, its value NUL
     kin_text_buffer body;
     size_t fields_at, query_at; // in head, path
     bool has_head, is_whole, keeps_alive;
     kin_http_refusal refusal; // status 0: none
 };
 
-// ---- keeping bytes
+// ---- storing bytes
 
 static int refuse(kin_http_request *r, int status, const char *message) {
     r->refusal = (kin_http_refusal){status, message};
@@ -84,7 +84,7 @@ static int on_url_end(llhttp_t *parser) {
     return rc;
 }
 
-// White space after a value is no part of it.
+// Removes white space after a value, which does not belong to it.
 static int on_value_end(llhttp_t *parser) {
     kin_http_request *r = parser->data;
     if (r->has_head) return 0;
@@ -103,9 +103,9 @@ static int on_body(llhttp_t *parser, const char *at, size_t n) {
     return 0;
 }
 
-// ---- the header as a whole
+// ---- the complete header
 
-// The value of `name` among the pairs from `at` on; *n counts those that there are.
+// Returns the first value of `name` among the pairs from `at` on; *n: the number of matches.
 static kin_str find(const kin_text_buffer *pairs, size_t at, const char *name, int (*compare)(const char *, const char *),
                     int *n) {
     kin_str found = {NULL, 0};
@@ -119,7 +119,7 @@ static kin_str find(const kin_text_buffer *pairs, size_t at, const char *name, i
     return found;
 }
 
-// False: an escape is wrong, or stands for NUL.
+// Returns false for an invalid escape, or one that stands for NUL.
 static bool put_decoded(kin_text_buffer *to, kin_str from, bool is_query) {
     for (size_t i = 0; i < from.len; i++) {
         uint8_t c = (uint8_t)from.at[i];
@@ -135,7 +135,7 @@ static bool put_decoded(kin_text_buffer *to, kin_str from, bool is_query) {
     return true;
 }
 
-// Cuts what stands before the first `c`, and the c, off the front of *rest.
+// Cuts the part before the first `c`, and the `c`, off the front of *rest.
 static kin_str cut(kin_str *rest, char c) {
     const char *end = rest->len > 0 ? memchr(rest->at, c, rest->len) : NULL;
     kin_str front = {rest->at, end ? (size_t)(end - rest->at) : rest->len};
@@ -152,7 +152,7 @@ static bool put_query(kin_http_request *r, kin_str query) {
     return true;
 }
 
-// "http://host/path", which proxies are sent, is "/path".
+// Proxies get "http://host/path" for "/path".
 static kin_str without_origin(kin_str target) {
     if (target.len < 7 || strncasecmp(target.at, "http", 4) != 0) return target;
     const char *origin = memmem(target.at, target.len, "://", 3);
@@ -188,7 +188,7 @@ static int check_head(kin_http_request *r) {
     if (p->http_major != 1 || p->http_minor > 1) return refuse(r, 505, "This server speaks HTTP/1.1 and HTTP/1.0 only.");
     if (p->method == HTTP_CONNECT) return refuse(r, 405, "This server is no proxy.");
     if (n_host > 1 || (n_host == 0 && p->http_minor == 1)) return refuse(r, 400, "The request must have one Host header.");
-    if (decode_target(r) != 0) return -1; // first: the refusals that follow have the shape of their path's API
+    if (decode_target(r) != 0) return -1; // first, because the refusals below have the form of the path's API
     kin_str encoding = find(&r->head, r->fields_at, "transfer-encoding", strcasecmp, &n);
     if (n > 1 || (encoding.at && !is_word(encoding, "chunked")))
         return refuse(r, 501, "The server takes no other transfer encoding than chunked.");
@@ -256,7 +256,7 @@ static int refuse_malformed(kin_http_request *r, llhttp_errno_t error) {
     }
 }
 
-// What callbacks do not see: white space, the bytes around chunks, trailers.
+// Limits bytes that the callbacks do not see: white space, chunk framing, trailers.
 static int check_waste(kin_http_request *r) {
     uint64_t waste = r->n_received - r->body.len;
     if (!r->has_head && r->n_received > r->limits->max_header) return refuse(r, 431, "The header of the request is too large.");

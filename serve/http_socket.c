@@ -4,13 +4,13 @@
 #include <string.h>
 
 enum {
-    KEEPALIVE_S = 60,        // after so long the system asks whether the other machine is still there
+    KEEPALIVE_S = 60,        // idle time before the system probes the other machine
     TLS_FIRST_BYTE = 0x16,   // of a handshake
-    WRITE_MOST = 1024 << 20, // bytes in one write, which libuv counts in 32 bits
+    WRITE_MOST = 1024 << 20, // bytes in one write: libuv counts them in 32 bits
 };
 
 typedef struct socket_impl {
-    kin_http_socket base; // first
+    kin_http_socket base; // first member: it is cast back to socket_impl
     kin_http_sockets *all;
     union {
         uv_handle_t handle;
@@ -20,8 +20,8 @@ typedef struct socket_impl {
     };
     uv_shutdown_t shutdown;
     kin_tls *tls;   // NULL: none
-    bool has_bytes; // one has come
-    uint64_t n_put; // bytes ever given to the system or to libuv
+    bool has_bytes; // a byte has arrived
+    uint64_t n_put; // bytes given to the system or to libuv so far
 } socket_impl;
 
 typedef struct output {
@@ -132,7 +132,7 @@ static void take_tls(socket_impl *s, const char *bytes, size_t n) {
         is_right = kin_tls_read(s->tls, s->all->plain, sizeof s->all->plain, &n_plain, NULL) == 0;
         if (is_right && n_plain > 0) kin_http_connection_feed(s->base.connection, s->all->plain, n_plain);
     }
-    put_tls_output(s); // of the handshake, or an alert
+    put_tls_output(s); // handshake data, or an alert
     if (uv_is_closing(&s->handle)) return;
     if (!is_right)
         close_socket(s);
@@ -179,7 +179,7 @@ static void set_reading(void *socket, bool on) {
         close_socket(s);
 }
 
-// ---- the beginning
+// ---- accept
 
 static const kin_http_socket_ops ops = {
     .send = send_bytes, .pending = count_pending, .read = set_reading, .finish = finish, .close = close_socket};

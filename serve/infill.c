@@ -6,7 +6,7 @@
 
 // ---- tokens
 
-// That of the file's keys, else the first of these names.
+// Finds the token named by the file's keys, else by the first of these names that exists.
 static int32_t find_first(const kin_vocab *vocab, kin_fim_role role, const char *const *names) {
     if (kin_vocab_fim(vocab, role) != KIN_TOKEN_NONE) return kin_vocab_fim(vocab, role);
     for (; *names; names++) {
@@ -16,7 +16,7 @@ static int32_t find_first(const kin_vocab *vocab, kin_fim_role role, const char 
     return KIN_TOKEN_NONE;
 }
 
-// The names of DeepSeek have U+FF5C and U+2581, those of CodeLlama U+2581.
+// DeepSeek's names contain U+FF5C and U+2581, CodeLlama's U+2581.
 kin_fim_tokens kin_fim_tokens_of(const kin_vocab *vocab) {
     static const char *const prefix[] = {
         "<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<\uff5cfim\u2581begin\uff5c>", "\u2581<PRE>", "<PRE>", NULL};
@@ -41,7 +41,7 @@ static void add_token(json_t *prompt, int32_t id) {
     if (id != KIN_TOKEN_NONE) json_array_append_new(prompt, json_integer(id));
 }
 
-// A string, or an array of ids and strings, which is looked at when the prompt is.
+// Adds a string, or an array of ids and strings, which is checked later with the prompt.
 static int add_input(json_t *prompt, const kin_fields *body, const char *name, bool is_required, kin_api_error *err) {
     const json_t *input = kin_fields_any(body, name);
     if (!input) return is_required ? kin_fields_wrong(body, name, err, 400, "is required") : 0;
@@ -84,7 +84,7 @@ static int build_prompt(json_t *prompt, const json_t *body, const kin_fim_tokens
     const json_t *begun;
     if (kin_fields_open(&fields, body, err) < 0 || kin_fields_get(&fields, "prompt", KIN_FIELD_STRING, &begun, err) < 0)
         return KIN_FAIL;
-    add_text(prompt, ""); // begins as every text does
+    add_text(prompt, ""); // makes the tokenizer begin the prompt like any text
     if (add_files(prompt, &fields, tokens, err) < 0) return KIN_FAIL;
     add_token(prompt, tokens->prefix);
     if (add_input(prompt, &fields, "input_prefix", true, err) < 0 || add_input(prompt, &fields, "prompt", false, err) < 0)
@@ -136,7 +136,7 @@ int kin_request_from_infill(kin_request *out, json_t *body, const kin_fim_tokens
 static int frame(json_t *framed, json_t *prompt, const json_t *suffix, const kin_fim_tokens *tokens) {
     json_t *ids = json_array();
     if (!ids || json_array_append_new(framed, ids) < 0) return KIN_FAIL;
-    add_text(ids, ""); // begins as every text does
+    add_text(ids, ""); // makes the tokenizer begin the prompt like any text
     add_token(ids, tokens->prefix);
     int rc = json_is_array(prompt) ? json_array_extend(ids, prompt) : json_array_append(ids, prompt);
     add_token(ids, tokens->suffix);

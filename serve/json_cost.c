@@ -1,12 +1,12 @@
 #include "serve/json_cost.h"
 
 enum {
-    // Bytes, with the allocator's own. A growing table is there twice for a moment.
-    VALUE = 64,   // a number of 24, and its place in a table
-    STRING = 48,  // beside the value and its bytes
-    ARRAY = 192,  // its table has eight places
+    // Bytes, including the allocator's overhead. While a table grows, it exists twice.
+    VALUE = 64,   // a number of 24 bytes, and its entry in a table
+    STRING = 48,  // besides the value and its bytes
+    ARRAY = 192,  // its table has eight entries
     OBJECT = 320, // its table has eight buckets
-    MEMBER = 192, // name, hash, links and buckets, beside the value
+    MEMBER = 192, // name, hash, links and buckets, besides the value
     COPIES = 2,   // of a string's bytes: its own, and one in messages that are changed for a template
     SCRATCH = 3,  // times the longest string: the buffer in which the parser unescapes it, while it grows
 };

@@ -9,7 +9,7 @@
 
 enum { MAX_BYTES = 1 << 20 };
 
-static const char mark[] = "\xef\xbb\xbf"; // that Notepad puts before UTF-8
+static const char mark[] = "\xef\xbb\xbf"; // the byte order mark that Notepad writes before UTF-8
 
 static bool is_utf16(const uint8_t *bytes, size_t n) {
     bool has_mark = n >= 2 && ((bytes[0] == 0xff && bytes[1] == 0xfe) || (bytes[0] == 0xfe && bytes[1] == 0xff));

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-enum { LEAST_MS = 1000, LEAST_PERCENT = 2, MOST_RETRY_S = 60 }; // before less is done, its rate says little
+enum { LEAST_MS = 1000, LEAST_PERCENT = 2, MOST_RETRY_S = 60 }; // below these the rate is too inaccurate
 
 void kin_loading_init(kin_loading *l) {
     *l = (kin_loading){.percent = -1, .seconds_left = -1};

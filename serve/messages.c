@@ -6,7 +6,7 @@
 
 enum { DEFAULT_MAX_TOKENS = 4096 };
 
-// What is being translated, and into what.
+// State of a translation.
 typedef struct translation {
     kin_fields body;
     json_t *chat, *messages;
@@ -42,7 +42,7 @@ static int add_document(const kin_fields *block, kin_text_buffer *text, kin_api_
     return not_supported(block, err);
 }
 
-// A block that is nothing but text: of the system prompt, of the user, of a tool's result.
+// Adds a text-only block: of the system prompt, of the user, of a tool's result.
 static int add_block(const kin_fields *block, kin_text_buffer *text, kin_api_error *err) {
     const json_t *type;
     if (kin_fields_need(block, "type", KIN_FIELD_STRING, &type, err) != 0) return KIN_FAIL;
@@ -52,7 +52,7 @@ static int add_block(const kin_fields *block, kin_text_buffer *text, kin_api_err
     return not_supported(block, err);
 }
 
-// A string, or an array of blocks of text; nothing if it is not there.
+// Adds a string, or an array of text blocks; nothing if absent.
 static int add_blocks(const kin_fields *of, const char *name, kin_text_buffer *text, kin_api_error *err) {
     const json_t *content = kin_fields_any(of, name);
     kin_fields block;
@@ -68,8 +68,8 @@ static int add_blocks(const kin_fields *of, const char *name, kin_text_buffer *t
 
 // ---- system
 
-// Claude Code begins its system prompt with a line of its own, "x-anthropic-billing-header: ...", that differs from request to
-// request. No model needs it, and with it no two prompts would have a prefix in common.
+// Claude Code begins its system prompt with its own line, "x-anthropic-billing-header: ...", which differs between requests. No
+// model needs it, and it would keep prompts from sharing a prefix.
 static void drop_billing_header(kin_text_buffer *text) {
     static const char header[] = "x-anthropic-billing-header:";
     if (text->len < sizeof header - 1 || memcmp(text->at, header, sizeof header - 1) != 0) return;
@@ -103,7 +103,7 @@ static int add_assistant_block(translation *t, const kin_fields *block, kin_api_
     const json_t *type;
     if (kin_fields_need(block, "type", KIN_FIELD_STRING, &type, err) != 0) return KIN_FAIL;
     if (kin_fields_is(block, "type", "thinking")) return add_text(block, "thinking", &t->turn.reasoning, err);
-    if (kin_fields_is(block, "type", "redacted_thinking")) return 0; // encrypted: nothing to be read
+    if (kin_fields_is(block, "type", "redacted_thinking")) return 0; // encrypted: cannot be read
     if (kin_fields_is(block, "type", "tool_use")) return add_tool_use(t, block, err);
     t->turn.has_text = true;
     return add_block(block, &t->turn.text, err);
@@ -160,7 +160,7 @@ static int add_system_message(translation *t, const kin_fields *message, kin_api
     return rc;
 }
 
-// Messages of one role that follow each other are one.
+// Consecutive messages of one role become one message.
 static int add_message(translation *t, const kin_fields *message, kin_api_error *err) {
     const json_t *role;
     if (kin_fields_need(message, "role", KIN_FIELD_STRING, &role, err) != 0) return KIN_FAIL;
@@ -188,7 +188,7 @@ static int add_messages(translation *t, kin_api_error *err) {
 
 // ---- tools
 
-// Tools that Anthropic's servers run themselves have a type of their own, and no schema: they are left out.
+// Tools that Anthropic's servers run themselves have another type and no schema; they are dropped.
 static int add_tool(const kin_fields *tool, json_t *tools, kin_api_error *err) {
     const json_t *type, *name, *description, *schema;
     if (kin_fields_get(tool, "type", KIN_FIELD_STRING, &type, err) != 0) return KIN_FAIL;
@@ -247,7 +247,7 @@ static int add_tool_choice(translation *t, kin_api_error *err) {
 
 // ---- options
 
-// Without `thinking` there is none: so the API has it.
+// Without `thinking` it is off, as in Anthropic's API.
 static int add_thinking(translation *t, kin_api_error *err) {
     const json_t *budget;
     kin_fields thinking, config;
@@ -264,7 +264,7 @@ static int add_thinking(translation *t, kin_api_error *err) {
     return 0;
 }
 
-// A JSON schema for the answer: output_config.format, and its older place.
+// Reads a JSON schema for the answer: output_config.format, or the older output_format.
 static int add_format(translation *t, kin_api_error *err) {
     const json_t *schema;
     kin_fields config, format;

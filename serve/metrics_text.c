@@ -30,7 +30,7 @@ static void put_histogram(kin_text_buffer *out, const char *name, const char *he
     kin_text_print(out, "%s_sum %.6g\n%s_count %" PRIu64 "\n", name, sum, name, n);
 }
 
-// A figure of a device, as a metric with the device's name.
+// Maps a figure of a device to a metric labelled with the device's name.
 typedef struct device_metric {
     const char *key, *name, *kind, *help;
 } device_metric;
@@ -47,7 +47,7 @@ static const device_metric device_metrics[] = {
     {"bytes_out", "kin:device_sent_bytes_total", "counter", "Bytes sent to other devices."},
 };
 
-// A label's value: quotes, backslashes and line ends escaped, as Prometheus has it.
+// Writes a label's value: quotes, backslashes and line ends escaped, as Prometheus requires.
 static void put_label(kin_text_buffer *out, const char *text) {
     for (; *text; text++) {
         if (*text == '\n')

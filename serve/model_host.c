@@ -7,20 +7,20 @@
 #include "base/log.h"
 #include "sys/cond.h"
 
-enum { LOOK_NS = 100000000 }; // whether to stop is looked at so often while there is nothing to do
+enum { LOOK_NS = 100000000 }; // interval for checking `stop` when there is no work
 
 typedef enum order { NONE, LOAD, UNLOAD } order;
 
 struct kin_model_host {
     kin_model_host_options o;
-    kin_model_wait *waits;     // [n_max] for those whose files have changed
-    kin_loaded_model **loaded; // [n_max] NULL: not in memory. The computing thread's, and after an answer the loop's to use
+    kin_model_wait *waits;     // [n_max] for models whose files have changed
+    kin_loaded_model **loaded; // [n_max] NULL: not in memory. Written by the computing thread; used by the loop after an answer
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     // Under the mutex.
     bool is_called; // by a service
     bool is_up;
-    bool *has_changed; // [n_max] the model was unloaded because of that, and its files are not whole yet
+    bool *has_changed; // [n_max] the model was unloaded because its files changed, and they are not complete yet
     order order;
     int ordered;
     kin_model_answer answer;
@@ -175,7 +175,7 @@ static void obey(kin_model_host *h) {
     put_answer(h, i, failed ? &why : NULL);
 }
 
-// A step of each model that has texts.
+// Runs one step of each model that has jobs. Returns true if there is more work.
 static bool take_turns(kin_model_host *h) {
     bool busy = false;
     for (int i = 0; i < h->o.n_max; i++) {
@@ -193,7 +193,7 @@ static void look_at_files(kin_model_host *h) {
     }
 }
 
-// For a moment.
+// Waits at most LOOK_NS.
 static void wait_for_work(kin_model_host *h) {
     pthread_mutex_lock(&h->mutex);
     if (!h->is_called && h->order == NONE && !is_stopped(h)) kin_cond_wait_for(&h->changed, &h->mutex, LOOK_NS);

@@ -9,8 +9,8 @@ struct kin_model_scan {
     uv_work_t work;
     bool is_running;
     kin_time next;
-    uint64_t mark; // of the folder as it was read last
-    // The pool's while it is running.
+    uint64_t mark; // of the folder at the last read
+    // The pool's while it runs.
     kin_model_file *files; // [n]; NULL: nothing has changed
     int n;
 };

@@ -13,8 +13,8 @@ enum { LOOK_MS = 100 };
 typedef struct lookup {
     char host[256], port[8];
     struct addrinfo *list;
-    int rc, done[2];     // a pipe: it has a byte when rc and list are there
-    atomic_bool is_left; // whoever comes second frees it
+    int rc, done[2];     // done: a pipe that gets a byte when rc and list are set
+    atomic_bool is_left; // the second thread to leave frees it
 } lookup;
 
 static void leave(lookup *l) {
@@ -33,20 +33,20 @@ static void *run(void *arg) {
     lookup *l = arg;
     l->rc = find(l, 0);
     if (l->rc != 0) l->list = NULL;
-    if (write(l->done[1], "", 1) != 1) l->rc = EAI_SYSTEM; // the other end is open until both have left
+    if (write(l->done[1], "", 1) != 1) l->rc = EAI_SYSTEM; // the other end stays open until both have left
     close(l->done[1]);
     leave(l);
     return NULL;
 }
 
-// False: given up.
+// Returns false if given up.
 static bool wait_for(const lookup *l, bool (*goes_on)(void *user), void *user) {
     struct pollfd p = {.fd = l->done[0], .events = POLLIN};
     char byte;
     while (poll(&p, 1, LOOK_MS) <= 0) {
         if (goes_on && !goes_on(user)) return false;
     }
-    return read(l->done[0], &byte, 1) == 1; // what the other thread wrote before is seen from here on
+    return read(l->done[0], &byte, 1) == 1; // orders the other thread's writes before what follows
 }
 
 static int start(lookup *l) {

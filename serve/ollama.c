@@ -6,7 +6,7 @@
 
 #include "serve/chat_build.h"
 
-// What is being translated, and into what.
+// State of a translation.
 typedef struct translation {
     kin_fields body;
     json_t *out;
@@ -51,7 +51,7 @@ static int add_options(translation *t, kin_api_error *err) {
     return 0;
 }
 
-// "json", or a schema.
+// Reads "json", or a schema.
 static int add_format(translation *t, kin_api_error *err) {
     const json_t *format = kin_fields_any(&t->body, "format");
     if (!format || (json_is_string(format) && !json_string_length(format))) return 0;
@@ -68,7 +68,7 @@ static int add_format(translation *t, kin_api_error *err) {
     return 0;
 }
 
-// true, false, or how much: "low", "medium", "high".
+// Reads true, false, or an effort: "low", "medium", "high".
 static int add_thinking(translation *t, kin_api_error *err) {
     const json_t *think = kin_fields_any(&t->body, "think");
     if (!think || t->is_native) return 0;
@@ -110,7 +110,7 @@ bool kin_ollama_lets_go(const json_t *keep_alive) {
     return strtod(text, &end) == 0 && end != text;
 }
 
-// Without anything to generate, a body asks for the model only; keep_alive 0 asks for its end.
+// A body without anything to generate only loads the model, or unloads it if keep_alive is 0.
 static kin_ollama_kind only_model(translation *t) {
     const json_t *keep = kin_fields_any(&t->body, "keep_alive");
     json_object_clear(t->out);
@@ -129,8 +129,8 @@ static int finish_translation(translation *t, json_t **out, int rc) {
 
 // ---- chat
 
-// Ollama's calls need no ids: then they get some here, of the length that Mistral's templates want, and results find theirs by
-// name.
+// Ollama's calls need no ids: calls without one get an id here, of the length that Mistral's templates require, and results are
+// matched by name.
 static int add_call(translation *t, const kin_fields *call, kin_chat_turn *turn, kin_api_error *err) {
     const json_t *id, *name, *arguments;
     kin_fields function;
@@ -167,7 +167,7 @@ static int add_assistant(translation *t, const kin_fields *message, const json_t
     return 0;
 }
 
-// Takes the first open call of that name, else the first one; NULL: none is open.
+// Removes the first open call of that name, else the first one, and returns its id; NULL: none is open.
 static json_t *answered_call(translation *t, const json_t *name) {
     size_t n = json_array_size(t->open_calls), i = 0;
     while (i < n && !json_equal(json_object_get(json_array_get(t->open_calls, i), "name"), name)) i++;
@@ -235,7 +235,7 @@ int kin_ollama_translate_chat(kin_ollama_kind *kind, json_t **out, const json_t 
 
 // ---- generate
 
-// What would change the prompt in a way that kin does not have.
+// Refuses fields that would change the prompt in a way that kin does not support.
 static int refuse_others(const kin_fields *body, kin_api_error *err) {
     if (has_text(body, "suffix")) return kin_fields_wrong(body, "suffix", err, 501, "is not supported here: use /infill");
     if (has_text(body, "template")) return kin_fields_wrong(body, "template", err, 501, "is not supported: use raw");
@@ -283,7 +283,7 @@ int kin_ollama_translate_embed(json_t **out, const json_t *body, kin_api_error *
     if (rc == 0) {
         kin_fields_copy_as(&t.body, "prompt", t.out, "input");
         kin_fields_copy(&t.body, same, t.out);
-        json_object_set_new(t.out, "truncate", json_true()); // unless the body says no
+        json_object_set_new(t.out, "truncate", json_true()); // unless the body turns it off
         kin_fields_copy_as(&t.body, "truncate", t.out, "truncate");
         const json_t *input = json_object_get(t.out, "input");
         if (!input) rc = kin_fields_wrong(&t.body, "input", err, 400, "is required");

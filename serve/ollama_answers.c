@@ -1,4 +1,4 @@
-// The answers of Ollama's API that are no generations.
+// Ollama's answers other than generations.
 #include <stdio.h>
 #include <time.h>
 
@@ -90,7 +90,7 @@ void kin_ollama_put_ps(const kin_model_card *cards, int n, kin_text_buffer *out)
     json_t *o = json_object(), *list = json_array();
     for (int i = 0; i < n; i++) {
         json_t *model = model_of(&cards[i]);
-        set_string(model, "expires_at", "9999-12-31T23:59:59Z"); // models stay
+        set_string(model, "expires_at", "9999-12-31T23:59:59Z"); // models have no expiry
         set_integer(model, "size_vram", 0);
         set_integer(model, "context_length", cards[i].n_ctx);
         json_array_append_new(list, model);
@@ -99,7 +99,7 @@ void kin_ollama_put_ps(const kin_model_card *cards, int n, kin_text_buffer *out)
     kin_json_put(o, out);
 }
 
-// Keys as GGUF has them.
+// Returns facts under GGUF's keys.
 static json_t *facts_of(const kin_model_card *m) {
     static const char *const names[] = {"block_count", "context_length", "embedding_length", "vocab_size"};
     const int values[] = {m->n_layer, m->n_ctx_train, m->n_embd, m->n_vocab};

@@ -78,7 +78,7 @@ kin_timings kin_finish_timings(const kin_finish *finish) {
                          finish->prompt_ms, finish->generated_ms, finish->drafts};
 }
 
-// To microseconds.
+// Rounds to microseconds.
 static double rounded(double ms) {
     return round(ms * 1e3) / 1e3;
 }
@@ -88,7 +88,7 @@ static void set_rates(json_t *o, const char *per_token, const char *per_second, 
     json_object_set_new(o, per_second, json_real(ms > 0 && n > 0 ? rounded(1e3 * n / ms) : 0));
 }
 
-// llama-server's names, where tokens were drafted; passes and sources are kin's own.
+// Adds draft counts under llama-server's names if tokens were drafted; passes and sources are kin's own fields.
 static void set_drafts(json_t *o, const kin_draft_counts *c) {
     if (kin_draft_counts_drafted(c) == 0) return;
     json_t *sources = json_object();

@@ -9,7 +9,7 @@
 #include "pure/text/grammar_tokens.h"
 #include "pure/text/schema.h"
 
-enum { LEAST_CHECKED = 1 << 20 }; // bytes of a text: below, its tokens are counted as they are
+enum { LEAST_CHECKED = 1 << 20 }; // bytes of a text; shorter texts are tokenized without a check
 
 static int out_of_memory(kin_api_error *err) {
     return kin_api_error_set(err, 500, NULL, "out of memory");
@@ -30,7 +30,7 @@ void kin_prepared_fini(kin_prepared *p) {
     *p = (kin_prepared){0};
 }
 
-// ---- what a text may be
+// ---- constraints
 
 static int compile_plain(const kin_request *r, const kin_vocab *vocab, kin_text_buffer *relaxed, kin_grammar **out,
                          kin_err *why) {
@@ -46,7 +46,7 @@ static int compile_plain(const kin_request *r, const kin_vocab *vocab, kin_text_
     return rc;
 }
 
-// A whole reply: reasoning, then text of a schema or calls of tools.
+// Compiles a grammar for a whole reply: reasoning, then text of a schema or calls of tools.
 static int compile_reply(const kin_preparer *p, kin_prepared *out, kin_grammar **grammar, kin_err *why) {
     const kin_request *r = &out->request;
     const kin_tool_format *format = kin_prompter_format(p->prompter);
@@ -67,13 +67,13 @@ static int compile_reply(const kin_preparer *p, kin_prepared *out, kin_grammar *
     return kin_reply_grammar_new(grammar, &rules, p->session->vocab, why);
 }
 
-// Each text has a grammar of its own: they go on at different places, and what they have met is theirs.
+// Each sequence has its own matcher, with its position and cache, and its own grammar, which is freed with its job.
 static int constrain(const kin_preparer *p, kin_prepared *out, kin_job_options *job, kin_api_error *err) {
     const kin_request *r = &out->request;
     kin_err why;
     bool is_reply = r->is_chat && !r->grammar && (r->schema || out->n_tools > 0);
     if (!is_reply && !r->grammar && !r->schema) return 0;
-    out->relaxed.len = 0; // each text says the same
+    out->relaxed.len = 0; // every sequence reports the same
     int rc = is_reply ? compile_reply(p, out, &job->grammar, &why)
                       : compile_plain(r, p->session->vocab, &out->relaxed, &job->grammar, &why);
     const char *field = r->grammar ? "grammar" : r->schema ? "response_format" : "tools";
@@ -89,10 +89,10 @@ static int constrain(const kin_preparer *p, kin_prepared *out, kin_job_options *
 static uint64_t draw_seed(void) {
     uint64_t seed = 0;
     uv_random(NULL, NULL, &seed, sizeof seed, 0, NULL);
-    return seed & UINT32_MAX; // so that every client can say it again
+    return seed & UINT32_MAX; // 32 bits, so that every client can send it back
 }
 
-// A bias that is given as text holds for each of its tokens.
+// A bias given as text applies to each of its tokens.
 static int add_text_bias(const kin_preparer *p, kin_request *r, kin_api_error *err) {
     size_t i;
     json_t *pair;
@@ -119,7 +119,7 @@ static int add_text_bias(const kin_preparer *p, kin_request *r, kin_api_error *e
     return 0;
 }
 
-// A text needs tokens that may be drawn.
+// Checks that at least one token may be drawn.
 static int check_bias(const kin_preparer *p, const kin_request *r, kin_api_error *err) {
     int n_tokens = kin_vocab_n_tokens(p->session->vocab), n_left = n_tokens;
     if ((size_t)n_tokens > r->sampler.n_bias) return 0;
@@ -140,7 +140,7 @@ static int open_sampler(const kin_preparer *p, const kin_request *r, kin_job_opt
     kin_err why;
     o.seed = seed;
     o.suppressed = kin_vocab_suppressed(p->session->vocab, &o.n_suppressed);
-    // The sampler sees only ids that the vocabulary can write: an embedding may be padded beyond them.
+    // The sampler sees only ids that the vocabulary can print: an embedding may be padded beyond them.
     if (kin_sampler_new(&job->sampler, kin_vocab_n_tokens(p->session->vocab), &o, &why) != 0)
         return kin_api_error_set(err, 400, NULL, "%s", why.text);
     for (int i = 0; i < job->n_prompt; i++) kin_sampler_accept(job->sampler, job->prompt[i]);
@@ -149,7 +149,7 @@ static int open_sampler(const kin_preparer *p, const kin_request *r, kin_job_opt
 
 // ---- reasoning
 
-// The tokens that end it: the request's message, and the marker.
+// Encodes the tokens that end the reasoning: the request's message, and the marker.
 static int encode_end(const kin_preparer *p, const char *message, int32_t **ids, int *n, kin_api_error *err) {
     int32_t *marker = NULL, *text = NULL;
     int n_marker = 0, n_text = 0, rc = 0;
@@ -185,7 +185,7 @@ static int limit_thinking(const kin_preparer *p, const kin_prepared *out, kin_jo
     return rc == 0 ? 0 : kin_api_error_set(err, 500, NULL, "%s", why.text);
 }
 
-// ---- texts
+// ---- sequences
 
 static int fill_job(const kin_preparer *p, kin_prepared *out, int i, const int32_t *ids, int n, kin_api_error *err) {
     const kin_request *r = &out->request;
@@ -221,7 +221,7 @@ static int check_length(const kin_preparer *p, int n, const char *at_least, kin_
     return KIN_FAIL;
 }
 
-// A text that has more tokens than the context, whatever they are, is not tokenized: that takes many times its bytes.
+// Refuses a text that must have more tokens than the context without tokenizing it, which takes many times its bytes.
 static int check_bytes(const kin_preparer *p, size_t n_bytes, kin_api_error *err) {
     size_t n_longest = 1;
     if (n_bytes <= LEAST_CHECKED) return 0;
@@ -256,7 +256,7 @@ static int fill_prompt(const kin_preparer *p, kin_prepared *out, int i_prompt, c
     return 0;
 }
 
-// The tools that may be called, as the reply's parser and grammar know them. As OpenAI has it, one without parameters takes none.
+// Collects the callable tools for the reply's parser and grammar. As in OpenAI's API, a tool without parameters takes none.
 static int take_tools(kin_prepared *out, kin_api_error *err) {
     static const char none[] = "{\"type\":\"object\",\"properties\":{},\"additionalProperties\":false}";
     const kin_request *r = &out->request;
@@ -305,7 +305,7 @@ static int prepare_chat(const kin_preparer *p, kin_prepared *out, kin_api_error 
     return rc;
 }
 
-// A prompt is given back as it was written: without the token that begins every text.
+// Keeps a prompt as it was written, without the token that begins every text.
 static int keep_written(kin_prepared *out, int i, const json_t *prompt, kin_api_error *err) {
     kin_text_buffer *text = &out->prompt_texts[i];
     if (!out->request.echo || !json_is_string(prompt)) return 0;

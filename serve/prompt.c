@@ -9,17 +9,17 @@
 #include "pure/text/detok.h"
 #include "pure/text/jinja.h"
 
-// For models without a template: the texts, one after the other.
+// For models without a template: concatenates the messages.
 static const char plain_template[] = "{% for m in messages %}{{ m.content }}\n{% endfor %}";
 static const char chatml_template[] = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
                                       "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
 struct kin_prompter {
     const kin_session *session;
-    kin_jinja *chat, *tool_use; // tool_use: for requests with tools; NULL: the same
+    kin_jinja *chat, *tool_use; // tool_use: for requests with tools; NULL: use chat
     kin_str source;
-    bool has_source;  // it is the model's own, or the caller's
-    kin_err bad_chat; // why there is no `chat`: the model's template does not compile
+    bool has_source;  // the model's own, or the caller's
+    kin_err bad_chat; // why `chat` is NULL: the model's template does not compile
     bool takes_parts, takes_objects;
     kin_tool_format format;
 };
@@ -56,7 +56,7 @@ static kin_value *value_of(kin_values *v, const json_t *j) {
     return kin_value_none(v);
 }
 
-// A role that APIs have is trusted: some templates make control tokens of it. All else is input.
+// Roles that the APIs define are trusted: some templates turn them into control tokens. Everything else is input.
 static kin_value *messages_of(kin_values *v, const json_t *messages) {
     kin_value *list = kin_value_list(v);
     for (size_t i = 0; i < json_array_size(messages); i++) {
@@ -71,13 +71,13 @@ static kin_value *messages_of(kin_values *v, const json_t *messages) {
     return list;
 }
 
-// ---- messages as the template wants them
+// ---- messages in the form that the template expects
 
 static json_t *as_parts(const json_t *content) {
     return json_pack("[{s:s, s:O}]", "type", "text", "text", content);
 }
 
-// Arguments come as a string of JSON; most templates want what it says.
+// Parses arguments, which arrive as a string of JSON: most templates expect the object.
 static void open_arguments(json_t *message) {
     size_t i;
     json_t *call;
@@ -89,7 +89,7 @@ static void open_arguments(json_t *message) {
     }
 }
 
-// What the system says comes before what the user says first.
+// Prepends the system message to the first user message.
 static void merge_system(json_t *messages) {
     json_t *first = json_array_get(messages, 0), *second = json_array_get(messages, 1);
     const char *role = json_string_value(json_object_get(first, "role"));
@@ -105,7 +105,7 @@ static void merge_system(json_t *messages) {
     json_array_remove(messages, 0);
 }
 
-// ---- tools as text, for templates that know none
+// ---- tools as text, for templates without tools
 
 static kin_str string_of(const json_t *j) {
     return json_is_string(j) ? (kin_str){json_string_value(j), json_string_length(j)} : (kin_str){"", 0};
@@ -188,7 +188,7 @@ static void fit_id(const kin_prompter *p, json_t *of, const char *key) {
     kin_text_fini(&text);
 }
 
-// Ids of calls may come from another model's server: some templates take only their own kind.
+// Ids of calls may come from another model's server, and some templates accept only their own form.
 static void fit_ids(const kin_prompter *p, json_t *message) {
     size_t i;
     json_t *call;
@@ -224,7 +224,7 @@ static kin_value *token_text(kin_values *v, const kin_vocab *vocab, int32_t id) 
 typedef struct chat {
     const json_t *messages, *tools, *kwargs;
     bool add_generation_prompt;
-    bool leaves_out_none; // tools and documents that are not there are undefined, instead of none
+    bool leaves_out_none; // absent tools and documents are undefined instead of none
     kin_tristate thinking;
 } chat;
 
@@ -232,8 +232,8 @@ typedef struct dates {
     char day[64], second[64];
 } dates;
 
-// Templates without strftime_now take the date from these: Llama 3.1's, which says 26 Jul 2024 without, and Functionary's. The
-// values point into `d`.
+// Sets the date for templates without strftime_now: Llama 3.1's, which otherwise says 26 Jul 2024, and Functionary's. The values
+// point into `d`.
 static void put_dates(kin_values *v, kin_value *all, dates *d) {
     time_t now = time(NULL);
     struct tm tm;
@@ -270,14 +270,14 @@ static int64_t local_seconds(void) {
     return localtime_r(&now, &tm) ? (int64_t)now + tm.tm_gmtoff : (int64_t)now;
 }
 
-// Room for n elements or more: a power of two, so that a list which grows by one element at a time is seldom copied.
+// Returns room for at least n elements: a power of two, so that a list that grows one element at a time is seldom copied.
 static size_t room_for(size_t n) {
     size_t room = 16;
     while (room < n) room *= 2;
     return room;
 }
 
-// Makes room for n_more elements behind the n that are there. NULL if there is no memory; `at` stays then.
+// Makes room for n_more elements after the existing n. NULL: out of memory; `at` stays valid.
 static void *grow(void *at, size_t n, size_t n_more, size_t element_bytes) {
     size_t room = room_for(n + n_more);
     return at && room == room_for(n) ? at : realloc(at, room * element_bytes);
@@ -316,8 +316,8 @@ static int render_once(const kin_prompter *p, const chat *c, kin_prompt *out, ki
     return rc;
 }
 
-// Transformers gives none for tools and documents that are not there; templates that loop over them without asking (Hermes 2 Pro,
-// Command R+) were written for programs that leave them undefined.
+// Transformers sets absent tools and documents to none; templates that loop over them without a check (Hermes 2 Pro, Command R+)
+// were written for programs that leave them undefined.
 static int render(const kin_prompter *p, const chat *c, kin_prompt *out, kin_err *err) {
     chat without = *c;
     without.leaves_out_none = true;
@@ -331,7 +331,7 @@ void kin_prompt_fini(kin_prompt *prompt) {
     *prompt = (kin_prompt){0};
 }
 
-// Cuts what is behind the last place of a text; false: it is not there.
+// Cuts the prompt after the last occurrence of a text. Returns false if there is none.
 static bool cut_after(kin_prompt *prompt, const char *text, size_t len) {
     for (size_t at = prompt->text.len; at >= len && len > 0; at--) {
         if (memcmp(prompt->text.at + at - len, text, len) != 0) continue;
@@ -341,12 +341,12 @@ static bool cut_after(kin_prompt *prompt, const char *text, size_t len) {
     return false;
 }
 
-// A chat that is gone on with ends where the last message's text ends.
+// Ends the prompt of a chat to be continued where the last message's text ends.
 static void cut_after_last(kin_prompt *prompt, const json_t *messages) {
     const json_t *content = json_object_get(json_array_get(messages, json_array_size(messages) - 1), "content");
     size_t len = json_string_length(content), n_trimmed = len;
     const char *text = json_string_value(content);
-    while (n_trimmed > 0 && strchr(" \t\r\n", text[n_trimmed - 1])) n_trimmed--; // some templates do
+    while (n_trimmed > 0 && strchr(" \t\r\n", text[n_trimmed - 1])) n_trimmed--; // some templates trim it
     if (!cut_after(prompt, text, len) && !cut_after(prompt, text, n_trimmed)) return;
     while (prompt->n_trusted > 0 && prompt->trusted[prompt->n_trusted - 1].begin >= prompt->text.len) prompt->n_trusted--;
     if (prompt->n_trusted > 0 && prompt->trusted[prompt->n_trusted - 1].end > prompt->text.len)
@@ -380,7 +380,7 @@ static int encode(const kin_prompter *p, kin_str text, const kin_text_range *tru
     kin_err why = p->session->vocab_err;
     *ids = NULL;
     if (!p->session->tokenizer) return kin_api_error_set(err, 500, NULL, "%s", why.text);
-    size_t cap = text.len + 8; // a token is at least a byte of text, but for bos, eos and a space before
+    size_t cap = text.len + 8; // a token has at least one byte of text, except bos, eos and a leading space
     *ids = malloc(cap * sizeof **ids);
     if (!*ids) return out_of_memory(err);
     int64_t got =
@@ -394,7 +394,7 @@ static int encode(const kin_prompter *p, kin_str text, const kin_text_range *tru
     return kin_api_error_set(err, 400, NULL, "%s", got < 0 ? why.text : "the text is too long");
 }
 
-// Where the template writes the token that texts begin with, it is not put there once more.
+// Does not add the token that begins texts if the template has written it.
 int kin_prompter_encode(const kin_prompter *p, const kin_prompt *prompt, int32_t **ids, int *n, kin_api_error *err) {
     const kin_vocab *vocab = p->session->vocab;
     int32_t bos = kin_vocab_bos(vocab);
@@ -463,7 +463,7 @@ int kin_prompter_text(const kin_prompter *p, const int32_t *ids, int n, bool spe
 
 // ---- what the template can do
 
-// Whether the template takes the messages (JSON), and then writes `sign`; unless that is NULL.
+// True if the template accepts the messages (JSON) and then writes `sign`, unless that is NULL.
 static bool shows(const kin_prompter *p, const char *messages, const char *tools, const char *sign) {
     json_t *m = json_loads(messages, 0, NULL), *t = tools ? json_loads(tools, 0, NULL) : NULL;
     chat c = {.messages = m, .tools = t, .add_generation_prompt = true, .thinking = KIN_UNSET};
@@ -492,7 +492,7 @@ static void probe(kin_prompter *p) {
                        !shows(p, "[" USER "," CALL("\"{\\\"kin_a\\\": \\\"kin_b\\\"}\"") "]", TOOL, "{\"kin_a\": \"kin_b\"}");
 }
 
-// The model's template of that name, or NULL: it has none, or one that does not compile (*why then says so).
+// Compiles the model's template of that name. NULL: there is none, or it does not compile (*why says so).
 static kin_jinja *compile_own(const kin_prompter *p, const char *name, kin_str *source, kin_err *why) {
     kin_jinja *jinja = NULL;
     kin_err_set(why, "there is none");
@@ -517,7 +517,7 @@ static int compile_built_in(kin_prompter *p, kin_err *err) {
     return kin_jinja_new(&p->chat, p->source.at, p->source.len, err);
 }
 
-// A template that the user gave must compile. One of the model's that does not keeps only chats from working.
+// A template given by the user must compile. If the model's own does not, only chats fail.
 static int choose_template(kin_prompter *p, const char *source, kin_err *err) {
     p->has_source = source || has_own_template(p->session);
     if (source) {
@@ -532,7 +532,7 @@ static int choose_template(kin_prompter *p, const char *source, kin_err *err) {
     return 0;
 }
 
-// Which calls the template that gets the tools knows.
+// Finds the call format of the template that receives the tools.
 static int find_format(kin_prompter *p, kin_err *err) {
     kin_str source = p->source;
     kin_err none;
