@@ -13,7 +13,7 @@
 #include "pure/proto/label.h"
 
 enum {
-    GIVE_UP_MS = 6000,       // after that there may be a plan in spite of links that are measured late
+    GIVE_UP_MS = 6000,       // wait before giving up: links that are measured late may still allow a plan
     MEASURE_MS = 10000,      // while requests run: longest interval between measurements
     FIRST_MEASURE_MS = 1000, // in a new ring the first interval, doubled each time: predictions soon follow what steps take
     N_DEVICES_MAX = KIN_FACTS_MAX_DEVICES - 1,

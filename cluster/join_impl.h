@@ -131,8 +131,8 @@ typedef struct kin_join {
 
     pthread_mutex_t mutex; // guards the following
     kin_proto_progress computing_progress;
-    char model_path[KIN_JOIN_PATH]; // has_other_key: `why` is that the head has another key
-    bool given_up, has_other_key;   // has_other_key: because of another key
+    char model_path[KIN_JOIN_PATH]; // for the next instance
+    bool given_up, has_other_key;   // has_other_key: the head has another key; that is `why`
     kin_err why;
     kin_err group_error; // why a sum failed, and in which epoch
     uint32_t group_error_epoch;

@@ -14,7 +14,7 @@ typedef struct kin_fleet_options {
     const char *plan;      // "auto", "even", "memory" or a file
     const char *scheduler; // for "auto"
     const char *accept;    // for "auto": see kin_planner_options
-    int n_rounds;          // for all but a file; 0: the scheduler chooses, by rule 1
+    int n_rounds;          // for all plans but a file; 0: the scheduler chooses; by rule: 1
     const char *wire;      // "f32", "f16" or "q8"
     const char *allreduce; // for groups: "mesh", "star", "tree" or "ring"
     int n_chunk;           // 0: what suits the ring

@@ -185,7 +185,7 @@ bool kin_neighbours_take(kin_neighbours *n, kin_link *link, uint32_t epoch, cons
         return true;
     }
     kin_endpoint_send_accept(n->o.endpoint, link);
-    // The sender has decided. If the receiver opened this link, both are kept until the sender decides.
+    // A sender has decided with this, and drops its own dial. A receiver keeps its dial until the sender has decided.
     if (h->side == KIN_SIDE_NEXT) drop_dial(h, NULL);
     use(h, link);
     return true;

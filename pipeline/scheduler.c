@@ -506,9 +506,9 @@ static int add_tokens(kin_scheduler *s, kin_flight *f, kin_err *err) {
     return f->n_parts > 0 ? kin_scheduler_add_drafts(s, f, err) : kin_scheduler_add_ahead(s, f, err);
 }
 
-// Returns how many tokens of prompts the step may have beside decoding sequences; 0: none for a moment, to measure steps without
-// prompts. These have no drafts, but beside prompts for hidden states alone they may, so prompts of that kind cannot wait for a
-// plain measurement.
+// Returns how many tokens of prompts the step may have beside decoding sequences; 0: none for now, so that a step without prompts
+// and drafts is measured. While only prompts for hidden states wait, sequences have drafts in every step, so such prompts do not
+// wait for a measurement.
 static int prompt_budget(const kin_scheduler *s, const kin_flight *f) {
     if (f->beside.n_rows == 0) return s->cap_step;
     bool any_texts = f->n_tokens > 0 || n_with_tokens(s) > 0;
@@ -624,7 +624,7 @@ static bool may_send(const kin_scheduler *s) {
 }
 
 static int fill_next_step(kin_scheduler *s, kin_flight *f, kin_err *err) {
-    bool hidden = s->stats.n_steps % 2; // the two kinds alternate; if one has nothing to send, the other goes
+    bool hidden = s->stats.n_steps % 2; // the two kinds alternate; if one has nothing to send, the other is tried
     f->hidden = false;
     if (!may_send_any(s)) return add_tokens(s, f, err);
     if (fill_step(s, f, hidden, err) != 0) return KIN_FAIL;

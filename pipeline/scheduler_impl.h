@@ -104,7 +104,7 @@ struct kin_scheduler {
     kin_scheduler_stats stats;
 };
 
-// True if pages of it are still to be loaded from disks.
+// True if pages of the sequence are still to be loaded from disks.
 static inline bool kin_scheduler_is_loading(const kin_generation *g) {
     return g->n_found * KIN_KV_CELLS > g->n_done;
 }

@@ -6,8 +6,8 @@
 // typical.
 static const double LOAD_PATIENCE_S = 0.25;
 
-// How much longer than computing a member waits for pages from other devices' disks, since links may have to be opened; the
-// second: the whole wait if the time to compute is not known.
+// A member waits this much longer for pages from other devices' disks than computing their tokens would take, since links may
+// have to be opened; the second: the whole wait if that time is not known.
 static const double FETCH_PATIENCE_S = 1, FETCH_PATIENCE_UNKNOWN_S = 10;
 
 enum { FIRST_LOAD = 2 }; // pages
@@ -154,8 +154,8 @@ static int n_to_keep(const kin_scheduler *s, const kin_generation *g) {
     return kin_scheduler_keeps_at_once(s) ? kin_scheduler_min(g->n_sent, g->n) : g->n_done;
 }
 
-// Returns the tokens of a running or ended sequence that has unsaved full blocks, and the number of its full blocks in *n. NULL:
-// none here.
+// Returns the tokens of a running or ended sequence that has full blocks not stored yet, and the number of its full blocks in *n.
+// NULL: none.
 static const int32_t *find_unkept(const kin_scheduler *s, const kin_slot *t, int *n) {
     const kin_generation *g = t->owner;
     if (g && (g->o.no_cache || kin_scheduler_is_loading(g))) return NULL;
