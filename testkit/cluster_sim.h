@@ -1,15 +1,15 @@
-// A cluster in memory: one head (pure/proto/membership.h), some devices (pure/proto/member.h), and what both need of the world:
-// links, processes that start, stop and freeze, a planner, requests. The time is virtual and chance comes from a seed.
+// A cluster in memory: one head (pure/proto/membership.h), some devices (pure/proto/member.h), and their environment: links,
+// processes that start, stop and freeze, a planner, requests. Time is virtual, and random numbers come from a seed.
 //
-// A link delivers in order, like TCP: what cannot pass waits; who hears nothing for 1.5 s closes it. What must hold at every
-// moment is asserted here (one epoch, one plan; epochs never go back; who says ready holds the right work; every failed request
-// has a sentence that names device and stage). Which faults happen, and what must hold afterwards, is the test's.
+// A link delivers in order, like TCP: blocked messages wait, and an end that receives nothing for 1.5 s closes the link.
+// Invariants are asserted here: one plan per epoch; epochs never go back; a device that reports ready holds the right work; every
+// failed request has a sentence that names device and stage. The test chooses the faults, and checks what must hold afterwards.
 //
-// Links of the ring are as in pipeline/neighbours.h and pipeline/relay.h: opened from either end, or by way of the head. Between
-// some nodes none can be made, for good: firewalls.
+// Links of the ring are as in pipeline/neighbours.h and pipeline/relay.h: opened from either end, or through the head. Between
+// some nodes no link can ever be made: firewalls.
 //
-// cluster_sim.c has chance, time, links and processes, cluster_sim_ring.c the ring's links, cluster_sim_head.c and _device.c what
-// is around membership and member.
+// cluster_sim.c has random numbers, time, links and processes, cluster_sim_ring.c the ring's links, cluster_sim_head.c and
+// _device.c the drivers of membership and member.
 // Owner: the test, which zeroes it, sets rng, n_nodes, n_needed, calm_at, last_request_at, totals, and starts nodes.
 #pragma once
 
@@ -25,7 +25,7 @@
 #define KIN_SIM_MS ((kin_time)1000000)
 
 enum {
-    KIN_SIM_HEAD = 0,  // the node
+    KIN_SIM_HEAD = 0,  // number of the head's node
     KIN_SIM_NODES = 9, // the head and eight devices
     KIN_SIM_LINKS = 64,
     KIN_SIM_QUEUE = 4096,
@@ -33,12 +33,12 @@ enum {
     KIN_SIM_RELAYS = 16,
 };
 
-typedef struct kin_sim_totals { // of many simulations
+typedef struct kin_sim_totals { // over many simulations
     uint64_t n_steps, n_epochs, n_done, n_failed, n_actions_max, n_back, n_relayed, n_left_out;
-    uint64_t n_prefetched, n_switched, n_given_up; // plans that were prepared beside an epoch, that began so, that were given up
+    uint64_t n_prefetched, n_switched, n_given_up; // plans: prepared beside an epoch, begun after that, given up
 } kin_sim_totals;
 
-// What is said on a link.
+// The kinds of messages on a link.
 typedef enum kin_sim_word {
     KIN_SIM_HELLO,
     KIN_SIM_ACCEPT,
@@ -60,14 +60,14 @@ typedef enum kin_sim_word {
 typedef struct kin_sim_message {
     kin_sim_word word;
     uint32_t epoch, request;
-    uint64_t value; // PLAN: hash of the whole plan; RING: 1: opened by its receiver; RING_OK: is it; STEP: its number; FACTS: the
-                    // model; PREFETCH_ENDS: all is here
-    int node;       // PLAN: the next member; HELLO: who; RING: the other end of the hop
+    uint64_t value; // PLAN: hash of the whole plan; RING: 1: opened by its receiver; RING_OK: is_open; STEP: its number; FACTS:
+                    // the model; PREFETCH_ENDS: everything is there
+    int node;       // PLAN: the next member; HELLO: the sender; RING: the other end of the hop
     int previous;   // PLAN: the previous member
     char text[96];
 } kin_sim_message;
 
-// What happens.
+// The kinds of events.
 typedef enum kin_sim_what {
     KIN_SIM_DELIVER,
     KIN_SIM_TICK,
@@ -84,11 +84,11 @@ typedef enum kin_sim_what {
 
 typedef struct kin_sim_event {
     kin_time at;
-    uint64_t order; // among those of the same time
+    uint64_t order; // order among events of the same time
     kin_sim_what what;
     int node, link, side;
-    uint32_t serial; // of the link, or the life of the node
-    uint32_t ticket; // question, ticket, request
+    uint32_t serial; // serial of the link, or life of the node
+    uint32_t ticket; // number of a question, a ticket or a request
     kin_sim_message message;
 } kin_sim_event;
 
@@ -99,9 +99,9 @@ typedef struct kin_sim_plan {
     uint64_t hash;
 } kin_sim_plan;
 
-// A connection. Side 0 made it.
+// A connection. Side 0 opened it.
 typedef struct kin_sim_link {
-    uint32_t serial; // 0: an empty place
+    uint32_t serial; // 0: a free place
     int node[2];
     bool is_ring, is_up, open[2];
     uint32_t epoch; // of a ring link
@@ -111,33 +111,33 @@ typedef struct kin_sim_link {
 // A side of a node's place in the ring.
 typedef enum kin_sim_side { KIN_SIM_NEXT, KIN_SIM_PREVIOUS, KIN_SIM_N_SIDES } kin_sim_side;
 
-// What the nodes between cannot open: nothing, a link that is refused, one whose packets are dropped.
+// A firewall between two nodes: none, one that refuses ring links, or one that drops their packets.
 typedef enum kin_sim_wall { KIN_SIM_NO_WALL, KIN_SIM_REFUSES, KIN_SIM_DROPS } kin_sim_wall;
 
 typedef struct kin_sim_node {
     bool runs;
-    uint32_t life; // counts starts
+    uint32_t life; // number of starts
     kin_time frozen_until;
     int n_ticks;
     bool wrong_version, wrong_model;
-    int neighbours[KIN_SIM_N_SIDES];                   // in the plan that it has
-    int ring[KIN_SIM_N_SIDES], dials[KIN_SIM_N_SIDES]; // links in use, links not answered yet, or -1
+    int neighbours[KIN_SIM_N_SIDES];                   // in its current plan
+    int ring[KIN_SIM_N_SIDES], dials[KIN_SIM_N_SIDES]; // links in use; links not answered yet; or -1
     // a device
     kin_member *member;
-    uint32_t epoch_seen;         // highest, in all its lives
-    uint64_t plan;               // that it believes in
+    uint32_t epoch_seen;         // highest epoch in all its lives
+    uint64_t plan;               // the plan that it has
     int control;                 // link or -1
-    uint32_t ticket;             // of the last preparation
-    int wanted, preparing, held; // work: of the plan, of the last preparation, done; 0: none
-    uint32_t order;              // to prefetch; 0: none
-    kin_time busy_until;         // with steps, one after the other
-    uint32_t failed_epoch;       // computes nothing more in it
+    uint32_t ticket;             // ticket of the last preparation
+    int wanted, preparing, held; // work: of the plan, of the last preparation, completed; 0: none
+    uint32_t order;              // the question to prefetch for; 0: none
+    kin_time busy_until;         // it computes steps one after the other
+    uint32_t failed_epoch;       // it computes nothing more in this epoch
 } kin_sim_node;
 
-// Steps of a test that computes something in them. Without it requests are the world's, of eight steps that mean nothing.
+// Steps of a test that computes something in them. Without it, the simulation makes requests of eight steps without content.
 typedef struct kin_sim_steps {
-    void (*compute)(void *user, int node, uint64_t step); // a device has it, in the epoch of the ring
-    void (*back)(void *user, uint64_t step);              // the head has it back
+    void (*compute)(void *user, int node, uint64_t step); // a device has the step, in the ring's epoch
+    void (*back)(void *user, uint64_t step);              // the step is back at the head
     void *user;
 } kin_sim_steps;
 
@@ -145,7 +145,7 @@ typedef struct kin_sim {
     kin_rng rng;
     kin_time now;
     kin_time calm_at, last_request_at;
-    bool tells; // its story, on stdout
+    bool tells; // prints its story on stdout
     int n_nodes, n_needed;
     kin_sim_node nodes[KIN_SIM_NODES];
     kin_time cut_until[KIN_SIM_NODES][KIN_SIM_NODES];
@@ -159,19 +159,19 @@ typedef struct kin_sim {
     kin_membership *membership;
     uint32_t question;
     int asked[KIN_SIM_NODES], n_asked;
-    int planned[KIN_SIM_NODES], n_planned; // the plan in force, as nodes
+    int planned[KIN_SIM_NODES], n_planned; // the plan in force, as node numbers
     uint64_t plan_variant, plan;
-    kin_sim_plan answered, next; // the last answer; the one that is prepared beside the plan in force
+    kin_sim_plan answered, next; // the last answer; the plan that is prepared beside the one in force
     struct {
         int from, to;
-        int links[2];         // of the sender, of the receiver; -1: not there
+        int links[2];         // links of the sender and the receiver; -1: missing
     } relays[KIN_SIM_RELAYS]; // from == to: a free place
-    uint32_t request;         // that runs, 0: none
+    uint32_t request;         // the running request, 0: none
     uint32_t request_epoch, n_requests;
     uint64_t plan_of[KIN_SIM_EPOCHS];
     kin_sim_steps steps; // compute NULL: none
     kin_sim_totals *totals;
-    kin_time head_hit_at, hit_at; // the test's: the last fault of the head, and of anybody
+    kin_time head_hit_at, hit_at; // for the test: the last fault of the head, and of any node
 } kin_sim;
 
 #define KIN_SIM_TELL(w, ...)                                                                                                     \
@@ -183,46 +183,46 @@ typedef struct kin_sim {
         }                                                                                                                        \
     } while (0)
 
-// ---- chance and time
+// ---- random numbers and time
 
 uint64_t kin_sim_below(kin_sim *w, uint64_t end);
 kin_time kin_sim_between_ms(kin_sim *w, uint64_t low, uint64_t high);
-bool kin_sim_is_calm(const kin_sim *w); // no more faults
+bool kin_sim_is_calm(const kin_sim *w); // there are no more faults
 
-// What will happen, the soonest first.
+// Queue an event; remove the earliest one.
 void kin_sim_push(kin_sim *w, kin_sim_event e);
 kin_sim_event kin_sim_pop(kin_sim *w);
 
-// Everything but KIN_SIM_FAULT, KIN_SIM_CHECK and KIN_SIM_WRITTEN, which are the test's. Sets the time.
+// Processes every event except KIN_SIM_FAULT, KIN_SIM_CHECK and KIN_SIM_WRITTEN, which the test handles. Sets the time.
 void kin_sim_happen(kin_sim *w, const kin_sim_event *e);
 
 // ---- processes
 
 void kin_sim_start(kin_sim *w, int node);
-// quietly: like a pulled plug; else the others are told by the system.
+// quietly: as if unplugged; otherwise the other ends are notified as by an operating system.
 void kin_sim_stop(kin_sim *w, int node, bool quietly);
 bool kin_sim_is_frozen(const kin_sim *w, int node);
-bool kin_sim_lives(const kin_sim *w, int node, uint32_t life); // still that one
-bool kin_sim_reaches(const kin_sim *w, int from, int to);      // with what it sends now
+bool kin_sim_lives(const kin_sim *w, int node, uint32_t life); // true if that life of the node still runs
+bool kin_sim_reaches(const kin_sim *w, int from, int to);      // true if what `from` sends now reaches `to`
 int kin_sim_any_device(kin_sim *w);
 
-// ---- faults, none of which lasts longer than until it is calm
+// ---- faults, none of which lasts beyond calm_at
 
-kin_time kin_sim_a_while(kin_sim *w);                       // until then: for less than silence, or for longer
-void kin_sim_crash(kin_sim *w, int node, uint64_t most_ms); // and it starts again, within that time
+kin_time kin_sim_a_while(kin_sim *w);                       // end of a random time, shorter or longer than the limit of silence
+void kin_sim_crash(kin_sim *w, int node, uint64_t most_ms); // the node starts again within most_ms
 void kin_sim_freeze(kin_sim *w, int node);
 void kin_sim_cut(kin_sim *w, int a, int b);
 
 // ---- links
 
-// From this side of the link at that place; whether it arrives is the world's affair.
+// Sends from this side of the link at index `at`; the simulation decides whether and when it arrives.
 void kin_sim_send(kin_sim *w, int at, int side, kin_sim_message m);
-// A new link and the first message on it; returns its place in `links`.
+// Makes a new link and sends its first message; returns its index in `links`.
 int kin_sim_connect(kin_sim *w, int from, int to, kin_sim_message hello);
-// One end closes; the other hears of it, if anything of it can be heard. at < 0: nothing.
+// Closes one end; the other is notified if it can be reached. at < 0: does nothing.
 void kin_sim_shut(kin_sim *w, int at, int side);
 int kin_sim_link_at(const kin_sim *w, uint32_t serial); // -1: gone
-// What an end's owner is told when its link has ended by itself.
+// Notifies the owner of an end that its link ended by itself.
 void kin_sim_tell_closed(kin_sim *w, int at, int side, const char *reason);
 
 // ---- the ring's links
@@ -243,7 +243,7 @@ void kin_sim_head_receive(kin_sim *w, int at, const kin_sim_message *m);
 void kin_sim_head_prefetched(kin_sim *w, uint32_t question); // the head's own part
 void kin_sim_answer_planner(kin_sim *w, uint32_t question);
 void kin_sim_take_result(kin_sim *w, const kin_sim_message *m);
-// A request, where the ring is up and there is none; its steps; its end.
+// Begins a request if the ring is up and none runs; sends its steps; ends it.
 void kin_sim_begin_request(kin_sim *w);
 void kin_sim_send_step(kin_sim *w, uint64_t step);
 void kin_sim_end_request(kin_sim *w, bool is_aborted);

@@ -1,5 +1,5 @@
-// A TCP port of loopback that nothing listens on. It is none of those that the OS gives to who asks for any: a connection of
-// somebody else's could have it before the test does, or while what listens there is down.
+// Returns a TCP port of loopback on which nothing listens. It is outside the range that the OS assigns to ephemeral sockets:
+// otherwise another program's connection could take it before the test does, or while the test's listener is down.
 #pragma once
 
 #include <setjmp.h>
@@ -21,7 +21,7 @@ static inline uint16_t free_port(void) {
     static unsigned n_given;
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     for (int n = 0; n < FREE_PORT_N; n++) {
-        unsigned i = ((unsigned)getpid() * 16 + n_given++) % FREE_PORT_N; // processes begin at different ones
+        unsigned i = ((unsigned)getpid() * 16 + n_given++) % FREE_PORT_N; // processes start at different ports
         at.sin_port = htons((uint16_t)(FREE_PORT_FIRST + i));
         int fd = socket(AF_INET, SOCK_STREAM, 0);
         assert_true(fd >= 0);

@@ -1,12 +1,12 @@
-// Makes models of random weights: any shape, the tensors and metadata of a real model of its family, a made-up vocabulary.
-// For tests and benchmarks, where the words do not matter but the bytes, shapes and types do.
+// Makes models of random weights: any shape, the tensors and metadata of a real model of its family, and an invented vocabulary.
+// For tests and benchmarks that depend on bytes, shapes and types, not on the text.
 //
-// Families: llama (dense, or Mixtral's form with experts), qwen2, qwen3, qwen3moe.
-// Vocabulary (SentencePiece): <unk> <s> </s>, the 256 bytes, then all words over an alphabet of 27, shortest first;
-// any text can be encoded. Below 259 tokens the bytes are missing.
-// Weights: see random_rows.h. Up to 32 million weights are quantized one by one, beyond that they come from a pool.
+// Families: llama (dense, or with experts as in Mixtral), qwen2, qwen3, qwen3moe.
+// Vocabulary (SentencePiece): <unk> <s> </s>, the 256 bytes, then all words over an alphabet of 27, shortest first; any text can
+// be encoded. Below 259 tokens the bytes are missing.
+// Weights: see random_rows.h. Up to 32 million weights are quantized one by one, more come from a pool.
 //
-// With the same build of ggml the same spec makes the same file, byte for byte.
+// With the same build of ggml, the same spec makes the same file, byte for byte.
 #pragma once
 
 #include <stdbool.h>
@@ -22,19 +22,19 @@ typedef struct kin_model_spec {
     int head_dim; // 0: n_embd / n_head
     int n_vocab, n_ctx;
     int n_expert, n_expert_used; // 0: dense
-    int n_ff_exp;                // 0: n_ff; llama needs n_ff
+    int n_ff_exp;                // 0: n_ff; llama requires that
     bool tied;                   // no output.weight: the embedding is the output
     bool rope_freqs;             // the tensor of Llama 3.1 and later
-    bool endless;                // the logit of </s> is 0, so that it is never the likeliest token; not with `tied`
+    bool endless;                // the logit of </s> is 0, so it is never the likeliest token; not with `tied`
     float rope_freq_base;
-    int pooling_type; // of embeddings, with the format's numbers; 0: not said
+    int pooling_type; // of embeddings, with the format's numbers; 0: not written
     uint64_t seed;
 } kin_model_spec;
 
 // The preset "tiny": 4 layers, 3 million weights.
 kin_model_spec kin_model_spec_defaults(void);
 
-// Fails if there is no preset of that name; the sentence lists them.
+// Sets the preset of that name. Fails if there is none; the sentence lists the presets.
 int kin_model_spec_preset(kin_model_spec *spec, const char *name, kin_err *err);
 
 // For help texts: "tiny, 25m, ..." and "f32, f16, ...".
@@ -44,5 +44,5 @@ const char *kin_model_mixes(void);
 // Fails with a sentence if the spec is impossible or the file cannot be written.
 int kin_model_gen(const kin_model_spec *spec, const char *path, kin_err *err);
 
-// As PREFIX-00001-of-0000N.gguf and so on.
+// Writes PREFIX-00001-of-0000N.gguf and so on.
 int kin_model_gen_split(const kin_model_spec *spec, const char *prefix, int n_parts, kin_err *err);

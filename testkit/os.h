@@ -6,18 +6,18 @@
 #include <stddef.h>
 #include <time.h>
 
-// Mounts an empty file system of that size ("64k") on `dir`, visible to this process alone: call it in a child. Returns false
-// where that is not possible: on other systems than Linux, or without the right to mount.
+// Mounts an empty file system of that size ("64k") on `dir`, visible to this process only: call it in a child. Returns false if
+// that is not possible: on systems other than Linux, or without the right to mount.
 bool mount_small_disk(const char *dir, const char *size);
 
-// Asks the OS to drop the pages of that file from its cache. Does nothing where no such call exists.
+// Asks the OS to drop the file's pages from its cache. Does nothing if there is no such call.
 void drop_cached_pages(int fd);
 
-// Reads when the file was last read [0], written [1] and changed [2]; the first two are what utimensat() takes. Returns 0 or,
-// with errno, -1.
+// Gets the times when the file was last read [0], written [1] and changed [2]; the first two suit utimensat(). Returns 0, or -1
+// with errno.
 int read_file_times(const char *path, struct timespec times[3]);
 
-// Returns how many bytes the allocator gave for that block of malloc(): at least those that were asked for.
+// Returns the bytes that the allocator reserved for that block of malloc(): at least the requested size.
 size_t allocated_bytes(void *at);
 
 #endif

@@ -1,9 +1,9 @@
-// The clusters and models of prima.cpp's paper, as facts: Table 3 (D1 to D6), A.4's testbed, Table 11 (D0 to D9); Llama models of
-// Table 4.
+// The clusters and models of prima.cpp's paper, as facts: Table 3 (D1 to D6), the testbed of A.4, Table 11 (D0 to D9); Llama
+// models of Table 4.
 //
-// What the paper prints (available RAM and VRAM, disk rates, which GPU, which OS, range of link latencies, layers) is taken as it
-// is. What it does not print (rates of CPUs and GPUs, buffers, widths of the 14B, 45B and 60B models) is from data sheets and
-// known models, and stands in one table below. The most powerful device is the head, as in A.9.
+// Values that the paper prints are used unchanged (available RAM and VRAM, disk rates, GPU, OS, range of link latencies, layers).
+// Others (rates of CPUs and GPUs, buffers, widths of the 14B, 45B and 60B models) come from data sheets and known models; one
+// table in the .c file has them. The most powerful device is the head, as in A.9.
 #pragma once
 
 #include "pure/plan/facts.h"
@@ -23,8 +23,8 @@ typedef enum kin_paper_model {
 const char *kin_paper_cluster_name(kin_paper_cluster cluster);
 const char *kin_paper_model_name(kin_paper_model model);
 
-// n_device: so many of the cluster's devices; 0: all. Table 3's default is 4, D3 (the head), D2, D1, D4.
+// n_device: number of the cluster's devices to use; 0: all. Table 3's default is 4: D3 (the head), D2, D1, D4.
 void kin_paper_facts(kin_facts *facts, kin_paper_cluster cluster, kin_paper_model model, int n_device);
 
-// The number in the facts of the device that the paper calls so ("D5"), or -1.
+// Returns the number in the facts of the device with the paper's name ("D5"), or -1.
 int kin_paper_device(const kin_facts *facts, const char *name);

@@ -1,6 +1,6 @@
-// A TCP proxy on loopback that can misbehave: what lies between two processes of a test.
+// A TCP proxy on loopback that can misbehave between two processes of a test.
 //
-// Owner: the test. A thread of its own passes the bytes; the functions may be called from any thread.
+// Owner: the test. A separate thread forwards the bytes; the functions may be called from any thread.
 #pragma once
 
 #include <stdbool.h>
@@ -10,21 +10,21 @@
 
 typedef struct kin_proxy kin_proxy;
 
-// Whoever connects to its port is connected to 127.0.0.1:`to`.
+// Connections to its port are forwarded to 127.0.0.1:`to`.
 int kin_proxy_open(kin_proxy **out, uint16_t to, kin_err *err);
 void kin_proxy_close(kin_proxy *proxy); // NULL is allowed
 uint16_t kin_proxy_port(const kin_proxy *proxy);
 
-// Ends all connections that are there.
+// Ends all current connections.
 void kin_proxy_cut(kin_proxy *proxy);
-// Passes nothing while it is true: the cable is out, and nobody is told.
+// While true, forwards nothing: as if the cable were unplugged; neither side is notified.
 void kin_proxy_stall(kin_proxy *proxy, bool stalled);
-// Flips a bit of the next bytes that pass.
+// Flips a bit of the next forwarded bytes.
 void kin_proxy_corrupt(kin_proxy *proxy);
-// Ends each connection when so many bytes have passed to who connected; 0: does not.
+// Ends each connection when this many bytes have been forwarded to its client; 0: no limit.
 void kin_proxy_limit(kin_proxy *proxy, uint32_t bytes);
-// So many bytes per second pass to all who connected, together; 0: as many as there are.
+// Limits the bytes per second to all clients together; 0: no limit.
 void kin_proxy_slow(kin_proxy *proxy, uint32_t bytes_s);
 
-// Connections that were taken so far.
+// Returns the number of connections accepted so far.
 uint32_t kin_proxy_n_taken(const kin_proxy *proxy);

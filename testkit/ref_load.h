@@ -1,8 +1,8 @@
 // Fills the reference engine's model from a GGUF.
 //
-// Independent of model/hparams and model/weights on purpose: what reads the metadata wrongly there must not do so here.
-// Families: llama (and Mixtral), qwen2, qwen3, qwen3moe. Refused are other families, rope scalings other than linear
-// and YaRN, and any tensor that the reference engine has no place for: it would compute something else.
+// Deliberately independent of model/hparams and model/weights: an error in reading metadata there must not be repeated here.
+// Families: llama (and Mixtral), qwen2, qwen3, qwen3moe. Other families, rope scalings other than linear and YaRN, and tensors
+// that the reference engine has no place for are rejected: it would compute something else.
 #pragma once
 
 #include "base/err.h"
@@ -12,5 +12,5 @@
 // Tensors point into the gguf, which must stay open. The shapes are not checked: kin_ref_session_open does that.
 int kin_ref_load(kin_ref_model *model, const kin_gguf *gguf, kin_err *err);
 
-// Frees what kin_ref_load took. A zeroed model is allowed.
+// Frees what kin_ref_load allocated. A zeroed model is allowed.
 void kin_ref_unload(kin_ref_model *model);

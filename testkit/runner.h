@@ -1,4 +1,4 @@
-// A whole model ready to run: file, devices, one shard over all layers, head. What every test of the engine begins with.
+// A complete model ready to run: file, devices, one shard over all layers, head. The starting point of every engine test.
 //
 // Owner: the test. Thread: one, as for the shard.
 #pragma once
@@ -10,18 +10,18 @@
 
 typedef struct kin_runner_options {
     kin_device_options device;
-    double gpu_share; // of the layers, the last ones; 0: none, 1: all and the output layer. Above 0 opens the GPU
+    double gpu_share; // share of the layers, the last ones; 0: none, 1: all and the output layer. Above 0 opens the GPU
     int n_ctx;
-    int n_batch; // 1: a prompt goes token by token
+    int n_batch; // 1: a prompt is computed token by token
     enum ggml_type kv_type;
     bool flash;
     const char *cache_dir; // NULL: no prepacked cache
     const char *kv_dir;    // for pages of the KV cache; NULL: none
-    uint64_t memory;       // bytes that all of it may take; 0: what the machine can spare
-    kin_stream_mode mode;  // how weights that do not fit are read
+    uint64_t memory;       // limit in bytes for everything; 0: what the machine can spare
+    kin_stream_mode mode;  // how weights that do not fit in memory are read
 } kin_runner_options;
 
-// The CPU with repacking, 256 cells in F16, batches of 64, the fused attention.
+// The CPU with repacking, 256 cells in F16, batches of 64, fused attention.
 kin_runner_options kin_runner_options_defaults(void);
 
 typedef struct kin_runner {

@@ -1,5 +1,5 @@
-// KIN_SANITIZED: 1 under AddressSanitizer or ThreadSanitizer, where a test that computes much may compute less: how long things
-// take is seen without them.
+// KIN_SANITIZED: 1 under AddressSanitizer or ThreadSanitizer, where tests with much computing may do less; durations are tested
+// without sanitizers.
 #pragma once
 
 #if defined(__has_feature)

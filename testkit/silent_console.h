@@ -1,4 +1,4 @@
-// A console (node/console.h) that shows nothing and can ask nobody, for tests of what talks to a person.
+// A console (node/console.h) that shows nothing and answers no questions, for tests of code that talks to a person.
 #pragma once
 
 #include "node/console.h"

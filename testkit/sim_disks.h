@@ -1,9 +1,9 @@
-// Disks of a simulated cluster (cluster_sim.h) with pages of texts, which outlive the processes: a page is written some time
-// after it was given to its store; of what the devices write the next member that keeps pages has a copy, or else the head, some
-// time later. A process that dies while it writes leaves nothing, or a page that does not open. Copies are of the bytes that were
-// written.
+// Disks of a simulated cluster (cluster_sim.h) with pages of sequences. They outlive the processes. A page is written some time
+// after it was given to its store. Some time later, pages that devices write are copied to the next member that keeps pages, or
+// to the head. A process that dies while it writes leaves nothing, or a page that cannot be opened. Copies have the bytes that
+// were written.
 //
-// Owner: the test, which zeroes it, sets w, and whatever differs from disks that take all.
+// Owner: the test, which zeroes it, sets w, and any field that differs from disks that keep everything.
 #pragma once
 
 #include "engine/kv_page.h"
@@ -26,13 +26,13 @@ typedef struct kin_sim_page {
     uint8_t content[KIN_SIM_PAGE_BYTES];
 } kin_sim_page;
 
-// A page that is being written, and by whom; a copy is fetched from its source first.
+// A page that is being written; a copy is first fetched from its source.
 typedef struct kin_sim_page_write {
-    int node, source; // source -1: it is no copy
+    int node, source; // source -1: not a copy
     uint32_t life, source_life;
     kin_sim_page_kind kind;
     kin_page_key key;
-    uint8_t *content; // NULL: a free place
+    uint8_t *content; // NULL: a free entry
 } kin_sim_page_write;
 
 typedef struct kin_sim_disks {
@@ -41,7 +41,7 @@ typedef struct kin_sim_disks {
     bool keeps_nothing[KIN_SIM_NODES]; // --no-kv-disk
     kin_time full_until[KIN_SIM_NODES];
     uint64_t n_torn, n_copied, n_refused; // pages; refused: by a full disk
-    kin_sim_page pages[KIN_SIM_PAGES];    // from 1 on
+    kin_sim_page pages[KIN_SIM_PAGES];    // from index 1 on
     int n_pages;
     int places[2 * KIN_SIM_PAGES]; // hash table of pages; 0: free
     kin_sim_page_write writes[KIN_SIM_WRITES];
@@ -52,18 +52,18 @@ kin_sim_page *kin_sim_find_page(kin_sim_disks *disks, int node, kin_sim_page_kin
 void kin_sim_put_page(kin_sim_disks *disks, int node, kin_sim_page_kind kind, const kin_page_key *key, const uint8_t *content,
                       bool is_torn);
 
-// A page is given to the node's disk: content, from malloc, is taken.
+// Gives a page to the node's disk. Takes `content`, which comes from malloc.
 void kin_sim_write_page(kin_sim_disks *disks, int node, kin_sim_page_kind kind, const kin_page_key *key, uint8_t *content);
 bool kin_sim_is_writing(const kin_sim_disks *disks, int node, kin_sim_page_kind kind, const kin_page_key *key);
-// What the node has given to its disk of that kind is there.
+// Completes the writes of that kind that the node has given to its disk.
 void kin_sim_settle_pages(kin_sim_disks *disks, int node, kin_sim_page_kind kind);
-// KIN_SIM_WRITTEN. Who has begun to fetch a copy, and from whom; false: nobody.
+// Handles KIN_SIM_WRITTEN. True if a copy is being fetched now: *from and *to are its nodes.
 bool kin_sim_page_written(kin_sim_disks *disks, uint32_t ticket, int *from, int *to);
 
-// Bits rot: of the node's pages one in so many does not open any more.
+// Damages pages: one in `one_in` of the node's pages can no longer be opened.
 void kin_sim_damage_pages(kin_sim_disks *disks, int node, uint64_t one_in);
 
-// The member that has copies of this one's pages; the head has its own.
+// Returns the replica: the member that has copies of this one's pages. The head has its own.
 int kin_sim_buddy(const kin_sim_disks *disks, int node);
 
-void kin_sim_disks_end(kin_sim_disks *disks); // all pages and writes are gone
+void kin_sim_disks_end(kin_sim_disks *disks); // removes all pages and writes

@@ -1,12 +1,12 @@
-// What goes wrong in a simulated cluster (testkit/cluster_sim.h) with disks, from its random numbers: at any time, or aimed at a
-// device in the middle of what it does.
+// Faults in a simulated cluster (testkit/cluster_sim.h) with disks, from its random numbers: at any time, or aimed at a device in
+// the middle of an operation.
 //
 // Plain data. Owner: a test.
 #pragma once
 
 #include "testkit/sim_disks.h"
 
-// As kin_sim_fault chooses; those from ON_WRITE on are aimed.
+// kin_sim_fault chooses among these; those from ON_WRITE on are aimed.
 typedef enum kin_sim_fault_kind {
     KIN_SIM_KILL,
     KIN_SIM_FLAP,
@@ -31,22 +31,22 @@ typedef struct kin_sim_faults {
     kin_sim_disks *disks;
     bool aims;
     int n_aimed;
-    kin_sim_fault_kind last_hit; // KIN_SIM_N_FAULT_KINDS: none since the ring was lost last
+    kin_sim_fault_kind last_hit; // KIN_SIM_N_FAULT_KINDS: none since the ring was last lost
     struct {
-        uint64_t n_hits, n_losses; // while a request ran; the ring was lost next
+        uint64_t n_hits, n_losses; // hits while a request ran; losses of the ring that followed
     } kinds[KIN_SIM_N_FAULT_KINDS];
 } kin_sim_faults;
 
-// Of another schedule; what was counted stays.
+// Starts another schedule; the counts stay.
 void kin_sim_faults_begin(kin_sim_faults *f, kin_sim *w, kin_sim_disks *disks, bool aims);
 
-// A device dies in the middle of what it does now, once in so many times; never the head.
+// Makes a device die in the middle of its current operation, with a chance of 1 / one_in; never the head.
 void kin_sim_aim(kin_sim_faults *f, kin_sim_fault_kind kind, int node, uint64_t one_in);
 
-// The event KIN_SIM_FAULT, aimed at a node, or any.
+// Handles the event KIN_SIM_FAULT, aimed at its node, or at any.
 void kin_sim_fault(kin_sim_faults *f, const kin_sim_event *e);
 
-// The ring was lost: by the last fault.
+// Records that the ring was lost because of the last fault.
 void kin_sim_count_loss(kin_sim_faults *f);
 
 void kin_sim_print_faults(const kin_sim_faults *f);

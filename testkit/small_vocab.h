@@ -1,4 +1,4 @@
-// Two vocabularies small enough to work out by hand what they make of a text. For tests and fuzzers.
+// Two vocabularies small enough to compute tokens by hand. For tests and fuzzers.
 //
 // SPM   0 <unk>, 1 <s>, 2 </s>, 3..258 the bytes, then SMALL_SPM_* below, each with its score.
 //       A text begins with <s> and with a space.
@@ -45,7 +45,7 @@ static inline kin_str small_piece(const char *text) {
     return (kin_str){text, strlen(text)};
 }
 
-// A description that points into static storage: change it as a test needs, then build. One at a time.
+// Returns a spec that points into static storage: change it as a test needs, then build. One at a time.
 static inline kin_vocab_spec small_spm_spec(void) {
     static char names[256][8];
     static kin_str tokens[SMALL_SPM_N + 1]; // room for one more
