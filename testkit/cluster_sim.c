@@ -4,7 +4,7 @@
 
 enum { TICK_MS = 100, PING_MS = 300, SILENCE_MS = 1500, HANDSHAKE_MS = 3000, RING_HANDSHAKE_MS = 2000, RING_ANSWER_MS = 6000 };
 
-// ---- chance and time
+// ---- random numbers and time
 
 uint64_t kin_sim_below(kin_sim *w, uint64_t end) {
     return kin_rng_u64(&w->rng) % end;
@@ -24,7 +24,7 @@ static bool is_sooner(const kin_sim_event *a, const kin_sim_event *b) {
 
 void kin_sim_push(kin_sim *w, kin_sim_event e) {
     kin_assert(w->n_queue < KIN_SIM_QUEUE);
-    if (e.order == 0) e.order = ++w->n_orders; // what waits keeps its place among those of the same time
+    if (e.order == 0) e.order = ++w->n_orders; // a blocked message keeps its place among those of the same time
     int i = w->n_queue++;
     for (; i > 0 && is_sooner(&e, &w->queue[(i - 1) / 2]); i = (i - 1) / 2) w->queue[i] = w->queue[(i - 1) / 2];
     w->queue[i] = e;
@@ -51,7 +51,7 @@ bool kin_sim_is_frozen(const kin_sim *w, int node) {
 
 void kin_sim_send(kin_sim *w, int at, int side, kin_sim_message m) {
     kin_sim_link *l = &w->links[at];
-    bool is_lost = kin_sim_below(w, 40) == 0; // once, and sent again
+    bool is_lost = kin_sim_below(w, 40) == 0; // lost once, and sent again
     kin_time delay = is_lost ? kin_sim_between_ms(w, 50, 400) : kin_sim_between_ms(w, 0, 15);
     kin_time when = w->now + delay;
     if (when < l->delivered_at[!side]) when = l->delivered_at[!side];
@@ -246,7 +246,7 @@ static void deliver(kin_sim *w, const kin_sim_event *e) {
         return;
     }
     const kin_sim_message *m = &e->message;
-    if (e->side == 1 && (m->word == KIN_SIM_HELLO || m->word == KIN_SIM_RING) && !l->open[1]) { // it begins
+    if (e->side == 1 && (m->word == KIN_SIM_HELLO || m->word == KIN_SIM_RING) && !l->open[1]) { // the connection begins
         l->open[1] = w->nodes[node].runs;
         l->heard_at[1] = w->now;
         l->is_up = true;
@@ -266,7 +266,7 @@ static void deliver(kin_sim *w, const kin_sim_event *e) {
     }
 }
 
-// ---- the course of things
+// ---- the course of events
 
 void kin_sim_happen(kin_sim *w, const kin_sim_event *e) {
     kin_assert(e->at >= w->now);

@@ -87,7 +87,7 @@ static void take_plan(kin_sim *w, int node, const kin_sim_message *m) {
     uint32_t before = kin_member_epoch(d->member);
     uint8_t work = (uint8_t)(1 + (m->value >> 8 & 3));
     int next = d->neighbours[KIN_SIM_NEXT], previous = d->neighbours[KIN_SIM_PREVIOUS], wanted = d->wanted;
-    bool is_known = m->value >> 10 & 1; // from measuring
+    bool is_known = m->value >> 10 & 1; // from earlier measurements
     kin_member_event e = {.kind = KIN_MEMBER_PLAN, .epoch = m->epoch, .work = &work, .n_work = 1};
     e.next_by_head = is_known && is_apart(w, node, m->node);
     e.previous_by_head = is_known && is_apart(w, node, m->previous);
@@ -96,7 +96,7 @@ static void take_plan(kin_sim *w, int node, const kin_sim_message *m) {
     d->wanted = work;
     kin_sim_device_step(w, node, e);
     uint32_t after = kin_member_epoch(d->member);
-    if (after == before) { // not taken
+    if (after == before) { // not accepted
         d->neighbours[KIN_SIM_NEXT] = next;
         d->neighbours[KIN_SIM_PREVIOUS] = previous;
         d->wanted = wanted;
@@ -107,7 +107,7 @@ static void take_plan(kin_sim *w, int node, const kin_sim_message *m) {
     d->plan = m->value;
 }
 
-// The same order again only changes its pace.
+// The same ticket again only changes the speed.
 static void take_prefetch(kin_sim *w, int node, uint32_t ticket) {
     kin_sim_node *d = &w->nodes[node];
     kin_time span = kin_sim_between_ms(w, 0, kin_sim_below(w, 4) ? 200 : 3000);
@@ -137,7 +137,7 @@ void kin_sim_device_receive(kin_sim *w, int node, const kin_sim_message *m) {
     switch (m->word) {
     case KIN_SIM_ACCEPT:
         e.kind = KIN_MEMBER_ACCEPTED;
-        w->nodes[node].order = 0; // another head counts anew
+        w->nodes[node].order = 0; // another head has its own numbers
         kin_sim_device_step(w, node, e);
         break;
     case KIN_SIM_REFUSE:

@@ -65,7 +65,7 @@ static void fail_requests(kin_sim *w, const kin_membership_action *a) {
 
 static void head_act(kin_sim *w, const kin_membership_action *a) {
     kin_sim_node *n = &w->nodes[KIN_SIM_HEAD];
-    int at = kin_sim_link_at(w, a->link); // where the kind has one
+    int at = kin_sim_link_at(w, a->link); // if the kind has a link
     kin_sim_message text = {.word = KIN_SIM_REFUSE};
     switch (a->kind) {
     case KIN_MEMBERSHIP_ACCEPT: kin_sim_send(w, at, 1, (kin_sim_message){.word = KIN_SIM_ACCEPT}); break;
@@ -219,8 +219,8 @@ void kin_sim_head_receive(kin_sim *w, int at, const kin_sim_message *m) {
     kin_proto_device facts = {.n_threads = 4, .model.bytes = {(uint8_t)m->value}};
     switch (m->word) {
     case KIN_SIM_HELLO:
-        snprintf(name, sizeof name, "d%d", m->node / 2); // two and two want the same name
-        if (w->nodes[m->node].wrong_version) {           // the endpoint finds out
+        snprintf(name, sizeof name, "d%d", m->node / 2); // two devices each want the same name
+        if (w->nodes[m->node].wrong_version) {           // the endpoint detects this
             kin_sim_send(w, at, 1, (kin_sim_message){.word = KIN_SIM_REFUSE, .text = "version: too old"});
             kin_sim_shut(w, at, 1);
             return;
@@ -248,7 +248,7 @@ void kin_sim_head_receive(kin_sim *w, int at, const kin_sim_message *m) {
 }
 
 void kin_sim_head_ring(kin_sim *w, kin_sim_side side, bool is_open, uint32_t epoch, const char *reason) {
-    if (side == KIN_SIM_PREVIOUS) return; // the last member tells
+    if (side == KIN_SIM_PREVIOUS) return; // the last member reports it
     kin_sim_head_step(w, (kin_membership_event){.kind = is_open ? KIN_MEMBERSHIP_RING_OPENED : KIN_MEMBERSHIP_RING_CLOSED,
                                                 .link = KIN_MEMBERSHIP_OWN,
                                                 .epoch = epoch,

@@ -26,7 +26,7 @@ static uint32_t epoch_of(const kin_sim *w, int node) {
     return node != KIN_SIM_HEAD || kin_membership_takes(w->membership, epoch) ? epoch : 0;
 }
 
-// ---- what a node does
+// ---- a node's actions
 
 void kin_sim_ring_connect(kin_sim *w, int node, kin_sim_side side, bool by_head) {
     kin_sim_node *n = &w->nodes[node];
@@ -55,7 +55,7 @@ void kin_sim_ring_send(kin_sim *w, int node, kin_sim_message m) {
     if (at >= 0) kin_sim_send(w, at, side_of(w, at, node), m);
 }
 
-// ---- hops by way of the head
+// ---- hops through the head
 
 static int find_relay(kin_sim *w, int from, int to) {
     int empty = -1;
@@ -89,7 +89,7 @@ static void add_relay(kin_sim *w, int at, const kin_sim_message *m) {
         kin_sim_send(w, w->relays[i].links[end], 1, (kin_sim_message){.word = KIN_SIM_RING_OK, .epoch = m->epoch});
 }
 
-// True: that link is one end of such a hop.
+// True if the link is one end of such a hop.
 static bool is_of_relay(kin_sim *w, int at, int *i_relay, int *end) {
     for (int i = 0; i < KIN_SIM_RELAYS; i++) {
         if (w->relays[i].from == w->relays[i].to) continue;
@@ -103,7 +103,7 @@ static bool is_of_relay(kin_sim *w, int at, int *i_relay, int *end) {
     return false;
 }
 
-// ---- what comes
+// ---- received messages
 
 static void take_ring(kin_sim *w, int node, int at, const kin_sim_message *m) {
     kin_sim_node *n = &w->nodes[node];

@@ -9,7 +9,7 @@
 #include "base/bytes.h"
 
 #define ALIGNMENT_DEFAULT 32
-#define CHUNK_BYTES (1u << 20) // of tensor data asked from a fill callback at once, if a row is not larger
+#define CHUNK_BYTES (1u << 20) // tensor data requested from a fill callback at once, unless a row is larger
 
 typedef struct buffer {
     uint8_t *at; // [size]
@@ -27,7 +27,7 @@ typedef struct tensor {
 
 struct kin_gguf_writer {
     uint32_t alignment;
-    buffer meta; // entries as they stand in the file
+    buffer meta; // entries in file format
     uint64_t n_meta;
     tensor *tensors; // [n_tensors]
     size_t n_tensors;
@@ -185,9 +185,9 @@ static uint64_t align_up(uint64_t n, uint32_t alignment) {
     return (n + alignment - 1) / alignment * alignment;
 }
 
-// Writing. Errors of the stream stick to it and are asked for once, at the end.
+// Writing. Errors of the stream are sticky and checked once, at the end.
 
-// Which tensors go into which file, and what that file's metadata says besides the model's own.
+// The tensors that go into one file, and that file's metadata besides the model's own.
 typedef struct part {
     size_t begin, end; // tensors [begin, end)
     int no, n_parts;   // n_parts 0: not split
@@ -199,7 +199,7 @@ static void write_zeros(FILE *out, uint64_t n) {
 
 static void write_head(const kin_gguf_writer *w, const part *p, FILE *out) {
     buffer head = {0};
-    bool says_alignment = p->no > 0 && w->alignment != ALIGNMENT_DEFAULT; // the first part has it among the metadata
+    bool says_alignment = p->no > 0 && w->alignment != ALIGNMENT_DEFAULT; // the first part has it in the metadata
     uint64_t n_meta = (p->no == 0 ? w->n_meta : 0) + says_alignment + (p->n_parts ? 3 : 0);
     put_bytes(&head, "GGUF", 4);
     put_u32(&head, 3);

@@ -10,7 +10,7 @@
 #include "testkit/logits.h"
 
 static const double median_factor = 1.25, max_factor = 1.5, margin_min = 0.1;
-static const double other_experts_factor = 4; // of the median; without experts no row is above 1.6 of it
+static const double other_experts_factor = 4; // times the median; without experts no row is above 1.6 of it
 
 enum { ROWS_PER_EXCEPTION = 10 }; // with experts
 
@@ -56,7 +56,7 @@ int kin_golden_load(const char *dir, kin_golden *models, kin_err *err) {
 
 // ---- rows of logits
 
-// Whether the largest logit stands out enough for its index to survive rounding.
+// True if the largest logit is clear enough for its index to survive rounding.
 static bool is_clear(const float *exact, int n) {
     int best = kin_logits_best(exact, n);
     double second = -INFINITY, squares = 0;
@@ -78,7 +78,7 @@ typedef struct check {
     kin_golden_result *result;
 } check;
 
-// Whether a row is what another choice of experts gives: far more wrong than rounding makes it.
+// True if the row is what another choice of experts gives: much further off than rounding explains.
 static bool is_other_experts(const check *c, double error) {
     return c->model->hp.n_expert > 0 && error > other_experts_factor * c->golden->error_median;
 }

@@ -5,7 +5,7 @@
 
 static const uint8_t key[KIN_TLS_KEY_BYTES] = {1, 2, 3};
 
-// What one has to say goes to the other.
+// Moves the pending output of one end to the other.
 static int carry(kin_tls *from, kin_tls *to, kin_err *err) {
     uint8_t byte;
     size_t n, n_read;
@@ -55,7 +55,7 @@ static int handshake(int fd, kin_tls *tls, kin_err *err) {
         ssize_t n = recv(fd, bytes, sizeof bytes, 0);
         if (n <= 0) return kin_err_set(err, "it ended its connection");
         if (kin_tls_feed(tls, bytes, (size_t)n, err) != 0 || kin_tls_read(tls, &none, 0, &n_read, err) != 0) return KIN_FAIL;
-        if (kin_tls_keep_input(tls, err) != 0 || send_output(fd, tls, err) != 0) return KIN_FAIL; // sums may come behind it
+        if (kin_tls_keep_input(tls, err) != 0 || send_output(fd, tls, err) != 0) return KIN_FAIL; // sums may follow the handshake
     }
     return kin_tls_state_now(tls) == KIN_TLS_OPEN ? 0 : kin_err_set(err, "no handshake");
 }

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-// A text that is being fed.
+// A sequence that is being fed.
 typedef struct feed {
     int32_t seq, pos;
     const int32_t *tokens;
@@ -10,7 +10,7 @@ typedef struct feed {
     float *logits;
     int n_logits;
     int sent, done;               // tokens
-    int32_t *seqs, *places, *out; // [n_chunk] of the chunk at hand
+    int32_t *seqs, *places, *out; // [n_chunk] of the current chunk
 } feed;
 
 static int min_int(int a, int b) {

@@ -10,7 +10,7 @@ enum { MAX_DEVICES = KIN_ILP_MAX_COLUMNS / 2, MAX_SUM = KIN_FACTS_MAX_LAYERS };
 
 static const double ROUNDING = 1e-9;
 
-// Whether all rows but the first hold for w and n of device i.
+// True if all rows but the first hold for w and n of device i.
 static bool holds(const kin_ilp *ilp, int i, int w, int n) {
     int M = ilp->n_column / 2;
     for (int at = M; at < ilp->n_entry;) {

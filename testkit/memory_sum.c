@@ -8,7 +8,7 @@
 
 typedef struct member {
     kin_memory_sum *of;
-    const float *x; // while the others read it
+    const float *x; // valid while the others read it
     float *total;   // [cap]
     size_t cap;
     uint64_t bits, n_sums;
@@ -17,7 +17,7 @@ typedef struct member {
 struct kin_memory_sum {
     int n_ranks;
     member members[KIN_SHARE_RANKS];
-    pthread_mutex_t mutex; // over the following
+    pthread_mutex_t mutex; // over the fields below
     pthread_cond_t changed;
     int n_waiting;
     uint64_t n_met;
@@ -42,7 +42,7 @@ void kin_memory_sum_close(kin_memory_sum *s) {
     free(s);
 }
 
-// Waits for all ranks. False: they will not come.
+// Waits for all ranks. False if they will not come.
 static bool meet(kin_memory_sum *s) {
     pthread_mutex_lock(&s->mutex);
     uint64_t n_met = s->n_met;

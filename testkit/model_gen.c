@@ -53,12 +53,12 @@ const char *kin_model_presets(void) {
     return preset_names;
 }
 
-// Mixes: which type a weight matrix gets. Those with `more` follow llama.cpp's recipe for Q4_K_M; the others are pure.
+// Mixes: the type of each weight matrix. Those with `more` follow llama.cpp's recipe for Q4_K_M; the others are pure.
 
 typedef struct mix {
     const char *name;
     int type;      // enum ggml_type of most matrices
-    int more;      // of the output and of the most sensitive matrices
+    int more;      // for the output and the most sensitive matrices
     int file_type; // general.file_type, llama.cpp's numbers
 } mix;
 
@@ -105,11 +105,11 @@ static const mix *find_mix(const char *name) {
     return NULL;
 }
 
-static bool use_more_bits(int il, int n_layer) { // the first and last eighth, and every third layer between
+static bool use_more_bits(int il, int n_layer) { // the first and last eighth, and every third layer in between
     return il < n_layer / 8 || il >= 7 * n_layer / 8 || (il - n_layer / 8) % 3 == 2;
 }
 
-// What a matrix is, as far as its type depends on it.
+// The role of a matrix, as far as its type depends on it.
 typedef enum role {
     ROLE_OTHER,
     ROLE_EMBD,
@@ -135,7 +135,7 @@ static int wanted_type(const kin_model_spec *spec, role r, int il) {
     }
 }
 
-// llama.cpp's way out for rows that are not whole blocks of 256.
+// llama.cpp's fallback for rows that are not whole blocks of 256.
 static int fitting_type(int type, int64_t n_in) {
     if (n_in % ggml_blck_size((enum ggml_type)type) == 0) return type;
     if (n_in % 32 != 0) return GGML_TYPE_F16;
@@ -151,12 +151,12 @@ static int fitting_type(int type, int64_t n_in) {
 #define TOKENS_BYTE 256
 #define TOKEN_END 2
 
-// The generator: a writer, and what its tensors are filled from while it saves.
+// The generator: a writer, and the data from which its tensors are filled while it saves.
 
 typedef struct matrix { // user of fill_matrix
     const kin_random_rows *rows;
     uint64_t seed;
-    size_t zeros_bytes; // of the row of </s>, which is all zero; 0: it is like the others
+    size_t zeros_bytes; // size of the row of </s>, which is all zero; 0: that row is like the others
     struct matrix *next;
 } matrix;
 
@@ -221,7 +221,7 @@ static void add_typed(generator *g, const char *name, int type, int64_t n_in, in
     kin_gguf_writer_add_filled(g->writer, name, type, n_expert ? 3 : 2, ne, fill_matrix, m);
 }
 
-// Weights of [n_in, n_out], or with n_expert > 0 of [n_in, n_out, n_expert]; il < 0: of no layer.
+// Adds weights of [n_in, n_out] or, with n_expert > 0, of [n_in, n_out, n_expert]; il < 0: in no layer.
 static void add_matrix(generator *g, role r, int il, const char *name, int64_t n_in, int64_t n_out, int64_t n_expert) {
     add_typed(g, name, fitting_type(wanted_type(g->spec, r, il), n_in), n_in, n_out, n_expert);
 }
@@ -244,7 +244,8 @@ static void add_bias(generator *g, const char *name, int64_t n) { // 0 +- 0.1
     kin_random_gaussian(seed_of(g, name), 0.1f, n, add_vector(g, name, n));
 }
 
-// Divisors of the rotation frequencies that stretch Llama 3's context: long waves 8 times, short ones not, smooth between.
+// Adds the divisors of rotation frequencies that stretch Llama 3's context: 8 for long waves, 1 for short ones, smooth in
+// between.
 static void add_rope_freqs(generator *g) {
     const double stretch = 8, n_ctx_old = 8192, wave_short = n_ctx_old / 4, wave_long = n_ctx_old;
     float *at = add_vector(g, "rope_freqs.weight", g->head_dim / 2);
@@ -356,10 +357,10 @@ static void put_hparams(generator *g) {
 
 typedef struct token {
     char text[64];
-    int type; // of the format: 1 normal, 2 unknown, 3 control, 6 byte
+    int type; // in the format's numbers: 1 normal, 2 unknown, 3 control, 6 byte
 } token;
 
-// Word i of all words over the 27 letters "▁a..z", by length, then alphabet.
+// Writes word i of all words over the 27 letters "▁a..z", ordered by length, then alphabetically.
 static void write_word(uint64_t i, char *text) {
     uint64_t n_words = 27, len = 1;
     for (; i >= n_words; len++) {

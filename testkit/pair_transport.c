@@ -11,7 +11,7 @@ enum { MAX_STREAMS = 256, MAX_ACCEPTORS = 8, PORT_FIRST = 1000 };
 #define ADDRESS "127.0.0.1"
 
 typedef struct acceptor {
-    kin_acceptor base; // first
+    kin_acceptor base; // must be first
     kin_pair *pair;
     uint16_t port;
     kin_acceptor_connected connected;
@@ -21,28 +21,28 @@ typedef struct acceptor {
 typedef enum stream_phase { CONNECTING, ACCEPTED, OPEN, FINISHING, ENDED, CLOSED } stream_phase;
 
 typedef struct stream {
-    kin_byte_stream base; // first
+    kin_byte_stream base; // must be first
     kin_pair *pair;
-    struct stream *other; // NULL: not yet, or closed
+    struct stream *other; // NULL: not connected yet, or closed
     stream_phase phase;
-    uint16_t port;        // that it connects to
-    const char *mistake;  // why it cannot connect, NULL: it can
-    bool is_last_written; // by the other end
+    uint16_t port;        // port that it connects to
+    const char *mistake;  // why it cannot connect; NULL: it can
+    bool is_last_written; // the other end has written its last byte
     kin_byte_stream_callbacks callbacks;
     void *user;
-    uint8_t *in;                // what the other end has written: [capacity]
-    size_t n_in, n_read, n_cap; // n_in bytes, of which n_read are read
-    uint64_t n_came, n_written; // bytes ever
+    uint8_t *in;                // bytes written by the other end: [capacity]
+    size_t n_in, n_read, n_cap; // n_in bytes, of which n_read have been read
+    uint64_t n_came, n_written; // bytes in total
     char name[32];
 } stream;
 
 struct kin_pair {
-    kin_transport table; // first
+    kin_transport table; // must be first
     uv_idle_t idle;      // runs while there is something to deliver
     acceptor *acceptors[MAX_ACCEPTORS];
     stream *streams[MAX_STREAMS];
     int n_streams;
-    stream *arriving; // is being accepted
+    stream *arriving; // the stream that is being accepted
     uint16_t n_ports;
 };
 
@@ -85,7 +85,7 @@ static void deliver_bytes(stream *s) {
     if (other && s->other == other && is_live(other)) other->callbacks.written(other->user);
 }
 
-// False: there was nothing.
+// False if there was nothing to deliver.
 static bool deliver(stream *s) {
     if (s->phase == CONNECTING) {
         deliver_connection(s);
@@ -119,7 +119,7 @@ static void free_closed(kin_pair *p) {
 static void on_idle(uv_idle_t *idle) {
     kin_pair *p = idle->data;
     bool has_more = false;
-    int n = p->n_streams; // those that are made meanwhile come next time
+    int n = p->n_streams; // streams made during this come next time
     for (int i = 0; i < n; i++) has_more = deliver(p->streams[i]) || has_more;
     free_closed(p);
     if (!has_more) uv_idle_stop(idle);
@@ -206,7 +206,7 @@ static int stream_write(kin_byte_stream *base, const void *bytes, size_t n, kin_
     stream *s = (stream *)base, *to = s->other;
     if (s->phase != OPEN) return kin_err_set(err, "the connection is closed");
     s->n_written += n;
-    if (!to || n == 0) return 0; // it is closed, which is told next
+    if (!to || n == 0) return 0; // the other end is closed, which is reported next
     if (to->n_in + n > to->n_cap) {
         size_t cap = (to->n_in + n) * 2;
         uint8_t *grown = realloc(to->in, cap);
@@ -221,7 +221,7 @@ static int stream_write(kin_byte_stream *base, const void *bytes, size_t n, kin_
 }
 
 static void stream_flush(kin_byte_stream *base) {
-    (void)base; // it is with the other end
+    (void)base; // the output is already at the other end
 }
 
 static int stream_read(kin_byte_stream *base, void *buf, size_t n, size_t *n_read, kin_err *err) {
@@ -256,7 +256,7 @@ static void stream_close(kin_byte_stream *base) {
 }
 
 static void stream_tick(kin_byte_stream *base, uint64_t now) {
-    (void)base, (void)now; // who is not accepted hears of it in the next turn
+    (void)base, (void)now; // a stream that is not accepted learns of it in the next iteration
 }
 
 static kin_byte_stream_counts stream_counts(const kin_byte_stream *base) {
@@ -271,7 +271,7 @@ static size_t stream_unacknowledged(const kin_byte_stream *base) {
 }
 
 static void stream_take_at_most(kin_byte_stream *base, size_t n) {
-    (void)base, (void)n; // all is here in the next turn
+    (void)base, (void)n; // everything is here in the next iteration
 }
 
 static kin_tls_fault stream_fault(const kin_byte_stream *base) {

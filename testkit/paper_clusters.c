@@ -15,9 +15,9 @@ typedef struct model_row {
 
 static const model_row models[KIN_N_PAPER_MODEL] = {
     [KIN_PAPER_8B] = {"Llama 3 8B", 32, 4096, 14336, 128256, 1024},
-    [KIN_PAPER_14B] = {"Llama 3 14B", 60, 4096, 14336, 128256, 1024}, // 8B with more layers
+    [KIN_PAPER_14B] = {"Llama 3 14B", 60, 4096, 14336, 128256, 1024}, // the 8B with more layers
     [KIN_PAPER_30B] = {"Llama 1 30B", 60, 6656, 17920, 32000, 6656},
-    [KIN_PAPER_45B] = {"Llama 3 45B", 50, 8192, 28672, 128256, 1024}, // 70B with fewer
+    [KIN_PAPER_45B] = {"Llama 3 45B", 50, 8192, 28672, 128256, 1024}, // the 70B with fewer
     [KIN_PAPER_60B] = {"Llama 3 60B", 68, 8192, 28672, 128256, 1024},
     [KIN_PAPER_65B] = {"Llama 1 65B", 80, 8192, 22016, 32000, 8192},
     [KIN_PAPER_70B] = {"Llama 3 70B", 80, 8192, 28672, 128256, 1024},
@@ -95,7 +95,7 @@ typedef struct cluster_row {
     const char *name;
     const device_row *devices;
     int n_device;
-    double memory_share; // of the GiB in the table that is there for the model
+    double memory_share; // fraction of the table's GiB that is available for the model
     double rtt_s, bytes_s;
 } cluster_row;
 
@@ -103,7 +103,7 @@ static const cluster_row clusters[KIN_N_PAPER_CLUSTER] = {
     // 3 to 7 ms one way, 320 to 610 Mbit/s
     [KIN_PAPER_TABLE_3] = {"Table 3", table_3, 6, 1, 10e-3, 55e6},
     [KIN_PAPER_A4] = {"A.4", table_a4, 4, 1, 10e-3, 55e6},
-    // RAM in all; "high-latency Wi-Fi"
+    // total RAM; "high-latency Wi-Fi"
     [KIN_PAPER_TABLE_11] = {"Table 11", table_11, 10, 0.8, 20e-3, 55e6},
 };
 

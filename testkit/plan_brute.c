@@ -16,7 +16,7 @@ typedef struct brute {
     double best_s;
 } brute;
 
-// The cheapest ring from `at` through all of `left` back to the head.
+// Returns the cheapest path from `at` through all of `left` back to the head.
 static double ring_through(const kin_hops *hops, int at, kin_device_set left) {
     double best = INFINITY;
     if (!left) return hops->cost[at][0];

@@ -60,7 +60,7 @@ static void random_device(kin_facts *f, kin_device_facts *d, kin_rng *rng) {
     d->os = (kin_os)kin_random_below(rng, 3);
     random_engine(&d->cpu, rng, 2e9, 60e9);
     d->memory_bytes = spread(rng, 0.03, 1.5) * weights;
-    if (chance(rng, 0.9)) d->memory_bytes += f->model.cpu_buffer_bytes + 1.3 * f->model.block_bytes; // enough to stream at least
+    if (chance(rng, 0.9)) d->memory_bytes += f->model.cpu_buffer_bytes + 1.3 * f->model.block_bytes; // enough to stream, at least
     d->swap_bytes = chance(rng, 0.5) ? 0.1 * d->memory_bytes : 0;
     d->disk_bytes_s = chance(rng, 0.1) ? 0 : spread(rng, 50e6, 4e9);
     d->disk_random_bytes_s = d->disk_bytes_s * spread(rng, 0.2, 1);
@@ -75,7 +75,7 @@ static void random_device(kin_facts *f, kin_device_facts *d, kin_rng *rng) {
     d->gpu_copy_bytes_s = 5e9;
 }
 
-// One network, or every pair a link of its own; a few are missing.
+// Either one network, or a separate link for every pair; a few links are missing.
 static void random_links(kin_facts *f, kin_rng *rng) {
     double way_s[KIN_FACTS_MAX_DEVICES], least = spread(rng, 1e-5, 5e-3);
     bool one_network = chance(rng, 0.6), some_missing = chance(rng, 0.2);

@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 
-// In the child: only what is safe after fork.
+// Runs in the child: uses only what is safe after fork.
 static void become(const kin_process *p, char *const argv[], char *const envp[], const int in[2], const int out[2]) {
     signal(SIGPIPE, SIG_DFL);
     int null = open("/dev/null", O_RDONLY), log = open(p->log, O_WRONLY | O_CREAT | O_APPEND, 0600);
@@ -33,7 +33,7 @@ static void close_both(int fd[2]) {
     }
 }
 
-// pipe2, which macOS lacks.
+// Replaces pipe2, which macOS lacks.
 static int open_pipe(int fd[2]) {
     if (pipe(fd) != 0) return KIN_FAIL;
     return fcntl(fd[0], F_SETFD, FD_CLOEXEC) == 0 && fcntl(fd[1], F_SETFD, FD_CLOEXEC) == 0 ? 0 : KIN_FAIL;

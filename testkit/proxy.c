@@ -15,16 +15,16 @@
 
 enum { MAX_PAIRS = 32, BUFFER_BYTES = 64 << 10, LOOK_MS = 10, LOOKS_PER_S = 1000 / LOOK_MS };
 
-// Bytes that have been read from one side and not yet written to the other.
+// Bytes read from one side and not yet written to the other.
 typedef struct flow {
     size_t begin, end;
     uint8_t bytes[BUFFER_BYTES];
 } flow;
 
 typedef struct pair {
-    int fd[2]; // who connected, and where to; -1: a free place
+    int fd[2]; // the client, and the side it is connected to; -1: a free place
     flow from[2];
-    uint32_t n_passed; // bytes, to who connected
+    uint32_t n_passed; // bytes forwarded to the client
 } pair;
 
 struct kin_proxy {
@@ -33,10 +33,10 @@ struct kin_proxy {
     pthread_t thread;
     atomic_bool stop, stalled, cuts, corrupts;
     atomic_uint limit, bytes_s, n_taken;
-    // the thread's
+    // of the thread
     pair pairs[MAX_PAIRS];
     kin_time looked_at;
-    uint64_t n_may_pass; // bytes, at the present rate
+    uint64_t n_may_pass; // bytes, at the current rate
 };
 
 static struct sockaddr_in loopback(uint16_t port) {
@@ -67,7 +67,7 @@ static void take_connection(kin_proxy *x) {
     if (fd >= 0) close(fd);
 }
 
-// False: the pair is at its end.
+// False if the pair has ended.
 static bool read_some(kin_proxy *x, pair *p, int i) {
     flow *f = &p->from[i];
     ssize_t n = recv(p->fd[i], f->bytes, sizeof f->bytes, MSG_DONTWAIT);
@@ -78,14 +78,14 @@ static bool read_some(kin_proxy *x, pair *p, int i) {
     return true;
 }
 
-// Bytes that may be written to who connected.
+// Returns the bytes that may be written to the client.
 static size_t room_of(const kin_proxy *x, const pair *p) {
     uint32_t limit = atomic_load(&x->limit);
     size_t room = limit ? limit - p->n_passed : SIZE_MAX;
     return atomic_load(&x->bytes_s) && x->n_may_pass < room ? (size_t)x->n_may_pass : room;
 }
 
-// False: the pair is at its end.
+// False if the pair has ended.
 static bool write_some(kin_proxy *x, pair *p, int i) {
     flow *f = &p->from[i];
     size_t n_wanted = f->end - f->begin, room = i == 1 ? room_of(x, p) : SIZE_MAX;
@@ -108,7 +108,7 @@ static bool pass(kin_proxy *x, pair *p) {
     return true;
 }
 
-// What passes in two looks may pass at once.
+// At most the bytes of two intervals may pass at once.
 static void let_time_pass(kin_proxy *x) {
     kin_time now = kin_clock_now();
     uint64_t bytes_s = atomic_load(&x->bytes_s), most = 2 * bytes_s / LOOKS_PER_S + 1;
@@ -120,7 +120,7 @@ static void let_time_pass(kin_proxy *x) {
 static void *run(void *arg) {
     kin_proxy *x = arg;
     while (!atomic_load(&x->stop)) {
-        if (atomic_load(&x->bytes_s)) { // else polling would not wait
+        if (atomic_load(&x->bytes_s)) { // otherwise polling would not wait
             usleep(LOOK_MS * 1000);
             let_time_pass(x);
         }

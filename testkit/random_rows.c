@@ -9,13 +9,13 @@
 
 #define PIECE_WEIGHTS_MAX 256
 #define POOL_PIECES 16384
-#define SAMPLE_BLOCKS 64 // of a type with a code book
+#define SAMPLE_BLOCKS 64 // for a type with a code book
 
 struct kin_random_rows {
     enum ggml_type type;
     int64_t n_in;
     float scale;    // standard deviation of a weight
-    float unscaled; // likewise, where the scale of a block is 1: of a type with a code book; else 0
+    float unscaled; // the same if the scale of a block is 1, for a type with a code book; otherwise 0
     size_t row_bytes;
     // The pool; NULL if every row is quantized.
     uint8_t *pool; // [n_pieces * piece_bytes]
@@ -56,8 +56,8 @@ static void *alloc(size_t n) {
 
 // ---- types with a code book
 
-// Quantizing to these searches a table that takes ggml seconds to make. It is not needed: all bits of a block but its scale may
-// be anything.
+// Quantizing to these types searches a table that ggml needs seconds to make. It can be skipped: all bits of a block except its
+// scale may have any value.
 static bool has_code_book(enum ggml_type type) {
     switch (type) {
     case GGML_TYPE_IQ2_XXS:
@@ -73,11 +73,11 @@ static bool has_code_book(enum ggml_type type) {
 
 static void put_scale(enum ggml_type type, float scale, uint8_t *block) {
     const ggml_fp16_t bits = ggml_fp32_to_fp16(scale);
-    if (type != GGML_TYPE_IQ1_M) { // it comes first
+    if (type != GGML_TYPE_IQ1_M) { // the scale comes first
         memcpy(block, &bits, sizeof bits);
         return;
     }
-    uint8_t *high = block + 49; // it is in the highest four bits of the last four 16-bit numbers
+    uint8_t *high = block + 49; // the scale is in the highest four bits of the last four 16-bit numbers
     for (int i = 0; i < 4; i++) high[2 * i] = (uint8_t)((high[2 * i] & 0x0f) | (bits >> 4 * i & 0x0f) << 4);
 }
 

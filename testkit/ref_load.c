@@ -8,17 +8,17 @@
 typedef struct loader {
     const kin_gguf *gguf;
     char family[16];
-    size_t n_taken; // tensors that have found their place
+    size_t n_taken; // tensors that have been assigned
     kin_err *err;
 } loader;
 
-// "llama" and "rope.freq_base" -> "llama.rope.freq_base" in key.
+// Makes "llama.rope.freq_base" from "llama" and "rope.freq_base", in key.
 static const char *key_of(const loader *l, const char *name, char key[64]) {
     snprintf(key, 64, "%s.%s", l->family, name);
     return key;
 }
 
-// The value of FAMILY.name, `absent` where the key is absent.
+// Gets the value of FAMILY.name, or `absent` if the key is absent.
 static int get_int(const loader *l, const char *name, int absent, int *value) {
     char key[64];
     uint32_t read = (uint32_t)absent;
@@ -96,7 +96,7 @@ static int load_rope(const loader *l, kin_ref_rope *rope, int head_dim) {
     return 0;
 }
 
-// The tensor of this name, or an absent one.
+// Returns the tensor of this name, or an absent one.
 static kin_ref_tensor take(loader *l, const char *name) {
     const kin_gguf_tensor *t = kin_gguf_find_tensor(l->gguf, name);
     if (!t || t->ne[0] > INT_MAX || t->ne[1] > INT_MAX || t->ne[2] > INT_MAX || t->ne[3] != 1) return (kin_ref_tensor){0};
@@ -111,7 +111,7 @@ static kin_ref_tensor take(loader *l, const char *name) {
     };
 }
 
-// blk.IL.NAME
+// The same for blk.IL.NAME.
 static kin_ref_tensor take_of(loader *l, int il, const char *name) {
     char full[64];
     snprintf(full, sizeof full, "blk.%d.%s", il, name);

@@ -10,7 +10,7 @@ static size_t bytes_of(kin_sim_page_kind kind) {
     return kind == KIN_SIM_OF_TOKENS ? 4 * KIN_KV_CELLS + sizeof(kin_border_set) : KIN_SIM_PAGE_BYTES;
 }
 
-// Its place in the table of hashes, or the free one where it belongs.
+// Returns the page's place in the hash table, or the free place where it belongs.
 static int *place_of(kin_sim_disks *d, int node, kin_sim_page_kind kind, const kin_page_key *key) {
     for (uint64_t at = kin_hash64(key, sizeof *key, (uint64_t)node * 3 + kind);; at++) {
         int *place = &d->places[at % (2 * KIN_SIM_PAGES)];

@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-enum { N_AIMED = 6 }; // most of a schedule
+enum { N_AIMED = 6 }; // most in one schedule
 
 static const char *const names[] = {
     [KIN_SIM_KILL] = "a device dies",

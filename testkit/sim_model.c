@@ -12,7 +12,7 @@ uint64_t kin_sim_embed(int32_t id, int32_t pos) {
     return kin_sim_mix((uint64_t)id, (uint64_t)pos);
 }
 
-// A hash that is four finite numbers of 16 bits: what is not is not kept on the disks.
+// Returns a hash that is four finite numbers of 16 bits: other values are not kept on the disks.
 static uint64_t mix_finite(uint64_t a, uint64_t b) {
     return kin_sim_mix(a, b) & UINT64_C(0xbfffbfffbfffbfff);
 }
@@ -21,7 +21,7 @@ static uint64_t key_of(uint64_t x, int il) {
     return mix_finite(x, (uint64_t)il);
 }
 
-// A layer's result, from what it was given and a hash of all keys of the text up to here.
+// Returns a layer's result, from its input and a hash of all keys of the sequence so far.
 static uint64_t attend(uint64_t x, uint64_t seen) {
     return kin_sim_mix(x, seen);
 }
@@ -30,7 +30,7 @@ static uint64_t *cell_at(struct ggml_tensor *tensor, int64_t cell) {
     return (uint64_t *)((char *)tensor->data + (size_t)cell * tensor->nb[1]);
 }
 
-// What the token before has in the layer: a hash of the keys up to it.
+// Returns what the previous token has in the layer: a hash of the keys up to it.
 static uint64_t seen_before(const kin_kv *kv, int il, int32_t seq, int32_t pos) {
     if (pos == 0) return 0;
     int32_t before = pos - 1;

@@ -14,11 +14,11 @@ typedef struct member {
     kin_devices devices;
     kin_shard *shard;
     kin_stage_executor *executor;
-    kin_worker *worker; // not the head's
+    kin_worker *worker; // NULL for the head
     kin_message_queue *in;
-    kin_message_buffer *held; // that is swapped with the next one; NULL: none
+    kin_message_buffer *held; // a message to be swapped with the next one; NULL: none
     kin_share share;
-    kin_memory_sum *sums; // of the group that begins here; NULL: none does
+    kin_memory_sum *sums; // of the group that begins here; NULL: none begins here
     char cache_dir[256];
     pthread_t thread;
     bool running;
@@ -49,7 +49,7 @@ static kin_memory_sum *sums_of(kin_thread_ring *r, int i) {
 
 static void fail(kin_thread_ring *r, int i, const kin_err *why) {
     pthread_mutex_lock(&r->mutex);
-    if (!r->error.text[0]) kin_err_set(&r->error, "member %d: %s", i, why->text); // what follows is its consequence
+    if (!r->error.text[0]) kin_err_set(&r->error, "member %d: %s", i, why->text); // later errors are its consequence
     pthread_mutex_unlock(&r->mutex);
     kin_message_queue_interrupt(head_of(r)->in, true);
     for (int k = 0; k < r->o.n_members; k++) {
@@ -98,7 +98,7 @@ static kin_steps steps_of(const kin_thread_ring *r) {
                        .type = r->o.type};
 }
 
-// The shares of the group that begins with member i, and its windows for all of it.
+// Sets the shares of the group that begins with member i, and its windows for all its members.
 static int open_group(kin_thread_ring *r, int i, kin_err *err) {
     double weights[KIN_THREAD_RING_MEMBERS];
     kin_share shares[KIN_SHARE_RANKS];
@@ -187,7 +187,7 @@ static int open_all(kin_thread_ring *r, const char *path, kin_err *err) {
         bool begins = r->o.group[i].n_ranks > 0 && r->o.group[i].rank == 0;
         if (begins && open_group(r, i, err) != 0) return KIN_FAIL;
     }
-    for (int i = r->o.n_members - 1; i >= 0; i--) { // who sends comes after who receives
+    for (int i = r->o.n_members - 1; i >= 0; i--) { // receivers before senders
         if (open_member(r, i, err) != 0) return KIN_FAIL;
     }
     return open_head(r, err);

@@ -86,7 +86,7 @@ void kin_web_case_close(kin_web_case *c) {
     free(c);
 }
 
-// What comes out of the first round is what goes into the second.
+// The output of the first round is the input of the second.
 static int take_result(kin_web_case *c, const kin_message_buffer *b, kin_err *err) {
     kin_proto_step said;
     if (write_part(c->o.expected, b->payload, b->frame.length, err) != 0) return KIN_FAIL;
