@@ -7,9 +7,9 @@
 
 #include "sys/memory.h"
 
-enum { TRIMMED_FROM = 8 << 20 }; // bytes. Less is soon used again, and looking for it takes all allocations' locks
+enum { TRIMMED_FROM = 8 << 20 }; // bytes. Smaller amounts are soon reused, and trimming takes all of the allocator's locks
 
-// Writes ".0" behind integers of more than 18 digits, which then are read as numbers with a fraction: 64 bits may not hold them.
+// Appends ".0" to integers of more than 18 digits, which may exceed 64 bits, so that they are read as floating-point numbers.
 // text // [n] -> wide // [at most 2 n]; returns its length.
 static size_t widen_integers(const char *text, size_t n, char *wide) {
     enum { DIGITS_OF_63_BITS = 18 };
@@ -29,7 +29,7 @@ static size_t widen_integers(const char *text, size_t n, char *wide) {
             n_wide += 2;
         }
         if (!is_number && text[i] == '"') in_string = !in_string;
-        if (in_string && text[i] == '\\' && i + 1 < n) wide[n_wide++] = text[++i]; // whatever it is
+        if (in_string && text[i] == '\\' && i + 1 < n) wide[n_wide++] = text[++i]; // the escaped character, whatever it is
         i += n_taken;
     }
     return n_wide;
@@ -50,7 +50,7 @@ static bool is_escape(const char *at, const char *end, char low, char high) {
     return tolower((unsigned char)at[2]) == 'd' && c >= low && c <= high;
 }
 
-// Halves of surrogate pairs, which clients that cut text at a limit send, become U+FFFD. Returns how many there were.
+// Replaces unpaired surrogates, which clients send that cut text at a limit, by U+FFFD. Returns their number.
 static int replace_lone_surrogates(char *at, const char *end) {
     int n = 0;
     for (; (at = memchr(at, '\\', (size_t)(end - at))); at += 2) {

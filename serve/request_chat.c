@@ -17,7 +17,7 @@ static int set(const kin_fields *of, const char *name, json_t *value, kin_api_er
     return json_object_set_new((json_t *)of->json, name, value) < 0 ? kin_api_error_memory(err) : 0;
 }
 
-// Appends what a part of a content says.
+// Appends the text of one content part.
 static int take_part(kin_text_buffer *text, const kin_fields *part, kin_api_error *err) {
     const json_t *type, *said;
     if (kin_fields_need(part, "type", KIN_FIELD_STRING, &type, err) < 0) return KIN_FAIL;
@@ -32,7 +32,7 @@ static int take_part(kin_text_buffer *text, const kin_fields *part, kin_api_erro
     return 0;
 }
 
-// Parts become one string.
+// Joins the parts into one string.
 static int join_parts(const kin_fields *message, const json_t *parts, kin_api_error *err) {
     kin_text_buffer text = {0};
     kin_fields part;
@@ -46,7 +46,7 @@ static int join_parts(const kin_fields *message, const json_t *parts, kin_api_er
     return rc;
 }
 
-// Arguments become a string: some clients send the object itself, or an empty string for none.
+// Converts arguments to a string: some clients send the object itself, or an empty string for no arguments.
 static int take_arguments(const kin_fields *function, kin_api_error *err) {
     const json_t *arguments = kin_fields_any(function, "arguments");
     if (json_is_string(arguments) && json_string_length(arguments) > 0) return 0;
@@ -72,7 +72,7 @@ static int take_call(const kin_fields *call, kin_api_error *err) {
     return take_arguments(&function, err);
 }
 
-// Empty lists of calls are none.
+// An empty list of calls is removed.
 static int take_calls(const kin_fields *message, bool *has_calls, kin_api_error *err) {
     const json_t *calls;
     kin_fields call;
@@ -155,7 +155,7 @@ static int read_messages(kin_request *r, const char *name, json_t *value, kin_ap
     return 0;
 }
 
-// true: the last message must be one to go on with; false: it is not gone on with
+// true: the last message must be suitable for continuing; false: it is not continued.
 static int read_continue(kin_request *r, const char *name, json_t *value, kin_api_error *err) {
     bool wanted = json_is_true(value) || is(value, "content");
     if (!json_is_boolean(value) && !wanted)
@@ -192,7 +192,7 @@ static int check_tool(const kin_fields *tool, kin_api_error *err) {
     return kin_fields_get(&function, "parameters", KIN_FIELD_OBJECT, &ignored, err);
 }
 
-// Calls name their tool, so no two have one name.
+// Calls name their tool, so names must be unique.
 static int check_names_differ(const kin_fields *body, const char *name, const json_t *tools, kin_api_error *err) {
     int rc = 0;
     size_t i;
@@ -232,7 +232,7 @@ static json_t *find_tool(const json_t *tools, const char *name) {
     return NULL;
 }
 
-// {type: allowed_tools, allowed_tools: {mode, tools}}: the others are left out.
+// {type: allowed_tools, allowed_tools: {mode, tools}}: drops all other tools.
 static int read_allowed_tools(kin_request *r, const kin_fields *choice, kin_api_error *err) {
     kin_fields allowed, tool, function;
     const json_t *tools, *called;
@@ -332,7 +332,7 @@ static int read_template_kwargs(kin_request *r, const char *name, json_t *value,
     return 0;
 }
 
-// "none" turns thinking off; how much else is the template's to say.
+// "none" turns thinking off; other values are passed to the template.
 static int read_effort(kin_request *r, const char *name, json_t *value, kin_api_error *err) {
     json_t *kwargs = json_object_get(r->body, "chat_template_kwargs");
     if (!json_is_string(value)) return kin_request_type_error(err, name, "string", value);

@@ -5,7 +5,7 @@
 
 // ---- prompts
 
-// What an array of prompts, or one prompt, is made of.
+// Counts the kinds of elements in an array of prompts, or in one prompt.
 typedef struct elements {
     int n_numbers, n_strings, n_others;
 } elements;
@@ -25,7 +25,7 @@ static elements count_elements(const json_t *array) {
     return e;
 }
 
-// One prompt: ids and strings.
+// Checks one prompt of ids and strings.
 static int check_ids(const char *name, const json_t *prompt, kin_api_error *err) {
     size_t i;
     json_t *one;
@@ -39,7 +39,7 @@ static int check_ids(const char *name, const json_t *prompt, kin_api_error *err)
     return 0;
 }
 
-// {prompt_string, multimodal_data}: only without images and sound.
+// {prompt_string, multimodal_data}: accepted only without images and sound.
 static int take_object(const char *name, const json_t *object, json_t **out, kin_api_error *err) {
     kin_fields body = {.index = -1}, fields = {.json = object, .parent = &body, .name = name, .index = -1};
     const json_t *text;
@@ -63,7 +63,7 @@ static int add_prompt(json_t *prompts, const char *name, json_t *prompt, kin_api
     return json_array_append(prompts, prompt) < 0 ? kin_api_error_memory(err) : 0;
 }
 
-// A string, an array of ids (and strings) is one prompt; an array of strings, or one with arrays in it, is several.
+// A string, or an array of ids (and strings), is one prompt; an array of strings, or one that contains arrays, is several.
 static int add_prompts(json_t *prompts, const char *name, json_t *value, kin_api_error *err) {
     if (!json_is_array(value)) return add_prompt(prompts, name, value, err);
     elements e = count_elements(value);
@@ -102,7 +102,7 @@ static int check_prompts(kin_request *r, kin_api_error *err) {
 
 // ---- completions
 
-// A number of tokens. false is none: some clients send what is the chat's field.
+// Reads a number of tokens. Accepts true and false, too: some clients send the chat API's field.
 static int read_logprobs(kin_request *r, const char *name, json_t *value, kin_api_error *err) {
     int64_t n = 0;
     if (json_is_false(value)) return 0;
@@ -119,7 +119,7 @@ static int read_suffix(kin_request *r, const char *name, json_t *value, kin_api_
     return 0;
 }
 
-// Choosing the best of more texts than are wanted.
+// Generates best_of sequences and returns the n best.
 static int read_best_of(kin_request *r, const char *name, json_t *value, kin_api_error *err) {
     int64_t n;
     if (kin_request_whole(name, value, 0, KIN_REQUEST_MAX_CHOICES, &n, err) < 0) return KIN_FAIL;

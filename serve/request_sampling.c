@@ -1,4 +1,4 @@
-// The fields of all APIs: how tokens are drawn, when the text ends, what it must look like, how it is sent.
+// Fields of all APIs: sampling, ending, constraints on the text, streaming.
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -9,9 +9,9 @@
 
 // ---- seed, stop, logit_bias
 
-enum { MAX_SEED = UINT32_MAX }; // llama-server's value for "draw one", as -1 is
+enum { MAX_SEED = UINT32_MAX }; // llama-server's value for "draw one", like -1
 
-// Beyond 63 bits numbers come rounded. 2^64 is what the largest one of 64 bits, -1 without a sign, is rounded to.
+// Numbers beyond 63 bits arrive rounded. 2^64 is the rounded value of the largest 64-bit number, which is -1 as a signed one.
 static int read_seed(kin_request *r, const char *name, json_t *value, kin_api_error *err) {
     double real = json_real_value(value);
     int64_t seed;
@@ -50,7 +50,7 @@ static int read_stop(kin_request *r, const char *name, json_t *value, kin_api_er
     return 0;
 }
 
-// One bias: of an id, or of a text, which goes to `texts` as it is.
+// Adds one bias: of an id, or of a text, which is appended to `texts` unchanged.
 static int add_bias(kin_request *r, const char *name, json_t *texts, json_t *which, json_t *bias, kin_api_error *err) {
     if (!json_is_number(bias) && !json_is_false(bias))
         return kin_api_error_set(err, 400, name, "Field '%s': a bias must be a number, or false to forbid the token", name);
@@ -65,7 +65,7 @@ static int add_bias(kin_request *r, const char *name, json_t *texts, json_t *whi
     return 0;
 }
 
-// {"ID or text": bias}: a key that is a number is an id.
+// {"ID or text": bias}: a numeric key is an id.
 static int read_bias_object(kin_request *r, const char *name, json_t *texts, json_t *object, kin_api_error *err) {
     const char *key;
     json_t *bias;
@@ -168,7 +168,7 @@ static int find_stage(const char *name, size_t len, bool is_letter) {
     return -1;
 }
 
-// The stages that are on must come in the order of kin's sampler; those that are not listed are turned off.
+// Active stages must be listed in the order of kin's sampler; stages that are not listed are turned off.
 static int take_stage(kin_request *r, const char *field, const char *name, size_t len, bool is_letter, bool listed[],
                       kin_api_error *err) {
     int i = find_stage(name, len, is_letter);
@@ -218,7 +218,7 @@ static int read_lora(kin_request *r, const char *name, json_t *value, kin_api_er
 
 // ---- probabilities, format, streaming
 
-// llama-server's; 0: none. It gives as many as there are; so does this, up to its most.
+// Like llama-server's: 0 means none. Larger numbers are clamped to kin's maximum.
 static int read_n_probs(kin_request *r, const char *name, json_t *value, kin_api_error *err) {
     int64_t n;
     if (kin_request_whole(name, value, -1, INT32_MAX, &n, err) < 0) return KIN_FAIL;
@@ -260,7 +260,7 @@ const kin_request_field kin_request_common_fields[] = {
     KIN_ROW_WHOLE("sse_ping_interval", sse_ping_s, -1, INT32_MAX),
     KIN_ROW_BOOL("cache_prompt", cache_prompt),
     KIN_ROW_WHOLE("id_slot", id_slot, -1, INT32_MAX),
-    // Length. The names' order of precedence is llama-server's.
+    // Length. The order of precedence is llama-server's.
     KIN_ROW_WHOLE("max_tokens", n_predict, -1, INT32_MAX),
     KIN_ROW_WHOLE("max_completion_tokens", n_predict, -1, INT32_MAX),
     KIN_ROW_WHOLE("n_predict", n_predict, -1, INT32_MAX),
@@ -270,7 +270,7 @@ const kin_request_field kin_request_common_fields[] = {
     KIN_ROW_BOOL("ignore_eos", ignore_eos),
     KIN_ROW_WHOLE("n", n_choices, 1, KIN_REQUEST_MAX_CHOICES),
     KIN_ROW_WHOLE("n_cmpl", n_choices, 1, KIN_REQUEST_MAX_CHOICES),
-    // What the text is
+    // Constraints
     KIN_ROW_STRING("grammar", grammar),
     KIN_ROW_OTHER("json_schema", read_schema),
     // Sampling
@@ -293,8 +293,8 @@ const kin_request_field kin_request_common_fields[] = {
     KIN_ROW_OFF("xtc_probability", -HUGE_VAL, 0),
     KIN_ROW_OFF("dry_multiplier", -HUGE_VAL, 0),
     KIN_ROW_OFF("adaptive_target", -HUGE_VAL, -FLT_MIN),
-    KIN_ROW_OFF("min_keep", -HUGE_VAL, 1), // kin's keeps one
+    KIN_ROW_OFF("min_keep", -HUGE_VAL, 1), // kin's sampler always keeps one
     KIN_ROW_OTHER("lora", read_lora),
-    KIN_ROW_OTHER("samplers", read_samplers), // after all that turn stages on and off
+    KIN_ROW_OTHER("samplers", read_samplers), // after all fields that turn stages on or off
     {.name = NULL},
 };

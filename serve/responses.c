@@ -4,7 +4,7 @@
 
 #include "serve/chat_build.h"
 
-// What is being translated, and into what.
+// State of a translation.
 typedef struct translation {
     kin_fields body;
     json_t *chat, *messages;
@@ -28,7 +28,7 @@ static int add_part(const kin_fields *part, kin_text_buffer *text, kin_api_error
     return 0;
 }
 
-// A string, or an array of parts; nothing if it is not there.
+// Adds a string, or an array of parts; nothing if absent.
 static int add_content(const kin_fields *of, const char *name, kin_text_buffer *text, kin_api_error *err) {
     const json_t *content = kin_fields_any(of, name);
     kin_fields part;
@@ -44,9 +44,9 @@ static int add_content(const kin_fields *of, const char *name, kin_text_buffer *
     return 0;
 }
 
-// ---- items of the input
+// ---- input items
 
-// Reasoning, text and calls that follow each other are one message of the assistant; text after calls begins the next.
+// Consecutive reasoning, text and calls form one message of the assistant; text after calls begins the next.
 static int add_assistant(translation *t, const kin_fields *item, kin_api_error *err) {
     if (t->turn.calls) kin_chat_end_turn(&t->turn, t->messages);
     t->turn.has_text = true;
@@ -78,7 +78,7 @@ static int add_reasoning(translation *t, const kin_fields *item, kin_api_error *
     return add_content(item, name, &t->turn.reasoning, err);
 }
 
-// A call of a function; of a custom tool, whose input is any text: that is its one argument.
+// Adds a call of a function, or of a custom tool, whose free-form input becomes its only argument.
 static int add_call(translation *t, const kin_fields *item, bool is_custom, kin_api_error *err) {
     const json_t *id, *name, *given;
     if (kin_fields_need(item, "call_id", KIN_FIELD_STRING, &id, err) != 0) return KIN_FAIL;
@@ -124,7 +124,7 @@ static int add_item(translation *t, const kin_fields *item, kin_api_error *err) 
         return add_call_output(t, item, err);
     if (strcmp(name, "item_reference") == 0)
         return kin_fields_wrong(item, "type", err, 400, "no responses are stored here: send the items themselves");
-    // What tools of OpenAI's own servers did: a conversation that was begun there can go on here without it.
+    // Skips calls of tools that OpenAI's servers run: a conversation begun there can continue here without them.
     if (ends_with(name, "_call") || ends_with(name, "_call_output")) return 0;
     return kin_fields_wrong(item, "type", err, 400, "'%.40s' is not supported", name);
 }
@@ -162,7 +162,7 @@ static int add_input(translation *t, kin_api_error *err) {
 
 // ---- tools
 
-// Is it among the tools that the choice allows? Without a list all are.
+// True if the tool choice allows this tool. Without a list all are allowed.
 static bool is_allowed(const json_t *allowed, const json_t *name) {
     for (size_t i = 0; i < json_array_size(allowed); i++) {
         if (json_equal(json_object_get(json_array_get(allowed, i), "name"), name)) return true;
@@ -170,7 +170,7 @@ static bool is_allowed(const json_t *allowed, const json_t *name) {
     return !allowed;
 }
 
-// Tools of other types than function are left out: they are run by OpenAI's servers, or have no schema.
+// Drops tools of types other than function: OpenAI's servers run them, or they have no schema.
 static int add_tool(const kin_fields *tool, const json_t *allowed, json_t *tools, kin_api_error *err) {
     static const char *const names[] = {"name", "description", "parameters", "strict", NULL};
     const json_t *type, *name, *parameters;
@@ -199,7 +199,7 @@ static int add_tools(translation *t, const json_t *allowed, kin_api_error *err) 
     }
     if (rc == 0 && json_array_size(tools) > 0) {
         json_object_set(t->chat, "tools", tools);
-        json_object_set_new(t->chat, "parallel_tool_calls", json_true()); // unless the body says no
+        json_object_set_new(t->chat, "parallel_tool_calls", json_true()); // unless the body turns it off
         kin_fields_copy_as(&t->body, "parallel_tool_calls", t->chat, "parallel_tool_calls");
     }
     json_decref(tools);
@@ -249,7 +249,7 @@ static int add_format(translation *t, kin_api_error *err) {
     return 0;
 }
 
-// What would need responses or prompts that are stored, or a server that goes on by itself.
+// Refuses fields that need stored responses or prompts, or processing in the background.
 static int refuse_state(translation *t, kin_api_error *err) {
     static const char *const names[] = {"previous_response_id", "conversation", "prompt"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -261,7 +261,7 @@ static int refuse_state(translation *t, kin_api_error *err) {
     return 0;
 }
 
-// Probabilities are asked for by their number, or by `include`; what else that names is left out, as it is not there.
+// Probabilities are requested by top_logprobs or by `include`. Other values of `include` are ignored: kin has none of them.
 static int add_logprobs(translation *t, kin_api_error *err) {
     const json_t *n, *included, *one;
     size_t i;
@@ -280,7 +280,7 @@ static int add_options(translation *t, kin_api_error *err) {
     static const char *const same[] = {"model", "stream", "temperature", "top_p", NULL};
     const json_t *n;
     kin_fields reasoning;
-    json_object_set_new(t->chat, "continue_final_message", json_false()); // an item is whole
+    json_object_set_new(t->chat, "continue_final_message", json_false()); // an input item is always complete
     kin_fields_copy(&t->body, same, t->chat);
     kin_chat_copy_extensions(&t->body, t->chat);
     if (kin_fields_get(&t->body, "max_output_tokens", KIN_FIELD_INTEGER, &n, err) != 0) return KIN_FAIL;
@@ -290,7 +290,7 @@ static int add_options(translation *t, kin_api_error *err) {
     return add_logprobs(t, err) == 0 ? add_format(t, err) : KIN_FAIL;
 }
 
-// A response repeats these, or what they are if nothing is said.
+// Adds the fields that a response repeats, or their defaults.
 static void add_echo(translation *t) {
     static const struct {
         const char *name, *otherwise;
@@ -319,7 +319,7 @@ static void add_echo(translation *t) {
         json_object_set_new(echo, fields[i].name, json_loads(fields[i].otherwise, JSON_DECODE_ANY, NULL));
         kin_fields_copy_as(&t->body, fields[i].name, echo, fields[i].name);
     }
-    json_object_set_new(echo, "store", json_false()); // whatever was asked for
+    json_object_set_new(echo, "store", json_false()); // whatever was requested
     json_object_set_new(t->chat, KIN_RESPONSES_ECHO, echo);
 }
 

@@ -9,10 +9,10 @@
 #include "serve/openai_json.h"
 #include "serve/refuse.h"
 
-static const kin_time LONGEST_WAIT_NS = UINT64_C(600000000000); // as long as OpenAI's SDKs wait for an answer
+static const kin_time LONGEST_WAIT_NS = UINT64_C(600000000000); // the time that OpenAI's SDKs wait for an answer
 
 struct kin_router_waiter {
-    kin_router_waiter *next; // of its model's
+    kin_router_waiter *next; // in its model's queue
     kin_exchange_data data;
     kin_http_exchange *x; // NULL: the client is gone
     kin_router *router;
@@ -20,7 +20,7 @@ struct kin_router_waiter {
     const void *route;
     const kin_api_format *format;
     bool needs, streams, is_unwanted;
-    int ping_s; // a sign of life that often; 0: none
+    int ping_s; // interval of pings; 0: none
     uv_work_t work;
     char *body;
     size_t n_body;
@@ -30,7 +30,7 @@ struct kin_router_waiter {
     char name[512];
     size_t n_name; // at most sizeof name
     bool is_named;
-    kin_time since, last_sign; // that the client got
+    kin_time since, last_sign; // time of the last bytes sent to the client
 };
 
 // ---- open, close
@@ -73,12 +73,12 @@ int kin_router_open_one(kin_router *r, const kin_router_options *o, kin_service 
     return 0;
 }
 
-// is_first: it is called --alias.
+// is_first: --alias applies to it.
 static void name_model(kin_served_model *m, const kin_model_file *file, bool is_first) {
     m->file = file;
     m->world.model = m->embed.model = file->name;
     m->world.names.own = file->name;
-    m->world.names.is_strict = false; // the name is looked at here
+    m->world.names.is_strict = false; // the router has already matched the name
     if (!is_first) m->world.names.n_others = 0;
 }
 
@@ -138,7 +138,7 @@ static void leave_line(kin_router_waiter *w) {
 static void gone(void *self) {
     kin_router_waiter *w = self;
     w->x = NULL;
-    if (!w->model) return; // the pool has it
+    if (!w->model) return; // the pool is using it
     leave_line(w);
     free_waiter(w);
 }
@@ -189,7 +189,7 @@ bool kin_router_is_idle(const kin_served_model *m) {
     return !m->world.calls && m->embed.n_open == 0 && m->n_errands == 0;
 }
 
-// What only grows.
+// Adds the counters that only grow.
 static void add_counts(kin_scheduler_stats *to, const kin_scheduler_stats *t) {
     to->n_steps += t->n_steps;
     to->n_prompt_tokens += t->n_prompt_tokens;
@@ -215,7 +215,7 @@ static void order(kin_router *r, kin_served_model *m, bool load) {
     kin_model_host_order(r->host, (int)(m - r->models), load);
 }
 
-// The model that is not loaded and whose request waits longest. NULL: there is none.
+// Returns the unloaded model whose oldest request has waited longest. NULL: none.
 static kin_served_model *find_wanted(kin_router *r) {
     kin_served_model *wanted = NULL;
     for (int i = 0; i < r->n; i++) {
@@ -232,7 +232,7 @@ static bool is_better_to_unload(const kin_served_model *a, const kin_served_mode
     return a->used < b->used;
 }
 
-// NULL: there is room for one more.
+// Returns the model to unload first. NULL: there is room for one more.
 static kin_served_model *find_leaver(kin_router *r) {
     kin_served_model *leaver = NULL;
     int n_loaded = 0;
@@ -245,7 +245,7 @@ static kin_served_model *find_leaver(kin_router *r) {
     return n_loaded < r->o.n_max ? NULL : leaver;
 }
 
-// No model must make room any more: those who waited for one that was to leave go on with it.
+// No model has to make room any more: requests that waited for a model that was to leave continue with it.
 static void stay_all(kin_router *r) {
     for (int i = 0; i < r->n; i++) {
         kin_served_model *m = &r->models[i];
@@ -291,7 +291,7 @@ static void take_answer(kin_router *r, const kin_model_answer *a) {
     refuse_all(m, &error);
 }
 
-// What nothing has used for long enough is to leave memory.
+// Marks a model for unloading if it was unused for long enough.
 static void put_to_sleep(const kin_router *r, kin_served_model *m, kin_time now) {
     if (m->state != KIN_MODEL_LOADED) return;
     if (m->waiting || !kin_router_is_idle(m))
@@ -300,7 +300,7 @@ static void put_to_sleep(const kin_router *r, kin_served_model *m, kin_time now)
         m->is_unwanted = true;
 }
 
-// A comment, which no API's clients take for an event: events begin with the text's first one.
+// Sends a comment, which no API's client takes for an event: events begin with the first text.
 static void ping(kin_router_waiter *w, kin_time now) {
     if (w->ping_s <= 0 || now < w->last_sign + (kin_time)w->ping_s * 1000000000) return;
     if (!kin_http_has_begun(w->x)) kin_begin_stream(w->x, w->format);
@@ -314,7 +314,7 @@ static void refuse_changed(kin_router_waiter *w, const kin_served_model *m) {
     refuse(w, &error);
 }
 
-// A model whose files have changed leaves memory, and is loaded anew when it is asked for and they are whole.
+// Unloads a model whose files have changed. It is loaded again on request once they are complete.
 static void look_for_changes(kin_router *r, kin_served_model *m) {
     if (m->has_changed && m->state == KIN_MODEL_UNLOADED && kin_model_host_is_whole(r->host, (int)(m - r->models)))
         m->has_changed = false;
@@ -348,7 +348,7 @@ void kin_router_tick(kin_router *r, kin_time now) {
     kin_router_plan(r);
 }
 
-// ---- whose a request is
+// ---- choosing the model
 
 kin_served_model *kin_router_find(kin_router *r, kin_str name) {
     for (int i = 0; i < r->n; i++) {
@@ -357,7 +357,7 @@ kin_served_model *kin_router_find(kin_router *r, kin_str name) {
     return NULL;
 }
 
-// Of a request that names none: the command line's model, or the only one, or the last that was used of those in memory.
+// Returns the model for a request that names none: the command line's, or the only one, or the most recently used one in memory.
 static kin_served_model *find_default(kin_router *r) {
     kin_served_model *best = NULL;
     if (r->n == 1 || kin_model_host_get_options(r->host)->has_first) return &r->models[0];
@@ -426,7 +426,7 @@ static void read_in_pool(uv_work_t *work) {
     json_t *body = w->n_body ? kin_request_parse((kin_str){w->body, w->n_body}, &w->error) : json_object();
     w->rc = body ? 0 : KIN_FAIL;
     const json_t *name = json_object_get(body, "model");
-    if (!json_is_string(name)) name = json_object_get(body, "name"); // Ollama's show of old
+    if (!json_is_string(name)) name = json_object_get(body, "name"); // older clients of Ollama's show
     if (json_is_string(name)) take_name(w, (kin_str){json_string_value(name), json_string_length(name)});
     w->is_unwanted = kin_ollama_lets_go(json_object_get(body, "keep_alive"));
     w->ping_s = read_ping(w, body);

@@ -33,7 +33,7 @@ struct kin_server {
     uv_signal_t interrupt, terminate;
     kin_http *http;
     kin_access *access;
-    kin_router router;    // without models: loading
+    kin_router router;    // without models while loading
     kin_model_scan *scan; // NULL: none, or not yet
     kin_events *events;
     kin_tabs *tabs; // NULL: there is no ring to join
@@ -41,13 +41,13 @@ struct kin_server {
     bool is_draining, has_drained, has_loop;
     // Under the mutex.
     pthread_mutex_t mutex;
-    kin_service *service; // of one model; NULL, and no host: loading
+    kin_service *service; // with one model; NULL, and no host: loading
     kin_preparer preparer;
-    kin_model_host *host;    // of several
-    const kin_session *ring; // that browsers may join, until they may
+    kin_model_host *host;    // with several models
+    const kin_session *ring; // a ring that browsers may join; NULL once the loop has taken it
     kin_loading loading;
-    kin_err missing; // why there is no model any more; empty: it is loaded
-    bool drops;      // the model, as soon as nothing uses it
+    kin_err missing; // why the model is missing; empty: it is loaded, or still loading
+    bool drops;      // drop the model as soon as nothing uses it
     pthread_cond_t dropped;
     bool drain, close;
 };
@@ -57,24 +57,24 @@ struct kin_server {
 typedef struct route route;
 typedef void (*answer_fn)(kin_server *s, kin_http_exchange *x);
 
-// What a route is for.
+// The object that a route needs.
 typedef enum scope {
-    LOADED, // a model in memory: it is loaded if it is not
-    MODEL,  // a model
+    LOADED, // a model in memory: load it if necessary
+    MODEL,  // a model, loaded or not
     SERVER,
 } scope;
 
 struct route {
-    const char *method, *path; // a path that ends in "/" stands for all below it
-    answer_fn answer;          // at once, of the server
+    const char *method, *path; // a path that ends in "/" matches everything below it
+    answer_fn answer;          // answers at once, without a model
     void (*about)(const kin_about *about, kin_http_exchange *x);
     void (*manage)(kin_server *s, kin_served_model *model, kin_http_exchange *x);
-    kin_errand_fn errand; // in the pool; call.format: of its errors
+    kin_errand_fn errand; // in the pool; call.format: the form of its errors
     bool embeds;
     kin_embed_api embed;
-    kin_call_route call; // else
+    kin_call_route call; // otherwise
     scope scope;
-    bool is_always; // while the model is being loaded, too
+    bool is_always; // also while the model is loading
 };
 
 static void reply_json(kin_http_exchange *x, int status, json_t *json) {
@@ -97,7 +97,7 @@ static bool is_up(const kin_server *s) {
     return s->router.n > 0 && kin_service_get_status(s->router.models[0].world.service).is_up;
 }
 
-// In whose shape errors are that have to do with a path.
+// Returns the form of errors for a path.
 static const kin_api_format *format_of(kin_str path) {
     static const struct {
         const char *begin;
@@ -122,7 +122,7 @@ static bool look(void *server, kin_loading *loading) {
     return is_up(s);
 }
 
-// Why the model cannot be used, beyond that it is loaded.
+// True if the model cannot be used for another reason than that it is still loading; *why: the reason.
 static bool is_missing(kin_server *s, kin_err *why) {
     const kin_served_model *only = s->router.n == 1 ? &s->router.models[0] : NULL;
     if (only && kin_router_has_changed(only, why)) return true;
@@ -176,7 +176,8 @@ static void events(kin_server *s, kin_http_exchange *x) {
     kin_events_add(s->events, x);
 }
 
-// Only for who sees it on this machine anyway, or has a key; and for no page but the server's own.
+// Shows the code only to clients on this machine, where it can be seen anyway, or with a key; and to no page but the server's
+// own.
 static void join_code(kin_server *s, kin_http_exchange *x) {
     char code[KIN_CODE_TEXT];
     kin_err err;
@@ -197,7 +198,7 @@ static void join_code(kin_server *s, kin_http_exchange *x) {
     }
 }
 
-// What of /join cannot be answered is refused; true: it was.
+// Refuses requests below /join that cannot be answered. Returns true if it has answered.
 static bool refuse_browsers(kin_server *s, kin_http_exchange *x) {
     if (!s->o.browsers)
         kin_http_reply_error(x, 404, "the server was started with --no-browsers");
@@ -320,7 +321,7 @@ static const route *find_route(kin_http_exchange *x, char *allow, size_t n_allow
     return NULL;
 }
 
-// model: that the request is for; NULL: it is for none.
+// model: the one that the request is for; NULL: none.
 static void tell(kin_server *s, const route *r, const kin_served_model *model, kin_http_exchange *x) {
     int n = s->router.n;
     kin_model_card *cards = malloc(((size_t)n + 1) * sizeof *cards);
@@ -361,7 +362,7 @@ static void begin(void *user, kin_served_model *m, const void *of, kin_http_exch
         kin_call_begin(&m->world, &r->call, x);
 }
 
-// Whether the model of a request without a body is to be loaded for it, though a page elsewhere may have caused it.
+// True if a request without a body would load its model although a foreign page may have caused the request.
 static bool loads_for_a_page(kin_server *s, const route *r, const kin_http_exchange *x) {
     return r->scope == LOADED && !kin_access_may_load(s->access, x) &&
            kin_router_would_load(&s->router, kin_http_query(x, "model"));
@@ -415,7 +416,7 @@ static void reply_success(kin_http_exchange *x) {
 }
 
 static void load_model(kin_server *s, kin_served_model *model, kin_http_exchange *x) {
-    (void)s, (void)model; // it is there
+    (void)s, (void)model; // it is loaded already
     reply_success(x);
 }
 
@@ -485,7 +486,7 @@ static void on_found(void *user, const kin_model_file *file) {
     kin_router_add(&((kin_server *)user)->router, file);
 }
 
-// Once: the pool reads it, too.
+// Runs once, because the pool reads the result, too.
 static void take_model(kin_server *s) {
     if (s->router.n > 0 || s->router.host) return;
     pthread_mutex_lock(&s->mutex);
@@ -508,7 +509,7 @@ static void take_model(kin_server *s) {
                             .max_waiting = s->o.max_waiting,
                             .begin = begin,
                             .user = s};
-    // Without memory it is tried again at the next tick.
+    // If out of memory, it is tried again at the next tick.
     (void)(host ? kin_router_open(&s->router, &o, host) : kin_router_open_one(&s->router, &o, service, &preparer));
     if (s->router.host && s->o.models_dir)
         s->scan = kin_model_scan_open(&(kin_model_scan_options){&s->loop, s->o.models_dir, on_found, s});
@@ -557,7 +558,7 @@ static void close_loop(kin_server *s) {
     uv_close((uv_handle_t *)&s->terminate, NULL);
 }
 
-// Before another one takes its place.
+// Drops the model before another one replaces it.
 static void drop_model(kin_server *s) {
     pthread_mutex_lock(&s->mutex);
     bool drops = s->drops;
@@ -685,7 +686,7 @@ void kin_server_stop(kin_server *s) {
     pthread_mutex_unlock(&s->mutex);
     uv_async_send(&s->wake);
     uv_thread_join(&s->thread);
-    // A handle that is left would use freed memory.
+    // A remaining handle would use freed memory.
     kin_assert(uv_loop_close(&s->loop) == 0);
     kin_tabs_close(s->tabs); // they use the ring
     s->tabs = NULL;

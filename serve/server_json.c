@@ -27,7 +27,7 @@ static json_t *meta_json(const kin_model_card *card) {
     json_t *meta = json_object();
     set_whole(meta, "vocab_type", card->vocab_type);
     set_whole(meta, "n_vocab", card->n_vocab);
-    if (card->n_ctx > 0) set_whole(meta, "n_ctx", card->n_ctx); // 0: it is not loaded
+    if (card->n_ctx > 0) set_whole(meta, "n_ctx", card->n_ctx); // 0: not loaded
     set_whole(meta, "n_ctx_train", card->n_ctx_train);
     set_whole(meta, "n_embd", card->n_embd);
     set_whole(meta, "n_params", card->n_params);
@@ -36,7 +36,7 @@ static json_t *meta_json(const kin_model_card *card) {
     return meta;
 }
 
-// "a, b" as an array.
+// Returns "a, b" as an array.
 static json_t *tags_json(const char *tags) {
     json_t *all = json_array();
     for (size_t n; tags && *tags; tags += n) {
@@ -71,7 +71,7 @@ static json_t *capabilities_json(const kin_model_card *card) {
     return list;
 }
 
-// As Ollama lists it. What kin does not know is empty, as llama-server has it.
+// Returns an entry of Ollama's list. Unknown values are empty, as in llama-server.
 static json_t *listed_json(const kin_model_card *card) {
     json_t *o = json_object(), *details = json_object();
     static const char *const empty[] = {"modified_at", "digest", "description", "parameters"};
@@ -123,7 +123,7 @@ json_t *kin_props_json(const kin_server_props *p) {
     set_bool(modalities, "video", false);
     json_object_set_new(o, "default_generation_settings", generation);
     set_whole(o, "total_slots", p->n_slots);
-    set_bool(o, "context_is_shared", true); // n_ctx is of all slots together; llama-server divides it
+    set_bool(o, "context_is_shared", true); // all slots share n_ctx; llama-server divides it
     set_text(o, "model_alias", p->alias);
     set_text(o, "model_ftype", p->ftype);
     set_text(o, "model_path", p->path);

@@ -9,7 +9,7 @@
 #include "node/compute_loop.h"
 #include "sys/cond.h"
 
-enum { WEIGH_NS = 1000000000, LOOK_NS = 100000000 }; // whether to stop is looked at so often while there is nothing to do
+enum { WEIGH_NS = 1000000000, LOOK_NS = 100000000 }; // LOOK_NS: interval for checking whether to stop when there is no work
 
 static const kin_err stops = {"the server stops"};
 
@@ -19,17 +19,17 @@ struct kin_job {
     kin_generation *generation; // NULL: not with the scheduler
     kin_job *next;              // in the inbox
     int n_generated, n_echoed;
-    kin_time first;       // token
+    kin_time first;       // time of the first token
     float *vector;        // [n_embd] with pooling
     kin_drafter *drafter; // NULL: none
     kin_draft_counts drafts;
     bool cancelled, ended; // under the service's mutex
-    kin_job_end how;       // once next() has ended it
+    kin_job_end how;       // set when next() ends the job
     kin_err why;
-    bool is_refused; // why: what the request asks for leaves no token
+    bool is_refused; // why: the request leaves no token to generate
 };
 
-// Of the texts with a tag that have ended.
+// A pending query about the ended sequences with a tag.
 typedef struct wish {
     kin_job_event_kind kind; // KIN_TEXTS_ERASED or KIN_TEXT_READ
     int tag;
@@ -45,18 +45,18 @@ struct kin_service {
     pthread_cond_t changed;
     // Under the mutex.
     kin_job *inbox, **inbox_end;
-    kin_job *cancelled[KIN_SERVICE_MAX_JOBS]; // [n_cancelled] that have not ended
+    kin_job *cancelled[KIN_SERVICE_MAX_JOBS]; // [n_cancelled] cancelled, not ended
     int n_cancelled;
     wish *wishes;
-    kin_job_event *outbox; // [cap_out] cyclic
+    kin_job_event *outbox; // [cap_out] circular
     size_t first_out, n_out, cap_out;
     int n_jobs;   // submitted, not ended
-    bool stopped; // kin_service_stop
-    bool over;    // kin_service_run is: what is submitted ends at once, because
+    bool stopped; // by kin_service_stop
+    bool over;    // kin_service_run has ended: new jobs end at once, with this reason
     kin_err over_why;
-    bool has_changed; // the model has
+    bool has_changed; // the model's files have changed
     kin_service_status status;
-    kin_time weighed; // the shard's stats were read; the computing thread's
+    kin_time weighed; // when the shard's stats were last read; the computing thread's
 };
 
 // ---- jobs
@@ -154,7 +154,7 @@ static void end_job(kin_job *j, kin_job_end how, const kin_err *why) {
 
 // ---- tokens (computing thread)
 
-// Puts an id among the likeliest n so far, in order.
+// Inserts an id into the n likeliest so far, in order.
 static void rank(kin_job_prob *top, int *n, int n_most, int32_t id, float logit) {
     if (*n == n_most && logit <= top[n_most - 1].logprob) return;
     int i = *n < n_most ? (*n)++ : n_most - 1;
@@ -162,7 +162,7 @@ static void rank(kin_job_prob *top, int *n, int n_most, int32_t id, float logit)
     top[i] = (kin_job_prob){id, logit};
 }
 
-// The model's own probabilities, before the sampler. *log_sum: what a logit is to be lessened by.
+// Computes the model's own probabilities, before the sampler. *log_sum: subtract it from a logit to get the log-probability.
 static void find_likeliest(const kin_job *j, const float *logits, int n_vocab, kin_job_event *event, double *log_sum) {
     float largest = -INFINITY;
     double sum = 0;
@@ -180,20 +180,20 @@ static int32_t stop(kin_job *j, kin_job_end how) {
     return KIN_GENERATION_NO_TOKEN;
 }
 
-// A control token is its name.
+// A control token counts as its name.
 static void spend(kin_job *j, const kin_vocab *vocab, int32_t id) {
     if (!j->o.budget) return;
     kin_str text = kin_vocab_piece(vocab, id);
     kin_thinking_budget_accept(j->o.budget, text.len > 0 ? text : kin_vocab_text(vocab, id));
 }
 
-// An id that must come, because reasoning has used its budget up; KIN_FAIL: one is to be sampled.
+// Returns an id that must come because the reasoning budget is used up; KIN_FAIL: sample one.
 static int32_t find_forced(const kin_job *j) {
     int32_t id = j->o.budget ? kin_thinking_budget_next(j->o.budget) : KIN_FAIL;
     return id >= 0 && j->o.constraint && !kin_constraint_allows(j->o.constraint, id) ? KIN_FAIL : id;
 }
 
-// The probabilities of what the sampler drew from.
+// Computes the probabilities that the sampler drew from.
 static void find_drawn(const kin_job *j, int32_t id, kin_job_event *event) {
     if (j->o.n_probs > 0) event->top = malloc((size_t)j->o.n_probs * sizeof *event->top);
     for (size_t i = 0; i < kin_sampler_n_drawn(j->o.sampler); i++) {
@@ -204,7 +204,7 @@ static void find_drawn(const kin_job *j, int32_t id, kin_job_event *event) {
     }
 }
 
-// The next id, and its probabilities as they were asked for. Writes to the logits.
+// Returns the next id, with its probabilities as requested. Writes to the logits.
 static int32_t sample(kin_job *j, float *logits, kin_job_event *event) {
     double log_sum = 0;
     float *raw = NULL;
@@ -223,7 +223,7 @@ static int32_t sample(kin_job *j, float *logits, kin_job_event *event) {
     return id;
 }
 
-// True if the sampler's options forbid all that the grammar allows here.
+// True if the sampler's options forbid everything that the grammar allows here.
 static bool leaves_nothing(const kin_job *j) {
     int32_t n_vocab = kin_vocab_n_tokens(j->service->o.session->vocab);
     const uint64_t *allowed = j->o.constraint ? kin_constraint_mask(j->o.constraint) : NULL;
@@ -281,14 +281,14 @@ static int32_t next(void *user, float *logits) {
     return id;
 }
 
-// Row i is after the token at pos + i: it says how likely the next one was.
+// Row i follows the token at pos + i: it holds the probabilities of the next token.
 static void prompt_logits(void *user, int pos, const float *rows, int n) {
     kin_job *j = user;
     int n_vocab = kin_vocab_n_tokens(j->service->o.session->vocab), n_row = j->service->o.session->model.hp.n_vocab;
-    for (int i = -1; i < n; i++) { // -1: the first token, before which there is nothing
+    for (int i = -1; i < n; i++) { // -1: the first token, which has no row before it
         kin_job_event event = {.kind = KIN_JOB_ECHO, .job = j, .user = j->o.user, .at = kin_clock_now(), .logprob = NAN};
         double log_sum;
-        if (pos + i + 1 != j->n_echoed || j->n_echoed == j->o.n_prompt) continue; // it was here before
+        if (pos + i + 1 != j->n_echoed || j->n_echoed == j->o.n_prompt) continue; // reported before
         event.id = j->o.prompt[j->n_echoed++];
         if (i >= 0) {
             const float *logits = rows + (size_t)i * (size_t)n_row;
@@ -312,7 +312,7 @@ static void progress(void *user, int n_done, int n_cached) {
     put(j->service, &event);
 }
 
-// The mean, the first or the last of the rows. A text that lost its place in the KV cache begins again.
+// Adds the mean, the first or the last of the rows. A preempted sequence starts again at pos 0.
 static void hidden(void *user, int pos, const float *rows, int n) {
     kin_job *j = user;
     int n_embd = j->service->o.session->model.hp.n_embd;
@@ -381,7 +381,7 @@ bool kin_service_has_room(kin_service *s, int n) {
     return has_room;
 }
 
-// The computing thread, wherever it waits.
+// Wakes the computing thread, wherever it waits.
 static void call(kin_service *s) {
     kin_session_wake(s->o.session);
     if (s->o.called) s->o.called(s->o.called_user);
@@ -404,7 +404,7 @@ void kin_service_submit(kin_service *s, kin_job *j) {
     call(s);
 }
 
-// A job is cancelled once: there is room for all that there can be. One that has ended may be freed before it were looked at.
+// A job is listed once, so the array has room for all jobs. An ended job is not listed: it may be freed before the list is read.
 void kin_service_cancel(kin_service *s, kin_job *j) {
     pthread_mutex_lock(&s->mutex);
     if (!j->cancelled && !j->ended) {
@@ -423,7 +423,7 @@ static int wish_for(kin_service *s, kin_job_event_kind kind, int tag, void *user
     pthread_mutex_lock(&s->mutex);
     bool over = s->over;
     *w = (wish){.kind = kind, .tag = tag, .user = user};
-    wish **last = &s->wishes; // fulfilled in the order in which they came
+    wish **last = &s->wishes; // handled in order of arrival
     while (*last) last = &(*last)->next;
     if (!over) *last = w;
     pthread_cond_signal(&s->changed);
@@ -475,7 +475,8 @@ static bool is_stopped(kin_service *s) {
     return stopped || (s->o.stop && atomic_load(s->o.stop));
 }
 
-// What came in since the last step. A job is cancelled when nothing is in the inbox: then the scheduler has it.
+// Takes everything that arrived since the last step. Cancellations are handled only when the inbox is empty: the scheduler then
+// knows their jobs.
 static void take_inbox(kin_service *s) {
     for (bool any = true; any;) {
         pthread_mutex_lock(&s->mutex);
@@ -493,7 +494,7 @@ static void take_inbox(kin_service *s) {
     fulfil(s);
 }
 
-// For a moment.
+// Waits at most LOOK_NS. Returns true if something has arrived.
 static bool wait_for_jobs(kin_service *s) {
     pthread_mutex_lock(&s->mutex);
     if (!s->inbox && !s->wishes && !s->stopped && !(s->o.stop && atomic_load(s->o.stop)))
@@ -505,7 +506,7 @@ static bool wait_for_jobs(kin_service *s) {
 
 // ---- running
 
-// A cluster tells how its shards are (kin_cluster_ask_status).
+// Only for a standalone machine: a cluster reports its shards itself (kin_cluster_ask_status).
 static void publish_shard(kin_service *s) {
     kin_time now = kin_clock_now();
     if (s->o.session->with_others || now - s->weighed < WEIGH_NS) return;
@@ -532,13 +533,13 @@ static void publish(kin_service *s, bool is_up) {
 kin_service_status kin_service_get_status(kin_service *s) {
     pthread_mutex_lock(&s->mutex);
     kin_service_status status = s->status;
-    int n_waiting = s->n_jobs - s->status.n_running; // one that has just ended still runs, until the next publish
+    int n_waiting = s->n_jobs - s->status.n_running; // a job that has just ended counts as running until the next publish
     status.n_waiting = n_waiting > 0 ? n_waiting : 0;
     pthread_mutex_unlock(&s->mutex);
     return status;
 }
 
-// While a ring is waited for, clients come and go.
+// Runs while a ring is waited for: clients come and go.
 static void meanwhile(void *user) {
     kin_service *s = user;
     take_inbox(s);
@@ -553,7 +554,7 @@ static int enter(kin_service *s, kin_err *err) {
 
 static void leave(kin_service *s) {
     kin_compute_loop_leave(s->loop);
-    publish(s, true); // even if the ring was not brought up: the next text tries again
+    publish(s, true); // even if the ring was not brought up: the next job tries again
 }
 
 static int compute(kin_service *s, kin_err *err) {
@@ -562,12 +563,12 @@ static int compute(kin_service *s, kin_err *err) {
         take_inbox(s);
         if (kin_compute_loop_step(s->loop, &busy, err) != 0) return KIN_FAIL;
         publish(s, true);
-        if (s->o.called) break; // others' turn
+        if (s->o.called) break; // other services have their turn
     }
     return 0;
 }
 
-// All texts that there are, until there is none. Where the ring cannot be brought up, they fail; the next ones try again.
+// Computes until there are no jobs. If the ring cannot be brought up, the jobs fail; the next ones try again.
 static void serve_jobs(kin_service *s) {
     kin_err err;
     bool computed = enter(s, &err) == 0 && compute(s, &err) == 0;
@@ -635,7 +636,7 @@ int kin_service_run(kin_service *s, kin_err *err) {
         if (has_texts(s) || wait_for_jobs(s)) serve_jobs(s);
         rc = check_files(s, err);
     }
-    if (rc != 0) check_files(s, err); // perhaps why it could not begin
+    if (rc != 0) check_files(s, err); // it may be the reason why it could not begin
     kin_service_finish(s, rc == 0 ? NULL : err);
     return rc;
 }

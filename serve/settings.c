@@ -20,7 +20,7 @@ static void set_text(json_t *o, const char *name, const char *value) {
     json_object_set_new(o, name, json_string(value ? value : ""));
 }
 
-// What kin's sampler does not have is off. Clients show these as sliders.
+// Reports samplers that kin does not have as off. Clients show these values as sliders.
 static void set_absent(json_t *o) {
     static const struct {
         const char *name;

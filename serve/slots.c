@@ -15,9 +15,9 @@
 
 enum {
     MAX_BODY = 16 << 10, // bytes
-    MAX_NAME = 240,      // bytes: a file that is being written has some more
+    MAX_NAME = 240,      // bytes: a file being written has a longer name
     MAX_PATH = 4096,
-    TOKEN_TEXT = 12, // bytes of a token in a file, at most
+    TOKEN_TEXT = 12, // maximum bytes of a token in a file
     FRAME_TEXT = 256,
     FORMAT = 1
 };
@@ -33,7 +33,7 @@ typedef struct action {
     int32_t *tokens; // [n]
     int n;
     size_t n_file; // bytes
-    kin_job *job;  // that restores
+    kin_job *job;  // the job that restores
     int rc;
     kin_api_error error;
 } action;
@@ -69,13 +69,13 @@ static void gone(void *self) {
     if (a->job) kin_service_cancel(a->world.service, a->job);
 }
 
-// The log has the path; clients need not know it.
+// The log gets the path; clients need not know it.
 static int cannot(action *a, const char *what, const kin_err *why) {
     kin_log(KIN_LOG_WARN, "a slot's file: %s", why->text);
     return kin_api_error_set(&a->error, 500, NULL, "the file %s cannot be %s; the server's log says why", a->name, what);
 }
 
-// ---- save: the tokens of the tag's last text, then a file
+// ---- save: reads the tokens of the tag's last sequence, then writes a file
 
 static void write_file(uv_work_t *work) {
     action *a = work->data;
@@ -113,7 +113,7 @@ static void take_text(action *a, kin_job_event *event) {
     refuse(a);
 }
 
-// ---- restore: a file, then a job that writes nothing
+// ---- restore: reads a file, then submits a job that generates nothing
 
 static int take_tokens(action *a, const json_t *file) {
     const json_t *ids = json_object_get(file, "tokens");
@@ -184,7 +184,7 @@ static void take_end(action *a, kin_job_event *event) {
 
 // ---- requests
 
-// The number in "/slots/12"; -1: it is none.
+// Returns the number in "/slots/12"; -1: not a number.
 static int id_of(kin_str path) {
     static const char folder[] = "/slots/";
     size_t i = sizeof folder - 1;
@@ -200,15 +200,15 @@ static bool is(kin_str a, const char *b) {
     return a.at && a.len == strlen(b) && memcmp(a.at, b, a.len) == 0;
 }
 
-// A plain name, of a file in the folder: no request reaches another one.
+// Reads a plain file name in the folder: requests reach no other file.
 static int take_name(action *a, kin_http_exchange *x) {
     kin_str text = kin_http_body(x);
-    if (text.len > MAX_BODY) // it is parsed in the loop's thread
+    if (text.len > MAX_BODY) // it is parsed on the loop's thread
         return kin_api_error_set(&a->error, 413, NULL, "the body says a file's name, and needs no more than 16 KiB");
     json_t *body = kin_request_parse(text, &a->error);
     const json_t *given = json_object_get(body, "filename");
     const char *name = json_string_value(given);
-    bool is_plain = name && strlen(name) == json_string_length(given); // no NUL in it
+    bool is_plain = name && strlen(name) == json_string_length(given); // no NUL inside
     is_plain = is_plain && name[0] && name[0] != '.' && strlen(name) <= MAX_NAME && !strpbrk(name, "/\\:");
     int rc = !body ? KIN_FAIL : 0;
     for (const char *c = name; is_plain && *c; c++) is_plain = (unsigned char)*c >= ' ' && *c != 0x7f;

@@ -11,7 +11,7 @@ static int dispatch(kin_sse_reader *r, take_fn *take, void *user, kin_err *err) 
     return rc;
 }
 
-// Whether the line is that field; its value without the one space that may stand before it.
+// True if the line is that field; *value: without the optional leading space.
 static bool is_field(kin_str line, const char *name, kin_str *value) {
     size_t n = strlen(name);
     if (line.len < n || memcmp(line.at, name, n) != 0 || (line.len > n && line.at[n] != ':')) return false;
@@ -22,7 +22,7 @@ static bool is_field(kin_str line, const char *name, kin_str *value) {
 }
 
 static int take_line(kin_sse_reader *r, take_fn *take, void *user, kin_err *err) {
-    static const char mark[] = "\xef\xbb\xbf"; // of UTF-8, before the first line
+    static const char mark[] = "\xef\xbb\xbf"; // the UTF-8 byte order mark before the first line
     kin_str line = kin_text_str(&r->line), value;
     if (!r->has_begun && line.len >= 3 && memcmp(line.at, mark, 3) == 0) line = (kin_str){line.at + 3, line.len - 3};
     r->has_begun = true;
@@ -38,7 +38,7 @@ static int take_line(kin_sse_reader *r, take_fn *take, void *user, kin_err *err)
 int kin_sse_reader_feed(kin_sse_reader *r, const char *bytes, size_t n, take_fn *take, void *user, kin_err *err) {
     for (size_t i = 0; i < n;) {
         size_t len = 0;
-        if (bytes[i] == '\n' && r->after_cr) { // of one line's end
+        if (bytes[i] == '\n' && r->after_cr) { // the second byte of CR LF
             r->after_cr = false;
             i++;
             continue;

@@ -19,36 +19,36 @@
 
 enum {
     MAX_HELLO = 16 << 10, // bytes of a message before the code is known
-    MAX_OTHER = 64 << 10, // ... and then, of those that are no answer to a step
+    MAX_OTHER = 64 << 10, // ... and after it, of messages that do not answer a step
     MAX_NAME = 60,        // bytes
     MAX_THREADS = 256,
     PING_MS = 500,
-    LOOK_NS = 100000000, // whether what is fetched ahead is still wanted
+    LOOK_NS = 100000000, // interval for checking whether a prefetch is still wanted
     N_ECHOES = 9,        // before it joins
 };
 
-// What the join's threads ask of the tab, one thing at a time.
+// A call from the join's threads to the tab, one at a time.
 typedef enum call_state {
     CALL_NONE,
     CALL_NEW,  // to be sent
-    CALL_SENT, // to be answered
-    CALL_DONE, // answered well, or sent where there is no answer
+    CALL_SENT, // waiting for the answer
+    CALL_DONE, // answered, or sent if no answer is expected
     CALL_FAILED,
 } call_state;
 
 typedef struct call {
     call_state state;
-    kin_text_buffer *before; // a text that goes before it; NULL: none
+    kin_text_buffer *before; // a text sent before it; NULL: none
     kin_frame frame;
-    uint8_t *payload;            // [frame.length], borrowed: the answer's, too
-    bool is_answered;            // an answer follows
-    uint64_t limit_ms;           // for it, or for the next sign of progress
-    const kin_remote_open *open; // of a plan
+    uint8_t *payload;            // [frame.length], borrowed; receives the answer, too
+    bool is_answered;            // an answer is expected
+    uint64_t limit_ms;           // time limit for the answer, or for the next sign of progress
+    const kin_remote_open *open; // for a plan
     kin_proto_ready *ready;
     kin_err err;
 } call;
 
-// What a later plan needs is fetched beside that.
+// A prefetch for a later plan, concurrent with calls.
 typedef struct ahead {
     call_state state;
     kin_text_buffer *text;
@@ -62,32 +62,32 @@ struct kin_tab {
     kin_websocket *ws;
     bool is_admitted, is_ending, has_thread;
     kin_time opened_at, heard_at, ping_at, ticked_at;
-    kin_time echo_at; // an echo is on its way since; 0: none
+    kin_time echo_at; // an echo is in flight since then; 0: none
     int n_echoes;
-    double echo_s[N_ECHOES]; // to there and back
+    double echo_s[N_ECHOES]; // round-trip times
     uint8_t *out;            // [out_cap] a frame with its header
     size_t out_cap;
-    // Since it has joined.
+    // Used once it has joined.
     pthread_t thread;
-    char name[MAX_NAME + 1], cpu[KIN_PROTO_MAX_STR + 1], gpu[KIN_PROTO_MAX_STR + 1]; // gpu "": it computes without
+    char name[MAX_NAME + 1], cpu[KIN_PROTO_MAX_STR + 1], gpu[KIN_PROTO_MAX_STR + 1]; // gpu "": it computes without a GPU
     kin_device_facts facts;
     kin_remote_engine engine;
     int n_threads;
     atomic_bool stop;
-    uint32_t n_plans;       // the epochs of its frames
-    uint64_t weights_bytes; // of the plan that is open
-    pthread_mutex_t mutex;  // over the following
+    uint32_t n_plans;       // number of plans so far, used as the epoch of its frames
+    uint64_t weights_bytes; // of the open plan
+    pthread_mutex_t mutex;  // guards the fields below
     pthread_cond_t answered;
     call call;
-    kin_watchdog watchdog; // over the call
-    unsigned n_signs;      // of its going on
-    double progress;       // of the plan that is being opened, bytes
+    kin_watchdog watchdog; // for the call
+    unsigned n_signs;      // of its progress
+    double progress;       // bytes of the plan being opened
     ahead ahead;
-    bool is_over; // no answer comes any more
+    bool is_over; // no answer will come any more
     bool has_ended;
     char status[256];
-    bool has_status; // that was not said yet
-    kin_err why;     // it has ended
+    bool has_status; // not sent yet
+    kin_err why;     // why it has ended
 };
 
 // ---- to the tab
@@ -140,7 +140,7 @@ static bool send_frame(kin_tab *t, const kin_frame *frame, const uint8_t *payloa
     return kin_websocket_send(t->ws, false, t->out, n);
 }
 
-// With the mutex.
+// Call with the mutex held.
 static void send_call(kin_tab *t) {
     call *c = &t->call;
     bool is_sent = t->x &&
@@ -150,12 +150,12 @@ static void send_call(kin_tab *t) {
     t->n_signs++;
     t->progress = 0;
     t->watchdog.least_ns = c->limit_ms * UINT64_C(1000000);
-    if (c->open) t->watchdog.longest_ns = 0; // what its last layers took says nothing about these
+    if (c->open) t->watchdog.longest_ns = 0; // the time for its last layers says nothing about these
     c->state = !is_sent ? CALL_FAILED : c->is_answered ? CALL_SENT : CALL_DONE;
     if (c->state != CALL_SENT) pthread_cond_broadcast(&t->answered);
 }
 
-// ---- the join's computing thread: a remote engine
+// ---- the join's computing thread: the remote engine
 
 static int ask(kin_tab *t, call *c, kin_err *err) {
     pthread_mutex_lock(&t->mutex);
@@ -188,7 +188,7 @@ static json_t *windows_json(const kin_proto_plan *plan) {
     return windows;
 }
 
-// bytes: theirs are added.
+// Adds the chunks of the wanted ranges to list, and their bytes to *bytes.
 static int add_chunks(json_t *list, uint64_t *bytes, bool *seen, const kin_session *s, const kin_ranges_wanted *wanted,
                       kin_err *err) {
     const kin_manifest *m = &s->fleet.manifest;
@@ -210,7 +210,7 @@ static int add_chunks(json_t *list, uint64_t *bytes, bool *seen, const kin_sessi
     return rc;
 }
 
-// The headers, and the layers of the plan's windows.
+// Lists the chunks of the headers and of the layers in the plan's windows.
 static json_t *chunks_json(const kin_session *s, const kin_proto_plan *plan, uint64_t *bytes, kin_err *err) {
     json_t *list = json_array();
     bool *seen = calloc(s->fleet.manifest.n_chunks, sizeof *seen);
@@ -226,8 +226,8 @@ static json_t *chunks_json(const kin_session *s, const kin_proto_plan *plan, uin
     return NULL;
 }
 
-// What the tab is to fetch for a plan. type: "weights" of the PLAN that follows, or "ahead" of a later one.
-// bytes: of all of it.
+// Writes the message about the chunks to fetch for a plan. type: "weights" for the PLAN that follows, or "ahead" for a later one.
+// *bytes: the total.
 static int put_weights(const kin_tab *t, const char *type, uint32_t ticket, const kin_proto_plan *plan, kin_text_buffer *out,
                        uint64_t *bytes, kin_err *err) {
     const kin_session *s = t->world->session;
@@ -337,7 +337,7 @@ static void *run(void *arg) {
                           .facts = &t->facts,
                           .cpu = t->cpu,
                           .gpu = t->gpu[0] ? t->gpu : NULL,
-                          .hang_ms = KIN_TAB_MOST_MS, // by then it was sent away
+                          .hang_ms = KIN_TAB_MOST_MS, // by then it has been disconnected
                           .stop = &t->stop,
                           .status = show_status,
                           .user = t};
@@ -374,9 +374,9 @@ static void join_ring(kin_tab *t) {
 
 // ---- the path to the tab, before it joins
 
-// What a token's step takes there and back without the computing: a message of its size, which the worker that computes sends
-// back, after a rest, as in a ring. Browsers take a large message in pieces, and who rests wakes up late, so that small echoes
-// one after the other would say too little.
+// Measures the round trip of a token's step without the computation: a message of a step's size, which the tab's computing worker
+// returns, after a pause as in a ring. Browsers split large messages, and resting workers wake up late, so small echoes in quick
+// succession would give too short a time.
 static void send_echo(kin_tab *t) {
     const kin_session *s = t->world->session;
     size_t n = kin_activations_bytes((uint64_t)s->model.hp.n_embd, kin_fleet_wire_type(&s->fleet.o));
@@ -412,7 +412,7 @@ static void read_label(char *to, size_t most, const json_t *json, const char *ke
     kin_label_set(to, most, text && text[0] ? text : otherwise);
 }
 
-// What a tab computes, as it has measured it; where it has not, that of a slow phone.
+// Reads the speeds that a tab has measured; those not measured default to those of a slow phone.
 static void read_facts(kin_tab *t, const json_t *m) {
     const json_t *rates = json_object_get(m, "rates");
     kin_engine_facts *cpu = &t->facts.cpu;
@@ -455,7 +455,7 @@ static void take_hello(kin_tab *t, const json_t *m) {
     send_echo(t);
 }
 
-// Of the plan that is being opened.
+// Handles progress of the plan being opened.
 static void take_progress(kin_tab *t, const json_t *m) {
     double total = number(m, "total", 1, 0x1p53, 0), done = number(m, "done", 0, total, 0);
     pthread_mutex_lock(&t->mutex);
@@ -492,14 +492,14 @@ static void take_text(kin_tab *t, const uint8_t *bytes, size_t n) {
         end(t, KIN_WEBSOCKET_NORMAL, "the tab has left");
     else if (strcmp(type, "rested") == 0 && !t->has_thread && t->echo_at == 0)
         take_rested(t);
-    else if (strcmp(type, "pong") != 0) // which says only that it is there
+    else if (strcmp(type, "pong") != 0) // a pong only shows that the tab is alive
         refuse(t, "that message is not for a head");
     json_decref(m);
 }
 
 // ---- from the tab: frames
 
-// With the mutex. False: it is no answer to what was asked.
+// Call with the mutex held. Returns false if the frame does not answer the current call.
 static bool take_answer(kin_tab *t, const kin_frame *frame, const uint8_t *payload) {
     call *c = &t->call;
     kin_proto_message *m;
@@ -568,7 +568,7 @@ static void on_bytes(void *user, const uint8_t *bytes, size_t n) {
     if (!kin_websocket_feed(t->ws, bytes, n))
         end(t, KIN_WEBSOCKET_NORMAL, "the tab was closed");
     else if (t->x && kin_http_tunnel_pending(t->x) > MAX_OTHER + 2 * t->out_cap)
-        refuse(t, "it does not read what it is told"); // answers to its pings, for example
+        refuse(t, "it does not read what it is told"); // for example, answers to its pings
 }
 
 static void on_closed(void *user) {
@@ -638,7 +638,7 @@ void kin_tab_tick(kin_tab *t, kin_time now) {
         if (kin_clock_ms(t->opened_at, now) > KIN_TAB_HELLO_MS) refuse(t, "no code came");
         return;
     }
-    // A late tick: this process was stopped or busy, and what the tab sent waits to be read.
+    // After a late tick, this process was stopped or busy, and the tab's messages are still unread.
     if (t->ticked_at && kin_clock_ms(t->ticked_at, now) > KIN_TAB_SILENCE_MS / 2) t->heard_at = now;
     t->ticked_at = now;
     if (kin_clock_ms(t->heard_at, now) > KIN_TAB_SILENCE_MS)

@@ -1,6 +1,6 @@
 #include "serve/tab_limit.h"
 
-static const double FLOP_PER_BYTE = 4; // and row: two of a weight, at four bits
+static const double FLOP_PER_BYTE = 4; // per row: two for each weight of four bits
 
 static double least(const double *rates) {
     double least = rates[0];

@@ -7,7 +7,7 @@
 #define JS "text/javascript; charset=utf-8"
 #define WASM "application/wasm"
 
-// index.html is the first one.
+// index.html must be the first.
 #define FILES(X)                                                                                                                 \
     X(join_index, "page/index.html", HTML)                                                                                       \
     X(join_style, "page/join.css", CSS)                                                                                          \
@@ -48,7 +48,7 @@ enum { N_FILES = sizeof files / sizeof *files, N_MODULES = 0 MODULES(ONE_MORE) }
 
 #define FOLDER "/join/"
 
-// Scripts may compile WebAssembly, and nothing else may be loaded, run or asked than what this server has.
+// Scripts may compile WebAssembly; everything else may be loaded, run or requested only from this server.
 #define POLICY                                                                                                                   \
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; style-src 'self'; connect-src 'self'; "        \
     "img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'; form-action 'none'"
@@ -61,7 +61,7 @@ const kin_webui_file *kin_tab_page_at(int i) {
     return i >= 0 && i < N_FILES ? &files[i] : NULL;
 }
 
-// Isolated from other sites: then memory may be shared between threads.
+// Isolates the page from other sites, as shared memory between threads requires.
 static void reply(kin_http_exchange *x, const kin_webui_file *f) {
     kin_http_add_header(x, "Cross-Origin-Opener-Policy", "same-origin");
     kin_http_add_header(x, "Cross-Origin-Embedder-Policy", "require-corp");
@@ -69,7 +69,7 @@ static void reply(kin_http_exchange *x, const kin_webui_file *f) {
     kin_webui_reply_with(x, POLICY, f);
 }
 
-// Its links are of the folder that /join is in, whatever a proxy calls that.
+// The page's links are relative to the folder that contains /join, whatever a proxy calls it.
 void kin_tab_page_reply(kin_http_exchange *x) {
     kin_str path = kin_http_path(x);
     if (path.at[path.len - 1] != '/') {
@@ -84,7 +84,7 @@ void kin_tab_page_reply_file(kin_http_exchange *x) {
     kin_str path = kin_http_path(x);
     const kin_webui_file *f =
         kin_webui_find_in(files, N_FILES, (kin_str){path.at + sizeof FOLDER - 1, path.len - sizeof FOLDER + 1});
-    if (f && f != kin_tab_page_at(0)) // whose links are of the folder above
+    if (f && f != kin_tab_page_at(0)) // index.html's links are relative to the folder above
         reply(x, f);
     else
         kin_http_reply_error(x, 404, "File Not Found");

@@ -25,12 +25,12 @@ struct kin_tabs {
     char token[2 * TOKEN_BYTES + 1];
     kin_tab *all[MAX_TABS];
     int n;
-    size_t n_reading;  // bytes of chunks that the pool reads
-    kin_time wrong_at; // the last wrong code; 0: none
+    size_t n_reading;  // bytes of chunks being read in the pool
+    kin_time wrong_at; // time of the last wrong code; 0: none
     uv_async_t wake;
-    pthread_mutex_t mutex; // over is_stopped
+    pthread_mutex_t mutex; // guards is_stopped
     bool is_stopped;
-    bool is_closed; // the loop has let go of `wake`
+    bool is_closed; // the loop has released `wake`
 };
 
 // ---- open and close
@@ -126,7 +126,7 @@ static bool has_word(kin_str list, const char *word) {
     return false;
 }
 
-// A page of another site says so in Origin, which scripts cannot change.
+// Pages of another site have a different Origin, which scripts cannot change.
 static bool is_own_page(const kin_http_exchange *x) {
     kin_str origin = kin_http_header(x, "origin"), host = kin_http_header(x, "host");
     const char *at = origin.at ? memmem(origin.at, origin.len, "://", 3) : NULL;
@@ -202,7 +202,7 @@ static void chunk_is_read(uv_work_t *work, int status) {
     chunk_read *r = work->data;
     r->tabs->n_reading -= r->chunk.bytes;
     if (r->x && status == 0 && r->rc == 0) {
-        kin_http_add_header(r->x, "Cache-Control", "no-store"); // the page keeps it
+        kin_http_add_header(r->x, "Cache-Control", "no-store"); // the page stores it itself
         kin_http_add_header(r->x, "Cross-Origin-Resource-Policy", "same-origin");
         kin_http_reply(r->x, 200, "application/octet-stream", r->bytes, r->chunk.bytes);
     } else if (r->x) {
@@ -216,7 +216,7 @@ static void reader_is_gone(void *self) {
     ((chunk_read *)self)->x = NULL;
 }
 
-// One that a tab may need: of embedding and output layer alone it is given nothing.
+// Finds a chunk that a tab may need: chunks that contain only the embedding or the output layer are not given out.
 static bool find_chunk(const kin_session *s, const uint8_t hash[KIN_SHA256_BYTES], uint32_t *i) {
     const kin_manifest *m = &s->fleet.manifest;
     kin_err err;

@@ -8,17 +8,17 @@
 #include "base/sentence.h"
 
 enum {
-    MAX_REASON = 123,  // bytes, as the protocol has it
-    MAX_FRAMES = 4096, // of a message: each takes memory of its own, however short it is. Chromium's have 64 KiB and more
+    MAX_REASON = 123,  // bytes, as the protocol requires
+    MAX_FRAMES = 4096, // per message: each frame allocates memory, however short it is. Chromium's frames have 64 KiB or more
 };
 
 struct kin_websocket {
     wslay_event_context_ptr ctx;
     kin_websocket_callbacks callbacks;
     void *user;
-    const uint8_t *in; // [n_in] that are fed
+    const uint8_t *in; // [n_in] fed, not consumed
     size_t n_in;
-    int n_frames; // of the message that comes
+    int n_frames; // of the incoming message
 };
 
 bool kin_websocket_accept(char accept[KIN_WEBSOCKET_ACCEPT], kin_str key) {
@@ -33,7 +33,7 @@ bool kin_websocket_accept(char accept[KIN_WEBSOCKET_ACCEPT], kin_str key) {
     return true;
 }
 
-// ---- what wslay asks for
+// ---- wslay's callbacks
 
 static ssize_t give_input(wslay_event_context_ptr ctx, uint8_t *to, size_t n, int flags, void *user) {
     kin_websocket *ws = user;
@@ -120,7 +120,7 @@ bool kin_websocket_send(kin_websocket *ws, bool is_text, const void *bytes, size
 }
 
 void kin_websocket_end(kin_websocket *ws, int status, const char *reason) {
-    char text[MAX_REASON + 1]; // whole characters, or a browser takes it for a failure
+    char text[MAX_REASON + 1]; // whole characters, otherwise a browser reports a failure
     kin_sentence_print(text, sizeof text, "%s", reason);
     if (wslay_event_queue_close(ws->ctx, (uint16_t)status, (const uint8_t *)text, strlen(text)) == 0) flush(ws);
 }

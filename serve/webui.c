@@ -11,7 +11,7 @@
 #define CSS "text/css; charset=utf-8"
 #define JS "text/javascript; charset=utf-8"
 
-// index.html is the first one.
+// index.html must be the first.
 #define FILES(X)                                                                                                                 \
     X(index, "index.html", HTML)                                                                                                 \
     X(style, "style.css", CSS)                                                                                                   \
@@ -79,7 +79,7 @@ bool kin_webui_is_wanted(const kin_http_exchange *x) {
     return accept.at && memmem(accept.at, accept.len, html, sizeof html - 1);
 }
 
-// Nothing but what this server has may be loaded, run or asked.
+// Everything may be loaded, run or requested only from this server.
 #define POLICY                                                                                                                   \
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "                        \
     "base-uri 'none'; frame-ancestors 'none'; form-action 'none'"
@@ -88,7 +88,7 @@ static void add_headers(kin_http_exchange *x, const char *policy, const char *ta
     kin_http_add_header(x, "Content-Security-Policy", policy);
     kin_http_add_header(x, "X-Content-Type-Options", "nosniff");
     kin_http_add_header(x, "Referrer-Policy", "no-referrer");
-    kin_http_add_header(x, "Cache-Control", "no-cache"); // it is asked each time whether it has changed
+    kin_http_add_header(x, "Cache-Control", "no-cache"); // the client revalidates each time
     kin_http_add_header(x, "Vary", "Accept");
     kin_http_add_header(x, "ETag", tag);
 }
@@ -106,7 +106,8 @@ void kin_webui_reply_with(kin_http_exchange *x, const char *policy, const kin_we
         kin_http_reply(x, 200, f->type, f->begin, n);
 }
 
-// Its links begin with "page/". At /kin, without a slash at its end, the browser would look for them at /page/.
+// The page's links begin with "page/". At /kin, without a trailing slash, the browser would resolve them to /page/, so the prefix
+// is inserted.
 void kin_webui_reply(kin_http_exchange *x, const char *prefix) {
     static const char link[] = "=\"page/";
     const kin_webui_file *f = kin_webui_at(0);
@@ -132,7 +133,7 @@ void kin_webui_reply(kin_http_exchange *x, const char *prefix) {
 void kin_webui_reply_file(kin_http_exchange *x) {
     kin_str path = kin_http_path(x);
     const kin_webui_file *f = kin_webui_find((kin_str){path.at + sizeof FOLDER - 1, path.len - sizeof FOLDER + 1});
-    if (f && f != kin_webui_at(0)) // whose links are of the folder above
+    if (f && f != kin_webui_at(0)) // index.html's links are relative to the folder above
         kin_webui_reply_with(x, POLICY, f);
     else
         kin_http_reply_error(x, 404, "File Not Found");
