@@ -1,10 +1,10 @@
-// gemma2: Gemma 2. Both blocks are normed before they are added; scores and logits have soft caps; every second layer is
-// windowed.
+// gemma2: Gemma 2. The output of both blocks is normalised before it is added; scores and logits have soft caps; every second
+// layer is windowed.
 #include <math.h>
 
 #include "model/arch.h"
 
-enum { LAYERS_27B = 46 }; // the one whose scale is that of a narrower head
+enum { LAYERS_27B = 46 }; // the 27B model, whose attention scale is that of a narrower head
 
 static void read_keys(kin_hparams *hp, kin_meta *k) {
     hp->window = kin_meta_int(k, "attention.sliding_window", 4096, 1, 1 << 27);

@@ -1,12 +1,12 @@
-// gemma3: Gemma 3, text. As Gemma 2 with norms of the heads in place of soft caps; five of six layers are windowed, with a rope
-// of their own.
+// gemma3: Gemma 3, text only. Like Gemma 2, but with head norms instead of soft caps; five of six layers are windowed and use a
+// rope of their own.
 #include <math.h>
 
 #include "model/arch.h"
 
 enum {
-    LAYERS_27B = 62, // the one whose scale is that of a narrower head
-    PERIOD = 6,      // the last of so many layers is not windowed
+    LAYERS_27B = 62, // the 27B model, whose attention scale is that of a narrower head
+    PERIOD = 6,      // of every PERIOD layers the last one is not windowed
 };
 
 static void read_keys(kin_hparams *hp, kin_meta *k) {

@@ -1,7 +1,7 @@
-// glm4: GLM-4-0414. Both blocks are normed before they are added; gate and up are one matrix.
+// glm4: GLM-4-0414. The output of both blocks is normalised before it is added; gate and up are one matrix.
 #include "model/arch.h"
 
-// Vision models rotate by sections of positions, which are all the same in text: then pairs are NEOX's.
+// Vision models rotate by sections of positions. In text all sections have the same position, which is the same as NEOX pairs.
 static const char *const obeyed[] = {"nextn_predict_layers", NULL};
 
 static void read_keys(kin_hparams *hp, kin_meta *k) {

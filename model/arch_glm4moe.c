@@ -1,4 +1,5 @@
-// glm4moe: GLM-4.5-Air, 4.5, 4.6, 4.7. The first layers are dense; the others have experts chosen by sigmoids, and a shared one.
+// glm4moe: GLM-4.5-Air, 4.5, 4.6, 4.7. The first layers are dense; the others have experts chosen by sigmoids, and a shared
+// expert.
 #include "model/arch.h"
 
 static const char *const obeyed[] = {"nextn_predict_layers", "expert_group_count", NULL};

@@ -1,4 +1,4 @@
-// granite: Granite 3 and 4, dense. Llama with factors on embedding, scores, residual and logits.
+// granite: Granite 3 and 4, dense. Llama plus scale factors on embedding, scores, residual and logits.
 #include "model/granite.h"
 
 static float factor_or(float factor, float fallback) {

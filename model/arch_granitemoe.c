@@ -1,4 +1,4 @@
-// granitemoe: Granite 3 with experts, and where the file has it, a shared one.
+// granitemoe: Granite 3 with experts, and, if the file has it, a shared expert.
 #include "model/granite.h"
 
 static void read_keys(kin_hparams *hp, kin_meta *k) {

@@ -1,4 +1,4 @@
-// minimax-m2: MiniMax M2, M2.1. Queries and keys are normed over all heads at once; experts are chosen by sigmoids.
+// minimax-m2: MiniMax M2, M2.1. Queries and keys are normalised over all heads at once; experts are chosen by sigmoids.
 #include "model/arch.h"
 
 static void read_keys(kin_hparams *hp, kin_meta *k) {

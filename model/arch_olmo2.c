@@ -1,8 +1,8 @@
-// olmo2: OLMo 2 and 3. Blocks are normed after, not before; queries and keys over all heads at once. In OLMo 3 three of four
-// layers are windowed, and rotate without scaling.
+// olmo2: OLMo 2 and 3. The outputs of blocks are normalised, not their inputs; queries and keys over all heads at once. In OLMo 3
+// three of four layers are windowed, and their rope is not scaled.
 #include "model/arch.h"
 
-enum { PERIOD = 4 }; // the last of so many layers is not windowed
+enum { PERIOD = 4 }; // of every PERIOD layers the last one is not windowed
 
 static void read_keys(kin_hparams *hp, kin_meta *k) {
     hp->window = kin_meta_int(k, "attention.sliding_window", 0, 0, 1 << 27);

@@ -1,5 +1,5 @@
-// phi3: Phi 3, 3.5, 4 and 4-mini. Query, key and value are one matrix, gate and up another; the rope's factors depend on the size
-// of the context. A window that the file names is not used, as in llama.cpp: the models were published with full attention there.
+// phi3: Phi 3, 3.5, 4 and 4-mini. Query, key and value are one matrix, gate and up another; the rope factors depend on the size
+// of the context. A window in the file is ignored, as in llama.cpp: these models were published with full attention.
 #include "model/arch.h"
 
 static void read_keys(kin_hparams *hp, kin_meta *k) {

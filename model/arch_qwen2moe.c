@@ -1,4 +1,4 @@
-// qwen2moe: Qwen 1.5 MoE (A2.7B), Qwen 2 with experts (57B-A14B). Shares of experts are not normalized; a shared expert has a
+// qwen2moe: Qwen 1.5 MoE (A2.7B), Qwen 2 with experts (57B-A14B). The experts' shares are not normalized; a shared expert has a
 // gate.
 #include "model/arch.h"
 

@@ -1,4 +1,4 @@
-// qwen3: Qwen 3. Each query and key head is normed before it rotates.
+// qwen3: Qwen 3. Each query and key head is normalised before it is rotated.
 #include "model/arch.h"
 
 static kin_weight_set required(const kin_hparams *hp, const kin_layer *layer) {

@@ -15,7 +15,8 @@ struct ggml_tensor *kin_block_norm(kin_graph *g, struct ggml_tensor *x, struct g
     return ggml_mul(g->ctx, ggml_rms_norm(g->ctx, x, g->hp->rms_eps), weight);
 }
 
-// Weights that are not quantized are there for their exactness: some GPUs would add their products up in half precision.
+// Products with unquantized weights are summed in f32: such weights are meant to be exact, but some GPUs would sum in half
+// precision.
 static struct ggml_tensor *linear(kin_graph *g, struct ggml_tensor *weight, struct ggml_tensor *bias, struct ggml_tensor *x) {
     if (g->kernels && kin_ops_multiply(weight)) return kin_op_linear(g, x, &weight, bias ? &bias : NULL, 1, NULL);
     kin_assert(!kin_ops_is_packed(weight));
@@ -24,7 +25,7 @@ static struct ggml_tensor *linear(kin_graph *g, struct ggml_tensor *weight, stru
     return bias ? ggml_add(g->ctx, y, bias) : y;
 }
 
-// The same plus a residual [n_out, n]. The end of a block: the devices of a group add their parts up here.
+// The same plus a residual [n_out, n]. Ends a block: the devices of a group add up their parts here.
 static struct ggml_tensor *linear_onto(kin_graph *g, struct ggml_tensor *weight, struct ggml_tensor *bias, struct ggml_tensor *x,
                                        struct ggml_tensor *residual) {
     if (g->sums) return kin_op_sum(g, linear(g, weight, bias, x), residual);
@@ -32,10 +33,10 @@ static struct ggml_tensor *linear_onto(kin_graph *g, struct ggml_tensor *weight,
     return ggml_add(g->ctx, linear(g, weight, bias, x), residual);
 }
 
-// The end of a block: residual + residual_scale * norm(weight h + bias), the norm where the layer has one. [n_embd, n]
+// Ends a block: residual + residual_scale * norm(weight h + bias), with the norm if the layer has one. [n_embd, n]
 static struct ggml_tensor *add_onto(kin_graph *g, struct ggml_tensor *y, struct ggml_tensor *norm, struct ggml_tensor *residual) {
     const float scale = g->hp->residual_scale;
-    kin_assert(!g->sums); // kin_share_pieces_of
+    kin_assert(!g->sums); // ensured by kin_share_pieces_of
     if (norm) y = kin_block_norm(g, y, norm);
     if (g->kernels) return kin_op_add(g, y, scale, residual);
     return ggml_add(g->ctx, scale == 1 ? y : ggml_scale(g->ctx, y, scale), residual);
@@ -70,7 +71,7 @@ const char *kin_blocks_without_ggml(const kin_hparams *hp) {
 
 // ---- attention
 
-// Norms y [n_head * head_dim, n] over all heads or each of them where the layer says so, and rotates the heads by their tokens'
+// Normalises y [n_head * head_dim, n] over all heads, or each head, if the layer says so, and rotates the heads by their tokens'
 // positions: [head_dim, n_head, n]
 static struct ggml_tensor *heads(kin_graph *g, int il, struct ggml_tensor *y, int n_head, struct ggml_tensor *norm_all,
                                  struct ggml_tensor *norm, const kin_graph_rows *rows) {
@@ -91,12 +92,12 @@ static struct ggml_tensor *heads(kin_graph *g, int il, struct ggml_tensor *y, in
                          (float)r->beta_slow);
 }
 
-// Writes the tokens' rows [n_embd_kv, n] into their cells of the cache, before anything reads it.
+// Writes the tokens' rows [n_embd_kv, n] into their cells of the cache, before any other node reads it.
 static void store(kin_graph *g, struct ggml_tensor *cache, struct ggml_tensor *rows) {
     ggml_build_forward_expand(g->gf, ggml_set_rows(g->ctx, cache, rows, g->cells));
 }
 
-// The first n_kv cells of a cache, by head: [head_dim, n_kv, n_head_kv].
+// Returns the first n_kv cells of a cache, by head: [head_dim, n_kv, n_head_kv].
 static struct ggml_tensor *cached_heads(kin_graph *g, struct ggml_tensor *cache) {
     const kin_hparams *hp = g->hp;
     return ggml_view_3d(g->ctx, cache, hp->head_dim, g->n_kv, hp->n_head_kv, cache->nb[1],
@@ -135,12 +136,12 @@ static struct ggml_tensor *attend(kin_graph *g, int il, struct ggml_tensor *q, c
     return ggml_reshape_2d(ctx, out, kin_hparams_n_embd_q(g->hp), rows->n);
 }
 
-// After the model's last layer only the wanted tokens are needed.
+// True if only the rows of the output tokens are needed from here on: in the model's last layer.
 static bool drops_rows(const kin_graph *g, int il) {
     return g->out_rows && il == g->hp->n_layer - 1;
 }
 
-// Queries, keys and values of x in one tensor: [n_embd_q + 2 n_embd_kv, n]
+// Returns queries, keys and values of x in one tensor: [n_embd_q + 2 n_embd_kv, n]
 static struct ggml_tensor *stack_qkv(kin_graph *g, struct ggml_tensor *const *w, struct ggml_tensor *x) {
     struct ggml_tensor *const qkv[] = {w[KIN_W_ATTN_Q], w[KIN_W_ATTN_K], w[KIN_W_ATTN_V]};
     struct ggml_tensor *const bias[] = {w[KIN_W_ATTN_Q_BIAS], w[KIN_W_ATTN_K_BIAS], w[KIN_W_ATTN_V_BIAS]};
@@ -148,8 +149,8 @@ static struct ggml_tensor *stack_qkv(kin_graph *g, struct ggml_tensor *const *w,
     return linear_stack(g, qkv, bias, 3, x);
 }
 
-// The same where only queries of the wanted rows are needed, after keys and values of all rows were stored: [at least n_embd_q,
-// n_out]
+// The same for the last layer, where queries are needed for the output rows only, after storing keys and values of all rows: [at
+// least n_embd_q, n_out]
 static struct ggml_tensor *last_queries(kin_graph *g, int il, struct ggml_tensor *x) {
     const kin_hparams *hp = g->hp;
     struct ggml_tensor *const *w = g->layers[il].w;
@@ -166,7 +167,7 @@ static struct ggml_tensor *last_queries(kin_graph *g, int il, struct ggml_tensor
     return kin_op_heads(g, il, y, hp->n_head, 0, &g->out);
 }
 
-// Attention by kin's kernels: a layer's three products in one node, its heads in the next.
+// Attention by kin's kernels: a layer's three products are one node, its heads the next.
 static struct ggml_tensor *attend_by_kernels(kin_graph *g, int il, struct ggml_tensor *x) {
     const kin_hparams *hp = g->hp;
     if (drops_rows(g, il)) return kin_op_attend(g, il, last_queries(g, il, x), &g->out);
@@ -174,7 +175,7 @@ static struct ggml_tensor *attend_by_kernels(kin_graph *g, int il, struct ggml_t
     return kin_op_attend(g, il, y, &g->all); // [n_embd_q, n]
 }
 
-// One of query, key and value by ggml, where `all` is the product that they have in common, or NULL. [width, n]
+// Returns the query, key or value as computed by ggml; `all` is their common product, or NULL. [width, n]
 static struct ggml_tensor *part_of(kin_graph *g, struct ggml_tensor *all, int64_t at, int64_t width, struct ggml_tensor *weight,
                                    struct ggml_tensor *bias, struct ggml_tensor *x) {
     if (!all) return linear(g, weight, bias, x);
@@ -229,7 +230,7 @@ static struct ggml_tensor *apply_gate(kin_graph *g, kin_gate kind, struct ggml_t
     }
 }
 
-// The activation of gate x, times up x: [n_ff, n]. up NULL: gate has the rows of both.
+// activation(gate x) * up x: [n_ff, n]. up NULL: gate has the rows of both.
 static struct ggml_tensor *gated(kin_graph *g, kin_gate kind, struct ggml_tensor *gate, struct ggml_tensor *up,
                                  struct ggml_tensor *x) {
     if (g->kernels && kin_ops_gate(gate, up)) return kin_op_gated(g, kind, x, gate, up);
@@ -290,12 +291,12 @@ static bool experts_by_kernels(const kin_graph *g, int il) {
     return g->kernels && kin_ops_gate(w[KIN_W_FFN_GATE_EXPS], w[KIN_W_FFN_UP_EXPS]) && kin_ops_multiply(w[KIN_W_FFN_DOWN_EXPS]);
 }
 
-// By kin's kernels: i32 [2 n_used, n], see kin_op_route.
+// The same by kin's kernels: i32 [2 n_used, n], see kin_op_route.
 static struct ggml_tensor *route_by_kernels(kin_graph *g, int il, struct ggml_tensor *cur) {
     return kin_op_route(g, route_logits(g, il, cur), g->layers[il].w[KIN_W_FFN_CHOICE_BIAS]);
 }
 
-// One of the products of each token's experts, with their biases if there are such. [n_out, n_used, n]
+// Multiplies each token's experts, and adds their biases if there are any. [n_out, n_used, n]
 static struct ggml_tensor *multiply_experts(kin_graph *g, struct ggml_tensor *weight, struct ggml_tensor *bias,
                                             struct ggml_tensor *x, struct ggml_tensor *chosen) {
     kin_assert(!kin_ops_is_packed(weight));
@@ -303,7 +304,7 @@ static struct ggml_tensor *multiply_experts(kin_graph *g, struct ggml_tensor *we
     return bias ? ggml_add_id(g->ctx, y, bias, chosen) : y;
 }
 
-// sum + the experts' outputs for the normed cur, by ggml; sum NULL: without it. [n_embd, n]
+// sum + the experts' outputs for the normed cur, by ggml; sum NULL: the outputs alone. [n_embd, n]
 static struct ggml_tensor *experts_by_ggml(kin_graph *g, int il, struct ggml_tensor *sum, struct ggml_tensor *cur) {
     struct ggml_tensor *const *w = g->layers[il].w, *chosen;
     struct ggml_context *ctx = g->ctx;

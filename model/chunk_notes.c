@@ -60,7 +60,7 @@ static void encode_record(const kin_chunk_notes *notes, size_t i, uint64_t bits,
     kin_put_u64(record + 8, kin_hash64(record, 8, notes->key + i));
 }
 
-// Bits that no chunk has, in the last word.
+// Returns the bits in the last word that stand for no chunk.
 static uint64_t beyond_end(const kin_chunk_notes *notes, size_t i) {
     uint32_t n = notes->n_chunks - (uint32_t)i * 64;
     return n >= 64 ? 0 : ~(uint64_t)0 << n;

@@ -3,7 +3,7 @@
 #include <ggml.h>
 #include <string.h>
 
-enum { PART_BYTES = 8 << 10 }; // of a row at once
+enum { PART_BYTES = 8 << 10 }; // bytes of a row read at once
 
 // x // f32 [n_embd]: one row, read and dequantized in parts of whole blocks.
 static int embed_row(const kin_model *model, int32_t token, float *x, kin_err *err) {

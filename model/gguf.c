@@ -34,7 +34,7 @@ static int parse(kin_gguf *gguf, const uint8_t *bytes, uint64_t size, kin_err *e
     return 0;
 }
 
-// One file of a model: with metadata and tensors, not yet with the index of tensor names.
+// Opens one file of a model: with metadata and tensors, without the index of tensor names.
 static kin_gguf *open_part(const char *path, kin_err *err) {
     kin_gguf *part = new_with_file(path, err);
     if (!part) return NULL;
@@ -64,15 +64,15 @@ static int index_tensors(kin_gguf *gguf, kin_err *err) {
     return kin_err_set(err, "%s: tensor '%.*s' appears twice", path, KIN_STR_SHOWN(*twice));
 }
 
-// Split models: every part is a GGUF of its own, named PREFIX-00001-of-00003.gguf, with the keys split.no (from 0),
-// split.count and split.tensors.count (of all parts). Only the first holds the model's metadata.
+// Split models: every part is a GGUF file of its own, named PREFIX-00001-of-00003.gguf, with the keys split.no (from 0),
+// split.count and split.tensors.count (of all parts). Only the first part holds the model's metadata.
 
 #define SPLIT_PARTS_MAX 99999 // five digits
 #define SPLIT_SUFFIX_LEN (sizeof "-00001-of-00003.gguf" - 1)
 
 typedef struct split {
     uint32_t no, count; // count 0 or 1: a whole model
-    uint32_t n_tensors; // of the model, 0 if the file does not say
+    uint32_t n_tensors; // of the model; 0 if the file does not say
 } split;
 
 static int get_split(const kin_gguf *part, split *s, kin_err *err) {
@@ -90,7 +90,7 @@ typedef struct split_suffix {
     char text[32];
 } split_suffix;
 
-// How the name of a part must end.
+// Returns the required end of a part's name.
 static split_suffix suffix_of(const split *s) {
     split_suffix suffix;
     snprintf(suffix.text, sizeof suffix.text, "-%05u-of-%05u.gguf", s->no + 1, s->count);
@@ -138,7 +138,7 @@ static int append_part(kin_gguf *gguf, kin_gguf *part, kin_err *err) {
     return 0;
 }
 
-// The path, which may begin the sentence already, once.
+// Prefixes the error with the path, unless it begins with it already.
 static int fail_part(const char *path, const split *wanted, kin_err *err) {
     if (!err) return KIN_FAIL;
     const kin_err why = *err;
@@ -148,7 +148,7 @@ static int fail_part(const char *path, const split *wanted, kin_err *err) {
                        is_named ? why.text + n + 2 : why.text);
 }
 
-// Opens part wanted->no beside the others and adds it to *gguf, or makes it *gguf if it is the first.
+// Opens part wanted->no, which is beside the others, and adds it to *gguf, or makes it *gguf if it is the first.
 static int add_part(kin_gguf **gguf, const char *path, const split *wanted, kin_err *err) {
     kin_gguf *part = open_part(path, err);
     if (!part) return fail_part(path, wanted, err);
@@ -200,7 +200,7 @@ fail:
 
 // Opening
 
-// A page that was missing while it was read was zeros.
+// Fails if a file was truncated while it was read: missing pages read as zeros.
 static int expect_whole(const kin_gguf *gguf, kin_err *err) {
     for (int i = 0; i < gguf->n_files; i++) {
         if (kin_file_is_cut(&gguf->files[i].map)) return kin_err_set(err, "%s: was cut while it was read", gguf->files[i].path);
@@ -317,7 +317,7 @@ int kin_gguf_read(const kin_gguf *gguf, const kin_gguf_tensor *t, uint64_t at, v
 // Files that change
 
 enum {
-    SAMPLE_BYTES = 512, // of each tensor, at as many places
+    SAMPLE_BYTES = 512, // of each tensor, at N_SAMPLES places
     N_SAMPLES = 3,
 };
 
@@ -351,7 +351,7 @@ uint64_t kin_gguf_version(const kin_gguf *gguf) {
     uint64_t version = 1;
     for (int i = 0; i < gguf->n_files; i++) {
         kin_file_identity identity = gguf->files[i].map.identity;
-        identity.device = 0; // disks get other numbers when the machine starts
+        identity.device = 0; // disks get other numbers at each boot
         version = kin_hash64(&identity, sizeof identity, version);
     }
     return version;
@@ -371,7 +371,7 @@ static int fail_changed(const kin_gguf_file *file, kin_err *err) {
 }
 
 static kin_file_identity known_of(kin_gguf_file *file) {
-    while (atomic_flag_test_and_set(&file->lock)) continue; // copies of 56 bytes
+    while (atomic_flag_test_and_set(&file->lock)) continue; // copies only 56 bytes
     kin_file_identity known = file->known;
     atomic_flag_clear(&file->lock);
     return known;
@@ -383,7 +383,8 @@ static void set_known(kin_gguf_file *file, const kin_file_identity *known) {
     atomic_flag_clear(&file->lock);
 }
 
-// Renamed, linked, given other permissions; or written to, by a program that has set the time of writing back.
+// The file was renamed, linked, or given other permissions; or a program wrote to it and reset the modification time. The sample
+// tells.
 static int take_touched(kin_gguf *gguf, kin_gguf_file *file, kin_err *err) {
     kin_file_identity now;
     uint64_t then = atomic_load(&gguf->sample), sample;

@@ -1,4 +1,4 @@
-// Values of metadata entries. The parser has proved that every value lies in its file; only its meaning is checked here.
+// Values of metadata entries. The parser has verified that every value lies in its file; only its meaning is checked here.
 #include "model/gguf_impl.h"
 
 #include <float.h>
@@ -46,7 +46,7 @@ static double read_float(kin_gguf_kind kind, const uint8_t *at) {
     return f;
 }
 
-// An integer or a bool. A u64 beyond INT64_MAX comes out negative.
+// Reads an integer or a bool. A u64 beyond INT64_MAX becomes negative.
 static int64_t read_integer(kin_gguf_kind kind, const uint8_t *at) {
     switch (kind) {
     case KIN_GGUF_U8:
@@ -68,7 +68,7 @@ static kin_gguf_array read_array(const uint8_t *at) {
     return (kin_gguf_array){.kind = (kin_gguf_kind)kin_get_u32(at), .n = kin_get_u64(at + 4), .at = at + 12};
 }
 
-// Text, for people: control characters become dots, what does not fit is cut.
+// Text for display: control characters become dots, and what does not fit is cut.
 
 typedef struct writer {
     char *at;
@@ -90,7 +90,7 @@ static void put_str(writer *w, kin_str s, size_t len_max) {
     size_t len = s.len < len_max ? s.len : len_max;
     if (len > w->left - 1) len = w->left - 1;
     if (len < s.len) {
-        while (len > 0 && ((unsigned char)s.at[len] & 0xc0) == 0x80) len--; // not inside a UTF-8 character
+        while (len > 0 && ((unsigned char)s.at[len] & 0xc0) == 0x80) len--; // do not cut inside a UTF-8 character
     }
     for (size_t i = 0; i < len; i++) {
         unsigned char ch = (unsigned char)s.at[i];
@@ -144,7 +144,7 @@ static const char *meta_text(const kin_gguf_meta *meta, char *buf, size_t n) {
     return buf;
 }
 
-// One entry as a value of a wanted type. The sentence names the key, not the file.
+// One entry as a value of a wanted type. Errors name the key, not the file.
 
 static int fail_kind(const kin_gguf_meta *meta, const char *wanted, kin_err *err) {
     return kin_err_set(err, "%.*s is of kind %s, not %s", KIN_STR_SHOWN(meta->key), kinds[meta->kind].name, wanted);

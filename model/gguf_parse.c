@@ -1,4 +1,4 @@
-// From the bytes of one GGUF file to its metadata and tensor directory.
+// Parses the bytes of one GGUF file into its metadata and tensor directory.
 //
 //   offset  size  field
 //   0       4     magic "GGUF"
@@ -12,8 +12,8 @@
 //
 //   string = u64 length, bytes        array = u32 element kind, u64 n, elements        all little-endian
 //
-// The file is not trusted: whatever it counts is proved to fit into its bytes before memory is allocated for it or a loop
-// runs over it, so that work and memory stay proportional to the file's size.
+// The file is not trusted: every count is verified to fit into its bytes before memory is allocated for it or a loop runs over
+// it, so that work and memory stay proportional to the file's size.
 #include "model/gguf_impl.h"
 
 #include <ggml.h>
@@ -26,25 +26,25 @@
 #define HEADER_BYTES 24
 #define META_BYTES_MIN 13   // empty key, kind, one byte
 #define TENSOR_BYTES_MIN 32 // empty name, one dimension
-#define KEY_LEN_MAX 65535   // the format's own limit
+#define KEY_LEN_MAX 65535   // a limit of the format
 #define NAME_LEN_MAX (GGML_MAX_NAME - 1)
 #define ALIGNMENT_DEFAULT 32
 #define ALIGNMENT_MAX (1u << 20)
 
-// The cursor: what has been read, and never beyond the end.
+// A cursor that never reads beyond the end.
 typedef struct cursor {
     const uint8_t *bytes; // [n]
-    uint64_t n;           // bytes that are here: the whole file, or its beginning
+    uint64_t n;           // available bytes: the whole file, or its beginning
     uint64_t size;        // of the file
     uint64_t pos;         // <= n
-    uint64_t need;        // where the last read ends; beyond n: it failed, because these bytes are not here
+    uint64_t need;        // end of the last read; if beyond n, it failed because these bytes are not available
 } cursor;
 
 static uint64_t left(const cursor *c) {
     return c->size - c->pos;
 }
 
-// The next n bytes, NULL if there are fewer in the file, or here.
+// Returns the next n bytes; NULL if the file has fewer, or they are not available.
 static const uint8_t *take(cursor *c, uint64_t n) {
     if (n > left(c)) return NULL;
     c->need = c->pos + n;
@@ -74,7 +74,7 @@ static bool take_str(cursor *c, kin_str *s) {
     return at;
 }
 
-// Control characters in names would reach terminals and end C strings early.
+// Control characters in names would reach terminals, and NUL would end C strings early.
 static bool is_printable(kin_str s) {
     for (size_t i = 0; i < s.len; i++) {
         unsigned char ch = (unsigned char)s.at[i];
@@ -228,7 +228,7 @@ static bool multiply(uint64_t *product, uint64_t factor) { // false if it exceed
     return true;
 }
 
-// Types that old programs wrote and ggml no longer has, with what the same weights are quantized to today.
+// Types that old programs wrote and ggml has removed, and the present type for the same weights.
 static const struct {
     uint32_t type;
     const char *name, *today;
@@ -309,7 +309,7 @@ static int parse_all_tensors(cursor *c, kin_gguf *gguf, uint64_t n_tensors, kin_
     return 0;
 }
 
-// Turns a tensor's offset in the data section into one in the file, and proves that all its bytes are there.
+// Converts a tensor's offset in the data section to one in the file, and verifies that all its bytes are there.
 static int place_tensor(const cursor *c, kin_gguf_tensor *t, uint64_t data_begin, uint32_t alignment, kin_err *err) {
     if (t->offset % alignment != 0) {
         return kin_err_set(err, "tensor '%.*s' has offset %" PRIu64 ", not a multiple of the alignment %" PRIu32,

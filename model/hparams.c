@@ -2,10 +2,10 @@
 
 #include <math.h>
 
-// Far above any model, far below any overflow: dims * dims fits 63 bits with room for 4 more factors.
+// Far above any model, and far from overflow: dims * dims fits 63 bits with room for 4 more factors.
 enum { MAX_LAYERS = 4096, MAX_WIDTH = 1 << 20, MAX_HEADS = 4096, MAX_CONTEXT = 1 << 27, MAX_VOCAB = 1 << 24 };
 
-// The last blocks of some files are draft heads, which are no layers of the model.
+// The last blocks of some files are draft heads, which are not layers of the model.
 static void read_n_layer(kin_meta *k, kin_hparams *hp) {
     int n_block = kin_meta_int(k, "block_count", KIN_KEY_REQUIRED, 1, MAX_LAYERS);
     k->n_layer = n_block;
@@ -38,7 +38,8 @@ static void read_feed_forward(kin_meta *k, kin_hparams *hp) {
     hp->routing = (kin_routing){.n_expert = hp->n_expert, .n_used = hp->n_expert_used, .scale = 1};
 }
 
-// 1: positions are not scaled. llama.cpp takes 0 for 1, and the name that the key had before types of scaling came.
+// Returns the factor; 1: positions are not scaled. Like llama.cpp, treats 0 as 1, and also reads the key's older name, from
+// before there were types of scaling.
 static float read_rope_factor(kin_meta *k) {
     float old = kin_meta_float(k, "rope.scale_linear", 1.0f, 0.0f, 1e6f);
     float factor = kin_meta_float(k, "rope.scaling.factor", old, 0.0f, 1e6f);
@@ -62,7 +63,7 @@ static void read_rope(kin_meta *k, kin_hparams *hp) {
         kin_meta_fail(k, "%d of %d dimensions of a head cannot rotate", r->n_rot, hp->head_dim);
         return;
     }
-    kin_str scaling = kin_meta_str(k, "rope.scaling.type", "linear"); // a factor without a type
+    kin_str scaling = kin_meta_str(k, "rope.scaling.type", "linear"); // the default for a factor without a type
     bool yarn = kin_str_eq(scaling, "yarn"), scaled = yarn || kin_str_eq(scaling, "linear");
     if (!scaled && !kin_str_eq(scaling, "none") && !kin_str_eq(scaling, "longrope"))
         kin_meta_fail(k, "the rope scaling '%.*s' is not supported (supported: none, linear, longrope, yarn)",
@@ -72,7 +73,8 @@ static void read_rope(kin_meta *k, kin_hparams *hp) {
     hp->ropes[1] = *r;
 }
 
-// The vocabulary's size: the embedding's rows. (A "vocab_size" key may count padding differently; the tensor rules.)
+// The vocabulary's size is the number of the embedding's rows. (A "vocab_size" key may count padding differently, so it is
+// ignored.)
 static void read_vocab_size(kin_meta *k, kin_hparams *hp) {
     if (k->failed) return;
     const kin_gguf_tensor *embd = kin_gguf_find_tensor(k->gguf, "token_embd.weight");

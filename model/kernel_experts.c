@@ -1,7 +1,7 @@
 // Feed-forward blocks with experts, by kin's kernels.
 //
-// A batch's pairs of (token, expert) are sorted by expert; a pair's place in that order is its slot. So an expert's weights
-// are read once for all its tokens, and a token's sum over its experts runs in the router's order.
+// A batch's pairs of (token, expert) are sorted by expert; a pair's place in that order is its slot. So an expert's weights are
+// read once for all its tokens. A token's sum over its experts follows the router's order.
 #include <string.h>
 
 #include "model/kernel_ops_impl.h"
@@ -29,7 +29,7 @@ struct ggml_tensor *kin_op_route(kin_graph *g, struct ggml_tensor *logits, struc
 
 // ---- slots
 
-// What the nodes below read of a batch's routing: begin // i32 [n_expert + 1], the first slot of each expert; slot // i32 [n,
+// A batch's routing as the nodes below read it: begin // i32 [n_expert + 1], the first slot of each expert; slot // i32 [n,
 // n_used], the slot of each pair.
 typedef struct slots {
     int32_t *begin, *slot;
@@ -44,7 +44,7 @@ static size_t row_bytes(kin_act_kind kind, int64_t columns) {
     return kind == KIN_ACT_F32 ? (size_t)columns * sizeof(float) : kin_act_bytes(columns, 1);
 }
 
-// Nodes read: the routing. One thread: these are a few numbers.
+// Sources: the routing. Uses a single thread, since these are only a few numbers.
 static void run_count(struct ggml_tensor *counted, struct kin_op *op, int n_threads) {
     const struct ggml_tensor *routed = counted->src[0];
     int n_expert = op->hp->n_expert, n_used = op->hp->n_expert_used;
@@ -63,7 +63,7 @@ static void run_count(struct ggml_tensor *counted, struct kin_op *op, int n_thre
     }
 }
 
-// Row `row` of n rounded rows, in tiles: block b is at at[b * *step].
+// Finds row `row` of n rounded rows, in tiles: block b is at at[b * *step].
 static kin_act *find_row(kin_act *act, int64_t n_blocks, int64_t n, int64_t row, int64_t *step) {
     int64_t tile = row / KIN_OP_TILE * KIN_OP_TILE;
     *step = kin_op_tile_rows(n, tile);
@@ -83,7 +83,8 @@ static void copy_row(kin_act_kind kind, int64_t columns, const struct ggml_tenso
     for (int64_t i = 0; i < n_blocks; i++) b[i * step_to] = a[i * step];
 }
 
-// Nodes read: the slots, the routing, the rounded input. A row for each slot, each expert's rows rounded together.
+// Sources: the slots, the routing, the rounded input. Writes a row per slot; each expert's rows are laid out as if rounded
+// together.
 static void run_gather(struct ggml_tensor *gathered, struct kin_op *op, int n_threads) {
     const struct ggml_tensor *routed = gathered->src[1], *input = gathered->src[2];
     int n_used = op->hp->n_expert_used, columns = op->hp->n_embd;
@@ -100,7 +101,7 @@ static void run_gather(struct ggml_tensor *gathered, struct kin_op *op, int n_th
 
 // ---- products
 
-// The chunks of all experts that have slots, in order; a thread's chunks come in ascending order.
+// Walks the chunks of all experts that have slots, in order; a thread's chunks are in ascending order.
 typedef struct cursor {
     int expert;
     int64_t first; // the expert's first chunk
@@ -120,13 +121,13 @@ static void advance(cursor *c, const int32_t *begin, int64_t per_expert, int64_t
     }
 }
 
-// An expert's bias from row `begin` of its weights on.
+// Returns an expert's bias from row `begin` of its weights on.
 static const float *bias_of(const struct ggml_tensor *bias, int expert, int64_t begin) {
     return (const float *)bias->data + expert * bias->ne[0] + begin * KIN_PANEL_ROWS;
 }
 
-// Nodes read: the slots, the rounded inputs, then gate and up, or down, then their biases if there are such. The slots of a token
-// alone share its input.
+// Sources: the slots, the rounded inputs, then gate and up, or down, then their biases if there are any. With a single token all
+// slots share its input.
 static void run_experts(struct ggml_tensor *y, struct kin_op *op, int n_threads, bool gated) {
     const kin_hparams *hp = op->hp;
     const struct ggml_tensor *w = y->src[2];
@@ -172,7 +173,7 @@ static void run_down_experts(struct ggml_tensor *y, struct kin_op *op, int n_thr
     run_experts(y, op, n_threads, false);
 }
 
-// Nodes read: the slots, the gated values. Each expert's rows are rounded together, as run_gather lays them out.
+// Sources: the slots, the gated values. Each expert's rows are rounded together, in the layout of run_gather.
 static void run_round_experts(struct ggml_tensor *act, struct kin_op *op, int n_threads) {
     const struct ggml_tensor *h = act->src[1];
     int64_t columns = h->ne[0], n_blocks = (int64_t)(kin_act_bytes(columns, 1) / sizeof(kin_act));
@@ -186,7 +187,7 @@ static void run_round_experts(struct ggml_tensor *act, struct kin_op *op, int n_
     }
 }
 
-// Nodes read: the experts' outputs by slot, the routing, the slots, x if it is added.
+// Sources: the experts' outputs by slot, the routing, the slots, and x if it is added.
 static void run_sum(struct ggml_tensor *out, struct kin_op *op, int n_threads) {
     const struct ggml_tensor *y = out->src[0], *routed = out->src[1], *x = op->has_residual ? out->src[3] : NULL;
     int64_t n_embd = out->ne[0];

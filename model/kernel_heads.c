@@ -2,7 +2,7 @@
 #include "model/kernel_ops_impl.h"
 
 enum {
-    SPLIT_ROWS = 4, // batches of so many rows may need their contexts split between threads
+    SPLIT_ROWS = 4, // batches of at most this many rows may need their contexts split between threads
     ROWS_A_CHUNK = 4,
 };
 
@@ -35,7 +35,7 @@ static kin_kv_layout layout_of(const kin_hparams *hp, const struct ggml_tensor *
     return (kin_kv_layout){.type = (int)cache->type, .n_head_kv = hp->n_head_kv, .head_dim = hp->head_dim};
 }
 
-// n heads, one after the other. turns NULL: they do not rotate.
+// Normalises and rotates n consecutive heads. turns NULL: no rotation.
 static void turn_heads(const struct kin_op *op, float *head, int n, const float *norm, const float *turns) {
     const kin_hparams *hp = op->hp;
     if (norm && op->norms_all) op->kernels->rms_norm(n * hp->head_dim, head, norm, hp->rms_eps, head);
@@ -45,7 +45,7 @@ static void turn_heads(const struct kin_op *op, float *head, int n, const float 
     }
 }
 
-// Queries grow with their position, where the family says so.
+// Scales queries by their position, if the family does so.
 static void heat_queries(const struct kin_op *op, float *q, int32_t pos) {
     const kin_hparams *hp = op->hp;
     if (hp->query_temperature == 0) return;
@@ -53,7 +53,7 @@ static void heat_queries(const struct kin_op *op, float *q, int32_t pos) {
     for (int i = 0; i < op->n_q * hp->head_dim; i++) q[i] *= factor;
 }
 
-// Tokens that several sequences have go into the blocks of all of them.
+// Stores tokens that belong to several sequences in the blocks of all of them.
 static void store_copies(const struct kin_op *op, const kin_kv_rows *rows, int64_t begin, int64_t end) {
     const kin_rows *plain = &op->rows->plain;
     for (int i = 0; i < plain->n_copies; i++) {
@@ -67,7 +67,7 @@ static void store_copies(const struct kin_op *op, const kin_kv_rows *rows, int64
     }
 }
 
-// Nodes read: the products, turns (K where there are none), K, V, the norm of queries and that of keys where there are such.
+// Sources: the products, turns (K if there are none), K, V, and the norms of queries and of keys if there are any.
 static void run_heads(struct ggml_tensor *y, struct kin_op *op, int n_threads) {
     const kin_hparams *hp = op->hp;
     const struct ggml_tensor *turns = y->src[1], *k = y->src[2], *v = y->src[3];
@@ -124,7 +124,7 @@ struct ggml_tensor *kin_op_heads(kin_graph *g, int il, struct ggml_tensor *y, in
 
 // ---- attention
 
-// Nodes read: the heads, K, V, and scratch and sinks if there are such.
+// Sources: the heads, K, V, and scratch and sinks if there are any.
 static kin_attention attention_of(const struct ggml_tensor *out, const struct kin_op *op) {
     const struct ggml_tensor *heads = out->src[0], *k = out->src[1], *v = out->src[2];
     const struct ggml_tensor *partial = op->has_partial ? out->src[3] : NULL;
@@ -156,7 +156,7 @@ static void run_attend(struct ggml_tensor *out, struct kin_op *op, int n_threads
     for (int i; kin_op_take(op, n_threads, (int)n, &i);) op->kernels->attend(&a, i, i + 1);
 }
 
-// Spans that were tasks of their own are put together: `out` is that of run_attend.
+// Merges the spans that were separate tasks: out->src[0] is the output of run_attend.
 static void run_merge(struct ggml_tensor *out, struct kin_op *op, int n_threads) {
     kin_attention a = attention_of(out->src[0], op);
     kin_attention_plan(&a, n_threads);
@@ -170,7 +170,7 @@ static struct ggml_tensor *partial_of(kin_graph *g, const kin_graph_layer *layer
     const kin_kv_layout kv = layout_of(g->hp, layer->k);
     size_t bytes = kin_attention_partial_bytes(&kv, g->hp->n_head, n_rows, g->n_kv);
     g->partial = ggml_new_tensor_1d(g->ctx, GGML_TYPE_I8, (int64_t)bytes);
-    ggml_set_input(g->partial); // has its memory from the start
+    ggml_set_input(g->partial); // is allocated from the start
     return g->partial;
 }
 

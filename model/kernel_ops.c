@@ -3,20 +3,20 @@
 #include "model/kernel_ops_impl.h"
 
 enum {
-    CHUNKS_PER_THREAD = 8, // so that a thread that was held up leaves little to wait for
+    CHUNKS_PER_THREAD = 8, // so that a delayed thread leaves little work to wait for
 #ifdef __wasm__
-    CHUNKS_OF_FEW_ROWS = 2, // there: what the processor reads ahead, having no prefetch, begins anew with each (with 8 a token of
-                            // two threads took 1.04 to 1.10 times as long, Zen 5)
+    CHUNKS_OF_FEW_ROWS = 2, // without a prefetch instruction the processor's own prefetcher starts again with each chunk (8 took
+                            // 1.04 to 1.10 times as long per token with two threads, Zen 5)
 #else
     CHUNKS_OF_FEW_ROWS = CHUNKS_PER_THREAD,
 #endif
-    MOST_PANELS = 16, // of a chunk: 288 KiB of Q4_K with 2048 columns, which stay in the second-level cache for all tiles
+    MOST_PANELS = 16, // per chunk: 288 KiB of Q4_K with 2048 columns, which stay in the second-level cache for all tiles
 };
 
 // ---- threads
 
 // The pool's threads meet at barriers between two nodes. ThreadSanitizer does not see these (OpenMP's runtime is not
-// instrumented), so it is told: who begins with a node has waited for all who have ended theirs.
+// instrumented), so it is told here that each node begins after all threads have finished the previous one.
 #if defined(__has_feature)
 #define HAS_FEATURE(x) __has_feature(x)
 #else
@@ -59,7 +59,7 @@ size_t kin_op_bytes(void) {
     return sizeof(struct kin_op);
 }
 
-// Not watched: `op` is read before anything was acquired.
+// Not instrumented, because `op` is read before the acquire.
 __attribute__((no_sanitize_thread)) static void run_node(struct ggml_tensor *y, int i_thread, int n_threads, void *user) {
     (void)i_thread;
     struct kin_op *op = user;
@@ -96,7 +96,7 @@ bool kin_op_take_ahead(struct kin_op *op, int n_threads, int n, kin_op_chunk *c)
         c->i = c->next;
     else if (c->has_ended || !kin_op_take(op, n_threads, n, &c->i))
         return false;
-    bool is_near_end = c->i + 2 * n_threads >= n; // what is left is for who comes first
+    bool is_near_end = c->i + 2 * n_threads >= n; // the last chunks go to whichever thread is free first
     c->has_next = !is_near_end && kin_op_take(op, n_threads, n, &c->next);
     c->has_ended = !is_near_end && !c->has_next;
     return true;
@@ -107,7 +107,7 @@ bool kin_ops_fit(const kin_hparams *hp, int kv_type) {
     return hp->n_embd % 16 == 0 && kin_kv_has(&kv) && hp->n_expert <= KIN_ROUTE_EXPERTS;
 }
 
-static char packed_mark; // its address
+static char packed_mark; // only its address is used
 
 void kin_ops_mark_packed(struct ggml_tensor *w) {
     w->extra = &packed_mark;
@@ -174,7 +174,7 @@ struct ggml_tensor *kin_op_rounded(kin_graph *g, struct ggml_tensor *x, kin_act_
     struct kin_op *op = kin_op_new(g, KIN_OP_ROUND);
     op->kind[0] = kind;
     struct ggml_tensor *act = kin_op_node(g, GGML_TYPE_I8, (int64_t)kin_act_bytes(x->ne[0], x->ne[1]), 1, &x, 1, run_round, op);
-    if (g->n_rounded == KIN_GRAPH_ROUNDED) g->n_rounded = 0; // older ones are not asked for again
+    if (g->n_rounded == KIN_GRAPH_ROUNDED) g->n_rounded = 0; // older ones are not used again
     g->rounded[g->n_rounded++] = (kin_graph_rounded){x, kind, act};
     return act;
 }
@@ -230,17 +230,17 @@ int64_t kin_op_chunk_panels(int64_t n_panels, int n_threads) {
     return n < 1 ? 1 : n > MOST_PANELS ? MOST_PANELS : n;
 }
 
-// Of a node that has so many rows. One tile meets each panel once, so chunks may be long, and better are, because what prefetches
-// begins anew with each; one thread leaves nobody to wait.
+// Returns the panels per chunk of a node with n_rows rows. A single tile reads each panel once, so chunks may be long, which is
+// better because prefetching starts again with each; a single thread needs only one chunk.
 static int64_t chunk_panels(int64_t n_panels, int64_t n_rows, int n_threads) {
     if (n_rows > KIN_OP_TILE) return kin_op_chunk_panels(n_panels, n_threads);
     int64_t n = n_threads == 1 ? n_panels : n_panels / (n_threads * CHUNKS_OF_FEW_ROWS);
     return n < 1 ? 1 : n;
 }
 
-// The weights that a chunk has: the panels of all of them stand one above the other.
+// The weights of a chunk. The panels of all weights are numbered consecutively.
 typedef struct span {
-    int weight, at;     // its number, and its place among what the node reads
+    int weight, at;     // its number, and its place among the node's sources
     int64_t column;     // of its first row's result
     int64_t begin, end; // panels
 } span;
@@ -253,7 +253,7 @@ static int64_t n_chunks_of(const struct ggml_tensor *weight, int64_t step) {
     return (kin_op_panels(weight) + step - 1) / step;
 }
 
-// Nodes of kin_op_linear read, for each weight: the weight, its input, its bias if it has one; and then the residual.
+// Sources of kin_op_linear: for each weight the weight, its input, and its bias if it has one; then the residual.
 static span find_span(const struct ggml_tensor *y, const struct kin_op *op, int64_t step, int64_t chunk) {
     span s = {0};
     for (int64_t n; chunk >= (n = n_chunks_of(y->src[s.at], step)); chunk -= n) {
@@ -320,10 +320,10 @@ struct ggml_tensor *kin_op_linear(kin_graph *g, struct ggml_tensor *x, struct gg
     return kin_op_node(g, GGML_TYPE_F32, n_out, x->ne[1], args, n_args, run_linear, op);
 }
 
-// Nodes of kin_op_gated read: gate, up (or gate again, of which it is the second half), their inputs. Few rows are bound by
-// memory, and in a browser, which knows no prefetch, the processor's own begins anew where one matrix ends and the other goes on:
-// chunks are as long then as those of other products. (One row of Q4_K in Chromium, from memory: 4 panels in turns 9.8 GB/s,
-// 8 10.2, from 16 on 10.5.)
+// Sources of kin_op_gated: gate, up (or gate again, if it contains both), their input. With few rows memory is the limit, and in
+// a browser, which has no prefetch instruction, the processor's own prefetcher starts again at each change between the two
+// matrices: so chunks are then as long as those of other products. (One row of Q4_K in Chromium, from memory: 4 panels per chunk
+// 9.8 GB/s, 8 10.2, 16 and more 10.5.)
 static void run_gated(struct ggml_tensor *y, struct kin_op *op, int n_threads) {
     const struct ggml_tensor *gate = y->src[0], *up = y->src[1], *input = y->src[2];
     const int64_t panels = kin_op_panels(gate) / (op->is_stacked ? 2 : 1), most = kin_op_gated_panels(y->ne[1]);
@@ -349,7 +349,7 @@ struct ggml_tensor *kin_op_gated(kin_graph *g, kin_gate kind, struct ggml_tensor
     return kin_op_node(g, GGML_TYPE_F32, up ? gate->ne[1] : gate->ne[1] / 2, x->ne[1], args, 3, run_gated, op);
 }
 
-// Nodes read: y, the residual.
+// Sources: y, the residual.
 static void run_add(struct ggml_tensor *out, struct kin_op *op, int n_threads) {
     const struct ggml_tensor *y = out->src[0], *residual = out->src[1];
     int64_t n = out->ne[0];
@@ -370,7 +370,7 @@ struct ggml_tensor *kin_op_add(kin_graph *g, struct ggml_tensor *y, float scale,
     return kin_op_node(g, GGML_TYPE_F32, y->ne[0], y->ne[1], args, 2, run_add, op);
 }
 
-// Nodes read: x, the gate.
+// Sources: x, the gate.
 static void run_scale_sigmoid(struct ggml_tensor *x, struct kin_op *op, int n_threads) {
     const float *gate = x->src[1]->data;
     for (int i; kin_op_take(op, n_threads, (int)x->ne[1], &i);) {
@@ -385,7 +385,7 @@ struct ggml_tensor *kin_op_scale_sigmoid(kin_graph *g, struct ggml_tensor *x, st
 
 // ---- sums
 
-// Nodes read: the residual. One thread talks to the other devices; what it adds is little.
+// Sources: the residual. A single thread talks to the other devices; the addition is short.
 static void run_sum(struct ggml_tensor *y, struct kin_op *op, int n_threads) {
     const float *residual = y->src[1]->data;
     int64_t n = y->ne[0] * y->ne[1];

@@ -9,7 +9,7 @@
     { .name = key, .use = KIN_KEY_HARMLESS }
 #define TOKENIZER "tokenizer."
 
-// Found by giving llama.cpp 0.7 files in which each key that it knows has a value of a kind that it refuses.
+// Determined by giving llama.cpp 0.7 files in which each key that it knows has a value of a kind that it refuses.
 static const kin_key keys[] = {
     USED("block_count"),
     USED("context_length"),
@@ -104,7 +104,7 @@ static void put_name(const char *family, const char *key, char *name, size_t n) 
     snprintf(name, n, "%s%s%s", is_whole ? "" : family, is_whole ? "" : ".", key);
 }
 
-// An integer or a bool.
+// Reads an integer or a bool.
 static int get_number(const kin_gguf *gguf, const char *name, uint32_t *value, kin_err *err) {
     bool is_true;
     kin_err other;

@@ -18,7 +18,7 @@ kin_hash_hex kin_hash_to_hex(const uint8_t hash[HASH]) {
     return hex;
 }
 
-// ---- made in one's own memory
+// ---- in memory
 
 int kin_manifest_check_name(const char *name, kin_err *err) {
     size_t len = strlen(name);
@@ -91,7 +91,7 @@ static int content_hash(const kin_manifest *m, uint8_t hash[HASH], kin_err *err)
     uint8_t head[6], size[8];
     if (kin_sha256_open(&stream, err) != 0) return KIN_FAIL;
     kin_put_u32(head, m->chunk_bytes);
-    head[4] = (uint8_t)m->n_files; // u16; there are 64 at most
+    head[4] = (uint8_t)m->n_files; // u16; at most 64 files
     head[5] = 0;
     int rc = kin_sha256_add(stream, head, sizeof head, err);
     for (int i = 0; i < m->n_files && rc == 0; i++) {
@@ -156,7 +156,7 @@ typedef struct listed_files {
     const char *name_ptrs[KIN_MANIFEST_FILES_MAX];
 } listed_files;
 
-// Returns the bytes that the list takes, 0 if it is malformed.
+// Returns the bytes of the list, 0 if it is malformed.
 static size_t parse_files(listed_files *files, int n_files, const uint8_t *bytes, size_t n) {
     size_t pos = 0;
     for (int i = 0; i < n_files; i++) {
@@ -177,7 +177,7 @@ static int malformed(const char *what, kin_err *err) {
     return kin_err_set(err, "not a manifest of a model: %s", what);
 }
 
-// `files` is caller's storage: it is large for a stack that this shares with others.
+// `files` is the caller's storage, because it is too large for a stack.
 static int parse(kin_manifest *m, listed_files *files, const uint8_t *bytes, size_t n, const uint8_t *expected, kin_err *err) {
     if (n < HEADER_BYTES || memcmp(bytes, magic, sizeof magic) != 0) return malformed("it does not begin like one", err);
     uint32_t chunk_bytes = kin_get_u32(bytes + 8), n_files = kin_get_u32(bytes + 12), n_chunks = kin_get_u32(bytes + 16);

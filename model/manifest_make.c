@@ -1,16 +1,16 @@
-// From files to a manifest: hashing on several threads, and the cache of what earlier starts have hashed.
+// Makes a manifest from files: hashes on several threads, and caches the results for later starts.
 //
-// What the reading does to the page cache. Pages that were there before stay. Those that it brings in stay too where the model
-// has room in memory, because loading reads them next; where it has not, they would only push out what others need, and are
-// dropped as soon as they are hashed. Reads ask for no read-ahead, so that a chunk's reading never touches the pages of the next.
+// Effect on the page cache: pages that were there before stay. Pages that hashing brings in also stay if the model fits in
+// memory, because loading reads them next; otherwise they would only push out pages that others need, and are dropped as soon as
+// they are hashed. Reads request no read-ahead, so that reading a chunk never touches the pages of the next.
 //
-// The cache, DIR/KEY.manifest, KEY made from devices and inodes, so that a changed file's manifest replaces its old one:
+// The cache is DIR/KEY.manifest, with KEY made from devices and inodes, so that a changed file's manifest replaces its old one:
 //   0   8   magic "kinhash2"
 //   8   4   number of files, 4 zeros
-//   16  per file 56: device, inode, size, seconds and nanoseconds of its last writing, and of its last change of any kind (which
-//       cannot be set back)
+//   16  per file 56: device, inode, size, seconds and nanoseconds of its mtime and of its ctime (which cannot be set
+//       back)
 //       the manifest, as bytes
-//       32 bytes: SHA-256 of all before
+//       32 bytes: SHA-256 of everything before
 #include "model/manifest.h"
 
 #include <errno.h>
@@ -49,9 +49,9 @@ typedef struct hashing {
     opened files[KIN_MANIFEST_FILES_MAX];
     int n_files;
     kin_manifest_progress *progress;
-    bool drop; // what the reading brings into the page cache
+    bool drop; // drop the pages that reading brings into the page cache
     atomic_uint_least32_t next;
-    atomic_bool failed; // `err` is being written, by the one who set this
+    atomic_bool failed; // set by the one thread that writes `err`
     kin_err err;
 } hashing;
 
@@ -114,7 +114,7 @@ static int expect_unchanged(const hashing *h, kin_err *err) {
 // ---- hashing
 
 #ifdef __linux__
-// Whether the page cache holds nothing of these bytes. If it will not say: no.
+// True if no page of these bytes is in the page cache; false if that is unknown.
 static bool is_cold(int fd, uint64_t offset, size_t n) {
     unsigned char pages[KIN_CHUNK_BYTES / 4096];
     void *map = mmap(NULL, n, PROT_READ, MAP_SHARED, fd, (off_t)offset);
@@ -182,7 +182,7 @@ static void hash_some(void *user, size_t i_thread) {
     free(buf);
 }
 
-// The name that people see. One that others would refuse (not UTF-8, say) is replaced.
+// Returns the file's name for display, or a replacement if it is not valid in a manifest (not UTF-8, for example).
 static const char *base_name(const char *path) {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     return kin_manifest_check_name(name, NULL) == 0 ? name : "model.gguf";
@@ -234,7 +234,7 @@ static void put_identities(const hashing *h, uint8_t *bytes) {
     for (int i = 0; i < h->n_files; i++) memcpy(bytes + HEADER_BYTES + i * IDENTITY_BYTES, h->files[i].identity, IDENTITY_BYTES);
 }
 
-// Files that were moved or renamed keep their content; the manifest gets the present names.
+// Files that were moved or renamed keep their content; the manifest gets their present names.
 static int rename_files(const hashing *h, kin_manifest *m) {
     if (m->n_files != h->n_files) return KIN_FAIL;
     for (int i = 0; i < m->n_files; i++) {
@@ -245,7 +245,7 @@ static int rename_files(const hashing *h, kin_manifest *m) {
     return 0;
 }
 
-// What the bytes of a cache file say about just these files; KIN_FAIL if they are of others, old or damaged.
+// Parses a cache file for exactly these files; KIN_FAIL if it is about others, outdated or damaged.
 static int parse_cache(const hashing *h, const uint8_t *bytes, size_t n, uint32_t chunk_bytes, kin_manifest *m) {
     uint8_t sum[KIN_SHA256_BYTES], expected[HEADER_BYTES + KIN_MANIFEST_FILES_MAX * IDENTITY_BYTES];
     size_t n_expected = identities_bytes(h);

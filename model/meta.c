@@ -35,7 +35,7 @@ int kin_meta_int(kin_meta *k, const char *key, int fallback, int min, int max) {
     return value_or_fallback(k, name, rc, value, fallback, min, max);
 }
 
-// The number that all elements of an array are.
+// Returns the value that all elements of an array share.
 static int64_t get_alike(kin_meta *k, const char *name, const kin_gguf_array *array) {
     if (array->kind == KIN_GGUF_STRING || array->kind == KIN_GGUF_F32 || array->kind == KIN_GGUF_F64) {
         kin_meta_fail(k, "'%s' must be integers", name);
@@ -94,7 +94,8 @@ kin_str kin_meta_str(kin_meta *k, const char *key, const char *fallback) {
 }
 
 void kin_meta_routing(kin_meta *k, kin_routing *r, kin_gating gating, bool normalize) {
-    static const kin_gating gatings[] = {0, KIN_GATING_SOFTMAX, KIN_GATING_SIGMOID, KIN_GATING_CHOSEN}; // the key's numbers
+    // indexed by the key's value
+    static const kin_gating gatings[] = {0, KIN_GATING_SOFTMAX, KIN_GATING_SIGMOID, KIN_GATING_CHOSEN};
     int number = kin_meta_int(k, "expert_gating_func", 0, 0, 3);
     float scale = kin_meta_float(k, "expert_weights_scale", 0, 0, 1e6f);
     r->gating = number ? gatings[number] : gating;

@@ -24,7 +24,7 @@ static int check_type(const kin_gguf_tensor *t, bool vector, kin_err *err) {
                        traits->type_name, vector ? "norms and biases (they must be F32)" : "weights");
 }
 
-// Finds `name`, checks it, counts it in *n_used. Absent: NULL, and an error if required.
+// Finds `name`, checks it, counts it in *n_used. If absent: NULL, and an error if it is required.
 static int take(const kin_model *m, const char *name, const int64_t ne[3], bool vector, bool required,
                 const kin_gguf_tensor **out, size_t *n_used, kin_err *err) {
     const kin_gguf_tensor *t = kin_gguf_find_tensor(m->gguf, name);
@@ -67,7 +67,7 @@ static int take_ends(kin_model *m, size_t *n_used, kin_err *err) {
     return 0;
 }
 
-// Of a block that guesses tokens, which is none of the model's layers.
+// True for a tensor of a draft block, which is not a layer of the model.
 static bool is_draft_tensor(const kin_model *m, const kin_gguf_tensor *t) {
     for (int i = 0; i < m->hp.n_draft_layer; i++) {
         char prefix[32];
@@ -77,7 +77,7 @@ static bool is_draft_tensor(const kin_model *m, const kin_gguf_tensor *t) {
     return false;
 }
 
-// Every layer has its query, key and value matrix in one of two forms.
+// Every layer must have its query, key and value matrices in one of two forms.
 static int check_qkv(const kin_model *m, int il, kin_err *err) {
     const kin_gguf_tensor *const *w = m->layers[il].w;
     if (w[KIN_W_ATTN_QKV] ? !w[KIN_W_ATTN_Q] && !w[KIN_W_ATTN_K] && !w[KIN_W_ATTN_V]
@@ -86,7 +86,7 @@ static int check_qkv(const kin_model *m, int il, kin_err *err) {
     return kin_err_set(err, "layer %d needs either the tensor attn_qkv or attn_q, attn_k and attn_v", il);
 }
 
-// A tensor that no role claims means arithmetic that we would leave out: better to stop than to be quietly wrong.
+// A tensor without a role implies arithmetic that kin would leave out: fail rather than be silently wrong.
 static int refuse_unknown(const kin_model *m, size_t n_used, kin_err *err) {
     size_t n = kin_gguf_n_tensors(m->gguf);
     if (n == n_used) return 0;
@@ -128,7 +128,7 @@ static int read_model(kin_model *m, kin_err *err) {
 static int finish_open(kin_model *m, const char *name, kin_err *err) {
     if (read_model(m, err) == 0) return 0;
     kin_model_close(m);
-    // What the metadata's readers say begins with the file's name already.
+    // Errors of the metadata readers begin with the file's name already.
     return err && strncmp(err->text, name, strlen(name)) == 0 ? KIN_FAIL : kin_err_prefix(err, "%s", name);
 }
 

@@ -13,7 +13,7 @@ typedef enum part {
 
 typedef struct placed {
     part part;
-    int il; // of PART_LAYER
+    int il; // for PART_LAYER
     const kin_gguf_tensor *tensor;
     kin_slice slice;
 } placed;
@@ -52,7 +52,7 @@ static int compare_ranges(const void *left, const void *right) {
     return (s->offset > t->offset) - (s->offset < t->offset);
 }
 
-// "blk.17.attn_q.weight": the slice of that weight.
+// For "blk.17.attn_q.weight": returns the slice of that weight.
 static kin_slice slice_of(const kin_slices *slices, kin_str name) {
     char text[80] = "";
     memcpy(text, name.at, name.len < sizeof text - 1 ? name.len : sizeof text - 1);
@@ -61,7 +61,7 @@ static kin_slice slice_of(const kin_slices *slices, kin_str name) {
     return weight >= 0 ? slices->of[weight] : (kin_slice){0};
 }
 
-// The wanted tensors in the order of need; their number.
+// Collects the wanted tensors in the order of need; returns their number.
 static size_t pick(const kin_gguf *gguf, const kin_ranges_wanted *w, placed *out) {
     bool tied = !kin_gguf_find_tensor(gguf, "output.weight");
     size_t n = 0;
@@ -70,7 +70,7 @@ static size_t pick(const kin_gguf *gguf, const kin_ranges_wanted *w, placed *out
         int il = layer_of(t->name);
         placed p = {.part = part_of(t, tied, w->output), .il = il, .tensor = t};
         if (p.part == PART_LAYER) p.slice = slice_of(&w->slices, t->name);
-        // A tied output and the embedding are one tensor: it comes as early as the embedding is needed.
+        // A tied output and the embedding are the same tensor: it is fetched when the embedding is needed.
         if (p.part == PART_OUTPUT && w->embedding && kin_str_eq(t->name, "token_embd.weight")) p.part = PART_EMBEDDING;
         if (is_wanted(&p, w)) out[n++] = p;
     }
@@ -79,7 +79,7 @@ static size_t pick(const kin_gguf *gguf, const kin_ranges_wanted *w, placed *out
 }
 
 static int expect_layers(const kin_ranges_wanted *w, const placed *picked, size_t n, kin_err *err) {
-    int il = w->layer_begin; // the next that must turn up; they are sorted
+    int il = w->layer_begin; // the next expected layer; tensors are sorted by layer
     if (w->layer_begin < 0 || w->layer_end < w->layer_begin) {
         return kin_err_set(err, "there are no layers from %d to %d", w->layer_begin, w->layer_end);
     }
@@ -94,7 +94,7 @@ static int check_slices(const placed *picked, size_t n, kin_err *err) {
     return 0;
 }
 
-// Of the runs of a slice.
+// Returns the runs of a slice.
 static kin_slice_view view_of(const placed *p) {
     kin_slice_view v = kin_slice_view_of(&p->slice, p->tensor);
     if (v.n_runs > KIN_RANGES_RUNS_MAX)
@@ -108,7 +108,7 @@ static size_t count_runs(const placed *picked, size_t n) {
     return sum;
 }
 
-// over_padding: what is between the last range and this one is no tensor's.
+// over_padding: the bytes between the last range and this one belong to no tensor.
 static void add_range(kin_range *ranges, size_t *n, kin_range r, bool over_padding) {
     const uint64_t gap_end = over_padding ? 4096 : 1;
     kin_range *last = *n > 0 ? &ranges[*n - 1] : NULL;
@@ -133,7 +133,7 @@ static void add_tensors(kin_range *ranges, size_t *n, const placed *picked, size
     }
 }
 
-// Up to the first tensor's data; a file without tensors is all header.
+// Returns the range up to the first tensor's data; a file without tensors is all header.
 static kin_range header_of(const kin_gguf *gguf, int i_file) {
     uint64_t end = kin_gguf_file_size(gguf, i_file);
     for (size_t i = 0; i < kin_gguf_n_tensors(gguf); i++) {

@@ -10,7 +10,7 @@ static int n_columns(const kin_hparams *hp) {
 
 // ---- pieces
 
-// How a weight is sliced, and how many of its rows or columns belong to one head of keys and values, or to one inner column.
+// How a weight is sliced, and how many of its rows or columns belong to one key/value head, or to one inner column.
 typedef struct cut {
     kin_weight weight;
     kin_slice_dim dim;
@@ -34,7 +34,7 @@ static const cut cuts[] = {
 };
 enum { N_CUTS = sizeof cuts / sizeof cuts[0] };
 
-// Weights that all devices of a group have in full, and that need no sum before they are used.
+// Weights that every device of a group holds completely, and that are applied without waiting for a sum.
 static const kin_weight full[] = {KIN_W_ATTN_NORM,     KIN_W_ATTN_Q_NORM, KIN_W_ATTN_K_NORM,
                                   KIN_W_ATTN_OUT_BIAS, KIN_W_FFN_NORM,    KIN_W_FFN_ROUTER};
 enum { N_FULL = sizeof full / sizeof full[0] };
@@ -46,7 +46,7 @@ static bool can_share_weight(kin_weight weight) {
     return found;
 }
 
-// Whether devices can share the layers at all: what is normed or scaled behind a sum, or is no sum of parts, is not cut.
+// True if devices can share the layers at all: not if something is normalised or scaled after a sum, or is not a sum of parts.
 static bool can_share(const kin_model *m) {
     if (m->hp.residual_scale != 1) return false;
     for (int il = 0; il < m->hp.n_layer; il++) {
@@ -62,7 +62,7 @@ static int64_t width_of(const cut *c, const kin_hparams *hp) {
     return c->by_head ? (int64_t)group * hp->head_dim : 1;
 }
 
-// Whether so many heads, or columns, are whole steps of every weight that is cut by them.
+// True if n heads, or columns, are whole steps of every weight that is cut by them.
 static bool can_cut(const kin_model *m, bool by_head, int n) {
     for (int i = 0; i < N_CUTS; i++) {
         if (cuts[i].by_head != by_head) continue;

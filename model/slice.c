@@ -4,13 +4,13 @@
 
 #include "kernels/kernels.h"
 
-enum { COLUMNS_STEP = 16 }; // of types without blocks: what the kernels take
+enum { COLUMNS_STEP = 16 }; // for types without blocks: required by the kernels
 
 static bool is_vector(const kin_gguf_tensor *t) {
     return t->ne[1] == 1 && t->ne[2] == 1;
 }
 
-// The size that is split, 0 if that dimension cannot be; a slice's ends are multiples of *step.
+// Returns the size of the dimension, or 0 if it cannot be split; a slice's ends are multiples of *step.
 static int64_t split_size(const kin_gguf_tensor *t, kin_slice_dim dim, int64_t *step) {
     int64_t block = ggml_blck_size((enum ggml_type)t->type);
     *step = dim == KIN_SLICE_ROWS ? KIN_PANEL_ROWS : block < COLUMNS_STEP ? COLUMNS_STEP : block;
@@ -48,7 +48,7 @@ kin_slice_view kin_slice_view_of(const kin_slice *s, const kin_gguf_tensor *t) {
     kin_slice_view v = {.ne = {t->ne[0], t->ne[1], t->ne[2]}, .bytes = t->n_bytes, .run = t->n_bytes, .n_runs = 1};
     if (s->dim == KIN_SLICE_FULL) return v;
     bool by_elements = s->dim == KIN_SLICE_COLUMNS || is_vector(t);
-    // Of a piece of the dimension that is split: a row, or a block of columns.
+    // The elements and bytes of the smallest piece of the dimension: a row, or a block of columns.
     int64_t n_piece = by_elements ? ggml_blck_size((enum ggml_type)t->type) : 1;
     uint64_t row = t->n_bytes / (uint64_t)(t->ne[1] * t->ne[2]);
     uint64_t piece = by_elements ? ggml_row_size((enum ggml_type)t->type, n_piece) : row;
@@ -58,7 +58,7 @@ kin_slice_view kin_slice_view_of(const kin_slice *s, const kin_gguf_tensor *t) {
     v.stride = by_elements ? row : row * (uint64_t)t->ne[1];
     v.n_runs = (uint64_t)(by_elements ? t->ne[1] * t->ne[2] : t->ne[2]);
     v.bytes = v.run * v.n_runs;
-    if (v.run == v.stride) { // all of that dimension
+    if (v.run == v.stride) { // the whole dimension
         v.run = v.bytes;
         v.n_runs = 1;
     }

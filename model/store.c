@@ -29,24 +29,23 @@ typedef struct data_file {
 struct kin_store {
     kin_manifest manifest;
     data_file files[KIN_MANIFEST_FILES_MAX];
-    char folder[PATH_BYTES]; // empty: files of one's own anywhere
+    char folder[PATH_BYTES]; // empty: a complete model's files, anywhere
     int manifest_fd;         // shared lock
     int notes_fd;            // exclusive lock, in mode FILL
     bool fill, is_open;
 
-    pthread_mutex_t mutex;   // guards what follows
-    kin_chunk_notes there;   // for this process
-    kin_chunk_notes durable; // of these, those that the disk cannot lose: the content of `chunks`
-    kin_chunk_notes
-        unverified; // of these, those that were not checked against their hashes since the boot or the files' last change
-    uint64_t state; // of the files after what was written last: what `checked` is about. 0: not known
-    kin_chunk_notes in_flight; // those that the syncing thread is making durable
-    uint32_t n_unsynced;       // neither durable nor in flight
+    pthread_mutex_t mutex;      // guards the following fields
+    kin_chunk_notes there;      // present for this process
+    kin_chunk_notes durable;    // the subset that a crash cannot lose: the content of `chunks`
+    kin_chunk_notes unverified; // the subset not yet checked against their hashes since the boot or the files' last change
+    uint64_t state;             // state of the files after the last write, stored in `checked`. 0: unknown
+    kin_chunk_notes in_flight;  // those that the syncing thread is making durable
+    uint32_t n_unsynced;        // neither durable nor in flight
     bool syncing;
     pthread_cond_t synced;
 };
 
-// Why a file could not be opened.
+// Describes why a file could not be opened, from errno.
 static const char *why_not(void) {
     return errno == ELOOP ? "is a symbolic link, which is not followed: remove it" : strerror(errno);
 }
@@ -64,7 +63,7 @@ static int name_folder(char folder[PATH_BYTES], const char *cache_dir, const uin
     return name_in(folder, cache_dir, name, err);
 }
 
-// 0 found; KIN_ABSENT, also if it is damaged; KIN_FAIL unreadable, or that of a model with another hash.
+// Returns 0 if found; KIN_ABSENT if there is none, or a damaged one; KIN_FAIL if it is unreadable, or has another hash.
 static int read_manifest(kin_manifest *m, const char *path, const uint8_t hash[KIN_SHA256_BYTES], kin_err *err) {
     uint8_t *bytes;
     size_t n;
@@ -97,7 +96,7 @@ static int write_manifest(const kin_manifest *m, const char *path, kin_err *err)
     return rc;
 }
 
-// The manifest in the folder is this store's; in mode FILL it is written if it is not there.
+// Ensures that the manifest in the folder is this store's; in mode FILL it is written if missing.
 static int settle_manifest(kin_store *s, kin_err *err) {
     char path[PATH_BYTES];
     kin_manifest found;
@@ -154,7 +153,7 @@ static int open_file(kin_store *s, int i_file, kin_err *err) {
     data_file *file = &s->files[i_file];
     uint64_t size = s->manifest.files[i_file].size;
     struct stat st;
-    int follow = s->folder[0] ? O_NOFOLLOW : 0; // in the cache links are not followed
+    int follow = s->folder[0] ? O_NOFOLLOW : 0; // links in the cache are not followed
     file->fd = open(file->path, (s->fill ? O_RDWR | O_CREAT : O_RDONLY) | O_CLOEXEC | follow, 0644);
     if (file->fd < 0 || fstat(file->fd, &st) != 0) return kin_err_set(err, "%s: %s", file->path, why_not());
     if (!S_ISREG(st.st_mode)) return kin_err_set(err, "%s: not a regular file", file->path);
@@ -206,7 +205,7 @@ static int open_notes(kin_store *s, kin_err *err) {
     return kin_err_set(err, "%s: another kin is filling it; --cache DIR gives this one a folder of its own", s->folder);
 }
 
-// Whatever the file was before, it holds these notes afterwards, and its blocks are there.
+// In mode FILL the file afterwards contains exactly these records, and its disk blocks are allocated.
 static int read_notes(kin_store *s, kin_err *err) {
     kin_chunk_notes_load(&s->durable, s->notes_fd);
     return s->fill ? save_notes(s, false, err) : 0;
@@ -216,7 +215,7 @@ static void add_notes(kin_chunk_notes *to, const kin_chunk_notes *from) {
     for (size_t i = 0; i < kin_chunk_notes_n_words(to); i++) to->words[i] |= from->words[i];
 }
 
-// ---- what was checked since the boot
+// ---- chunks checked since the boot
 
 static uint64_t state_of_files(const kin_store *s) {
     uint64_t stamp = 1;
@@ -237,7 +236,7 @@ static void load_checks(kin_store *s) {
     free(checked);
 }
 
-// The state after this process's last write: if another process has written since, all chunks are in doubt the next time.
+// Saves the state after this process's last write: if another process writes later, all chunks are in doubt at the next start.
 static void save_checks(kin_store *s) {
     char path[PATH_BYTES];
     kin_err err;
@@ -250,11 +249,11 @@ static void save_checks(kin_store *s) {
         any = true;
     }
     if (any && name_in(path, s->folder, "checked", &err) == 0 && kin_checks_save(checked, n, path, s->state, &err) != 0)
-        kin_log(KIN_LOG_DEBUG, "%s", err.text); // the next start reads all again
+        kin_log(KIN_LOG_DEBUG, "%s", err.text); // the next start reads all chunks again
     free(checked);
 }
 
-// ---- opened
+// ---- open and close
 
 static bool is_link(const char *path) {
     struct stat st;
@@ -272,7 +271,7 @@ int kin_store_open(kin_store **out, const char *cache_dir, const kin_manifest *m
         kin_err_set(err, "%s: is a symbolic link, which is not followed: remove it", s->folder);
         goto fail;
     }
-    // The lock first, then whose folder this is, then its content.
+    // First the lock, then the check whose folder this is, then its content.
     if (open_notes(s, err) != 0 || settle_manifest(s, err) != 0 || read_notes(s, err) != 0 || open_store(s, err) != 0) goto fail;
     load_checks(s);
     s->is_open = true;
@@ -326,7 +325,7 @@ void kin_store_close(kin_store *s) {
     free(s);
 }
 
-// ---- syncing: bytes first, then the notes of them
+// ---- syncing: bytes first, then their records
 
 static int sync_files(const kin_store *s, const bool dirty[KIN_MANIFEST_FILES_MAX], kin_err *err) {
     for (int i = 0; i < s->manifest.n_files; i++) {
@@ -335,7 +334,7 @@ static int sync_files(const kin_store *s, const bool dirty[KIN_MANIFEST_FILES_MA
     return 0;
 }
 
-// What is there and not durable is in flight now.
+// Puts everything present but not durable in flight.
 static void gather_in_flight(kin_store *s, bool dirty[KIN_MANIFEST_FILES_MAX]) {
     for (size_t i = 0; i < kin_chunk_notes_n_words(&s->there); i++)
         s->in_flight.words[i] = s->there.words[i] & ~s->durable.words[i];
@@ -345,12 +344,12 @@ static void gather_in_flight(kin_store *s, bool dirty[KIN_MANIFEST_FILES_MAX]) {
     s->n_unsynced = 0;
 }
 
-// After a failed sync the system forgets which pages it could not write: what is on the disk is not known.
+// After a failed sync the kernel no longer knows which pages it could not write, so the state on the disk is unknown.
 static void forget_in_flight(kin_store *s) {
     for (size_t i = 0; i < kin_chunk_notes_n_words(&s->there); i++) s->there.words[i] &= ~s->in_flight.words[i];
 }
 
-// Called and returns with the mutex, which it gives away while the disk works.
+// Call with the mutex held; releases it while the disk works.
 static int sync_locked(kin_store *s, kin_err *err) {
     bool dirty[KIN_MANIFEST_FILES_MAX];
     while (s->syncing) pthread_cond_wait(&s->synced, &s->mutex);
@@ -423,7 +422,7 @@ kin_store_result kin_store_put(kin_store *s, uint32_t i_chunk, const void *bytes
         kin_err_set(err, "%s: is open for reading only", s->files[0].path);
         return KIN_STORE_FAILED;
     }
-    // Two threads may write the same chunk at once: the same bytes.
+    // Two threads may write the same chunk at the same time, with the same bytes.
     if (write_chunk(s, kin_manifest_chunk(&s->manifest, i_chunk), bytes, err) != 0) return KIN_STORE_FAILED;
     return note_written(s, i_chunk, err) == 0 ? KIN_STORE_OK : KIN_STORE_FAILED;
 }
@@ -437,7 +436,7 @@ int kin_store_read(kin_store *s, uint32_t i_chunk, uint32_t offset, void *bytes,
     return pread_all(&s->files[c.i_file], bytes, n, c.offset + offset, err);
 }
 
-// The note leaves the disk before the chunk is written again.
+// Removes the record from the disk before the chunk is written again.
 static void forget_chunk(kin_store *s, uint32_t i_chunk) {
     kin_err err;
     pthread_mutex_lock(&s->mutex);
@@ -454,7 +453,7 @@ static void forget_chunk(kin_store *s, uint32_t i_chunk) {
 typedef struct verifying {
     kin_store *store;
     const atomic_bool *stop;
-    bool drop; // what the reading brings into the page cache
+    bool drop; // drop the pages that reading brings into the page cache
     atomic_uint_least32_t next, n_lost, n_unchecked;
 } verifying;
 

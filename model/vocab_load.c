@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 
-// What is read from the file before the vocabulary copies it. Strings point into the file.
+// Data read from the file before the vocabulary copies it. Strings point into the file.
 typedef struct source {
     const kin_gguf *gguf;
     kin_str *tokens;
@@ -32,7 +32,7 @@ static int missing(const char *key, kin_err *err) {
     return kin_err_set(err, "the file has no %s", key);
 }
 
-// All strings of an array, to *strings (for the caller to free) and *n; at most max. 1 if the key is absent.
+// Reads all strings of an array to *strings (the caller frees it) and *n; at most max. Returns KIN_ABSENT if the key is absent.
 static int read_strings(const kin_gguf *gguf, const char *key, uint64_t max, kin_str **strings, size_t *n, kin_err *err) {
     kin_gguf_array array;
     int rc = kin_gguf_get_array(gguf, key, &array, err);
@@ -51,7 +51,7 @@ static int read_strings(const kin_gguf *gguf, const char *key, uint64_t max, kin
     return 0;
 }
 
-// A numeric array with at least one element per token. 1 if the key is absent.
+// Gets a numeric array with at least one element per token. Returns KIN_ABSENT if the key is absent.
 static int get_numbers(const kin_gguf *gguf, const char *key, int32_t n_tokens, kin_gguf_array *array, kin_err *err) {
     int rc = kin_gguf_get_array(gguf, key, array, err);
     if (rc != 0) return rc;
@@ -89,7 +89,7 @@ static int read_types(source *source, kin_vocab_spec *spec, kin_err *err) {
     return 0;
 }
 
-// The kind and the pre-tokenizer decide what everything else defaults to.
+// The kind and the pre-tokenizer determine the defaults of everything else.
 static int read_kind(source *source, kin_vocab_spec *spec, kin_err *err) {
     kin_str model, pre;
     int rc = kin_gguf_get_str(source->gguf, "tokenizer.ggml.model", &model, err);
@@ -114,7 +114,7 @@ static int read_kind(source *source, kin_vocab_spec *spec, kin_err *err) {
     return 0;
 }
 
-// An id of the file that is out of range is ignored, as is a default that the vocabulary is too small for.
+// An id in the file that is out of range is ignored, and so is a default that is beyond the vocabulary.
 static int read_id(const source *source, const kin_vocab_spec *spec, const char *key, int32_t *id, kin_err *err) {
     uint32_t value;
     if (*id >= spec->n_tokens) *id = KIN_TOKEN_NONE;
@@ -171,7 +171,7 @@ static int read_suppressed(source *source, kin_vocab_spec *spec, kin_err *err) {
     return 0;
 }
 
-// llama.cpp knows these models by their name only: their special tokens take the white space after them.
+// llama.cpp recognizes these models only by name: their special tokens consume the white space after them.
 static int read_strip(const source *source, kin_vocab_spec *spec, kin_err *err) {
     kin_str name;
     int rc = kin_gguf_get_str(source->gguf, "general.name", &name, err);

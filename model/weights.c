@@ -11,7 +11,7 @@ typedef enum dim {
     DIM_FF,
     DIM_FF_EXP,
     DIM_EXPERT,
-    DIM_QKV,    // of query, key and value heads
+    DIM_QKV,    // query, key and value heads
     DIM_N_HEAD, // query heads
     DIM_FF_TWICE,
     DIM_FF_SHARED, // of the shared experts
