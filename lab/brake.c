@@ -1,13 +1,13 @@
-// brake: makes the processors of some cgroups slower than they are, in small steps. Looks four times in a millisecond what each
-// group computed on a processor, and then holds that processor for as long as a slower one would have taken longer. So a
-// millisecond of work is as slow as a minute of it. The kernel's quota is not: it is enforced at the timer tick, every 4 ms on
-// many kernels, and what comes first after a rest is free.
+// brake: makes the processors of some cgroups slower than they are, in small steps. Four times per millisecond it checks how much
+// each group computed on a processor, and then occupies that processor for as long as a slower one would have taken in addition.
+// So a millisecond of work is slowed down like a minute of it. The kernel's quota does not do that: it is enforced at the timer
+// tick, every 4 ms on many kernels, and the first work after a rest is not slowed down.
 //
-// What it holds, nobody has: a group at half speed takes up twice its work. It is for labs in which one device computes at a
-// time.
+// No other program gets the occupied time: a group at half speed uses twice its work. It is for labs in which one device computes
+// at a time.
 //
-// One thread for each processor, at the lowest real-time priority. All look at the same moments, so threads of a group that wait
-// for each other are held together. Work is counted by perf events of the group there (cgroup v2).
+// One thread per processor, at the lowest real-time priority. All of them check at the same moments, so threads of a group that
+// wait for each other are held together. Work is counted by perf events of the group (cgroup v2).
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/perf_event.h>
@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 enum {
-    LOOK_NS = 250000, // a look costs about 10 us of the processor: 4 %
+    LOOK_NS = 250000, // a check costs about 10 us of the processor: 4 %
     GROUPS_MAX = 64,
     PROCESSORS_MAX = 256,
     USAGE = 2,
@@ -38,8 +38,8 @@ static const char usage[] =
 
 typedef struct group {
     int counter;      // perf event: ns that the group computed on this processor
-    uint64_t seen_ns; // of these
-    double more;      // time that a slower processor would need beyond that, for each ns
+    uint64_t seen_ns; // value of the counter at the last check
+    double more;      // additional time that a slower processor would need per ns
 } group;
 
 typedef struct processor {
@@ -79,7 +79,7 @@ static int counter_open(const char *dir, int number) {
     return counter;
 }
 
-// What the groups owe on this processor since the last look.
+// Returns the time that the groups owe on this processor since the last check.
 static uint64_t owed_ns(processor *p) {
     double owed = 0;
     for (int i = 0; i < p->n_group; i++) {

@@ -1,14 +1,14 @@
-// delay: a wire that takes its time. Carries Ethernet frames between two network interfaces and gives out each of them a set time
-// after it came in, in the same order; loses none unless it is told to carry more than it can hold, or to swallow large ones. For
-// labs whose kernel has no netem.
+// delay: a wire with latency. Carries Ethernet frames between two network interfaces and sends each of them a set time after it
+// arrived, in the same order. Loses none, unless it must carry more than it can hold, or is told to swallow large ones. For labs
+// whose kernel has no netem.
 //
 // Frames are read and written through packet sockets with their offload header (PACKET_VNET_HDR), so a frame of 64 KiB that the
-// sender's kernel left for a network card to cut passes whole, checksum not yet filled in. One thread; each direction has its own
-// queue. Time counts from the kernel's stamp of arrival, so a late wake-up here does not add up with a late wake-up at the other
-// end.
+// sender's kernel left for a network card to cut passes whole, with its checksum not yet filled in. One thread; each direction
+// has its own queue. Time counts from the kernel's timestamp of arrival, so a late wake-up here does not add to a late wake-up at
+// the other end.
 //
-// Jitter is drawn anew for each slot of time, not for each frame: frames must not overtake, so with a draw per frame every busy
-// moment would take the largest delay. It is a function of seed, direction and slot alone.
+// Jitter is drawn for each slot of time, not for each frame: frames must not overtake each other, so with a draw per frame every
+// busy moment would get the largest delay. It depends on seed, direction and slot only.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <getopt.h>
@@ -34,10 +34,10 @@
 #define NS_PER_MS 1000000ull
 
 enum {
-    FRAME_MAX = 65536 + 256, // the largest frame that a kernel makes of TCP over IPv4, with headers
-    QUEUE_BYTES = 64 << 20,  // what one direction can hold: 50 ms at 10 Gbit/s
-    SOCKET_BYTES = 32 << 20, // what the kernel holds for us
-    BATCH = 64,              // frames taken from one side before the other has its turn
+    FRAME_MAX = 65536 + 256, // largest frame that a kernel makes of TCP over IPv4, including headers
+    QUEUE_BYTES = 64 << 20,  // capacity of one direction: 50 ms at 10 Gbit/s
+    SOCKET_BYTES = 32 << 20, // what the kernel holds for this program
+    BATCH = 64,              // frames taken from one side before it is the other's turn
     SLOT_MS_MIN = 1,         // shortest slot of jitter
     USAGE = 2,
 };
@@ -57,12 +57,12 @@ typedef struct options {
     const char *interfaces[2];
 } options;
 
-// One way through the wire. The queue is a ring of records, never split over its end: {header, frame}.
+// One direction of the wire. The queue is a ring of records {header, frame}; no record is split at its end.
 typedef struct way {
     int from, to; // packet sockets
     uint64_t number;
     uint8_t *queue;
-    size_t begin, end, wrap; // begin == end: empty; wrap: where the records stopped when `end` went back to 0
+    size_t begin, end, wrap; // begin == end: empty; wrap: end of the records when `end` went back to 0
     uint64_t due_last;
     uint64_t n_frames, n_bytes, n_lost, n_swallowed, late_ns_sum, late_ns_max;
 } way;
@@ -92,7 +92,7 @@ _Noreturn static void fail(const char *what, const char *of) {
 
 // ---- the queue
 
-// Room for a record of the largest frame, or NULL.
+// Returns room for a record of the largest frame, or NULL.
 static record *queue_room(way *w) {
     const size_t most = sizeof(record) + FRAME_MAX;
     if (w->begin == w->end) w->begin = w->end = 0;
@@ -138,7 +138,8 @@ static uint64_t jitter_ns(const options *o, const way *w, uint64_t at_ns) {
     return mix(mix(o->seed ^ w->number << 56) + at_ns / slot_ns) % (o->jitter_ns + 1);
 }
 
-// How long ago the kernel took the frame in. The stamp is of the clock that can be set: a step of it must not hold frames up.
+// Returns how long ago the kernel received the frame. The timestamp's clock can be set: a step of that clock must not delay
+// frames.
 static uint64_t age_ns(struct msghdr *message) {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
         if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SO_TIMESTAMPNS) continue;
@@ -152,7 +153,7 @@ static uint64_t age_ns(struct msghdr *message) {
 
 // ---- frames
 
-// A link that is down is a wire that carries nothing: no error.
+// A link that is down is a wire that carries nothing, not an error.
 static bool is_passing(int error) {
     return error == ENETDOWN || error == ENXIO || error == EAGAIN || error == EINTR;
 }
@@ -187,7 +188,7 @@ static void take_in(const options *o, way *w) {
     }
 }
 
-// Gives out what is due. The time of the next one, or UINT64_MAX.
+// Sends the frames that are due. Returns the time of the next one, or UINT64_MAX.
 static uint64_t give_out(way *w) {
     for (int i = 0; i < BATCH; i++) {
         record *r = queue_first(w);
@@ -253,7 +254,7 @@ static void open_ways(const options *o, way ways[2]) {
     }
 }
 
-// Ahead of everything that computes on this machine, and of lab/brake, or frames wait for a processor instead of for their time.
+// Runs before everything that computes on this machine, and before lab/brake: otherwise frames would wait for a processor.
 static void go_first(void) {
     const struct sched_param priority = {.sched_priority = 2};
     if (sched_setscheduler(0, SCHED_FIFO, &priority)) fprintf(stderr, "delay: no real-time priority here: frames may be late\n");
@@ -312,7 +313,7 @@ static options parse(int argc, char **argv) {
     return o;
 }
 
-// SIGTERM and SIGINT arrive only while we wait for frames: one that came just before would be waited past.
+// SIGTERM and SIGINT arrive only while waiting for frames: one that came just before would otherwise be missed.
 static void catch_signals(void) {
     const struct sigaction action = {.sa_handler = stop};
     sigset_t both;

@@ -1,6 +1,6 @@
-// probe: what a network really does, between two devices of a lab: round trips, rate, and who hears a call to everybody; and what
-// processors really give to a device that computes for a moment and then waits, as one in a ring does. Knows nothing of kin. One
-// end serves, the other asks; nothing is authenticated, so it is for networks of one's own.
+// probe: measures the network between two devices of a lab: round trips, rate, and which devices answer a broadcast. It also
+// measures what processors give to a device that computes for a moment and then waits, like one in a ring. It does not depend on
+// kin. One end serves, the other asks; nothing is authenticated, so use it only in your own networks.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -35,8 +35,8 @@ enum {
     CONNECTIONS_MAX = 64,
     THREADS_MAX = 16,
     BURSTS_MAX = 1000,
-    OPERATION_US = 100, // of work between two tests of the threads, about what a matrix of a small layer takes
-    REST_US = 23000,    // before a burst, and a little more each time, so that bursts begin anywhere in a period of a quota
+    OPERATION_US = 100, // of work between two barriers, about the time of a matrix of a small layer
+    REST_US = 23000,    // before a burst; grows a little each time, so that bursts begin anywhere in a period of a quota
     REST_STEP_US = 370,
     REST_STEPS = 16,
     WORK_ROUNDS = 2000000,
@@ -87,7 +87,7 @@ static int bind_to(int fd, const char *port) {
     return fd;
 }
 
-// ---- serve: datagrams go back as they came; a connection gets the number of its bytes when its sender is done
+// ---- serve: returns datagrams unchanged; a connection gets its number of bytes when its sender is done
 
 static void echo(int fd) {
     char bytes[DATAGRAM_MAX];
@@ -97,7 +97,7 @@ static void echo(int fd) {
     if (n >= 0) sendto(fd, bytes, (size_t)n, 0, (const struct sockaddr *)&from, length);
 }
 
-// False: it ended.
+// False if it ended.
 static bool swallow(int fd, uint64_t *n_bytes) {
     static char bytes[CHUNK];
     const ssize_t n = read(fd, bytes, sizeof bytes);
@@ -208,7 +208,7 @@ static int call(const char *how, const char *port) {
     return n > 0 ? 0 : 1;
 }
 
-// ---- burst: work is counted in processor time, so other programs' share is not in it, but their delay is
+// ---- burst: work is counted in processor time, so the share of other programs is excluded, but not the delay that they cause
 
 typedef struct burst {
     pthread_barrier_t meeting;
@@ -234,7 +234,7 @@ static void *work(void *arg) {
     return NULL;
 }
 
-// The threads are there before, and wait; meeting costs work of its own, which counts.
+// The threads exist before and wait; their barrier costs work of its own, which counts.
 static double burst_us(int n_threads, double ms) {
     burst b = {.n_operations = (uint64_t)(ms * 1000 / OPERATION_US + 0.5)};
     pthread_t threads[THREADS_MAX];
@@ -261,7 +261,7 @@ static int bursts(int n_threads, double ms, int n) {
 
 // ---- work: always the same, in registers and in memory
 
-typedef float lanes __attribute__((vector_size(64))); // what products of matrices are made of
+typedef float lanes __attribute__((vector_size(64))); // what matrix products are made of
 
 #if defined(__x86_64__) && !defined(__clang__)
 __attribute__((target_clones("avx512f", "avx2", "default")))
@@ -300,13 +300,13 @@ static int works(int n) {
     uint64_t *memory;
     if (n < 1 || n > BURSTS_MAX) errno = EINVAL, fail("work");
     if (posix_memalign((void **)&memory, 2 << 20, WORK_BYTES)) fail("no memory");
-    madvise(memory, WORK_BYTES, MADV_HUGEPAGE); // or luck with pages decides
+    madvise(memory, WORK_BYTES, MADV_HUGEPAGE); // otherwise the result depends on luck with pages
     memset(memory, 1, WORK_BYTES);
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
         cpu_set_t one;
         CPU_ZERO(&one);
         CPU_SET(cpu, &one);
-        if (sched_setaffinity(0, sizeof one, &one)) continue; // it is not ours
+        if (sched_setaffinity(0, sizeof one, &one)) continue; // this processor is not available
         for (int i = 0; i < n; i++) {
             registers_us[i] = in_registers_us();
             memory_us[i] = in_memory_us(memory);
@@ -317,7 +317,7 @@ static int works(int n) {
     return 0;
 }
 
-// ---- read: as a program that streams asks a disk
+// ---- read: like a program that streams from a disk
 
 static int read_directly(const char *path, int n) {
     static double us[BURSTS_MAX];

@@ -1,17 +1,18 @@
-// slow_compute: makes what a program computes with ggml (LD_PRELOAD) KIN_LAB_COMPUTES times as slow as the real processor is when
-// nobody disturbs it, whatever neighbours leave of it: "3" or more, or it is too often too late. With a '/' it is the name of a
-// file that says so at any moment. At its end a program tells in a line of the file KIN_LAB_LATE how many graphs it computed, and
-// seconds: that they took, by which they were late, undisturbed, as the real processor computed them, and of those where the
-// undisturbed time was not known yet (or turned out to be less by a hundredth).
+// slow_compute: makes a program's computing with ggml (LD_PRELOAD) KIN_LAB_COMPUTES times as slow as on the undisturbed real
+// processor, whatever neighbours leave of it: 3 or more, since lower values are too often late. A value with a '/' is the name of
+// a file from which the factor is read at any moment. At its end the program appends a line to the file KIN_LAB_LATE: how many
+// graphs it computed, and in seconds: their total time, by how much they were late, their undisturbed time, their real computing
+// time, and that of parts whose undisturbed time was not known yet (or turned out to be less by a hundredth).
 //
-// Graphs are computed in parts of about PART_BYTES, and take so many times the sum of the undisturbed times of parts of such
-// shapes: the mean of those up to DISTURBED times the least. Least times alone depend on how long a part is and on how often it
-// was seen. They are kept in the file KIN_LAB_TIMES-PROGRAM, which processes share. Short parts, because it takes long until
-// neighbours leave a long one alone. GPUs are left as they are. So is a node that is named KIN_LAB_APART: a group of devices
-// waits there for the others, and what was computed before it has taken its time when it begins.
+// Graphs are computed in parts of about PART_BYTES. A graph takes the given multiple of the sum of the undisturbed times of parts
+// of the same shapes. The undisturbed time is the mean of the times up to DISTURBED times the least one; least times alone would
+// depend on how long a part is and on how often it was seen. They are stored in the file KIN_LAB_TIMES-PROGRAM, which processes
+// share. Parts are short, because neighbours rarely leave a long one alone. GPUs are not slowed down. Neither is a node with the
+// name KIN_LAB_APART: there a group of devices waits for the others, and everything computed before it has taken its time when it
+// begins.
 //
 // Devices share this machine's processors and memory. So they compute one after the other, as long as their pace leaves them time
-// to wait: who has locked the file KIN_LAB_TURN computes.
+// to wait: the device that has locked the file KIN_LAB_TURN computes.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -35,10 +36,10 @@
 
 typedef enum ggml_status compute_function(ggml_backend_t backend, struct ggml_cgraph *graph);
 
-static const double PART_BYTES = 8 << 20; // of weights,
-static const double FLOP_PER_BYTE = 2;    // or so much arithmetic for each of these,
-static const double OP_BYTES = 24 << 10;  // and for each operation as long as these take
-static const uint64_t SPIN_NS = 60000;    // a sleep ends up to so late. Short: devices that look share the machine's processors
+static const double PART_BYTES = 8 << 20; // of weights;
+static const double FLOP_PER_BYTE = 2;    // or as much arithmetic per byte;
+static const double OP_BYTES = 24 << 10;  // each operation counts like this many bytes in addition
+static const uint64_t SPIN_NS = 60000;    // a sleep ends up to this late. Short: devices that spin share the processors
 
 static const double DISTURBED = 1.25;
 static const uint64_t TURN_NS = 20000000; // how long a part whose time is not known waits for its turn
@@ -47,20 +48,20 @@ static const uint64_t TURN_NS = 20000000; // how long a part whose time is not k
 enum { N_SHAPES = 1 << 13 };
 typedef struct part_times {
     _Atomic uint64_t shape, least_ns;
-    _Atomic uint64_t n, ns; // of undisturbed ones
+    _Atomic uint64_t n, ns; // of undisturbed parts
 } part_times;
 
 static compute_function *real_compute, *real_compute_async;
 static _Atomic double times_slower;
-static int slower_file = -1; // it says times_slower
+static int slower_file = -1; // file with the value of times_slower
 static const char *apart;
 static part_times *times_of_parts;
 static pthread_mutex_t *turn; // NULL: devices do not wait for each other
 static pthread_once_t opened = PTHREAD_ONCE_INIT;
 static _Atomic uint64_t n_graphs, all_ns, late_ns, usual_ns, real_ns, learned_ns;
-static _Thread_local int depth; // the one calls the other
+static _Thread_local int depth; // one function calls the other
 
-// `bytes` of a file that processes share; *is_new: it was empty.
+// Maps `bytes` of a file that processes share; *is_new: it was empty.
 static void *map_shared(const char *path, size_t bytes, bool *is_new) {
     const int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     struct stat st = {0};
@@ -76,7 +77,7 @@ static void *map_shared(const char *path, size_t bytes, bool *is_new) {
     return map;
 }
 
-// Each program has its own times, as it may have its own ggml.
+// Each program has its own times, because it may have its own ggml.
 static void open_times(void) {
     const char *beginning = getenv("KIN_LAB_TIMES");
     bool is_new;
@@ -85,7 +86,7 @@ static void open_times(void) {
     times_of_parts = map_shared(path, N_SHAPES * sizeof(part_times), &is_new);
 }
 
-// Whoever dies while it is its turn, or is stopped then, must not stop the others.
+// A process that dies or is stopped during its turn must not stop the others.
 static void open_turn(void) {
     const char *path = getenv("KIN_LAB_TURN");
     if (!path) return;
@@ -109,7 +110,7 @@ static void open_files(void) {
     open_turn();
 }
 
-// It may be changed while the program runs; while it is written it can be empty.
+// The file may change while the program runs; while it is being written it can be empty.
 static void look_at_file(void) {
     char text[32];
     const ssize_t n = slower_file >= 0 ? pread(slower_file, text, sizeof text - 1, 0) : 0;
@@ -128,7 +129,7 @@ __attribute__((constructor)) static void begin(void) {
         times_slower = slower ? atof(slower) : 0;
     look_at_file();
     apart = getenv("KIN_LAB_APART");
-    prctl(PR_SET_TIMERSLACK, 1UL); // of this thread and all that it starts; else sleeps end up to 50 us later
+    prctl(PR_SET_TIMERSLACK, 1UL); // for this thread and all that it starts; otherwise sleeps end up to 50 us later
 }
 
 __attribute__((destructor)) static void tell(void) {
@@ -171,7 +172,7 @@ static bool computes(const struct ggml_tensor *t) {
     }
 }
 
-// What an operation costs, in bytes of weights.
+// Returns the cost of an operation, in bytes of weights.
 static double cost(const struct ggml_tensor *t) {
     double bytes = 0, flops = 0;
     const struct ggml_tensor *a = t->src[0], *b = t->src[1], *c = t->src[2];
@@ -186,7 +187,7 @@ static double cost(const struct ggml_tensor *t) {
         bytes = (double)(ggml_nbytes(b) + ggml_nbytes(c));
         flops = 2.0 * (double)(b->ne[0] * b->ne[1] + c->ne[0] * c->ne[1]) * (double)(a->ne[1] * a->ne[2]); // tokens, heads
         break;
-    case GGML_OP_CUSTOM: // kin's products: of the tensors that a node reads, the weights are the largest
+    case GGML_OP_CUSTOM: // kin's products: the weights are the largest tensor that a node reads
         for (int k = 0; k < GGML_MAX_SRC && t->src[k]; k++)
             bytes = ggml_nbytes(t->src[k]) > bytes ? (double)ggml_nbytes(t->src[k]) : bytes;
         flops = 2.0 * bytes * (double)t->ne[1];
@@ -200,7 +201,7 @@ static uint64_t mix(uint64_t hash, int64_t value) {
     return (hash ^ (uint64_t)value) * 0x100000001b3ull; // FNV-1a, eight bytes at a time
 }
 
-// Packed weights have a buffer of another name.
+// Packed weights have a buffer with another name.
 static uint64_t mix_tensor(uint64_t hash, const struct ggml_tensor *t) {
     hash = mix(hash, t->type);
     for (const char *c = t->buffer ? ggml_backend_buffer_name(t->buffer) : ""; *c; c++) hash = mix(hash, *c);
@@ -208,7 +209,7 @@ static uint64_t mix_tensor(uint64_t hash, const struct ggml_tensor *t) {
     return hash;
 }
 
-// Adds a node; same operations on tensors of the same types and sizes come to the same number.
+// Adds a node; the same operations on tensors of the same types and sizes give the same number.
 static uint64_t mix_node(uint64_t hash, const struct ggml_tensor *t) {
     hash = mix_tensor(mix(hash, t->op), t);
     for (int k = 0; k < GGML_MAX_SRC && t->src[k]; k++) hash = mix_tensor(hash, t->src[k]);
@@ -225,14 +226,14 @@ static part_times *times_of(uint64_t shape) {
     _exit(1);
 }
 
-// 0: it is not known.
+// Returns 0 if it is not known.
 static uint64_t usual_time(const part_times *t) {
     const uint64_t n = t->n, ns = t->ns;
     return n > 0 ? ns / n : 0;
 }
 
-// Processes that do this at the same moment may lose a time, or count it twice. A least time that is much less than the one
-// before begins anew: those before it were disturbed.
+// Processes that do this at the same moment may lose a time, or count it twice. When a least time is much less than the previous
+// one, the mean starts anew, because the times before were disturbed.
 static void learn(part_times *t, uint64_t took) {
     const uint64_t least = t->least_ns;
     if (least == 0 || (double)took < 0.99 * (double)least) learned_ns += took;
@@ -243,7 +244,7 @@ static void learn(part_times *t, uint64_t took) {
     t->n++;
 }
 
-// Weights that came from a disk in between are not the processor's doing.
+// Weights that came from a disk in between must not count as computing.
 static long n_faults(void) {
     struct rusage r;
     getrusage(RUSAGE_SELF, &r);
@@ -254,13 +255,13 @@ static bool stands_apart(const struct ggml_tensor *t) {
     return apart && strcmp(ggml_get_name(t), apart) == 0;
 }
 
-// What a graph takes on the slow processor.
+// The time of a graph on the slow processor.
 typedef struct pace {
-    uint64_t begun; // what follows a node that stood apart
-    uint64_t usual; // since then
+    uint64_t begun; // start of what follows a node that stood apart
+    uint64_t usual; // undisturbed time since then
 } pace;
 
-// What was computed since the last node that stood apart has taken its time.
+// Waits until everything computed since the last node that stood apart has taken its time.
 static void end_stretch(pace *p) {
     const uint64_t takes = (uint64_t)(times_slower * (double)p->usual), due = p->begun + takes, done = now_ns();
     all_ns += takes;
@@ -269,7 +270,7 @@ static void end_stretch(pace *p) {
     wait_until(due);
 }
 
-// False: it has to compute now, or is late.
+// False if the device has to compute now, or is late.
 static bool take_turn(const pace *p, uint64_t usual) {
     if (!turn) return false;
     const uint64_t latest =
@@ -296,7 +297,7 @@ static enum ggml_status compute_timed(compute_function *real, ggml_backend_t bac
     return status;
 }
 
-// From node `i` on; returns the first node of the next part.
+// Computes from node `i` on; returns the first node of the next part.
 static int compute_part(compute_function *real, ggml_backend_t backend, struct ggml_cgraph *graph, int i,
                         struct ggml_context *ctx, pace *p, enum ggml_status *status) {
     const int n = ggml_graph_n_nodes(graph);

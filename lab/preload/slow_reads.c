@@ -1,9 +1,8 @@
-// slow_reads: makes the direct reads of a program (LD_PRELOAD) as slow as those of a disk that has one rate always: read after
-// read, each takes its bytes over KIN_LAB_READS (bytes per second), after a rest as well as without one. The kernel's throttle
-// works in slices and gives a whole slice at once after a rest, so disks of devices that wait for each other would seem faster
-// than they are.
+// slow_reads: makes the direct reads of a program (LD_PRELOAD) as slow as those of a disk with a constant rate: one read after
+// the other, each takes its bytes over KIN_LAB_READS (bytes per second), also after a rest. The kernel's throttle works in slices
+// and grants a whole slice at once after a rest, so disks of devices that wait for each other would seem faster than they are.
 //
-// The real disk must be faster. Reads through the page cache are not held back: neither files that are mapped nor read().
+// The real disk must be faster. Reads through the page cache are not slowed down: neither mapped files nor read().
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +16,7 @@ typedef ssize_t pread_function(int fd, void *to, size_t n, off_t at);
 
 static pread_function *real_pread;
 static double bytes_per_ns;
-static _Atomic uint64_t free_ns; // when the disk has done what it was asked for
+static _Atomic uint64_t free_ns; // when the disk will have finished its requests
 
 __attribute__((constructor)) static void begin(void) {
     const char *rate = getenv("KIN_LAB_READS");
@@ -46,7 +45,7 @@ static void sleep_until(uint64_t ns) {
 }
 
 ssize_t pread64(int fd, void *to, size_t n, off_t at) {
-    if (!real_pread) begin(); // another library's constructor is here before ours
+    if (!real_pread) begin(); // another library's constructor ran before ours
     if (bytes_per_ns <= 0 || !(fcntl(fd, F_GETFL) & O_DIRECT)) return real_pread(fd, to, n, at);
     const uint64_t done = done_at(n);
     const ssize_t got = real_pread(fd, to, n, at);
