@@ -3,12 +3,11 @@
 //   request ─► libuv's pool: the body's `model` ─► its model is loaded: begin
 //                                                  else it waits ─► load, or first unload the least recently used ─► begin
 //
-// While a request for a stream of server-sent events waits, comments keep the stream alive, as they do later; its header is sent
-// then, and a refusal becomes an event.
+// While a request for a stream of server-sent events waits, comments keep the stream alive, as they do later. Its header is sent
+// before the first comment, so a later refusal is an event.
 //
 // At most n_max models are in memory (serve/model_host.h). A model that has to make room accepts no further requests, so that it
-// becomes idle soon; they wait until it is loaded again. A server with one model has a router with one model, and no request
-// waits.
+// becomes idle soon; they wait until it is loaded again. On a server with one model no request waits.
 //
 // Owner: the server. Thread: the loop's, for every function and callback.
 #pragma once

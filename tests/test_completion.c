@@ -1,4 +1,4 @@
-// Requests from one thread to another, by generation (sys/completion.h).
+// Requests from one thread to another, matched by generation (sys/completion.h).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -48,9 +48,9 @@ static void an_earlier_answer_ends_no_later_wait(void **state) {
     doer d = {&c, second, true};
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, finish, &d), 0);
-    assert_true(kin_completion_wait(&c, second)); // would be false if the first answer counted
+    assert_true(kin_completion_wait(&c, second)); // would be false if the first request's answer counted
     pthread_join(thread, NULL);
-    kin_completion_done(&c, first, false); // too late: nothing changes
+    kin_completion_done(&c, first, false); // too late: changes nothing
     assert_true(kin_completion_wait(&c, second));
     kin_completion_fini(&c);
 }

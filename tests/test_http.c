@@ -1,4 +1,4 @@
-// The HTTP server over sockets of the loopback: requests, responses, its end, and what it listens on.
+// The HTTP server over loopback sockets: requests, responses, shutdown, and listening addresses.
 #include "tests/http_world.h"
 
 #include <fcntl.h>
@@ -73,7 +73,7 @@ static void pipelined_requests_are_answered_one_after_the_other(void **state) {
     run_until(&w, w.n_open == 1);
     assert_int_equal(w.n_requests, 1);
     reply_text(take_open(&w), "first");
-    assert_int_equal(w.n_requests, 2); // the next is looked at when the response is out
+    assert_int_equal(w.n_requests, 2); // the next one is parsed when the response is out
     reply_text(take_open(&w), "second");
     wait_for(c, "last");
     assert_true(strstr(c->got, "first") < strstr(c->got, "second") && strstr(c->got, "second") < strstr(c->got, "last"));
@@ -128,7 +128,7 @@ static void a_client_that_expects_100_gets_it_before_its_body(void **state) {
     wait_for(c, "\r\n\r\nbody");
     assert_int_equal(count(c->got, "100 Continue"), 1);
     forget(c);
-    w.refuses_heads = true; // before its body
+    w.refuses_heads = true; // before the body
     send_text(c, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n");
     wait_for_end(c);
     expect_in(c, "HTTP/1.1 401 Unauthorized\r\n");
@@ -152,7 +152,7 @@ static void head_is_answered_like_get_without_the_body(void **state) {
     kin_http_end(x);
     get(c, "/");
     wait_for(c, "hello");
-    expect_in(c, "Content-Length: 7\r\n"); // "[x] GET"
+    expect_in(c, "Content-Length: 7\r\n"); // the length of "[x] GET"
     assert_null(strstr(c->got, "[x]"));
     assert_null(strstr(c->got, "piece"));
     assert_null(strstr(c->got, "\r\n0\r\n"));
@@ -301,7 +301,7 @@ static void a_body_can_be_taken_along(void **state) {
     kin_http_exchange *x = take_open(&w);
     char *body = kin_http_take_body(x, &n, &given);
     kin_http_give_body(x, body, n, &given);
-    kin_http_release(&given); // nothing
+    kin_http_release(&given); // does nothing
     assert_int_equal(kin_http_body(x).len, 4);
     body = kin_http_take_body(x, &n, &hold);
     assert_int_equal(n, 4);
@@ -311,7 +311,7 @@ static void a_body_can_be_taken_along(void **state) {
     assert_string_equal(body, "body");
     free(body);
     wait_for(c, "taken");
-    assert_int_equal(kin_http_memory_used(w.http), 4); // until all that was made of it is gone
+    assert_int_equal(kin_http_memory_used(w.http), 4); // until everything made of it is freed
     kin_http_release(&hold);
     assert_int_equal(kin_http_memory_used(w.http), 0);
     close_client(c);
@@ -430,7 +430,7 @@ static void a_unix_socket_serves_and_is_removed(void **state) {
     memset(longest + 5, 'x', 150);
     strcat(longest, ".sock");
     close(open(file, O_CREAT | O_WRONLY, 0600));
-    // One that a process left behind.
+    // A socket file left behind by a process.
     struct sockaddr_un at = {.sun_family = AF_UNIX};
     snprintf(at.sun_path, sizeof at.sun_path, "%s", path);
     int stale = socket(AF_UNIX, SOCK_STREAM, 0);

@@ -1,4 +1,4 @@
-// A connection of the HTTP server whose socket and time are the test's.
+// A connection of the HTTP server, with the test's own socket and clock.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -18,7 +18,7 @@ typedef struct world {
     kin_http_exchange *open;
     int n_requests, n_gone;
     kin_text_buffer sent;
-    size_t n_pending; // of what was sent
+    size_t n_pending; // of the sent bytes
     bool takes_nothing, is_finished, is_closed, is_paused;
     kin_time now;
 } world;
@@ -92,7 +92,7 @@ static void reply(world *w, const char *text) {
     kin_http_reply(x, 200, NULL, text, strlen(text));
 }
 
-// So much time passes.
+// Advances the time.
 static void pass(world *w, uint64_t ms) {
     kin_http_connection_tick(w->c, w->now);
     kin_http_connection_tick(w->c, w->now += ms * 1000000);
@@ -112,7 +112,7 @@ static void a_refused_client_can_read_why_and_has_two_seconds_to_close(void **st
         open_world(&w);
         feed(&w, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\n\r\n");
         assert_non_null(strstr(w.sent.at, "HTTP/1.1 413"));
-        assert_true(w.is_finished && !w.is_closed && !w.is_paused); // a close now could take the response with it
+        assert_true(w.is_finished && !w.is_closed && !w.is_paused); // closing now could discard the response
         size_t n_sent = w.sent.len;
         feed(&w, "more of the body");
         pass(&w, 1999);
@@ -156,11 +156,11 @@ static void a_slow_client_gets_the_end_of_the_last_response(void **state) {
     w.takes_nothing = true;
     feed(&w, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     reply(&w, "text");
-    for (int i = 0; i < 10; i++) { // seconds, in each of which a byte goes out
+    for (int i = 0; i < 10; i++) { // seconds; one byte goes out in each
         pass(&w, 1000);
         w.n_pending--;
     }
-    kin_http_connection_eof(w.c); // a client may say at once that it sends nothing more
+    kin_http_connection_eof(w.c); // a client may end its sending side at once
     assert_false(w.is_closed);
     take_pending(&w);
     assert_true(w.is_closed);
@@ -181,7 +181,7 @@ static void the_next_request_waits_until_the_response_is_out(void **state) {
     assert_true(kin_http_connection_is_busy(w.c));
     take_pending(&w);
     assert_int_equal(w.n_requests, 2);
-    kin_http_connection_eof(w.c); // the third is nobody's any more
+    kin_http_connection_eof(w.c); // the third one is dropped
     assert_false(w.is_closed);
     reply(&w, "second");
     assert_non_null(strstr(w.sent.at, "second"));
@@ -202,7 +202,7 @@ static void gone_is_not_said_inside_of_a_write(void **state) {
     kin_http_begin(w.open, 200, NULL);
     for (int i = 0; i < 2; i++) kin_http_write(w.open, piece, sizeof piece);
     assert_false(w.is_closed);
-    kin_http_write(w.open, piece, sizeof piece); // 6 MiB are waiting
+    kin_http_write(w.open, piece, sizeof piece); // 6 MiB are unsent
     assert_true(w.is_closed);
     assert_int_equal(w.n_gone, 0);
     kin_http_write(w.open, piece, sizeof piece); // the owner does not know yet
@@ -224,7 +224,7 @@ static void a_client_that_sends_nothing_more_is_answered(void **state) {
     get(&w);
     kin_http_connection_eof(w.c);
     assert_false(w.is_closed);
-    assert_int_equal(n_interim(&w), 1); // is anybody there
+    assert_int_equal(n_interim(&w), 1); // a test whether the client is still there
     pass(&w, 0);
     assert_int_equal(n_interim(&w), 1);
     pass(&w, 300);
@@ -275,7 +275,7 @@ static void an_exchange_that_ends_after_its_client_went_is_not_gone_too(void **s
     w.takes_nothing = true;
     kin_http_write(w.open, piece, sizeof piece);
     kin_http_write(w.open, piece, sizeof piece);
-    kin_http_write(w.open, piece, sizeof piece); // more than may wait
+    kin_http_write(w.open, piece, sizeof piece); // more than may be pending
     assert_true(w.is_closed);
     kin_http_end(w.open);
     close_world(&w);
@@ -284,7 +284,7 @@ static void an_exchange_that_ends_after_its_client_went_is_not_gone_too(void **s
 
 static void a_large_body_has_more_time_than_a_header(void **state) {
     (void)state;
-    static char body[320 << 10]; // 20 seconds of 16 KiB
+    static char body[320 << 10]; // 20 seconds at 16 KiB per second
     world w;
     open_world(&w);
     memset(body, 'x', sizeof body);
@@ -329,7 +329,7 @@ static void count_closed(void *user) {
 }
 
 static void upgrade_it(void *user, kin_http_exchange *x) {
-    tunnel *t = user; // the world is its first
+    tunnel *t = user; // the world is its first member
     t->w.open = x;
     kin_http_upgrade(x, "echo", &(kin_http_tunnel){.bytes = take_bytes, .closed = count_closed, .user = t});
 }
@@ -362,7 +362,7 @@ static void after_an_upgrade_all_bytes_are_the_tunnels(void **state) {
     kin_http_tunnel_send(t.w.open, "answer", 6);
     assert_int_equal(t.w.sent.len, n + 6);
     assert_memory_equal(t.w.sent.at + n, "answer", 6);
-    pass(&t.w, 3600000); // it may be silent as long as it likes
+    pass(&t.w, 3600000); // a tunnel may be silent for any time
     assert_false(t.w.is_closed);
     assert_int_equal(t.n_closed, 0);
     close_tunnel(&t);

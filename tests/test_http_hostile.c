@@ -1,4 +1,4 @@
-// The HTTP server and clients that send nonsense or too much, are slow, go away, or are many: what they get, and what they cost.
+// The HTTP server against clients that send garbage or too much, are slow, disconnect, or are many: their answers and their cost.
 #include "tests/http_world.h"
 
 #include <sys/resource.h>
@@ -59,7 +59,7 @@ static void wrong_requests_are_refused_and_the_connection_ends(void **state) {
     close_world(&w);
 }
 
-// Sends `begin`, then n bytes of `c` as pieces, and expects that status.
+// Sends `begin`, then about n bytes made of `piece`, and expects that status.
 static void expect_refusal(world *w, const char *begin, const char *piece, size_t n, const char *status) {
     client *c = connect_client(w);
     size_t len = strlen(piece);
@@ -113,7 +113,7 @@ static void values_of_json_are_bounded_by_the_memory_that_they_take(void **state
         expect_in(c, "too many values");
         close_client(c);
     }
-    // A third of them is taken; while it is in work there is no room for as many.
+    // The first client's third is accepted; while it is processed, the same amount does not fit.
     client *first = connect_client(&w), *second = connect_client(&w);
     const char *head = "POST /later HTTP/1.1\r\nHost: a\r\nContent-Length: 20000\r\n\r\n";
     size_t n;
@@ -124,7 +124,7 @@ static void values_of_json_are_bounded_by_the_memory_that_they_take(void **state
     kin_http_exchange *x = take_open(&w);
     free(kin_http_take_body(x, &n, &hold));
     assert_true(hold.bytes > ALL / 2);
-    reply_text(x, "done"); // what was parsed is there still
+    reply_text(x, "done"); // the parsed form still exists
     wait_for(first, "done");
     send_text(second, head);
     send_bytes(second, body, N / 3);
@@ -210,14 +210,14 @@ static void random_bytes_hurt_nobody(void **state) {
     close_world(&w);
 }
 
-// ---- slow clients, and those that go
+// ---- slow clients, and clients that disconnect
 
 static void slow_requests_and_idle_connections_end(void **state) {
     (void)state;
     static const char *const slow[] = {"GET / HT", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nbo"};
     world w;
     open_world(&w);
-    w.o.limits.header_ms = w.o.limits.idle_ms = 500; // in which `busy` and `once` are heard, also on a busy machine
+    w.o.limits.header_ms = w.o.limits.idle_ms = 500; // `busy` and `once` are handled within this time, even on a busy machine
     serve(&w);
     for (int i = 0; i < 2; i++) {
         client *c = connect_client(&w);
@@ -233,7 +233,7 @@ static void slow_requests_and_idle_connections_end(void **state) {
     wait_for_end(once);
     assert_int_equal(silent->n_got, 0);
     assert_int_equal(count(once->got, "HTTP/1.1"), 1);
-    assert_false(busy->has_ended); // that is its owner's affair
+    assert_false(busy->has_ended); // its owner may answer at any time
     reply_text(take_open(&w), "late");
     wait_for(busy, "late");
     close_client(silent);
@@ -281,7 +281,7 @@ static void disconnects_in_mid_stream_leave_nothing_behind(void **state) {
             for (int k = 0; k < i; k++) kin_http_write(w.open[i], piece, sizeof piece);
         }
         for (int i = 0; i < N; i++) close_client(clients[i]);
-        // Some notice it by writing, the others by reading.
+        // Some disconnections show when the server writes, the others when it reads.
         for (int i = 0; i < w.n_open; i += 2) kin_http_write(w.open[i], piece, sizeof piece);
         run_until(&w, w.n_open == 0);
     }
@@ -337,7 +337,7 @@ static void a_response_that_is_not_read_ends_after_a_while(void **state) {
     kin_http_reply(take_open(&w), 200, NULL, body, N);
     free(body);
     run_until(&w, kin_http_n_connections(w.http) == 1);
-    assert_int_equal(w.n_gone, 0); // it was answered
+    assert_int_equal(w.n_gone, 0); // it had been answered
     get(streaming, "/");
     wait_for(streaming, "hello");
     close_client(stalled);
@@ -407,7 +407,7 @@ static void idle_connections_cost_little(void **state) {
     size_t before = resident_bytes();
     for (int i = 0; i < n; i++) {
         fds[i] = connect_plainly(&w);
-        if (i % 2) assert_int_equal(write(fds[i], request, sizeof request - 1), sizeof request - 1); // half have had a request
+        if (i % 2) assert_int_equal(write(fds[i], request, sizeof request - 1), sizeof request - 1); // half have sent a request
         run_until(&w, kin_http_n_connections(w.http) == i + 2);
     }
     run_until(&w, w.n_requests == 1 + n / 2);
@@ -460,7 +460,7 @@ static void idle_longest_is_who_was_used_least_lately(void **state) {
     wait_for(first, "hello");
     get(second, "/");
     wait_for(second, "hello");
-    send_text(slow, "GET"); // when it is told that it is slow, the others have been idle for some time
+    send_text(slow, "GET"); // by the time of its 408, the others have been idle for a while
     wait_for(slow, "HTTP/1.1 408");
     get(first, "/");
     run_until(&w, count(first->got, "hello") == 2);
@@ -474,7 +474,7 @@ static void idle_longest_is_who_was_used_least_lately(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(idle_connections_cost_little), // first: memory that other tests gave back would be taken again
+        cmocka_unit_test(idle_connections_cost_little), // first, so that it does not reuse memory freed by other tests
         cmocka_unit_test(wrong_requests_are_refused_and_the_connection_ends),
         cmocka_unit_test(what_is_too_large_is_refused),
         cmocka_unit_test(values_of_json_are_bounded_by_the_memory_that_they_take),

@@ -1,4 +1,4 @@
-// HTTPS of kin serve: which certificate it takes. app/ is a program, not a library: its file is compiled in here.
+// HTTPS of kin serve: the choice of the certificate. app/ is a program, not a library, so its file is compiled in here.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -241,7 +241,7 @@ static void probabilities_are_those_of_the_text(void **state) {
     expect_document(&w, "{" HEAD ",'response':'a'," PROBS "," END("stop") "}");
 }
 
-// The last line with what came before it.
+// Returns the last line, completed with the texts of the lines before it.
 static json_t *built_from(json_t *lines) {
     json_t *last = json_deep_copy(json_array_get(lines, json_array_size(lines) - 1)), *message = json_object_get(last, "message"),
            *line;

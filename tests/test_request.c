@@ -1,5 +1,5 @@
-// Requests of OpenAI's chat completions and completions, and of llama.cpp's completion: what each field becomes, and what is
-// refused with which sentence.
+// Requests of OpenAI's chat completions and completions, and of llama.cpp's completion: the effect of each field, and the error
+// for each refusal.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -150,8 +150,8 @@ static json_t *describe(const kin_request *r) {
     "{'type':'allowed_tools','allowed_tools':{'mode':'" mode "','tools':[{'type':'function','function':{'name':'" name "'}}]}}"
 
 typedef struct good {
-    const char *fields;  // added to the smallest body
-    const char *changes; // what differs from the smallest body's request
+    const char *fields;  // added to the minimal body
+    const char *changes; // difference from the minimal body's request
 } good;
 
 static void check_one(parse_request *parser, const char *smallest, const good *g) {
@@ -384,11 +384,11 @@ static void fields_of_completions_and_of_the_native_api(void **state) {
     check_all(kin_request_from_native, "'prompt':'x'", native);
 }
 
-// ---- what is refused
+// ---- refusals
 
 typedef struct bad {
     parse_request *parser;
-    const char *body, *param, *message; // message: how it begins
+    const char *body, *param, *message; // message: its beginning
     int status;                         // 0: 400
 } bad;
 
@@ -538,7 +538,7 @@ static const bad refused[] = {
 static void halves_of_surrogate_pairs_become_replacement_characters(void **state) {
     (void)state;
     static const struct {
-        const char *body, *text; // NULL: no JSON
+        const char *body, *text; // NULL: not JSON
     } cases[] = {{"[\"a\\ud83d\"]", "a\uFFFD"},
                  {"[\"\\uDE00b\"]", "\uFFFDb"},
                  {"[\"\\ud83d\\ud83d\\ude00\"]", "\uFFFD\U0001F600"},
@@ -569,7 +569,7 @@ static void what_is_wrong_is_refused_with_a_sentence_that_names_it(void **state)
         assert_string_equal(err.param, b->param);
         assert_int_equal(err.status, b->status ? b->status : 400);
         assert_string_equal(err.type, b->status ? "not_supported_error" : "invalid_request_error");
-        assert_null(request.body); // nothing is left to be freed
+        assert_null(request.body); // nothing is left to free
     }
 }
 
@@ -592,7 +592,7 @@ static void too_much_is_refused(void **state) {
         {"stop", json_string(long_text)},
         {"logit_bias", many(json_pack("[i,i]", 1, 1), KIN_REQUEST_MAX_BIAS + 1)},
         {"prompt", many(json_string("x"), KIN_REQUEST_MAX_PROMPTS + 1)},
-        {"n", json_integer(KIN_REQUEST_MAX_CHOICES)}, // of 17 prompts
+        {"n", json_integer(KIN_REQUEST_MAX_CHOICES)}, // with 17 prompts
         {"response_fields", many(json_string("x"), KIN_REQUEST_MAX_FIELDS + 1)},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
@@ -648,7 +648,7 @@ static void integers_beyond_63_bits_are_numbers(void **state) {
     const char bad[] = "{\"a\": 99999999999999999999, b";
     assert_null(kin_request_parse((kin_str){bad, sizeof bad - 1}, &err));
     assert_int_equal(err.status, 400);
-    const char vast[] = "{\"a\": 1e999}"; // no number of any kind
+    const char vast[] = "{\"a\": 1e999}"; // beyond the range of a double
     assert_null(kin_request_parse((kin_str){vast, sizeof vast - 1}, &err));
     assert_int_equal(err.status, 400);
 }

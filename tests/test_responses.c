@@ -9,7 +9,7 @@
 #include "serve/responses.h"
 #include "tests/api_case.h"
 
-// Without the fields that a response repeats, which have tests of their own, and what is the same in all.
+// Removes the fields that a response repeats, which have their own tests, and the fields that are the same in all bodies.
 static int translate(json_t **out, const json_t *body, kin_api_error *err) {
     int rc = kin_responses_to_chat(out, body, err);
     if (rc == 0) assert_int_equal(json_object_del(*out, KIN_RESPONSES_ECHO), 0);
@@ -166,7 +166,7 @@ static void begin(written *w, bool stream) {
     w->format->start(w->writer, &w->out);
 }
 
-// Compares the events with those wanted, whose sequence numbers are left out: they must count from 0.
+// Compares the events with the wanted ones, which have no sequence numbers: the events' numbers must count from 0.
 static void expect_sequence(written *w, const char *want) {
     json_t *events = events_of(&w->out), *event;
     size_t i;
@@ -361,7 +361,7 @@ static void a_stream_that_breaks_ends_with_a_failed_response(void **state) {
     drop_writing(&w);
 }
 
-// The output that a client builds from the events, but for what only whole items have.
+// Returns the output that a client builds from the events, without fields that only whole items have.
 static json_t *built_from(json_t *events) {
     json_t *output = json_array(), *event, *item = NULL, *part;
     size_t i;

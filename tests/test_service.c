@@ -1,4 +1,5 @@
-// The computing side of a server (serve/service.h): jobs come, go away at any moment, and each text is what it is alone.
+// The computing side of a server (serve/service.h): jobs arrive and are cancelled at any moment, and each gives the same text as
+// when it runs alone.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -118,7 +119,8 @@ static void close_world(world *w) {
     pthread_mutex_destroy(&w->mutex);
 }
 
-// A text of its own, with a secret in the prompt; even ones are greedy, odd ones are drawn.
+// Options of job i. All jobs share the first half of their prompt; the second half differs. Even jobs are greedy, odd ones
+// sample.
 static kin_job_options options_of(int i, int n_predict) {
     kin_job_options o = {.n_prompt = N_PROMPT, .n_predict = n_predict, .n_probs = -1, .ignore_eos = true};
     kin_sampler_options so = kin_sampler_options_defaults();
@@ -204,7 +206,7 @@ static void a_job_may_be_cancelled_before_it_was_seen(void **state) {
     open_world(&w, 4, N, true);
     for (int round = 0; round < ROUNDS; round++) {
         for (int i = 0; i < N; i++) {
-            submit(&w, &texts[i], i, ENDLESS); // else one might end first
+            submit(&w, &texts[i], i, ENDLESS); // otherwise one might end first
             kin_service_cancel(w.service, texts[i].job);
         }
         wait_for(&w, N);
@@ -222,7 +224,7 @@ static void a_job_may_be_cancelled_when_its_end_was_not_yet_taken(void **state) 
     submit(&w, &first, 0, 1);
     wait_until_idle(&w);
     kin_service_cancel(w.service, first.job);
-    wait_for(&w, 1); // and is freed
+    wait_for(&w, 1); // and it is freed
     assert_int_equal(first.how, KIN_JOB_LENGTH);
     submit(&w, &second, 1, MAX_MADE);
     wait_for(&w, 1);
@@ -251,7 +253,7 @@ static void jobs_that_leave_at_any_moment_leave_nothing_behind(void **state) {
         if (texts[i].job) kin_service_cancel(w.service, texts[i].job);
     }
     wait_for(&w, N - n_ended);
-    submit(&w, &texts[0], 0, 1); // a last step, after which the numbers are known
+    submit(&w, &texts[0], 0, 1); // one more step, after which the counts are final
     wait_for(&w, 1);
     end_run(&w);
     kin_service_status status = kin_service_get_status(w.service);
@@ -286,12 +288,12 @@ static void what_comes_after_the_end_ends_at_once(void **state) {
     end_run(&w);
     submit(&w, &after, 1, MAX_MADE);
     wait_for(&w, 2);
-    assert_int_equal(before.n_ended, 1); // written, or failed
+    assert_int_equal(before.n_ended, 1); // either generated or failed
     assert_int_equal(after.how, KIN_JOB_FAILED);
     close_world(&w);
 }
 
-// To be seen by LeakSanitizer.
+// A leak would be reported by LeakSanitizer.
 static void a_text_that_was_read_for_nobody_is_freed(void **state) {
     (void)state;
     static text first;
@@ -322,7 +324,7 @@ static void submit_embedding(world *w, text *t, int i, int n, kin_pooling poolin
     kin_service_submit(w->service, t->job);
 }
 
-// The reference engine's hidden states of text i behind the output norm, pooled: vectors // [KIN_POOLING_CLS + 1][n_embd]
+// The reference engine's hidden states of text i after the output norm, pooled: vectors // [KIN_POOLING_CLS + 1][n_embd]
 static void make_reference(float vectors[][N_EMBD], int i) {
     kin_gguf *gguf;
     kin_ref_model m;
@@ -372,7 +374,7 @@ static void an_embedding_is_made_of_the_references_hidden_states(void **state) {
 
 static void embeddings_that_lose_their_place_begin_again(void **state) {
     (void)state;
-    enum { N = 4, N_LONG = 600 }; // of which three have room
+    enum { N = 4, N_LONG = 600 }; // there is room for three of them
     static text alone[N], now[N];
     world w;
     open_world(&w, N, N, false);
@@ -380,7 +382,7 @@ static void embeddings_that_lose_their_place_begin_again(void **state) {
         submit_embedding(&w, &alone[i], i, N_LONG, KIN_POOLING_MEAN + i % 3);
         wait_for(&w, 1);
     }
-    // A busy machine may be done with the first before the last one comes.
+    // On a busy machine the first may be done before the last arrives.
     for (int tries = 0; tries < 20 && kin_service_get_status(w.service).scheduler.n_preempted == 0; tries++) {
         for (int i = 0; i < N; i++) submit_embedding(&w, &now[i], i, N_LONG, KIN_POOLING_MEAN + i % 3);
         wait_for(&w, N);
