@@ -1,8 +1,8 @@
-// attention: how long attention over a KV cache takes, for one token at several depths and for prompts, beside two bounds of the
+// attention: measures attention over a KV cache, for one token at several depths and for prompts, next to two bounds from the
 // same run: the rate at which the same threads only read the same cells, and the rate at which they only multiply and add.
 //
-// All are timed in turns, several rounds, and the best of each counts: the machine may be busy with other things. The layers of a
-// run are not those of the run before it: as in a model, where the weights come between, they are not in the processor's caches.
+// All are timed alternately in several rounds, and the best round of each counts, because the machine may be busy. A run uses
+// other layers than the run before it: as in a model, where weights are read in between, they are not in the processor's caches.
 #include <getopt.h>
 #include <pthread.h>
 #include <sched.h>
@@ -31,7 +31,7 @@ typedef struct options {
     bool json;
 } options;
 
-// One run: n_layers layers of the cache, from `layer` on, for rows that see their own cell and all before it.
+// One run: n_layers layers of the cache, from `layer` on, for rows that attend to their own cell and all before it.
 typedef struct job {
     enum { ATTEND, READ, ARITHMETIC } what;
     const kin_kernels *kernels;
@@ -47,28 +47,28 @@ typedef struct thread {
     pthread_t id;
     pool *pool;
     int index;
-    double sum; // of what was read or computed
+    double sum; // of the values read or computed
 } thread;
 
-// Threads that wait for runs as an engine's threads do: they are started once, and their stacks are there.
+// Threads that wait for runs like an engine's threads: they are started once, so their stacks exist already.
 struct pool {
     thread threads[THREADS_MAX]; // the first one is the caller's
     int n;
-    const job *job;            // of the present run; NULL: threads end
-    atomic_int runs, finished; // runs begun; threads that have finished the present one
+    const job *job;            // the current run; NULL: threads end
+    atomic_int runs, finished; // runs begun; threads that have finished the current one
 };
 
 static uint64_t read_all(const void *data, size_t bytes) {
     const uint64_t *p = data;
     uint64_t sum[8] = {0};
     for (size_t i = 0; i + 8 <= bytes / 8; i += 8) {
-        __builtin_prefetch(p + i + 512, 0, 2); // 4 KiB: the next page, where the processor's own prefetcher would begin anew
+        __builtin_prefetch(p + i + 512, 0, 2); // 4 KiB: the next page, where the processor's own prefetcher would start again
         for (int j = 0; j < 8; j++) sum[j] += p[i + (size_t)j];
     }
     return sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7];
 }
 
-// n times 16 products, each rounded before it is added. The widest vectors of the back-end, all in registers.
+// n times 16 products, each rounded before it is added. Uses the back-end's widest vectors, all in registers.
 #define MULTIPLY_ADD(name, attributes, floats, accumulators)                                                                     \
     attributes static double name(int64_t n) {                                                                                   \
         typedef float vector __attribute__((vector_size(4 * (floats))));                                                         \
@@ -205,7 +205,7 @@ static void *allocate(size_t bytes) {
     return p;
 }
 
-// Bytes that are normal numbers of both types.
+// Returns bytes that are normal numbers in both types.
 static void *some_cells(size_t bytes) {
     uint8_t *p = allocate(bytes);
     for (size_t i = 0; i < bytes; i++) p[i] = (uint8_t)(i % 2 ? 0x2c + i / 64 % 2 * 0x80 : i * 37);

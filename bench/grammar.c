@@ -1,10 +1,10 @@
-// Grammar masks: how long it takes to find the tokens that a grammar allows next.
+// Grammar masks: measures how long it takes to find the tokens that a grammar allows next.
 //
-//   grammar VOCAB.gguf...          the grammars and JSON schemas below; tokens of several vocabularies together, up to 151,936 of
-//   them grammar -g FILE VOCAB.gguf...  a GBNF grammar
+//   grammar VOCAB.gguf...          the grammars and JSON schemas below, with the tokens of all these vocabularies (at most
+//   151,936) grammar -g FILE VOCAB.gguf...  a GBNF grammar
 //
-// For each grammar documents are written: at every token the mask is computed, and one of its tokens is taken at random. "in
-// use": with what the matcher remembers from earlier tokens; "cold": with an empty cache at every token.
+// Generates documents for each grammar: at every token the mask is computed, and one of the allowed tokens is chosen at random.
+// "in use": with the matcher's cache from earlier tokens; "cold": with an empty cache at every token.
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@
 enum { MAX_TOKENS = 151936, MAX_TIMES = 4000, MAX_LENGTH = 400 };
 
 static const struct {
-    const char *name, *gbnf, *schema; // one of the two
+    const char *name, *gbnf, *schema; // one of gbnf and schema
 } grammars[] = {
     {"JSON, llama.cpp's grammar",
      "root ::= object\n"
@@ -64,7 +64,7 @@ static kin_vocab *load(const char *path) {
     return vocab;
 }
 
-// The first vocabulary, with tokens of the others until there are MAX_TOKENS.
+// Returns the first vocabulary, extended by tokens of the others up to MAX_TOKENS.
 static kin_vocab *join(char **paths, int n) {
     kin_vocab *vocabs[16], *joined;
     static kin_str tokens[MAX_TOKENS];
@@ -92,7 +92,7 @@ static kin_vocab *join(char **paths, int n) {
     return joined;
 }
 
-// Of this thread: the machine may be busy with other things.
+// CPU time of this thread, because the machine may be busy.
 static double cpu_us(void) {
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);

@@ -1,4 +1,4 @@
-// hog: a program beside ours that wants memory, in a rhythm: waits, takes it step by step, holds it, gives it back, again.
+// hog: a program that competes for memory in a cycle: waits, allocates step by step, holds, releases, and starts again.
 #include <getopt.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ typedef struct options {
 typedef struct hog {
     const options *o;
     uint8_t *base; // [o->bytes] address space
-    uint64_t held; // of it, from the start
+    uint64_t held; // the part of it in use, from the start
     FILE *trace;   // NULL: none
     kin_time begun;
 } hog;
@@ -51,7 +51,7 @@ static void note(const hog *h) {
     fflush(h->trace);
 }
 
-// Different bytes on every page: nothing merges or compresses them.
+// Writes different bytes to every page, so that none can be merged or compressed.
 static void touch(uint8_t *at, uint64_t bytes, uint64_t seed) {
     for (uint64_t i = 0; i < bytes; i += PAGE_BYTES) {
         uint64_t value = (seed + i) * 0x9e3779b97f4a7c15u;
@@ -114,7 +114,7 @@ static const struct option all_options[] = {
     {0},
 };
 
-// A size in whole pages, at least one.
+// Parses a size in whole pages, at least one.
 static int parse_size(uint64_t *bytes, kin_err *err) {
     if (kin_size_parse(optarg, bytes, err) != 0) return KIN_FAIL;
     *bytes = (*bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;

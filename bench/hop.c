@@ -1,9 +1,9 @@
-// hop: how long a frame takes from one device's compute thread to the next one's, over loopback, without any compute.
+// hop: measures how long a frame takes from one device's compute thread to the next one's, over loopback, without computing.
 //
 //     compute A ─mailbox─► net A ═══ link: TLS over TCP ═══► net B ─queue─► compute B        and back, one frame at a time
 //
-// Each way is timed by one clock: from the frame built to the frame taken out of the other side's queue. Beside it: the same
-// between the two net threads alone, and plain TCP between two threads that block in read(), which is the floor.
+// Each direction is timed by one clock, from building the frame to taking it out of the other side's queue. For comparison: the
+// same between the two net threads alone, and plain TCP between two threads that block in read(), which is the lower bound.
 #include <getopt.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -93,7 +93,7 @@ static void *run_echo(void *arg) {
     return NULL;
 }
 
-// Half of each round trip.
+// Counts half of each round trip.
 static void time_tcp(samples *s, size_t n_bytes) {
     int fds[2];
     pthread_t thread;
@@ -120,16 +120,16 @@ typedef struct device {
     pthread_t net, compute;
     uv_loop_t loop;
     kin_tls_ctx *tls;
-    kin_listener *listener; // of the second one
+    kin_listener *listener; // of the second device
     kin_link *link;
     kin_mailbox *mailbox;
     size_t n_bytes;
-    bool is_first, hands_over; // to and from the compute thread
-    samples *samples;          // both devices' hops; one frame is under way at a time
-    kin_time *built;           // when the frame under way was built; both devices'
-    uint8_t *frame;            // [n_bytes] to be sent; the compute thread's until it is posted
+    bool is_first, hands_over; // passes frames to and from the compute thread
+    samples *samples;          // both devices' hops; only one frame is in flight at a time
+    kin_time *built;           // when the frame in flight was built; shared by both devices
+    uint8_t *frame;            // [n_bytes] to be sent; owned by the compute thread until it is posted
 
-    pthread_mutex_t lock; // of those below: the queue to the compute thread, of one frame
+    pthread_mutex_t lock; // guards the following fields: the queue to the compute thread, of one frame
     pthread_cond_t filled;
     uint8_t *received; // [n_bytes]
     bool is_full, is_ended;
@@ -163,7 +163,7 @@ static void build_frame(device *d) {
     *d->built = kin_clock_now();
 }
 
-// A hop is over; false: it was the last one.
+// Records a finished hop; returns false after the last one.
 static bool count_hop(device *d) {
     samples *s = d->samples;
     s->us[s->n++] = (double)(kin_clock_now() - *d->built) / 1e3;

@@ -1,9 +1,10 @@
-// Checks that every back-end of the CPU kernels that can run here computes the bits of the table (bits/bits.h): under an emulator
-// or as a module of WebAssembly, where the tests' libraries are not. Exit 1: one does not.
+// Checks that every back-end of the CPU kernels that can run here computes the bits of the table (bits/bits.h): for an emulator
+// or WebAssembly, where the test libraries are not available. Exit 1: a back-end does not.
 //
-//   kernel_bits [--write | --ways N]    --write: prints the cases' hashes of the scalar back-end, for the table
+//   kernel_bits [--write | --ways N]    --write: prints the scalar back-end's hashes of the cases, for the table
 //
-// --ways: rows are multiplied in the first N ways only (kernels/kernels.h): 2 where a compiler adds up products of four wrongly.
+// --ways: tests only the first N variants of multiplying rows (kernels/kernels.h): 2 if a compiler gets sums of four products
+// wrong.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

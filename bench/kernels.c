@@ -1,7 +1,7 @@
-// kernels: how fast the matrix products are, for each type of weights and number of activation rows, beside the rate at which the
-// same threads only read the same memory.
+// kernels: measures the matrix products, for each weight type and number of activation rows, next to the rate at which the same
+// threads only read the same memory.
 //
-// Both are timed in turns, several rounds, and the best of each counts: the machine may be busy with other things.
+// Both are timed alternately in several rounds, and the best round of each counts, because the machine may be busy.
 #include <getopt.h>
 #include <math.h>
 #include <pthread.h>
@@ -16,7 +16,7 @@
 
 enum { EXIT_USAGE = 2, COLUMNS = 2048, MATRIX_ROWS = 4096, THREADS_MAX = 16, N_MAX = 128 };
 
-static const double LEAST_MB = 0.1, LEAST_PASS_MB = 64; // where weights are few they are multiplied again and again
+static const double LEAST_MB = 0.1, LEAST_PASS_MB = 64; // few weights are multiplied repeatedly
 
 static const char usage[] =
     "usage: kernels [--type NAME] [--backend NAME] [--rows N] [--threads N] [--mb N] [--rounds N] [--json]\n"
@@ -48,9 +48,9 @@ typedef struct options {
     bool json;
 } options;
 
-// One product, or one reading, of n_matrices matrices, n_passes times. Threads take ranges of the rows of each.
+// Multiplies with, or reads, n_matrices matrices, n_passes times. Each thread handles a range of their rows.
 typedef struct job {
-    const kin_kernels *kernels; // NULL: read only
+    const kin_kernels *kernels; // NULL: only read
     kin_matrix matrix;          // data: the first
     size_t matrix_bytes;
     int matrix_rows, n_matrices, n_passes, n;
@@ -63,7 +63,7 @@ typedef struct thread {
     pthread_t id;
     const job *job;
     int index, n;
-    uint64_t sum; // of what was read
+    uint64_t sum; // of the values read
 } thread;
 
 typedef uint64_t vector __attribute__((vector_size(64)));
@@ -72,7 +72,7 @@ static uint64_t read_all(const uint8_t *data, size_t bytes) {
     const vector *p = (const vector *)data;
     vector sum = {0};
     for (size_t i = 0; i < bytes / sizeof *p; i++) {
-        __builtin_prefetch(p + i + 64, 0, 2); // 4 KiB: the next page, where the processor's own prefetcher would begin anew
+        __builtin_prefetch(p + i + 64, 0, 2); // 4 KiB: the next page, where the processor's own prefetcher would start again
         sum ^= p[i];
     }
     return sum[0] ^ sum[1] ^ sum[2] ^ sum[3] ^ sum[4] ^ sum[5] ^ sum[6] ^ sum[7];
@@ -105,7 +105,7 @@ static double seconds(const job *j, int n_threads) {
     run(&threads[0]);
     for (int i = 1; i < n_threads; i++) pthread_join(threads[i].id, NULL);
     double s = kin_clock_ms(began, kin_clock_now()) / 1e3;
-    static volatile uint64_t sink; // reading is not optimized away
+    static volatile uint64_t sink; // keeps reading from being optimized away
     for (int i = 0; i < n_threads; i++) sink += threads[i].sum;
     (void)sink;
     return s;
@@ -127,7 +127,7 @@ static void show(const options *o, const type *t, const job *j, double best, dou
 }
 
 static void time_rows(const options *o, const type *t, job j, int n, float *x, kin_act *act) {
-    // More rows than 8 are not bound by memory: fewer matrices do.
+    // More than 8 rows are not limited by memory, so fewer matrices suffice.
     if (n > 8) j.n_matrices = j.n_matrices * 8 / n > 0 ? j.n_matrices * 8 / n : 1;
     j.n = n;
     if (kin_kernel_act_kind(t->number) != KIN_ACT_F32) {
@@ -145,7 +145,7 @@ static void time_rows(const options *o, const type *t, job j, int n, float *x, k
     show(o, t, &j, best, read);
 }
 
-// Any bytes will do that make normal numbers of every type of float.
+// Returns arbitrary bytes that are normal numbers in every float type.
 static uint8_t *some_weights(size_t bytes) {
     uint8_t *p = aligned_alloc(64, (bytes + 63) / 64 * 64);
     kin_rng rng;

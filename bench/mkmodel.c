@@ -1,4 +1,4 @@
-// mkmodel: writes a GGUF model of random weights, to measure with.
+// mkmodel: writes a GGUF model of random weights for measurements.
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -52,7 +52,7 @@ enum {
     OPT_INT
 };
 
-// Options that are one number of the options: OPT_INT + place in this table.
+// Options that set a single number: OPT_INT + index in this table.
 static const struct {
     const char *name;
     size_t offset;
@@ -120,7 +120,7 @@ static int apply(options *o, int opt, char *arg, kin_err *err) {
     }
 }
 
-// 0, KIN_FAIL, or 1 when help was asked for.
+// Returns 0, KIN_FAIL, or 1 if help was requested.
 static int parse_options(options *o, int argc, char **argv, kin_err *err) {
     struct option all[N_INTS + N_OTHERS + 1] = {{0}};
     for (size_t i = 0; i < N_INTS; i++) {
@@ -128,7 +128,7 @@ static int parse_options(options *o, int argc, char **argv, kin_err *err) {
     }
     memcpy(all + N_INTS, others, sizeof others);
     *o = (options){.spec = kin_model_spec_defaults()};
-    for (int pass = 0; pass < 2; pass++) { // the preset first, wherever it stands
+    for (int pass = 0; pass < 2; pass++) { // the preset first, wherever it is on the command line
         optind = 1;
         opterr = pass == 0;
         for (int opt; (opt = getopt_long(argc, argv, "o:h", all, NULL)) != -1;) {
@@ -153,7 +153,7 @@ static int make(const options *o, kin_err *err) {
     }
     double ms = kin_clock_ms(begin, kin_clock_now());
 
-    kin_gguf *gguf; // what has been written is read back
+    kin_gguf *gguf; // read back what was written
     if (kin_gguf_open(&gguf, path, err) != 0) return KIN_FAIL;
     uint64_t n_bytes = 0, n_weights = 0;
     for (size_t i = 0; i < kin_gguf_n_tensors(gguf); i++) {

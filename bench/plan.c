@@ -1,7 +1,7 @@
-// How long the schedulers take: `plan [REPETITIONS]`. Prints one line per set of facts and scheduler: milliseconds (median and
-// the longest), the predicted time of a token, and what the bound proves. Then what groups gain where weights stream: equal
-// devices of 15 GB/s, 0.4 ms and 1 Gbit/s from each other, with an 8B model and memory for a part of it; a token by the best ring
-// and by the best plan with groups, ms.
+// Measures the schedulers: `plan [REPETITIONS]`. Prints one line per set of facts and scheduler: milliseconds (median and
+// maximum), the predicted time per token, and what the bound proves. Then prints the gain of groups where weights stream: equal
+// devices with 15 GB/s, linked by 0.4 ms and 1 Gbit/s, with an 8B model and memory for a part of it; ms per token of the best
+// ring and of the best plan with groups.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +44,7 @@ static void measure(const char *name, const kin_facts *facts, int n) {
     }
 }
 
-// The devices of Table 3 again and again, each a little different. memory: so much of theirs.
+// Repeats the devices of Table 3 with small variations. memory: fraction of their memory.
 static void many(kin_facts *facts, int n_device, double memory, bool one_network) {
     kin_rng rng;
     kin_rng_seed(&rng, 1);

@@ -1,10 +1,10 @@
-// Writes a random document for each JSON schema: a line of the standard input is a schema, a line of the output what a model that
-// takes random tokens would write under its grammar.
+// Writes a random document for each JSON schema: each line of standard input is a schema, each line of the output is what a model
+// choosing random tokens would write under its grammar.
 //
-//   schema_walk [SEED]       +DOCUMENT, -why there is none, or !DOCUMENT without an end
-//   schema_walk --gbnf       the grammar of the one schema that is all of the input
+//   schema_walk [SEED]       +DOCUMENT, -reason why there is none, or !DOCUMENT without an end
+//   schema_walk --gbnf       the grammar of a single schema, which is the whole input
 //
-// tests/test_schema_random.sh holds the documents against another program's idea of the schemas.
+// tests/test_schema_random.sh checks the documents against another implementation of JSON schemas.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 
 enum { MAX_TOKENS = 3000, FREE_TOKENS = 60 };
 
-// Besides the 256 bytes: what tokens of real vocabularies look like where JSON is written.
+// Tokens besides the 256 bytes, typical of real vocabularies when JSON is written.
 static const char *const words[] = {
     "{\"",
     "\":",
@@ -102,12 +102,13 @@ static kin_token_trie *make_trie(void) {
 }
 
 static void free_trie(kin_token_trie *trie) {
-    kin_vocab *vocab = (kin_vocab *)trie->vocab; // of make_trie
+    kin_vocab *vocab = (kin_vocab *)trie->vocab; // created by make_trie
     kin_token_trie_free(trie);
     kin_vocab_free(vocab);
 }
 
-// At first any token; later what ends things, mostly: where a pattern wants a digit, brackets would go on for ever.
+// At first chooses any token; later mostly tokens that close something: where a pattern allows a digit, brackets would go on
+// forever.
 static int32_t choose(kin_rng *rng, const uint64_t *set, int32_t n_tokens, int length) {
     int32_t n = 0;
     if (length >= FREE_TOKENS && kin_rng_u64(rng) % 8 > 0) {
@@ -123,7 +124,7 @@ static int32_t choose(kin_rng *rng, const uint64_t *set, int32_t n_tokens, int l
     }
 }
 
-// Appends a document; false if it has no end within MAX_TOKENS.
+// Appends a document; returns false if it does not end within MAX_TOKENS.
 static bool walk(kin_matcher *m, const kin_token_trie *trie, kin_rng *rng, kin_text_buffer *document) {
     kin_place place = {0};
     uint64_t set[16];
@@ -142,7 +143,7 @@ static bool walk(kin_matcher *m, const kin_token_trie *trie, kin_rng *rng, kin_t
     return id == EOS;
 }
 
-// Line ends between parts of a document become blanks: one document a line.
+// Line ends between parts of a document become spaces: one document per line.
 static void print_document(char mark, kin_text_buffer *document) {
     for (size_t i = 0; i < document->len; i++) {
         if (document->at[i] == '\n') document->at[i] = ' ';

@@ -1,12 +1,11 @@
-// sum: how long the devices of a group take to add up their parts.
+// sum: measures how long the devices of a group take to add up their parts.
 //
 //   sum                          in one process: a thread for each device, TLS over socket pairs
-//   sum RANK ADDRESS ADDRESS...  over a network: this is the device of that rank, from 0, of those with these IPv4 addresses;
-//   start
-//                                it on all of them. The first one prints, beside the round trip to each other one
+//   sum RANK ADDRESS ADDRESS...  over a network: this device's rank, from 0, among the devices with these IPv4 addresses; start
+//                                it on all of them. The first one prints the times, and the round trip to each other one
 //
-// In one process it is what a sum costs beside the wire: encrypting, system calls, waking, adding. With more threads than
-// processors it is mostly waking.
+// In one process it measures the cost of a sum without the network: encrypting, system calls, waking, adding. With more threads
+// than processors it is mostly waking.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -98,7 +97,7 @@ static int measure_all(void) {
 typedef struct ranks {
     int rank, n;
     struct sockaddr_in at[KIN_SHARE_RANKS];
-    int fd[KIN_SHARE_RANKS]; // -1: this device's
+    int fd[KIN_SHARE_RANKS]; // -1: this device
 } ranks;
 
 static int parse(ranks *r, int argc, char **argv, kin_err *err) {
@@ -122,7 +121,7 @@ static int receive_byte(int fd, uint8_t *byte, kin_err *err) {
     return recv(fd, byte, 1, MSG_WAITALL) == 1 ? 0 : kin_err_set(err, "a device has ended");
 }
 
-// To those before this one; they may not be there yet.
+// Connects to the devices before this one, which may not be listening yet.
 static int dial(ranks *r, int to, kin_err *err) {
     uint8_t rank = (uint8_t)r->rank;
     for (int i = 0; i < N_TRIES; i++, usleep(TRY_US)) {
@@ -136,7 +135,7 @@ static int dial(ranks *r, int to, kin_err *err) {
     return kin_err_set(err, "device %d does not answer", to);
 }
 
-// Of those after this one.
+// Accepts connections of the devices after this one.
 static int listen_for(ranks *r, kin_err *err) {
     int one = 1, fd = socket(AF_INET, SOCK_STREAM, 0), rc = 0;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
@@ -165,7 +164,7 @@ static int connect_all(ranks *r, kin_err *err) {
     return 0;
 }
 
-// A byte and its answer, between plain sockets whose readers sleep.
+// Times a byte and its answer, between plain sockets whose readers sleep.
 static int measure_round_trip(const ranks *r, int to, kin_err *err) {
     double us[N_SUMS];
     uint8_t byte = 0;
@@ -186,7 +185,7 @@ static int answer_round_trips(const ranks *r, kin_err *err) {
     return 0;
 }
 
-// The connections are given away: each measurement has its own.
+// Gives the connections away: each measurement needs its own.
 static int measure_over_network(ranks *r, kin_proto_allreduce way, int n_values, kin_err *err) {
     static uint32_t epoch = 0;
     static device d;

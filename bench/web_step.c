@@ -1,6 +1,5 @@
-// web_step: writes a case for the engine in WebAssembly, a prompt and then tokens one by one, and says how long the native engine
-// takes for it. How long a browser takes says tests/web/chromium.mjs, and node tests/web/engine.mjs: bench/web.sh asks both, in
-// turns.
+// web_step: writes a case for the WebAssembly engine, a prompt and then single tokens, and prints how long the native engine
+// takes for it. tests/web/chromium.mjs measures a browser, and tests/web/engine.mjs node: bench/web.sh runs both alternately.
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -22,7 +22,7 @@ uint64_t kin_bits_hash_f32(const float *x, size_t n, uint64_t seed) {
     return seed;
 }
 
-// ---- the vectors' functions
+// ---- vector functions
 
 #define CALL(id)                                                                                                                 \
     if (strcmp(k->name, #id) == 0) return kin_primitive_bits_##id((kin_primitive)which);
@@ -34,7 +34,7 @@ static uint64_t primitive(const kin_kernels *k, int which) {
 
 // ---- activations
 
-// [BATCH, columns] of many magnitudes; the last rows are those that are not rounded as usual.
+// Returns [BATCH, columns] of many magnitudes; the last rows are special cases of rounding.
 static float *activations(kin_rng *rng, int columns) {
     float *x = malloc(sizeof(float) * BATCH * (size_t)columns);
     kin_assert(x);
@@ -74,7 +74,7 @@ static uint64_t rounded(const kin_kernels *k, int kind) {
 
 // ---- products
 
-// Where a type's blocks have their factors, f16. -1: none. d == -1: a weight is a float, or the factor an exponent.
+// Where a type's blocks have their f16 factors. -1: none. d == -1: weights are floats, or the factor is an exponent.
 typedef struct format {
     int type, columns, bytes, d, d_min;
 } format;
@@ -86,7 +86,7 @@ static const format formats[] = {
     {KIN_TYPE_Q2_K, 256, 84, 80, 82}, {KIN_TYPE_IQ4_XS, 256, 136, 0, -1}, {KIN_TYPE_MXFP4, 32, 17, -1, -1},
 };
 
-// Three panels: any bytes at all; any weights with factors that are small; the largest weights.
+// Fills three panels: arbitrary bytes; arbitrary weights with small factors; the largest weights.
 static void random_weights(kin_rng *rng, const format *f, int columns, uint8_t *w) {
     const int row_bytes = columns / f->columns * f->bytes;
     for (int i = 0; i < ROWS * row_bytes; i += f->bytes) {
@@ -103,8 +103,8 @@ static void random_weights(kin_rng *rng, const format *f, int columns, uint8_t *
     }
 }
 
-// Three panels with factors that kernels may treat apart: finite ones, of which half are subnormal; one infinity among them; one
-// negative number.
+// Fills three panels with factors that kernels may treat specially: finite ones, half of them subnormal; the same with one
+// infinity; the same with one negative number.
 static void random_factors(kin_rng *rng, const format *f, int columns, uint8_t *w) {
     const int row_bytes = columns / f->columns * f->bytes;
     random_weights(rng, f, columns, w);
@@ -127,7 +127,7 @@ static void multiply(const kin_kernels *k, const kin_matrix *m, const float *x, 
     k->matmul(m, act, x, n, y, m->rows, 0, m->rows / KIN_PANEL_ROWS);
 }
 
-// Whether each row alone is multiplied with the matrix, which is there twice, as in its batch, in each way to multiply a row.
+// True if each row alone, multiplied by the matrix (which is there twice) in every variant, gives the same as in its batch.
 static bool are_alike(const kin_kernels *k, kin_matrix m, const float *x, kin_act *act, const float *expected) {
     float y[2 * ROWS];
     bool alike = true;
@@ -143,7 +143,7 @@ static bool are_alike(const kin_kernels *k, kin_matrix m, const float *x, kin_ac
     return alike;
 }
 
-// In the sizes of batch that kernels take apart.
+// Multiplies in all batch sizes that kernels treat differently.
 static uint64_t product_of(const kin_kernels *k, int type, void (*fill)(kin_rng *, const format *, int columns, uint8_t *w)) {
     const format *f = formats;
     while (f->type != type) f++;
@@ -184,7 +184,7 @@ static uint64_t factors(const kin_kernels *k, int type) {
 
 // ---- attention
 
-// LONG_POSITIONS: three spans. The sum of two is the same in any order.
+// LONG_POSITIONS: three spans, because the sum of two is the same in either order.
 enum { N_HEAD = 8, N_HEAD_KV = 2, POSITIONS = 700, LONG_POSITIONS = 1300, QUERIES = 30 };
 
 static float *random_floats(kin_rng *rng, size_t n, float size) {
@@ -194,7 +194,7 @@ static float *random_floats(kin_rng *rng, size_t n, float size) {
     return x;
 }
 
-// Each span as a task of its own.
+// Computes each span as a separate task.
 static uint64_t split_attention(const kin_kernels *k, kin_attention a, uint64_t seed) {
     a.partial_bytes = kin_attention_partial_bytes(&a.kv, a.n_head, a.n_rows, LONG_POSITIONS);
     a.partial = malloc(a.partial_bytes);
@@ -206,7 +206,7 @@ static uint64_t split_attention(const kin_kernels *k, kin_attention a, uint64_t 
     return kin_bits_hash_f32(a.out, (size_t)(a.n_rows * a.ldo), seed);
 }
 
-// The hash of the cache, and of what the last of n positions of a sequence see, in a window or not.
+// Hashes the cache, and the attention of the last of n positions of a sequence, with a window or without.
 static uint64_t attention_of(const kin_kernels *k, const kin_kv_layout *kv, int n, bool is_capped) {
     enum { KV_BLOCKS = (LONG_POSITIONS + KIN_KV_CELLS - 1) / KIN_KV_CELLS };
     const int width = N_HEAD_KV * kv->head_dim, q_width = N_HEAD * kv->head_dim;
@@ -252,10 +252,10 @@ static uint64_t attention_of(const kin_kernels *k, const kin_kv_layout *kv, int 
     k->attend(&a, 0, kin_attention_plan(&a, 1));
     uint64_t hash = kin_bits_hash_f32(out, n_out, kin_hash64(cache, 2 * bytes, 0));
     if (n == LONG_POSITIONS) hash = split_attention(k, a, hash);
-    a.n_rows = 1; // the first row alone: its few queries convert the cells on the way
+    a.n_rows = 1; // the first row alone: few queries convert the cells while multiplying
     k->attend(&a, 0, kin_attention_plan(&a, 1));
     hash = kin_bits_hash_f32(out, (size_t)q_width, hash);
-    a.n_head = N_HEAD_KV; // and a query alone
+    a.n_head = N_HEAD_KV; // and a single query
     k->attend(&a, 0, kin_attention_plan(&a, 1));
     hash = kin_bits_hash_f32(out, (size_t)width, hash);
     free(k_rows);
@@ -280,7 +280,7 @@ static uint64_t long_attention(const kin_kernels *k, int type) {
     return attention_of(k, &(kin_kv_layout){type, N_HEAD_KV, 64}, LONG_POSITIONS, false);
 }
 
-// Soft caps and sinks, over several spans.
+// With soft caps and sinks, over several spans.
 static uint64_t capped_attention(const kin_kernels *k, int type) {
     return attention_of(k, &(kin_kv_layout){type, N_HEAD_KV, 64}, LONG_POSITIONS, true);
 }
@@ -296,7 +296,7 @@ static uint64_t norm(const kin_kernels *k, int what) {
     kin_rng_seed(&rng, (uint64_t)what);
     for (int i = 0; i < 3; i++) {
         float *x = random_floats(&rng, WIDTH, sizes[i]), *weight = random_floats(&rng, WIDTH, 2);
-        for (int64_t n = 16; n <= WIDTH; n *= 2) { // x of the next one is y of the one before
+        for (int64_t n = 16; n <= WIDTH; n *= 2) { // the next x is the previous y
             k->rms_norm(n, x, weight, 1e-5f, x);
             hash = kin_bits_hash_f32(x, WIDTH, hash);
         }
@@ -306,7 +306,7 @@ static uint64_t norm(const kin_kernels *k, int what) {
     return hash;
 }
 
-// add and add_scaled in turns, as a layer adds what its parts give.
+// Alternates add and add_scaled, as a layer adds its parts.
 static uint64_t sums(const kin_kernels *k, int what) {
     kin_rng rng;
     kin_rng_seed(&rng, (uint64_t)what);
@@ -352,7 +352,7 @@ static uint64_t caps(const kin_kernels *k, int what) {
     return hash;
 }
 
-// Frequencies, angles and rotated heads: plain, with factors, with YaRN; pairs of both kinds.
+// Frequencies, angles and rotated heads: plain, with factors, with YaRN; both kinds of pairs.
 static uint64_t rope(const kin_kernels *k, int what) {
     enum { N_ROT = 128 };
     uint64_t hash = 0;
@@ -376,7 +376,8 @@ static uint64_t rope(const kin_kernels *k, int what) {
     for (size_t i = 0; i < sizeof ropes / sizeof *ropes; i++) {
         kin_rope_frequencies(&ropes[i], freq);
         hash = kin_hash64(freq, sizeof *freq * (size_t)(ropes[i].n_rot / 2), hash);
-        for (int32_t pos = 1; pos < 1 << 20; pos += 1 + pos / 32) { // so many that another order of doubles shows in floats
+        for (int32_t pos = 1; pos < 1 << 20; pos += 1 + pos / 32) { // so many that another order of operations in doubles shows
+                                                                    // in floats
             kin_rope_turns(&ropes[i], freq, pos, turns);
             k->rope(pos % 2, ropes[i].n_rot, turns, head);
             hash = kin_bits_hash_f32(head, N_ROT, kin_bits_hash_f32(turns, (size_t)ropes[i].n_rot, hash));
@@ -386,7 +387,7 @@ static uint64_t rope(const kin_kernels *k, int what) {
     return hash;
 }
 
-// The softmax of 1, 2, 4, ... experts; logits in coarse steps are often equal.
+// Chooses 1, 2, 4, ... experts by softmax; logits in coarse steps are often equal.
 static uint64_t route(const kin_kernels *k, int what) {
     uint64_t hash = 0;
     kin_rng rng;
@@ -402,7 +403,7 @@ static uint64_t route(const kin_kernels *k, int what) {
     return hash;
 }
 
-// All experts' softmax or sigmoid, with a bias, groups and a scale.
+// Softmax or sigmoid of all experts, with a bias, groups and a scale.
 static uint64_t routings(const kin_kernels *k, int what) {
     uint64_t hash = 0;
     kin_rng rng;

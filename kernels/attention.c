@@ -1,9 +1,9 @@
-// The KV cache's layout, and how attention is cut into tasks.
+// The KV cache's layout, and how attention is divided into tasks.
 #include "kernels/attention.h"
 
 #include "kernels/panel.h"
 
-enum { TASKS_PER_THREAD = 4 }; // fewer of them are split: the last one to end may keep the others idle
+enum { TASKS_PER_THREAD = 4 }; // with fewer tasks, spans are split: otherwise the last task may leave other threads idle
 
 bool kin_kv_has(const kin_kv_layout *kv) {
     bool is_f16 = kv->type == KIN_TYPE_F16, is_q8_0 = kv->type == KIN_TYPE_Q8_0;

@@ -1,4 +1,4 @@
-// Which back-end runs: the best that this CPU has, or the one that KIN_CPU names.
+// Chooses the back-end: the best that this CPU supports, or the one that KIN_CPU names.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ static const kin_kernels *const all[] = {KIN_BACKENDS(ADDRESS)};
 uint8_t kin_kernels_ways[KIN_WAYS_TYPES];
 
 #if defined(__x86_64__)
-// What compilers' names of features do not have yet.
+// Features that compilers have no names for yet.
 static bool has_f16c(void) {
     unsigned a, b, c, d;
     return __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C;
@@ -34,7 +34,7 @@ static bool has_dot_product(void) {
 #if defined(__linux__)
     return getauxval(AT_HWCAP) & 1ul << 20; // HWCAP_ASIMDDP
 #else
-    return true; // every Apple processor of 64 bits since 2018 has it
+    return true; // all 64-bit Apple processors since 2018 have it
 #endif
 }
 #endif
@@ -55,12 +55,12 @@ bool kin_kernels_can_run(const kin_kernels *k) {
 #elif defined(__aarch64__)
     if (k == &kin_kernels_neon) return has_dot_product();
 #elif defined(__wasm__)
-    if (k == all[0]) return true; // the module would not have been loaded
+    if (k == all[0]) return true; // otherwise the module would not have been loaded
 #endif
     return k == &kin_kernels_scalar;
 }
 
-// "avx512, avx2, scalar"
+// Writes a list such as "avx512, avx2, scalar".
 static void list_runnable(char *text, size_t n) {
     size_t used = 0;
     text[0] = '\0';

@@ -1,24 +1,24 @@
-// GGUF's rows -> panels of 16 rows (panel.h). Plain C: packing is bound by the disk.
+// Packs GGUF's rows into panels of 16 rows (panel.h). Plain C, because packing is limited by the disk.
 #include <string.h>
 
 #include "kernels/kernels.h"
 #include "kernels/panel.h"
 
-// Every function below packs one row of a block: b, as in GGUF -> its places in the panel. n: blocks of GGUF in it, which is 1
-// where those have 256 columns.
+// Every function below packs one row of a block: b, as in GGUF -> its places in the panel. n: GGUF blocks in b, which is 1 if
+// they have 256 columns.
 
-// n bytes in fours -> every 64 bytes.
+// Places n bytes in groups of four, one group every 64 bytes.
 static void interleave(const uint8_t *b, int n, int row, void *planes) {
     for (int i = 0; i < n / 4; i++) memcpy((uint8_t *)planes + 64 * i + 4 * row, b + 4 * i, 4);
 }
 
-// n bytes -> every 16 bytes.
+// Places n bytes, one every 16 bytes.
 static void transpose(const uint8_t *b, int n, int row, void *columns) {
     for (int i = 0; i < n; i++) ((uint8_t *)columns)[16 * i + row] = b[i];
 }
 
-// Bits of 6-bit scale j (0..7) and minimum j of Q4_K and Q5_K: 12 bytes, the first eight hold the low six bits of scales and
-// minima 0..3, and the high two bits of 4..7; the last four hold nibbles of 4..7.
+// Extracts the 6-bit scale j (0..7) and minimum j of Q4_K and Q5_K from 12 bytes: the first eight hold the low six bits of scales
+// and minima 0..3 and the high two bits of 4..7; the last four hold the low nibbles of 4..7.
 static void scale_k4(const uint8_t *s, int j, int *scale, int *min) {
     if (j < 4) {
         *scale = s[j] & 63;
@@ -58,7 +58,7 @@ static void pack_q5_k(const uint8_t *b, int n, int r, void *panel) {
     interleave(b + 48, 128, r, p->low);
 }
 
-// Weight c of a row of Q6_K: each half of 128 columns has 64 bytes of nibbles, and 32 bytes of the two bits above them.
+// Returns weight c of a row of Q6_K: each half of 128 columns has 64 bytes of nibbles, and 32 bytes with the two bits above them.
 static int weight_q6_k(const uint8_t *b, int c) {
     int h = c / 128, quarter = c / 32 % 4;
     int low = b[64 * h + c % 64] >> quarter / 2 * 4 & 15, high = b[128 + 32 * h + c % 32] >> 2 * quarter & 3;
@@ -113,7 +113,7 @@ static void pack_iq4_xs(const uint8_t *b, int n, int r, void *panel) {
     interleave(b + 8, 128, r, p->q);
 }
 
-// Blocks of 32 columns: a scale, then the weights.
+// Packs blocks of 32 columns: a scale, then the weights.
 static void pack_32(const uint8_t *b, int n, int r, int scale_bytes, int q_bytes, uint8_t *panel) {
     uint8_t *scales = panel + (ptrdiff_t)n * 16 * q_bytes;
     for (int g = 0; g < n; g++, b += scale_bytes + q_bytes) {

@@ -1,5 +1,5 @@
-// Rotary position embedding: frequencies and angles in doubles, by functions of our own, because those of C libraries differ in
-// their last bits.
+// Rotary position embedding: frequencies and angles in doubles, with functions implemented here, because those of C libraries
+// differ in their last bits.
 #include <math.h>
 
 #include "kernels/kernels.h"
@@ -41,7 +41,7 @@ static double small_cosine(double x) {
 
 // Error below 1e-9 for angles up to 2^22: positions are whole numbers and the fastest pair turns by 1 for each.
 static void sine_cosine(double x, double *sine, double *cosine) {
-    if (!(fabs(x) < 0x1p52)) { // of factors that are no numbers
+    if (!(fabs(x) < 0x1p52)) { // factors that are NaN
         *sine = *cosine = NAN;
         return;
     }
@@ -56,12 +56,12 @@ static void sine_cosine(double x, double *sine, double *cosine) {
     }
 }
 
-// YaRN: the pair that makes n_turns full turns in n_ctx_orig positions, as a real number.
+// YaRN: returns the pair that makes n_turns full rotations in n_ctx_orig positions, as a real number.
 static double pair_with_turns(const kin_rope *rope, double n_turns) {
     return rope->n_rot * natural_log(rope->n_ctx_orig / (n_turns * TAU)) / (2 * natural_log(rope->base));
 }
 
-// YaRN: how much of pair i's own speed is kept, 1 for fast pairs, 0 for slow ones, a straight line between.
+// YaRN: returns how much of pair i's original frequency is kept: 1 for fast pairs, 0 for slow ones, linear in between.
 static double yarn_kept(const kin_rope *rope, int i) {
     double first = pair_with_turns(rope, rope->beta_fast), last = pair_with_turns(rope, rope->beta_slow);
     first = fmax(0, rope->exact_corners ? first : floor(first));

@@ -1,7 +1,7 @@
 // Block layouts of the quantized formats. `d` is a block's scale and `m` its minimum, both f16; all integers are
 // little-endian; bits are counted from the lowest. Offsets in bytes.
 //
-// 32 elements a block; nibble j of qs: low half of qs[j] is element j, high half is element j + 16
+// 32 elements per block; nibble j of qs: low half of qs[j] is element j, high half is element j + 16
 //
 //   type  bytes  layout                                     element
 //   Q8_0     34  d:0  qs:2  (32 x i8)                       d * q
@@ -11,7 +11,7 @@
 //   Q5_1     24  d:0  m:2   qh:4 (4) qs:8 (16)              d * q + m
 //   MXFP4    17  e:0  qs:1  (16)                            2^(e - 128) * mxfp4[q]
 //
-// 256 elements a block in groups of 16 or 32, each with its own small scale sc (and minimum mn)
+// 256 elements per block in groups of 16 or 32, each with its own small scale sc (and minimum mn)
 //
 //   type  bytes  layout                                             groups    element
 //   Q2_K     84  sc,mn:0 (16 x 4+4 bit)  qs:16 (64)  d:80  m:82     16 of 16  d * sc * q - m * mn
@@ -48,7 +48,7 @@ static float get_f16(const uint8_t *p) {
     return float_of_bits(sign | (exponent + 112) << 23 | mantissa << 13);
 }
 
-// The low nibble of a byte for part 0, the high one for part 1.
+// Returns the low nibble of a byte for part 0, the high one for part 1.
 static int nibble(uint8_t byte, int part) {
     return byte >> (4 * part) & 15;
 }
@@ -72,7 +72,7 @@ static int get_scale_q3(const uint8_t *p, int g) {
     return nibble(p[g % 8], g / 8) | (p[8 + g % 4] >> (2 * (g / 4)) & 3) << 4;
 }
 
-// One block each: b // (block_bytes) -> y // (block_n)
+// Each function converts one block: b // (block_bytes) -> y // (block_n)
 
 static void block_f32(const uint8_t *b, float *y) {
     *y = float_of_bits(get_u32(b));
@@ -113,7 +113,7 @@ static void block_q5_1(const uint8_t *b, float *y) {
     for (int i = 0; i < 32; i++) y[i] = d * (nibble(b[8 + i % 16], i / 16) | (int)(qh >> i & 1) << 4) + m;
 }
 
-// Q2_K, Q3_K and Q6_K keep two bits of an element where qs[32 * (i / 128) + i % 32] has its pair number i / 32 % 4.
+// Q2_K, Q3_K and Q6_K store two bits of element i in qs[32 * (i / 128) + i % 32], as bit pair number i / 32 % 4.
 static int two_bits(const uint8_t *qs, int i) {
     return qs[32 * (i / 128) + i % 32] >> (2 * (i / 32 % 4)) & 3;
 }

@@ -10,12 +10,12 @@ struct kin_ref_session {
     float *k, *v;        // (layers, n_ctx, n_head_kv*head_dim)
     float *rope_factors; // (n_rot / 2), NULL if the model has none
 
-    // Scratch of one token.
+    // Scratch for one token.
     float *turns;   // (n_rot / 2, 2): cosines and sines of its position
     float *normed;  // (n_embd): input of a block
     float *added;   // (n_embd): output of a block
     float *q;       // (n_head*head_dim)
-    float *heads;   // (n_head*head_dim): what each query head gathered
+    float *heads;   // (n_head*head_dim): attention output of each query head
     float *scores;  // (n_ctx): of one query head
     float *router;  // (max(n_expert, 1)): probability of each expert
     float *shares;  // (max(n_expert, 1)): its part in the sum
@@ -24,7 +24,7 @@ struct kin_ref_session {
     float *weights; // (max(n_embd, n_head*head_dim)): one norm or bias as floats
 };
 
-// Zeroed floats // (a, b, c), or NULL.
+// Allocates zeroed floats // (a, b, c); NULL if out of memory.
 static float *floats(int a, int b, int c) {
     const uint64_t n = (uint64_t)a * (uint64_t)b; // at most 2^36
     if (n > SIZE_MAX / sizeof(float) / (uint64_t)c) return NULL;
@@ -124,7 +124,7 @@ static void rms_norm(kin_ref_session *s, const kin_ref_tensor *weight, const flo
     for (int i = 0; i < n; i++) out[i] = x[i] * scale * s->weights[i];
 }
 
-// out = w x + b, without b where it is absent. w // (n_rows, n_cols), b // (n_rows)
+// out = w x + b, without b if it is absent. w // (n_rows, n_cols), b // (n_rows)
 static void project(kin_ref_session *s, const kin_ref_tensor *w, const kin_ref_tensor *b, const float *x, float *out) {
     kin_ref_matvec(w, x, out);
     if (!b->data) return;
@@ -132,7 +132,7 @@ static void project(kin_ref_session *s, const kin_ref_tensor *w, const kin_ref_t
     add(out, s->weights, w->n_rows);
 }
 
-// Norm (where the model has one) and rope of each head, in place. heads // (n_head, head_dim)
+// Norm (if the model has one) and rope of each head, in place. heads // (n_head, head_dim)
 static void place_heads(kin_ref_session *s, const kin_ref_tensor *norm, float *heads, int n_head) {
     for (int h = 0; h < n_head; h++) {
         float *head = heads + h * s->model->head_dim;
@@ -177,7 +177,7 @@ static void attention(kin_ref_session *s, int il, int pos, float *x) {
     add(x, s->added, m->n_embd);
 }
 
-// shares_i = router_i / sum over the n_used largest, 0 for the others; of equals the first is the larger.
+// shares_i = router_i / sum over the n_used largest, 0 for the others; of equal ones the first counts as larger.
 // router, shares // (n_expert)
 static void share_out(const float *router, int n_expert, int n_used, float *shares) {
     double sum = 0;
@@ -202,7 +202,7 @@ static void expert(kin_ref_session *s, const kin_ref_layer *w, int i, float shar
     for (int j = 0; j < s->model->n_embd; j++) x[j] += share * s->added[j];
 }
 
-// x += feed-forward of norm(x). With experts: softmax over all of them, then the best n_expert_used share the work.
+// x += feed-forward of norm(x). With experts: softmax over all of them, then a weighted sum of the best n_expert_used.
 // x // (n_embd)
 static void feed_forward(kin_ref_session *s, int il, float *x) {
     const kin_ref_model *m = s->model;

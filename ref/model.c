@@ -11,7 +11,7 @@ static bool within(int value, int low, int high) {
     return value >= low && value <= high;
 }
 
-// The first tensor that is missing or of the wrong shape, or NULL.
+// Returns the name of the first tensor that is missing or has the wrong shape, or NULL.
 static const char *misfit(const expected *list, size_t n) {
     for (size_t i = 0; i < n; i++) {
         const expected *e = &list[i];

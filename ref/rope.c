@@ -10,7 +10,7 @@ static double pair_with_turns(const kin_ref_rope *rope, double n_turns) {
     return rope->n_rot * log(rope->n_ctx_orig / (n_turns * TAU)) / (2 * log((double)rope->freq_base));
 }
 
-// YaRN: how much of pair i's own speed is kept, 1 for fast pairs, 0 for slow ones, a straight line between.
+// YaRN: returns how much of pair i's original frequency is kept: 1 for fast pairs, 0 for slow ones, linear in between.
 static double yarn_kept(const kin_ref_rope *rope, int i) {
     const double first = fmax(0, floor(pair_with_turns(rope, (double)rope->beta_fast)));
     const double last = fmin(rope->n_rot - 1, ceil(pair_with_turns(rope, (double)rope->beta_slow)));

@@ -26,7 +26,7 @@ void kin_ref_tensor_row(const kin_ref_tensor *t, int i, float *out) {
     kin_ref_dequant(t->type, t->data + row_bytes(t) * (size_t)i, t->n_cols, out);
 }
 
-// One piece of a row at a time, so that no row-sized buffer is needed.
+// Processes a row in pieces, so that no row-sized buffer is needed.
 static float dot_row(int type, const uint8_t *row, const float *x, int n) {
     const size_t piece_bytes = KIN_REF_BLOCK_MAX / (size_t)kin_ref_block_n(type) * kin_ref_block_bytes(type);
     float piece[KIN_REF_BLOCK_MAX];

@@ -1,4 +1,4 @@
-// The functions of one back-end's vectors, hashed.
+// Hashes the vector functions of one back-end.
 #include "bits/primitives.h"
 
 #include "base/hash.h"
@@ -32,7 +32,7 @@ static void add_halves(run *r, vf a) {
     uint16_t x[16];
     vf_store_f16(x, a);
     for (int i = 0; i < 16; i++)
-        if ((x[i] & 0x7fff) > 0x7c00) x[i] = 0x7e00; // not a number
+        if ((x[i] & 0x7fff) > 0x7c00) x[i] = 0x7e00; // NaN
     r->hash = kin_hash64(x, sizeof x, r->hash);
 }
 
@@ -44,18 +44,18 @@ static vf random_floats(run *r) {
     random_bytes(r, x, sizeof x);
     return vf_load(x);
 }
-// Uniform in [low, high], in steps of 2^-24 of that.
+// Uniform in [low, high], in steps of 2^-24 of the interval.
 static vf floats_between(run *r, float low, float high) {
     float x[16];
     for (int i = 0; i < 16; i++) x[i] = low + (high - low) * ((float)(kin_rng_u64(&r->rng) >> 40) * 0x1p-24f);
     return vf_load(x);
 }
-static vi ints_below(run *r, int32_t limit) { // magnitudes
+static vi ints_below(run *r, int32_t limit) { // magnitudes below limit
     int32_t x[16];
     for (int i = 0; i < 16; i++) x[i] = (int32_t)(kin_rng_u64(&r->rng) % (2 * (uint64_t)limit - 1)) - limit + 1;
     return vi_load(x);
 }
-// -127 to 127, as rounded activations are
+// -127 to 127, like rounded activations
 static void random_activations(run *r, int8_t *x, int n) {
     for (int i = 0; i < n; i++) x[i] = (int8_t)((int)(kin_rng_u64(&r->rng) % 255) - 127);
 }
@@ -81,7 +81,7 @@ static void floats(run *r) {
     r->hash = kin_bits_hash_f32(greatest, 4, r->hash);
 }
 
-// Every half, each with the numbers between it and its neighbours that round to it or to them.
+// Every half, each with the floats between it and its neighbours that round to it or to them.
 static void halves(run *r, int round) {
     uint16_t x[16], bf16[16];
     for (int i = 0; i < 16; i++) x[i] = (uint16_t)(16 * round + i);
@@ -170,7 +170,7 @@ static void dots(run *r, int round) {
     add_ints(r, vi_add_scaled(vi_zero(), part, vscale_load(scale)));
 }
 
-// Bytes and numbers of all magnitudes, or the largest ones: 32 products of these are summed.
+// Bytes and integers of all magnitudes, or the largest ones: 32 products of these are summed.
 static void words(run *r, int round) {
     int32_t number[2][64];
     int8_t p[64], x[SIMD_X_BYTES], positive[SIMD_X_BYTES];

@@ -1,22 +1,22 @@
 // Attention: softmax(scale q k) v over a KV cache in blocks, for tiles of queries that share K and V.
 //
-// K stands transposed in the cache, so that both products are chains over rows of 16-lane vectors: lanes are cells for q k and
-// the chain runs over head_dim; lanes are head_dim for p v and the chain runs over cells. One function does both (chain). Where
-// more than a few queries share a block, it is converted to f32 first, else on the way.
+// K is stored transposed, so that both products are chains over rows of 16-lane vectors: for q k lanes are cells and the chain
+// runs over head_dim; for p v lanes are head_dim and the chain runs over cells. One function does both (chain). If more than a
+// few queries share a block, it is first converted to f32; otherwise it is converted while multiplying.
 //
-// The softmax is online: 64 cells at a time, with the greatest score so far; after a span, its sum and values are merged into the
-// row's. Scores of cells that a query does not see are computed (lanes do not touch each other) and dropped before anything is
-// done with them; values of such cells are not read.
+// The softmax is online: it processes 64 cells at a time with the greatest score so far; after a span, its sum and values are
+// merged into the row's. Scores of hidden cells are computed (lanes are independent) and dropped before they are used; values of
+// such cells are not read.
 #include "kernels/simd/tile.h"
 
 enum {
-    ROWS = 4, // queries that a chain keeps in registers: a group
+    ROWS = 4, // queries that a chain keeps in registers: one group
     GROUPS = QUERIES / ROWS,
-    DIRECT_F16 = 8,  // so many queries convert f16 on the way
-    FETCH_AHEAD = 2, // blocks: where Q8_0 is multiplied in integers, one is computed before memory has given the next
+    DIRECT_F16 = 8,  // up to this many queries convert f16 while multiplying
+    FETCH_AHEAD = 2, // in blocks: Q8_0 in integers computes a block before memory has delivered the next
 };
 
-// Scores are logarithms to the base 2: queries are multiplied with log2(e).
+// Scores are base-2 logarithms: queries are multiplied by log2(e).
 
 // ---- products
 
@@ -27,13 +27,13 @@ typedef struct range {
     int begin, end;
 } range;
 
-// out[i][j] += a[i][begin] b[begin][j] + a[i][begin + 1] b[begin + 1][j] + ... in this order, for groups of n rows, one after the
-// other, and 16 w columns.
+// out[i][j] += a[i][begin] b[begin][j] + a[i][begin + 1] b[begin + 1][j] + ... in this order, for consecutive groups of n rows,
+// and 16 w columns.
 typedef struct chain_args {
     float *out;       // [groups * n][ldo]
     const float *a;   // [groups * n][lda]
     const void *b;    // [end][ldb] of the source's type
-    const void *next; // as b, what will be read after it: fetched meanwhile
+    const void *next; // like b: the data to be read after it, prefetched meanwhile
     int ldo, lda, ldb;
     int groups;
     const range *of; // [groups]
@@ -42,7 +42,7 @@ typedef struct chain_args {
 
 #ifdef SIMD_HALVES
 
-// 8 columns after the other: w is 1.
+// Computes 8 columns, then the other 8: w is 1.
 SIMD_INLINE vh load_from(const void *b, int at, const source from) {
     return from == FROM_F32 ? vh_load((const float *)b + at) : vh_load_f16_normal((const uint16_t *)b + at);
 }
@@ -117,7 +117,7 @@ static const chain_fn chains[N_SOURCES][SIMD_COLUMNS][ROWS] = {
 };
 // clang-format on
 
-// The same for n rows and any number of columns, a multiple of 16: in parts of nearly the same width. c is used up.
+// Does the same for n rows and any number of columns that is a multiple of 16, in parts of nearly equal width. Modifies c.
 static void chain_all(chain_args *c, source from, int n, int columns) {
     const float *a = c->a;
     const range *of = c->of;
@@ -143,13 +143,13 @@ static void chain_all(chain_args *c, source from, int n, int columns) {
 
 // ---- a block's K or V of one head
 
-// [rows][columns] of one head as the chain reads it.
+// [rows][columns] of one head, as input of the chain.
 typedef struct matrix {
-    const void *data, *next; // next: of the block to be fetched
+    const void *data, *next; // next: in the block to be prefetched
     source from;
 } matrix;
 
-// f16 [rows][ld] -> f32 [rows][ld], of which the first columns are wanted.
+// f16 [rows][ld] -> f32 [rows][ld], only the first `columns` of each row.
 static void widen_f16(const uint16_t *from, const uint16_t *next, int rows, int columns, int ld, float *to) {
     for (int row = 0; row < rows; row++, from += ld, next += ld, to += ld) {
         for (int i = 0; i < columns; i += 32) fetch(next + i);
@@ -185,7 +185,7 @@ static void load_queries(tile *t) {
     if (a->kv.type == KIN_TYPE_Q8_0) SIMD_FN(kin_round_queries)(t);
 }
 
-// Of two blocks of the cache: this one, and the one to be fetched.
+// block: two blocks of the cache: the current one, and the one to prefetch.
 static matrix block_of(tile *t, bool is_k, const int32_t block[2]) {
     const int dim = t->a->kv.head_dim;
     const cells b = tile_cells(t, is_k, block);
@@ -197,7 +197,7 @@ static matrix block_of(tile *t, bool is_k, const int32_t block[2]) {
     return (matrix){t->wide, t->wide, FROM_F32};
 }
 
-// Which of the 64 positions from `at` on each query sees.
+// Determines which of the 64 positions from `at` on each query attends to.
 static void see(tile *t, int at) {
     t->seen = 0;
     for (int i = 0; i < t->n; i++) {
@@ -209,7 +209,7 @@ static void see(tile *t, int at) {
     }
 }
 
-// Scores of n queries from i on, of so many cells.
+// Computes the scores of n queries from i on, for this many cells.
 static void score(tile *t, const matrix *k, int i, int n, int cells) {
     const int dim = t->a->kv.head_dim;
     range of[GROUPS];
@@ -240,7 +240,7 @@ SIMD_INLINE void score_tail_of(const float *q, const float *k, int dim, float *p
     _Pragma("GCC unroll 8") for (int i = 0; i < n; i++) vf_store(p + i * CELLS, vf_from_vh(sum[i]));
 }
 
-// Scores of n queries from i on, of the 8 cells from `cell` on, and zeros for 8 more.
+// Computes the scores of n queries from i on, for the 8 cells from `cell` on, and zeros for 8 more.
 static void score_tail(tile *t, const matrix *k, int i, int n, int cell) {
     const int dim = t->a->kv.head_dim;
     const float *cells = (const float *)k->data + cell;
@@ -252,12 +252,12 @@ static void score_tail(tile *t, const matrix *k, int i, int n, int cell) {
 
 #else
 
-enum { TAIL = 16 }; // none
+enum { TAIL = 16 }; // no tail
 static void score_tail(tile *t, const matrix *k, int i, int n, int cell) { (void)t, (void)k, (void)i, (void)n, (void)cell; }
 
 #endif
 
-// All queries' scores, of as many vectors of cells as each sees.
+// Computes the scores of all queries, for as many vectors of cells as each needs.
 static void score_all(tile *t, const matrix *k) {
     const int step = k->from == FROM_F32 ? TAIL : 16;
     for (int i = 0, next; i < t->n; i = next) {
@@ -268,8 +268,8 @@ static void score_all(tile *t, const matrix *k) {
     }
 }
 
-// n queries' scores from i on -> 2^(score - max), of the vectors [begin, end) of cells. Of cells that are not seen 2^FLOOR is
-// added to the sum, which changes no bit of it.
+// Turns the scores of n queries from i on into 2^(score - max), for the vectors [begin, end) of cells. Hidden cells add 2^FLOOR
+// to the sum, which changes no bit of it.
 SIMD_INLINE void soften(tile *t, int i, int begin, int end, const int n) {
     vf max[SIMD_COLUMNS], sum[SIMD_COLUMNS], x[SIMD_COLUMNS];
     UNROLL for (int y = 0; y < n; y++) {
@@ -287,7 +287,7 @@ SIMD_INLINE void soften(tile *t, int i, int begin, int end, const int n) {
     UNROLL for (int y = 0; y < n; y++) vf_store(t->sum[i + y], sum[y]);
 }
 
-// All queries', as many at a time as see the same vectors.
+// The same for all queries, as many at a time as need the same vectors.
 static void soften_all(tile *t) {
     for (int i = 0, n; i < t->n; i += n) {
         const int begin = t->see_begin[i] / 16, end = (t->see_end[i] + 15) / 16;
@@ -303,7 +303,7 @@ static void soften_all(tile *t) {
     }
 }
 
-// Values of n queries from i on, of the cells that each group sees.
+// Adds the values of n queries from i on, for the cells that each group attends to.
 static void add_values(tile *t, const matrix *v, int i, int n, const range *of, bool from_zero) {
     int dim = t->a->kv.head_dim;
     chain_args args = {.out = t->values + i * dim,
@@ -318,7 +318,7 @@ static void add_values(tile *t, const matrix *v, int i, int n, const range *of, 
     chain_all(&args, v->from, n, dim);
 }
 
-// The cells that all queries of a group see; none, where they have none in common.
+// Returns the cells that all queries of a group attend to; empty if they have none in common.
 static range common_cells(const tile *t, int group) {
     range of = {0, CELLS};
     for (int i = group * ROWS; i < group * ROWS + ROWS && i < t->n; i++) {
@@ -332,7 +332,7 @@ static void add_cells(tile *t, const matrix *v, int i, int begin, int end) {
     if (begin < end) add_values(t, v, i, 1, &(range){begin, end}, false);
 }
 
-// All queries' values: the cells that a group sees in common, those before and after them one query at a time.
+// Adds the values of all queries: the cells common to a group together, those before and after them one query at a time.
 static void add_all(tile *t, const matrix *v) {
     range of[GROUPS];
     bool some_before = false;
@@ -352,7 +352,7 @@ static void add_all(tile *t, const matrix *v) {
     }
 }
 
-// Phases, so that the chains of operations of one query run beside those of others.
+// In phases, so that the dependent operations of one query overlap with those of others.
 static void run_block(tile *t, const int32_t block[2]) {
     float greatest[QUERIES];
     matrix k = block_of(t, true, block);
@@ -371,7 +371,7 @@ static void begin_span(tile *t) {
     }
 }
 
-// The block that is read n blocks after b: one of the next head, where this head's end before it.
+// Returns the block that is read n blocks after b: one of the next head if this head's end before that.
 static int32_t block_after(tile *t, int b, int n) {
     const int32_t *blocks = t->a->blocks[t->row];
     const int first = t->low / CELLS, last = (t->high - 1) / CELLS, beyond = b + n - last - 1;
@@ -381,7 +381,7 @@ static int32_t block_after(tile *t, int b, int n) {
     return blocks[first + beyond < last ? first + beyond : last];
 }
 
-// The positions [begin, end) of a span, of which some query sees the first and the last; or none.
+// Processes the positions [begin, end) of a span, of which some query attends to the first and to the last; may be empty.
 static void run_span(tile *t, int begin, int end) {
     const int32_t *blocks = t->a->blocks[t->row];
     begin_span(t);
@@ -399,7 +399,7 @@ static void run_span(tile *t, int begin, int end) {
 
 // ---- spans
 
-// Merges a span's (max, sum, values) into those of the spans before it. A span in which nothing was seen has the sum 0.
+// Merges a span's (max, sum, values) into those of the earlier spans. A span without visible cells has the sum 0.
 static void merge(int dim, float *max, float *sum, float *values, float span_max, float span_sum, const float *span) {
     if (span_sum == 0) return;
     if (*sum == 0) {
@@ -419,7 +419,7 @@ static void merge(int dim, float *max, float *sum, float *values, float span_max
     *max = is_greater ? span_max : *max;
 }
 
-// A head's sink takes part in the softmax: returns the factor of the values, and adds it to their sum.
+// Adds a head's sink to the softmax: returns the factor of the values, and adds the sink's weight to their sum.
 static float add_sink(const kin_attention *a, int head, float max, float *sum) {
     if (!a->sinks || *sum == 0) return 1;
     float sink = a->sinks[head] * LOG2_E, factor[16];
@@ -428,7 +428,7 @@ static float add_sink(const kin_attention *a, int head, float max, float *sum) {
     return sink > max ? factor[0] : 1;
 }
 
-// A row that sees nothing has no values.
+// A row that attends to nothing gets zeros.
 static void finish(const kin_attention *a, int head, float max, float sum, const float *values, float *out) {
     const int dim = a->kv.head_dim;
     const float factor = add_sink(a, head, max, &sum);
@@ -464,7 +464,7 @@ static void finish_query(tile *t, int i, float max, float sum, const float *valu
     finish(a, head, max, sum, values, a->out + query_row(t, i) * a->ldo + (int64_t)head * a->kv.head_dim);
 }
 
-// There is no other span.
+// Finishes queries that have only this span.
 static void finish_span(tile *t) {
     for (int i = 0; i < t->n; i++) finish_query(t, i, t->max[i], vf_sum(vf_load(t->sum[i])), t->values + i * t->a->kv.head_dim);
 }
@@ -490,7 +490,7 @@ static void run_all_spans(tile *t) {
 
 // ---- tasks
 
-// The queries of rows that will probably be computed next, and where the results of the present ones go: 64 queries are 16 pages
+// Prefetches the queries of rows that will probably be computed next, and the output of the current ones: 64 queries are 16 pages
 // with a kilobyte each.
 SIMD_INLINE void fetch_rows(const kin_attention *a, int64_t begin, int64_t end, int head) {
     int64_t at = (int64_t)head * (a->n_head / a->kv.n_head_kv) * a->kv.head_dim, n = a->n_head / a->kv.n_head_kv * a->kv.head_dim;
@@ -500,9 +500,9 @@ SIMD_INLINE void fetch_rows(const kin_attention *a, int64_t begin, int64_t end, 
         for (int64_t d = 0; d < n; d += 16) __builtin_prefetch(a->q + row * a->ldq + at + d, 0, 2);
 }
 
-// Rows [begin, end) that stand together, for a kv head and one span, or all of them (a->n_spans is 1).
+// Computes consecutive rows [begin, end) for a kv head and one span, or all spans (if a->n_spans is 1).
 static void run_task(const kin_attention *a, int64_t begin, int64_t end, int head, int span) {
-    tile t; // not zeroed: it is large
+    tile t; // not zeroed, because it is large
     t.a = a;
     t.head = head;
     t.group = a->n_head / a->kv.n_head_kv;

@@ -1,31 +1,32 @@
-// Attention over a cache of Q8_0, in integers: twice the rate of floats, and nothing is converted on the way.
+// Attention over a Q8_0 cache in integers: twice the rate of floats, without conversion.
 //
-// Queries are rounded to 16 bits with one scale each, once for a tile. Their products with 32 bytes of K are summed exactly, then
-// multiplied with these bytes' scale. In p v each cell has a scale of its own for 32 values of its head, so that is multiplied
-// with p first; these weights are rounded to 15 bits for each block, head and query, and the sum over the block's cells is exact.
+// Queries are rounded to 16 bits with one scale each, once per tile. Their products with 32 bytes of K are summed exactly, then
+// multiplied by these bytes' scale. In p v each cell has its own scale per 32 values of its head, which is multiplied with p
+// first; these weights are rounded to 15 bits per block, head and query, and the sum over the block's cells is exact.
 //
 //   score[c]   = scale_q sum_b k_scale[b][c] (q[32 b ..] . k[c][32 b ..])          b: 32 columns
 //   weight[c]  = round(2^(score[c] - m) share[b][c])                               share = MOST_WEIGHT v_scale[b][c] /
 //   greatest[b] values[d] += 2^(m - max) greatest[b] / MOST_WEIGHT sum_c weight[c] v[c][d]     d of b
 //
-// m is at least the block's greatest score, and below it by less than 2: all weights are at most MOST_WEIGHT, and the greatest is
-// not small. max is the reference of all blocks (tile.h), m - max a whole number. Everything depends on what a row sees alone.
+// m is at least the block's greatest score, and at most 1 above it (unless the block is negligible): all weights are at most
+// MOST_WEIGHT, and the greatest is not small. max is the reference of all blocks (tile.h); m - max is an integer. Everything
+// depends only on the cells that a row attends to.
 #include "kernels/simd/tile.h"
 
 enum {
     ROWS = SIMD_S16_ROWS, // queries that a product keeps in registers, for each of WIDTH vectors
     WIDTH = SIMD_S16_COLUMNS,
-    MOST_QUERY = 32512, // rounded: what vd_dot takes
+    MOST_QUERY = 32512, // the range of vd_dot
     MOST_WEIGHT = 32512,
     BLOCKS = MOST_DIM / 32,
 };
-static const float LOWEST_LIFT = -64; // 2^-64 of what was summed is nothing
+static const float LOWEST_LIFT = -64; // 2^-64 of the sum so far is negligible
 
 static int chunks_of(const tile *t) { return (t->a->kv.head_dim + 63) / 64; }
 
 // ---- queries
 
-// 64 columns, of which the last ones may be zeros.
+// Rounds 64 columns, of which the last ones may be zeros.
 static void round_64(const float *q, int columns, float inverse, int8_t *to, int32_t *sum) {
     vi x[4];
     for (int c = 0; c < 4; c++)
@@ -49,7 +50,7 @@ void SIMD_FN(kin_round_queries)(tile *t) {
         float zero = vf_sum(zeros), greatest = vf_greatest(most);
         bool is_finite = zero == 0;
         float inverse = is_finite && greatest > 0x1p-100f ? MOST_QUERY / greatest : 0;
-        r->scale[i] = is_finite ? greatest / MOST_QUERY : zero; // else it is not a number, and so are all scores
+        r->scale[i] = is_finite ? greatest / MOST_QUERY : zero; // otherwise NaN, as are all scores
         for (int c = 0; c < chunks; c++) {
             round_64(q + 64 * c, dim - 64 * c, inverse, r->q + (i * chunks + c) * SIMD_X_BYTES, r->sum + i * (dim / 32) + 2 * c);
         }
@@ -62,7 +63,7 @@ static const uint16_t *scales_of(const tile *t, const cells *c) { // f16 [head_d
     return (const uint16_t *)((const int8_t *)c->data + t->a->kv.head_dim * CELLS);
 }
 
-// The scores of n queries from i on, of 16 w cells from 16 * column on.
+// Computes the scores of n queries from i on, for 16 w cells from 16 * column on.
 SIMD_INLINE void score_cells(tile *t, const cells *k, int i, int column, const int n, const int w) {
     const int n_blocks = t->a->kv.head_dim / 32, chunks = chunks_of(t);
     const rounded *r = &t->rounded;
@@ -122,7 +123,7 @@ static const score_fn scores[WIDTH][ROWS] = {SCORE_NAMES(1)};
 #endif
 // clang-format on
 
-// Scores of n queries from i on, of so many vectors of cells.
+// Computes the scores of n queries from i on, for this many vectors of cells.
 static void score_queries(tile *t, const cells *k, int i, int n, int vectors) {
     for (int column = 0, w; column < vectors; column += w) {
         w = vectors - column < WIDTH ? vectors - column : WIDTH;
@@ -135,7 +136,7 @@ static void score_queries(tile *t, const cells *k, int i, int n, int vectors) {
 
 // ---- softmax
 
-// m and 2^(m - max) for a block's greatest score.
+// Returns m, and sets *lift to 2^(m - max), for a block's greatest score.
 static float reference_of(float max, float greatest, float *lift) {
     const float magic = 0x1.8p23f;
     float above = greatest - max;
@@ -146,7 +147,7 @@ static float reference_of(float max, float greatest, float *lift) {
     return max + whole > greatest ? max + whole : greatest;
 }
 
-// Query i's scores -> 2^(score - m), and zeros where it sees nothing.
+// Turns query i's scores into 2^(score - m), and zeros for hidden cells.
 static void soften(tile *t, int i, float m, float lift) {
     const int begin = t->see_begin[i], end = t->see_end[i];
     float *p = t->p[i];
@@ -166,31 +167,31 @@ static void soften(tile *t, int i, float m, float lift) {
 
 // ---- p v
 
-// What p is multiplied with, for each 32 columns of V.
+// The factors of p, per 32 columns of V.
 typedef struct shares {
-    float share[BLOCKS][CELLS];    // of a query that sees all cells
+    float share[BLOCKS][CELLS];    // for a query that attends to all cells
     float factor[16], inverse[16]; // its greatest[b] / MOST_WEIGHT, MOST_WEIGHT / greatest[b]
     uint16_t most[BLOCKS][CELLS];  // the greatest scale of the cells 0 .. c
-    // Of the last query that sees less, the cells [begin, end).
+    // For the last query that attends to only a part, the cells [begin, end).
     int begin, end;
-    float seen_share[BLOCKS][CELLS]; // 0 for what it does not see
+    float seen_share[BLOCKS][CELLS]; // 0 for hidden cells
     float seen_factor[16];
 } shares;
 
-// Weights of some queries as vd_dot_positive takes them.
+// Weights of a few queries in the form that vd_dot_positive expects.
 typedef struct weights {
     int8_t x[ROWS][BLOCKS][SIMD_X_BYTES];
     float factor[ROWS][BLOCKS];
 } __attribute__((aligned(64))) weights;
 
-// greatest // f32 [16], magnitudes. Of what is not a number the factor is none either.
+// greatest // f32 [16], magnitudes. The factor of NaN is NaN.
 static void factors_of(const float greatest[16], float factor[16], float inverse[16]) {
     vf s = vf_load(greatest);
     vf_store(factor, vf_div(s, vf_set1(MOST_WEIGHT)));
     vf_store(inverse, vf_div(vf_set1(MOST_WEIGHT), vf_max(s, vf_set1(0x1p-24f))));
 }
 
-// The greatest magnitude of a block's scales; not a number where one of them is infinite or not a number.
+// Returns the greatest magnitude of a block's scales; NaN if one of them is infinite or NaN.
 static float greatest_scale(const uint16_t *scales) {
     vf most = vf_zero(), zeros = vf_zero();
     for (int c = 0; c < CELLS; c += 16) {
@@ -236,7 +237,7 @@ static void share_seen(const tile *t, const cells *v, int begin, int end, shares
     const uint16_t *scales = scales_of(t, v);
     uint16_t half[16] = {0};
     float greatest[16], inverse[16];
-    if (begin == s->begin && end == s->end) return; // another head of the same row
+    if (begin == s->begin && end == s->end) return; // for another head of the same row
     for (int b = 0; b < t->a->kv.head_dim / 32; b++)
         half[b] = begin ? greatest_half(scales + b * CELLS, begin, end) : s->most[b][end - 1];
     vf most = vf_load_f16(half);
@@ -247,14 +248,14 @@ static void share_seen(const tile *t, const cells *v, int begin, int end, shares
             vf share = vf_zero();
             if (c < end && c + 16 > begin)
                 share = only_seen(vf_mul(vf_load_f16(scales + b * CELLS + c), vf_set1(inverse[b])), c, begin, end);
-            vf_store(s->seen_share[b] + c, vf_max(share, vf_zero())); // of cells that are not seen it may be no number
+            vf_store(s->seen_share[b] + c, vf_max(share, vf_zero())); // the share of hidden cells may be NaN
         }
     }
     s->begin = begin;
     s->end = end;
 }
 
-// Query i as the y-th of the weights. Cells that it does not see have zeros in p.
+// Weighs query i as the y-th of the weights. Hidden cells have zeros in p.
 static void weigh(const tile *t, const float share[][CELLS], const float *factor, int i, float lift, weights *w, int y) {
     const float *p = t->p[i];
     for (int b = 0; b < t->a->kv.head_dim / 32; b++) {
@@ -265,7 +266,7 @@ static void weigh(const tile *t, const float share[][CELLS], const float *factor
     }
 }
 
-// Adds the cells [16 begin, 16 end) of V, weighed, to the values of n queries from i on.
+// Adds the weighted cells [16 begin, 16 end) of V to the values of n queries from i on.
 SIMD_INLINE void add_values(tile *t, const cells *v, const weights *w, int i, int begin, int end, const int n) {
     const int dim = t->a->kv.head_dim;
     const int8_t *bytes = v->data, *ahead = v->next;
@@ -311,7 +312,7 @@ static const add_fn adds[ROWS] = {add_1, add_2};
 
 // ---- a block
 
-// The values of n queries from i on, all of which see something.
+// Adds the values of n queries from i on, each of which attends to some cell.
 static void add_seen(tile *t, const cells *v, shares *s, const float *lift, int i, int n) {
     weights w;
     int begin = CELLS, end = 0;

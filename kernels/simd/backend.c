@@ -1,4 +1,4 @@
-// A back-end: its functions in one table.
+// A back-end's table of functions.
 #include "kernels/simd/backend.h"
 
 const kin_kernels SIMD_FN(kin_kernels) = {

@@ -1,25 +1,25 @@
-// An unpacked block times activation rows: sums of integers, which are exact in any order, then one chain of float additions
-// for each row, over the blocks (KIN_ACT_256) or over groups of 32 columns (KIN_ACT_32) in order.
+// Multiplies an unpacked block with activation rows: sums of integers, which are exact in any order, then one chain of float
+// additions per row, over the blocks (KIN_ACT_256) or over groups of 32 columns (KIN_ACT_32) in order.
 #include "kernels/panel.h"
 #include "kernels/simd/block.h"
 
 #define UNROLL _Pragma("GCC unroll 8")
 
-// How a type's blocks are computed. Constants, known where the functions below are expanded.
+// How a type's blocks are computed. Compile-time constants where the functions below are inlined.
 typedef struct shape {
-    int groups;                // KIN_ACT_256: of 4 columns, that share a scale
-    int most;                  // the largest weight byte; 0: they are signed
-    bool d_min;                // KIN_ACT_256: d * (scale q) - d_min * (min); else d * (scale q - min)
-    const int16_t *minus_zero; // KIN_ACT_32: minus the weight byte that means 0, for vi_add_pairs; NULL: it is 0
+    int groups;                // KIN_ACT_256: groups of 4 columns that share a scale
+    int most;                  // the largest weight byte; 0: weights are signed
+    bool d_min;                // KIN_ACT_256: d * (scale q) - d_min * (min); false: d * (scale q - min)
+    const int16_t *minus_zero; // KIN_ACT_32: minus the weight byte that means 0, for vi_add_pairs; NULL: that is 0
 } shape;
 
-// Groups of 4 columns, of at most n, whose products a vs can hold. All divide 8.
+// Returns how many groups of 4 columns, at most n, a vs can sum without overflow: a divisor of 8.
 SIMD_INLINE int sub_groups(shape s, int n) {
     const int limit = SIMD_SUB_MOST != 0 && s.most ? SIMD_SUB_MOST / (2 * 127 * s.most) : n;
     return limit >= n ? n : limit >= 4 ? 4 : limit >= 2 ? 2 : 1;
 }
 
-// sum += the products of columns [4 g, 4 (g + s.groups)), which have one scale
+// sum += the products of columns [4 g, 4 (g + s.groups)), which share one scale
 SIMD_INLINE void group_u8(const kin_block *e, int g, const kin_act *a, vi *sum, const int n, const shape s) {
     const int step = sub_groups(s, s.groups);
     vscale scale = vscale_load(e->scale[g / s.groups]);
@@ -48,7 +48,7 @@ SIMD_INLINE void group_s8(const kin_block *e, int g, const kin_act *a, vi *sum, 
 SIMD_INLINE void dot_256(const kin_block *e, const kin_act *a, float (*f)[16], const int n, const shape s) {
     vi sum[SIMD_ROWS], min[SIMD_ROWS];
     UNROLL for (int r = 0; r < n; r++) {
-        sum[r] = vi_zero(); // not together: gcc 12 would copy the one to the other through memory
+        sum[r] = vi_zero(); // in separate statements, because gcc 12 would copy one to the other through memory
         min[r] = vi_zero();
     }
     for (int g = 0; g < 64; g += s.groups) {
@@ -101,7 +101,7 @@ SIMD_INLINE void dot_32(const kin_block *e, int columns, const kin_act *a, float
     UNROLL for (int r = 0; r < n; r++) vf_store(f[r], y[r]);
 }
 
-// ---- for each type, functions for 1 to SIMD_ROWS rows
+// ---- functions for 1 to SIMD_ROWS rows, for each type
 
 // clang-format off
 #define DOT_256(name, rows, ...) \

@@ -1,20 +1,20 @@
-// A few activation rows times a block of the types that most models have: weights are multiplied as they are unpacked, and
+// Multiplies a few activation rows with a block of the most common types: weights are multiplied while they are unpacked, and
 // nothing is stored in between.
 //
-// Sums of integers are exact in any order, and floats are added as in dot.c: the bits are the same.
+// Sums of integers are exact in any order, and floats are added as in dot.c, so the bits are the same.
 #include "kernels/panel.h"
 #include "kernels/simd/backend.h"
 #include "kernels/simd/block.h"
 
 #ifdef SIMD_FUSED
 
-// For WebAssembly with relaxed vectors, where storing 4 KiB for a block and loading it takes longer than the products of one row.
-// 16 rows at a time, so that weights are read in the order in which they lie: V8's code on a Zen 4 is bound by the number of its
-// instructions where weights are in a cache, and by the processor's own prefetchers where they are not. What keeps that number
-// small, as far as the compiler lets itself be led:
-// - Loops that it must not unroll. Of a long body it makes one expression for each row, whose loads all come first, and spills.
-// - Constants and pointers that it cannot see through (kept, moving). A constant is three instructions each time it is used, and
-//   a pointer that is the sum of a loop's variables is one for each load.
+// For WebAssembly with relaxed SIMD, where storing 4 KiB per block and loading it takes longer than the products of one row.
+// Works on 16 rows at a time, so that weights are read in storage order: on a Zen 4, V8's code is limited by the number of its
+// instructions if weights are in a cache, and by the processor's own prefetchers if not. Measures that keep that number small, as
+// far as the compiler can be controlled:
+// - Loops that it must not unroll. It turns a long body into one expression per row, with all loads first, and spills.
+// - Constants and pointers that are opaque to it (kept, moving). A constant takes three instructions at each use, and a pointer
+//   that is a sum of loop variables takes one per load.
 
 #define LOOP _Pragma("clang loop unroll(disable)")
 #define EACH_ROW _Pragma("GCC unroll 4") for (int r = 0; r < 4; r++) // a register of 4 rows
@@ -31,7 +31,7 @@ SIMD_INLINE const void *moving(const void *p) {
 SIMD_INLINE v128_t load(const void *p) { return wasm_v128_load(p); }
 SIMD_INLINE v128_t splat(const void *p) { return wasm_v128_load32_splat(p); }
 
-// Masks of a type's bits.
+// Masks for a type's bits.
 typedef struct masks {
     v128_t low; // 4 bits
     v128_t top; // the two above them
@@ -40,16 +40,16 @@ SIMD_INLINE masks kept_masks(void) { return (masks){kept(0x0f0f0f0f), kept(0x303
 SIMD_INLINE v128_t low_bits(masks m, v128_t w) { return w & m.low; }
 SIMD_INLINE v128_t high_bits(masks m, v128_t w) { return wasm_u16x8_shr(w, 4) & m.low; }
 
-// Products of 4 columns of 4 rows, unsigned bytes of at most 127, with x: sums of two, in 16 bits. Or sum + all four, in 32 bits
-// (KIN_WAY_FOURS).
+// Multiplies 4 columns of 4 rows, unsigned bytes of at most 127, with x: gives sums of two products in 16 bits, or adds all four
+// products to sum in 32 bits (KIN_WAY_FOURS).
 SIMD_INLINE v128_t pairs(v128_t x, v128_t w) { return wasm_i16x8_relaxed_dot_i8x16_i7x16(x, w); }
 SIMD_INLINE v128_t add_fours(v128_t sum, v128_t x, v128_t w) { return wasm_i32x4_relaxed_dot_i8x16_i7x16_add(x, w, sum); }
 SIMD_INLINE v128_t add_products(const bool fours, v128_t sum, v128_t x, v128_t w) {
     return fours ? add_fours(sum, x, w) : wasm_i16x8_add(sum, pairs(x, w));
 }
 
-// A byte of each of 16 rows, as sums of products are multiplied with it: twice in 16 bits, or in 32 // [4 rows]. A byte without a
-// sign is one instruction less in half of the steps.
+// Expands a byte of each of 16 rows to multiply sums of products with it: twice in 16 bits, or in 32 // [4 rows]. For an unsigned
+// byte half of the steps need one instruction less.
 SIMD_INLINE void spread(const bool fours, const bool is_signed, v128_t to[4], v128_t bytes) {
     v128_t low = is_signed ? wasm_i16x8_extend_low_i8x16(bytes) : wasm_u16x8_extend_low_u8x16(bytes);
     v128_t high = is_signed ? wasm_i16x8_extend_high_i8x16(bytes) : wasm_u16x8_extend_high_u8x16(bytes);
@@ -70,7 +70,7 @@ SIMD_INLINE v128_t add_times(const bool fours, v128_t sum, v128_t products, v128
     return fours ? wasm_i32x4_add(sum, wasm_i32x4_mul(products, scale)) : simd_add_dot(sum, products, scale);
 }
 
-// less += two bytes of each of 16 rows times x, a pair of 16 bits in each lane
+// less += two bytes of each of 16 rows times x, a pair of 16-bit numbers in each lane
 SIMD_INLINE void add_mins(v128_t less[4], v128_t first, v128_t second, v128_t x) {
     v128_t low = wasm_i8x16_shuffle(first, second, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
     v128_t high = wasm_i8x16_shuffle(first, second, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
@@ -82,8 +82,8 @@ SIMD_INLINE void add_mins(v128_t less[4], v128_t first, v128_t second, v128_t x)
 
 SIMD_INLINE void zero(v128_t x[4]) { EACH_ROW x[r] = wasm_i32x4_const_splat(0); }
 
-// As simd_f16, with constants that stay in registers or on the stack. Scales of K-quants are often subnormal: converted as
-// simd_f16_normal does, Q4_K made 10.3 instead of 14.2 GB/s where all were.
+// Like simd_f16, with constants that stay in registers or on the stack. Scales of K-quants are often subnormal: with the
+// conversion of simd_f16_normal, Q4_K reached 10.3 instead of 14.2 GB/s if all were.
 typedef struct halves {
     v128_t magnitude, bias, greatest, infinite, subnormal, unit, sign;
 } halves;
@@ -100,13 +100,13 @@ SIMD_INLINE v128_t f16(halves k, const uint8_t *p) {
     return x | (wasm_i32x4_shl(h, 16) & k.sign);
 }
 
-// Whether any of 32 halves is negative, infinite or not a number.
+// True if any of 32 halves is negative, infinite or NaN.
 SIMD_INLINE bool are_special(const uint8_t *p) {
     v128_t most = wasm_u16x8_max(wasm_u16x8_max(load(p), load(p + 16)), wasm_u16x8_max(load(p + 32), load(p + 48)));
     return wasm_v128_any_true(wasm_u16x8_sub_sat(most, kept(0x7bff7bff)));
 }
-// With half of the instructions, halves that are none of these. Of a subnormal one, f * 2^-14, the bits of a normal one would
-// make y = 2^-15 * (1 + f), so y + (y - 2^-14) is it.
+// Converts halves that are none of these, in half the instructions. For a subnormal half, f * 2^-14, the bits of a normal one
+// would give y = 2^-15 * (1 + f), so the result is y + (y - 2^-14).
 SIMD_INLINE v128_t f16_plain(const uint8_t *p, v128_t bias, v128_t least, v128_t zeros) {
     v128_t y = wasm_i32x4_add(wasm_i32x4_shl(wasm_u32x4_load16x4(p), 13), bias);
     return wasm_f32x4_add(y, wasm_f32x4_pmin(zeros, wasm_f32x4_sub(y, least)));
@@ -139,7 +139,7 @@ static __attribute__((noinline)) void add_special_k4(const uint8_t *d, float d_x
 }
 SIMD_INLINE void add_block_k4(const uint8_t *d, float d_x, const v128_t sum[4], const v128_t less[4], float *f) {
     if (are_special(d)) {
-        v128_t copies[2][4]; // so that only these are in memory
+        v128_t copies[2][4]; // so that only these copies are in memory
         EACH_ROW copies[0][r] = sum[r];
         EACH_ROW copies[1][r] = less[r];
         add_special_k4(d, d_x, copies[0], copies[1], f);
@@ -153,12 +153,12 @@ SIMD_INLINE void add_block_k4(const uint8_t *d, float d_x, const v128_t sum[4], 
     }
 }
 
-// Products of 8 groups of 32 columns, in n sums for each // [8 n][4 rows]; scales and minima as in unpack.c. They lie behind the
-// weights, so they are read after them. d: f16 of 16 rows, then those of the minima.
+// Adds the products of 8 groups of 32 columns, with n sums per group // [8 n][4 rows]; scales and minima as in unpack.c. They are
+// stored after the weights, so they are read after them. d: f16 of 16 rows, then those of the minima.
 SIMD_INLINE void add_k4(const bool fours, const kin_panel_scales_k4 *p, const uint8_t *d, const v128_t (*products)[4],
                         const int n, const kin_act *a, masks m, float *f) {
     v128_t sum[4], less[4];
-    // Sums of 32 columns' activations: of columns 32 j and of columns 128 + 32 j in the two halves of 32 bits // [j]
+    // Sums of 32 columns' activations: those of columns 32 j and of columns 128 + 32 j in the two halves of 32 bits // [j]
     v128_t x_0 = wasm_i32x4_extadd_pairwise_i16x8(load(a->sum)), x_1 = wasm_i32x4_extadd_pairwise_i16x8(load(a->sum + 8));
     int16_t x[8] __attribute__((aligned(16)));
     wasm_v128_store(x, (x_0 & kept(0xffff)) | wasm_i32x4_shl(x_1, 16));
@@ -174,7 +174,7 @@ SIMD_INLINE void add_k4(const bool fours, const kin_panel_scales_k4 *p, const ui
     add_block_k4(d, a->d[0], sum, less, f);
 }
 
-// The products of 64 columns: of the lower nibbles' 32 columns, of the higher ones' // [2][4 rows]
+// Multiplies 64 columns: the 32 columns in the low nibbles, and the 32 in the high ones // [2][4 rows]
 SIMD_INLINE void columns_q4_k(const bool fours, const uint8_t *q, const int8_t *x, masks m, v128_t (*to)[4]) {
     v128_t low[4], high[4];
     zero(low);
@@ -201,14 +201,14 @@ SIMD_INLINE void q4_k(const bool fours, const uint8_t *panel, int columns, const
     add_k4(fours, &p->scales, p->d, products, 1, a, m, f);
 }
 
-// Bit n of each byte, as bit 4.
+// Moves bit n of each byte to bit 4.
 SIMD_INLINE v128_t fifth_bit(v128_t w, const int n) {
     const v128_t sixteen = wasm_u8x16_const_splat(16);
     return (n < 4 ? wasm_i16x8_shl(w, (uint32_t)(4 - n)) : wasm_u16x8_shr(w, (uint32_t)(n - 4))) & sixteen;
 }
 
-// The products of columns 64 i to 64 i + 63: of 16 of the lower nibbles' 32 columns, of the others, then the higher ones'. A sum
-// of 16 bits holds four groups of 4 columns. // [4][4 rows]
+// Multiplies columns 64 i to 64 i + 63: the first 16 of the 32 columns in the low nibbles, the other 16, then the same for the
+// high nibbles. A 16-bit sum can hold four groups of 4 columns. // [4][4 rows]
 SIMD_INLINE void columns_q5_k(const bool fours, const kin_panel_q5_k *p, const int i, const int8_t *x, masks m, v128_t (*to)[4]) {
     const uint8_t *q = p->low[8 * i], *above = p->high[0];
     LOOP for (int half = 0; half < 2; half++) {
@@ -243,7 +243,8 @@ SIMD_INLINE void q5_k(const bool fours, const uint8_t *panel, int columns, const
 
 // ---- Q6_K
 
-// For each 16 columns of activations the sums of bytes 0, 1 and of bytes 2, 3 of their fours, times -32 // [16][2]
+// Computes for each 16 columns of activations the sums of bytes 0, 1 and of bytes 2, 3 of each group of four, times -32 //
+// [16][2]
 SIMD_INLINE void zeros_q6_k(const int8_t *x, int16_t (*zeros)[2]) {
     LOOP for (int i = 0; i < 4; i++, x += 64) {
         v128_t a = wasm_i16x8_extadd_pairwise_i8x16(load(x)), b = wasm_i16x8_extadd_pairwise_i8x16(load(x + 16));
@@ -255,8 +256,8 @@ SIMD_INLINE void zeros_q6_k(const int8_t *x, int16_t (*zeros)[2]) {
     }
 }
 
-// 16 columns of 4 rows, which have one scale, from begin on. With the weights' zero taken away, -32 to 31 times -127 to 127, all
-// four sums of pairs are within 16 bits; what wraps around before makes no difference.
+// Multiplies 16 columns of 4 rows, which share one scale, and adds to `begin`. With the weights' zero subtracted (weights -32 to
+// 31, activations -127 to 127) all four pair sums fit in 16 bits; intermediate wrap-around does not matter.
 SIMD_INLINE v128_t columns_q6_k(const bool fours, v128_t begin, const uint8_t *q, const v128_t x[4], v128_t six) {
     v128_t u = load(q), v = load(q + 64), w = load(q + 128);
     v128_t t = add_products(fours, begin, x[0], u & six);
@@ -289,13 +290,14 @@ SIMD_INLINE void q6_k(const bool fours, const uint8_t *panel, int columns, const
 
 // ---- Q8_0, Q4_0
 
-// y + sums of 32 columns, times the scales of both. Scales are the greatest of 32 weights over 127, or over 8: normal numbers.
+// y + sums of 32 columns, times the scales of both. Scales are the greatest of 32 weights divided by 127 or by 8, so they are
+// normal numbers.
 SIMD_INLINE vf add_group(vf y, const kin_panel_scale_f16 *scale, float d_x, const v128_t sum[4]) {
     vf d = vf_load_f16_normal((const uint16_t *)scale->d);
     return vf_add(y, vf_mul(vf_mul(d, vf_set1(d_x)), vf_from_vi((vi){sum[0], sum[1], sum[2], sum[3]})));
 }
 
-// Sums first, so that weights and scales are read in the order in which they lie.
+// Computes the sums first, so that weights and scales are read in storage order.
 SIMD_INLINE void q8_0(const bool fours, const uint8_t *panel, int columns, const kin_act *a, float *f) {
     const kin_panel_scale_f16 *scale = (const kin_panel_scale_f16 *)((const kin_panel_q8_0 *)panel + columns / 32);
     const v128_t zeros = kept(0), ones = kept(0x10001);
@@ -303,7 +305,7 @@ SIMD_INLINE void q8_0(const bool fours, const uint8_t *panel, int columns, const
     const uint8_t *q = panel;
     const int8_t *x = a->q;
     LOOP for (int g = 0; g < columns / 32; g++) {
-        v128_t sum[4], less[4]; // less: of negative activations, where these are apart
+        v128_t sum[4], less[4]; // less: of negative activations, if they are handled separately
         zero(sum);
         zero(less);
         LOOP for (const int8_t *end = x + 32; x != end; q += 64, x += 4) {
@@ -381,10 +383,10 @@ kin_fused SIMD_FN(kin_fused_of)(int type, int64_t n, int way) {
 
 #elif defined(SIMD_FUSED_16)
 
-// Where a vector is one register or two: 16 rows of the matrix at a time, for up to SIMD_FUSED_16 activation rows. Storing a
-// block and loading it again takes as long as the products of two of them (cycles of a Zen 4 for a block of Q4_K and 1, 2, 4
-// rows: with AVX-512 145, 235, 420 instead of 290, 385, 530; with AVX2 193, 285, 533 instead of 285, 379, 554). The next blocks
-// are prefetched by matmul.c.
+// For back-ends where a vector is one register or two: multiplies 16 rows of the matrix at a time with up to SIMD_FUSED_16
+// activation rows. Storing a block and loading it again takes as long as the products of two rows (cycles of a Zen 4 for a block
+// of Q4_K and 1, 2, 4 rows: with AVX-512 145, 235, 420 instead of 290, 385, 530; with AVX2 193, 285, 533 instead of 285, 379,
+// 554). matmul.c prefetches the next blocks.
 
 enum { FUSED_ROWS = 4 };
 
@@ -439,7 +441,7 @@ SIMD_INLINE void q4_k(const uint8_t *panel, int columns, const kin_act *a, float
 
 // ---- Q6_K
 
-// Groups of 4 columns whose products a vs can hold: 2 * 127 * 63 each.
+// Groups of 4 columns whose products a vs can sum: 2 * 127 * 63 each.
 enum { STEP_Q6_K = SIMD_SUB_MOST == 0 || SIMD_SUB_MOST / (2 * 127 * 63) >= 4 ? 4 : 2 };
 
 SIMD_INLINE void q6_k(const uint8_t *panel, int columns, const kin_act *a, float (*f)[16], const int n) {

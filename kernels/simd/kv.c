@@ -12,14 +12,14 @@ static uint16_t to_f16(float x) {
     return h[0];
 }
 
-// One head of one cell. F16: K's values of a cell are `CELLS` apart, V's stand together.
+// Stores one head of one cell. F16: K's values of a cell are `CELLS` apart, V's are contiguous.
 static void store_f16(const float *x, int dim, int cell, bool is_k, uint16_t *to) {
     uint16_t h[MOST_DIM];
     for (int d = 0; d < dim; d += 16) vf_store_f16(h + d, vf_load(x + d));
     for (int d = 0; d < dim; d++) to[is_k ? d * CELLS + cell : cell * dim + d] = h[d];
 }
 
-// K: fours of a cell's values are 4 CELLS apart; V: four cells' values stand together.
+// K: groups of four values of a cell are 4 CELLS apart; V: the values of four cells are interleaved.
 static void store_q8_0(const float *x, int dim, int cell, bool is_k, int8_t *to) {
     uint16_t *scales = (uint16_t *)(to + dim * CELLS);
     for (int j = 0; j < dim; j += 32) {

@@ -1,15 +1,15 @@
 // Products of packed quantized matrices with rounded activations.
 //
-// A packed matrix is panels of 16 rows, one row a lane, so no product needs a sum over lanes. A panel is blocks of 256 columns.
-// For each block the weights are unpacked to bytes in the first-level cache, with their scales; then every activation row of the
-// batch meets them. So a row's float additions run over the blocks in order, whoever its neighbours are.
+// A packed matrix is panels of 16 rows, one row per lane, so no product needs a sum over lanes. A panel is blocks of 256 columns.
+// Each block's weights are unpacked to bytes in the first-level cache, with their scales; then every activation row of the batch
+// is multiplied with them. So a row's float additions run over the blocks in order, independent of the other rows.
 #include "kernels/kernels.h"
 #include "kernels/panel.h"
 #include "kernels/simd/backend.h"
 #include "kernels/simd/block.h"
 
 enum {
-    TILE_ROWS = 128, // activation rows that see a panel before the next one is unpacked: 320 KiB for 2048 columns
+    TILE_ROWS = 128, // activation rows per unpacked panel: 320 KiB for 2048 columns
 };
 
 // The functions of a type.
@@ -20,20 +20,20 @@ typedef struct kernel {
     size_t block_bytes;
 } kernel;
 
-// The weights that are read one after the other: up to `end`, then from `next` on, unless that is NULL.
+// Weights that are read consecutively: up to `end`, then from `next` on, unless that is NULL.
 typedef struct run {
     const uint8_t *end, *next;
 } run;
 
 #ifdef __wasm__
-static const bool has_prefetch = false; // an empty loop would be left of it
+static const bool has_prefetch = false; // the loop would remain, empty
 #else
 static const bool has_prefetch = true;
 #endif
 
-// Into the second-level cache: a block at once is more than the first level has buffers for, and loads wait behind it (2 cores of
-// Zen 4: 25 GB/s, into the first level 16, none 19 to 23), and half a block before unpacking, half of it after, is 3 % faster
-// still. The processor's own prefetcher stops where unpacking pauses.
+// Prefetch into the second-level cache: a whole block exceeds the first level's buffers, and loads wait behind it (2 cores of Zen
+// 4: 25 GB/s; into the first level 16; without prefetch 19 to 23). Prefetching half a block before unpacking and half after it is
+// 3 % faster still. The processor's own prefetcher stops while unpacking pauses.
 SIMD_INLINE void fetch(run r, const uint8_t *block, size_t begin, size_t end) {
     if (!has_prefetch) return;
     if (block >= r.end) {
@@ -43,7 +43,7 @@ SIMD_INLINE void fetch(run r, const uint8_t *block, size_t begin, size_t end) {
     for (size_t i = begin; i < end; i += 64) __builtin_prefetch(block + i, 0, 2);
 }
 
-// n rows of act, which has n_act, times one panel.
+// Multiplies n rows of act, which has n_act, with one panel.
 static void tile(kernel k, const uint8_t *panel, run weights, int64_t columns, const kin_act *act, int64_t n_act, int64_t n,
                  float *y, int64_t ldy) {
     float f[TILE_ROWS][16];
@@ -67,8 +67,8 @@ static void tile(kernel k, const uint8_t *panel, run weights, int64_t columns, c
     for (int64_t i = 0; i < n; i++) vf_store(y + i * ldy, vf_load(f[i]));
 }
 
-// One row, the first of n_act, times two panels, of which a block is multiplied in turns: two streams from memory, so whatever
-// reads ahead of each of them has twice the time.
+// Multiplies one row, the first of n_act, with two panels, alternating after each block: two streams from memory, so each
+// prefetcher has twice the time.
 static void two_panels(kernel k, const uint8_t *panel, const uint8_t *other, int64_t columns, const kin_act *act, int64_t n_act,
                        float *y, float *y_other) {
     float f[1][16], f_other[1][16];

@@ -1,13 +1,13 @@
-// Products of float matrices, as they lie in the file, with float activations.
+// Products of float matrices, as stored in the file, with float activations.
 //
-// Lanes are 16 consecutive columns: a result is 16 chains of additions over the groups of columns in order, then vf_sum. Some
-// rows of the matrix meet some activation rows at once, so that what is loaded is used several times.
+// Lanes are 16 consecutive columns: a result is 16 chains of additions over the groups of columns in order, then vf_sum. Several
+// matrix rows are multiplied with several activation rows at once, so that loaded values are reused.
 #include "kernels/panel.h"
 #include "kernels/simd/backend.h"
 
 enum {
-    TILE = SIMD_ROWS / 2, // rows of the matrix and activation rows at once: TILE * TILE sums in registers
-    PASS_ROWS = 64,       // activation rows that see the matrix before it is read again: 512 KiB for 2048 columns
+    TILE = SIMD_ROWS / 2, // matrix rows and activation rows at once: TILE * TILE sums in registers
+    PASS_ROWS = 64,       // activation rows per pass over the matrix: 512 KiB for 2048 columns
 };
 
 SIMD_INLINE size_t bytes_of(int type) { return type == KIN_TYPE_F32 ? 4 : 2; }
@@ -29,7 +29,7 @@ SIMD_INLINE void tile(int type, const int n_w, const int n_x, const uint8_t *w, 
         for (int j = 0; j < n_x; j++) v[j] = vf_load(x + j * columns + c);
         for (int i = 0; i < n_w; i++) {
             const uint8_t *p = w + (size_t)i * row_bytes + (size_t)c * bytes;
-            __builtin_prefetch(p + TILE * row_bytes, 0, 2); // second level: matmul.c
+            __builtin_prefetch(p + TILE * row_bytes, 0, 2); // into the second level: see matmul.c
             vf row = load(type, p);
             for (int j = 0; j < n_x; j++) sum[i][j] = vf_add(sum[i][j], vf_mul(row, v[j]));
         }
@@ -48,7 +48,7 @@ SIMD_INLINE void tiles(int type, const int n_w, const uint8_t *w, const float *x
 #endif
 }
 
-// The rows [begin, end) of the matrix.
+// Multiplies the rows [begin, end) of the matrix.
 SIMD_INLINE void rows(int type, const kin_matrix *m, const float *x, int64_t n, float *y, int64_t ldy, int64_t begin,
                       int64_t end) {
     const uint8_t *w = m->data;

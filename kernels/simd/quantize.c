@@ -1,4 +1,4 @@
-// Rounds activations to bytes, 256 columns a block.
+// Quantizes activations to bytes, in blocks of 256 columns.
 #include <string.h>
 
 #include "kernels/simd/backend.h"

@@ -1,10 +1,10 @@
-// Blocks of panels (panel.h) -> bytes and scales.
+// Unpacks blocks of panels (panel.h) to bytes and scales.
 #include <string.h>
 
 #include "kernels/panel.h"
 #include "kernels/simd/block.h"
 
-// Bits of w, moved to the left (to the right where `left` is negative), then masked.
+// Shifts w to the left (to the right if `left` is negative), then masks it.
 SIMD_INLINE vb bits(vb w, int left, uint8_t mask) {
     if (left > 0) w = vb_shl(w, left);
     if (left < 0) w = vb_shr(w, -left);
@@ -13,7 +13,7 @@ SIMD_INLINE vb bits(vb w, int left, uint8_t mask) {
 
 SIMD_INLINE void load_f16(const uint8_t *p, float *y) { vf_store(y, vf_load_f16((const uint16_t *)p)); }
 
-// The 6-bit scales and minima of Q4_K and Q5_K. A minimum stands for both halves of its 32 columns.
+// Unpacks the 6-bit scales and minima of Q4_K and Q5_K. A minimum applies to both halves of its 32 columns.
 SIMD_INLINE void scales_k4(const kin_panel_scales_k4 *s, kin_block *e) {
     vb high = vb_load(s->high);
     int8_t min[8][16];
@@ -60,7 +60,7 @@ static void unpack_q5_k(const uint8_t *panel, int columns, kin_block *e) {
     load_f16(p->d_min, e->d_min);
 }
 
-// Weights are unsigned: what their zero is, times the scale, becomes the minimum of 16 columns. zero = 2^shift
+// Weights are stored unsigned: their zero point times the scale becomes the minimum of 16 columns. zero = 2^shift
 SIMD_INLINE void mins_of_scales(kin_block *e, int shift) {
     for (int j = 0; j < 8; j++) {
         vi first = vi_load_i8(e->scale[2 * j]), second = vi_load_i8(e->scale[2 * j + 1]);
@@ -124,7 +124,7 @@ static void unpack_q2_k(const uint8_t *panel, int columns, kin_block *e) {
     load_f16(p->d_min, e->d_min);
 }
 
-// Nibbles of 32 columns are places in a table. Signed values are stored as vi_dot_s8 wants them.
+// Nibbles of 32 columns are indices into a table. Signed values are stored in the form that vi_dot_s8 expects.
 SIMD_INLINE void look_up(const uint8_t planes[4][64], const int8_t table[16], bool is_signed, uint8_t q[8][64]) {
     for (int j = 0; j < 4; j++) {
         vb w = vb_load(planes[j]), low = vb_lookup(table, bits(w, 0, 15)), high = vb_lookup(table, bits(w, -4, 15));
@@ -146,7 +146,7 @@ static void unpack_iq4_xs(const uint8_t *panel, int columns, kin_block *e) {
             int low = p->scale_low[g / 2][r] >> g % 2 * 4 & 15, high = p->scale_high[g / 4][r] >> g % 4 * 2 & 3;
             e->scale[g][r] = (int8_t)((low | high << 4) - 32);
         }
-        vi min = vi_shl(vi_load_i8(e->scale[g]), 7); // SIMD_S8_BIAS times the scale: not used where that is 0
+        vi min = vi_shl(vi_load_i8(e->scale[g]), 7); // SIMD_S8_BIAS times the scale: unused if the bias is 0
         vi_store((int32_t *)e->min[g], vi_pair(min, min));
     }
     load_f16(p->d, e->d);
@@ -174,10 +174,10 @@ static void unpack_q4_0(const uint8_t *panel, int columns, kin_block *e) {
     }
 }
 
-// 2^(e - 128) for 32 columns each.
+// Computes 2^(e - 128) for 32 columns each.
 static void load_e8m0(const kin_panel_scale_e8m0 *scale, int n, float (*y)[16]) {
     const uint8_t *e = (const uint8_t *)scale;
-    uint8_t has_tiny = 0; // the smallest two have no exponent: without them no loop has a condition
+    uint8_t has_tiny = 0; // the smallest two have no exponent; without them no loop needs a condition
     for (int i = 0; i < 16 * n; i++) has_tiny |= e[i] < 2;
     for (int g = 0; g < n; g++) {
         uint32_t bits[16];
@@ -188,7 +188,7 @@ static void load_e8m0(const kin_panel_scale_e8m0 *scale, int n, float (*y)[16]) 
         if (e[i] < 2) y[i / 16][i % 16] = e[i] ? 0x1p-127f : 0x1p-128f;
 }
 
-// Twice the values of 4-bit floats, and 12 more: unsigned.
+// Unpacks twice the values of 4-bit floats, plus 12, which makes them unsigned.
 static void unpack_mxfp4(const uint8_t *panel, int columns, kin_block *e) {
     static const int8_t table[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
     const kin_panel_q4_0 *p = (const kin_panel_q4_0 *)panel;

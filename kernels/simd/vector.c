@@ -89,7 +89,7 @@ void SIMD_FN(kin_rope)(bool neox, int n_rot, const float *turns, float *head) {
     }
 }
 
-// Insertion into the n largest so far.
+// Inserts into the n largest so far.
 static void insert(int32_t *chosen, float *value, int n, int32_t i, float x) {
     for (; n > 0 && value[n - 1] < x; n--) {
         chosen[n] = chosen[n - 1];
@@ -105,7 +105,7 @@ static float exp_of(float x) {
     return e[0];
 }
 
-// The n_used best by `value`, with their values.
+// Selects the n_used best by `value`, with their values.
 static void choose(const kin_routing *r, const float *value, int32_t *chosen, float *best) {
     int n = 0;
     for (int i = 0; i < r->n_expert; i++) {
@@ -115,7 +115,7 @@ static void choose(const kin_routing *r, const float *value, int32_t *chosen, fl
     }
 }
 
-// The softmax of n values, in place; the greatest of them is `most`.
+// Computes the softmax of n values in place; `most` is the greatest of them.
 static void soften_values(int n, float most, float *x) {
     float sum = 0;
     for (int i = 0; i < n; i++) sum += x[i] = exp_of(x[i] - most);
@@ -136,7 +136,7 @@ static void weigh_all(const kin_routing *r, const float *logits, float *p) {
     for (int i = 0; i < r->n_expert; i++) p[i] = 1 / (1 + exp_of(logits[i] < -87 ? 87 : -logits[i]));
 }
 
-// Experts of groups that are not among the best get the lowest value.
+// Gives experts outside the best groups the lowest value.
 static void keep_groups(const kin_routing *r, float *value) {
     int size = r->n_expert / r->n_group;
     int32_t chosen[KIN_ROUTE_GROUPS];
@@ -157,7 +157,7 @@ static void keep_groups(const kin_routing *r, float *value) {
     }
 }
 
-// By the probabilities of all experts.
+// Routes by the probabilities of all experts.
 static void route_by_all(const kin_routing *r, const float *logits, int32_t *chosen, float *share) {
     float p[KIN_ROUTE_EXPERTS], value[KIN_ROUTE_EXPERTS], sum = 0;
     weigh_all(r, logits, p);
