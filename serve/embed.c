@@ -93,8 +93,8 @@ static void gone(void *self) {
 // ---- pooling
 
 kin_pooling kin_embed_pooling(const kin_model *model, kin_pooling said) {
-    static const kin_pooling types[] = {KIN_POOLING_MEAN, KIN_POOLING_MEAN, KIN_POOLING_CLS,
-                                        KIN_POOLING_LAST}; // indexed by the key's value
+    // Indexed by the key's value.
+    static const kin_pooling types[] = {KIN_POOLING_MEAN, KIN_POOLING_MEAN, KIN_POOLING_CLS, KIN_POOLING_LAST};
     char key[128];
     uint32_t type = 0;
     kin_err err;

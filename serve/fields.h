@@ -33,7 +33,7 @@ int kin_fields_open(kin_fields *out, const json_t *body, kin_api_error *err);
 // Gets a field -> *out, borrowed; NULL: absent. 400 if its type differs.
 int kin_fields_get(const kin_fields *of, const char *name, kin_field_type type, const json_t **out, kin_api_error *err);
 int kin_fields_need(const kin_fields *of, const char *name, kin_field_type type, const json_t **out,
-                    kin_api_error *err);                                       // the same; 400 if absent
+                    kin_api_error *err);                                       // 400 if absent
 const json_t *kin_fields_any(const kin_fields *of, const char *name);          // of any type; NULL: absent
 bool kin_fields_is(const kin_fields *of, const char *name, const char *value); // true if the field is this string
 

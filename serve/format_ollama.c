@@ -15,8 +15,8 @@ struct kin_writer {
     kin_reply_items items;
     kin_finish finish;
     kin_text_buffer *out; // of the current call
-    json_t *probs,
-        *unsaid; // probs: of tokens whose text has come, used without a stream; unsaid: of tokens whose text has not come yet
+    // Of tokens whose text has come, used without a stream; of tokens whose text has not come yet.
+    json_t *probs, *unsaid;
 };
 
 static int open_writer(kin_writer **out, const kin_writer_context *context, bool is_chat, kin_err *err) {

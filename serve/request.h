@@ -13,11 +13,8 @@
 #include "serve/api_error.h"
 
 typedef enum kin_tool_choice { KIN_TOOLS_AUTO, KIN_TOOLS_NONE, KIN_TOOLS_REQUIRED, KIN_TOOLS_NAMED } kin_tool_choice;
-typedef enum kin_reasoning {
-    KIN_REASONING_AUTO,
-    KIN_REASONING_ON,
-    KIN_REASONING_OFF
-} kin_reasoning; // AUTO: the template decides
+// AUTO: the template decides.
+typedef enum kin_reasoning { KIN_REASONING_AUTO, KIN_REASONING_ON, KIN_REASONING_OFF } kin_reasoning;
 typedef enum kin_tristate { KIN_UNSET = -1, KIN_NO, KIN_YES } kin_tristate;
 
 enum {
@@ -116,12 +113,11 @@ typedef struct kin_request_defaults {
 // write.
 bool kin_request_knows_role(const json_t *role);
 // For OpenAI's own endpoints: 400 if a message has another role; the request then needs no fini. Other APIs accept any role.
-//
-// kin_request_from_* parse the bodies of /v1/chat/completions, /v1/completions and /completion. They take over the body, even on
-// failure, and change it; after a failure `out` needs no fini. They fail with 400, or with 501 for images and sound. Unknown
-// fields are ignored; fields that would change the sampling in a way that kin does not support are refused.
 int kin_request_check_roles(kin_request *request, kin_api_error *err);
 
+// Parse the bodies of /v1/chat/completions, /v1/completions and /completion. They take over the body, even on failure, and change
+// it; after a failure `out` needs no fini. They fail with 400, or with 501 for images and sound. Unknown fields are ignored;
+// fields that would change the sampling in a way that kin does not support are refused.
 int kin_request_from_chat(kin_request *out, json_t *body, const kin_request_defaults *defaults, kin_api_error *err);
 int kin_request_from_completions(kin_request *out, json_t *body, const kin_request_defaults *defaults, kin_api_error *err);
 int kin_request_from_native(kin_request *out, json_t *body, const kin_request_defaults *defaults, kin_api_error *err);

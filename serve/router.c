@@ -30,7 +30,7 @@ struct kin_router_waiter {
     char name[512];
     size_t n_name; // at most sizeof name
     bool is_named;
-    kin_time since, last_sign; // time of the last bytes sent to the client
+    kin_time since, last_sign; // last_sign: when bytes were last sent to the client
 };
 
 // ---- open, close
@@ -232,7 +232,7 @@ static bool is_better_to_unload(const kin_served_model *a, const kin_served_mode
     return a->used < b->used;
 }
 
-// Returns the model to unload first. NULL: there is room for one more.
+// Returns the model to unload to make room. NULL: there is room for one more.
 static kin_served_model *find_leaver(kin_router *r) {
     kin_served_model *leaver = NULL;
     int n_loaded = 0;

@@ -37,11 +37,10 @@ typedef struct kin_server_options {
     kin_pooling pooling;        // for embeddings; NONE: as the model's file says
     kin_request_defaults defaults;
     bool leaves_signals; // the program handles SIGINT and SIGTERM: they do not drain
-    void (*draining)(
-        void *user); // called once before `drained`, if open requests are waited for; NULL: not needed. On the loop's thread
-    void (*drained)(
-        void *user); // called once after SIGTERM, SIGINT or kin_server_drain, when no request is left. On the loop's thread
-    void (*hurry)(void *user); // called on a second signal. On the loop's thread
+    // All three are called on the loop's thread.
+    void (*draining)(void *user); // once before `drained`, if open requests are waited for; NULL: not needed
+    void (*drained)(void *user);  // once after SIGTERM, SIGINT or kin_server_drain, when no request is left
+    void (*hurry)(void *user);    // on a second signal
     void *user;
 } kin_server_options;
 

@@ -130,7 +130,7 @@ void kin_job_options_fini(kin_job_options *options); // for options that never b
 int kin_job_new(kin_job **out, const kin_job_options *options, kin_err *err);
 void kin_job_free(kin_job *job); // before submit, or after ENDED. NULL is allowed
 
-// Returns the maximum number of jobs at once; true if n more may be submitted now.
+// max_jobs: the maximum number of jobs at once. has_room: true if n more may be submitted now.
 int kin_service_max_jobs(const kin_service *service);
 bool kin_service_has_room(kin_service *service, int n);
 

@@ -80,8 +80,8 @@ struct kin_tab {
     pthread_cond_t answered;
     call call;
     kin_watchdog watchdog; // for the call
-    unsigned n_signs;      // of its progress
-    double progress;       // bytes of the plan being opened
+    unsigned n_signs;      // signs of its progress so far
+    double progress;       // bytes done of the plan being opened
     ahead ahead;
     bool is_over; // no answer will come any more
     bool has_ended;

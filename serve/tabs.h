@@ -20,10 +20,9 @@ enum {
 
 // The session is clustered (--cluster), borrowed, and must outlive the tabs.
 int kin_tabs_open(kin_tabs **out, uv_loop_t *loop, const kin_session *session, kin_err *err);
-void kin_tabs_stop(kin_tabs *tabs); // after the loop has run once more, nothing uses it any more; NULL is allowed
-bool kin_tabs_have_ended(
-    const kin_tabs *tabs);           // after stop, while the loop runs and ticks: true if nothing uses the session any more
-void kin_tabs_close(kin_tabs *tabs); // after they or the loop have ended; NULL is allowed
+void kin_tabs_stop(kin_tabs *tabs);             // after the loop has run once more, nothing uses it any more; NULL is allowed
+bool kin_tabs_have_ended(const kin_tabs *tabs); // after stop, while the loop ticks: true if nothing uses the session any more
+void kin_tabs_close(kin_tabs *tabs);            // after they or the loop have ended; NULL is allowed
 
 void kin_tabs_tick(kin_tabs *tabs, kin_time now); // call several times per second
 

@@ -13,8 +13,7 @@
 typedef struct kin_token_prob {
     int32_t id;
     kin_str piece; // its bytes, not always UTF-8
-    float
-        logprob; // natural; may be -INFINITY. With request->post_sampling_probs: of the distribution that the sampler draws from
+    float logprob; // natural; may be -INFINITY. With request->post_sampling_probs: of what the sampler draws from
 } kin_token_prob;
 
 typedef struct kin_token_probs {
