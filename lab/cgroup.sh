@@ -1,10 +1,10 @@
 # shellcheck shell=sh disable=SC2154
-# cgroup.sh: control groups, for lab/limit and lab/run, which source it. cgroup v1, v2, or both side by side. Needs root, and a
-# function `fail SENTENCE` of whoever sources it.
+# cgroup.sh: control groups, sourced by lab/limit and lab/run. cgroup v1, v2, or both side by side. Needs root, and a function
+# `fail SENTENCE` in the script that sources it.
 #
-# A group is a RECORD: a file with a line "CONTROLLER DIRECTORY" for each directory that belongs to it; "v2" is a controller too. A
-# line is written before its directory is made, so whoever finds the record can remove the group, also after a kill.
-# Controllers have their v1 names here: memory cpu cpuset blkio.
+# A group is a RECORD: a file with a line "CONTROLLER DIRECTORY" for each directory of the group; "v2" is a controller too. A line
+# is written before its directory is made, so the record is enough to remove the group, also after a kill. Controllers have their
+# v1 names here: memory cpu cpuset blkio.
 
 # SIZE BASE -> bytes
 bytes() {
@@ -14,7 +14,7 @@ bytes() {
         fail "'$1' is not a size"
 }
 
-# The whole disk under PATH as MAJOR:MINOR: limits do not work on partitions.
+# Prints the whole disk under PATH as MAJOR:MINOR: limits do not work on partitions.
 disk_number() { # PATH
     disk_source=$(df -P "$1" | awk 'NR == 2 { print $1 }')
     [ -b "$disk_source" ] || fail "$1 is on '$disk_source', which is not a disk"
@@ -26,7 +26,7 @@ disk_number() { # PATH
     fi
 }
 
-# The kernel forgets FILE's pages. Prints how many bytes stayed in memory, because somebody has them mapped or locked.
+# Makes the kernel drop FILE's pages. Prints the bytes that stayed in memory, because a process has them mapped or locked.
 drop_file() { # FILE
     sync "$1"
     dd if="$1" iflag=nocache count=0 2>/dev/null
@@ -34,7 +34,7 @@ drop_file() { # FILE
     echo "${drop_left:-0}"
 }
 
-# ---- which hierarchy has which controller
+# ---- hierarchies of the controllers
 
 v1_mount() { awk -v c="$1" '$3 == "cgroup" && ("," $4 ",") ~ ("," c ",") { print $2; exit }' /proc/mounts; }
 v1_path() { awk -F: -v c="$1" '("," $2 ",") ~ ("," c ",") { print $3 }' /proc/self/cgroup; }
@@ -47,8 +47,8 @@ group_add() { # RECORD CONTROLLER DIR
     [ -d "$3" ] || mkdir "$3"
 }
 
-# Under v2 a group with processes cannot pass controllers on: the nearest ancestor that can takes ours. Without controllers
-# (v1 has them) a group there still counts stalls and processor time.
+# Under v2 a group with processes cannot pass controllers on, so the nearest ancestor that can is the parent. Without controllers
+# (if v1 has them) the group still counts stalls and processor time.
 group_add_v2() { # RECORD NAME CONTROLLER...
     v2_mount=$(awk '$3 == "cgroup2" { print $2; exit }' /proc/mounts)
     v2_record=$1 v2_name=$2
@@ -65,7 +65,7 @@ group_add_v2() { # RECORD NAME CONTROLLER...
     done
     group_add "$v2_record" v2 "$v2_parent/$v2_name"
 }
-group_pass_on() { # DIR CONTROLLER...: for its children
+group_pass_on() { # DIR CONTROLLER...: enables them for its children
     v2_control=$1/cgroup.subtree_control
     shift
     for _controller; do
@@ -74,7 +74,7 @@ group_pass_on() { # DIR CONTROLLER...: for its children
     done
 }
 
-# Under v1 a controller's group goes below our own: limits further up hold on.
+# Under v1 a controller's group is made below our own, so limits further up still apply.
 group_make() { # RECORD NAME CONTROLLER...
     group_record=$1 group_name=$2 group_for_v2=''
     : >>"$group_record"
@@ -86,23 +86,23 @@ group_make() { # RECORD NAME CONTROLLER...
             continue
         fi
         group_path=$(v1_path "$_controller")
-        [ ! -d "$group_parent$group_path" ] || group_parent=$group_parent$group_path # else: a container that sees its group as the root
+        [ ! -d "$group_parent$group_path" ] || group_parent=$group_parent$group_path # else the container sees its group as the root
         group_add "$group_record" "$_controller" "${group_parent%/}/$group_name"
     done
     # shellcheck disable=SC2086 # words
     group_add_v2 "$group_record" "$group_name" $group_for_v2
     group_cpuset=$(group_dir "$group_record" cpuset)
-    [ -z "$group_cpuset" ] || for _file in cpuset.mems cpuset.cpus; do # empty, and then nobody can enter
+    [ -z "$group_cpuset" ] || for _file in cpuset.mems cpuset.cpus; do # they are empty, and then no process can enter
         cat "${group_cpuset%/*}/$_file" >"$group_cpuset/$_file"
     done
 }
 
 # ---- limits
 
-group_limit_memory() { # RECORD BYTES; nothing swaps
+group_limit_memory() { # RECORD BYTES; swapping is off
     memory_dir=$(group_dir "$1" memory)
     if [ -n "$memory_dir" ]; then
-        [ ! -e "$memory_dir/memory.memsw.limit_in_bytes" ] || echo -1 >"$memory_dir/memory.memsw.limit_in_bytes" # never below the other
+        [ ! -e "$memory_dir/memory.memsw.limit_in_bytes" ] || echo -1 >"$memory_dir/memory.memsw.limit_in_bytes" # it must not be lower
         echo "$2" >"$memory_dir/memory.limit_in_bytes"
         [ ! -e "$memory_dir/memory.memsw.limit_in_bytes" ] || echo "$2" >"$memory_dir/memory.memsw.limit_in_bytes"
     else
@@ -111,7 +111,7 @@ group_limit_memory() { # RECORD BYTES; nothing swaps
         [ ! -e "$memory_dir/memory.swap.max" ] || echo 0 >"$memory_dir/memory.swap.max"
     fi
 }
-group_limit_cpu() { # RECORD PROCESSORS; handed out every 10 ms
+group_limit_cpu() { # RECORD PROCESSORS; granted every 10 ms
     cpu_us=$(echo "$2" | awk '!/^[0-9]*\.?[0-9]+$/ || $1 <= 0 { exit 1 } { printf "%.0f\n", $1 * 10000 }') || fail "'$2' is not a number of processors"
     cpu_dir=$(group_dir "$1" cpu)
     if [ -n "$cpu_dir" ]; then
@@ -136,7 +136,7 @@ group_limit_disk() { # RECORD DISK BYTES per second read
 
 # ---- processes
 
-# Replaces the shell that calls it: for subshells. "0" is the process that writes it.
+# Replaces the calling shell: for subshells. Writing "0" moves the writing process.
 group_exec() { # RECORD COMMAND...
     group_entered=$(group_dirs "$1")
     shift
@@ -144,7 +144,7 @@ group_exec() { # RECORD COMMAND...
     exec sh -c 'groups=$1; shift; for _g in $groups; do echo 0 >"$_g/cgroup.procs" || exit 1; done; exec "$@"' sh "$group_entered" "$@"
 }
 
-# 0 stands for a process of another PID namespace, and to kill for our own group.
+# 0 stands for a process of another PID namespace; for kill it would mean our own group.
 group_members() { for _g in $(group_dirs "$1"); do grep -v '^0$' "$_g/cgroup.procs" 2>/dev/null || true; done | sort -u; } # RECORD
 group_signal() { for _pid in $(group_members "$1"); do command kill "-$2" "$_pid" 2>/dev/null || true; done; }             # RECORD SIGNAL
 group_wait_gone() { # RECORD TENTHS of a second
@@ -154,7 +154,7 @@ group_wait_gone() { # RECORD TENTHS of a second
     done
 }
 
-# What the group has in the page cache goes; it would otherwise stay when the group ends, charged to nobody.
+# Frees the group's page cache; otherwise it would stay when the group ends, charged to no group.
 group_forget_pages() { # RECORD
     for _g in $(group_dirs "$1"); do
         [ ! -e "$_g/memory.force_empty" ] || echo 0 2>/dev/null >"$_g/memory.force_empty" || true
@@ -162,7 +162,8 @@ group_forget_pages() { # RECORD
     done
 }
 
-# Ends what runs in the group, first gently for so long, and removes it. Somebody who was just about to enter is waited for too.
+# Ends the processes of the group, first with SIGTERM for that time, and removes it. Also waits for a process that is about to
+# enter.
 group_end() { # RECORD TENTHS
     if [ "$2" != 0 ] && [ -n "$(group_members "$1")" ]; then
         group_signal "$1" TERM
@@ -198,7 +199,7 @@ group_read_bytes() { # RECORD DISK
         awk -v d="$2" '$1 == d { for (i = 2; i <= NF; i++) if (sub(/^rbytes=/, "", $i)) n = $i } END { printf "%.0f\n", n }' "$(group_dir "$1" v2)/io.stat"
     fi
 }
-# key=value a line; lab/limit says what each is.
+# Prints key=value lines; lab/limit explains them.
 group_figures() { # RECORD DISK
     memory_dir=$(group_dir "$1" memory) v2_dir=$(group_dir "$1" v2)
     [ -z "$v2_dir" ] || echo "cpu_ms=$(($(group_keyed "$v2_dir/cpu.stat" usage_usec) / 1000))"
@@ -217,7 +218,7 @@ group_figures() { # RECORD DISK
     echo "memory_stall_some_us=$(group_stalled "$v2_dir" some)"
     echo "memory_stall_full_us=$(group_stalled "$v2_dir" full)"
 }
-# The peak counts from now on. v2 counts it from the group's beginning.
+# Restarts the peak from now on. v2 counts it from the group's beginning.
 group_forget_peak() { # RECORD
     memory_dir=$(group_dir "$1" memory)
     [ -z "$memory_dir" ] || echo 0 >"$memory_dir/memory.max_usage_in_bytes"

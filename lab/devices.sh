@@ -1,18 +1,18 @@
 # shellcheck shell=sh disable=SC2154
-# devices.sh: makes the switch and the devices of a lab; lab/run sources it. Uses its variables lab, state, switch, work, out,
-# build and disk_of_work, its `say` and `fail`, and cgroup.sh.
+# devices.sh: makes the switch and the devices of a lab; lab/run sources it. Uses lab/run's variables lab, state, switch, work,
+# out, build and disk_of_work, its `say` and `fail`, and cgroup.sh.
 #
 #     namespace kin-LAB-switch                                   namespace kin-LAB-NAME
 #
 #     br0 ── NAME ───────────────────────────────────────────────── eth0                    without delay
 #     br0 ── NAME ══ NAME-out ◄─ lab/delay ─► NAME-in ───────────── eth0                    with delay
 #
-#        tbf at NAME: what the device receives                        tbf at eth0: what it sends
+#        tbf at NAME: limits what the device receives                tbf at eth0: limits what it sends
 #
-# Variables of the lab that begin with _ are its own and last for a moment; a scenario may use all other names.
+# Variables that begin with _ belong to the lab and are short-lived; a scenario may use all other names.
 #
-# Several labs do not meet: all links are inside the namespaces. Devices have the addresses 192.168.77.1, .2, ... in the order in
-# which they are made.
+# Several labs do not interfere: all links are inside the namespaces. Devices have the addresses 192.168.77.1, .2, ... in the
+# order in which they are made.
 
 subnet=192.168.77
 
@@ -27,12 +27,12 @@ switch_make() {
     namespace_make "$switch"
     now_ms >"$state/marked"
     in_switch sh -c 'echo 1 >/proc/sys/net/ipv6/conf/all/disable_ipv6; echo 1 >/proc/sys/net/ipv6/conf/default/disable_ipv6' 2>/dev/null || true
-    # Without a router that asks who listens, snooping would only lose multicast.
+    # Without a router that sends queries, snooping would only lose multicast.
     ip -n "$switch" link add name br0 type bridge stp_state 0 forward_delay 0 mcast_snooping 0
     ip -n "$switch" link set dev br0 up
 }
 
-# KEY, of `device` or of `defaults`: FACTS -> the value. FACTS are words key=value; a later one wins.
+# Prints the value of KEY in FACTS, words key=value of `device` or `defaults`; a later word wins.
 fact() { # KEY FACTS
     for _word in $2; do
         case $_word in
@@ -46,17 +46,18 @@ facts_of() { cat "$state/devices/$1" 2>/dev/null || fail "there is no device '$1
 device_fact() { fact "$2" "$(facts_of "$1")"; }                                        # NAME KEY
 devices() { find "$state/devices" -type f -printf '%f\n' | sort; }
 
-# How large a frame the device leaves for the network to cut. At most what 1 Gbit/s carries in 0.2 ms, for the sake of who receives.
+# Limits the size of frames that the device leaves for the network to cut: at most what 1 Gbit/s carries in 0.2 ms, so that the
+# receiver gets realistic bursts.
 uncut_max=25000
 uncut_set() { # NAMESPACE BYTES
     _uncut=$2
     [ "$_uncut" -lt $uncut_max ] || _uncut=$uncut_max
-    ip -n "$1" link set dev eth0 gso_max_size $((_uncut - 200)) # less its headers, one set for each frame that it becomes
+    ip -n "$1" link set dev eth0 gso_max_size $((_uncut - 200)) # minus the headers, one set for each frame that it is cut into
 }
 
-# The bucket holds what the link carries in 0.2 ms, at least two frames: a message is never earlier than on a real link by more than
-# that. Smaller is not possible: timers that come late then cost rate (with 0.1 ms, 1 Gbit/s came out as 0.83).
-# The device's own frames are left uncut up to that size; larger ones of others tbf cuts.
+# The bucket holds what the link carries in 0.2 ms, at least two frames: so a message is never earlier than on a real link by more
+# than that. It cannot be smaller: late timers would then reduce the rate (with 0.1 ms, 1 Gbit/s came out as 0.83). The device's
+# own frames stay uncut up to that size; tbf cuts larger frames of others.
 rate_set() { # NAMESPACE INTERFACE RATE QUEUE
     _bucket=$(echo "$3" | awk '
         !/^[0-9.]+[kmg]bit$/ { exit 1 }
@@ -96,7 +97,7 @@ wire_start() { # NAME FACTS
     _delay=$(fact delay "$2") _jitter=$(fact jitter "$2") _swallow=$(fact swallow "$2") _seed=$(fact address "$2")
     : >"$state/carrying"
     nsenter --net="/run/netns/$switch" "$build/delay" --delay "${_delay:-0us}" --jitter "${_jitter:-0us}" --seed "${_seed##*.}" \
-        --swallow "${_swallow:-0}" "$1-in" "$1-out" >"$state/carrying" 2>>"$out/wires.log" </dev/null 8>&- 9>&- & # nor does it hold a scenario's descriptors
+        --swallow "${_swallow:-0}" "$1-in" "$1-out" >"$state/carrying" 2>>"$out/wires.log" </dev/null 8>&- 9>&- & # it must not keep a scenario's descriptors
     echo $! >"$state/wire.$1"
     until [ -s "$state/carrying" ]; do
         command kill -0 $! 2>/dev/null || fail "the wire of $1 did not start: $(tail -n 1 "$out/wires.log")"
@@ -134,14 +135,14 @@ limits_set() { # NAME FACTS
     [ -z "$_disk_rate" ] || group_limit_disk "$_record" "$disk_of_work" "$(bytes "$_disk_rate" 1000)"
 }
 
-# A file system of its own for the home; whoever cleans up finds it below $work.
+# Gives the home its own file system; clean-up finds it below $work.
 home_mount() { # NAME SIZE
     mkdir -p "$work/$1"
     truncate -s "$(bytes "$2" 1024)" "$work/$1.disk"
     mkfs.ext4 -q -m 0 -O ^has_journal "$work/$1.disk" && mount -o loop "$work/$1.disk" "$work/$1" || fail "there is no disk of $2 for $1"
 }
 
-# One program holds back all devices that have a speed, because looking costs time. It is started anew when one of them changes.
+# One program slows down all devices that have a speed, because each check costs time. It is restarted when one of them changes.
 brake_set() {
     brake_stop
     set --
@@ -170,7 +171,7 @@ brake_stop() {
 lab_defaults='' lab_n_devices=0
 known_facts=' rate up down queue delay jitter swallow memory speed computes cpu cpus disk reads size gpu threads '
 
-# For the devices that follow.
+# Facts for the devices that follow.
 defaults() { lab_defaults="$lab_defaults $*"; } # KEY=VALUE...
 
 device() { # NAME KEY=VALUE...
@@ -204,8 +205,8 @@ device() { # NAME KEY=VALUE...
     [ -z "$(fact speed "$_facts")" ] || brake_set
 }
 
-# Other limits from now on; kin looks at most of them once, at its start. `computes` holds at once, for what runs, too. With other limits the page
-# cache of the device's files goes.
+# Changes limits from now on; kin reads most of them only at its start. `computes` takes effect at once, even for running
+# programs. For all other limits the page cache of the device's files is freed.
 limit() { # NAME KEY=VALUE...
     _name=$1
     shift
@@ -226,8 +227,8 @@ limit() { # NAME KEY=VALUE...
     esac
 }
 
-# Other rates, delays and jitter from now on, and what is swallowed, while all runs. A link that was made without any of the last three
-# cannot have them later.
+# Changes rates, delay, jitter and what is swallowed, while everything runs. A link that was made without any of the last three
+# cannot get them later.
 link() { # NAME KEY=VALUE...
     _name=$1
     shift
@@ -247,8 +248,8 @@ link() { # NAME KEY=VALUE...
     fi
 }
 
-# COMMAND as if on the device: its network, its name, its limits, its home; nothing of our environment. Replaces the shell that calls
-# it. Not `ip netns exec`: that hides the cgroups, in which kin looks for its limits.
+# Runs COMMAND as on the device, with its network, name, limits and home, and without our environment. Replaces the calling shell.
+# Does not use `ip netns exec`, which hides the cgroups where kin looks for its limits.
 device_exec() { # NAME COMMAND...
     _name=$1
     shift
@@ -263,9 +264,9 @@ device_exec() { # NAME COMMAND...
     [ -z "$_reads" ] || set -- KIN_LAB_READS="$(bytes "$_reads" 1000)" "$@"
     [ -z "$_computes" ] || set -- KIN_LAB_COMPUTES="$state/slower.$_name" KIN_LAB_LATE="$out/$_name.late" \
         KIN_LAB_APART=sum KIN_LAB_TURN="$state/turn" KIN_LAB_TIMES="$build/lab/times-$(cat "$state/processor")-${_threads:-all}" "$@"
-    # A sanitizer wants to be loaded first, and need not be.
+    # A sanitizer expects to be loaded first, but that is not necessary.
     [ -z "$_preload" ] || set -- LD_PRELOAD="$_preload" ASAN_OPTIONS=verify_asan_link_order=0 "$@"
-    # Compiling the kernels of a software GPU takes two minutes: once for all labs.
+    # Compiling the kernels of a software GPU takes two minutes, so they are shared by all labs.
     [ "$_gpu" != yes ] || set -- GGML_VK_VISIBLE_DEVICES=0 MESA_SHADER_CACHE_DIR="$build/lab/shaders" "$@"
     # shellcheck disable=SC2016 # for the inner shell
     group_exec "$state/groups/$_name" nsenter --net="/run/netns/kin-$lab-$_name" unshare --uts \

@@ -1,13 +1,13 @@
 # shellcheck shell=sh disable=SC2154
-# ring.sh: the commands of a ring, as the scenarios give them, in one place; lab/run sources it. The first device is the head unless
-# a scenario says otherwise.
+# ring.sh: the commands of a ring as scenarios use them, in one place; lab/run sources it. The first device is the head unless a
+# scenario says otherwise.
 #
 #   ring_join NAME OPTION...    kin join in the background
 #   ring_run NAME OPTION...     kin run over the ring, on the head: text on stdout
 #   ring_bench NAME OPTION...   kin bench over the ring, on the head: JSON on stdout
-#   ring_profile NAME...        kin profile on one after the other, kept in their homes: OUT/NAME.profile.json. Nothing else may run
+#   ring_profile NAME...        kin profile on one after the other, stored in their homes: OUT/NAME.profile.json. Run nothing else
 #
-# All share one key. It is made once a lab and lies in every device's home.
+# All devices share one key. It is made once per lab and copied to every device's home.
 
 ring_key() { # NAME -> the path of the key file there
     [ -e "$state/key" ] || (umask 077 && od -An -v -tx1 -N32 /dev/urandom | tr -d ' \n' >"$state/key")
@@ -35,7 +35,7 @@ ring_profile() { # NAME...
     for _ring_name; do run "$_ring_name" "$kin" profile --refresh --json >"$out/$_ring_name.profile.json"; done
 }
 
-# Each device gets its own copy of the model; prints the path of the first one's.
+# Gives each device its own copy of the model; prints the path of the first device's copy.
 ring_files() { # NAME...
     _ring_first=''
     for _ring_name; do
@@ -45,8 +45,8 @@ ring_files() { # NAME...
     echo "$_ring_first"
 }
 
-# Time per token over `rounds` for each of `modes`, `repeats` times in turns: rounds.csv, rounds.svg. Every device has a copy of the
-# model, layers are spread evenly, and each measurement begins with no page of a device's files in memory.
+# Measures time per token over `rounds` for each of `modes`, alternately, `repeats` times: rounds.csv, rounds.svg. Every device
+# has a copy of the model, layers are spread evenly, and each measurement begins with none of the devices' files in memory.
 rounds_over_modes() { # HEAD NAME...
     _ring_model=$(ring_files "$@")
     _ring_head=$1

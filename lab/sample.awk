@@ -1,5 +1,6 @@
-# sample.awk: what each device of a lab uses, a line each `pause` seconds, for ever. lab/run starts it in the switch's network namespace,
-# where /proc/net/dev has a line for each device. watched: lines "NAME MEMORY-DIR BLKIO-DIR V2-DIR"; "-": under v2 it is all in V2-DIR.
+# sample.awk: prints what each device of a lab uses, a line each per `pause` seconds, for ever. lab/run starts it in the switch's
+# network namespace, where /proc/net/dev has a line per device. watched: lines "NAME MEMORY-DIR BLKIO-DIR V2-DIR"; "-": with v2
+# everything is in V2-DIR.
 
 function number(file,    line) { line = 0; getline line <file; close(file); return line + 0 }
 function keyed(file, key,    line, word, value) {

@@ -1,35 +1,35 @@
 # shellcheck shell=sh disable=SC2154
-# verbs.sh: what a scenario can say besides `device`, `defaults`, `link` and `limit` (devices.sh); lab/run sources it.
+# verbs.sh: the verbs of a scenario besides `device`, `defaults`, `link` and `limit` (devices.sh); lab/run sources it.
 #
-#   start NAME COMMAND...          in the background; stdout goes to OUT/NAME.out, stderr to OUT/NAME.log
-#   run NAME COMMAND...            and wait; stdout is ours, stderr goes to OUT/NAME.log. At most run_seconds (600), then it is ended
+#   start NAME COMMAND...          runs it in the background; stdout goes to OUT/NAME.out, stderr to OUT/NAME.log
+#   run NAME COMMAND...            runs it and waits; stdout is ours, stderr goes to OUT/NAME.log. Ended after run_seconds (600)
 #   until_says NAME TEXT [SECONDS] waits for a line with TEXT (a grep pattern) since the last `start` there (default: 60 s)
-#   until_ends NAME [SECONDS]      waits for the last `start` there to end; its status
+#   until_ends NAME [SECONDS]      waits for the last `start` there to end; returns its status
 #
-#   give NAME FILE                 a copy of FILE in NAME's home, not in memory; prints its path
-#   make_model NAME OPTION...      $model, if no --model was given: BUILD/bench/NAME.gguf by mkmodel OPTION..., made once
-#   forget [NAME...]               the kernel forgets the pages of these devices' files (default: of all)
-#   address NAME   home NAME       192.168.77.N; the folder
+#   give NAME FILE                 puts a copy of FILE into NAME's home, not in memory; prints its path
+#   make_model NAME OPTION...      sets $model, if there was no --model: BUILD/bench/NAME.gguf by mkmodel OPTION..., made once
+#   forget [NAME...]               makes the kernel drop the pages of these devices' files (default: of all)
+#   address NAME   home NAME       prints 192.168.77.N; prints the folder
 #
-#   mark                           the figures count from here
-#   collect LABEL                  a line for each device into OUT/figures.csv: what it took since `mark`
-#   calm                           waits until the machine is as fast as it was seen to be; false: not in calm_seconds (60)
-#   calmly COMMAND...              when it is, and again, at most `tries` (4) times, if it is not so any more at its end; $n_tries
-#   steadily COMMAND...            again, at most `tries` (4) times, until the machine was equally fast before, after and wherever
-#                                  COMMAND says `pace`; $n_tries, and $steady: yes or no
-#   row TABLE COLUMNS VALUES       a line into OUT/TABLE.csv; all three separated by commas
-#   plot TABLE X Y BY              OUT/TABLE.svg: column Y over column X, a line for each value of column BY
-#   json KEY                       a number out of kin's --json on stdin
+#   mark                           restarts the figures
+#   collect LABEL                  writes a line for each device to OUT/figures.csv: what it used since `mark`
+#   calm                           waits until the machine is as fast as it has ever been; false: not in calm_seconds (60)
+#   calmly COMMAND...              runs it when calm, and again, at most `tries` (4) times, if that has changed at its end; $n_tries
+#   steadily COMMAND...            runs it again, at most `tries` (4) times, until the machine was equally fast before, after and
+#                                  wherever COMMAND calls `pace`; sets $n_tries, and $steady: yes or no
+#   row TABLE COLUMNS VALUES       writes a line to OUT/TABLE.csv; values and columns are separated by commas
+#   plot TABLE X Y BY              makes OUT/TABLE.svg: column Y over column X, a line for each value of column BY
+#   json KEY                       prints a number from kin's --json on stdin
 #
-#   end NAME                       SIGTERM to what was started there last, and waits for it
-#   kill NAME                      SIGKILL to all that runs there
-#   stop NAME   cont NAME          SIGSTOP, SIGCONT
-#   cut NAME    mend NAME          its link goes down and comes back
-#   mute NAME   unmute NAME        what it sends is lost, and what others send arrives; it is heard again
-#   fill NAME   empty NAME         the disk of its home is full (size=...); it has room again
-#   hog NAME BYTES SECONDS         a program there takes so much memory within a second, and holds it so long; in the background
+#   end NAME                       sends SIGTERM to what was last started there, and waits for it
+#   kill NAME                      sends SIGKILL to everything that runs there
+#   stop NAME   cont NAME          sends SIGSTOP; SIGCONT
+#   cut NAME    mend NAME          takes its link down; brings it up
+#   mute NAME   unmute NAME        drops what it sends, while it still receives; ends that
+#   fill NAME   empty NAME         fills the disk of its home (size=...); makes room again
+#   hog NAME BYTES SECONDS         in the background, a program there takes that much memory within a second, and holds it that long
 #
-# A verb that fails ends the scenario, unless the scenario asks: `if until_says ...`.
+# A verb that fails ends the scenario, unless it is in a condition: `if until_says ...`.
 
 run_seconds=600
 
@@ -123,20 +123,20 @@ forget() { # [NAME...]
     done
 }
 
-# ---- others on the machine
+# ---- other programs on the machine
 
-# A processor that rests wakes up late, and on a rented machine a neighbour is there first: rings of devices that take turns then lose a
-# tenth to a third. As long as this file is open, the kernel's idle loop waits without resting.
-stay_awake() { # closed (9>&-) for whatever may outlive the lab's own process, with --keep
+# An idle processor wakes up late, and on a rented machine a neighbour may get it first: rings of devices that take turns then
+# lose a tenth to a third. While this file is open, the kernel's idle loop does not enter deep sleep.
+stay_awake() { # closed (9>&-) for everything that may outlive the lab's own process, with --keep
     (: >/dev/cpu_dma_latency) 2>/dev/null || return 0
     exec 9>/dev/cpu_dma_latency
     printf '\0\0\0\0' >&9 || exec 9>&-
 }
 
-# On rented machines neighbours come and go, for seconds or minutes, and what needs memory then takes a quarter to twice as long. The same
-# work again and again shows it: 1.15 times the least that it ever took here is calm.
+# On rented machines neighbours come and go, for seconds or minutes, and memory-bound work then takes a quarter to twice as long.
+# Repeating the same work shows it: up to 1.15 times the least time ever measured here counts as calm.
 is_calm() {
-    _pace=$build/lab/pace # from lab to lab
+    _pace=$build/lab/pace # kept from lab to lab
     "$build/probe" work 15 >"$state/pace" || fail "the machine's pace is not to be known"
     [ -e "$_pace" ] || { mkdir -p "$build/lab" && cp "$state/pace" "$_pace"; }
     awk -F, -v best="$_pace" '
@@ -161,7 +161,7 @@ calmly() { # COMMAND...
     done
 }
 
-# What is held against each other must have met the same machine, whatever its neighbours leave of it.
+# Values that are compared must have met the same machine, whatever its neighbours leave of it.
 pace() { "$build/probe" work 15 >>"$state/paces" || fail "the machine's pace is not to be known"; }
 # shellcheck disable=SC2034 # n_tries and steady are for the scenario
 steadily() { # COMMAND...
@@ -191,7 +191,7 @@ stop() { facts_of "$1" >/dev/null && group_signal "$state/groups/$1" STOP; }
 cont() { facts_of "$1" >/dev/null && group_signal "$state/groups/$1" CONT; }
 cut() { ip -n "$switch" link set dev "$(cable_of "$1")" down; }
 mend() { ip -n "$switch" link set dev "$(cable_of "$1")" up; }
-# The queue loses all frames without a word, while the link is up.
+# The queue silently loses all frames, while the link stays up.
 mute() { tc -n "kin-$lab-$1" qdisc replace dev eth0 root blackhole; }
 unmute() {
     tc -n "kin-$lab-$1" qdisc del dev eth0 root
@@ -199,7 +199,7 @@ unmute() {
 }
 fill() {
     [ -n "$(device_fact "$1" size)" ] || fail "$1 has no disk of its own: device $1 size=..."
-    for _filler in 1 2 3; do # it may be smaller than what is free, and a table of blocks needs some, too
+    for _filler in 1 2 3; do # the limit may be below the free space, and a table of blocks needs some too
         fallocate -l "$(df --output=avail -B 1 "$(home "$1")" | tail -n 1)" "$(home "$1")/filler.$_filler" 2>/dev/null || true
     done
     dd if=/dev/zero of="$(home "$1")/filler.rest" bs=4k 2>/dev/null || true
@@ -212,11 +212,11 @@ hog() { # NAME BYTES SECONDS
 
 # ---- figures
 
-# NAME SENT RECEIVED a line: bytes of all devices, counted at the switch.
+# Prints lines NAME SENT RECEIVED: bytes of all devices, counted at the switch.
 # shellcheck disable=SC2016 # for awk
 network_bytes() { in_switch awk '{ sub(/:/, " ") } $1 !~ /-in$|-out$/ { print $1, $2, $10 }' /proc/net/dev; }
 
-# How long this machine's processors, all together, had something to do while its host ran something else.
+# Prints how long all of this machine's processors together had work while the host ran something else.
 stolen_ms() { awk -v per_s="$(getconf CLK_TCK)" '$1 == "cpu" { printf "%.0f\n", $9 * 1000 / per_s }' /proc/stat; }
 
 figures_now() { # NAME -> key=value words
@@ -234,8 +234,8 @@ mark() {
     n_samples >"$state/sampled"
 }
 n_samples() { if [ -s "$out/samples.csv" ]; then wc -l <"$out/samples.csv"; else echo 0; fi; }
-# The most that was in use at one of the samples since the mark, in bytes: what the control group counts, but for the pages that
-# the kernel counts ahead, up to 64 for each processor.
+# Prints the largest memory use at a sample since the mark, in bytes: as the control group counts, except pages that the kernel
+# counts ahead, up to 64 per processor.
 used_since_mark() { # NAME
     [ ! -s "$out/samples.csv" ] || tail -n "+$(($(cat "$state/sampled" 2>/dev/null || echo 0) + 1))" "$out/samples.csv" |
         awk -F, -v name="$1" '$2 == name && $4 + $5 + $6 > most { most = $4 + $5 + $6 } END { printf "%.0f", most * 1048576 }'
@@ -267,7 +267,7 @@ row() { # TABLE COLUMNS VALUES
 plot() { "$here/plot" "$out/$1.csv" "$2" "$3" "$4" >"$out/$1.svg"; } # TABLE X Y BY
 json() { sed -n "s/.*\"$1\": \([-0-9.e]*\).*/\1/p" | head -n 1; }
 
-# samples.csv: where memory, processors, disk and network were in time. One process; it looks at all devices from the switch.
+# samples.csv: use of memory, processors, disk and network over time. One process watches all devices from the switch.
 sample_start() {
     [ "$sample_ms" != 0 ] && [ ! -e "$state/sampling" ] || return 0
     : >"$state/sampling"
@@ -281,7 +281,7 @@ sample_start() {
 
 # ---- the end
 
-# What was said at the end counts too: everybody gets the time to say it.
+# Output at the end counts too: every device gets time for it.
 finish() {
     [ -e "$state/table.figures" ] || collect all
     if [ "$sample_ms" != 0 ] && [ -s "$out/samples.csv" ]; then
