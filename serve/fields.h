@@ -30,10 +30,9 @@ enum { KIN_FIELD_PATH = 128 };
 // Opens the body, which must be an object.
 int kin_fields_open(kin_fields *out, const json_t *body, kin_api_error *err);
 
-// Gets a field -> *out, borrowed; NULL: absent. 400 if its type differs.
+// Get a field -> *out, borrowed. 400 if its type differs. If it is absent, get returns NULL in *out, need sets a 400.
 int kin_fields_get(const kin_fields *of, const char *name, kin_field_type type, const json_t **out, kin_api_error *err);
-int kin_fields_need(const kin_fields *of, const char *name, kin_field_type type, const json_t **out,
-                    kin_api_error *err);                                       // 400 if absent
+int kin_fields_need(const kin_fields *of, const char *name, kin_field_type type, const json_t **out, kin_api_error *err);
 const json_t *kin_fields_any(const kin_fields *of, const char *name);          // of any type; NULL: absent
 bool kin_fields_is(const kin_fields *of, const char *name, const char *value); // true if the field is this string
 
