@@ -1,7 +1,7 @@
 // Grammar masks: measures how long it takes to find the tokens that a grammar allows next.
 //
-//   grammar VOCAB.gguf...          the grammars and JSON schemas below, with the tokens of all these vocabularies (at most
-//   151,936) grammar -g FILE VOCAB.gguf...  a GBNF grammar
+//   grammar VOCAB.gguf...          the grammars and JSON schemas below; tokens of all these vocabularies, at most 151,936
+//   grammar -g FILE VOCAB.gguf...  a GBNF grammar
 //
 // Generates documents for each grammar: at every token the mask is computed, and one of the allowed tokens is chosen at random.
 // "in use": with the matcher's cache from earlier tokens; "cold": with an empty cache at every token.

@@ -127,7 +127,7 @@ static void multiply(const kin_kernels *k, const kin_matrix *m, const float *x, 
     k->matmul(m, act, x, n, y, m->rows, 0, m->rows / KIN_PANEL_ROWS);
 }
 
-// True if each row alone, multiplied by the matrix (which is there twice) in every variant, gives the same as in its batch.
+// True if each row alone, multiplied by the matrix (which is stored twice) in every variant, gives the same as in its batch.
 static bool are_alike(const kin_kernels *k, kin_matrix m, const float *x, kin_act *act, const float *expected) {
     float y[2 * ROWS];
     bool alike = true;
@@ -376,8 +376,7 @@ static uint64_t rope(const kin_kernels *k, int what) {
     for (size_t i = 0; i < sizeof ropes / sizeof *ropes; i++) {
         kin_rope_frequencies(&ropes[i], freq);
         hash = kin_hash64(freq, sizeof *freq * (size_t)(ropes[i].n_rot / 2), hash);
-        for (int32_t pos = 1; pos < 1 << 20; pos += 1 + pos / 32) { // so many that another order of operations in doubles shows
-                                                                    // in floats
+        for (int32_t pos = 1; pos < 1 << 20; pos += 1 + pos / 32) { // enough to expose another order of operations
             kin_rope_turns(&ropes[i], freq, pos, turns);
             k->rope(pos % 2, ropes[i].n_rot, turns, head);
             hash = kin_bits_hash_f32(head, N_ROT, kin_bits_hash_f32(turns, (size_t)ropes[i].n_rot, hash));

@@ -18,7 +18,7 @@ typedef struct kin_bits_case {
 // Returns the i-th case, NULL beyond the last.
 const kin_bits_case *kin_bits_at(int i);
 
-// Number of the variants (KIN_N_WAYS of them, kernels/kernels.h) that rows are multiplied with; may be reduced.
+// The number of variants of row products to test (kernels/kernels.h): KIN_N_WAYS, or less if set.
 extern int kin_bits_n_ways;
 
 // Chains hashes of results. All NaNs hash alike: processors do not agree on their bits.

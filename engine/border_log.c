@@ -100,7 +100,7 @@ static block_rows *find(kin_border_log *log, int il, int block) {
     return NULL;
 }
 
-// Returns how much a block's memory is needed: 0: its rows are on the disk, or never will be; 1: they were given to the disk; 2:
+// Returns how much a block's memory is needed. 0: its rows are on the disk, or never will be; 1: they were given to the disk; 2:
 // they have no name yet.
 static int need_of(const kin_border_log *log, const block_rows *b) {
     uint64_t stale = b->n < KIN_KV_CELLS ? STALE_PART_ROWS : STALE_ROWS;

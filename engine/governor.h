@@ -20,7 +20,7 @@ typedef struct kin_governor_options {
     uint64_t fixed;       // bytes planned for everything but weights
     uint64_t anonymous;   // weights in memory that the OS cannot reclaim
     uint64_t budget;      // initial budget for weights
-    uint64_t most_useful; // a larger budget would have no use
+    uint64_t most_useful; // a larger budget has no effect
     // Applies a new budget; called from the governor's thread.
     void (*set)(void *user, uint64_t budget);
     void *user;

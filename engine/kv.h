@@ -67,7 +67,7 @@ static inline int kin_batch_n_out(const kin_batch *batch) {
     return batch->out ? batch->n_out : batch->n_tokens;
 }
 
-// Returns the cells for n_ctx tokens, rounded up to whole blocks.
+// Returns the number of cells for n_ctx tokens, rounded up to whole blocks.
 static inline int kin_kv_n_cells(int n_ctx) {
     return (n_ctx + KIN_KV_CELLS - 1) / KIN_KV_CELLS * KIN_KV_CELLS;
 }

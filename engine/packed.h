@@ -3,7 +3,7 @@
 // ggml repacks weights into anonymous memory, which the OS cannot reclaim. Stored in a file and mapped from there, the same bytes
 // cost nothing at the next start and stay reclaimable. The file is divided into weight blocks, each at a multiple of 64 KiB. A
 // block becomes valid by one small write after its bytes are safely on disk, so a kill or a full disk at any moment loses only
-// unfinished blocks. A truncated or damaged file is detected and begun anew.
+// unfinished blocks. A truncated or damaged file is detected and recreated.
 //
 // When a block is trusted: its content is checked against its hash once per boot of the machine and per change of the file
 // (sys/checks.h; the record is FILE.checked, whose mtime is also the last use of the file). A block also stores the hash of the
@@ -46,7 +46,7 @@ typedef struct kin_packed_key {
 bool kin_packed_exists(const char *dir, kin_packed_key key);
 
 // Opens or creates DIR/KEY.pack (and DIR itself) for blocks of the given sizes. An existing file that does not match or is
-// damaged is begun anew and logged. Fails if the directory cannot be used or another process is writing the same file.
+// damaged is recreated, and logged. Fails if the directory cannot be used or another process is writing the same file.
 // source_stamp: stamp of the files that the blocks are made from (kin_file_stamp); 0: the key already identifies their content.
 int kin_packed_open(kin_packed **out, const char *dir, kin_packed_key key, uint64_t source_stamp, size_t n_blocks,
                     const uint64_t *block_bytes, kin_err *err);

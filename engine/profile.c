@@ -94,9 +94,8 @@ static int measure_engine(work *w, const kin_device *device, uint64_t memory, ki
     kin_engine_facts_median(e, sweeps, n); // other programs come and go
     mark_impossible(e->token_bytes_s);
     mark_impossible(e->prompt_flop_s);
-    if (e->read_bytes_s == 0)
-        e->read_bytes_s = fmax(e->token_bytes_s[KIN_QUANT_F16], 0); // without the fused operator: the rate
-                                                                    // of products
+    // Without the fused operator, attention reads at the rate of products.
+    if (e->read_bytes_s == 0) e->read_bytes_s = fmax(e->token_bytes_s[KIN_QUANT_F16], 0);
     return rc;
 }
 

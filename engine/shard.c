@@ -533,7 +533,7 @@ void kin_shard_close(kin_shard *s) {
     free(s);
 }
 
-// True if a layer's weight allows it; norms and biases have no product.
+// True if kin's kernels multiply with this weight of a layer, or if the layer does not have it.
 static bool is_multiplied_exactly(const struct ggml_tensor *w) {
     return !w || kin_ops_multiply(w);
 }

@@ -502,7 +502,7 @@ static void advise(const kin_stream *s, bool moved) {
     advise_range(&r, !streams(s), moved);
 }
 
-// Restores reading around, the default of mappings.
+// Restores the default of mappings: a fault also reads what is around its page.
 static void end_advice(const kin_stream *s) {
     for (size_t i = 0; i < s->n_blocks; i++) {
         const kin_stream_block *b = &s->blocks[i].spec;

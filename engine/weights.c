@@ -201,8 +201,8 @@ static void hint_small_reads(const kin_weights *w, bool read_around) {
     }
 }
 
-// Reading a file's header has also read up to 8 MiB behind it. If memory is short these pages are dropped; with a sliding window,
-// all pages of the file that no mapping uses.
+// Reading a file's header has also brought in up to 8 MiB after it. If memory is short these pages are dropped; with a sliding
+// window, all pages of the file that no mapping uses.
 static void forget_read_ahead(const kin_weights *w) {
 #ifdef POSIX_FADV_DONTNEED
     const kin_gguf *gguf = w->model->gguf;

@@ -364,7 +364,7 @@ void kin_weights_fill_later(kin_weights *w) {
     kin_parallel(n_fillers(w), w->n_blocks, fill_later_one, w);
 }
 
-// A slice of several runs is contiguous in no file but the cache file, which kernels need.
+// Kernels need contiguous weights: a slice of several runs is contiguous only in the cache file.
 static bool is_gathered(const kin_weights_block *b) {
     for (int i = 0; i < b->n_pieces; i++) {
         if (b->pieces[i].n_runs > 1) return true;

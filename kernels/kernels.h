@@ -14,7 +14,7 @@
 #include "base/err.h"
 
 enum {
-    KIN_PANEL_FORMAT = 2, // version of the packed layout: stored bytes of another version are useless
+    KIN_PANEL_FORMAT = 2, // version of the packed layout: stored bytes of another version cannot be used
     KIN_PANEL_ROWS = 16,  // interleaved rows of a packed matrix
     KIN_ACT_COLUMNS = 256,
     KIN_ROUTE_EXPERTS = 4096,

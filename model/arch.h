@@ -1,4 +1,4 @@
-// Architectures: one kin_arch per family, one file each (arch_NAME.c). It describes which keys the family's files have, how its
+// Architectures: one kin_arch per family, one file each (arch_NAME.c). Each describes which keys the family's files have, how its
 // layers compute (kin_layer) and which weights they have. blocks.h builds the graphs of all families from this description.
 //
 // To add a family: write arch_NAME.c with a kin_arch, list it in arch.c, and give tests/test_engine.c a row.

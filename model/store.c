@@ -172,7 +172,7 @@ static int open_store(kin_store *s, kin_err *err) {
     return 0;
 }
 
-// ---- open and close
+// ---- the state
 
 static kin_store *new_store(const kin_manifest *manifest, kin_err *err) {
     kin_store *s = calloc(1, sizeof *s);
@@ -253,7 +253,7 @@ static void save_checks(kin_store *s) {
     free(checked);
 }
 
-// ---- open and close
+// ---- opening and closing a store
 
 static bool is_link(const char *path) {
     struct stat st;

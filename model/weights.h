@@ -109,7 +109,7 @@ const char *kin_weight_name(kin_weight weight);
 
 kin_weight_block kin_weight_block_of(kin_weight weight);
 
-// True for norms, biases and sinks: small, always F32, never a matrix of a product. The others are matrices with ne[0] inputs.
+// True for norms, biases and sinks: small, always F32, never multiplied as a matrix. The others are matrices with ne[0] inputs.
 int kin_weight_is_vector(kin_weight weight);
 
 // True for the matrices of all experts of a layer, one after the other: a token needs only the experts that the router picks for

@@ -13,7 +13,7 @@ enum {
     ROWS = 4, // queries that a chain keeps in registers: one group
     GROUPS = QUERIES / ROWS,
     DIRECT_F16 = 8,  // up to this many queries convert f16 while multiplying
-    FETCH_AHEAD = 2, // in blocks: Q8_0 in integers computes a block before memory has delivered the next
+    FETCH_AHEAD = 2, // in blocks: a Q8_0 block is computed in less time than memory takes for the next
 };
 
 // Scores are base-2 logarithms: queries are multiplied by log2(e).

@@ -4,9 +4,10 @@
 // multiplied by these bytes' scale. In p v each cell has its own scale per 32 values of its head, which is multiplied with p
 // first; these weights are rounded to 15 bits per block, head and query, and the sum over the block's cells is exact.
 //
-//   score[c]   = scale_q sum_b k_scale[b][c] (q[32 b ..] . k[c][32 b ..])          b: 32 columns
-//   weight[c]  = round(2^(score[c] - m) share[b][c])                               share = MOST_WEIGHT v_scale[b][c] /
-//   greatest[b] values[d] += 2^(m - max) greatest[b] / MOST_WEIGHT sum_c weight[c] v[c][d]     d of b
+//   score[c]   = scale_q sum_b k_scale[b][c] (q[32 b ..] . k[c][32 b ..])               b: 32 columns
+//   share[b][c] = MOST_WEIGHT v_scale[b][c] / greatest[b]
+//   weight[c]  = round(2^(score[c] - m) share[b][c])
+//   values[d] += 2^(m - max) greatest[b] / MOST_WEIGHT sum_c weight[c] v[c][d]          d of b
 //
 // m is at least the block's greatest score, and at most 1 above it (unless the block is negligible): all weights are at most
 // MOST_WEIGHT, and the greatest is not small. max is the reference of all blocks (tile.h); m - max is an integer. Everything

@@ -26,7 +26,7 @@ typedef struct run {
 } run;
 
 #ifdef __wasm__
-static const bool has_prefetch = false; // the loop would remain, empty
+static const bool has_prefetch = false; // an empty loop would remain
 #else
 static const bool has_prefetch = true;
 #endif

@@ -13,7 +13,7 @@ enum {
     CELLS = KIN_KV_CELLS,
     MOST_DIM = 256,
     QUERIES = KIN_TILE_QUERIES,
-    FETCH_QUERIES = 16, // with at most this many queries computing is fast enough to wait for memory, so later blocks are
+    FETCH_QUERIES = 16, // up to this many queries are computed faster than memory delivers: later blocks are
                         // prefetched
 };
 
@@ -27,10 +27,10 @@ static const float SLACK = 11;
 static const float FLOOR = -92;
 
 // Prefetch into the second-level cache: whole blocks ahead exceed the first level's buffers (2 cores of Zen 4, one token after
-// 2048 with F16: 3.4 ms for 16 layers, now 2.6; after 4096 with Q8_0, head size 128: 8.6, now 7.8).
+// 2048 with F16: 2.6 instead of 3.4 ms for 16 layers; after 4096 with Q8_0, head size 128: 7.8 instead of 8.6).
 #define fetch(p) __builtin_prefetch(p, 0, 2)
 
-// Unroll early: gcc 12 also keeps the sums on the stack in a loop that it unrolls later.
+// Unrolls early: if gcc 12 unrolls a loop late, it keeps the sums on the stack as well.
 #define UNROLL _Pragma("GCC unroll 4")
 
 // Queries for a Q8_0 cache, rounded to 16 bits. Columns are padded to a multiple of 64.
@@ -67,8 +67,8 @@ typedef struct tile {
     int n;                          // queries
 } __attribute__((aligned(64))) tile;
 
-// A head's K or V in a block of the cache, and the data to prefetch next: the same, if there are too many queries to wait for
-// memory.
+// A head's K or V in a block of the cache, and the data to prefetch: `data` itself if there are so many queries that memory is
+// not the bottleneck.
 typedef struct cells {
     const void *data, *next;
 } cells;
