@@ -59,7 +59,7 @@ typedef struct kin_call_world {
 // Upper bounds of the histograms' buckets in seconds, ascending; the last is infinite.
 extern const double kin_call_bucket_s[16];
 
-// Answers the exchange, whose data becomes the call.
+// Answers the exchange; sets the call as its data.
 void kin_call_begin(kin_call_world *world, const kin_call_route *route, kin_http_exchange *x);
 void kin_call_take(kin_call_world *world, kin_job_event *event);
 // Lists choices that are running or waiting -> views [n_max]. Returns their number.

@@ -6,8 +6,8 @@
 // While a request for a stream of server-sent events waits, comments keep the stream alive, as they do later. Its header is sent
 // before the first comment, so a later refusal is an event.
 //
-// At most n_max models are in memory (serve/model_host.h). A model that has to make room accepts no further requests, so that it
-// becomes idle soon; they wait until it is loaded again. On a server with one model no request waits.
+// At most n_max models are in memory (serve/model_host.h). Further requests for a model that has to make room wait until it is
+// loaded again, so that it becomes idle soon. On a server with one model no request waits.
 //
 // Owner: the server. Thread: the loop's, for every function and callback.
 #pragma once
@@ -44,7 +44,7 @@ typedef struct kin_router_options {
     int sleep_idle_s;      // a model unused for this long is unloaded; <= 0: never
     bool takes_any_name;   // if there is only one model, it accepts requests that name another
     int max_waiting;       // requests waiting for a model; one more is refused
-    // Called when the request's model is loaded.
+    // Begins a request. Its model is loaded if the route needs it.
     void (*begin)(void *user, kin_served_model *model, const void *route, kin_http_exchange *x);
     void *user;
 } kin_router_options;

@@ -33,7 +33,7 @@ typedef struct kin_server_options {
     const char *tags;           // of the server's models, "a,b"; NULL: none
     const char *models_dir;     // several models: folder that is scanned for further ones; NULL: none
     int sleep_idle_s;           // a model unused for this long is unloaded; <= 0: never
-    bool takes_any_name;        // several models, if there is only one: it accepts requests that name another
+    bool takes_any_name;        // several models: if there is only one, it accepts requests that name another
     kin_pooling pooling;        // for embeddings; NONE: as the model's file says
     kin_request_defaults defaults;
     bool leaves_signals; // the program handles SIGINT and SIGTERM: they do not drain
@@ -51,7 +51,7 @@ void kin_server_stop(kin_server *server);
 void kin_server_close(kin_server *server); // NULL is allowed
 uint16_t kin_server_port(const kin_server *server);
 
-// Sets the loaded model, which must outlive the server. The service's `wake` must be kin_server_wake.
+// Sets the loaded model, which must stay valid until close or drop_model. The service's `wake` must be kin_server_wake.
 void kin_server_set_model(kin_server *server, kin_service *service, const kin_preparer *preparer);
 // Withdraws the model, because its files have changed. Blocks until nothing uses it; clients then get that sentence until the
 // next kin_server_set_model. Its jobs must have ended. Call on the computing thread.

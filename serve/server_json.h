@@ -17,7 +17,7 @@ typedef struct kin_model_card {
     int vocab_type;                            // llama.cpp's number: 1 SentencePiece, 2 byte-level BPE
     int n_vocab, n_ctx, n_ctx_train, n_embd, n_layer;
     int64_t n_params, n_bytes;
-    bool has_tools, has_thinking; // of its chat template
+    bool has_tools, has_thinking; // of its chat template; has_embeddings: of the server
     bool has_embeddings;
     const char *status; // if the server has several models: "loaded", "unloaded", "loading"; NULL: not reported
 } kin_model_card;
