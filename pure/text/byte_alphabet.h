@@ -14,5 +14,5 @@
 // Writes the character of `byte` to out [KIN_BYTE_ALPHABET_MAX] as UTF-8 and returns its length.
 int kin_byte_alphabet_put(char *out, uint8_t byte);
 
-// Bytes that text [len] stands for, to out [len]. Returns how many, or -1 if a character is not of the alphabet.
+// Decodes text [len] to bytes in out [len]. Returns the number of bytes, or -1 if a character is not in the alphabet.
 int64_t kin_byte_alphabet_decode(char *out, const char *text, size_t len);

@@ -1,9 +1,10 @@
-// Constraint: what one text may be, token by token: a grammar, from the text's beginning or after a marker.
+// Constraint: restricts one generation, token by token, to a grammar, either from its beginning or after a marker.
 //
-// With a marker (a "lazy" grammar: "<tool_call>") everything is allowed until the text has it; what comes after it is the
-// grammar's, also where one token ends the marker and goes on. kin_sampler_sample_constrained (sampler.h) asks the constraint.
+// With a marker (a "lazy" grammar: "<tool_call>") every token is allowed until the marker has been generated. The text after
+// the marker must match the grammar, even if the token that completes the marker also contains the first bytes after it.
+// kin_sampler_sample_constrained (sampler.h) applies the constraint.
 //
-// Owner: one generation, one thread: that of the matcher, which is borrowed and must have a trie.
+// Owner: one generation. Thread: that of the matcher, which is borrowed and must have a trie.
 #pragma once
 
 #include <stdbool.h>
@@ -16,20 +17,20 @@ enum { KIN_CONSTRAINT_MAX_MARKER = 256 };
 
 typedef struct kin_constraint kin_constraint;
 
-// marker: bytes, copied; empty: from the beginning. For a control token: kin_token_trie_text of it.
+// marker: bytes, copied; empty: the grammar applies from the beginning. For a control token pass its kin_token_trie_text.
 int kin_constraint_new(kin_constraint **out, kin_matcher *matcher, kin_str marker, kin_err *err);
 void kin_constraint_free(kin_constraint *constraint);
 
-// Back to the beginning of a text. Like accept it returns 0, or KIN_FAIL without memory.
+// Returns to the beginning of a text. Like accept, it returns KIN_FAIL if memory runs out.
 int kin_constraint_reset(kin_constraint *constraint, kin_err *err);
 
 bool kin_constraint_allows(kin_constraint *constraint, int32_t id);
 
-// All allowed tokens as bits (token_trie.h); lives until the next call.
+// Returns all allowed tokens as bits (token_trie.h); valid until the next call.
 const uint64_t *kin_constraint_mask(kin_constraint *constraint);
 
-// Goes on by a token that is allowed; fails with a sentence if it is not.
+// Advances by a token. Fails with a sentence if the token is not allowed.
 int kin_constraint_accept(kin_constraint *constraint, int32_t id, kin_err *err);
 
-// Whether nothing but the end can come.
+// True if only the end of the text is allowed.
 bool kin_constraint_is_complete(const kin_constraint *constraint);

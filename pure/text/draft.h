@@ -1,7 +1,7 @@
-// A draft: tokens that a text may go on with, guessed cheaply. The model verifies several in one pass (pipeline/scheduler.h):
-// those that it would have written itself stay, so a wrong guess costs time and changes nothing.
+// A draft: guessed tokens that may follow a sequence. The model verifies several of them in one pass (pipeline/scheduler.h) and
+// keeps those that it would have generated itself, so a wrong guess costs time but never changes the output.
 //
-// A source says for each token how sure it is of it, as a grade. What a grade is worth is learnt while texts are written
+// A source gives each token a grade, its confidence. The value of each grade is learnt during generation
 // (pure/plan/speculation.h).
 #pragma once
 
@@ -11,76 +11,78 @@
 enum {
     KIN_DRAFT_MAX = 31,
     KIN_DRAFT_GRADES = 8,
-    KIN_DRAFT_MAX_BRANCHES = 8, // of all drafts of a step
+    KIN_DRAFT_MAX_BRANCHES = 8, // in all drafts of one step
 };
 
 typedef enum kin_draft_source_kind {
-    KIN_DRAFT_NGRAM,   // what followed the same tokens before (ngram_draft.h)
+    KIN_DRAFT_NGRAM,   // the tokens that followed the same tokens before (ngram_draft.h)
     KIN_DRAFT_MODEL,   // a smaller model
     KIN_DRAFT_ORACLE,  // a known text, for measurements
-    KIN_DRAFT_EARLIER, // what followed in an earlier text with the same tokens from its beginning (pipeline/prefix_pages.h)
+    KIN_DRAFT_EARLIER, // the tokens that followed the same prefix in an earlier sequence (pipeline/prefix_pages.h)
     KIN_DRAFT_N_SOURCES,
 } kin_draft_source_kind;
 
-// A chain of tokens, or a tree: where a source is not sure, a token may have further ones beside it, which go on from the same
-// token. The first of these goes on in its chain, each other one begins a branch.
+// A chain of tokens, or a tree: where a source is unsure it may propose alternatives, siblings with the same parent. The first
+// sibling continues the parent's chain; each other one begins a branch.
 typedef struct kin_draft {
     kin_draft_source_kind kind;
     int n;
     int32_t tokens[KIN_DRAFT_MAX];
-    uint8_t grades[KIN_DRAFT_MAX];  // below KIN_DRAFT_GRADES, of the token if that before it is right, and none beside it so far
-    uint8_t skipped[KIN_DRAFT_MAX]; // tokens in the array between it and that before it: see kin_draft_parent
+    uint8_t
+        grades[KIN_DRAFT_MAX]; // < KIN_DRAFT_GRADES; confidence given that the parent is right and all earlier siblings are wrong
+    uint8_t skipped[KIN_DRAFT_MAX]; // entries between the token and its parent in the array: see kin_draft_parent
 } kin_draft;
 
-// The token before token i: -1: the text's last one.
+// Returns the index of the parent of token i, or -1 if that is the last token of the sequence.
 static inline int kin_draft_parent(const kin_draft *draft, int i) {
     return i - 1 - draft->skipped[i];
 }
 
-// Whether an earlier token of the draft has the same one before it.
+// True if token i has an earlier sibling.
 bool kin_draft_is_branch(const kin_draft *draft, int i);
 
-// A token behind `parent` (-1: the text's last one); there is room for it.
+// Adds a token after `parent` (-1: the last token of the sequence). The draft must have room for it.
 void kin_draft_add(kin_draft *draft, int parent, int32_t token, uint8_t grade);
 
-// The tokens of its first chain, a set.
+// Returns the tokens of the first chain as a set: bit i is token i.
 uint32_t kin_draft_chain(const kin_draft *draft);
 
-// Only the tokens of the set remain. It has with each token that before it and those beside it that are earlier.
+// Removes the tokens that are not in the set. With each token the set must contain its parent and its earlier siblings.
 void kin_draft_keep(kin_draft *draft, uint32_t tokens);
 
 typedef struct kin_draft_source {
-    // What may follow tokens [n], at most `most` (KIN_DRAFT_MAX) tokens; out->n 0: it has no guess. Between two calls for the
-    // same text tokens are only added at its end.
+    // Guesses at most `most` (<= KIN_DRAFT_MAX) tokens that follow tokens [n]; sets out->n to 0 if it has no guess. Between two
+    // calls for one sequence tokens may only be appended.
     void (*propose)(void *user, const int32_t *tokens, int n, int most, kin_draft *out);
     void *user;
 } kin_draft_source;
 
-// How far a source goes for which each token costs time (pipeline/draft_model.h).
+// Limits for a source whose tokens cost time to compute (pipeline/draft_model.h).
 typedef struct kin_draft_limits {
-    int most; // tokens for each text, at most KIN_DRAFT_MAX; 0: it is not worth asking
-    // [most] behind so many tokens in a row: chance that the next one and all before it must have of being right, to be worth its
-    // pass and its row.
+    int most; // tokens per sequence, at most KIN_DRAFT_MAX; 0: drafting does not pay
+    // [most] after i tokens in a row: the probability that the next token and all before it are right must be at least this to
+    // be worth its pass and its row.
     double least[KIN_DRAFT_MAX];
-    double least_of_row[KIN_DRAFT_MAX]; // [most] behind so many tokens in all: the same, of a second choice, which takes no pass
-    double chances[KIN_DRAFT_GRADES];   // that a token of this grade is right if those before it are
-    double branches[KIN_DRAFT_GRADES];  // the same, of the second one, where the first is not right; 0: there are no branches
-    double mean_chance;                 // of tokens of all grades: of one that is not computed yet
-    double catch_up_s;                  // time that reading what the source does not know of the texts may take
+    double least_of_row[KIN_DRAFT_MAX]; // [most] after i tokens in all: the same for a second choice, which needs no pass
+    double chances[KIN_DRAFT_GRADES];   // probability that a token of this grade is right if those before it are
+    double branches[KIN_DRAFT_GRADES];  // the same for the second choice if the first is wrong; 0: no branches
+    double mean_chance;                 // over all grades, for a token that has not been computed yet
+    double catch_up_s;                  // time allowed for reading tokens of the sequences that the source has not read yet
 } kin_draft_limits;
 
-// What came of drafts so far.
+// Statistics of drafts.
 typedef struct kin_draft_counts {
-    // Passes that gave tokens, and these: not the prompt's with the first one, nor passes behind another one of the text.
+    // Passes and the tokens that they gave. Not counted: prompt passes with their first token, and passes that were sent while
+    // another pass of the sequence was in flight.
     uint64_t n_passes, n_written;
-    uint64_t n_drafts;                      // that were verified, of any number of tokens
-    uint64_t drafted[KIN_DRAFT_N_SOURCES];  // tokens that were verified, by source
-    uint64_t accepted[KIN_DRAFT_N_SOURCES]; // and were right
-    uint64_t branches, accepted_branches;   // the same, of these the tokens that begin a branch
+    uint64_t n_drafts;                      // verified drafts of any length
+    uint64_t drafted[KIN_DRAFT_N_SOURCES];  // verified tokens, by source
+    uint64_t accepted[KIN_DRAFT_N_SOURCES]; // those that were right
+    uint64_t branches, accepted_branches;   // the same for tokens that begin a branch
 } kin_draft_counts;
 
 void kin_draft_counts_add(kin_draft_counts *counts, const kin_draft_counts *more);
-uint64_t kin_draft_counts_drafted(const kin_draft_counts *counts); // of all sources
+uint64_t kin_draft_counts_drafted(const kin_draft_counts *counts); // sum over all sources
 uint64_t kin_draft_counts_accepted(const kin_draft_counts *counts);
 
 const char *kin_draft_source_name(kin_draft_source_kind kind); // "ngram"

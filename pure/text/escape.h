@@ -1,18 +1,18 @@
-// Texts of other machines and of files, as they may be shown on a terminal: nothing in them moves the cursor, ends the line or
-// turns the direction of writing.
+// Escapes text from other machines and from files for a terminal, so that it cannot move the cursor, end the line or change the
+// writing direction.
 //
-//   ESC -> \x1b     newline -> \n     a byte that is no UTF-8 -> \xff     U+202E -> \u{202e}
+//   ESC -> \x1b     newline -> \n     a byte that is not valid UTF-8 -> \xff     U+202E -> \u{202e}
 //
-// Control characters (C0, DEL, C1), line and paragraph separators, and what embeds or overrides a direction are written so;
-// all else stays as it is, a backslash too. Pure functions, any thread.
+// Control characters (C0, DEL, C1), line and paragraph separators, and characters that embed or override a direction are
+// escaped; everything else is unchanged, including backslashes. Pure functions, any thread.
 #pragma once
 
 #include <stddef.h>
 
-enum { KIN_ESCAPE_CHAR = 12 }; // bytes of the longest character shown, with the NUL
+enum { KIN_ESCAPE_CHAR = 12 }; // bytes of the longest escaped character, including the NUL
 
-// The first character of text [n > 0]: how many bytes of it that is; shown: how it is to be written.
+// Escapes the first character of text [n > 0] into `shown`. Returns its number of bytes in the text.
 size_t kin_escape_char(const char *text, size_t n, char shown[KIN_ESCAPE_CHAR]);
 
-// text [n] in `to` [size > 0], cut before the character that does not fit. Returns `to`.
+// Escapes text [n] to `to` [size > 0], truncated before the first character that does not fit. Returns `to`.
 char *kin_escape(char *to, size_t size, const char *text, size_t n);

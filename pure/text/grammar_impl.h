@@ -1,4 +1,4 @@
-// Inside of kin_grammar: machines and their states. For the compiler and the matcher.
+// Internals of kin_grammar, for the compiler and the matcher: machines and their states.
 #pragma once
 
 #include <stdbool.h>
@@ -8,40 +8,40 @@
 
 enum {                   // flags of a state
     KIN_STATE_ENDS = 1,  // the machine may end here
-    KIN_STATE_READS = 2, // it has a transition by a byte
-    KIN_STATE_PLAIN = 4, // any plain character (token_trie.h) leads back here; in a counted machine it is one repetition, and no
-                         // more than that
-    KIN_STATE_READS_PLAIN = 8, // there is a transition by the first byte of a plain character
+    KIN_STATE_READS = 2, // it has a transition on some byte
+    KIN_STATE_PLAIN =
+        4, // every plain character (token_trie.h) leads back to this state; in a counted machine each is exactly one repetition
+    KIN_STATE_READS_PLAIN = 8, // it has a transition on the first byte of some plain character
 };
 
 typedef struct kin_grammar_state_row {
     uint16_t machine;
     uint16_t n_calls;
-    uint32_t calls; // first one
+    uint32_t calls; // index of the first one
     uint8_t flags;
 } kin_grammar_state_row;
 
 typedef struct kin_grammar_call {
-    uint16_t machine; // that is called
-    uint16_t next;    // state after it
+    uint16_t machine; // the called machine
+    uint16_t next;    // state after the call
 } kin_grammar_call;
 
 typedef struct kin_grammar_machine {
     uint16_t start;
-    bool counted;      // its states are those of one repetition, of which there must be min to max
-    uint32_t min, max; // max: KIN_GBNF_UNBOUNDED: any number
-    uint32_t rank;     // a machine ranks before all that it can call before its first byte
-    uint32_t rule;     // number of the rule that it is, or is part of
+    bool counted;      // its states are those of one repetition; between min and max repetitions are needed
+    uint32_t min, max; // max: KIN_GBNF_UNBOUNDED: no limit
+    uint32_t rank;     // a machine has a lower rank than all machines that it can call before its first byte
+    uint32_t rule;     // the rule that the machine implements or is part of
 } kin_grammar_machine;
 
 struct kin_grammar {
-    uint8_t class_of[256]; // of a byte: bytes of one class are never told apart; in the order of the bytes
+    uint8_t class_of[256]; // [byte] class; bytes of one class have the same transitions. Numbered in byte order
     uint32_t n_classes;
     uint32_t root; // machine
 
-    uint32_t n_states, cap_states; // state 0 is none
+    uint32_t n_states, cap_states; // state 0 is unused
     kin_grammar_state_row *states;
-    uint16_t *next; // [n_states][n_classes] state after a byte, or 0
+    uint16_t *next; // [n_states][n_classes] state after a byte; 0: none
     uint32_t cap_next;
 
     uint32_t n_calls, cap_calls;

@@ -1,4 +1,4 @@
-// Arrays that grow: room for one more element, at least doubling.
+// Growable arrays: room for one more element, at least doubling.
 #pragma once
 
 #include <stdint.h>
@@ -6,8 +6,8 @@
 
 #include "base/err.h"
 
-// Makes room for `n` elements of `size` bytes in *array, which has room for *cap. Returns 0, or KIN_FAIL without memory or beyond
-// `max` elements (the array stays as it is).
+// Makes room for `n` elements of `size` bytes in *array, which has room for *cap. Returns KIN_FAIL if memory runs out or n >
+// max; the array is unchanged then.
 static inline int kin_grow(void **array, uint32_t *cap, uint64_t n, uint32_t max, size_t size) {
     if (n <= *cap) return 0;
     if (n > max) return KIN_FAIL;

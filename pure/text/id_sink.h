@@ -1,4 +1,4 @@
-// Where encoders put ids: the first `cap` are kept, all are counted.
+// Output buffer of the encoders: keeps the first `cap` ids and counts all.
 #pragma once
 
 #include <stddef.h>

@@ -1,13 +1,13 @@
-// JSON scanner: tells, byte by byte, whether a text is still the beginning of a JSON object, and where that ends.
+// JSON scanner: determines, byte by byte, whether a text is a prefix of a JSON object, and where the object ends.
 //
-// The grammar of RFC 8259, nothing more: strings are not decoded, so halves of UTF-16 pairs and bytes that are no UTF-8 pass, and
-// a key may be there twice. At most KIN_JSON_MAX_DEPTH arrays and objects in each other. No memory but the struct.
+// Checks the grammar of RFC 8259 only: strings are not decoded, so unpaired UTF-16 surrogates, invalid UTF-8 and duplicate keys
+// are accepted. At most KIN_JSON_MAX_DEPTH nested arrays and objects. Uses no memory but the struct.
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef enum kin_json_expected { // what the next byte must belong to
+typedef enum kin_json_expected { // the place in the grammar at which the next byte is read
     KIN_JSON_AT_BEGIN,           // '{'
     KIN_JSON_AT_VALUE,
     KIN_JSON_AT_FIRST_ITEM, // a value, or ']'
@@ -32,13 +32,13 @@ typedef enum kin_json_expected { // what the next byte must belong to
 
 typedef struct kin_json_scan { // zero-initialised: before the object
     uint8_t expected;          // kin_json_expected
-    uint8_t depth;             // arrays and objects that are open
+    uint8_t depth;             // open arrays and objects
     uint8_t n_left;
-    bool is_key;      // the string is a key
-    uint64_t objects; // bit i: the open one number i is an object
-    const char *word; // what must follow
+    bool is_key;      // the current string is a key
+    uint64_t objects; // bit i: the open container at depth i is an object
+    const char *word; // the remaining bytes of the word
 } kin_json_scan;
 
-// The next byte. False: it cannot come here, and the scanner is as before. After the last '}' depth is 0, and any byte is
-// refused.
+// Consumes a byte. Returns false if it is not allowed here; the scanner is unchanged then. After the last '}' depth is 0, and
+// every byte is rejected.
 bool kin_json_scan_push(kin_json_scan *scan, char c);

@@ -1,18 +1,18 @@
-// Matcher: where in a grammar a text stands, which tokens may come next.
+// Matcher: tracks the position of a text in a grammar and determines which tokens may come next.
 //
-// A **place** is a value: all stacks of calls that the text so far can have, as one graph in which equal parts are shared. It
-// belongs to a sequence. Copy it to save and restore (drafts) or to fork a sequence; it is as large as the calls are deep, some
-// hundred bytes.
+// A **place** is a value: all call stacks that the text so far can have, as one graph with shared parts. Each sequence has its
+// own; copy it to save and restore (drafts) or to fork a sequence. Its size grows with the call depth, typically some hundred
+// bytes.
 //
-// The matcher itself is working memory and a cache. Every set of stacks that was met has a number and a row of transitions by
-// bytes, computed when first asked for, so looking at a vocabulary costs a table look-up for each node of its trie. When the
-// cache is full it is emptied; places are not affected. One matcher serves all sequences of its grammar on one thread.
+// The matcher is working memory and a cache. Every set of stacks that has occurred has a number and a row of transitions by
+// byte, computed on demand, so a pass over the vocabulary costs one table look-up per trie node. A full cache is emptied;
+// places are not affected. One matcher serves all sequences of its grammar on one thread.
 //
-// Equal stacks are one, and calls of one machine at one point of the text share what comes after them, so ambiguous grammars need
-// polynomially many stacks. Beyond the limits below a byte is refused, always in the same way; so a text nests at most
-// KIN_MATCHER_MAX_DEPTH calls deep.
+// Equal stacks are merged, and calls of one machine at one point of the text share their continuation, so ambiguous grammars
+// need polynomially many stacks. Beyond the limits below a byte is rejected, deterministically; so calls nest at most
+// KIN_MATCHER_MAX_DEPTH deep.
 //
-// Owner: one thread. Grammar and trie are borrowed. Everything is allocated by new, but for places, which grow with their depth.
+// Owner: one thread. Grammar and trie are borrowed. Everything is allocated by new, except places, which grow with their depth.
 #pragma once
 
 #include <stdbool.h>
@@ -24,42 +24,43 @@
 #include "pure/text/token_trie.h"
 
 enum {
-    KIN_MATCHER_MAX_DEPTH = 512,     // calls in each other, not counting those at the end of a machine
-    KIN_MATCHER_MAX_ITEMS = 4096,    // ways to read a text on at one point of it
+    KIN_MATCHER_MAX_DEPTH = 512,     // nested calls, not counting tail calls
+    KIN_MATCHER_MAX_ITEMS = 4096,    // alternatives at one point of the text
     KIN_MATCHER_MAX_LISTS = 1 << 14, // stacks and sets of stacks in the cache
-    KIN_MATCHER_MAX_STEPS = 1 << 22, // ways looked at for one mask: some 50 ms
+    KIN_MATCHER_MAX_STEPS = 1 << 22, // alternatives examined for one mask: about 50 ms
     KIN_MATCHER_MAX_CELLS = 1 << 21, // transitions in the cache: 8 MiB
 };
 
 typedef struct kin_matcher kin_matcher;
 
-typedef struct kin_place { // zero-initialised, then written by these functions; fini frees it
+typedef struct kin_place { // zero-initialised, written by the functions below, freed by fini
     uint32_t *words;       // [n_words]
     uint32_t n_words, cap_words;
 } kin_place;
 
-// trie: of the vocabulary whose tokens are asked about; NULL: bytes only.
+// trie: of the vocabulary whose tokens will be matched; NULL: bytes only.
 int kin_matcher_new(kin_matcher **out, const kin_grammar *grammar, const kin_token_trie *trie, kin_err *err);
 void kin_matcher_free(kin_matcher *matcher);
 const kin_token_trie *kin_matcher_trie(const kin_matcher *matcher);
 
-// The beginning of a text. These four return 0, or KIN_FAIL without memory (the place is as before).
+// Sets the place to the beginning of a text. begin, copy and the two accept functions return KIN_FAIL if memory runs out; the
+// place is unchanged then.
 int kin_matcher_begin(kin_matcher *matcher, kin_place *place);
 int kin_place_copy(kin_place *to, const kin_place *from);
 void kin_place_fini(kin_place *place);
 
-// Goes on by bytes or by a token: *allowed says whether the grammar takes them; if not, the place is as before. A token that ends
-// the generation is allowed where the text may end, and leaves the place as it is. id in [0, n_tokens).
+// Advances by bytes or by a token. *allowed: the grammar accepts them; otherwise the place is unchanged. A token that ends the
+// generation is allowed where the text may end, and leaves the place unchanged. id in [0, n_tokens).
 int kin_matcher_accept_bytes(kin_matcher *matcher, kin_place *place, const char *at, size_t len, bool *allowed);
 int kin_matcher_accept(kin_matcher *matcher, kin_place *place, int32_t id, bool *allowed);
 
-// Whether the text may end here; whether it can go on.
+// True if the text may end here; true if it can continue.
 bool kin_place_may_end(const kin_place *place);
 bool kin_place_may_go_on(const kin_place *place);
 
-// Whether the token is allowed next.
+// True if the token is allowed next.
 bool kin_matcher_allows(kin_matcher *matcher, const kin_place *place, int32_t id);
 
-// All tokens for which that is so: set [trie->n_words], see token_trie.h. Where a very ambiguous grammar needs more than
-// KIN_MATCHER_MAX_STEPS, tokens that were not looked at are left out.
+// Writes all allowed tokens to set [trie->n_words], see token_trie.h. If a very ambiguous grammar needs more than
+// KIN_MATCHER_MAX_STEPS, tokens that were not examined are left out.
 void kin_matcher_mask(kin_matcher *matcher, const kin_place *place, uint64_t *set);

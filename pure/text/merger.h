@@ -1,10 +1,10 @@
-// Merger: joins neighbouring symbols, best pair first, until none can be joined. The common core of SPM and BPE.
+// Merger: joins adjacent symbols, best pair first, until no pair can be joined. SPM and BPE share it.
 //
-// A rule says whether two neighbours may be joined and how early; among equals the leftmost pair goes first.
-// With n symbols there are at most 3n questions to the rule, and O(n log n) time: a heap holds the candidates, and those
-// that a join has made stale are skipped when they surface.
+// A rule decides whether two neighbours may be joined and in which order; among equals the leftmost pair goes first. For n
+// symbols the rule is called at most 3n times, and the time is O(n log n): a heap holds the candidates, and candidates that a
+// join has made stale are skipped when they are popped.
 //
-// Working memory of one encode call; grows to the largest run and is used again. One thread.
+// Working memory of encode calls; it grows to the largest run and is reused. One thread.
 #pragma once
 
 #include <stdbool.h>
@@ -17,15 +17,15 @@
 
 typedef struct kin_symbol {
     uint32_t at, len; // bytes of the text; len 0: joined into its left neighbour
-    uint32_t id;      // of the rule's making
+    uint32_t id;      // assigned by the rule
     int32_t prev, next;
 } kin_symbol;
 
 typedef struct kin_candidate {
     uint64_t order; // rule's order << 32 | left
     int32_t right;
-    uint32_t len; // of both together when the candidate was found
-    uint32_t id;  // what they become
+    uint32_t len; // of both symbols when the candidate was found
+    uint32_t id;  // id of the joined symbol
 } kin_candidate;
 
 typedef struct kin_merger {
@@ -35,17 +35,17 @@ typedef struct kin_merger {
     size_t n_heap;
 } kin_merger;
 
-// May `left` and its right neighbour be joined? If so sets order (smaller first) and the id of the result.
+// Returns true if `left` and its right neighbour may be joined; then sets order (smaller first) and the id of the result.
 typedef bool (*kin_merge_rule)(const void *rules, const char *text, const kin_symbol *left, const kin_symbol *right,
                                uint32_t *order, uint32_t *id);
 
-void kin_merger_fini(kin_merger *merger); // begin with {0}
+void kin_merger_fini(kin_merger *merger); // zero-initialise before first use
 
-// Forgets all symbols and makes room for n. Fails without memory.
+// Removes all symbols and makes room for n. Fails if memory runs out.
 int kin_merger_begin(kin_merger *merger, size_t n, kin_err *err);
 
-// Appends a symbol; at most n since begin.
+// Appends a symbol; at most n times after begin.
 void kin_merger_add(kin_merger *merger, uint32_t at, uint32_t len, uint32_t id);
 
-// Afterwards symbols with len > 0 are the result, in order.
+// Joins symbols. The result is the symbols with len > 0, in order.
 void kin_merger_run(kin_merger *merger, kin_merge_rule rule, const void *rules, const char *text);

@@ -1,10 +1,10 @@
 // Chat templates that llama.cpp knows by name, as Jinja: for `--chat-template NAME`.
 //
-// They print what llama.cpp's print for chats of a system's, a user's and an assistant's messages.
+// Their output equals that of llama.cpp's templates for chats of system, user and assistant messages.
 #pragma once
 
-// NULL: there is none of that name.
+// Returns the template, or NULL if the name is unknown.
 const char *kin_named_template(const char *name);
 
-// The i-th name, NULL beyond the last.
+// Returns the i-th name, or NULL beyond the last.
 const char *kin_named_template_at(int i);

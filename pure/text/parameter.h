@@ -1,18 +1,20 @@
-// Parameters of tools that are written as plain text (XML-like formats): which JSON value a text means, by the tool's schema.
+// Tool parameters that are written as plain text (XML-like formats): converts the text to a JSON value, guided by the tool's
+// schema.
 //
-// The schema is read leniently: what is not understood says nothing. $ref within the schema, anyOf, oneOf and allOf are followed.
+// The schema is read leniently: unsupported parts are ignored. $ref within the schema, anyOf, oneOf and allOf are followed.
 #pragma once
 
 #include "pure/text/json.h"
 #include "pure/text/schema_combine.h" // KIN_TYPE_...
 
-// The types that the schema of a parameter allows, at least: bits KIN_TYPE_...; schema: a value of the tree.
+// Returns the types that the schema of a parameter allows (bits KIN_TYPE_...); the set may be too large. schema: a value of
+// `json`.
 unsigned kin_parameter_types(const kin_json *json, const kin_json_value *schema);
 
-// Appends the JSON value for `text`. schema: of all parameters, an object with `properties`; NULL or none for this name: any
-// type.
+// Appends the JSON value for `text`. schema: of all parameters, an object with `properties`; if it is NULL or does not list the
+// name, any type is allowed.
 //
-// Where a string is allowed, a text is one, but for null, an object or an array that is allowed too. Else it is the JSON value
-// that is written, if that is of an allowed type (also Python's True, False, None). What fits nothing is a string: so the caller
-// of the tool sees what the model wrote.
+// If a string is allowed, the text is a string, unless it is null, an object or an array and the schema allows that too.
+// Otherwise it is parsed as a JSON value of an allowed type (Python's True, False and None are accepted). A text that fits no
+// allowed type becomes a string, so that the tool's caller sees what the model wrote.
 void kin_parameter_put(const kin_json *json, const kin_json_value *schema, kin_str name, kin_str text, kin_text_buffer *out);

@@ -1,14 +1,14 @@
-// The grammar of a reply: what a model may write, so that the calls it makes are calls, in the format of its chat template.
+// The grammar of a reply: constrains a model so that its tool calls are valid, in the format of its chat template.
 //
-// The whole reply is the grammar's, from its first token: reasoning first, where the model may reason; then the calls
-// (tool_choice: required, or one by name), or text and after it calls or none (auto). A call that has begun is valid, and the
-// reply ends with the last one. Control tokens that belong to a call are asked for as such (<[id]>, gbnf.h); no other control
-// token is possible, nor are bytes that are no UTF-8.
+// The grammar covers the whole reply from its first token: first reasoning, if allowed; then calls (tool_choice: required, or a
+// tool by name), or text and optionally calls after it (auto). A call that has begun is valid, and the reply ends with the last
+// call. Control tokens that belong to a call are token references (<[id]>, gbnf.h); other control tokens and invalid UTF-8 are
+// impossible.
 //
-// What holds of a call: its tool is one of these, its arguments are a JSON object of the tool's schema. In the XML format a
-// parameter that may be a string is free text, but for an enum of strings. A keyword that schema.h does not support is left out,
-// and the rest of the schema holds; where it is no schema at all, or all together are too large, the arguments are any object (in
-// XML: any parameters, any text); with `strict` that is an error.
+// A call names one of the given tools, and its arguments are a JSON object that matches the tool's schema. In the XML format a
+// parameter that may be a string is free text, except an enum of strings. A keyword that schema.h does not support is ignored
+// and the rest of the schema applies; if the schema is invalid, or all schemas together are too large, the arguments may be any
+// object (XML: any parameters with any text). With `strict` each of these is an error.
 #pragma once
 
 #include "pure/text/grammar.h"
@@ -18,7 +18,7 @@
 
 enum {
     KIN_REPLY_MAX_TOOLS = 512,
-    KIN_REPLY_MAX_CALLS = 64, // of one reply
+    KIN_REPLY_MAX_CALLS = 64, // in one reply
 };
 
 typedef enum kin_reply_thinking {
@@ -30,21 +30,22 @@ typedef enum kin_reply_thinking {
 typedef struct kin_reply_rules {
     kin_reply_format format;
     kin_reply_thinking thinking;
-    const kin_reply_tool *tools; // [n_tools] of which calls may be; tool_choice with a name: that one
+    const kin_reply_tool *tools; // [n_tools] tools that may be called; for tool_choice with a name only that tool
     size_t n_tools;
-    bool required;  // calls and no text
-    bool parallel;  // one or several calls; else one
+    bool required;  // calls only, no text
+    bool parallel;  // one or more calls; false: one
     kin_str schema; // JSON schema of the text (response_format); empty: any text
-    bool strict;    // what is not supported in it is an error
-    // Borrowed, or NULL: what is not supported and says nothing, as kin_schema_put_rules names it, "tools.NAME" before what is a
-    // tool's.
+    bool strict;    // an unsupported keyword in `schema` is an error
+    // NULL, or borrowed: ignored keywords are appended, named as by kin_schema_put_rules, with the prefix "tools.NAME" for
+    // those of a tool.
     kin_text_buffer *relaxed;
 } kin_reply_rules;
 
-// Writes it as GBNF. vocab: for its control tokens; NULL: all markers are text. Fails with a sentence: without tools where calls
-// are required, a name that the format cannot have, a schema of `schema` or of a strict tool that is not understood.
+// Writes the rules as GBNF. vocab: supplies the control tokens; NULL: all markers are text. Fails with a sentence if calls are
+// required but there are no tools, if a name cannot be written in the format, or if `schema` or the schema of a strict tool is
+// not supported.
 int kin_reply_rules_to_gbnf(const kin_reply_rules *rules, const kin_vocab *vocab, kin_text_buffer *gbnf, kin_err *err);
 
-// And compiles it; takes schemas of tools as any object if it is too large with them. The grammar may be kept for other requests
-// with the same rules.
+// Writes and compiles the rules. If the grammar is too large with the tools' schemas, the arguments may be any object. The
+// grammar may be reused for requests with equal rules.
 int kin_reply_grammar_new(kin_grammar **out, const kin_reply_rules *rules, const kin_vocab *vocab, kin_err *err);

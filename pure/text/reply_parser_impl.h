@@ -1,4 +1,4 @@
-// Inside of the reply parser: reply_parser.c has text, reasoning and markers, reply_parser_call.c the calls.
+// Internals of the reply parser: reply_parser.c handles text, reasoning and markers, reply_parser_call.c the calls.
 #pragma once
 
 #include "pure/text/json.h"
@@ -9,13 +9,13 @@
 typedef enum kin_reply_state {
     KIN_REPLY_IN_TEXT,
     KIN_REPLY_IN_REASONING,
-    KIN_REPLY_AFTER_CALL,   // and its markers: white space is dropped
-    KIN_REPLY_AFTER_MARKER, // that begins a call
-    KIN_REPLY_IN_LIST,      // [TOOL_CALLS][ and between its calls
-    KIN_REPLY_IN_OBJECT,    // a call as a JSON object, of which name and arguments are not known
-    KIN_REPLY_IN_ARGUMENTS, // they are being passed on
-    KIN_REPLY_IN_REST,      // of the object, after the arguments
-    KIN_REPLY_IN_NAME,      // NAME[CALL_ID]ID[ARGS]{...}
+    KIN_REPLY_AFTER_CALL,   // after a call and its markers: white space is dropped
+    KIN_REPLY_AFTER_MARKER, // after a marker that begins a call
+    KIN_REPLY_IN_LIST,      // after [TOOL_CALLS][ and between the calls of the list
+    KIN_REPLY_IN_OBJECT,    // a call as a JSON object, until name and arguments are known
+    KIN_REPLY_IN_ARGUMENTS, // passing on the arguments
+    KIN_REPLY_IN_REST,      // the rest of the object after the arguments
+    KIN_REPLY_IN_NAME,      // NAME of NAME[CALL_ID]ID[ARGS]{...}
     KIN_REPLY_IN_LABEL,     // [CALL_ID] or [ARGS]
     KIN_REPLY_IN_ID,
     KIN_REPLY_BEFORE_ARGUMENTS,
@@ -25,7 +25,7 @@ typedef enum kin_reply_state {
     KIN_REPLY_IN_VALUE,
 } kin_reply_state;
 
-typedef struct kin_reply_mark { // of an event: where its texts are in `out`
+typedef struct kin_reply_mark { // offsets of an event's strings in `out`
     size_t text, name, id;
 } kin_reply_mark;
 
@@ -35,31 +35,31 @@ typedef struct kin_reply_range { // bytes of `held`
 
 struct kin_reply_parser {
     kin_reply_options options;
-    kin_string_table names; // of the tools
+    kin_string_table names; // tool names
     kin_reply_state state;
-    bool at_beginning;  // nothing but white space and reasoning has come
-    bool drops_space;   // white space is not held, but dropped: it follows a marker
-    bool had_reasoning; // or it is over
+    bool at_beginning;  // only white space and reasoning so far
+    bool drops_space;   // drop white space instead of holding it, because it follows a marker
+    bool had_reasoning; // reasoning is over, or can no longer begin
     bool failed;        // out of memory
     bool flushed;
 
-    kin_text_buffer held; // bytes that are not decided: white space, then a marker's beginning; or all of a call so far
+    kin_text_buffer held; // undecided bytes: white space, then the beginning of a marker; or the whole call so far
     size_t n_space;
 
     int n_calls;
     bool in_list, list_has_calls;
     kin_json_scan scan;
-    bool bare;                         // the object is the arguments, not a call that has them
-    int key;                           // of the call's object: that was read last
-    size_t object_begin, string_begin; // in `held`
+    bool bare;                         // the object is the arguments themselves
+    int key;                           // the last key read in the call's object
+    size_t object_begin, string_begin; // offsets in `held`
     kin_reply_range name, label, id;
     bool has_name;
 
     kin_json schema; // of the call's parameters
     bool has_schema;
-    kin_string_table keys; // of the parameters that were read
+    kin_string_table keys; // parameter keys read so far
 
-    kin_text_buffer out; // the events' bytes
+    kin_text_buffer out; // bytes of the events
     kin_reply_event *events;
     kin_reply_mark *marks;
     uint32_t n_events, cap_events, cap_marks;
@@ -70,19 +70,19 @@ struct kin_reply_parser {
 void kin_reply_emit(kin_reply_parser *p, kin_reply_kind kind, const char *at, size_t len);
 void kin_reply_emit_begin(kin_reply_parser *p, kin_str name, kin_str id);
 bool kin_reply_is_space(char c);
-bool kin_reply_hold(kin_reply_parser *p, char c); // false: no memory
-void kin_reply_forget(kin_reply_parser *p);       // what is held
+bool kin_reply_hold(kin_reply_parser *p, char c); // returns false if memory runs out
+void kin_reply_forget(kin_reply_parser *p);       // discards the held bytes
 
-// What is held is text, and what follows, too.
+// Emits the held bytes as text; what follows is text too.
 void kin_reply_release(kin_reply_parser *p);
 
 // ---- reply_parser_call.c
 
-// One byte, in the states from AFTER_MARKER on. False: it was not read, and the state is another one.
+// Consumes one byte, in the states from AFTER_MARKER on. Returns false if the byte was not consumed but the state changed.
 bool kin_reply_step_call(kin_reply_parser *p, char c);
 
-// The beginning of a call as a JSON object: '{', which is held.
+// Begins a call that is a JSON object: '{' is held.
 void kin_reply_begin_object(kin_reply_parser *p);
 
-// <function= was read and is held.
+// Begins a call after <function= was read; it is held.
 void kin_reply_begin_function(kin_reply_parser *p);

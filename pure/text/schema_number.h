@@ -1,4 +1,4 @@
-// Numbers of a JSON schema: bounds as decimals that are never rounded, and the grammar of the numbers between them.
+// Numbers of a JSON schema: bounds as exact decimals, and the grammar of the numbers between them.
 #pragma once
 
 #include <stdbool.h>
@@ -11,7 +11,7 @@ enum { KIN_DECIMAL_MAX_DIGITS = 40 };
 
 typedef struct kin_decimal { // 0.000 is not negative
     bool negative;
-    int n_int, n_frac; // digits without zeros in front of the first part (0 has none), and behind the second one
+    int n_int, n_frac; // digits, without leading zeros of the integer part (0 has none) and trailing zeros of the fraction
     char integer[KIN_DECIMAL_MAX_DIGITS], fraction[KIN_DECIMAL_MAX_DIGITS]; // '0' to '9'
 } kin_decimal;
 
@@ -21,20 +21,20 @@ typedef struct kin_number_range {
     kin_decimal min, max;
 } kin_number_range;
 
-// A number as JSON writes it. Fails if it has more digits than the limit on either side of the point.
+// Parses a JSON number. Fails if it has more digits than the limit on either side of the point.
 int kin_decimal_parse(kin_decimal *out, kin_str number);
 int kin_decimal_compare(const kin_decimal *a, const kin_decimal *b); // < 0, 0, > 0
 
-// True if it is `of` times a whole number. `of` is above 0; false also where it has more than 18 digits.
+// True if `number` is an integer multiple of `of` > 0; false also if it has more than 18 digits.
 bool kin_decimal_is_multiple(const kin_decimal *number, const kin_decimal *of);
 
-// Makes the range narrower by a bound.
+// Narrow the range by a bound.
 void kin_number_range_min(kin_number_range *range, const kin_decimal *min, bool exclusive);
 void kin_number_range_max(kin_number_range *range, const kin_decimal *max, bool exclusive);
 bool kin_number_range_has(const kin_number_range *range, const kin_decimal *number);
 bool kin_number_range_overlap(const kin_number_range *a, const kin_number_range *b);
 
-// Writes a GBNF expression of the numbers in a range that has a bound; nothing matches it ("[]") if there are none. Numbers with
-// a fraction are written with at most 15 digits, so that they are on the same side of a bound for readers that round to doubles:
-// where a bound has more, only integers are written.
+// Writes a GBNF expression for the numbers in a range that has a bound; "[]", which matches nothing, if the range is empty.
+// Fractions are written with at most 15 digits, so that rounding to double does not move them across a bound; if a bound has
+// more digits, only integers are written.
 void kin_number_range_put(const kin_number_range *range, bool integer, kin_text_buffer *gbnf);

@@ -1,7 +1,7 @@
-// Strings and numbers of a JSON schema as GBNF: all that is said of one together.
+// Strings and numbers of a JSON schema as GBNF, with all constraints on one of them combined.
 //
-// One keyword becomes an expression. Several (two patterns, a pattern and a length, a bound and multipleOf) become a
-// rule with look-ahead (gbnf.h), which is tried at once: its automaton may be too large, or nothing may match it.
+// One keyword becomes an expression. Several (two patterns, a pattern and a length, a bound and multipleOf) become a rule with
+// look-ahead (gbnf.h). The rule is compiled at once as a test, because its automaton may be too large or match nothing.
 #pragma once
 
 #include "pure/text/schema_combine.h"
@@ -9,18 +9,18 @@
 
 typedef struct kin_schema_scalars {
     const kin_json *json;
-    uint32_t prefix;        // of the names of its rules
-    kin_string_table rules; // by what they say; those that are alike are one
-    uint32_t n_states;      // of their automata
-    kin_text_buffer *gbnf;  // where their lines go
+    uint32_t prefix;        // part of the rules' names
+    kin_string_table rules; // keyed by content; equal rules are shared
+    uint32_t n_states;      // total of their automata
+    kin_text_buffer *gbnf;  // receives the rules
     kin_err *err;
 } kin_schema_scalars;
 
 int kin_schema_scalars_init(kin_schema_scalars *s, const kin_json *json, uint32_t prefix, kin_text_buffer *gbnf, kin_err *err);
 void kin_schema_scalars_fini(kin_schema_scalars *s);
 
-// Appends what stands for a string (with its quotes), or a number, to `line`, and rules to s->gbnf. Fails with a sentence, where
-// the list is not relaxed, that names the keyword.
+// Append the expression for a string (with its quotes) or a number to `line`, and rules to s->gbnf. Fail with a sentence that
+// names the keyword, unless the list is relaxed.
 int kin_schema_put_string(kin_schema_scalars *s, const kin_schema_list *list, const kin_schema_facts *facts,
                           kin_text_buffer *line);
 int kin_schema_put_number(kin_schema_scalars *s, const kin_schema_list *list, const kin_schema_facts *facts,

@@ -1,6 +1,6 @@
-// SPM: the encoder of SentencePiece vocabularies, as llama.cpp has it.
+// SPM: the encoder for SentencePiece vocabularies, compatible with llama.cpp.
 //
-// The text's characters are joined, the pair first whose joint token has the best score; what forms no token becomes bytes.
+// Characters are joined, the pair with the best score of its joint token first; characters that form no token become bytes.
 #pragma once
 
 #include <stdbool.h>
@@ -11,10 +11,10 @@
 #include "pure/text/merger.h"
 #include "pure/text/vocab.h"
 
-// True if no token goes on with a space after something else. Then no join crosses the beginning of a word, and words can be
+// True if no token contains a space after another character. Then no join crosses the beginning of a word, and words can be
 // encoded one by one with the same result: small heaps in cache instead of one over the whole text.
 bool kin_spm_words_are_independent(const kin_vocab *vocab);
 
-// Encodes text [len], at most KIN_ENCODE_MAX_BYTES, after a space if space_first. Fails without memory.
+// Encodes text [len], at most KIN_ENCODE_MAX_BYTES, with a space before it if space_first. Fails if memory runs out.
 int kin_spm_encode(const kin_vocab *vocab, bool by_words, bool space_first, const char *text, size_t len, kin_merger *merger,
                    kin_id_sink *sink, kin_err *err);

@@ -1,7 +1,7 @@
-// String table: numbers byte strings 0, 1, 2, ... in the order in which they first come, and finds them again.
+// String table: numbers byte strings 0, 1, 2, ... in the order in which they are first added, and finds them again.
 //
-// Grows by itself; strings never leave. All strings lie end to end in one block.
-// Owner: whoever holds it. After the last add, reading is safe from any thread.
+// Grows as needed; strings are never removed. All strings are stored end to end in one block. After the last add any thread may
+// read it.
 #pragma once
 
 #include <stddef.h>
@@ -17,20 +17,20 @@ typedef struct kin_string_table {
     size_t n_bytes, cap_bytes;
     uint32_t *begin; // [n + 1] string i is bytes [begin[i], begin[i + 1])
     uint32_t n, cap;
-    kin_string_slot *slots; // [n_slots], a power of 2; at most 2/3 taken
+    kin_string_slot *slots; // [n_slots], a power of 2; at most 2/3 used
     uint32_t n_slots;
 } kin_string_table;
 
 #define KIN_STRING_TABLE_MAX_BYTES UINT32_MAX // of all strings together
 
-// An empty table with room for n strings of n_bytes in all. Returns 0, or KIN_FAIL without memory.
+// Makes an empty table with room for n strings of n_bytes in total. Returns 0, or KIN_FAIL if memory runs out.
 int kin_string_table_init(kin_string_table *table, uint32_t n, size_t n_bytes);
 void kin_string_table_fini(kin_string_table *table);
 
-// The number of the string, given now if it is new; -1 without memory or beyond the limit.
+// Returns the number of the string, which is added if it is new; -1 if memory runs out or a limit is exceeded.
 int64_t kin_string_table_add(kin_string_table *table, const char *at, size_t len);
 
-// The number of the string, or -1 if it is not there.
+// Returns the number of the string, or -1 if it is absent.
 int64_t kin_string_table_find(const kin_string_table *table, const char *at, size_t len);
 
 static inline const char *kin_string_table_at(const kin_string_table *table, uint32_t id) {

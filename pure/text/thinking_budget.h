@@ -1,10 +1,10 @@
-// A budget of reasoning: how many tokens a text may have between <think> and </think>. When they are spent, the end is forced:
-// the next tokens are given, not sampled.
+// Reasoning budget: limits the number of tokens between <think> and </think>. When it is used up, the end is forced: the next
+// tokens are given instead of sampled.
 //
 //   next() ─► an id that must come, or KIN_FAIL: sample one ─► accept()
 //
-// Reasoning is where the reply's parser sees it (reply_parser.h): from <think> at the beginning of the text, or from its
-// beginning, where the prompt ends with <think>.
+// Reasoning is recognised as in the reply parser (reply_parser.h): after <think> at the beginning of the text, or from the
+// beginning if the prompt ends with <think>.
 //
 // Owner: one generation, one thread.
 #pragma once
@@ -17,10 +17,11 @@
 
 typedef struct kin_thinking_budget kin_thinking_budget;
 
-// begun: the prompt ends with <think>. end [n_end]: the tokens that end the reasoning, copied; </think> is at their end.
+// n_tokens: the budget. begun: the prompt ends with <think>. end [n_end]: the tokens that end the reasoning, copied; they end
+// with </think>.
 int kin_thinking_budget_new(kin_thinking_budget **out, int n_tokens, bool begun, const int32_t *end, int n_end, kin_err *err);
 void kin_thinking_budget_free(kin_thinking_budget *budget); // NULL is allowed
 
 int32_t kin_thinking_budget_next(const kin_thinking_budget *budget);
-// The text's next token; text: its bytes, of a control token its name.
+// Accepts the next token; text: its bytes, or the name of a control token.
 void kin_thinking_budget_accept(kin_thinking_budget *budget, kin_str text);

@@ -1,7 +1,8 @@
-// Token reference: a control token among the bytes that a grammar reads.
+// Token reference: represents a control token among the bytes that a grammar reads.
 //
-// A control token is no text, but a grammar may ask for it: <[5]> in GBNF. There it is 0xFF, which no UTF-8 has, and its number
-// in 3 bytes, the highest first. So grammars, automata and masks know bytes only, and no text can be taken for a control token.
+// A control token is not text, but a grammar may require it: <[5]> in GBNF. It is encoded as 0xFF, which never occurs in UTF-8,
+// and the id in 3 bytes, big-endian. So grammars, automata and masks handle bytes only, and no text can be mistaken for a
+// control token.
 #pragma once
 
 #include <stdint.h>

@@ -1,15 +1,15 @@
-// Vocabulary: the tokens of a model, what bytes each stands for, and which of them are special.
+// Vocabulary: the tokens of a model, the bytes that each represents, and the special ones.
 //
-// Built once from a plain description (kin_vocab_spec), then immutable: any thread may read it.
-// Everything is copied out of the description; nothing of it need live on. Strings that are handed out
-// live as long as the vocabulary. Text becomes tokens in tokenizer.h; tokens become text in detok.h.
+// Built once from a plain description (kin_vocab_spec), then immutable: any thread may read it. It copies everything from the
+// description, which may be freed. Returned strings live as long as the vocabulary. tokenizer.h converts text to tokens;
+// detok.h converts tokens to text.
 //
 // Two kinds of models:
-//   SPM  SentencePiece: tokens carry scores, a space is written U+2581 ("▁"), unknown characters become byte tokens
+//   SPM  SentencePiece: tokens have scores, a space is written U+2581 ("▁"), unknown characters become byte tokens
 //        <0x00>..<0xFF>
-//   BPE  byte-level BPE of GPT-2: tokens are written in its alphabet of 256 printable characters, one per byte, and merges are
+//   BPE  GPT-2's byte-level BPE: tokens are written in an alphabet of 256 printable characters, one per byte, and merges are
 //        ranked
-// The rules for ids, names and types are llama.cpp's, so that a GGUF file means the same here as there.
+// The rules for ids, names and types are llama.cpp's, so that a GGUF file has the same meaning here.
 #pragma once
 
 #include <stdbool.h>
@@ -32,7 +32,7 @@ typedef enum kin_vocab_kind {
     KIN_VOCAB_BPE, // "gpt2"
 } kin_vocab_kind;
 
-typedef enum kin_token_type { // GGUF's numbers
+typedef enum kin_token_type { // GGUF's values
     KIN_TOKEN_UNDEFINED = 0,
     KIN_TOKEN_NORMAL = 1,
     KIN_TOKEN_UNKNOWN = 2,
@@ -44,7 +44,7 @@ typedef enum kin_token_type { // GGUF's numbers
 
 typedef struct kin_vocab kin_vocab;
 
-// Tokens for filling in the middle.
+// Fill-in-the-middle tokens.
 typedef enum kin_fim_role {
     KIN_FIM_PREFIX,
     KIN_FIM_SUFFIX,
@@ -60,54 +60,54 @@ typedef struct kin_vocab_spec {
     const char *pre; // BPE: name of the pre-tokenizer (pretokenizer.h); SPM: not used
 
     int32_t n_tokens;
-    const kin_str *tokens; // [n_tokens] as the file writes them; all different
-    const float *scores;   // [n_tokens] or NULL: all 0. Not NaN
-    const int32_t *types;  // [n_tokens] kin_token_type or NULL: all normal
+    const kin_str *tokens; // [n_tokens] as spelled in the file; all different
+    const float *scores;   // [n_tokens], not NaN; NULL: all 0
+    const int32_t *types;  // [n_tokens] kin_token_type; NULL: all normal
 
     size_t n_merges; // BPE: "LEFT RIGHT", best first
     const kin_str *merges;
 
     int32_t bos, eos, eot, eom, unk, pad; // ids or KIN_TOKEN_NONE
-    bool add_bos, add_eos;                // put them around a text that is encoded with KIN_ENCODE_ADD_SPECIAL
-    bool add_space_prefix;                // SPM: a text, and what follows a special token, begins with a space
-    bool ignore_merges;                   // BPE: a pre-token that is itself a token is taken without looking at merges
+    bool add_bos, add_eos;                // added around a text that is encoded with KIN_ENCODE_ADD_SPECIAL
+    bool add_space_prefix;                // SPM: insert a space before a text, and after a special token
+    bool ignore_merges;                   // BPE: a pre-token that is itself a token is not merged
     bool strip_after_special;             // Phi-3: white space after special tokens belongs to them
-    int32_t fim[KIN_FIM_COUNT];           // ids or KIN_TOKEN_NONE: those of known names serve
+    int32_t fim[KIN_FIM_COUNT];           // ids, or KIN_TOKEN_NONE: tokens with well-known names are used
     const int32_t *suppressed;            // [n_suppressed] ids that are never sampled
     size_t n_suppressed;
 } kin_vocab_spec;
 
-// What llama.cpp assumes for a kind and pre-tokenizer where a file says nothing. No tokens, no merges.
-// One difference: BPE has no bos and eos then (llama.cpp: 11, Falcon's).
+// Returns llama.cpp's defaults for a kind and pre-tokenizer, for values missing from a file. No tokens, no merges. One
+// difference: for BPE there are no default bos and eos (llama.cpp: 11, Falcon's).
 kin_vocab_spec kin_vocab_spec_defaults(kin_vocab_kind kind, const char *pre);
 
-// Fails on ids out of range, on two equal tokens, on malformed merges, on a missing token that add_bos or add_eos needs,
-// on sizes beyond the limits and without memory. An empty token is named "[EMPTY_i]", as in llama.cpp.
+// Fails on ids out of range, equal tokens, malformed merges, a missing token that add_bos or add_eos needs, exceeded limits,
+// and if memory runs out. An empty token is named "[EMPTY_i]", as in llama.cpp.
 int kin_vocab_new(kin_vocab **out, const kin_vocab_spec *spec, kin_err *err);
 void kin_vocab_free(kin_vocab *vocab);
 
 int32_t kin_vocab_n_tokens(const kin_vocab *vocab);
 kin_vocab_kind kin_vocab_get_kind(const kin_vocab *vocab);
-int32_t kin_vocab_bos(const kin_vocab *vocab); // these five: KIN_TOKEN_NONE if there is none
+int32_t kin_vocab_bos(const kin_vocab *vocab); // these five: KIN_TOKEN_NONE if absent
 int32_t kin_vocab_eos(const kin_vocab *vocab);
 int32_t kin_vocab_eot(const kin_vocab *vocab);
 int32_t kin_vocab_unk(const kin_vocab *vocab);
 int32_t kin_vocab_pad(const kin_vocab *vocab);
-int32_t kin_vocab_fim(const kin_vocab *vocab, kin_fim_role role); // as the file says, not by name
+int32_t kin_vocab_fim(const kin_vocab *vocab, kin_fim_role role); // as given by the file, not found by name
 bool kin_vocab_add_bos(const kin_vocab *vocab);
 bool kin_vocab_add_eos(const kin_vocab *vocab);
 
-// *n ids that are never to be sampled.
+// Returns the *n ids that must never be sampled.
 const int32_t *kin_vocab_suppressed(const kin_vocab *vocab, size_t *n);
 
-// End of generation: eos, eot, eom and every token with a name that means it ("<|im_end|>", "<end_of_turn>", ...).
-// False for an id out of range.
+// True for tokens that end the generation: eos, eot, eom and every token with a well-known name ("<|im_end|>", "<end_of_turn>",
+// ...). False if the id is out of range.
 bool kin_vocab_is_eog(const kin_vocab *vocab, int32_t id);
 
-// These three: id in [0, n_tokens).
+// For these three id is in [0, n_tokens).
 kin_token_type kin_vocab_type(const kin_vocab *vocab, int32_t id);
-kin_str kin_vocab_text(const kin_vocab *vocab, int32_t id);  // as the file writes it
-kin_str kin_vocab_piece(const kin_vocab *vocab, int32_t id); // the bytes it stands for, with a SentencePiece space as ' '
+kin_str kin_vocab_text(const kin_vocab *vocab, int32_t id);  // as spelled in the file
+kin_str kin_vocab_piece(const kin_vocab *vocab, int32_t id); // the bytes that it represents; a SentencePiece space is ' '
 
-// The token that is written exactly so, or KIN_TOKEN_NONE.
+// Returns the token with exactly this spelling, or KIN_TOKEN_NONE.
 int32_t kin_vocab_find(const kin_vocab *vocab, const char *text, size_t len);

@@ -1,4 +1,4 @@
-// Inside of kin_vocab, for the encoders of this directory and for vocab_roles.c.
+// Internals of kin_vocab, for the encoders of this directory and for vocab_roles.c.
 #pragma once
 
 #include "pure/text/merge_table.h"
@@ -13,11 +13,11 @@ struct kin_vocab {
     char *pre; // BPE: name of the pre-tokenizer
     int32_t n_tokens;
 
-    // Strings 0..n_tokens-1 are the tokens as the file writes them. BPE: beyond them come symbols that merges and bytes
-    // need although they are no tokens. So a symbol is a token iff it is < n_tokens.
+    // Strings 0..n_tokens-1 are the tokens as spelled in the file. BPE: they are followed by symbols that merges and bytes need
+    // but that are not tokens. So a symbol is a token iff it is < n_tokens.
     kin_string_table texts;
 
-    char *pieces;          // all pieces end to end
+    char *pieces;          // all pieces, end to end
     uint32_t *piece_begin; // [n_tokens + 1]
     float *scores;         // [n_tokens] SPM, else NULL
     uint8_t *types;        // [n_tokens] kin_token_type
@@ -25,8 +25,8 @@ struct kin_vocab {
     size_t longest;        // bytes of the longest token's text
 
     kin_merge_table merges;     // BPE; between symbols
-    uint32_t byte_symbols[256]; // BPE: where merging starts
-    int32_t byte_tokens[256];   // what a byte becomes that got into no token: its token, else unk, else KIN_TOKEN_NONE
+    uint32_t byte_symbols[256]; // BPE: the initial symbol of each byte
+    int32_t byte_tokens[256];   // for a byte that is in no token: its byte token, else unk, else KIN_TOKEN_NONE
 
     int32_t bos, eos, eot, eom, unk, pad;
     int32_t fim[KIN_FIM_COUNT];
@@ -36,6 +36,6 @@ struct kin_vocab {
     bool *takes_space; // [n_tokens] white space after this special token belongs to it; NULL: after none
 };
 
-// Sets types and is_eog (both [n_tokens]) and, where they are KIN_TOKEN_NONE, eot and eom of a vocabulary whose texts are in
-// place: what the names of tokens say.
+// Sets types and is_eog (both [n_tokens]) from the names of tokens, and also eot and eom if they are KIN_TOKEN_NONE. The texts
+// must be in place.
 void kin_vocab_apply_roles(kin_vocab *vocab);

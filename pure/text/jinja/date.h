@@ -1,7 +1,7 @@
-// Dates, for strftime_now: as strftime formats them in the C locale.
+// Dates, for strftime_now: formatted as by strftime in the C locale.
 #pragma once
 
 #include "pure/text/jinja/state.h"
 
-// The state's time in that format, as template text. NULL after kin_state_fail: a directive that is not known here.
+// Formats the state's time, as template text. Returns NULL after kin_state_fail: an unsupported directive.
 const kin_value *kin_date_format(kin_state *state, const kin_string *format);

@@ -1,5 +1,5 @@
-// Upper and lower case of characters: Latin, Greek, Cyrillic, Armenian, Georgian and full-width letters, by their simple mappings
-// of one character to one. Other characters are their own.
+// Upper and lower case of characters: simple one-to-one mappings for Latin, Greek, Cyrillic, Armenian, Georgian and full-width
+// letters. Other characters are returned unchanged.
 #pragma once
 
 #include <stdint.h>

@@ -1,6 +1,6 @@
-// Tokens of a template: text, and what stands in {{ }} and {% %}. White space control happens here, with trim_blocks and
-// lstrip_blocks as transformers sets them: the newline after a block goes, and so does the white space before a block on its
-// line.
+// Splits a template into tokens: text, and the contents of {{ }} and {% %}. Applies white space control, with trim_blocks and
+// lstrip_blocks as in transformers: the newline after a block is removed, and the white space between the start of a line and a
+// block.
 #pragma once
 
 #include "pure/text/value_impl.h"
@@ -19,13 +19,13 @@ typedef enum kin_token_kind {
     KIN_LEX_OPERATOR,
 } kin_token_kind;
 
-#define KIN_OP(a, b) ((uint16_t)((a) | (b) << 8)) // an operator of two characters; one of a single one is the character
+#define KIN_OP(a, b) ((uint16_t)((a) | (b) << 8)) // an operator of two characters; one of a single character is that character
 
 typedef struct kin_token {
     kin_token_kind kind;
     uint16_t op;
     uint32_t line;
-    kin_str text; // name; data and string: what they stand for
+    kin_str text; // name; for data and strings the decoded text
     int64_t i;
     double f;
 } kin_token;
@@ -35,15 +35,15 @@ typedef struct kin_lexer {
     const char *at;     // the source, newlines normalized
     size_t len, pos;
     uint32_t line;
-    kin_token_kind mode;    // where pos is: KIN_LEX_DATA, _PRINT or _BLOCK
-    kin_token_kind pending; // KIN_LEX_PRINT or _BLOCK: begins here, after the text that was handed out
+    kin_token_kind mode;    // mode at pos: KIN_LEX_DATA, _PRINT or _BLOCK
+    kin_token_kind pending; // KIN_LEX_PRINT or _BLOCK: a tag of this kind begins here, after the text that was returned
     bool raw;               // in a raw block
     int nesting;            // open brackets in {{ }}
-    bool line_starts;       // the last tag took the newline behind it
+    bool line_starts;       // the last tag consumed the newline after it
 } kin_lexer;
 
-// The source is borrowed while the lexer and its tokens are used; it must be UTF-8. False without memory.
+// The source is borrowed as long as the lexer and its tokens are used; it must be UTF-8. Returns false if memory runs out.
 bool kin_lexer_init(kin_lexer *lexer, kin_values *values, const char *source, size_t len);
 
-// 0, or KIN_FAIL with a sentence that begins with the line.
+// Returns 0, or KIN_FAIL with a sentence that begins with the line.
 int kin_lexer_next(kin_lexer *lexer, kin_token *token, kin_err *err);

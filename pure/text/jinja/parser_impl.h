@@ -1,4 +1,4 @@
-// Inside of the parser: statements are in parser.c, expressions in expression.c.
+// Internals of the parser: parser.c has the statements, expression.c the expressions.
 #pragma once
 
 #include "pure/text/jinja/lexer.h"
@@ -6,13 +6,13 @@
 
 typedef struct kin_parser {
     kin_lexer lexer;
-    kin_token token, next; // the current one; the one behind it, if has_next
+    kin_token token, next; // the current token; the one after it, if has_next
     bool has_next;
     kin_values *heap;
-    kin_pairs *names; // of strings to numbers
+    kin_pairs *names; // strings to numbers
     int nesting;
-    int loops;           // around here, inside of the same macro
-    uint16_t macro_uses; // KIN_MACRO_* that were seen
+    int loops;           // enclosing loops within the same macro
+    uint16_t macro_uses; // KIN_MACRO_* seen so far
     kin_err *err;
 } kin_parser;
 
@@ -25,7 +25,7 @@ typedef struct kin_nodes {
 void *kin_parser_fail(kin_parser *p, const char *what);
 bool kin_parser_advance(kin_parser *p);
 const kin_token *kin_parser_peek(kin_parser *p);
-bool kin_parser_enter(kin_parser *p); // one level of nesting; leave: p->nesting--
+bool kin_parser_enter(kin_parser *p); // enters a nesting level; leave with p->nesting--
 
 bool kin_parser_at_name(const kin_parser *p, const char *name);
 bool kin_parser_at_op(const kin_parser *p, uint16_t op);
@@ -42,6 +42,6 @@ bool kin_parser_intern(kin_parser *p, kin_node *node, kin_str name);        // s
 
 kin_node *kin_parse_expression(kin_parser *p);
 kin_node *kin_parse_tuple(kin_parser *p, bool with_condition); // or an expression without a comma
-kin_node *kin_parse_filters(kin_parser *p, kin_node *input);   // "| name(...) | ...", perhaps none
-kin_node *kin_parse_filter(kin_parser *p, kin_node *input);    // "name(...)", then perhaps "| ..."
-kin_node *kin_parse_target(kin_parser *p);                     // of an assignment
+kin_node *kin_parse_filters(kin_parser *p, kin_node *input);   // "| name(...) | ...", possibly none
+kin_node *kin_parse_filter(kin_parser *p, kin_node *input);    // "name(...)", optionally followed by "| ..."
+kin_node *kin_parse_target(kin_parser *p);                     // the target of an assignment

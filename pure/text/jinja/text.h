@@ -3,18 +3,19 @@
 
 #include "pure/text/value_impl.h"
 
-// str(). A string is itself. Numbers, true, false and none are the template's bytes: they cannot spell a control token. A list
-// or dict becomes input as a whole. NULL without an error: a value that has no text here (a macro, a generator).
+// str(). A string is returned unchanged. Numbers, true, false and none have the origin template: they cannot spell a control
+// token. The text of a list or dict is input as a whole. NULL without an error: the value has no supported text (a macro, a
+// generator).
 const kin_value *kin_value_str(kin_values *values, const kin_value *value);
 
 typedef struct kin_json_format {
     bool ensure_ascii, sort_keys;
-    const kin_string *indent;         // of one level; NULL: all on one line
+    const kin_string *indent;         // for one level; NULL: all on one line
     const kin_string *item_separator; // between items
     const kin_string *key_separator;  // between a key and its item
 } kin_json_format;
 
-// JSON as json.dumps writes it, all of it input. NULL without an error: a value that JSON does not have.
+// Formats JSON as json.dumps does, all of it input. NULL without an error: the value has no JSON form.
 const kin_value *kin_value_json(kin_values *values, const kin_value *value, const kin_json_format *format);
 
 enum { KIN_FLOAT_TEXT = 32 };
