@@ -199,7 +199,7 @@ unmute() {
 }
 fill() {
     [ -n "$(device_fact "$1" size)" ] || fail "$1 has no disk of its own: device $1 size=..."
-    for _filler in 1 2 3; do # the limit may be below the free space, and a table of blocks needs some too
+    for _filler in 1 2 3; do # one file may get less than the free space, and tables of blocks need some too
         fallocate -l "$(df --output=avail -B 1 "$(home "$1")" | tail -n 1)" "$(home "$1")/filler.$_filler" 2>/dev/null || true
     done
     dd if=/dev/zero of="$(home "$1")/filler.rest" bs=4k 2>/dev/null || true
