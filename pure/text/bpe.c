@@ -6,7 +6,7 @@
 #include "pure/text/utf8.h"
 #include "pure/text/vocab_impl.h"
 
-enum { WHOLE_MAX = 512 }; // a pre-token this long, as the file writes it, may still be a token of its own
+enum { WHOLE_MAX = 512 }; // a pre-token this long, in the byte alphabet, may still be a token
 
 typedef struct job {
     const kin_vocab *vocab;
@@ -24,7 +24,7 @@ static bool may_join(const void *rules, const char *text, const kin_symbol *left
     return true;
 }
 
-// The token that stands for exactly these bytes, or KIN_TOKEN_NONE.
+// Returns the token for exactly these bytes, or KIN_TOKEN_NONE.
 static int32_t find_whole(const kin_vocab *vocab, const char *at, size_t len) {
     char text[WHOLE_MAX];
     size_t n = 0;
@@ -63,7 +63,7 @@ static int encode_piece(void *user, const char *at, size_t len, kin_err *err) {
     return 0;
 }
 
-// Bytes at the start of text that are UTF-8 (is_valid) or are not.
+// Returns the length of the run at the start of the text that is valid UTF-8 (is_valid) or is not.
 static size_t run_len(const char *text, size_t len, bool is_valid) {
     size_t at = 0;
     while (at < len) {

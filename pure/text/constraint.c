@@ -6,11 +6,13 @@
 struct kin_constraint {
     kin_matcher *matcher;
     const kin_token_trie *trie;
-    kin_place place, ahead; // of the text; working room
+    kin_place place, ahead; // of the text; scratch
     uint64_t *set;
     char marker[KIN_CONSTRAINT_MAX_MARKER];
-    size_t shorter[KIN_CONSTRAINT_MAX_MARKER]; // [i] longest beginning of the marker that its first i + 1 bytes end with
-    size_t n_marker, n_found; // n_found: bytes of the marker that the text ends with; n_marker: the grammar is on
+    size_t
+        shorter[KIN_CONSTRAINT_MAX_MARKER]; // [i] length of the longest prefix of the marker that its first i + 1 bytes end with
+    size_t n_marker,
+        n_found; // n_found: length of the longest prefix of the marker that the text ends with; == n_marker: the grammar applies
 };
 
 // ---- the marker (Knuth, Morris and Pratt)
@@ -26,7 +28,7 @@ static void prepare_marker(kin_constraint *c, kin_str marker) {
     for (size_t i = 1; i < c->n_marker; i++) c->shorter[i] = next_found(c, c->shorter[i - 1], c->marker[i]);
 }
 
-// Reads text until the marker is whole; returns how many bytes that took.
+// Reads text until the marker is complete; returns the number of bytes read.
 static size_t look_for_marker(const kin_constraint *c, kin_str text, size_t *n_found) {
     size_t at = 0;
     while (at < text.len && *n_found < c->n_marker) *n_found = next_found(c, *n_found, text.at[at++]);
@@ -67,7 +69,8 @@ int kin_constraint_reset(kin_constraint *c, kin_err *err) {
 
 // ---- tokens
 
-// While the marker is not there: *goes_on: it is whole after this token, of which `rest` is the grammar's.
+// Before the marker is complete: returns true if this token completes it; *rest: its bytes after the marker, which the grammar
+// reads.
 static bool completes_marker(const kin_constraint *c, int32_t id, kin_str *rest) {
     kin_str text = kin_token_trie_text(c->trie, id);
     size_t n_found = c->n_found, n_read = look_for_marker(c, text, &n_found);

@@ -12,8 +12,8 @@ enum { REPLACEMENT_LEN = 3 };
 struct kin_detok {
     const kin_vocab *vocab;
     unsigned flags;
-    bool strip_space;        // nothing printed yet, and the text's first space is the encoder's
-    char held[KIN_UTF8_MAX]; // the beginning of a character
+    bool strip_space;        // nothing was printed yet, and the first space of the text is the encoder's
+    char held[KIN_UTF8_MAX]; // the incomplete character at the end
     size_t n_held;
     char *out; // [(longest piece + KIN_UTF8_MAX) * REPLACEMENT_LEN]
 };
@@ -44,7 +44,7 @@ void kin_detok_reset(kin_detok *detok) {
     detok->n_held = 0;
 }
 
-// What the token prints: nothing for a hidden one, no encoder's space.
+// Returns the printed text of a token: empty for a hidden one, without the encoder's space.
 static kin_str visible_piece(kin_detok *detok, int32_t id) {
     kin_token_type type = kin_vocab_type(detok->vocab, id);
     kin_str piece = kin_vocab_piece(detok->vocab, id);
@@ -57,8 +57,8 @@ static kin_str visible_piece(kin_detok *detok, int32_t id) {
     return piece;
 }
 
-// Bytes at the start of head [n] that look like the beginning of a character until one byte shows that they are none:
-// what Unicode (section 3.9) calls a maximal subpart, replaced by one U+FFFD.
+// Returns the length of the maximal subpart (Unicode, section 3.9) at the start of head [n]: the bytes that look like a
+// character until the next byte contradicts. It is replaced by one U+FFFD.
 static size_t bad_len(const char *head, size_t n) {
     size_t len = 1;
     while (len < n && kin_utf8_len(head, len + 1) == 0) len++;
@@ -76,12 +76,12 @@ kin_str kin_detok_push(kin_detok *detok, int32_t id) {
     kin_str piece = visible_piece(detok, id);
     size_t n = 0, at = 0;
     while (at < piece.len) {
-        char head[2 * KIN_UTF8_MAX]; // the held beginning and what follows it
+        char head[2 * KIN_UTF8_MAX]; // the held bytes and those that follow
         size_t n_held = detok->n_held, n_more = piece.len - at < KIN_UTF8_MAX ? piece.len - at : KIN_UTF8_MAX;
         memcpy(head, detok->held, n_held);
         memcpy(head + n_held, piece.at + at, n_more);
         int len = kin_utf8_len(head, n_held + n_more);
-        if (len == 0) { // still a beginning, and the end of the piece
+        if (len == 0) { // still incomplete at the end of the piece
             memcpy(detok->held, head, n_held + n_more);
             detok->n_held = n_held + n_more;
             break;

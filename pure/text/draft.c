@@ -31,7 +31,7 @@ uint32_t kin_draft_chain(const kin_draft *d) {
 
 void kin_draft_keep(kin_draft *d, uint32_t tokens) {
     kin_draft kept = {.kind = d->kind};
-    int at[KIN_DRAFT_MAX + 1] = {-1}; // [i + 1]: token i's place in it
+    int at[KIN_DRAFT_MAX + 1] = {-1}; // [i + 1]: index of token i in `kept`
     for (int i = 0; i < d->n; i++) {
         if (!(tokens >> i & 1)) continue;
         at[i + 1] = kept.n;

@@ -34,7 +34,7 @@ static int too_large(const parser *p) {
     return fail_gbnf(p, "the grammar is too large, or there is no memory for it");
 }
 
-// ---- building the tree: 0 or KIN_FAIL with the error written
+// ---- building the tree: these return 0, or KIN_FAIL with the error written
 
 static int add_node(parser *p, kin_gbnf_node node, uint32_t *out) {
     kin_gbnf *g = p->gbnf;
@@ -62,7 +62,7 @@ static int add_class_range(parser *p, uint32_t lo, uint32_t hi) {
     return 0;
 }
 
-// The number of the rule of that name, which may be defined later.
+// Finds or adds the rule of that name, which may be defined later.
 static int rule_named(parser *p, const char *at, size_t len, uint32_t *rule) {
     kin_gbnf *g = p->gbnf;
     if (len > KIN_GBNF_MAX_NAME) return fail_gbnf(p, "the name of a rule is too long");
@@ -89,7 +89,7 @@ static int hex_value(char c) {
     return -1;
 }
 
-// White space and comments; line ends only if allowed.
+// Skips white space and comments; line ends only if allowed.
 static void skip_space(parser *p, bool over_lines) {
     for (; p->at < p->end; p->at++) {
         if (*p->at == '#') {
@@ -137,7 +137,7 @@ static int parse_escape(parser *p, uint32_t *codepoint) {
     }
 }
 
-// One code point of a literal or a class, before its closing character.
+// Parses one code point of a literal or a class, before its closing character.
 static int parse_char(parser *p, uint32_t *codepoint) {
     if (skip_char(p, '\\')) return parse_escape(p, codepoint);
     int len = kin_utf8_len(p->at, (size_t)(p->end - p->at));
@@ -165,7 +165,7 @@ static int by_lo(const void *a, const void *b) {
     return x->lo < y->lo ? -1 : x->lo > y->lo;
 }
 
-// Sorts ranges [begin, n_ranges) and joins those that overlap or touch.
+// Sorts ranges [begin, n_ranges) and merges those that overlap or touch.
 static void merge_ranges(kin_gbnf *g, uint32_t begin) {
     if (g->n_ranges == begin) return;
     qsort(g->ranges + begin, g->n_ranges - begin, sizeof *g->ranges, by_lo);
@@ -180,14 +180,14 @@ static void merge_ranges(kin_gbnf *g, uint32_t begin) {
     g->n_ranges = last + 1;
 }
 
-// Adds what of [lo, hi] is a code point of a text.
+// Adds the code points of [lo, hi], without surrogates.
 static int add_scalars(parser *p, uint32_t lo, uint32_t hi) {
     if (lo < SURROGATE_FIRST && add_class_range(p, lo, hi < SURROGATE_FIRST ? hi : SURROGATE_FIRST - 1) != 0) return KIN_FAIL;
     if (hi > SURROGATE_LAST && add_class_range(p, lo > SURROGATE_LAST ? lo : SURROGATE_LAST + 1, hi) != 0) return KIN_FAIL;
     return 0;
 }
 
-// Replaces ranges [begin, n_ranges), merged, by all that they leave out.
+// Replaces ranges [begin, n_ranges), already merged, by their complement.
 static int negate_ranges(parser *p, uint32_t begin) {
     kin_gbnf *g = p->gbnf;
     uint32_t end = g->n_ranges, next = 0;
@@ -268,7 +268,7 @@ static int parse_gbnf_number(parser *p, uint32_t *number) {
     return 0;
 }
 
-// After '<'.
+// Called after '<'.
 static int parse_token(parser *p, uint32_t *out) {
     uint32_t begin = p->gbnf->n_bytes, id;
     char bytes[KIN_TOKEN_REFERENCE_BYTES];
@@ -282,7 +282,7 @@ static int parse_token(parser *p, uint32_t *out) {
     return add_node(p, (kin_gbnf_node){.kind = KIN_GBNF_BYTES, .begin = begin, .end = p->gbnf->n_bytes}, out);
 }
 
-// After '&' or '!'.
+// Called after '&' or '!'.
 static int parse_ahead(parser *p, bool negated, uint32_t *out) {
     uint32_t child;
     skip_space(p, p->nesting > 0);
@@ -291,7 +291,7 @@ static int parse_ahead(parser *p, bool negated, uint32_t *out) {
     return add_node(p, (kin_gbnf_node){.kind = KIN_GBNF_AHEAD, .child = child, .negated = negated}, out);
 }
 
-// After '%'.
+// Called after '%'.
 static int parse_multiple(parser *p, uint32_t *out) {
     kin_gbnf_node node = {.kind = KIN_GBNF_MULTIPLE};
     uint64_t number = 0;
@@ -314,7 +314,7 @@ static int parse_multiple(parser *p, uint32_t *out) {
     return add_node(p, node, out);
 }
 
-// Sets *found to false where no element begins.
+// Sets *found to false if no element begins here.
 static int parse_element(parser *p, uint32_t *out, bool *found) {
     *found = p->at < p->end;
     if (!*found) return 0;
@@ -335,7 +335,7 @@ static int parse_element(parser *p, uint32_t *out, bool *found) {
 
 // ---- repetitions
 
-// After '{'.
+// Called after '{'.
 static int parse_bounds(parser *p, uint32_t *min, uint32_t *max) {
     skip_space(p, false);
     if (p->at < p->end && *p->at == ',')
@@ -354,7 +354,7 @@ static int parse_bounds(parser *p, uint32_t *min, uint32_t *max) {
     return skip_char(p, '}') ? 0 : fail_gbnf(p, "'}' is missing");
 }
 
-// What follows an element: any number of * + ? {m,n}, each of what is before it.
+// Parses the repetition operators * + ? {m,n} after an element; each applies to everything before it.
 static int parse_repetitions(parser *p, uint32_t *node) {
     for (int n = 0;; n++) {
         skip_space(p, p->nesting > 0);

@@ -17,7 +17,7 @@ int kin_build_out_of_memory(kin_grammar_build *b) {
     return kin_err_set(b->err, "grammar: out of memory");
 }
 
-// ---- what nodes can do. Trees are as deep as parentheses and repetitions nest (gbnf.h), so recursion is safe
+// ---- properties of nodes. Trees are as deep as parentheses and repetitions nest (gbnf.h), so recursion is safe
 
 bool kin_build_is_nullable(const kin_grammar_build *b, uint32_t at) {
     const kin_gbnf_node *nodes = b->gbnf->nodes, *node = &nodes[at];
@@ -113,9 +113,9 @@ uint32_t kin_build_cost(const kin_grammar_build *b, uint32_t at) {
     return saturated(cost);
 }
 
-// ---- what rules can do
+// ---- properties of rules
 
-// Until nothing changes.
+// Iterates to a fixed point.
 static int find_nullable_and_productive(kin_grammar_build *b) {
     for (bool changed = true; changed;) {
         changed = false;
@@ -132,17 +132,17 @@ static int find_nullable_and_productive(kin_grammar_build *b) {
     return kin_err_set(b->err, "grammar: no text matches it: every way through 'root' goes on for ever");
 }
 
-// Calls `use` with every rule that the node mentions.
+// Calls `use` for every rule that the node mentions.
 static void each_rule(const kin_gbnf *gbnf, uint32_t at, void (*use)(uint32_t rule, void *user), void *user) {
     const kin_gbnf_node *node = &gbnf->nodes[at];
     if (node->kind == KIN_GBNF_RULE) use(node->rule, user);
     for (uint32_t child = node->child; child; child = gbnf->nodes[child].next) each_rule(gbnf, child, use, user);
 }
 
-typedef struct callers { // lists of who mentions a rule, and how many mentions a rule has that are not settled
+typedef struct callers { // for each rule the rules that mention it, and the number of its own mentions that are not settled yet
     uint32_t *n_open;    // [n_rules]
-    uint32_t *first;     // [n_rules] of a list of mentions, plus 1
-    uint32_t *next, *of; // [n_nodes] the mention after it, plus 1; the rule that mentions
+    uint32_t *first;     // [n_rules] first mention of the rule, plus 1
+    uint32_t *next, *of; // [n_nodes] next mention of the same rule, plus 1; the rule that contains the mention
     uint32_t n, rule;
 } callers;
 
@@ -161,7 +161,7 @@ static void highest(uint32_t rule, void *user) {
     if (b->rules[rule].inlined && b->rules[rule].height >= *height) *height = (uint8_t)(b->rules[rule].height + 1);
 }
 
-// A rule all of whose rules are settled does not recur: it may be copied, if it is small.
+// Settles a rule whose mentions are all settled: it is not recursive, and is inlined if it is small.
 static void settle(kin_grammar_build *b, uint32_t rule) {
     kin_rule_facts *facts = &b->rules[rule];
     void *pair[2] = {b, &facts->height};
@@ -170,7 +170,7 @@ static void settle(kin_grammar_build *b, uint32_t rule) {
     facts->inlined = !facts->looks && facts->cost <= KIN_BUILD_MAX_INLINE && facts->height <= KIN_BUILD_MAX_INLINE_HEIGHT;
 }
 
-// From the rules that mention none upward (Kahn's order); what recurs, or leads to what does, is never settled.
+// Settles rules bottom-up (Kahn's algorithm); recursive rules, and rules that mention one, are never settled.
 static int choose_inlined(kin_grammar_build *b) {
     uint32_t n_rules = b->gbnf->n_rules, n_ready = 0, *ready = malloc(n_rules * sizeof *ready);
     callers c = {.n_open = calloc(n_rules, sizeof *c.n_open),
@@ -229,7 +229,7 @@ int kin_build_machine_of_rule(kin_grammar_build *b, uint32_t rule, uint32_t *mac
 int kin_build_machine_of_repeat(kin_grammar_build *b, uint32_t at, uint32_t rule, uint32_t *machine) {
     const kin_gbnf_node *node = &b->gbnf->nodes[at];
     if (b->node_machine[at] == 0) {
-        // Repetitions of the empty text stand for those that are missing.
+        // If the child may be empty, empty repetitions make up the minimum.
         uint32_t min = kin_build_is_nullable(b, node->child) ? 0 : node->min;
         const kin_grammar_machine counted = {.counted = true, .min = min, .max = node->max, .rule = rule};
         if (add_machine(b, counted, node->child, machine) != 0) return KIN_FAIL;
@@ -242,7 +242,7 @@ int kin_build_machine_of_repeat(kin_grammar_build *b, uint32_t at, uint32_t rule
 static int build_machines(kin_grammar_build *b) {
     kin_grammar *g = b->grammar;
     if (kin_build_machine_of_rule(b, b->gbnf->root, &g->root) != 0) return KIN_FAIL;
-    for (uint32_t i = 0; i < g->n_machines; i++) { // more come while it runs
+    for (uint32_t i = 0; i < g->n_machines; i++) { // the loop may add machines
         uint32_t entry;
         if (g->machines[i].start != 0) continue;
         if (kin_build_nfa(b, i, &entry) != 0 || kin_build_dfa(b, i, entry) != 0) return KIN_FAIL;
@@ -250,7 +250,7 @@ static int build_machines(kin_grammar_build *b) {
     return 0;
 }
 
-// ---- ranks: who can call whom before a byte is read. A circle there is left recursion
+// ---- ranks: which machine can call which before a byte is read. A cycle is left recursion
 
 static int refuse_left_recursion(kin_grammar_build *b, const uint32_t *n_open) {
     uint32_t i = 0;
@@ -270,7 +270,7 @@ static void count_first_calls(const kin_grammar *g, uint32_t machine, uint32_t *
 static int rank_machines(kin_grammar_build *b) {
     kin_grammar *g = b->grammar;
     uint32_t n = g->n_machines, n_ranked = 0;
-    uint32_t *n_open = calloc(n, sizeof *n_open); // machines not yet ranked that call it first
+    uint32_t *n_open = calloc(n, sizeof *n_open); // unranked machines that can call it before reading a byte
     g->by_rank = malloc(n * sizeof *g->by_rank);
     if (!n_open || !g->by_rank) {
         free(n_open);

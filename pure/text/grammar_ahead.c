@@ -1,9 +1,9 @@
-// Rules with look-ahead, as deterministic automata.
+// Builds rules with look-ahead as deterministic automata.
 //
-// A look-ahead is an automaton of its own that reads the same bytes from where it stands. A **thread** is a state of the rule's
-// automaton and the states of all look-aheads that are open on the way there: all of them must end well. A state of the result is
-// a set of threads. Look-aheads are made deterministic first, those within others before these, so that one that is negated only
-// changes its ends.
+// A look-ahead is a separate automaton that reads the same bytes from its position on. A **thread** is a state of the rule's
+// automaton together with the states of all look-aheads that are open on the way there; all of them must accept. A state of the
+// result is a set of threads. Look-aheads are made deterministic first, nested ones before the outer ones, so that negating one
+// only changes its accepting states.
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,12 +12,12 @@
 #include "pure/text/grow.h"
 
 enum {
-    DEAD = 0, // state of any automaton: nothing matches
-    ALL = 1,  // anything matches
+    DEAD = 0, // in every automaton: nothing matches
+    ALL = 1,  // in every automaton: anything matches
     FIRST = 2,
     NOT_KNOWN = UINT32_MAX,
-    NO_OPEN = 0,   // the set of no look-aheads
-    MAX_OPEN = 32, // look-aheads of one thread
+    NO_OPEN = 0,   // number of the empty set of look-aheads
+    MAX_OPEN = 32, // open look-aheads in one thread
 };
 
 typedef struct automaton {
@@ -26,27 +26,27 @@ typedef struct automaton {
     bool *ends;     // [n]
 } automaton;
 
-typedef struct list { // of what is numbered by its content: sets of threads, sets of open look-aheads
+typedef struct list { // numbers sequences of items by content: sets of threads, sets of open look-aheads
     uint64_t *items;
     uint32_t n_items, cap_items;
     uint32_t *begin, cap_begin; // [n + 1]
     uint32_t n;
-    uint32_t *slots, n_slots; // [n_slots] number plus 1
+    uint32_t *slots, n_slots; // [n_slots] number + 1
 } list;
 
 typedef struct builder {
     kin_grammar_build *b;
     uint32_t n_classes;
-    bool begins[257]; // [n_classes] this class and the one before it are told apart by the rule
+    bool begins[257]; // [n_classes] the rule distinguishes this class from the one before it
     automaton aheads[KIN_BUILD_MAX_AHEADS];
     list open;       // sets of open look-aheads: automaton << 32 | state, sorted
-    uint32_t *moves; // [open.n][n_classes] the set after a byte; DEAD_SET; NOT_KNOWN
+    uint32_t *moves; // [open.n][n_classes] the set after a byte; or DEAD_SET, NOT_KNOWN
     uint32_t cap_moves;
 
-    list subsets; // of threads: state << 32 | set of open ones, sorted
+    list subsets; // of threads: state << 32 | number of its open set, sorted
     uint64_t *threads, *stack, *seen;
     uint32_t n_threads, cap_threads, n_stack, cap_stack, n_seen;
-    uint32_t cap_seen; // a table, a power of 2
+    uint32_t cap_seen; // size of the hash table, a power of 2
     uint32_t cap_next, cap_ends;
 } builder;
 
@@ -81,7 +81,7 @@ static int grow_list_slots(list *l) {
     return 0;
 }
 
-// The number of items [n]; KIN_FAIL beyond the limits or without memory.
+// Finds or adds items [n]; *number: their number. KIN_FAIL beyond the limits or if memory runs out.
 static int find_in_list(list *l, const uint64_t *items, uint32_t n, uint32_t *number) {
     if (grow_list_slots(l) != 0) return KIN_FAIL;
     uint32_t at = (uint32_t)kin_hash64(items, n * sizeof *items, 0) & (l->n_slots - 1);
@@ -118,7 +118,7 @@ static uint32_t sort_and_unite(uint64_t *items, uint32_t n) {
 
 // ---- sets of open look-aheads
 
-// The set of these [n], changed; DEAD_SET where one of them is dead.
+// Finds or adds the set of items [n], which are modified; *set is DEAD_SET if one of them is dead.
 static int number_of_open(builder *p, uint64_t *items, uint32_t n, uint32_t *set) {
     uint32_t n_kept = 0, n_before = p->open.n;
     for (uint32_t i = 0; i < n; i++) {
@@ -177,7 +177,7 @@ static int push_thread(builder *p, uint32_t state, uint32_t set) {
     return kin_build_work(p->b, 1);
 }
 
-// *met: the thread was met before in this closure; it is now.
+// Marks the thread as seen in this closure; *met: it already was.
 static int meet_thread(builder *p, uint64_t thread, bool *met) {
     if (2 * p->n_seen >= p->cap_seen) {
         uint32_t cap = p->cap_seen ? 2 * p->cap_seen : 64;
@@ -191,7 +191,8 @@ static int meet_thread(builder *p, uint64_t thread, bool *met) {
         }
         free(before);
     }
-    uint32_t at = (uint32_t)(thread * 0x9e3779b97f4a7c15u >> 32) & (p->cap_seen - 1); // many, and short-lived
+    uint32_t at = (uint32_t)(thread * 0x9e3779b97f4a7c15u >> 32) &
+                  (p->cap_seen - 1); // a cheap hash: there are many sets, and they are short-lived
     for (; p->seen[at]; at = (at + 1) & (p->cap_seen - 1)) {
         if (p->seen[at] == thread + 1) return *met = true, 0;
     }
@@ -217,7 +218,7 @@ static int follow_thread(builder *p, uint64_t thread) {
     return 0;
 }
 
-// The state of all that is reached from the stack without a byte.
+// Computes the state of all threads that are reachable from the stack without a byte.
 static int close_threads(builder *p, uint32_t *state) {
     uint32_t n_kept = 0;
     p->n_threads = p->n_seen = 0;
@@ -242,7 +243,7 @@ static int close_threads(builder *p, uint32_t *state) {
 
 // ---- one automaton
 
-// Where the threads of a subset may go by one class of bytes, on the stack, sorted.
+// Pushes the threads that a subset reaches by one byte class, sorted.
 static int step_threads(builder *p, uint32_t subset, uint32_t byte_class) {
     const uint8_t *class_of = p->b->grammar->class_of;
     for (uint32_t i = p->subsets.begin[subset]; i < p->subsets.begin[subset + 1]; i++) {
@@ -279,7 +280,7 @@ static int add_row(builder *p, automaton *a) {
     return 0;
 }
 
-// Neighbouring classes mostly lead to the same threads.
+// Adjacent classes mostly lead to the same threads, so their result is reused.
 static int fill_row(builder *p, automaton *a, uint32_t subset) {
     uint64_t *last = NULL;
     uint32_t n_last = 0, cap_last = 0, state = DEAD;
@@ -326,15 +327,15 @@ static int make_deterministic(builder *p, uint32_t entry, automaton *a) {
     return 0;
 }
 
-// ---- as a machine
+// ---- conversion to a machine
 
-// The states from which an end is reached, numbered from 1 on; 0: none is.
+// Numbers the states that can reach an accepting state from 1 on; 0: it cannot.
 static int number_live(const builder *p, const automaton *a, uint32_t *number, uint32_t *n_live) {
     *n_live = 0;
     for (bool changed = true; changed;) {
         changed = false;
         if (kin_build_work(p->b, a->n) != 0) return KIN_FAIL;
-        for (uint32_t i = a->n; i-- > FIRST;) { // later states are further from the start
+        for (uint32_t i = a->n; i-- > FIRST;) { // backwards, because later states are further from the start
             bool lives = a->ends[i];
             for (uint32_t c = 0; c < p->n_classes && !lives; c++) lives = number[a->next[(size_t)i * p->n_classes + c]] > 0;
             if (!lives || number[i]) continue;
@@ -395,7 +396,7 @@ static int build_rule_with_ahead(kin_grammar_build *b, uint32_t rule) {
     uint32_t entry, none;
     int rc = kin_build_nfa_of_rule(b, rule, &entry);
     mark_begins(&p);
-    if (rc == 0) rc = number_of_open(&p, NULL, 0, &none); // NO_OPEN
+    if (rc == 0) rc = number_of_open(&p, NULL, 0, &none); // gets number NO_OPEN
     for (uint32_t i = 0; i < b->n_aheads && rc == 0; i++) {
         rc = make_deterministic(&p, b->aheads[i].entry, &p.aheads[i]);
         if (rc == 0 && b->aheads[i].negated) negate(&p, &p.aheads[i]);
@@ -418,7 +419,7 @@ static int build_rule_with_ahead(kin_grammar_build *b, uint32_t rule) {
     return rc == 0 ? 0 : kin_err_prefix(b->err, "the rule '%.*s'", len, kin_string_table_at(&b->gbnf->names, rule));
 }
 
-// ---- all of them
+// ---- all rules with look-ahead
 
 static bool looks_ahead(const kin_gbnf *gbnf, uint32_t at) {
     const kin_gbnf_node *node = &gbnf->nodes[at];

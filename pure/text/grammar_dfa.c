@@ -1,5 +1,5 @@
-// Deterministic automata by subset construction, where a call of a machine is a letter like a byte. Subsets hold only states that
-// read, call or end, so that loops close.
+// Deterministic automata by subset construction; a call of a machine is a letter like a byte. Subsets contain only states that
+// read, call or end, so equal positions in a loop give equal subsets.
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,22 +13,22 @@ typedef struct subset {
     uint64_t hash;
 } subset;
 
-typedef struct letter { // what a member of a subset reads: a class of bytes or a machine, and where that leads
+typedef struct letter { // a byte class or machine that a member of a subset reads, and the state after it
     uint32_t key, out;
 } letter;
 
 typedef struct dfa {
     kin_grammar_build *b;
     uint32_t machine;
-    uint32_t first; // number of the machine's first state; state i is subset i - first
+    uint32_t first; // the machine's first state; state i is subset i - first
     subset *subsets;
     uint32_t n_subsets, cap_subsets;
     uint32_t *members;
     uint32_t n_members, cap_members;
-    uint32_t *slots; // [n_slots] number of a subset plus 1
+    uint32_t *slots; // [n_slots] number of a subset + 1
     uint32_t n_slots;
 
-    uint32_t *seen; // [n_nfa] the closure that met the state last
+    uint32_t *seen; // [n_nfa] the last closure that visited the state
     uint32_t n_closures;
     uint32_t *stack; // [n_nfa]
     letter *letters;
@@ -54,7 +54,7 @@ static int by_number(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-// Appends to the arena what is reached from `from` without a byte.
+// Appends the states that are reachable from `from` without a byte to the arena.
 static int add_closure(dfa *d, uint32_t from) {
     const kin_nfa_state *nfa = d->b->nfa;
     uint32_t n_stack = 0;
@@ -108,7 +108,8 @@ static int add_state(dfa *d) {
     return 0;
 }
 
-// The state of the subset that lies at the arena's end, from `begin` on; it stays there only if it is new. 0: it is empty.
+// Finds or adds the state of the subset at the end of the arena, from `begin` on; a known subset is removed from the arena. 0:
+// the subset is empty.
 static int find_state(dfa *d, uint32_t begin, uint16_t *state) {
     uint32_t n = d->n_members - begin;
     *state = 0;
@@ -135,7 +136,7 @@ static int find_state(dfa *d, uint32_t begin, uint16_t *state) {
     return 0;
 }
 
-// The state that all these outs lead to together.
+// Finds the state for the union of these outs.
 static int state_of_outs(dfa *d, const letter *letters, uint32_t n, uint16_t *state) {
     uint32_t begin = d->n_members;
     d->n_closures++;
@@ -161,7 +162,7 @@ static int by_key(const void *a, const void *b) {
     return x->out < y->out ? -1 : x->out > y->out;
 }
 
-// All letters of one kind that subset i reads, sorted.
+// Reads all letters of one kind in subset i, sorted.
 static int read_letters(dfa *d, uint32_t i, kin_nfa_kind kind) {
     const uint8_t *class_of = d->b->grammar->class_of;
     d->n_letters = 0;
@@ -194,7 +195,7 @@ static bool same_outs(const letter *a, const letter *b, uint32_t n) {
     return true;
 }
 
-// The transitions of subset i for one kind of letter. Neighbouring classes mostly lead to the same place.
+// Adds the transitions of subset i for one kind of letter. Adjacent classes mostly lead to the same state, which is reused.
 static int connect(dfa *d, uint32_t i, kin_nfa_kind kind) {
     kin_grammar *g = d->b->grammar;
     uint32_t state = d->first + i, last = 0, n_last = 0;
@@ -223,9 +224,9 @@ static bool has_end(const dfa *d, uint32_t i) {
     return false;
 }
 
-// ---- states from which no end is reached are cut off
+// ---- removal of states that cannot reach an end
 
-// live: of the machine's states, by their number from `first` on.
+// live: of the machine's states, indexed from `first` on.
 static bool is_live(const bool *live, uint32_t first, uint16_t state) {
     return state && live[state - first];
 }
@@ -264,7 +265,7 @@ static int cut_dead(dfa *d) {
     while (changed && rc == 0) {
         changed = false;
         rc = kin_build_work(d->b, (uint64_t)d->n_subsets * 8);
-        for (uint32_t i = d->n_subsets; i-- > 0;) { // later states are further from the start
+        for (uint32_t i = d->n_subsets; i-- > 0;) { // backwards, because later states are further from the start
             if (live[i] || !leads_to_end(g, d->first + i, d->first, live)) continue;
             live[i] = changed = true;
         }
@@ -274,7 +275,7 @@ static int cut_dead(dfa *d) {
     return rc;
 }
 
-// ---- all of it
+// ---- the whole machine
 
 static int construct(dfa *d, uint32_t entry) {
     kin_grammar *g = d->b->grammar;
@@ -303,7 +304,7 @@ int kin_build_dfa(kin_grammar_build *b, uint32_t machine, uint32_t entry) {
     return rc;
 }
 
-// ---- classes of bytes
+// ---- byte classes
 
 static void mark_class_bounds(const kin_gbnf_range *range, bool *begins) {
     uint32_t lo = range->lo;

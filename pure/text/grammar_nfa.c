@@ -1,4 +1,4 @@
-// Nondeterministic automata: every part of the tree is built in front of what follows it, so nothing is patched afterwards.
+// Nondeterministic automata. Each part of the tree is built in front of its successor, so nothing is patched afterwards.
 #include "pure/text/grammar_build.h"
 #include "pure/text/grow.h"
 #include "pure/text/utf8_ranges.h"
@@ -20,7 +20,7 @@ static int add_split(kin_grammar_build *b, uint32_t one, uint32_t other, uint32_
     return add_state(b, (kin_nfa_state){.kind = KIN_NFA_SPLIT, .out = one, .other = other}, at);
 }
 
-// Each of these takes what follows in *at and leaves there where the node begins.
+// Each of these takes the successor in *at and replaces it by the entry of the node.
 
 static int build_bytes(kin_grammar_build *b, const kin_gbnf_node *node, uint32_t *at) {
     for (uint32_t i = node->end; i > node->begin; i--) {
@@ -49,7 +49,7 @@ static int build_class(kin_grammar_build *b, const kin_gbnf_node *node, uint32_t
 
 static int build(kin_grammar_build *b, uint32_t node, uint32_t rule, uint32_t *at);
 
-// From the last child to the first.
+// Builds from the last child to the first.
 static int build_sequence(kin_grammar_build *b, const kin_gbnf_node *node, uint32_t rule, uint32_t *at) {
     uint32_t n = b->n_children;
     for (uint32_t child = node->child; child; child = b->gbnf->nodes[child].next) {
@@ -130,7 +130,7 @@ static int build_rule_within(kin_grammar_build *b, uint32_t rule, uint32_t *at) 
     return rc;
 }
 
-// The child's automaton from here on, up to the rule's end or less.
+// Builds the child's automaton; it reads from here on, at most up to the end of the rule.
 static int build_ahead(kin_grammar_build *b, const kin_gbnf_node *node, uint32_t rule, uint32_t *at) {
     uint32_t entry, after = *at;
     if (add_state(b, (kin_nfa_state){.kind = KIN_NFA_ANY}, &entry) != 0 || build(b, node->child, rule, &entry) != 0)
@@ -141,20 +141,20 @@ static int build_ahead(kin_grammar_build *b, const kin_gbnf_node *node, uint32_t
     return add_state(b, (kin_nfa_state){.kind = KIN_NFA_AHEAD, .out = after, .other = b->n_aheads++}, at);
 }
 
-// ---- multiples: a state for the remainder of the digits so far, for each number of digits after the point
+// ---- multiples: one state for each remainder of the digits so far and each number of digits after the point
 
 typedef struct multiple {
     kin_grammar_build *b;
     uint32_t number, n_fraction;
-    uint32_t first; // state of remainder 0 before the point; number states for each row
-    uint32_t end;   // after the last digit
+    uint32_t first; // state of remainder 0 before the point; each row has `number` states
+    uint32_t end;   // state after the last digit
 } multiple;
 
 static uint32_t times_ten(const multiple *m, uint32_t remainder, uint32_t digit) {
     return (uint32_t)(((uint64_t)remainder * 10 + digit) % m->number);
 }
 
-// Ten alternatives more than *at.
+// Adds ten alternatives to *at, one for each digit.
 static int add_digits(const multiple *m, uint32_t row, uint32_t remainder, uint32_t *at) {
     for (uint32_t digit = 0; digit < 10; digit++) {
         uint32_t to = m->first + row * m->number + times_ten(m, remainder, digit);
@@ -164,8 +164,8 @@ static int add_digits(const multiple *m, uint32_t row, uint32_t remainder, uint3
     return 0;
 }
 
-// State (row, remainder) leads to digits, the point, the end. Row 0 is before the point, row f after f digits of the
-// fraction.
+// Connects state (row, remainder) to the digits, the point and the end. Row 0 is before the point, row f after f fraction
+// digits.
 static int connect_remainder(const multiple *m, uint32_t row, uint32_t remainder) {
     uint32_t at, at_end = remainder, after_point;
     if (add_state(m->b, (kin_nfa_state){.kind = KIN_NFA_FAIL}, &at) != 0) return KIN_FAIL;
@@ -187,7 +187,7 @@ static int build_remainders(const multiple *m, uint32_t *at) {
     uint32_t state;
     for (uint32_t i = 0; i < m->number * (m->n_fraction + 1); i++) {
         if (add_state(m->b, (kin_nfa_state){.kind = KIN_NFA_SPLIT}, &state) != 0) return KIN_FAIL;
-        m->b->nfa[state].other = state; // a loop without a byte: nothing
+        m->b->nfa[state].other = state; // placeholder: a loop without a byte, which matches nothing
     }
     for (uint32_t row = 0; row <= m->n_fraction; row++) {
         for (uint32_t r = 0; r < m->number; r++) {
@@ -195,10 +195,10 @@ static int build_remainders(const multiple *m, uint32_t *at) {
         }
     }
     if (add_state(m->b, (kin_nfa_state){.kind = KIN_NFA_FAIL}, at) != 0) return KIN_FAIL;
-    return add_digits(m, 0, 0, at); // at least one
+    return add_digits(m, 0, 0, at); // at least one digit
 }
 
-// Zeros at the end of the number are zeros at the end of its multiples, but for 0 itself.
+// Trailing zeros of the number are trailing zeros of its multiples, except of 0 itself.
 static int build_multiple(kin_grammar_build *b, const kin_gbnf_node *node, uint32_t rule, uint32_t *at) {
     multiple m = {.b = b, .number = node->number, .n_fraction = node->n_fraction, .end = *at};
     uint32_t zero = *at;

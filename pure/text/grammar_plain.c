@@ -1,9 +1,9 @@
-// Which states any plain character (token_trie.h) leads back to: a walk through the automaton in step with UTF-8.
+// Finds the states that every plain character (token_trie.h) leads back to: a walk through the automaton in step with UTF-8.
 #include <stdlib.h>
 
 #include "pure/text/grammar_build.h"
 
-typedef enum expected { // what UTF-8 wants next (Unicode, table 3-7)
+typedef enum expected { // the bytes that UTF-8 requires next (Unicode, table 3-7)
     A_CHAR,
     ONE, // more byte
     TWO,
@@ -18,7 +18,7 @@ typedef enum expected { // what UTF-8 wants next (Unicode, table 3-7)
 static const struct bytes {
     expected before;
     uint8_t lo, hi;
-    expected after; // A_CHAR: the character is whole
+    expected after; // A_CHAR: the character is complete
 } plain_utf8[] = {
     {A_CHAR, 0x20, 0x21, A_CHAR},   {A_CHAR, 0x23, 0x5b, A_CHAR}, {A_CHAR, 0x5d, 0x7e, A_CHAR},   {A_CHAR, 0xc2, 0xdf, ONE},
     {A_CHAR, 0xe0, 0xe0, AFTER_E0}, {A_CHAR, 0xe1, 0xec, TWO},    {A_CHAR, 0xed, 0xed, AFTER_ED}, {A_CHAR, 0xee, 0xef, TWO},
@@ -30,8 +30,8 @@ enum { N_PLAIN = sizeof plain_utf8 / sizeof *plain_utf8 };
 
 typedef struct walk {
     kin_grammar_build *b;
-    uint32_t home;  // the state that is asked about
-    uint32_t *seen; // [n_states * N_EXPECTED] the home for which that was visited last
+    uint32_t home;  // the state that is examined
+    uint32_t *seen; // [n_states * N_EXPECTED] the last home for which it was visited
     uint32_t *stack;
     uint32_t n_stack;
 } walk;
@@ -42,7 +42,7 @@ static bool is_home(const walk *w, uint16_t state) {
     return g->states[state].flags == KIN_STATE_ENDS && g->states[state].n_calls == 0; // the next repetition begins
 }
 
-// False where a plain character does not lead home; what is still to be looked at goes on the stack.
+// Returns false if a plain character does not lead home; places that are not examined yet are pushed on the stack.
 static bool follow(walk *w, uint32_t state, const struct bytes *bytes) {
     const kin_grammar *g = w->b->grammar;
     int last_class = -1;

@@ -25,7 +25,7 @@ int kin_grammar_tokens_check(kin_str grammar, const kin_vocab *vocab, kin_err *e
         const kin_gbnf_node *node = &gbnf.nodes[i];
         if (node->kind != KIN_GBNF_BYTES || node->end - node->begin != KIN_TOKEN_REFERENCE_BYTES) continue;
         const uint8_t *at = gbnf.bytes + node->begin;
-        if (at[0] != KIN_TOKEN_REFERENCE_FIRST) continue; // a literal
+        if (at[0] != KIN_TOKEN_REFERENCE_FIRST) continue; // a plain literal
         rc = check_id((uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3], vocab, err);
     }
     kin_gbnf_fini(&gbnf);

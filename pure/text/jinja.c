@@ -6,7 +6,7 @@
 #include "pure/text/jinja/state.h"
 #include "pure/text/utf8.h"
 
-// A node takes 128 bytes, and a character of the source at most about one.
+// A node takes 128 bytes, and a template has about one node per character at most.
 static const size_t max_heap_bytes = 256 << 20;
 
 struct kin_jinja {
@@ -50,7 +50,7 @@ void kin_jinja_free(kin_jinja *jinja) {
 
 // ---- the prompt
 
-// Where the run of one origin that begins at `from` ends, inside of a piece.
+// Returns the end of the run of one origin that begins at `from` within a piece.
 static size_t run_end(const kin_string *piece, size_t from) {
     size_t i = from + 1;
     if (!piece->origins) return piece->len;
@@ -58,7 +58,7 @@ static size_t run_end(const kin_string *piece, size_t from) {
     return i;
 }
 
-// Appends to the runs, whose array has room; or only counts, if `runs` is NULL. Returns the new number of runs.
+// Appends a run to an array with room for it, or only counts if `runs` is NULL. Returns the new number of runs.
 static size_t add_run(kin_jinja_run *runs, size_t n, kin_jinja_run run, kin_origin *last) {
     if (n > 0 && *last == run.origin) {
         if (runs) runs[n - 1].end = run.end;

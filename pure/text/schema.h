@@ -15,7 +15,6 @@
 // exclude each other. A format beside a pattern is ignored. Annotations (listed in schema_combine.c: title, description,
 // default, examples, $schema, markdownDescription, errorMessage, propertyOrdering, x-..., ui:...) do not affect validity. Any
 // other keyword is an error that names it and its place.
-// other keyword is an error that names it and its place.
 #pragma once
 
 #include <stddef.h>

@@ -6,11 +6,11 @@
 typedef struct date {
     int64_t year;
     int month, day, hour, minute, second; // month, day from 1
-    int weekday, yearday;                 // from 0: Sunday, the first of January
+    int weekday, yearday;                 // from 0: Sunday, January 1
 } date;
 
-// From days and seconds of the proleptic Gregorian calendar. Years are counted from March, so that the leap day is a year's last;
-// an era is 400 years, 146097 days.
+// Converts days and seconds to the proleptic Gregorian calendar. Years begin in March, so that the leap day is the last day of
+// a year; an era is 400 years, 146097 days.
 static date date_of(int64_t seconds) {
     date d;
     int64_t days = seconds / 86400, rest = seconds % 86400;
@@ -21,7 +21,7 @@ static date date_of(int64_t seconds) {
     d.hour = (int)(rest / 3600);
     d.minute = (int)(rest / 60 % 60);
     d.second = (int)(rest % 60);
-    d.weekday = (int)((days % 7 + 11) % 7); // the first of January 1970 was a Thursday
+    d.weekday = (int)((days % 7 + 11) % 7); // January 1, 1970 was a Thursday
     int64_t shifted = days + 719468, era = (shifted >= 0 ? shifted : shifted - 146096) / 146097;
     int64_t day_of_era = shifted - era * 146097;
     int64_t year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36524 - day_of_era / 146096) / 365;
@@ -39,7 +39,7 @@ static const char *const months[] = {"January", "February", "March",     "April"
                                      "July",    "August",   "September", "October", "November", "December"};
 static const char *const weekdays[] = {"Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"};
 
-// One directive, without its %, into out [size]. `pad` false: %-d. Returns its length, or KIN_FAIL: unknown.
+// Formats one directive, without its %, into out [size]. pad false: %-d. Returns the length, or KIN_FAIL if it is unknown.
 static int put_directive(char *out, size_t size, const date *d, char directive, bool pad) {
     int two = pad ? 2 : 1, hour12 = d->hour % 12 ? d->hour % 12 : 12;
     switch (directive) {

@@ -1,4 +1,4 @@
-// Expressions: walks the tree.
+// Evaluates expressions by walking the tree.
 #include "pure/text/jinja/functions.h"
 #include "pure/text/jinja/lexer.h"
 #include "pure/text/jinja/slice.h"

@@ -1,4 +1,4 @@
-// Expressions of a template: the grammar of jinja2's parser.
+// Parses expressions of a template, with the grammar of jinja2's parser.
 #include "pure/text/jinja/parser_impl.h"
 
 #include <string.h>
@@ -46,7 +46,7 @@ static kin_node *parse_name(kin_parser *p) {
     return kin_parser_advance(p) ? kin_parser_finish(p, node, (kin_nodes){0}) : NULL;
 }
 
-// One string, or several that stand side by side.
+// Parses one string, or several adjacent ones, which are concatenated.
 static kin_node *parse_string(kin_parser *p) {
     kin_str text = p->token.text;
     if (!kin_parser_advance(p)) return NULL;
@@ -67,7 +67,7 @@ static kin_node *parse_number(kin_parser *p) {
     return kin_parser_advance(p) ? constant(p, value) : NULL;
 }
 
-// "[a, b]" and "{a: b, c: d}", from the bracket on; a comma may end both.
+// Parses "[a, b]" or "{a: b, c: d}" from the bracket on; a trailing comma is allowed.
 static kin_node *parse_items(kin_parser *p, kin_node_kind kind, uint16_t close) {
     kin_node *node = kin_parser_node(p, kind);
     kin_nodes kids = {0};
@@ -106,9 +106,9 @@ static kin_node *parse_primary(kin_parser *p) {
     return kin_parser_fail(p, "an expression is expected");
 }
 
-// ---- what follows an expression: subscripts, calls, filters, tests
+// ---- postfix operators: subscripts, calls, filters, tests
 
-// One argument; *named: it has a name.
+// Parses one argument; *named: it has a name.
 static kin_node *parse_argument(kin_parser *p, bool *named) {
     *named = false;
     if (kin_parser_at_op(p, '*') || kin_parser_at_op(p, KIN_OP('*', '*')))
@@ -124,7 +124,7 @@ static kin_node *parse_argument(kin_parser *p, bool *named) {
     return with_one(p, node, kin_parse_expression(p));
 }
 
-// "(a, b, name=c)".
+// Parses "(a, b, name=c)".
 static bool parse_arguments(kin_parser *p, kin_nodes *kids) {
     bool any_named = false, named;
     if (!kin_parser_expect_op(p, '(')) return false;
@@ -151,7 +151,7 @@ static bool ends_slice_part(const kin_parser *p) {
     return kin_parser_at_op(p, ':') || kin_parser_at_op(p, ']') || kin_parser_at_op(p, ',');
 }
 
-// What stands in [ ]: an expression or a slice.
+// Parses the contents of [ ]: an expression or a slice.
 static kin_node *parse_subscript_inside(kin_parser *p) {
     kin_node *parts[3] = {NULL}, *slice = kin_parser_node(p, KIN_NODE_SLICE);
     if (!slice) return NULL;
@@ -202,7 +202,7 @@ static kin_node *parse_postfix(kin_parser *p, kin_node *node) {
     return node;
 }
 
-// A filter's or test's name and arguments, into `node`.
+// Parses the name of a filter or test into `node`.
 static bool parse_filter_name(kin_parser *p, kin_node *node, kin_node *input) {
     if (!node || !input) return false;
     kin_str name = p->token.text;
@@ -230,7 +230,7 @@ kin_node *kin_parse_filters(kin_parser *p, kin_node *input) {
     return kin_parser_advance(p) ? kin_parse_filter(p, input) : NULL;
 }
 
-// An argument of a test without brackets begins here: "is divisibleby 3".
+// True if an argument of a test without parentheses begins here: "is divisibleby 3".
 static bool at_test_argument(const kin_parser *p) {
     if (p->token.kind == KIN_LEX_NAME)
         return !kin_parser_at_name(p, "else") && !kin_parser_at_name(p, "or") && !kin_parser_at_name(p, "and");
@@ -300,7 +300,7 @@ static int comparison(kin_parser *p, uint16_t *op) {
     return 0;
 }
 
-// The level of the operator here; 0: there is none; KIN_FAIL.
+// Returns the level of the operator here; 0: there is none; or KIN_FAIL.
 static int level_here(kin_parser *p, uint16_t *op) {
     if (p->token.kind == KIN_LEX_NAME) {
         if (kin_parser_at_name(p, "or")) return LEVEL_OR;
@@ -324,7 +324,7 @@ static int level_here(kin_parser *p, uint16_t *op) {
 
 static kin_node *parse_binary(kin_parser *p, int min_level);
 
-// "a < b in c ..." and "a ~ b ~ ...": operators of one level, in one node. It begins at the first operator.
+// Parses "a < b in c ..." or "a ~ b ~ ...", operators of one level, into one node. The current token is the first operator.
 static kin_node *parse_chain(kin_parser *p, kin_node *first, int level) {
     kin_node *node = kin_parser_node(p, level == LEVEL_CONCAT ? KIN_NODE_CONCAT : KIN_NODE_COMPARE);
     kin_nodes kids = {0};
@@ -390,13 +390,13 @@ kin_node *kin_parse_expression(kin_parser *p) {
     return node;
 }
 
-// The end of a tuple without brackets: a tag's end, a closing bracket, or "in" of a for.
+// True at the end of a tuple without parentheses: the end of a tag, a closing parenthesis, or the "in" of a for.
 static bool ends_tuple(const kin_parser *p) {
     return p->token.kind == KIN_LEX_PRINT_END || p->token.kind == KIN_LEX_BLOCK_END || kin_parser_at_op(p, ')') ||
            kin_parser_at_name(p, "in");
 }
 
-// Expressions with commas between them, each parsed by `parse`.
+// Parses expressions separated by commas, each with `parse`.
 static kin_node *parse_list(kin_parser *p, kin_node *(*parse)(kin_parser *)) {
     kin_node *tuple = kin_parser_node(p, KIN_NODE_TUPLE);
     kin_nodes kids = {0};
@@ -421,7 +421,7 @@ kin_node *kin_parse_tuple(kin_parser *p, bool with_condition) {
     return parse_list(p, with_condition ? kin_parse_expression : parse_without_condition);
 }
 
-// ---- targets
+// ---- assignment targets
 
 static kin_node *parse_target_item(kin_parser *p) {
     bool attribute;

@@ -1,4 +1,4 @@
-// Filters: what stands behind |.
+// Filters: the functions after |.
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -69,7 +69,7 @@ FILTER(do_replace) {
     return kin_string_replace(state->values, &text->s, &old->s, &with->s, max);
 }
 
-// The indentation that an argument stands for: so many spaces, or the string itself.
+// Returns the indentation for an argument: that many spaces, or the string itself.
 static const kin_value *indentation(kin_state *state, const kin_value *width) {
     static const kin_value space = {.kind = KIN_KIND_STRING,
                                     .s = {.at = " ", .len = 1, .origin = KIN_ORIGIN_TEMPLATE, .ascii = true}};
@@ -125,7 +125,7 @@ FILTER(do_tojson) {
 
 // ---- numbers
 
-// The text as a number, without white space around it; false: it is none.
+// Parses a number without the white space around it; returns false if it is not a number.
 static bool parse_float(kin_state *state, const kin_string *s, double *f) {
     char text[64];
     kin_string bare = kin_string_strip(state->values, s, NULL, KIN_SIDE_LEFT | KIN_SIDE_RIGHT);
@@ -153,7 +153,7 @@ static bool parse_integer(kin_state *state, const kin_string *s, int base, int64
 FILTER(do_float) {
     UNUSED;
     double f;
-    if (self->kind == KIN_KIND_UNDEFINED) return kin_binary(state, '+', self, self); // fails with its name
+    if (self->kind == KIN_KIND_UNDEFINED) return kin_binary(state, '+', self, self); // fails with the name of the undefined value
     if (kin_value_is_number(self)) return kin_value_float(state->values, kin_value_number(self));
     if (self->kind == KIN_KIND_STRING && parse_float(state, &self->s, &f)) return kin_value_float(state->values, f);
     return arg[0] ? arg[0] : kin_value_float(state->values, 0);

@@ -1,4 +1,4 @@
-// Calls of functions, and those that a template can call by name alone.
+// Calls of functions, and the global functions of templates.
 #include "pure/text/jinja/functions.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 
 // ---- arguments
 
-// Which parameter of the row has that name; KIN_MAX_PARAMETERS: none.
+// Returns the index of the row's parameter of that name; KIN_MAX_PARAMETERS: none.
 static int parameter_of(const kin_function *row, kin_str name) {
     const char *at = row->parameters;
     for (int i = 0; *at && i < KIN_MAX_PARAMETERS; i++) {
@@ -57,7 +57,7 @@ static const kin_value *strftime_now(kin_state *state, const kin_value *self, co
     return kin_date_format(state, &arg[0]->s);
 }
 
-// The pairs of a dict, then the named arguments: as Python's dict() and Jinja's namespace().
+// Adds the pairs of a dict, then the named arguments, as Python's dict() and Jinja's namespace() do.
 static bool put_all(kin_state *state, kin_pairs *pairs, const kin_arguments *all) {
     if (all->n > 1 || (all->n == 1 && all->at[0]->kind != KIN_KIND_DICT))
         return kin_state_fail(state, "a dict and named arguments are expected");
@@ -84,7 +84,7 @@ static const kin_value *make_namespace(kin_state *state, const kin_value *self, 
     return put_all(state, made->pairs, all) ? made : NULL;
 }
 
-enum { MAX_RANGE = 100000 }; // the sandbox's
+enum { MAX_RANGE = 100000 }; // the sandbox's limit
 
 static const kin_value *make_range(kin_state *state, const kin_value *self, const kin_value **arg, const kin_arguments *all) {
     (void)self, (void)arg;

@@ -3,7 +3,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-// Lower-case letters first, first + step, ... last; the upper-case one is `to_upper` away. One way: it is another letter's too.
+// Lower-case letters first, first + step, ..., last; the upper-case letter is at distance `to_upper`. one_way: the upper-case
+// letter belongs to another lower-case letter too, which it maps back to.
 static const struct {
     uint32_t first, last, step;
     int32_t to_upper;

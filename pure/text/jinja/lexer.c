@@ -11,7 +11,7 @@ static int fail(const kin_lexer *lexer, const char *what, kin_err *err) {
     return kin_err_set(err, "line %u: %s", lexer->line, what);
 }
 
-// As Jinja: every kind of newline is \n, and one at the very end is left out.
+// As in Jinja, every kind of newline becomes \n, and a single one at the very end is dropped.
 bool kin_lexer_init(kin_lexer *lexer, kin_values *values, const char *source, size_t len) {
     char *at = kin_values_alloc(values, len + 1);
     size_t n = 0;
@@ -46,7 +46,8 @@ static void advance(kin_lexer *lexer, size_t pos) {
 
 // ---- text
 
-// Behind a tag that ends at `pos` with `sign` before it: '-' takes white space, a plain end of a block the newline.
+// Continues after a tag that ends at `pos` with `sign`: '-' skips white space, the end of a block without a sign skips the
+// newline.
 static void end_tag(kin_lexer *lexer, size_t pos, char sign, bool trims) {
     if (sign == '-')
         pos = skip_space(lexer, pos);
@@ -56,7 +57,7 @@ static void end_tag(kin_lexer *lexer, size_t pos, char sign, bool trims) {
     lexer->line_starts = pos > 0 && lexer->at[pos - 1] == '\n';
 }
 
-// What is left of the text [begin, end) before a tag with that sign. `strips`: lstrip_blocks holds for the tag.
+// Returns what remains of the text [begin, end) before a tag with that sign. strips: lstrip_blocks applies to the tag.
 static kin_str text_before(const kin_lexer *lexer, size_t begin, size_t end, char sign, bool strips) {
     int n;
     if (sign == '-') {
@@ -75,7 +76,7 @@ static char sign_at(const kin_lexer *lexer, size_t pos) {
     return c == '-' || c == '+' ? c : '\0';
 }
 
-// "NAME %}" at pos, after white space: the position behind it, with the sign of its end, or 0.
+// Matches "NAME %}" at pos, after white space. Returns the position after it, and the sign at its end; 0: no match.
 static size_t match_tag(const kin_lexer *lexer, size_t pos, const char *name, char *sign) {
     pos = skip_space(lexer, pos);
     if (!looking_at(lexer, pos, name)) return 0;
@@ -93,7 +94,7 @@ static int lex_comment(kin_lexer *lexer, size_t pos, kin_err *err) {
     return 0;
 }
 
-// The text of a raw block, and its end.
+// Reads the text of a raw block, and the endraw tag.
 static int lex_raw(kin_lexer *lexer, kin_token *token, kin_err *err) {
     for (size_t pos = lexer->pos; pos < lexer->len; pos++) {
         if (!looking_at(lexer, pos, "{%")) continue;
@@ -109,7 +110,7 @@ static int lex_raw(kin_lexer *lexer, kin_token *token, kin_err *err) {
     return fail(lexer, "a raw block has no end: {% endraw %} is missing", err);
 }
 
-// The text up to the next tag, and the tag's beginning.
+// Reads the text up to the next tag, and the beginning of the tag.
 static int lex_data(kin_lexer *lexer, kin_token *token, kin_err *err) {
     size_t begin = lexer->pos, pos = begin;
     while (pos < lexer->len && !(lexer->at[pos] == '{' && strchr("{%#", char_at(lexer, pos + 1)) && char_at(lexer, pos + 1)))
@@ -135,7 +136,7 @@ static int lex_data(kin_lexer *lexer, kin_token *token, kin_err *err) {
     return 0;
 }
 
-// ---- inside of tags
+// ---- within tags
 
 static bool is_digit(char c) {
     return c >= '0' && c <= '9';
@@ -145,7 +146,7 @@ static bool is_name_char(char c) {
     return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (unsigned char)c >= 0x80;
 }
 
-// Digits with single underscores between them: the position behind.
+// Skips digits, which single underscores may separate; returns the position after them.
 static size_t skip_digits(const kin_lexer *lexer, size_t pos) {
     while (is_digit(char_at(lexer, pos)) || (char_at(lexer, pos) == '_' && is_digit(char_at(lexer, pos + 1)))) pos++;
     return pos;
@@ -154,7 +155,7 @@ static size_t skip_digits(const kin_lexer *lexer, size_t pos) {
 static int lex_number(kin_lexer *lexer, kin_token *token, kin_err *err) {
     size_t begin = lexer->pos, end = skip_digits(lexer, begin);
     bool is_float = false;
-    if (begin == 0 || lexer->at[begin - 1] != '.') { // "a.0.1" are two subscripts
+    if (begin == 0 || lexer->at[begin - 1] != '.') { // "a.0.1" has two subscripts
         size_t point = end;
         if (char_at(lexer, end) == '.' && is_digit(char_at(lexer, end + 1))) {
             is_float = true;
@@ -199,7 +200,7 @@ static int hex_digits(const kin_lexer *lexer, size_t pos, int n, uint32_t *value
     return *value > 0x10ffff || (*value >= 0xd800 && *value < 0xe000) ? KIN_FAIL : 0;
 }
 
-// The escape at pos, behind the backslash: writes what it stands for to *out and returns the position behind it; 0: malformed.
+// Decodes the escape at pos, after the backslash, to *out. Returns the position after it; 0: malformed.
 static size_t lex_escape(const kin_lexer *lexer, size_t pos, char **out) {
     static const char letters[] = "\\\\''\"\"a\ab\bf\fn\nr\rt\tv\v"; // letter, character
     char c = char_at(lexer, pos);
@@ -209,7 +210,7 @@ static size_t lex_escape(const kin_lexer *lexer, size_t pos, char **out) {
         *(*out)++ = l[1];
         return pos + 1;
     }
-    if (c == '\n') return pos + 1; // the line goes on
+    if (c == '\n') return pos + 1; // a line continuation
     int n_hex = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
     if (n_hex > 0) {
         if (hex_digits(lexer, pos + 1, n_hex, &value) != 0) return 0;
@@ -223,7 +224,7 @@ static size_t lex_escape(const kin_lexer *lexer, size_t pos, char **out) {
         *out += kin_utf8_put(*out, value);
         return end;
     }
-    if (c == 'N') return 0; // names of characters
+    if (c == 'N') return 0; // character names are not supported
     *(*out)++ = '\\';
     return pos;
 }
@@ -267,7 +268,7 @@ static int lex_operator(kin_lexer *lexer, kin_token *token, kin_err *err) {
     return 0;
 }
 
-// The end of the tag, if it is here.
+// Reads the end of the tag if it is here.
 static bool lex_end(kin_lexer *lexer, kin_token *token) {
     bool block = lexer->mode == KIN_LEX_BLOCK;
     char sign = sign_at(lexer, lexer->pos);

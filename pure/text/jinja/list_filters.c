@@ -1,4 +1,4 @@
-// Filters of lists and dicts.
+// Filters for lists and dicts.
 #include <string.h>
 
 #include "pure/text/jinja/functions.h"
@@ -15,7 +15,7 @@ static bool truth_of(const kin_value *arg) {
 
 // ---- attributes by a path: "a.b.0"
 
-// One part of a path: a number is a position.
+// Converts one part of a path to a key; a number is an index.
 static const kin_value *part_key(kin_state *state, const kin_value *part) {
     int64_t i = 0;
     size_t k = 0;
@@ -23,7 +23,7 @@ static const kin_value *part_key(kin_state *state, const kin_value *part) {
     return k > 0 && k == part->s.len ? kin_value_int(state->values, i) : part;
 }
 
-// The parts of a path, as keys. NULL as path: none.
+// Splits a path into keys. A NULL path has no keys.
 static bool path_keys(kin_state *state, const kin_value *path, kin_items *keys) {
     static const kin_string point = {.at = ".", .len = 1};
     kin_items parts = {0};
@@ -46,7 +46,7 @@ static const kin_value *follow(kin_state *state, const kin_value *item, const ki
     return item;
 }
 
-// What an item is sorted by.
+// Returns the sort key of an item.
 static const kin_value *sort_key(kin_state *state, const kin_value *item, const kin_items *keys, bool case_sensitive) {
     const kin_value *key = follow(state, item, keys, NULL);
     if (!key || case_sensitive || key->kind != KIN_KIND_STRING) return key;
@@ -126,13 +126,13 @@ FILTER(do_reverse) {
 
 // ---- choosing and mapping
 
-// The items that are mapped or chosen from: none of what is false, as in Jinja.
+// Returns the items to map or to choose from. As in Jinja, a false value has none.
 static bool source_items(kin_state *state, const kin_value *self, kin_items *items) {
     *items = (kin_items){0};
     return !kin_value_truth(self) || kin_iterate(state, self, items);
 }
 
-// The arguments from number `from` on.
+// Returns the arguments from index `from` on.
 static kin_arguments rest_of(const kin_arguments *all, size_t from) {
     kin_arguments rest = *all;
     rest.at += from;
@@ -140,7 +140,7 @@ static kin_arguments rest_of(const kin_arguments *all, size_t from) {
     return rest;
 }
 
-// The items that a test (argument `from`; without one: their truth) holds for, or does not.
+// Returns the items for which a test (argument `from`; without it, their truth) holds, or does not hold if !wanted.
 static const kin_value *choose(kin_state *state, const kin_value *self, const kin_arguments *all, const kin_items *keys,
                                size_t from, bool wanted) {
     kin_items items, chosen = {0};
@@ -222,7 +222,7 @@ FILTER(do_map) {
 
 // ---- order
 
-// Sorts the items by keys; the pairs are key and item.
+// Returns the items, sorted by their keys. Each pair is a key and its item.
 static const kin_value *sorted(kin_state *state, kin_pair *pairs, size_t n, bool reverse) {
     if (!kin_sort_pairs(state->values, pairs, n, reverse))
         return kin_state_fail(state, "items that have no order cannot be sorted");
@@ -232,7 +232,7 @@ static const kin_value *sorted(kin_state *state, kin_pair *pairs, size_t n, bool
     return kin_value_of_items(state->values, KIN_KIND_LIST, items);
 }
 
-// Key and item of each item.
+// Pairs each item with its sort key.
 static kin_pair *keyed(kin_state *state, const kin_items *items, const kin_items *keys, bool case_sensitive) {
     kin_pair *pairs = kin_values_alloc(state->values, items->n * sizeof *pairs);
     for (size_t i = 0; pairs && i < items->n; i++) {

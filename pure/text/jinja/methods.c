@@ -1,4 +1,4 @@
-// Methods of strings, lists and dicts, and of the loop. Those that change their object are not there, as in Jinja's sandbox.
+// Methods of strings, lists and dicts, and of the loop. Mutating methods are missing, as in Jinja's sandbox.
 #include <string.h>
 
 #include "pure/text/jinja/functions.h"
@@ -8,7 +8,7 @@
     static const kin_value *name(kin_state *state, const kin_value *self, const kin_value **arg, const kin_arguments *all)
 #define UNUSED (void)state, (void)self, (void)arg, (void)all
 
-// An argument that must be a string; none counts as missing. False after kin_state_fail.
+// Reads an optional string argument; none counts as missing. Returns false after kin_state_fail.
 static bool string_argument(kin_state *state, const kin_value *arg, const kin_string **s) {
     *s = NULL;
     if (!arg || arg->kind == KIN_KIND_NONE) return true;
@@ -87,7 +87,7 @@ static bool has_end(kin_state *state, const kin_string *s, const kin_string *end
     return memcmp(at, end->at, end->len) == 0;
 }
 
-// startswith and endswith: of one string, or of one in a tuple.
+// startswith and endswith, with one string or with a tuple of alternatives.
 static const kin_value *has_any_end(kin_state *state, const kin_value *self, const kin_value *ends, kin_side side) {
     kin_items one = {.at = &ends, .n = 1};
     const kin_items *items = ends->kind == KIN_KIND_TUPLE ? ends->items : &one;
@@ -218,7 +218,7 @@ METHOD(list_index) {
 
 METHOD(copy) {
     UNUSED;
-    return self; // nothing can change it
+    return self; // values are immutable
 }
 
 METHOD(dict_get) {

@@ -1,4 +1,4 @@
-// Operators, comparisons and subscripts, as Python has them.
+// Operators, comparisons and subscripts, with Python's semantics.
 #include "pure/text/jinja/state.h"
 
 #include <math.h>
@@ -46,12 +46,12 @@ static const kin_value *integer_binary(kin_state *state, uint16_t op, int64_t a,
     default: break;
     }
     if (b == -1) return op == '%' ? integer(state, false, 0) : integer(state, a == INT64_MIN, -a);
-    int64_t quotient = a / b, rest = a % b; // Python's quotient is the floor, and the rest has the sign of b
+    int64_t quotient = a / b, rest = a % b; // Python rounds the quotient down, and the remainder has the sign of b
     bool adjust = rest != 0 && (rest < 0) != (b < 0);
     return integer(state, false, op == '%' ? rest + (adjust ? b : 0) : quotient - adjust);
 }
 
-// Python's % (and *quotient: its //) of floats: the rest has the sign of b, and so have zeros.
+// Python's % (*quotient: its //) of floats: the remainder has the sign of b, also if it is zero.
 static double float_rest(double a, double b, double *quotient) {
     double rest = fmod(a, b), exact = (a - rest) / b;
     if (rest == 0) {
@@ -95,7 +95,7 @@ static const kin_value *number_binary(kin_state *state, uint16_t op, const kin_v
     return float_binary(state, op, kin_value_number(a), kin_value_number(b));
 }
 
-// a then b, lists or tuples.
+// Concatenates two lists or two tuples.
 static const kin_value *join_items(kin_state *state, const kin_value *a, const kin_value *b) {
     kin_items sum = {.n = a->items->n + b->items->n};
     sum.at = kin_values_alloc(state->values, sum.n * sizeof *sum.at);
@@ -212,7 +212,8 @@ static const kin_value *loop_attribute(kin_state *state, const kin_loop *loop, c
     return NULL;
 }
 
-// An attribute in Python's sense, which is not a dict's key: a method, or what namespaces and loops have. NULL: none.
+// Returns an attribute in Python's sense, that is, not a key of a dict: a method, or an attribute of a namespace or loop. NULL:
+// none.
 static const kin_value *own_attribute(kin_state *state, const kin_value *of, const kin_value *name) {
     const kin_value *found = NULL;
     if (of->kind == KIN_KIND_NAMESPACE) found = kin_pairs_find(state->values, of->pairs, name);
@@ -251,7 +252,7 @@ const kin_value *kin_str_of(kin_state *state, const kin_value *value) {
     return kin_state_fail(state, "a %s cannot be written as text", kin_value_type_name(value));
 }
 
-// One string of each character.
+// Appends each character as a string.
 static bool chars_of(kin_state *state, const kin_string *s, kin_items *items) {
     for (size_t i = 0; i < s->len;) {
         kin_string rest = kin_string_part(s, i, s->len);

@@ -1,9 +1,9 @@
-// Statements of a template, and the parser's tools.
+// Parses the statements of a template; also the helper functions of the parser.
 #include "pure/text/jinja/parser_impl.h"
 
 #include <string.h>
 
-// ---- tools
+// ---- helpers
 
 void *kin_parser_fail(kin_parser *p, const char *what) {
     if (kin_values_check(p->heap, NULL) != 0)
@@ -113,7 +113,7 @@ static bool expect_end(kin_parser *p) {
     return kin_parser_fail(p, "the end of the block, %}, is expected");
 }
 
-// ---- statements. Each begins behind its name and ends behind its last %}.
+// ---- statements. Each function begins after the statement's name and ends after its last %}.
 
 static kin_node *parse_statement(kin_parser *p);
 
@@ -138,7 +138,8 @@ static kin_node *parse_data(kin_parser *p) {
     return kin_parser_advance(p) ? kin_parser_finish(p, node, (kin_nodes){0}) : NULL;
 }
 
-// Text and statements up to a block of one of the names `ends` (NULL: up to the template's end). Stops at that name.
+// Parses text and statements up to a block with one of the names `ends` (NULL: up to the end of the template). Stops at that
+// name.
 static kin_node *parse_body(kin_parser *p, const char *const *ends) {
     kin_node *body = kin_parser_node(p, KIN_NODE_BODY);
     kin_nodes kids = {0};
@@ -164,7 +165,7 @@ static kin_node *parse_body(kin_parser *p, const char *const *ends) {
     return kin_parser_finish(p, body, kids);
 }
 
-// A body behind the %} here, up to {% NAME %}, which is consumed.
+// Parses a body, from the %} before it up to {% NAME %}, which is consumed.
 static kin_node *parse_body_to(kin_parser *p, const char *name) {
     if (!expect_end(p)) return NULL;
     kin_node *body = parse_body(p, (const char *const[]){name, NULL});
@@ -219,7 +220,7 @@ static kin_node *parse_set(kin_parser *p) {
     return kin_parser_finish(p, node, (kin_nodes){0});
 }
 
-// "(a, b=1)": the parameters of a macro.
+// Parses "(a, b=1)", the parameters of a macro.
 static bool parse_signature(kin_parser *p, kin_nodes *parameters) {
     bool has_default, any_default = false;
     if (!kin_parser_expect_op(p, '(')) return false;
@@ -237,7 +238,7 @@ static bool parse_signature(kin_parser *p, kin_nodes *parameters) {
     return kin_parser_advance(p);
 }
 
-// The body of a macro, which sees no loop of its surroundings to leave.
+// Parses the body of a macro; break and continue cannot leave a loop around the macro.
 static kin_node *parse_macro_body(kin_parser *p, kin_node *macro, kin_nodes parameters, const char *end) {
     int loops = p->loops;
     uint16_t uses = p->macro_uses;
@@ -268,7 +269,7 @@ static kin_node *parse_call_block(kin_parser *p) {
     return node->b ? kin_parser_finish(p, node, (kin_nodes){0}) : NULL;
 }
 
-// Transformers marks what the assistant says with it; what is in it is rendered.
+// Transformers uses this block to mark the assistant's text; its contents are rendered normally.
 static kin_node *parse_generation(kin_parser *p) {
     kin_node *node = kin_parser_node(p, KIN_NODE_SCOPE);
     int loops = p->loops;
@@ -333,7 +334,7 @@ static kin_node *parse_statement(kin_parser *p) {
     return kin_parser_fail(p, what);
 }
 
-// ---- the whole
+// ---- the whole template
 
 static bool intern_fixed_names(kin_parser *p) {
     static const char *const names[KIN_NAME_FIRST_FREE] = {"loop", "caller", "varargs", "kwargs"};

@@ -1,4 +1,4 @@
-// Statements: scopes, loops, macros.
+// Executes statements: scopes, loops, macros.
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -80,9 +80,9 @@ static bool assign(kin_state *state, const kin_node *target, const kin_value *va
     return true;
 }
 
-// ---- output that becomes a value
+// ---- captured output
 
-// What the body writes, in a scope whose parent is given, as a string.
+// Runs the body and returns its output as a string.
 static const kin_value *capture(kin_state *state, const kin_node *body) {
     kin_pieces *outer = state->out, pieces = {.values = state->values};
     state->out = &pieces;
@@ -91,8 +91,8 @@ static const kin_value *capture(kin_state *state, const kin_node *body) {
     return ran ? kin_pieces_join(&pieces) : NULL;
 }
 
-// The value of a block set or of a filter block: an expression of what its body writes. *leaves: the body was left by break or
-// continue, and there is no value.
+// Returns the value of a block set or a filter block: an expression of the body's output. *leaves: break or continue left the
+// body, and there is no value.
 static const kin_value *eval_captured(kin_state *state, const kin_node *node, bool *leaves) {
     kin_scope *outer = state->scope;
     *leaves = false;
@@ -127,7 +127,7 @@ static bool same_name(kin_str a, const kin_string *b) {
     return a.len == b->len && memcmp(a.at, b->at, a.len) == 0;
 }
 
-// The value of a parameter without a positional argument, marked in used [n_named]; NULL: none was given.
+// Returns the named argument for a parameter that has no positional one, and marks it in used [n_named]; NULL: not given.
 static const kin_value *named_argument(const kin_arguments *all, const kin_string *parameter, bool *used) {
     for (size_t i = 0; i < all->n_named; i++) {
         if (used[i] || !same_name(all->named[i].name, parameter)) continue;
@@ -149,7 +149,7 @@ static bool bind_parameters(kin_state *state, const kin_node *node, const kin_ar
 
 static const kin_string caller_name = {.at = "caller", .len = 6};
 
-// caller, kwargs and varargs, where the macro asks for them; else what is left over is an error.
+// Binds caller, kwargs and varargs if the macro uses them; otherwise remaining arguments are an error.
 static bool bind_rest(kin_state *state, const kin_node *node, const kin_arguments *all, bool *used) {
     if (node->op & KIN_MACRO_CALLER) {
         const kin_value *value = named_argument(all, &caller_name, used);
@@ -207,7 +207,7 @@ static bool run_call_block(kin_state *state, const kin_node *node) {
 
 // ---- loops
 
-// Only the items for which the filter holds.
+// Keeps only the items for which the filter holds.
 static bool filter_items(kin_state *state, const kin_node *node, kin_items *items) {
     kin_items kept = {0};
     for (size_t i = 0; i < items->n; i++) {
@@ -220,7 +220,7 @@ static bool filter_items(kin_state *state, const kin_node *node, kin_items *item
     return true;
 }
 
-// Runs the body for each item. *completed: one turn came to its end, so that there is no else.
+// Runs the body for each item. *completed: at least one iteration reached its end, so the else body is skipped.
 static bool run_turns(kin_state *state, const kin_node *node, const kin_items *items, bool *completed) {
     kin_value *value = kin_value_new(state->values, KIN_KIND_LOOP);
     kin_loop *loop = kin_values_alloc(state->values, sizeof *loop);
@@ -244,7 +244,7 @@ static bool run_turns(kin_state *state, const kin_node *node, const kin_items *i
 static bool run_for(kin_state *state, const kin_node *node) {
     kin_scope *outer = state->scope;
     const kin_value *of = kin_eval(state, node->b);
-    kin_items *items = kin_values_alloc(state->values, sizeof *items); // a loop may be kept in a namespace
+    kin_items *items = kin_values_alloc(state->values, sizeof *items); // allocated, because a namespace may keep the loop
     bool completed = false;
     if (!of || !items || !kin_iterate(state, of, items) || !(state->scope = new_scope(state, outer))) return false;
     bool ok = (!node->c || filter_items(state, node, items)) && run_turns(state, node, items, &completed);
@@ -256,7 +256,7 @@ static bool run_for(kin_state *state, const kin_node *node) {
     return ok;
 }
 
-// ---- the others
+// ---- other statements
 
 static bool run_if(kin_state *state, const kin_node *node) {
     size_t i = 0;
@@ -272,7 +272,7 @@ static bool run_scope(kin_state *state, const kin_node *node) {
     kin_scope *outer = state->scope, *inner = new_scope(state, outer);
     bool ok = inner != NULL;
     for (size_t i = 0; i < node->n_kids && ok; i++) {
-        const kin_value *value = kin_eval(state, node->kids[i]->b); // in the scope around
+        const kin_value *value = kin_eval(state, node->kids[i]->b); // in the enclosing scope
         state->scope = inner;
         ok = value && assign(state, node->kids[i]->a, value);
         state->scope = outer;

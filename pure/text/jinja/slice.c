@@ -1,6 +1,6 @@
 #include "pure/text/jinja/slice.h"
 
-// A bound, counted from the end if it is negative, and put between `low` and `high`.
+// Evaluates a bound: a negative one counts from the end; the result is clamped to [low, high].
 static int64_t clamp(const kin_value *bound, int64_t n, int64_t missing, int64_t low, int64_t high) {
     if (bound->kind == KIN_KIND_NONE) return missing;
     int64_t i = kin_value_integer(bound);
@@ -36,7 +36,7 @@ const kin_value *kin_slice(kin_state *state, const kin_value *of, const kin_valu
     int64_t low = back ? -1 : 0, high = back ? n - 1 : n;
     int64_t begin = clamp(bounds[0], n, back ? n - 1 : 0, low, high);
     int64_t end = clamp(bounds[1], n, back ? -1 : n, low, high);
-    if (step > n) step = n + 1; // the same characters, and no overflow
+    if (step > n) step = n + 1; // same result, without overflow
     if (step < -n) step = -n - 1;
     size_t count = 0;
     if (!back && begin < end) count = (size_t)((end - begin - 1) / step + 1);

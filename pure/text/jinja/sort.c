@@ -4,7 +4,7 @@
 
 static int string_less(kin_values *values, const kin_string *a, const kin_string *b) {
     size_t n = a->len < b->len ? a->len : b->len;
-    int order = n > 0 ? memcmp(a->at, b->at, n) : 0; // UTF-8 sorts as its characters do
+    int order = n > 0 ? memcmp(a->at, b->at, n) : 0; // UTF-8 sorts in code point order
     kin_values_charge_bytes(values, n);
     return order ? order < 0 : a->len < b->len;
 }
@@ -27,7 +27,7 @@ int kin_value_less(kin_values *values, const kin_value *a, const kin_value *b) {
     return KIN_FAIL;
 }
 
-// Merges [0, half) and [half, n) of `pairs` through `space` [n]. Of equal keys the first stays first.
+// Merges [0, half) and [half, n) of `pairs` through `space` [n], stably.
 static bool merge(kin_values *values, kin_pair *pairs, size_t half, size_t n, kin_pair *space, bool reverse) {
     size_t a = 0, b = half;
     for (size_t i = 0; i < n; i++) {

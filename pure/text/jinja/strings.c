@@ -54,7 +54,7 @@ int kin_space_begins(const char *at, size_t n) {
     return len > 0 && is_space(kin_utf8_get(at, len)) ? len : 0;
 }
 
-// Bytes of the character that ends at at[n).
+// Returns the number of bytes of the last character of at [n].
 static size_t last_char(const char *at, size_t n) {
     size_t len = 1;
     while (len < n && len < KIN_UTF8_MAX && continues(at[n - len])) len++;
@@ -67,7 +67,7 @@ int kin_space_ends(const char *at, size_t n) {
     return kin_space_begins(at + n - len, len) == (int)len ? (int)len : 0;
 }
 
-// Bytes of the character at the beginning or end that may be stripped; 0: it may not.
+// Returns the number of bytes of the character at the given side if it may be stripped, else 0.
 static size_t strippable(const kin_string *s, const kin_string *chars, kin_side side) {
     if (s->len == 0) return 0;
     if (!chars) return (size_t)(side == KIN_SIDE_LEFT ? kin_space_begins(s->at, s->len) : kin_space_ends(s->at, s->len));
@@ -79,7 +79,7 @@ static size_t strippable(const kin_string *s, const kin_string *chars, kin_side 
 
 kin_string kin_string_strip(kin_values *values, const kin_string *s, const kin_string *chars, unsigned sides) {
     kin_string rest = *s;
-    size_t n, cost = chars ? chars->len + 16 : 16; // of a character, in bytes
+    size_t n, cost = chars ? chars->len + 16 : 16; // cost of one character, in bytes
     if (sides & KIN_SIDE_LEFT)
         while (kin_values_charge_bytes(values, cost) && (n = strippable(&rest, chars, KIN_SIDE_LEFT)) > 0)
             rest = kin_string_part(&rest, n, rest.len);
@@ -169,7 +169,7 @@ kin_value *kin_string_pick(kin_values *values, const kin_string *s, int64_t begi
 
 // ---- pieces
 
-// Whether b's bytes lie right behind a's, with the same kind of origins.
+// True if the bytes of b directly follow those of a, with origins of the same kind.
 static bool follows(const kin_string *a, const kin_string *b) {
     if (a->at + a->len != b->at) return false;
     return a->origins ? a->origins + a->len == b->origins : !b->origins && a->origin == b->origin;

@@ -1,4 +1,4 @@
-// Tests: what stands behind "is".
+// Tests: the functions after "is".
 #include "pure/text/jinja/functions.h"
 #include "pure/text/jinja/letters.h"
 #include "pure/text/jinja/lexer.h"
@@ -69,7 +69,7 @@ TEST(is_iterable) {
                              self->kind == KIN_KIND_UNDEFINED || self->kind == KIN_KIND_LOOP);
 }
 
-// What has a length and subscripts: Python counts dicts and undefined values in.
+// As in Jinja: has a length and subscripts, which includes dicts and undefined values.
 TEST(is_sequence) {
     UNUSED;
     return kin_value_of_bool(self->kind == KIN_KIND_LIST || self->kind == KIN_KIND_TUPLE || self->kind == KIN_KIND_RANGE ||
@@ -150,7 +150,7 @@ TEST(is_even) {
     return has_rest(state, self, &(const kin_value){.kind = KIN_KIND_INT, .i = 2}, 0);
 }
 
-// str.isupper() and str.islower(): there is a letter of that case, and none of the other.
+// str.isupper() and str.islower(): there is a letter of that case, and none of the other case.
 static const kin_value *has_case(kin_state *state, const kin_value *self, uint32_t (*own)(uint32_t),
                                  uint32_t (*other)(uint32_t)) {
     const kin_value *text = kin_str_of(state, self);

@@ -10,7 +10,7 @@
 #include "pure/text/jinja/sort.h"
 #include "pure/text/utf8.h"
 
-// Bytes that grow. `failed`: an error, or a value that has no text.
+// A growing buffer. failed: an error occurred, or a value has no text.
 typedef struct buffer {
     kin_values *values;
     char *at;
@@ -79,7 +79,7 @@ static void put_float(buffer *out, double f) {
 
 // ---- repr
 
-// Not exactly Python's isprintable: characters that no version of Unicode has assigned count as printable.
+// Differs from Python's isprintable in that unassigned characters count as printable.
 static bool is_printable(uint32_t c) {
     if (c < 0x20 || (c >= 0x7f && c <= 0xa0) || c == 0xad || c == 0x1680 || c == 0x180e || c == 0x3000 || c == 0xfeff)
         return false;
@@ -185,7 +185,7 @@ static void put_json_char(json_writer *w, const char *at, int len) {
     }
 }
 
-// Bytes from here on that JSON writes as they are.
+// Returns the number of bytes from here on that need no escape.
 static size_t plain_run(const json_writer *w, const kin_string *s, size_t from) {
     unsigned char last = w->format->ensure_ascii ? 0x7e : 0xff;
     size_t i = from;
@@ -240,7 +240,7 @@ static void put_json_items(json_writer *w, const kin_items *items) {
     put_text(&w->out, "]");
 }
 
-// Keys are strings, or what JSON writes without quotes.
+// A key is a string or a scalar, which is quoted.
 static void put_json_key(json_writer *w, const kin_value *key) {
     if (key->kind == KIN_KIND_STRING) {
         put_json(w, key);

@@ -16,7 +16,7 @@ static bool begins_word(uint32_t before) {
     return kin_space_begins(&c, before < 0x80 ? 1 : 0) > 0 || (before < 0x80 && strchr("-({[<", c));
 }
 
-// Whether a character becomes upper case.
+// True if the character becomes upper case.
 static bool wants_upper(kin_casing casing, bool first, uint32_t before) {
     switch (casing) {
     case KIN_CASE_UPPER: return true;
