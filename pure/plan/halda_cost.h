@@ -55,8 +55,8 @@ typedef struct kin_halda_model {
 void kin_halda_model_init(kin_halda_model *h, const kin_facts *facts, const int *members, const double *hop_s, int n_members,
                           kin_halda_terms_kind kind);
 
-// Returns the set of device i with w layers in each of k rounds, n of them on the GPU. slow: its disk is too slow to be
-// overloaded.
+// Returns the set of device i with w layers in each of k rounds, n of them on the GPU. slow: its disk is so slow that its memory
+// must be enough.
 kin_halda_set kin_halda_set_of(const kin_halda_model *h, int i, int w, int n, int k, bool slow);
 
 // Coefficients of Eq. (6) for one device in a set: it adds k (a w + b n + c) + constant to the objective.

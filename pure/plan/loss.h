@@ -3,7 +3,7 @@
 //     pause  = switch + load + the first of pages and layers that is possible and takes no longer than compute; else compute.
 //              If pages are available but take longer than compute, the time of the first page request is added
 //     switch = KIN_LOSS_SWITCH_S: waiting for the device to return, then announcing and entering the plan without it
-//     load   = max over devices: bytes of their new layers / rate of the disk (already packed, for standby plans)
+//     load   = max over devices: bytes of their new layers / rate of the disk; they were packed before, for standby plans
 //     pages  = sum over devices: bytes of their new layers' pages / rate of the link + requests * rtt,
 //              + sum over devices but the head: bytes of all their pages / KIN_LOSS_READ_BYTES_S + requests * hops + TTFT of the
 //              tail

@@ -128,7 +128,7 @@ static void note_progress(kin_membership *r, int m, const kin_membership_event *
     *known = *event->progress;
 }
 
-// Hashing and packing are reported without numbers, so they may take longer.
+// Reported numbers move only while fetching, so hashing and packing may take longer.
 static bool is_stuck(const kin_membership *r, int m) {
     kin_proto_stage stage = r->devices[r->next.members[m]].prefetch.stage;
     bool has_numbers = stage == KIN_PROTO_FETCHING || r->devices[r->next.members[m]].prefetch.total == 0;
