@@ -9,7 +9,7 @@
 typedef struct parser {
     kin_json *json;
     const char *text, *at, *end;
-    char *out; // where decoded bytes go: never more than there were in the text
+    char *out; // output of decoded bytes; never more than the input has
     int depth;
     kin_err *err;
 } parser;
@@ -43,7 +43,7 @@ static int parse_unit(parser *p, uint32_t *unit) {
     return 0;
 }
 
-// After "\u".
+// Called after "\u".
 static int parse_code_point(parser *p, uint32_t *codepoint) {
     uint32_t low;
     if (parse_unit(p, codepoint) != 0) return KIN_FAIL;
@@ -70,7 +70,7 @@ static int parse_escape(parser *p) {
     return 0;
 }
 
-// After the opening quote.
+// Called after the opening quote.
 static int parse_string(parser *p, kin_str *string) {
     string->at = p->out;
     while (!skip_char(p, '"')) {
@@ -146,7 +146,7 @@ static int check_keys(parser *p, const kin_json_value *object) {
     return rc;
 }
 
-// After the opening bracket; `self` is the number of the array or object.
+// Called after the opening bracket; `self` is the index of the array or object.
 static int parse_items(parser *p, uint32_t self, bool is_object) {
     char closing = is_object ? '}' : ']';
     uint32_t last = 0;
@@ -257,7 +257,7 @@ static const kin_json_value *item_at(const kin_json *json, const kin_json_value 
     return v;
 }
 
-// One part of a pointer, with ~1 for '/' and ~0 for '~'; into `part` [len].
+// Decodes one part of a pointer (~1 is '/', ~0 is '~') into `part` [len]; returns its length.
 static size_t unescape_part(const char *at, size_t len, char *part) {
     size_t n = 0;
     for (size_t i = 0; i < len; i++) {

@@ -92,7 +92,7 @@ static bool in_word(kin_json_scan *s, char c) {
     return *++s->word || expect(s, KIN_JSON_AT_COMMA);
 }
 
-// Of a number that may end here: it goes on, or what follows it begins.
+// In a number that may end here: it continues, or the byte after it is read.
 static bool go_on(kin_json_scan *s, char c, bool may_have_point) {
     if (c == '.' && may_have_point) return expect(s, KIN_JSON_AFTER_POINT);
     if ((c == 'e' || c == 'E') && s->expected != KIN_JSON_IN_EXPONENT) return expect(s, KIN_JSON_AFTER_E);

@@ -6,33 +6,33 @@
 #include "base/hash.h"
 #include "pure/text/grammar_impl.h"
 
-// An item is a state of a machine (which tells the machine), how many repetitions of it are complete if it is counted, and the
-// list of what may follow when the machine ends: items of the callers, each after its call. A list is sorted and has a number.
-// The same form serves as a set of stacks: the items with which a text can go on. Lists refer only to lists with smaller numbers,
-// and equal lists are one.
+// An item is a state (which determines its machine), the number of complete repetitions if the machine is counted, and the list
+// of continuations after the machine ends: the items of its callers, each after the call. A list is sorted and has a number. A
+// set of stacks has the same form: the items from which the text can continue. Lists refer only to lists with smaller numbers,
+// and equal lists are shared.
 //
-// State 0 is none: such an item, alone at the bottom of all stacks, says that the text may end.
+// State 0 is no state: such an item, the only one at the bottom of all stacks, means that the text may end.
 typedef struct item {
     uint32_t state, count, after;
 } item;
 
 typedef struct list {
-    uint32_t begin, n; // items in the pool
+    uint32_t begin, n; // items [begin, begin + n) of the pool
     uint32_t set;      // its number as a set of stacks, or NO_SET
-    uint32_t depth;    // of calls
-    uint64_t popped;   // closure that has been here last
+    uint32_t depth;    // call depth
+    uint64_t popped;   // the last closure that returned to it
 } list;
 
-enum { EMPTY = 0, BOTTOM = 1, N_FIXED }; // lists: without items, and the bottom of all stacks
-enum { NOTHING = 0 };                    // the set without stacks: no text goes on from there
+enum { EMPTY = 0, BOTTOM = 1, N_FIXED }; // lists: the empty one, and the bottom of all stacks
+enum { NOTHING = 0 };                    // the set without stacks: the text cannot continue
 enum { MAX_POOL = 1 << 18, N_SLOTS = 2 * KIN_MATCHER_MAX_LISTS };
 #define NO_SET UINT32_MAX
-#define UNKNOWN UINT32_MAX    // a transition that was not asked for yet
-#define FULL (UINT32_MAX - 1) // the cache is full: empty it and begin again
+#define UNKNOWN UINT32_MAX    // a transition that has not been computed yet
+#define FULL (UINT32_MAX - 1) // the cache is full: empty it and start over
 
-typedef struct pending { // a call, to be made when all calls of its machine are known
+typedef struct pending { // a call that is deferred until all calls of its machine are known
     item after;
-    uint32_t next; // another one of the same machine, plus 1
+    uint32_t next; // the next one of the same machine, plus 1
 } pending;
 
 struct kin_matcher {
@@ -41,12 +41,12 @@ struct kin_matcher {
 
     list *lists;     // [KIN_MATCHER_MAX_LISTS]
     item *pool;      // [MAX_POOL]
-    uint32_t *slots; // [N_SLOTS] number of a list
+    uint32_t *slots; // [N_SLOTS] list number
     uint32_t *rows;  // [max_sets][n_classes] set after a byte
-    uint32_t *sets;  // [max_sets] its list
+    uint32_t *sets;  // [max_sets] list of each set
     uint32_t n_lists, n_pool, n_sets, max_sets;
 
-    // One closure.
+    // The current closure.
     uint64_t n_closures;
     item *arrived, *live; // [KIN_MATCHER_MAX_ITEMS]
     uint32_t n_arrived, n_live;
@@ -55,12 +55,12 @@ struct kin_matcher {
     uint32_t *first_pending; // [n_machines] plus 1
     uint64_t *pending_ranks; // [n_machines / 64 + 1] bits
     item *gathered;          // [KIN_MATCHER_MAX_ITEMS]
-    bool overflow;           // of one of these
-    uint64_t n_steps;        // items of all closures of one mask
+    bool overflow;           // one of these arrays is too small
+    uint64_t n_steps;        // items of all closures for one mask
 
-    uint32_t *path;    // [trie->longest + 1] sets while a tree is walked
-    uint8_t *spelled;  // [trie->longest + 1] bytes to there
-    uint32_t *numbers; // [KIN_MATCHER_MAX_LISTS] while a place is read or written
+    uint32_t *path;    // [trie->longest + 1] set at each depth of the current path in a tree
+    uint8_t *spelled;  // [trie->longest + 1] bytes of that path
+    uint32_t *numbers; // [KIN_MATCHER_MAX_LISTS] scratch for reading and writing places
 };
 
 // ---- lists
@@ -88,13 +88,13 @@ static void sort(item *items, uint32_t n) {
     }
 }
 
-// Of two counts before the same stacks, one may allow all that the other does: once there are enough repetitions the smaller one,
-// and where there may be any number the larger one.
+// Of two counts with the same continuation one may allow everything that the other does: once there are enough repetitions the
+// smaller one, and without an upper bound the larger one.
 static bool is_one_enough(const kin_grammar_machine *machine, const item *smaller) {
     return machine->counted && (machine->max == KIN_GBNF_UNBOUNDED || smaller->count >= machine->min);
 }
 
-// Sorts, and leaves out what is there twice or not needed. Returns how many stay.
+// Sorts items and removes duplicates and redundant counts. Returns the number of remaining items.
 static uint32_t tidy(const kin_grammar *g, item *items, uint32_t n) {
     uint32_t n_kept = 0;
     sort(items, n);
@@ -121,7 +121,7 @@ static uint32_t depth_of(const kin_matcher *m, const item *items, uint32_t n) {
     return depth;
 }
 
-// The number of the list with these items, sorted; FULL if it is new and there is no room.
+// Finds or adds the list of these items, sorted. Returns its number; FULL if it is new and there is no room.
 static uint32_t find_list(kin_matcher *m, const item *items, uint32_t n) {
     uint32_t at = (uint32_t)kin_hash64(items, n * sizeof *items, 0) & (N_SLOTS - 1);
     for (; m->slots[at] != UNKNOWN; at = (at + 1) & (N_SLOTS - 1)) {
@@ -136,7 +136,7 @@ static uint32_t find_list(kin_matcher *m, const item *items, uint32_t n) {
     return m->n_lists++;
 }
 
-// The number of a list as a set; FULL if there is no room.
+// Returns the number of a list as a set; FULL if there is no room.
 static uint32_t number_set(kin_matcher *m, uint32_t at) {
     list *l = &m->lists[at];
     uint32_t n_classes = m->grammar->n_classes;
@@ -161,7 +161,7 @@ static void empty_cache(kin_matcher *m) {
     find_list(m, &end, 1);
 }
 
-// ---- closure: what is reached without a byte
+// ---- closure: everything that is reachable without a byte
 
 static void add(kin_matcher *m, item *items, uint32_t *n, item added) {
     if (*n == KIN_MATCHER_MAX_ITEMS)
@@ -188,7 +188,7 @@ static void add_pending(kin_matcher *m, uint32_t machine, item after) {
     m->first_pending[machine] = ++m->n_pendings;
 }
 
-// A call at the end of a machine needs no place to come back to: what follows the machine follows the call.
+// A call at the end of a machine needs no return address: its continuation is that of the machine (a tail call).
 static bool is_last_call(const kin_grammar *g, uint32_t next) {
     const kin_grammar_state_row *row = &g->states[next];
     return row->flags == KIN_STATE_ENDS && row->n_calls == 0 && !g->machines[row->machine].counted;
@@ -207,14 +207,14 @@ static void add_calls(kin_matcher *m, item from) {
     }
 }
 
-// An item from which the text may go on.
+// Adds an item from which the text may continue.
 static void add_live(kin_matcher *m, item it) {
     const kin_grammar_state_row *row = &m->grammar->states[it.state];
     if (it.state == 0 || row->flags & KIN_STATE_READS) add(m, m->live, &m->n_live, it);
     if (row->n_calls > 0) add_calls(m, it);
 }
 
-// The machine of a list's callers ended: they go on.
+// Returns from the machine of a list: its callers continue.
 static void return_to(kin_matcher *m, uint32_t after) {
     list *l = &m->lists[after];
     if (l->popped == m->n_closures) return;
@@ -222,7 +222,7 @@ static void return_to(kin_matcher *m, uint32_t after) {
     for (uint32_t i = 0; i < l->n; i++) add(m, m->arrived, &m->n_arrived, m->pool[l->begin + i]);
 }
 
-// A machine came to this state by a byte or by a call's return.
+// Enters a state by a byte or by the return of a call.
 static void arrive(kin_matcher *m, item it) {
     const kin_grammar_state_row *row = &m->grammar->states[it.state];
     const kin_grammar_machine *machine = &m->grammar->machines[row->machine];
@@ -238,7 +238,7 @@ static void arrive(kin_matcher *m, item it) {
     if (is_unbounded || count < machine->max) add_live(m, (item){machine->start, count, it.after});
 }
 
-// Makes the calls of one machine, all at once. FULL or 0.
+// Makes all pending calls of one machine at once. Returns FULL or 0.
 static uint32_t call(kin_matcher *m, uint32_t machine) {
     uint32_t n = 0;
     for (uint32_t p = m->first_pending[machine]; p; p = m->pendings[p - 1].next) m->gathered[n++] = m->pendings[p - 1].after;
@@ -249,7 +249,7 @@ static uint32_t call(kin_matcher *m, uint32_t machine) {
     return 0;
 }
 
-// The set of all that was added since begin_closure. FULL if there is no room for it.
+// Ends the closure: returns the set of everything that was added since begin_closure. FULL if there is no room for it.
 static uint32_t end_closure(kin_matcher *m) {
     const kin_grammar *g = m->grammar;
     for (uint32_t i = 0; i < m->n_arrived; i++) arrive(m, m->arrived[i]);
@@ -281,7 +281,7 @@ static uint32_t compute_step(kin_matcher *m, uint32_t set, uint32_t byte_class) 
     return end_closure(m);
 }
 
-// The set after a byte; NOTHING if it is not allowed, FULL if there is no room.
+// Returns the set after a byte; NOTHING if the byte is not allowed, FULL if there is no room.
 static uint32_t step(kin_matcher *m, uint32_t set, uint8_t byte) {
     uint32_t byte_class = m->grammar->class_of[byte];
     uint32_t *next = &m->rows[(size_t)set * m->grammar->n_classes + byte_class];
@@ -301,7 +301,7 @@ static uint32_t first_set(kin_matcher *m) {
     return end_closure(m);
 }
 
-// ---- places: n lists, each as n items of 3 words; lists are counted from 2 on, the last one is the set
+// ---- places: n lists, each with n items of 3 words; lists are numbered from 2, the last one is the set
 
 static int reserve(kin_place *place, uint32_t n_words) {
     if (n_words <= place->cap_words) return 0;
@@ -317,7 +317,8 @@ static int by_number(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-// Puts the numbers of the list and of all that it refers to into numbers [n], ascending. The marks are those of a closure.
+// Writes the numbers of the list, and of all lists that it refers to, to m->numbers, ascending; returns how many. Uses the
+// marks of closures.
 static uint32_t collect(kin_matcher *m, uint32_t top) {
     uint32_t n = 0;
     uint64_t mark = ++m->n_closures;
@@ -370,7 +371,7 @@ static int write_place(kin_matcher *m, uint32_t set, kin_place *place) {
     return 0;
 }
 
-// The set of a place; FULL if there is no room for it.
+// Returns the set of a place; FULL if there is no room for it.
 static uint32_t read_place(kin_matcher *m, const kin_place *place) {
     const uint32_t *words = place->words + 2;
     m->numbers[EMPTY] = EMPTY;
@@ -378,7 +379,7 @@ static uint32_t read_place(kin_matcher *m, const kin_place *place) {
     for (uint32_t i = 0; i < place->words[0]; i++) {
         uint32_t n = *words++;
         for (uint32_t k = 0; k < n; k++, words += 3) m->gathered[k] = (item){words[0], words[1], m->numbers[words[2]]};
-        sort(m->gathered, n); // by numbers of now
+        sort(m->gathered, n); // by the current numbers
         m->numbers[N_FIXED + i] = find_list(m, m->gathered, n);
         if (m->numbers[N_FIXED + i] == FULL) return FULL;
     }
@@ -406,7 +407,7 @@ void kin_place_fini(kin_place *place) {
     *place = (kin_place){0};
 }
 
-// Items of the last list; the first one has state 0 if the text may end.
+// Reads the last list: the state of its first item is 0 if the text may end.
 bool kin_place_may_end(const kin_place *place) {
     uint32_t set = place->words[1];
     if (set < N_FIXED) return set == BOTTOM;
@@ -421,7 +422,8 @@ bool kin_place_may_go_on(const kin_place *place) {
 
 // ---- texts
 
-// The set after the bytes, from the place on; NOTHING if they are not allowed. What fits into no cache is not.
+// Returns the set after the bytes, starting at the place; NOTHING if they are not allowed. A text that does not fit into an
+// empty cache is not allowed.
 static uint32_t walk(kin_matcher *m, const kin_place *place, const uint8_t *at, size_t len) {
     uint32_t set = FULL;
     for (int attempt = 0; set == FULL && attempt < 2; attempt++) {
@@ -453,7 +455,7 @@ bool kin_matcher_allows(kin_matcher *m, const kin_place *place, int32_t id) {
 
 // ---- masks
 
-// The set before node `i` of the tree, whose path is spelled, in an empty cache.
+// Empties the cache and computes the sets along the spelled path again. Returns the set before the node at `depth`.
 static uint32_t walk_again(kin_matcher *m, const kin_place *place, uint32_t depth) {
     empty_cache(m);
     m->path[0] = read_place(m, place);
@@ -464,8 +466,8 @@ static uint32_t walk_again(kin_matcher *m, const kin_place *place, uint32_t dept
     return m->path[depth - 1];
 }
 
-// Adds the tree's tokens that the grammar allows after path[0]. Nodes without a token have one that is none (token_trie.h), so
-// that there is no branch for it.
+// Adds the tokens of the tree that the grammar allows after path[0]. A node without a token has the placeholder n_tokens
+// (token_trie.h), which saves a branch.
 static void walk_tree(kin_matcher *m, const kin_place *place, const kin_token_tree *tree, uint64_t *set) {
     const uint8_t *class_of = m->grammar->class_of;
     const uint32_t *rows = m->rows;
@@ -473,7 +475,7 @@ static void walk_tree(kin_matcher *m, const kin_place *place, const kin_token_tr
     for (uint32_t i = 0; i < tree->n_nodes && m->n_steps < KIN_MATCHER_MAX_STEPS;) {
         const kin_token_node *node = &tree->nodes[i];
         uint32_t before = m->path[node->depth - 1];
-        // What fits into no cache is refused, as walk has it.
+        // If it does not fit into an empty cache it is rejected, as in walk.
         uint32_t next = before == FULL ? NOTHING : rows[before * n_classes + class_of[node->byte]];
         m->spelled[node->depth] = node->byte;
         if (next == UNKNOWN) next = step(m, before, node->byte);
@@ -492,7 +494,7 @@ static void walk_tree(kin_matcher *m, const kin_place *place, const kin_token_tr
     }
 }
 
-// How many plain characters may come next, whatever they are.
+// Returns the number of arbitrary plain characters that may come next.
 static uint32_t plain_allowed(const kin_matcher *m, uint32_t set) {
     const list *l = list_of(m, set);
     uint32_t most = 0;
@@ -507,7 +509,7 @@ static uint32_t plain_allowed(const kin_matcher *m, uint32_t set) {
     return most;
 }
 
-// Whether nothing but the repetition that plain_allowed found reads plain characters here.
+// True if only the repetition found by plain_allowed reads plain characters here.
 static bool only_plain_reads(const kin_matcher *m, uint32_t set, uint32_t n_left) {
     const list *l = list_of(m, set);
     uint32_t n_plain = 0;
@@ -521,8 +523,8 @@ static bool only_plain_reads(const kin_matcher *m, uint32_t set, uint32_t n_left
     return n_plain == (n_left > 0);
 }
 
-// Whether plain tokens of more than n_left characters, the most that are allowed, are refused for certain: every plain character
-// takes one repetition, and nothing else reads any, until there are none left and nothing reads any.
+// True if plain tokens with more than n_left characters, the maximum, are certainly rejected: each plain character takes one
+// repetition and nothing else reads any, until no repetitions are left and nothing reads plain characters.
 static bool is_plain_limit(kin_matcher *m, uint32_t set, uint32_t n_left) {
     for (;; n_left--) {
         if (set == FULL || !only_plain_reads(m, set, n_left)) return false;
@@ -541,7 +543,7 @@ void kin_matcher_mask(kin_matcher *m, const kin_place *place, uint64_t *set) {
     m->path[0] = read_place(m, place);
     if (m->path[0] == FULL) {
         empty_cache(m);
-        m->path[0] = read_place(m, place); // it came out of a cache of this size
+        m->path[0] = read_place(m, place); // cannot fail: the place was written from a cache of this size
     }
     uint32_t n_plain = plain_allowed(m, m->path[0]);
     kin_token_trie_add_plain(trie, n_plain, set);

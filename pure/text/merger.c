@@ -14,7 +14,7 @@ int kin_merger_begin(kin_merger *merger, size_t n, kin_err *err) {
     kin_merger_fini(merger);
     size_t cap = n + n / 2 + 64;
     merger->symbols = malloc(cap * sizeof *merger->symbols);
-    merger->heap = malloc(2 * cap * sizeof *merger->heap); // n - 1 at first; a join takes one out and puts two in, n - 1 times
+    merger->heap = malloc(2 * cap * sizeof *merger->heap); // at first n - 1; each of n - 1 joins removes one and adds two
     if (!merger->symbols || !merger->heap) {
         kin_merger_fini(merger);
         return kin_err_set(err, "tokenizer: out of memory");

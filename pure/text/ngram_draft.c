@@ -6,14 +6,15 @@
 
 enum { N_LOOKS = 32, FIRST_CAP = 1024, NONE = -1, N_BESIDE = 8 };
 
-// Chains as in LZ77: places whose LEAST tokens have the same hash, latest first. A place is the position after them.
+// Hash chains as in LZ77: places whose last KIN_NGRAM_LEAST tokens have the same hash, latest first. A place is the position
+// after these tokens.
 struct kin_ngram_draft {
     int32_t *latest;   // [cap], by hash
     int32_t *previous; // [cap], by place
-    int cap;           // a power of two, above n
-    int n;             // tokens that are in it
-    int distance;      // from the text's end back to the last place; 0: none
-    int n_matched;     // tokens that the text had then
+    int cap;           // a power of two, > n
+    int n;             // tokens that are indexed
+    int distance;      // from the end of the sequence back to the last matched place; 0: none
+    int n_matched;     // length of the sequence at that match
 };
 
 int kin_ngram_draft_open(kin_ngram_draft **out, kin_err *err) {
@@ -44,7 +45,7 @@ static void add(kin_ngram_draft *d, const int32_t *tokens, int place) {
     *latest = place;
 }
 
-// The tables for n tokens, empty.
+// Allocates empty tables for n tokens.
 static bool grow(kin_ngram_draft *d, int n) {
     int cap = d->cap ? d->cap : FIRST_CAP;
     while (cap <= n) cap *= 2;
@@ -58,7 +59,7 @@ static bool grow(kin_ngram_draft *d, int n) {
     return d->cap > 0;
 }
 
-// The last tokens are left out: nothing follows them yet.
+// Indexes new tokens, except at the end of the sequence: nothing follows there yet.
 static bool take_in(kin_ngram_draft *d, const int32_t *tokens, int n) {
     if (n >= d->cap && !grow(d, n)) return false;
     if (n < d->n) kin_ngram_draft_reset(d);
@@ -80,7 +81,7 @@ static uint8_t grade(int match) {
     return of_match[match < KIN_NGRAM_MOST ? match : KIN_NGRAM_MOST];
 }
 
-// The place with the longest match; *longest: its length. NONE: there is none.
+// Returns the place with the longest match, NONE if there is none; *longest: its length.
 static int find(const kin_ngram_draft *d, const int32_t *tokens, int n, int *longest) {
     int best = NONE, place = d->latest[hash(tokens + n - KIN_NGRAM_LEAST) & (uint32_t)(d->cap - 1)];
     *longest = KIN_NGRAM_LEAST - 1;
@@ -93,7 +94,8 @@ static int find(const kin_ngram_draft *d, const int32_t *tokens, int n, int *lon
     return best;
 }
 
-// Where the text goes on if a token of it replaced one beside the last place.
+// Returns the place at the same distance as the last match, for a text that differs from it in a few tokens. NONE: no recent
+// match.
 static int find_beside(const kin_ngram_draft *d, int n) {
     bool is_near = d->distance > 0 && n > d->n_matched && n - d->n_matched <= N_BESIDE;
     return is_near ? n - d->distance : NONE;
@@ -113,7 +115,7 @@ void kin_ngram_draft_propose(kin_ngram_draft *d, const int32_t *tokens, int n, i
     }
     if (best == NONE) return;
     for (int i = 0; i < most && i < KIN_DRAFT_MAX; i++, out->n++) {
-        int at = best + i; // beyond the text's end: in the draft itself, for what repeats
+        int at = best + i; // beyond the end of the sequence it reads the draft itself, for repetitive text
         out->tokens[i] = at < n ? tokens[at] : out->tokens[at - n];
         out->grades[i] = grade(longest + i);
     }

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-enum { MAX_DEPTH = 8, MAX_STEPS = 4096 }; // references and combinations in each other; schemas looked at for one parameter
+enum { MAX_DEPTH = 8, MAX_STEPS = 4096 }; // nested references and combinations; schemas examined for one parameter
 
 // ---- types
 
@@ -109,7 +109,7 @@ unsigned kin_parameter_types(const kin_json *json, const kin_json_value *schema)
 
 // ---- values
 
-// Whether a text that is this JSON value shall be it.
+// True if a text that parses as this JSON value should become that value.
 static bool is_meant(unsigned types, const kin_json_value *value) {
     static const unsigned beside_strings = KIN_TYPE_NULL | KIN_TYPE_OBJECT | KIN_TYPE_ARRAY;
     unsigned type = type_of(value);

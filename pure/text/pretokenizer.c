@@ -9,12 +9,12 @@
 
 // ---- the expressions
 
-// Unicode's White_Space. PCRE2's own \s also has U+180E.
+// Unicode's White_Space. PCRE2's \s would also match U+180E.
 #define SPACE "\\t-\\r\\x20\\x85\\xa0\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
 #define S "[" SPACE "]"
 #define NOT_S "[^" SPACE "]"
 
-// Parts that several models share. "(?i:...)" is spelled out: with Unicode rules it would also let U+017F stand for an s.
+// Parts shared by several models. "(?i:...)" is spelled out, because with Unicode rules U+017F would also match an s.
 #define CONTRACTION_LOWER "'s|'t|'re|'ve|'m|'ll|'d"
 #define CONTRACTION "'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]"
 #define WORD "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+"
@@ -27,7 +27,7 @@
 #define QWEN2 CONTRACTION "|" WORD "|\\p{N}|" PUNCTUATION "|" BLANKS
 #define QWEN35 CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^" SPACE "\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" BLANKS
 
-// Letters that are no ASCII lower case, and those that are no ASCII upper case.
+// Letters except ASCII lower case, and letters except ASCII upper case.
 #define UPPER "[^\\P{L}a-z]"
 #define LOWER "[^\\P{L}A-Z]"
 #define TEKKEN                                                                                                                   \
@@ -37,7 +37,7 @@
     ")?"                                                                                                                         \
     "|\\p{N}{1,3}|" PUNCTUATION_SLASH "|" BLANKS
 
-// Cased letters as DeepSeek's tokenizer lists them.
+// Cased letters, as listed by DeepSeek's tokenizer.
 #define DEEPSEEK_CASED                                                                                                           \
     "A-Za-z\\x{b5}\\x{c0}-\\x{d6}\\x{d8}-\\x{f6}\\x{f8}-\\x{1ba}\\x{1bc}-\\x{1bf}\\x{1c4}-\\x{293}\\x{295}-\\x{2af}"             \
     "\\x{370}-\\x{373}\\x{376}\\x{377}\\x{37b}-\\x{37d}\\x{37f}\\x{386}\\x{388}-\\x{38a}\\x{38c}\\x{38e}-\\x{3a1}"               \
@@ -79,7 +79,7 @@ static const char *const stages_deepseek_llm[MAX_STAGES] = {
     "[\\r\\n]",
     S "?[" DEEPSEEK_CASED "]+",
     S "?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}\\x{2018}-\\x{201f}\\x{3000}-\\x{3002}]+",
-    "(?<!" S ")" S "++\\z", // "\s+$"; said so that a run of spaces before something else is looked at only once
+    "(?<!" S ")" S "++\\z", // "\s+$", written so that a run of spaces elsewhere is scanned only once
     DEEPSEEK_ASIAN,
     "\\p{N}+",
 };
@@ -183,7 +183,7 @@ static int compile(kin_pretokenizer *pre, const char *expression, kin_err *err) 
     PCRE2_SIZE at;
     pcre2_code *code = pcre2_compile((PCRE2_SPTR)expression, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &error, &at, NULL);
     if (!code) return pcre_failed(pre, pre->n_stages, error, err);
-    pcre2_jit_compile(code, PCRE2_JIT_COMPLETE); // without JIT it only takes longer
+    pcre2_jit_compile(code, PCRE2_JIT_COMPLETE); // a failure is harmless: without JIT matching is only slower
     pre->codes[pre->n_stages++] = code;
     return 0;
 }
@@ -214,12 +214,12 @@ void kin_pretokenizer_free(kin_pretokenizer *pre) {
 
 typedef struct job {
     const kin_pretokenizer *pre;
-    pcre2_match_data *match; // shared by the stages: each copies its match out before the next one runs
+    pcre2_match_data *match; // shared by the stages: each copies its match before the next stage runs
     kin_pretokenizer_sink sink;
     void *user;
 } job;
 
-// Passes text [len] through expressions `stage` and later. The depth is at most MAX_STAGES.
+// Passes text [len] through the expressions from `stage` on. The recursion depth is at most MAX_STAGES.
 static int split(const job *job, int stage, const char *text, size_t len, kin_err *err) {
     if (len == 0) return 0;
     if (stage == job->pre->n_stages) return job->sink(job->user, text, len, err);
@@ -231,7 +231,7 @@ static int split(const job *job, int stage, const char *text, size_t len, kin_er
         if (rc < 0) return pcre_failed(job->pre, stage, rc, err);
         const PCRE2_SIZE *ends = pcre2_get_ovector_pointer(job->match);
         size_t begin = ends[0], end = ends[1];
-        kin_assert(end > begin); // no expression matches nothing
+        kin_assert(end > begin); // no expression matches the empty string
         if (split(job, stage + 1, text + done, begin - done, err) < 0) return KIN_FAIL;
         if (split(job, stage + 1, text + begin, end - begin, err) < 0) return KIN_FAIL;
         done = end;

@@ -6,15 +6,15 @@
 #include "pure/text/schema.h"
 #include "pure/text/schema_string.h"
 
-// Rules: those of schemas, s0, s1, ..., and of schema_string.h; call: one call; tagged: what is between its tags; calls, body,
-// root; parameter: any one of the XML format; raw: its text.
+// Rules: s0, s1, ... of schemas, and those of schema_string.h; call: one call; tagged: the text between its tags; calls, body,
+// root; parameter: any parameter of the XML format; raw: its text.
 typedef struct writer {
     const kin_reply_rules *rules;
     const kin_vocab *vocab;
-    kin_text_buffer *gbnf; // whole lines
-    kin_text_buffer *line; // the rule that is being written
-    uint32_t n_rules;      // of schemas
-    bool any_arguments;    // schemas that are not strict say nothing
+    kin_text_buffer *gbnf; // complete rules
+    kin_text_buffer *line; // the rule being written
+    uint32_t n_rules;      // number of schema rules
+    bool any_arguments;    // ignore the schemas of tools that are not strict
     kin_err *err;
 } writer;
 
@@ -27,7 +27,7 @@ static void put_literal(writer *w, const char *text) {
     put(w, " ");
 }
 
-// A marker: the control token of that name, or its text.
+// Writes a marker: the control token of that name, or its text.
 static void put_marker(writer *w, const char *text) {
     int32_t id = w->vocab ? kin_vocab_find(w->vocab, text, strlen(text)) : KIN_TOKEN_NONE;
     if (id != KIN_TOKEN_NONE && kin_vocab_type(w->vocab, id) == KIN_TOKEN_CONTROL)
@@ -43,7 +43,7 @@ static void end_rule(writer *w, const char *name) {
     w->line->len = 0;
 }
 
-// ---- text that does not have some strings in it: they have their first character in common, and nowhere else. ASCII
+// ---- text without certain strings. They are ASCII and share their first character, which occurs nowhere else in them
 
 static void put_class(writer *w, char first, const char *const *without, size_t n, size_t at) {
     kin_text_print(w->line, "[^%c", first);
@@ -51,13 +51,13 @@ static void put_class(writer *w, char first, const char *const *without, size_t 
     put(w, "]");
 }
 
-// What may follow after `at` characters of the strings, up to the next `first`.
+// Writes what may follow the first `at` characters of the strings, up to the next occurrence of the first character.
 static void put_other_ends(writer *w, const char *const *without, size_t n, size_t at) {
     char first = without[0][0];
     put(w, "(\"\" | ");
     put_class(w, first, without, n, at);
     kin_text_print(w->line, " [^%c]*", first);
-    for (size_t i = 0; i < n;) { // strings with the same next character are neighbours
+    for (size_t i = 0; i < n;) { // strings with the same next character are adjacent
         size_t end = i + 1;
         while (end < n && without[end][at] == without[i][at]) end++;
         if (without[i][at + 1]) {
@@ -78,7 +78,7 @@ static void put_text_without(writer *w, const char *const *without, size_t n) {
 
 // ---- arguments
 
-// The schema with "type": "object", which tools leave out; false: it does not say so of itself.
+// Writes the schema with "type": "object", which tools often omit. Returns false if it is not a schema of objects.
 static bool make_object_schema(kin_str schema, kin_text_buffer *out) {
     kin_json json;
     bool ok = false;
@@ -108,8 +108,8 @@ static void note_relaxed(writer *w, const kin_reply_tool *tool, kin_str what) {
     if (!is_place) kin_text_print(to, ")");
 }
 
-// Puts rules for a schema of a tool, and the name into the line. Where that cannot be done: `instead`, or an error if it is
-// strict.
+// Writes rules for a schema of a tool, and appends their name to the line. If that is impossible: appends `instead`, or fails
+// if the tool is strict.
 static int put_schema(writer *w, const kin_json *json, const kin_json_value *schema, const kin_reply_tool *tool,
                       const char *instead) {
     size_t len = w->gbnf->len, line_len = w->line->len;
@@ -222,7 +222,7 @@ static void put_id_rule(writer *w) {
 
 // ---- <function=NAME><parameter=KEY>VALUE</parameter></function>
 
-// That can be written as they are.
+// True for an enum whose strings can all be written without escaping.
 static bool is_enum_of_strings(const kin_json *json, const kin_json_value *schema) {
     const kin_json_value *values = kin_json_get(json, schema, "enum", 4);
     if (!values || values->kind != KIN_JSON_ARRAY || values->n == 0) return false;
@@ -262,7 +262,7 @@ static bool is_required(const kin_json *json, kin_str key) {
     return false;
 }
 
-// Each property in its order; any parameters where none are listed, or there is no room.
+// Writes each property in order; any parameters if none are listed or the schemas are too large.
 static int put_parameters(writer *w, const kin_json *json, const kin_reply_tool *tool) {
     const kin_json_value *properties = kin_json_get(json, json->values, "properties", 10);
     if (!properties || properties->kind != KIN_JSON_OBJECT || (w->any_arguments && !tool->strict)) {
@@ -357,7 +357,7 @@ static void put_calls_rule(writer *w) {
 
 // ---- text before calls
 
-// Llama 3's calls have no marker: a text is none if it does not begin as one with the name of a tool.
+// Llama 3's calls have no marker: text must not begin like a call with the name of a tool.
 static void put_llama_text(writer *w) {
     static const char space[] = "[ \\t\\n\\r]*";
     kin_str keys[KIN_REPLY_MAX_TOOLS], name = {"name", 4};
@@ -396,7 +396,7 @@ static int put_body_rule(writer *w) {
     int rc = has_calls ? put_call_rule(w) : 0;
     if (rc == 0 && has_calls) put_calls_rule(w);
     if (rc == 0 && w->rules->required) {
-        put(w, "ws calls"); // SentencePiece likes to begin with a space
+        put(w, "ws calls"); // SentencePiece models tend to begin with a space
     } else if (rc == 0 && w->rules->schema.len > 0) {
         rc = put_json_text(w);
         if (has_calls) put(w, " | ws calls");
@@ -413,7 +413,7 @@ static int put_body_rule(writer *w) {
 
 static void put_root_rule(writer *w) {
     static const char *const end_think[] = {"</think>"};
-    bool may_end = !w->rules->required && w->rules->schema.len == 0; // within the reasoning
+    bool may_end = !w->rules->required && w->rules->schema.len == 0; // the reply may end within the reasoning
     if (w->rules->thinking == KIN_THINKING_MAY_BEGIN) {
         put(w, "([ \\t\\n\\r]{0,8} ");
         put_marker(w, "<think>");
@@ -430,7 +430,7 @@ static void put_root_rule(writer *w) {
     end_rule(w, "root");
 }
 
-// ---- all of it
+// ---- the whole grammar
 
 static int write_rules(const kin_reply_rules *rules, const kin_vocab *vocab, bool any_arguments, kin_text_buffer *gbnf,
                        kin_err *err) {

@@ -58,7 +58,7 @@ static int end_events(kin_reply_parser *p, const kin_reply_event **events, int *
     return p->failed ? KIN_FAIL : 0;
 }
 
-// ---- what is held back
+// ---- held bytes
 
 bool kin_reply_is_space(char c) {
     return c == ' ' || c == '\n' || c == '\t' || c == '\r';
@@ -89,11 +89,11 @@ void kin_reply_release(kin_reply_parser *p) {
     kin_reply_forget(p);
 }
 
-// ---- markers. The first character of a marker is nowhere else in one.
+// ---- markers. The first character of a marker occurs only once in it.
 
 typedef enum marker_kind { THINK, END_THINK, CALL, FUNCTION, END_CALL, WITHIN_CALL } marker_kind;
 
-enum { // formats as bits
+enum { // sets of formats, as bits
     HERMES = 1 << KIN_REPLY_HERMES,
     XML = 1 << KIN_REPLY_XML,
     LLAMA = 1 << KIN_REPLY_LLAMA,
@@ -137,7 +137,7 @@ static bool is_looked_for(const kin_reply_parser *p, const struct marker *marker
     return false;
 }
 
-// The marker that these bytes are, or the first one that they begin; NULL: none.
+// Returns the marker that equals these bytes, or the first one that begins with them; NULL: none.
 static const struct marker *find_marker(const kin_reply_parser *p, kin_str text, bool *is_whole) {
     for (int i = 0; i < N_MARKERS; i++) {
         size_t len = strlen(markers[i].text);
@@ -172,9 +172,9 @@ static void enter_marker(kin_reply_parser *p, marker_kind kind) {
     }
 }
 
-// ---- text, reasoning, and what is between calls
+// ---- text, reasoning, and the space between calls
 
-// White space is held back where a marker would take it away.
+// Holds white space back, because a following marker would remove it.
 static bool step_space(kin_reply_parser *p, char c) {
     if (p->drops_space) return true;
     if (p->held.len == KIN_REPLY_MAX_SPACE) {
@@ -205,7 +205,7 @@ static bool step_text(kin_reply_parser *p, char c) {
     return is_first;
 }
 
-// Nothing is looked for any more.
+// True if nothing is searched for any more.
 static bool is_plain(const kin_reply_parser *p) {
     return p->state == KIN_REPLY_IN_TEXT && p->options.format == KIN_REPLY_PLAIN && !p->at_beginning && !p->drops_space;
 }
@@ -268,8 +268,8 @@ bool kin_reply_parser_is_in_call(const kin_reply_parser *p) {
     return p->state >= KIN_REPLY_AFTER_MARKER;
 }
 
-// Whether what is held would have been a call: it has its marker, or all but the first byte of one; or it is an object with a
-// tool's name.
+// True if the held bytes are an unfinished call: a marker that begins one, or at least two bytes of such a marker, or an object
+// with the name of a tool.
 static bool is_begun_call(const kin_reply_parser *p) {
     kin_str text = {p->held.at + p->n_space, p->held.len - p->n_space};
     bool is_whole;
@@ -294,7 +294,7 @@ int kin_reply_parser_flush(kin_reply_parser *p, bool is_cut, const kin_reply_eve
     case KIN_REPLY_IN_REST:
     case KIN_REPLY_BEFORE_PARAMETER:
     case KIN_REPLY_IN_KEY:
-    case KIN_REPLY_IN_VALUE: break; // a call without end
+    case KIN_REPLY_IN_VALUE: break; // a call without an end
     case KIN_REPLY_IN_LIST:
         if (!p->list_has_calls) kin_reply_release(p);
         break;

@@ -1,10 +1,10 @@
-// Tool calls: from the marker that begins one to where it ends. While it is not certain that it is one, all of it is held.
+// Tool calls: from the marker that begins a call to its end. The whole call is held until it is certain to be one.
 #include <string.h>
 
 #include "pure/text/parameter.h"
 #include "pure/text/reply_parser_impl.h"
 
-enum { KEY_NONE, KEY_NAME, KEY_ARGUMENTS, KEY_OTHER }; // of a call as an object
+enum { KEY_NONE, KEY_NAME, KEY_ARGUMENTS, KEY_OTHER }; // keys of a call that is an object
 
 static kin_str held(const kin_reply_parser *p, kin_reply_range range) {
     return (kin_str){p->held.at + range.begin, range.end - range.begin};
@@ -18,13 +18,13 @@ static bool is_offered(const kin_reply_parser *p, kin_str name) {
     return kin_string_table_find(&p->names, name.at, name.len) >= 0;
 }
 
-// Without this byte it would be a call.
+// Rejects the call because of this byte, which is not consumed.
 static bool is_no_call(kin_reply_parser *p) {
     kin_reply_release(p);
     return false;
 }
 
-// Holds the byte. False: it was the last one that a call may have.
+// Holds the byte. Returns false if it exceeds the size limit of a call.
 static bool hold(kin_reply_parser *p, char c) {
     if (!kin_reply_hold(p, c)) return false;
     if (p->held.len < KIN_REPLY_MAX_HELD) return true;
@@ -52,7 +52,7 @@ static void emit_text(kin_reply_parser *p, const char *json) {
     kin_reply_emit(p, KIN_REPLY_TOOL_ARGUMENTS, json, strlen(json));
 }
 
-// ---- a call as an object: {"name": ..., "arguments": {...}}, in any order; others may be there
+// ---- a call as an object: {"name": ..., "arguments": {...}}, in any order; other members are allowed
 
 void kin_reply_begin_object(kin_reply_parser *p) {
     p->scan = (kin_json_scan){0};
@@ -69,20 +69,21 @@ static int key_named(kin_str name) {
     return is_text(name, "type") || is_text(name, "id") ? KEY_OTHER : KEY_NONE;
 }
 
-// A string of the object itself ended. False: no call has that.
+// Called at the end of a string of the object itself. Returns false if it cannot be part of a call.
 static bool read_string(kin_reply_parser *p) {
     kin_str text = held(p, (kin_reply_range){p->string_begin, p->held.len - 1});
     if (p->scan.is_key) {
         p->key = key_named(text);
         return p->key != KEY_NONE;
     }
-    if (p->key != KEY_NAME || p->has_name || memchr(text.at, '\\', text.len)) return true; // all are decoded at the end
+    if (p->key != KEY_NAME || p->has_name || memchr(text.at, '\\', text.len))
+        return true; // escaped names are decoded when the call is complete
     p->has_name = true;
     p->name = (kin_reply_range){p->string_begin, p->held.len - 1};
     return is_offered(p, text);
 }
 
-// Nothing is the object without members.
+// Missing arguments and null mean the empty object.
 static bool may_be_arguments(const kin_json_value *value) {
     return !value || value->kind == KIN_JSON_NULL || value->kind == KIN_JSON_OBJECT;
 }
@@ -98,7 +99,7 @@ static void emit_value(kin_reply_parser *p, const kin_json *json, const kin_json
     kin_text_fini(&text);
 }
 
-// A call whose arguments were not passed on: they came before the name, there are none, or they are written as a string.
+// Emits a complete call whose arguments were not passed on: they came before the name, are missing, or are written as a string.
 static bool read_whole_call(kin_reply_parser *p, const kin_json *call) {
     const kin_json_value *name = kin_json_get(call, call->values, "name", 4);
     const kin_json_value *arguments = kin_json_get(call, call->values, "arguments", 9);
@@ -162,7 +163,7 @@ static bool step_arguments(kin_reply_parser *p, char c) {
     return true;
 }
 
-// Some models forget the last '}'.
+// Some models omit the last '}'.
 static bool step_rest(kin_reply_parser *p, char c) {
     bool goes_on = kin_json_scan_push(&p->scan, c);
     if (!goes_on || p->scan.depth == 0) leave_call(p);
@@ -208,7 +209,7 @@ static bool step_list(kin_reply_parser *p, char c) {
 
 // ---- labels within a call: [CALL_ID], [ARGS], <function=
 
-// What the bytes from label.begin on are: -1 none of these, 0 the beginning of one, else its number from 1.
+// Compares the bytes from label.begin on with the labels: -1: no match, 0: the beginning of a label, else its index + 1.
 static int read_label(const kin_reply_parser *p, const char *const *labels, int n) {
     kin_str text = {p->held.at + p->label.begin, p->held.len - p->label.begin};
     int result = -1;
@@ -250,7 +251,7 @@ static bool step_before_arguments(kin_reply_parser *p, char c) {
     return step_arguments(p, c);
 }
 
-// The bytes of a name or id end where a label or the arguments begin.
+// Reads a name or id up to a label or the arguments.
 static bool step_word(kin_reply_parser *p, char c, kin_reply_range *word) {
     word->end = p->held.len;
     if (c == '{') return step_before_arguments(p, c);
@@ -324,7 +325,7 @@ static bool step_key(kin_reply_parser *p, char c) {
     return true;
 }
 
-// The first value of a key counts. One line end before it and one after it belong to the format.
+// The first value of a key is used. One line end before it and one after it belong to the format.
 static void emit_parameter(kin_reply_parser *p, kin_str key, kin_str value) {
     kin_text_buffer json = {0};
     uint32_t n = p->keys.n;

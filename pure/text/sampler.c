@@ -15,18 +15,18 @@ typedef struct candidate {
 } candidate;
 
 struct kin_sampler {
-    kin_sampler_options options; // bias points to our copy
+    kin_sampler_options options; // bias points to the copy below
     kin_logit_bias *bias;
     int32_t n_vocab;
     kin_rng rng;
     candidate *candidates; // [n_vocab]
-    size_t n_drawn;        // the first ones are what the last id was drawn from
-    double drawn_sum;      // of their weights
+    size_t n_drawn;        // the first n_drawn candidates are those of the last draw
+    double drawn_sum;      // sum of their weights
 
     int32_t *history; // ring of the last n_history accepted ids
     int32_t n_history, i_next;
-    uint32_t *counts;  // [n_vocab] of an id in the history
-    int32_t *i_latest; // [n_vocab] where in the ring an id of the history came last
+    uint32_t *counts;  // [n_vocab] occurrences of an id in the history
+    int32_t *i_latest; // [n_vocab] latest position in the ring of an id of the history
 };
 
 // ---- options
@@ -148,7 +148,8 @@ void kin_sampler_accept(kin_sampler *sampler, int32_t id) {
     sampler->i_next = (sampler->i_next + 1) % last_n;
 }
 
-// Products of a count and a float are exact in double, so it does not matter whether the compiler fuses them with the sums.
+// The product of a count and a float is exact in double, so the result does not depend on whether the compiler fuses it with
+// the sum.
 static float penalized(const kin_sampler_options *options, float logit, uint32_t count) {
     logit = logit > 0 ? logit / options->penalty_repeat : logit * options->penalty_repeat;
     return (float)(logit - ((double)count * (double)options->penalty_frequency + (double)options->penalty_presence));
@@ -170,7 +171,7 @@ static bool is_better(candidate a, candidate b) {
     return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
 }
 
-// Restores a heap whose root is its best (up) or its worst candidate, below position i.
+// Restores the heap below position i; its root is the best candidate (up) or the worst.
 static void sift(candidate *heap, size_t n, size_t i, bool up) {
     candidate moved = heap[i];
     for (size_t child = 2 * i + 1; child < n; child = 2 * i + 1) {
@@ -192,8 +193,8 @@ static void swap(candidate *a, candidate *b) {
     *b = c;
 }
 
-// The k best logits, best first; returns how many there are. A heap of the k best so far has the worst of them at its root,
-// so nearly all of the vocabulary costs one comparison.
+// Selects the k best logits, best first; returns their number. The root of the heap is the worst of the k best so far, so
+// nearly every id of the vocabulary costs only one comparison.
 static size_t select_top_k(candidate *top, size_t k, const float *logits, int32_t n_vocab) {
     size_t n = 0;
     for (int32_t id = 0; id < n_vocab; id++) {
@@ -208,7 +209,7 @@ static size_t select_top_k(candidate *top, size_t k, const float *logits, int32_
         }
     }
     if (n < k) make_heap(top, n, false);
-    for (size_t rest = n; rest > 1;) { // heap sort: the worst goes last
+    for (size_t rest = n; rest > 1;) { // heap sort: the worst moves to the end
         swap(&top[0], &top[--rest]);
         sift(top, rest, 0, false);
     }
@@ -245,7 +246,7 @@ static float largest_logit(const candidate *candidates, size_t n) {
     return largest;
 }
 
-// Sets weights; returns their sum, at least 1.
+// Sets the weights; returns their sum, at least 1.
 static double weigh(candidate *candidates, size_t n, double temperature) {
     float largest = largest_logit(candidates, n);
     double sum = 0;
@@ -257,7 +258,8 @@ static double weigh(candidate *candidates, size_t n, double temperature) {
     return sum;
 }
 
-// The fewest best candidates that make up the share p of the sum. Moves them to the front, best first, and returns how many.
+// Keeps the smallest set of best candidates with the share p of the sum. Moves them to the front, best first, and returns their
+// number.
 static size_t cut_top_p(candidate *candidates, size_t n, bool is_sorted, double sum, double p) {
     double target = p * sum, share = 0;
     size_t n_kept = 0;
@@ -275,7 +277,7 @@ static size_t cut_top_p(candidate *candidates, size_t n, bool is_sorted, double 
     return n_kept;
 }
 
-// Keeps what has at least min_p of the best one's weight, which is 1; in the same order.
+// Keeps the candidates with at least min_p of the best one's weight, which is 1, in the same order.
 static size_t cut_min_p(candidate *candidates, size_t n, double min_p) {
     size_t n_kept = 0;
     for (size_t i = 0; i < n; i++) {
@@ -292,7 +294,7 @@ static int32_t draw(kin_rng *rng, const candidate *candidates, size_t n, double 
         reached += candidates[i].weight;
         if (target < reached) return candidates[i].id;
     }
-    return candidates[i_last].id; // target was rounded up to the sum
+    return candidates[i_last].id; // `target` was rounded up to the sum
 }
 
 static int32_t take_best(kin_sampler *sampler, const float *logits) {
@@ -303,7 +305,7 @@ static int32_t take_best(kin_sampler *sampler, const float *logits) {
     return id;
 }
 
-// Stages 3 to 7.
+// Runs stages 3 to 7.
 static int32_t choose(kin_sampler *sampler, const float *logits, kin_rng *rng) {
     const kin_sampler_options *options = &sampler->options;
     candidate *candidates = sampler->candidates;

@@ -8,13 +8,13 @@
 #include "pure/text/schema_string.h"
 #include "pure/text/string_table.h"
 
-// A rule for each list of schemas that hold together: s0, s1, ... Its name is in the table as soon as it is mentioned; its line
-// is written when all before it are. Helpers of rule s7 are s7-...
+// There is one rule for each list of combined schemas: s0, s1, ... A list is added to the table when it is first mentioned;
+// rules are written in order. Helper rules of s7 are named s7-...
 typedef struct builder {
     kin_json json;
-    kin_string_table lists; // as bytes
-    uint32_t n_before;      // rules of other schemas of the same grammar
-    uint64_t work;          // squares of what was listed so far
+    kin_string_table lists; // keyed by their bytes
+    uint32_t n_before;      // rules of other schemas in the same grammar
+    uint64_t work;          // sum of the squares of the sizes of lists so far
     kin_schema_scalars scalars;
     kin_text_buffer *out;
     kin_err *err;
@@ -28,7 +28,7 @@ static int fail_build(const builder *b, const char *what) {
 
 // ---- rules
 
-// The name of what a list says; the list is expanded.
+// Writes the name of a list's rule. The list is expanded.
 static int put_rule(builder *b, kin_schema_list *list, kin_text_buffer *to) {
     if (kin_schema_list_expand(list, &b->json, b->err) != 0) return KIN_FAIL;
     if (list->impossible) {
@@ -47,7 +47,7 @@ static int put_rule(builder *b, kin_schema_list *list, kin_text_buffer *to) {
 
 // ---- alternatives
 
-// The list with one alternative of its open choice.
+// Adds one alternative of its open choice to a copy of the list.
 static int choose(builder *b, const kin_schema_list *list, uint32_t entry, unsigned flag, const kin_json_value *alternative,
                   kin_schema_list *out) {
     *out = *list;
@@ -96,7 +96,7 @@ static int put_alternatives(builder *b, const kin_schema_list *list, uint32_t en
 static int put_values(builder *b, const kin_schema_list *list, const kin_schema_facts *facts) {
     bool is_const, fits;
     const kin_json_value *values = kin_schema_values(&b->json, list, &is_const);
-    kin_text_print(b->out, "[]"); // or one of these
+    kin_text_print(b->out, "[]"); // followed by the alternatives
     for (const kin_json_value *v = is_const ? values : kin_json_first(&b->json, values); v;
          v = is_const ? NULL : kin_json_next(&b->json, v)) {
         kin_text_buffer json = {0};
@@ -114,8 +114,8 @@ static int put_values(builder *b, const kin_schema_list *list, const kin_schema_
 
 // ---- objects
 
-// {A, B?, C}: each property has a rule sN-pI; sN-rI is what may follow once a property is written, from property I on; it is a
-// chain, so that the commas are between what is there.
+// {A, B?, C}: each property has a rule sN-pI; sN-rI matches the rest after a property, from property I on. The rules form a
+// chain, so that commas come only between properties that are present.
 typedef struct object {
     kin_str *names;
     size_t n;
@@ -172,7 +172,7 @@ static int put_rests(builder *b, const kin_schema_list *list, object *o) {
     }
     kin_text_print(b->out, "s%u-r%zu ::=", o->rule, o->n);
     if (!o->others_allowed) {
-        kin_text_print(b->out, " \"\"\n"); // an empty line would take the next one in
+        kin_text_print(b->out, " \"\"\n"); // without it the next line would continue this rule
         return 0;
     }
     kin_text_print(b->out, " (ws \",\" ws s%u-x)*\ns%u-x ::= s%u-k ws \":\" ws ", o->rule, o->rule, o->rule);
@@ -181,7 +181,7 @@ static int put_rests(builder *b, const kin_schema_list *list, object *o) {
     return 0;
 }
 
-// The line of the object: which property may be the first.
+// Writes the rule of the object: the alternatives for the first property.
 static void put_object_line(builder *b, const kin_schema_list *list, const object *o) {
     bool may_be_empty = true;
     kin_text_print(b->out, "s%u-o ::= \"{\" ws (([]", o->rule);
@@ -210,7 +210,7 @@ static int put_object(builder *b, const kin_schema_list *list, uint32_t rule) {
         rc = put_rule(b, &o.keys, b->out);
         kin_text_print(b->out, "\n");
     } else if (rc == 0 && o.others_allowed && !name.failed) {
-        kin_schema_put_other_keys(name.at, o.names, o.n, b->out); // takes the names out of their order
+        kin_schema_put_other_keys(name.at, o.names, o.n, b->out); // sorts the names, which are no longer needed in order
     }
     kin_text_fini(&name);
     free(o.names);
@@ -219,7 +219,7 @@ static int put_object(builder *b, const kin_schema_list *list, uint32_t rule) {
 
 // ---- arrays
 
-// sN-aI: item I and what follows it.
+// sN-aI: item I and the items after it.
 static int put_array(builder *b, const kin_schema_list *list, const kin_schema_facts *facts, uint32_t rule) {
     uint32_t n_prefix = kin_schema_n_prefix(&b->json, list), least = facts->min_items, most = facts->max_items, i = 0;
     kin_schema_list item;
@@ -249,9 +249,9 @@ static int put_array(builder *b, const kin_schema_list *list, const kin_schema_f
 
 // ---- all types
 
-// One of the types, each with what is said about it. strings, numbers: what stands for them.
+// Writes one alternative for each type. strings, numbers: their expressions.
 static void put_types_line(builder *b, const kin_schema_facts *facts, uint32_t rule, kin_str strings, kin_str numbers) {
-    kin_text_print(b->out, "s%u ::= []", rule); // or one of these
+    kin_text_print(b->out, "s%u ::= []", rule); // followed by the alternatives
     if (facts->types & KIN_TYPE_OBJECT && facts->has_object_words)
         kin_text_print(b->out, " | s%u-o", rule);
     else if (facts->types & KIN_TYPE_OBJECT)
@@ -317,7 +317,7 @@ int kin_schema_put_rules(const kin_json *json, const kin_json_value *schema, kin
     if (rc == 0) rc = kin_schema_scalars_init(&b.scalars, &b.json, b.n_before, gbnf, err);
     if (rc == 0) rc = kin_schema_list_add(&list, json, schema, err);
     if (rc == 0) rc = put_rule(&b, &list, rule);
-    for (uint32_t i = 0; rc == 0 && i < b.lists.n; i++) { // more come while it runs
+    for (uint32_t i = 0; rc == 0 && i < b.lists.n; i++) { // the loop may add lists
         kin_schema_list one = {.relaxed = relaxed, .n = (uint32_t)(kin_string_table_len(&b.lists, i) / sizeof *one.entries)};
         memcpy(one.entries, kin_string_table_at(&b.lists, i), kin_string_table_len(&b.lists, i));
         rc = put_list(&b, &one, b.n_before + i);

@@ -7,13 +7,13 @@
 
 enum { MAX_WORDS = 128 };
 
-static const char schema_words[] = // with a meaning here
+static const char schema_words[] = // supported or checked
     " $ref allOf anyOf oneOf type enum const properties required additionalProperties items prefixItems additionalItems minItems "
     "maxItems "
     "minLength maxLength pattern format minimum maximum exclusiveMinimum exclusiveMaximum uniqueItems minProperties "
     "maxProperties "
     "unevaluatedProperties propertyNames not multipleOf ";
-static const char annotations[] = // of JSON schema, OpenAPI, editors, form generators, and the programs that write schemas
+static const char annotations[] = // from JSON schema, OpenAPI, editors, form generators, and programs that write schemas
     " title description default examples example $schema $id id $comment $defs definitions $anchor $vocabulary $dynamicAnchor "
     "deprecated readOnly writeOnly nullable contentMediaType contentEncoding contentSchema discriminator externalDocs xml "
     "markdownDescription markdownEnumDescriptions enumDescriptions enumNames enumTitles enumItemLabels errorMessage "
@@ -32,7 +32,7 @@ static bool is_listed(const char *words, kin_str word) {
 
 // ---- places and errors
 
-// "#/properties/a" for a value of the tree, from its end; what does not fit is left out in front.
+// Writes the path of a value, like "#/properties/a", right-aligned; a path that is too long is cut off at the front.
 static const char *path_of(const kin_json *json, const kin_json_value *value, char *path, size_t size) {
     char *at = path + size - 1;
     *at = '\0';
@@ -63,7 +63,7 @@ static int fail_schema(const kin_json *json, const kin_json_value *value, kin_er
     return kin_err_set(err, "schema: %s: %s", path_of(json, value, path, sizeof path), what);
 }
 
-// Reasons may come from a pattern, that is, from anywhere.
+// Writes printable ASCII only: a reason may quote a pattern, which is untrusted.
 static void put_printable(const char *at, size_t len, kin_text_buffer *to) {
     for (size_t i = 0; i < len; i++) kin_text_print(to, "%c", at[i] >= 0x20 && at[i] < 0x7f && at[i] != ';' ? at[i] : '?');
 }
@@ -124,7 +124,7 @@ static bool is_word(kin_str key, const char *words) {
     return is_listed(words, key);
 }
 
-// Whether the value has the form that its keyword asks for.
+// True if the value has the type that its keyword requires.
 static bool is_well_formed(const kin_json *json, const kin_json_value *v) {
     if (is_word(v->key, " allOf anyOf oneOf ")) return v->kind == KIN_JSON_ARRAY && v->n > 0 && all_are(json, v, is_schema);
     if (is_word(v->key, " prefixItems ")) return v->kind == KIN_JSON_ARRAY && all_are(json, v, is_schema);
@@ -149,7 +149,7 @@ static bool is_annotation(kin_str key) {
     return is_listed(annotations, key);
 }
 
-// A schema that all values are valid for.
+// True for a schema for which all values are valid.
 static bool is_any(const kin_json_value *value) {
     return value->kind == KIN_JSON_TRUE || (value->kind == KIN_JSON_OBJECT && value->n == 0);
 }
@@ -205,7 +205,7 @@ static int resolve(const kin_json *json, const kin_json_value *ref, const kin_js
     return *target ? 0 : KIN_FAIL;
 }
 
-// Whether a schema is in the other one with nothing in between that reads text: both are about the same value.
+// True if a schema is within the other one and applies to the same value: only allOf, anyOf and oneOf are in between.
 static bool is_within(const kin_json *json, const kin_json_value *schema, const kin_json_value *other) {
     while (schema != other && schema != json->values && is_word(json->values[schema->parent].key, " allOf anyOf oneOf "))
         schema = &json->values[json->values[schema->parent].parent];
@@ -213,8 +213,8 @@ static bool is_within(const kin_json *json, const kin_json_value *schema, const 
 }
 
 int kin_schema_list_expand(kin_schema_list *list, const kin_json *json, kin_err *err) {
-    uint32_t from[KIN_SCHEMA_MAX_COMBINED] = {0}; // entry that led to this one, plus 1
-    for (uint32_t i = 0; i < list->n; i++) {      // more come while it runs
+    uint32_t from[KIN_SCHEMA_MAX_COMBINED] = {0}; // index of the entry that led to this one, plus 1
+    for (uint32_t i = 0; i < list->n; i++) {      // the loop may add entries
         const kin_json_value *ref = kin_schema_word(json, list, i, "$ref"), *all = kin_schema_word(json, list, i, "allOf"),
                              *target;
         uint32_t n = list->n;
@@ -276,7 +276,7 @@ static int read_types(const kin_json *json, const kin_json_value *type, unsigned
     return 0;
 }
 
-// A number that counts something; what is too large for any text is KIN_COUNT_ANY.
+// Reads a counting keyword; a count that is too large for any text becomes KIN_COUNT_ANY.
 static int read_count(const kin_json *json, const kin_json_value *v, uint32_t *count, kin_err *err) {
     kin_decimal d;
     *count = 0;
@@ -318,7 +318,7 @@ static int narrow_numbers(const kin_json *json, const kin_json_value *schema, ki
     return 0;
 }
 
-// Adds the word's value to those [*n] that hold together, if it is another one.
+// Adds the value of the keyword to values [*n], which all apply, unless an equal one is already there.
 static int add_value(const kin_json *json, const kin_schema_list *list, const kin_json_value *schema, const char *word,
                      const kin_json_value **values, int *n, int n_max, kin_err *err) {
     const kin_json_value *v = word_of(json, schema, word);
@@ -383,7 +383,7 @@ int kin_schema_get_facts(const kin_json *json, const kin_schema_list *list, kin_
         if (add_facts(json, list, kin_schema_at(json, list, i), facts, err) != 0) return KIN_FAIL;
     }
     if (list->impossible) facts->types = 0;
-    if (facts->n_patterns > 0) facts->format = NULL; // validators need not look at formats
+    if (facts->n_patterns > 0) facts->format = NULL; // validators may ignore formats
     return 0;
 }
 
@@ -450,7 +450,7 @@ int kin_schema_value_fits(const kin_json *json, const kin_schema_list *list, con
 
 // ---- objects
 
-// The names that propertyNames of entry i lists, as an array; NULL: it lists none.
+// Returns the names that propertyNames of entry i lists, as an array; NULL: none.
 static const kin_json_value *listed_names(const kin_json *json, const kin_schema_list *list, uint32_t i) {
     const kin_json_value *names = kin_schema_word(json, list, i, "propertyNames");
     return names && names->kind == KIN_JSON_OBJECT ? word_of(json, names, "enum") : NULL;
@@ -505,7 +505,7 @@ int kin_schema_names(const kin_json *json, const kin_schema_list *list, kin_str 
     *n = 0;
     *names = malloc(cap * sizeof **names);
     if (!*names) return kin_err_set(err, "schema: out of memory");
-    for (int round = 0; round < 3; round++) { // first those that are listed
+    for (int round = 0; round < 3; round++) { // listed ones first
         for (uint32_t i = 0; i < list->n; i++) {
             const kin_json_value *from =
                 round == 2 ? listed_names(json, list, i) : kin_schema_word(json, list, i, round == 0 ? "properties" : "required");
@@ -525,7 +525,7 @@ int kin_schema_keys(const kin_json *json, const kin_schema_list *list, size_t n_
         const kin_json_value *keys = kin_schema_word(json, list, i, "propertyNames");
         if (!keys || keys->kind != KIN_JSON_OBJECT || keys->n == 0 || listed_names(json, list, i)) continue;
         const kin_json_value *type = word_of(json, keys, "type");
-        if (type && same(type->text, (kin_str){"string", 6}) && keys->n == 1) continue; // all are strings
+        if (type && same(type->text, (kin_str){"string", 6}) && keys->n == 1) continue; // every key is a string
         if (type && same(type->text, (kin_str){"string", 6}) && n_names == 0) {
             if (kin_schema_list_add(out, json, keys, err) != 0) return KIN_FAIL;
         } else if (kin_schema_relax(json, list, keys,
@@ -554,7 +554,7 @@ int kin_schema_others(const kin_json *json, const kin_schema_list *list, bool *a
         has_properties |= properties && properties->n > 0;
         is_closed |= unevaluated && unevaluated->kind == KIN_JSON_FALSE;
     }
-    if (has_patterns) { // which are not looked at: any name may be one of them, and is what it likes
+    if (has_patterns) { // they are not evaluated: any name may match one and have any value
         *out = (kin_schema_list){.relaxed = list->relaxed};
         is_said = true;
         is_closed = false;
@@ -565,7 +565,7 @@ int kin_schema_others(const kin_json *json, const kin_schema_list *list, bool *a
 
 // ---- arrays
 
-// The schemas of the first items: prefixItems, or items as an array (before draft 2020).
+// Returns the schemas of the first items: prefixItems, or items as an array (before draft 2020).
 static const kin_json_value *prefix_of(const kin_json *json, const kin_schema_list *list, uint32_t i) {
     const kin_json_value *prefix = kin_schema_word(json, list, i, "prefixItems"),
                          *items = kin_schema_word(json, list, i, "items");

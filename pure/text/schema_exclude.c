@@ -1,14 +1,14 @@
-// Which alternatives of a oneOf exclude each other: by type, by values, by bounds, or by a property that one requires and the
-// other cannot have, or has with other values.
+// Determines whether alternatives of a oneOf exclude each other: by type, by values, by bounds, or by a property that one
+// requires and the other forbids or gives other values.
 #include <stdlib.h>
 
 #include "pure/text/schema_combine.h"
 
-enum { MAX_DEPTH = 3, MAX_STEPS = 2000 }; // properties in properties; comparisons for one pair of alternatives
+enum { MAX_DEPTH = 3, MAX_STEPS = 2000 }; // nested properties; comparisons for one pair of alternatives
 
 static bool excludes(const kin_json *json, const kin_schema_list *written, const kin_schema_list *other, int depth, int *n_steps);
 
-// Whether no value of `of`'s enum or const that is valid for it is valid for `other`.
+// True if no value of the enum or const of `of` is valid for both.
 static bool values_exclude(const kin_json *json, const kin_schema_list *of, const kin_schema_facts *facts,
                            const kin_schema_list *other, const kin_schema_facts *other_facts) {
     bool is_const, fits, fits_other;

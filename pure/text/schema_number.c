@@ -96,7 +96,7 @@ bool kin_number_range_has(const kin_number_range *range, const kin_decimal *numb
     return kin_number_range_overlap(range, &one);
 }
 
-// ---- integers without a sign, as digits
+// ---- unsigned integers, as digits
 
 typedef struct digits {
     int n;
@@ -114,7 +114,7 @@ static void add_one(digits *d) {
     d->at[0] = '1';
 }
 
-// Of a number that is not 0.
+// Requires a number other than 0.
 static void subtract_one(digits *d) {
     int i = d->n - 1;
     while (d->at[i] == '0') d->at[i--] = '9';
@@ -143,7 +143,7 @@ static void put_any(kin_text_buffer *gbnf, int min, int max) {
 
 static void put_same_length(kin_text_buffer *gbnf, const char *lo, const char *hi, int n);
 
-// One digit of lo's or hi's, then what is left of that bound; the other one is all zeros or all nines.
+// Writes one digit of lo or hi, then the rest of that bound; the other bound is all zeros or all nines.
 static void put_one_bound(kin_text_buffer *gbnf, char digit, const char *rest, int n, bool is_lower) {
     char other[KIN_DECIMAL_MAX_DIGITS + 2];
     memset(other, is_lower ? '9' : '0', (size_t)n);
@@ -156,7 +156,7 @@ static bool is_all(const char *at, int n, char c) {
     return n == 0;
 }
 
-// Digits lo [n] to hi [n]. Nests as deep as there are digits.
+// Writes the numbers of n digits from lo to hi. The recursion depth is the number of digits.
 static void put_same_length(kin_text_buffer *gbnf, const char *lo, const char *hi, int n) {
     if (is_all(lo, n, '0') && is_all(hi, n, '9')) {
         put_any(gbnf, n, n);
@@ -181,7 +181,7 @@ static void put_same_length(kin_text_buffer *gbnf, const char *lo, const char *h
     kin_text_print(gbnf, ")");
 }
 
-// lo to hi, or to a number of MAX_OPEN digits and more if hi is NULL.
+// Writes the integers from lo to hi, or from lo up to MAX_OPEN digits or more if hi is NULL.
 static void put_integers(kin_text_buffer *gbnf, const digits *lo, const digits *hi) {
     int n_max = hi ? hi->n : lo->n < MAX_OPEN ? MAX_OPEN : lo->n + 1;
     char least[KIN_DECIMAL_MAX_DIGITS + 2], most[KIN_DECIMAL_MAX_DIGITS + 2];
@@ -202,12 +202,12 @@ static void put_integers(kin_text_buffer *gbnf, const digits *lo, const digits *
     kin_text_print(gbnf, ")");
 }
 
-// ---- numbers without a sign: min <= x <= max, where max may be absent
+// ---- unsigned numbers: min <= x <= max, where max may be absent
 
 typedef struct span {
     const kin_decimal *min, *max;
     bool above_min, below_max, has_max;
-    int n_fraction; // digits after the point that are free to choose
+    int n_fraction; // unconstrained digits after the point
 } span;
 
 static void put_integer_span(const span *s, kin_text_buffer *gbnf) {
@@ -226,7 +226,7 @@ static void put_integer_span(const span *s, kin_text_buffer *gbnf) {
         put_integers(gbnf, &lo, &hi);
 }
 
-// Whether the digits of the fraction may end before digit i, if those so far are min's (at_min) and max's (at_max).
+// True if the fraction may end before digit i, given that the digits so far are those of min (at_min) or max (at_max).
 static bool may_end(const span *s, int i, bool at_min, bool at_max) {
     bool is_enough = !at_min || (i >= s->min->n_frac && !s->above_min);
     bool is_not_too_much = !at_max || i < s->max->n_frac || !s->below_max;
@@ -243,7 +243,7 @@ static void put_fraction_after(const span *s, kin_text_buffer *gbnf, char digit,
     kin_text_print(gbnf, ends ? ")?" : ")");
 }
 
-// At least one digit more, from digit i on. Nests as deep as the bounds have digits.
+// Writes at least one more digit, from digit i on. The recursion depth is the number of digits of the bounds.
 static void put_fraction(const span *s, kin_text_buffer *gbnf, int i, bool at_min, bool at_max) {
     if (at_min && i >= s->min->n_frac && !s->above_min) at_min = false;
     if (at_max && i >= s->max->n_frac) {
@@ -259,7 +259,7 @@ static void put_fraction(const span *s, kin_text_buffer *gbnf, int i, bool at_mi
             put_fraction_after(s, gbnf, lo, i + 1, true, true);
             return;
         }
-        kin_text_print(gbnf, "([]"); // and one of these
+        kin_text_print(gbnf, "([]"); // followed by the alternatives
         if (at_min && lo <= hi) {
             kin_text_print(gbnf, " | ");
             put_fraction_after(s, gbnf, lo, i + 1, true, false);
@@ -277,7 +277,7 @@ static void put_fraction(const span *s, kin_text_buffer *gbnf, int i, bool at_mi
     }
 }
 
-// The fraction after an integer part that is min's or max's or neither's.
+// Writes the fraction after an integer part that equals that of min, of max, or of neither.
 static void put_point(const span *s, kin_text_buffer *gbnf, bool at_min, bool at_max) {
     bool ends = may_end(s, 0, at_min, at_max);
     kin_text_print(gbnf, " (\".\" (");
@@ -304,7 +304,7 @@ static void put_real_span(const span *s, kin_text_buffer *gbnf) {
     kin_text_print(gbnf, ")");
 }
 
-// ---- with a sign
+// ---- signed numbers
 
 static int larger(int a, int b) {
     return a > b ? a : b;
@@ -327,8 +327,8 @@ void kin_number_range_put(const kin_number_range *range, bool integer, kin_text_
     int n_most = larger(min ? min->n_int : 0, max ? max->n_int : 0) + larger(min ? min->n_frac : 0, max ? max->n_frac : 0);
     if (n_most >= MAX_SIGNIFICANT) integer = true;
     int n_free = MAX_SIGNIFICANT - n_most < MAX_FRACTION ? MAX_SIGNIFICANT - n_most : MAX_FRACTION;
-    kin_text_print(gbnf, "([]"); // or one of these
-    if (!min || min->negative) { // the sizes of negative numbers
+    kin_text_print(gbnf, "([]"); // followed by the alternatives
+    if (!min || min->negative) { // the absolute values of negative numbers
         bool crosses = !max || !max->negative;
         span s = {crosses ? &zero : max, min, crosses || range->below_max, range->above_min, min != NULL, n_free};
         kin_text_print(gbnf, " | \"-\" ");

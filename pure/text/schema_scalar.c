@@ -19,7 +19,7 @@ void kin_schema_scalars_fini(kin_schema_scalars *s) {
 
 typedef enum trial { FITS, IS_EMPTY, IS_TOO_LARGE } trial;
 
-// A grammar of this expression, or of a line end: where nothing matches the expression, that is no error.
+// Compiles a grammar of this expression or a line end, so that an expression that matches nothing is not an error.
 static trial try_expression(kin_schema_scalars *s, const kin_text_buffer *expression) {
     kin_text_buffer gbnf = {0};
     kin_grammar *grammar = NULL;
@@ -39,7 +39,7 @@ static trial try_expression(kin_schema_scalars *s, const kin_text_buffer *expres
     return result;
 }
 
-// A rule for the expression, and its name to the line.
+// Writes a rule for the expression, and appends its name to the line.
 static trial put_rule_with_ahead(kin_schema_scalars *s, const kin_text_buffer *expression, kin_text_buffer *line) {
     int64_t known = kin_string_table_find(&s->rules, expression->at, expression->len);
     trial result = known >= 0 ? FITS : try_expression(s, expression);
@@ -76,7 +76,7 @@ static int relax(kin_schema_scalars *s, const kin_schema_list *list, const kin_j
     return kin_schema_relax(s->json, list, word, why, s->err);
 }
 
-// A pattern; one that is not understood is left out where the list is relaxed.
+// Appends a pattern; an unsupported one is left out if the list is relaxed.
 static int put_pattern_ahead(kin_schema_scalars *s, const kin_schema_list *list, const kin_json_value *pattern, bool *is_last,
                              kin_text_buffer *to) {
     kin_text_buffer one = {0};
@@ -98,7 +98,7 @@ static int put_pattern_ahead(kin_schema_scalars *s, const kin_schema_list *list,
 static int put_combined(kin_schema_scalars *s, const kin_schema_list *list, const kin_schema_facts *facts,
                         kin_text_buffer *line) {
     kin_text_buffer all = {0};
-    bool has_last = false; // what is no look-ahead, but is there: its automaton is not made alone
+    bool has_last = false; // the expression has a part that is not look-ahead, so that its automaton is not built separately
     int rc = 0;
     if (has_length(facts)) {
         kin_text_print(&all, "&(");
@@ -110,7 +110,7 @@ static int put_combined(kin_schema_scalars *s, const kin_schema_list *list, cons
         rc = put_pattern_ahead(s, list, facts->patterns[i], &has_last, &all);
     }
     if (facts->format) kin_schema_put_format(facts->format->text, &all);
-    bool is_open = all.len == 0; // nothing is left that is understood
+    bool is_open = all.len == 0; // no supported keyword is left
     if (!has_last && !facts->format) kin_text_print(&all, "one*");
     if (all.failed) line->failed = true;
     const kin_json_value *word = facts->n_patterns > 0 ? facts->patterns[0] : facts->format;
@@ -155,7 +155,7 @@ int kin_schema_put_string(kin_schema_scalars *s, const kin_schema_list *list, co
 
 // ---- numbers
 
-// The word's number as N of %N; false: it is none that a grammar can have.
+// Writes the number of the keyword as N of %N; returns false if a grammar cannot express it.
 static bool put_multiple(const kin_json_value *word, bool *has_fraction, kin_text_buffer *to) {
     kin_decimal d;
     if (kin_decimal_parse(&d, word->text) != 0 || d.n_frac > KIN_GBNF_MAX_FRACTION || d.n_int + d.n_frac > 9) return false;
@@ -190,7 +190,7 @@ int kin_schema_put_number(kin_schema_scalars *s, const kin_schema_list *list, co
         all.len = len;
         rc = relax(s, list, facts->multiples[i], why);
     }
-    // So that readers that round to doubles get what was written.
+    // Limits the digits, so that readers that round to double get the written number.
     if (n > 0 && (!facts->has_numbers || has_fraction)) kin_text_print(&all, "&(\"-\"? [0-9.]{1,15} $) ");
     put_range(facts, &all);
     trial result = n == 0 || all.failed || rc != 0 ? IS_TOO_LARGE : put_rule_with_ahead(s, &all, line);

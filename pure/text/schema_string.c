@@ -12,7 +12,7 @@ void kin_schema_put_builtins(kin_text_buffer *gbnf) {
                                 "array ::= \"[\" ws (value (ws \",\" ws value)* ws)? \"]\"\n"
                                 "string ::= \"\\\"\" char* \"\\\"\"\n"
                                 "char ::= [^\"\\\\\\x00-\\x1F] | \"\\\\\" ([\"\\\\/bfnrt] | \"u\" unit)\n"
-                                // Code points beyond U+FFFF are two units, and half of them is none.
+                                // Code points above U+FFFF are two units; an unpaired surrogate is none.
                                 "unit ::= [0-9a-cA-CefEF] [0-9a-fA-F]{3} | [dD] [0-7] [0-9a-fA-F]{2} | [dD] [89abAB] "
                                 "[0-9a-fA-F]{2} \"\\\\u\" [dD] [c-fC-F] "
                                 "[0-9a-fA-F]{2}\n"
@@ -38,15 +38,15 @@ void kin_schema_put_literal(kin_str text, kin_text_buffer *gbnf) {
     kin_text_put(gbnf, "\"", 1);
 }
 
-// ---- sets of characters, and how JSON strings write them
+// ---- sets of characters, and their spelling in JSON strings
 
 typedef struct char_set {
     struct {
         uint32_t lo, hi;
     } ranges[KIN_PATTERN_MAX_RANGES];
     int n;
-    bool ascii_only; // what is negated here differs between engines beyond ASCII
-    bool is_part;    // there is more of it than is known here
+    bool ascii_only; // it contains a negated class, whose extent beyond ASCII depends on the engine
+    bool is_part;    // only a part of the real set is known
     bool overflow;
 } char_set;
 
@@ -66,11 +66,11 @@ static bool has(const char_set *set, uint32_t c) {
     return false;
 }
 
-// All that is not in the set, between lo and hi.
+// Returns the complement of the set within [lo, hi].
 static char_set negated(const char_set *set, uint32_t lo, uint32_t hi) {
     char_set result = {.ascii_only = set->ascii_only, .overflow = set->overflow};
     for (uint32_t at = lo; at <= hi;) {
-        uint32_t end = hi; // of what is not in the set, from `at` on
+        uint32_t end = hi; // end of the gap that begins at `at`
         bool is_inside = false;
         for (int i = 0; i < set->n; i++) {
             uint32_t first = set->ranges[i].lo, last = set->ranges[i].hi;
@@ -102,7 +102,7 @@ static void put_escaped(char c, kin_text_buffer *gbnf) {
     kin_text_fini(&json);
 }
 
-// The set as a class of characters that stand for themselves, and as escapes.
+// Writes the set as a class of unescaped characters, and as escapes.
 static void put_set(const char_set *set, kin_text_buffer *gbnf) {
     uint32_t most = set->ascii_only ? 0x7f : 0x10ffff;
     kin_text_print(gbnf, "([");
@@ -130,9 +130,9 @@ typedef struct parser {
     kin_str pattern;
     const char *at, *end;
     int nesting;
-    const char *any; // rule of a character
-    int ahead;       // nesting at which a look-ahead's alternatives are; -1: none
-    bool widens;     // in a negative look-ahead, which leaves out all that some engine might match
+    const char *any; // name of the rule for one character
+    int ahead;       // nesting level of the alternatives of a look-ahead; -1: none
+    bool widens;     // in a negative look-ahead, which must exclude everything that any engine might match
     kin_text_buffer *gbnf;
     kin_err *err;
 } parser;
@@ -165,7 +165,8 @@ static bool add_shorthand(char_set *set, char letter, bool widens) {
     return true;
 }
 
-// Adds all that some engine takes for one of these beyond ASCII: white space is known, of digits and letters there are too many.
+// Adds everything beyond ASCII that some engine might include in the class. White space is listed; digits and letters are too
+// many, so everything is added.
 static void add_beyond_ascii(char_set *set, char letter) {
     static const uint32_t blanks[][2] = {{0x85, 0x85},     {0xa0, 0xa0},     {0x1680, 0x1680}, {0x180e, 0x180e},
                                          {0x2000, 0x200b}, {0x2028, 0x2029}, {0x202f, 0x202f}, {0x205f, 0x205f},
@@ -187,7 +188,8 @@ static int parse_hex(parser *p, int n, uint32_t *c) {
     return 0;
 }
 
-// After "\\p": properties of Unicode about emoji, which zod has. Of Extended_Pictographic those that no version takes away.
+// Called after "\\p": the Unicode properties of emoji that zod uses. Extended_Pictographic has only characters that are in it
+// in every Unicode version.
 static int parse_property(parser *p, char_set *set) {
     static const struct {
         const char *name;
@@ -232,7 +234,7 @@ static int parse_property(parser *p, char_set *set) {
     return fail_pattern(p, "\\p is supported for properties of emoji only, and in no negative look-ahead");
 }
 
-// After a backslash: a character, or a shorthand that is added to the set (*c is UINT32_MAX then).
+// Called after a backslash: reads a character, or adds a shorthand to the set (*c is UINT32_MAX then).
 static int parse_escape(parser *p, char_set *set, uint32_t *c) {
     static const char letters[] = "tnrfv0", meanings[] = "\t\n\r\f\v\0";
     char letter = p->at < p->end ? *p->at++ : 'b';
@@ -263,10 +265,10 @@ static int parse_char(parser *p, char_set *set, uint32_t *c) {
     return 0;
 }
 
-// After '['.
+// Called after '['.
 static int parse_class(parser *p, char_set *set) {
     bool negate = skip_char(p, '^'), has_shorthand = false, has_all = false;
-    char letters[128] = {0}; // shorthands that were met
+    char letters[128] = {0}; // shorthands seen so far
     while (!skip_char(p, ']')) {
         uint32_t lo, hi;
         if (p->at == p->end) return fail_pattern(p, "']' is missing");
@@ -298,7 +300,7 @@ static int parse_class(parser *p, char_set *set) {
 
 static int parse_choice(parser *p);
 
-// After '(?'.
+// Called after '(?'.
 static int fail_group(const parser *p) {
     char c = p->at < p->end ? *p->at : '\0';
     if (c == '<') return fail_pattern(p, "look-behind, (?<= and (?<!, is not supported");
@@ -308,9 +310,9 @@ static int fail_group(const parser *p) {
     return fail_pattern(p, "'(?' begins no group that is known here");
 }
 
-// After '('.
+// Called after '('.
 static int parse_group(parser *p) {
-    char kind = 0; // of a look-ahead: '=' or '!'
+    char kind = 0; // for a look-ahead: '=' or '!'
     if (++p->nesting > KIN_PATTERN_MAX_NESTING) return fail_pattern(p, "groups are nested more than 24 deep");
     if (skip_char(p, '?')) {
         if (p->at < p->end && (*p->at == '=' || *p->at == '!')) kind = *p->at++;
@@ -354,7 +356,7 @@ static int parse_atom(parser *p) {
     return 0;
 }
 
-// Decimal digits; saturated, since the compiler of grammars limits repetitions far below. False if there are none.
+// Reads decimal digits. The value saturates far above the grammar compiler's limit. Returns false if there are no digits.
 static bool parse_count(parser *p, uint32_t *count) {
     const char *begin = p->at;
     uint32_t n = 0;
@@ -375,7 +377,7 @@ static int parse_repetition(parser *p) {
         if (!skip_char(p, '}')) return fail_pattern(p, "a repetition is {m}, {m,} or {m,n}");
     }
     kin_text_put(p->gbnf, begin, (size_t)(p->at - begin));
-    skip_char(p, '?'); // as few as possible: the same strings
+    skip_char(p, '?'); // lazy: matches the same strings
     if (is_repetition(p)) return fail_pattern(p, "two repetitions in a row are not supported");
     return 0;
 }
@@ -387,7 +389,7 @@ static int parse_sequence(parser *p) {
     while (p->at < p->end && *p->at != '|' && *p->at != ')') {
         bool is_last = p->end - p->at == 1 || p->at[1] == '|' || (is_ahead && p->at[1] == ')');
         if (is_whole && *p->at == '$' && is_last) return p->at++, 0;
-        if (is_ahead && *p->at == '$' && is_last) { // in Python also before a line end
+        if (is_ahead && *p->at == '$' && is_last) { // in Python $ also matches before a line end
             kin_text_print(p->gbnf, p->widens ? " \"\\\\n\"? $" : " $");
             p->at++;
             return 0;
@@ -461,7 +463,7 @@ bool kin_schema_put_format(kin_str format, kin_text_buffer *gbnf) {
     return false;
 }
 
-// ---- keys that are none of some others: a rule for each beginning that they have
+// ---- keys other than the given ones: a rule for each common prefix
 
 static int by_bytes(const void *a, const void *b) {
     const kin_str *x = a, *y = b;
@@ -483,11 +485,11 @@ typedef struct key_rules {
     kin_text_buffer *gbnf;
 } key_rules;
 
-// Rule number `rule`: what may follow the first `at` bytes of keys [n], which they share. Nests as deep as a key is long, so the
-// caller bounds that; each level writes its line after those below it.
+// Writes rule number `rule`: what may follow the first `at` bytes of keys [n], which they share. The recursion depth is the
+// length of a key, so the caller bounds it; each level writes its rule after those below it.
 static void put_key_rule(key_rules *r, const kin_str *keys, size_t n, size_t at, unsigned rule) {
     kin_text_buffer line = {0};
-    bool is_key = n > 0 && keys[0].len == at; // sorted: the shortest one is first
+    bool is_key = n > 0 && keys[0].len == at; // the shortest one is first
     kin_text_print(&line, "%s-%u ::= [^\"\\\\\\x00-\\x1F", r->name, rule);
     for (size_t i = is_key; i < n; i++) {
         int len = kin_utf8_len(keys[i].at + at, keys[i].len - at);
@@ -510,7 +512,7 @@ static void put_key_rule(key_rules *r, const kin_str *keys, size_t n, size_t at,
 }
 
 void kin_schema_put_other_keys(const char *name, kin_str *keys, size_t n, kin_text_buffer *gbnf) {
-    enum { MAX_LENGTH = 256 }; // of a key that is looked at byte by byte
+    enum { MAX_LENGTH = 256 }; // length of a key that is excluded byte by byte
     key_rules r = {.name = name, .gbnf = gbnf};
     size_t n_kept = 0, most = 0;
     for (size_t i = 0; i < n; i++) {
@@ -519,7 +521,7 @@ void kin_schema_put_other_keys(const char *name, kin_str *keys, size_t n, kin_te
         keys[n_kept++] = keys[i];
     }
     if (n_kept > 0) qsort(keys, n_kept, sizeof *keys, by_bytes);
-    if (most > MAX_LENGTH) { // no key so long that it could be one of these
+    if (most > MAX_LENGTH) { // allow no other keys at all
         kin_text_print(gbnf, "%s ::= []\n", name);
         return;
     }

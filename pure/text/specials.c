@@ -13,8 +13,8 @@ typedef struct special {
 
 struct kin_specials {
     const kin_vocab *vocab;
-    special *by_text; // [n] ascending: a trie, walked by narrowing a range
-    uint32_t *order;  // [n] indexes of by_text, longest token first, then the smaller id
+    special *by_text; // [n] sorted: a trie, searched by narrowing a range
+    uint32_t *order;  // [n] indexes into by_text, longest token first, then the smaller id
     uint32_t n;
     bool begins[256]; // some token begins with this byte
 };
@@ -51,7 +51,7 @@ static bool is_special(kin_token_type type) {
     return type == KIN_TOKEN_CONTROL || type == KIN_TOKEN_USER_DEFINED || type == KIN_TOKEN_UNKNOWN;
 }
 
-// Fills by_text, and order from a copy sorted by priority.
+// Fills by_text, and `order` from a copy sorted by priority.
 static void sort_specials(kin_specials *specials, special *by_priority) {
     for (int32_t id = 0; id < specials->vocab->n_tokens; id++) {
         kin_token_type type = kin_vocab_type(specials->vocab, id);
@@ -99,7 +99,7 @@ void kin_specials_free(kin_specials *specials) {
     free(specials);
 }
 
-// First of by_text[low..high) whose byte `depth` is at least c (as a number up to 256). All are longer than depth.
+// Returns the first of by_text[low..high) whose byte at `depth` is at least c (up to 256). All must be longer than depth.
 static uint32_t lower_bound(const special *by_text, uint32_t low, uint32_t high, size_t depth, int c) {
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
@@ -111,7 +111,7 @@ static uint32_t lower_bound(const special *by_text, uint32_t low, uint32_t high,
     return low;
 }
 
-// Marks every token that stands at the start of text [len].
+// Marks every token that occurs at the start of text [len].
 static void mark_at(const kin_specials *specials, const char *text, size_t len, bool *occurs) {
     uint32_t low = 0, high = specials->n;
     for (size_t depth = 0; depth < len && low < high; depth++) {
@@ -139,7 +139,7 @@ static bool is_white(char c) { // isspace of the C locale
 }
 
 static bool is_trusted(const search *search, size_t begin, size_t end) {
-    size_t low = 0, high = search->n_trusted; // the first range that ends at `end` or later
+    size_t low = 0, high = search->n_trusted; // searches the first range that ends at `end` or later
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         if (search->trusted[middle].end < end)
@@ -150,7 +150,7 @@ static bool is_trusted(const search *search, size_t begin, size_t end) {
     return low < search->n_trusted && search->trusted[low].begin <= begin;
 }
 
-// Takes all free occurrences of one token. Whatever is taken already is at least as long, so looking at both ends suffices.
+// Takes all free occurrences of one token. Everything taken so far is at least as long, so testing both ends is sufficient.
 static int take_all(search *search, const special *special, kin_err *err) {
     const bool *takes_space = search->specials->vocab->takes_space;
     size_t len = special->text.len;

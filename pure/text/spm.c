@@ -23,12 +23,12 @@ bool kin_spm_words_are_independent(const kin_vocab *vocab) {
     return true;
 }
 
-// Maps scores to integers that sort the other way round: the best score is the smallest.
+// Maps scores to integers in reverse order: the best score becomes the smallest integer.
 static uint32_t order_of_score(float score) {
     union {
         float f;
         uint32_t u;
-    } bits = {.f = score + 0.0f}; // -0 and 0 are equal
+    } bits = {.f = score + 0.0f}; // makes -0 and 0 equal
     uint32_t ascending = bits.u >> 31 ? ~bits.u : bits.u | 0x80000000u;
     return ~ascending;
 }
@@ -45,7 +45,7 @@ static bool may_join(const void *rules, const char *text, const kin_symbol *left
     return true;
 }
 
-// Writes text with every space as U+2581, which is 3 times as long; returns the length.
+// Writes the text with every space as U+2581, which takes 3 bytes; returns the length.
 static size_t escape(char *out, bool space_first, const char *text, size_t len) {
     size_t n = 0;
     if (space_first) {
@@ -65,10 +65,10 @@ static size_t escape(char *out, bool space_first, const char *text, size_t len) 
 
 static size_t character_len(const char *at, size_t n) {
     int len = kin_utf8_len(at, n);
-    return len > 0 ? (size_t)len : 1; // a stray byte stands alone
+    return len > 0 ? (size_t)len : 1; // an invalid byte is a character
 }
 
-// Bytes of the first word: spaces, then anything up to the next space.
+// Returns the length of the first word: spaces, then everything up to the next space.
 static size_t word_len(const char *at, size_t n) {
     size_t len = 0;
     while (is_space(at + len, n - len)) len += KIN_SPM_SPACE_LEN;

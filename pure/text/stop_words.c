@@ -8,9 +8,9 @@
 
 typedef struct word {
     const char *at;    // [len]
-    uint16_t *shorter; // [len] [i]: longest beginning of the word that its first i + 1 bytes end with, not counting themselves
+    uint16_t *shorter; // [len] [i]: length of the longest proper suffix of the first i + 1 bytes that is a prefix of the word
     uint16_t len;
-    uint16_t n_matched; // bytes of it that the text ends with; less than len
+    uint16_t n_matched; // length of the longest prefix of the word that the text ends with; < len
 } word;
 
 struct kin_stop_words {
@@ -18,8 +18,8 @@ struct kin_stop_words {
     size_t n;
     char *bytes;          // of all words
     uint16_t *tables;     // of all words
-    kin_text_buffer text; // given out, then held back
-    size_t n_given;       // bytes of it that were given out
+    kin_text_buffer text; // the part that was returned, then the held part
+    size_t n_given;       // bytes that were returned
     bool is_found;
 };
 
@@ -76,7 +76,8 @@ void kin_stop_words_free(kin_stop_words *stop) {
 
 // ---- the text
 
-// Number of the longest word that ends with this byte, or -1; *n_held: bytes that may be the beginning of one.
+// Reads a byte. Returns the index of the longest word that ends with it, or -1; *n_held: bytes that may be the beginning of a
+// word.
 static int read_byte(kin_stop_words *stop, char byte, size_t *n_held) {
     int found = -1;
     *n_held = 0;

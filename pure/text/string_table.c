@@ -21,7 +21,7 @@ static uint32_t hash_of(const char *at, size_t len) {
     return (uint32_t)(h >> 32);
 }
 
-// The slot of the string, or the free one where it belongs.
+// Returns the slot of the string, or the free slot for it.
 static kin_string_slot *slot_of(const kin_string_table *table, uint32_t hash, const char *at, size_t len) {
     uint32_t mask = table->n_slots - 1;
     for (uint32_t i = hash & mask;; i = (i + 1) & mask) {

@@ -6,17 +6,17 @@
 static const char begin_marker[] = "<think>", end_marker[] = "</think>";
 
 typedef enum state {
-    BEFORE,   // nothing but white space, or a part of <think>, has come
-    THINKING, // in it
+    BEFORE,   // only white space, or a part of <think>, so far
+    THINKING, // within the reasoning
     ENDING,   // its end is forced
-    OVER,     // it has ended, or will not begin
+    OVER,     // it has ended, or can no longer begin
 } state;
 
 struct kin_thinking_budget {
     state state;
-    int n_left;    // tokens
-    int n_matched; // bytes of the marker that is looked for
-    int n_given;   // tokens of the end
+    int n_left;    // tokens left
+    int n_matched; // matched bytes of the marker that is searched for
+    int n_given;   // tokens of the forced end accepted so far
     int n_end;
     int32_t end[];
 };
@@ -38,7 +38,7 @@ int32_t kin_thinking_budget_next(const kin_thinking_budget *b) {
     return b->state == ENDING ? b->end[b->n_given] : KIN_FAIL;
 }
 
-// One byte more; whether the marker is whole. It has its first byte nowhere else.
+// Matches one more byte; returns true if the marker is complete. The first byte of the marker occurs only once in it.
 static bool match(kin_thinking_budget *b, const char *marker, char byte) {
     if (byte != marker[b->n_matched]) b->n_matched = 0;
     b->n_matched += byte == marker[b->n_matched];

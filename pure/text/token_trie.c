@@ -21,7 +21,7 @@ kin_str kin_token_trie_text(const kin_token_trie *trie, int32_t id) {
     return is_matched && !memchr(piece.at, KIN_TOKEN_REFERENCE_FIRST, piece.len) ? piece : none;
 }
 
-// Characters of a plain text; 0 if it is not plain.
+// Returns the number of characters of a plain text; 0 if it is not plain.
 static uint32_t plain_length(kin_str text) {
     uint32_t n = 0;
     for (size_t at = 0; at < text.len; n++) {
@@ -58,7 +58,7 @@ static uint32_t count_nodes(const entry *entries, size_t n) {
     return n_nodes;
 }
 
-// entries [n] sorted; open: node at each depth of the last text, room for the longest.
+// Builds a tree from sorted entries [n]. open: the node at each depth of the previous text, with room for the longest one.
 static int build_tree(kin_token_trie *trie, kin_token_tree *tree, const entry *entries, size_t n, uint32_t *open) {
     tree->nodes = malloc(((size_t)count_nodes(entries, n) + 1) * sizeof *tree->nodes);
     if (!tree->nodes) return KIN_FAIL;
@@ -84,7 +84,7 @@ static int build_tree(kin_token_trie *trie, kin_token_tree *tree, const entry *e
     return 0;
 }
 
-// ---- all of it
+// ---- the whole trie
 
 static void add_to_sets(kin_token_trie *trie, int32_t id, uint32_t n_chars) {
     if (n_chars > trie->longest_plain) trie->longest_plain = n_chars;

@@ -10,8 +10,8 @@
 #include "pure/text/spm.h"
 #include "pure/text/vocab_impl.h"
 
-// Rates for 1 MiB of English on one Zen 4 core: llama-bpe 40 MB/s, gpt-2 22, deepseek-llm (six expressions) 16, llama-spm 8.
-// The slowest texts found, 1 MiB of one letter or of spaces, take 0.2 to 0.4 s: one long run, so one large heap.
+// Rates for 1 MiB of English on one Zen 4 core, MB/s: llama-bpe 40, gpt-2 22, deepseek-llm (six expressions) 16, llama-spm 8.
+// The slowest texts found, 1 MiB of one letter or of spaces, take 0.2 to 0.4 s: a single run, so a single large heap.
 
 struct kin_tokenizer {
     const kin_vocab *vocab;
@@ -43,7 +43,7 @@ void kin_tokenizer_free(kin_tokenizer *tokenizer) {
     free(tokenizer);
 }
 
-// Text between special tokens. SPM puts a space before it; it always follows a special token or the beginning.
+// Encodes text between special tokens. SPM puts a space before it, because it follows the beginning or a special token.
 static int encode_plain(const kin_tokenizer *tokenizer, const char *text, size_t len, kin_merger *merger, kin_id_sink *sink,
                         kin_err *err) {
     const kin_vocab *vocab = tokenizer->vocab;

@@ -12,7 +12,7 @@
 
 typedef struct trial {
     bool has_system, tools;
-    int n_calls; // of an assistant's message, each with its result
+    int n_calls; // in one assistant message, each with its result
     const char *id;
 } trial;
 
@@ -94,7 +94,7 @@ static bool has(const char *at, size_t len, const char *word) {
     return false;
 }
 
-// The one whose markers a text has; KIN_REPLY_PLAIN: another one.
+// Returns the format whose markers the text contains; KIN_REPLY_PLAIN: none.
 static kin_reply_format format_of(const char *at, size_t len) {
     if (has(at, len, "[TOOL_CALLS]")) return has(at, len, "[ARGS]") ? KIN_REPLY_MISTRAL_ARGS : KIN_REPLY_MISTRAL;
     if (has(at, len, "<tool_call>") && has(at, len, "<function=")) return KIN_REPLY_XML;
@@ -103,8 +103,8 @@ static kin_reply_format format_of(const char *at, size_t len) {
     return KIN_REPLY_PLAIN;
 }
 
-// Whether the template renders the conversation, with that word in it, and the format of what it renders. KIN_FAIL without
-// memory.
+// Determines whether the template renders the conversation, including `word`, and the format of the rendered text. Returns
+// KIN_FAIL if memory runs out.
 static int try(const kin_jinja *jinja, trial t, const char *word, bool *renders, kin_reply_format *format) {
     enum { MAX_BYTES = 4 << 20 };
     kin_values *v = kin_values_new(MAX_BYTES);
@@ -156,7 +156,7 @@ kin_reply_thinking kin_reply_thinking_of(const kin_tool_format *format, kin_str 
     return KIN_THINKING_MAY_BEGIN;
 }
 
-// ---- ids of calls
+// ---- call ids
 
 static bool is_alphanumeric(char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');

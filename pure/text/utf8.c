@@ -2,7 +2,7 @@
 
 #include <stdbool.h>
 
-// Bounds of the second byte, which is where overlong forms, surrogates and values above U+10FFFF show (Unicode, table 3-7).
+// Bounds of the second byte, which excludes overlong forms, surrogates and values above U+10FFFF (Unicode, table 3-7).
 static bool second_fits(uint8_t first, uint8_t second) {
     uint8_t low = 0x80, high = 0xbf;
     if (first == 0xe0) low = 0xa0;

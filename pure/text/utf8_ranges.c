@@ -1,6 +1,6 @@
 #include "pure/text/utf8_ranges.h"
 
-// The last code point of a piece that begins at lo.
+// Returns the last code point of the piece that begins at lo.
 static uint32_t piece_end(uint32_t lo, uint32_t hi) {
     static const uint32_t last_of_length[] = {0x7f, 0x7ff, 0xffff};
     for (int i = 0; i < 3; i++) {
@@ -10,7 +10,7 @@ static uint32_t piece_end(uint32_t lo, uint32_t hi) {
         uint32_t mask = (1u << (6 * i)) - 1; // the last i bytes
         if ((lo & ~mask) == (hi & ~mask)) continue;
         if ((lo & mask) != 0)
-            hi = lo | mask; // until the byte before them changes
+            hi = lo | mask; // up to the last value before the byte in front of them changes
         else if ((hi & mask) != mask)
             hi = (hi & ~mask) - 1;
     }

@@ -9,9 +9,9 @@
 #include "pure/text/utf8.h"
 #include "pure/text/value_impl.h"
 
-enum { INDEX_FROM = 8 }; // dicts of more pairs have an index
+enum { INDEX_FROM = 8 }; // dicts with more pairs have an index
 
-// Enough for a template that looks at every pair of a thousand messages, and about a second or two of computing.
+// Enough for a template that visits every pair of a thousand messages; about one or two seconds of computing.
 static const uint64_t max_steps = 20 * 1000 * 1000;
 
 struct kin_values {
@@ -82,7 +82,7 @@ kin_tail *kin_values_tail(kin_values *values) {
     return &values->tail;
 }
 
-// ---- making values
+// ---- constructors
 
 kin_value *kin_value_new(kin_values *values, kin_kind kind) {
     kin_value *value = kin_values_alloc(values, sizeof *value);
@@ -115,7 +115,7 @@ kin_value *kin_value_of_items(kin_values *values, kin_kind kind, kin_items items
     return kin_values_charge(values, items.n / 8) && kin_value_set_depth(values, value) ? value : NULL;
 }
 
-// Room for one more: doubles the array. *at is [*cap] elements of `size` bytes, n of them used.
+// Makes room for one more element by doubling. *at is [*cap] elements of `size` bytes, n of them used.
 static bool grow(kin_values *values, void **at, size_t n, size_t *cap, size_t size) {
     if (n < *cap) return true;
     size_t new_cap = *cap ? 2 * *cap : 4;
@@ -162,7 +162,7 @@ static uint64_t hash_of(const kin_value *key) {
     case KIN_KIND_STRING: return kin_hash64(key->s.at, key->s.len, 1);
     case KIN_KIND_BOOL:
     case KIN_KIND_INT:
-    case KIN_KIND_FLOAT: // equal numbers of all three kinds are one key
+    case KIN_KIND_FLOAT: // equal numbers of these three kinds are the same key
         number = kin_value_number(key);
         number = number == 0 ? 0 : number;
         return kin_hash64(&number, sizeof number, 2);
@@ -170,7 +170,7 @@ static uint64_t hash_of(const kin_value *key) {
     }
 }
 
-// The slot of the key in the index: its own, or the free one where it belongs.
+// Returns the slot of the key in the index, or the free slot for it.
 static size_t slot_of(kin_values *values, const kin_pairs *pairs, const kin_value *key) {
     size_t slot = hash_of(key) & (pairs->n_index - 1);
     while (pairs->index[slot] && !kin_value_equal(values, pairs->at[pairs->index[slot] - 1].key, key))
@@ -186,7 +186,7 @@ static bool rebuild_index(kin_values *values, kin_pairs *pairs) {
     return true;
 }
 
-// The position of the key, or n.
+// Returns the position of the key, or n.
 static size_t position_of(kin_values *values, const kin_pairs *pairs, const kin_value *key) {
     if (key->kind == KIN_KIND_STRING) kin_values_charge_bytes(values, key->s.len);
     if (pairs->index) {
@@ -227,7 +227,7 @@ const kin_value *kin_pairs_find_name(kin_values *values, const kin_pairs *pairs,
     return kin_pairs_find(values, pairs, &key);
 }
 
-// ---- the caller's
+// ---- the public builders
 
 kin_value *kin_value_none(kin_values *values) {
     return kin_value_new(values, KIN_KIND_NONE);
@@ -279,7 +279,7 @@ kin_value *kin_value_dict(kin_values *values) {
     return value->pairs ? value : NULL;
 }
 
-// The item goes into the container: it is complete now, and the container is at least one deeper.
+// Prepares to put the item into the container: the item becomes immutable, and the container at least one level deeper.
 static bool enter_value(kin_values *values, kin_value *container, kin_value *item) {
     if (!container || !item) return false;
     kin_assert(!container->frozen);
@@ -304,7 +304,7 @@ void kin_value_put(kin_values *values, kin_value *dict, const char *key, size_t 
     kin_pairs_put(values, dict->pairs, kin_value_string(values, key, key_len, KIN_ORIGIN_INPUT), item);
 }
 
-// ---- as Python sees them
+// ---- Python's view of values
 
 bool kin_value_is_integer(const kin_value *value) {
     return value->kind == KIN_KIND_INT || value->kind == KIN_KIND_BOOL;
@@ -380,7 +380,7 @@ bool kin_value_equal(kin_values *values, const kin_value *a, const kin_value *b)
     case KIN_KIND_TUPLE:
     case KIN_KIND_RANGE: return items_equal(values, a->items, b->items);
     case KIN_KIND_DICT: return pairs_equal(values, a->pairs, b->pairs);
-    default: return false; // the rest are equal to themselves only
+    default: return false; // the other kinds are equal only to themselves
     }
 }
 

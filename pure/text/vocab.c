@@ -33,7 +33,7 @@ kin_vocab_spec kin_vocab_spec_defaults(kin_vocab_kind kind, const char *pre) {
     return spec;
 }
 
-// ---- what may come in
+// ---- checks of the description
 
 static int check_id(const kin_vocab_spec *spec, const char *name, int32_t id, kin_err *err) {
     if (id >= KIN_TOKEN_NONE && id < spec->n_tokens) return 0;
@@ -77,7 +77,7 @@ static int check_spec(const kin_vocab_spec *spec, kin_err *err) {
     return check_special_ids(spec, err);
 }
 
-// ---- tokens as the file writes them
+// ---- tokens as spelled in the file
 
 static int add_text(kin_vocab *vocab, int32_t i, kin_str text, kin_err *err) {
     char empty[32];
@@ -119,9 +119,9 @@ static int copy_attributes(kin_vocab *vocab, const kin_vocab_spec *spec, kin_err
     return 0;
 }
 
-// ---- the bytes that tokens stand for
+// ---- the bytes of tokens
 
-// "<0x1F>" -> 0x1F; -1 if it is written otherwise.
+// Parses "<0x1F>" to 0x1F; returns -1 for any other form.
 static int byte_of_name(kin_str text) {
     if (text.len != 6 || memcmp(text.at, "<0x", 3) != 0 || text.at[5] != '>') return -1;
     uint8_t byte;
@@ -139,7 +139,7 @@ static size_t put_spm_piece(char *out, kin_str text) {
     return n;
 }
 
-// A normal BPE token with a character outside the alphabet stands for its own text.
+// A normal BPE token with a character outside the alphabet represents its own text.
 static size_t put_bpe_piece(char *out, kin_str text) {
     int64_t n = kin_byte_alphabet_decode(out, text.at, text.len);
     if (n >= 0) return (size_t)n;
@@ -147,7 +147,7 @@ static size_t put_bpe_piece(char *out, kin_str text) {
     return text.len;
 }
 
-// Writes the piece of token id to out [its text's length]; returns its length, or -1 for a byte token without a byte.
+// Writes the piece of token id to out [length of its text]; returns its length, or -1 for a byte token without a valid byte.
 static int64_t put_piece(const kin_vocab *vocab, int32_t id, char *out) {
     kin_str text = kin_vocab_text(vocab, id);
     int byte;
@@ -210,7 +210,7 @@ static int build_bytes(kin_vocab *vocab, kin_err *err) {
     return 0;
 }
 
-// "LEFT RIGHT": the space is the first one after the first byte.
+// Parses "LEFT RIGHT"; the separator is the first space after the first byte.
 static int add_merge(kin_vocab *vocab, kin_str text, uint32_t rank, char *joined, kin_err *err) {
     const char *space = text.len > 2 ? memchr(text.at + 1, ' ', text.len - 1) : NULL;
     size_t left_len = space ? (size_t)(space - text.at) : 0;
@@ -237,7 +237,7 @@ static int build_merges(kin_vocab *vocab, const kin_vocab_spec *spec, kin_err *e
     return rc;
 }
 
-// Phi-3: all special tokens except these three take the white space after them.
+// Phi-3: the white space after a special token belongs to it, except for these three.
 static int build_takes_space(kin_vocab *vocab, kin_err *err) {
     vocab->takes_space = calloc((size_t)vocab->n_tokens, sizeof *vocab->takes_space);
     if (!vocab->takes_space) return out_of_memory(err);
@@ -253,7 +253,7 @@ static int build_takes_space(kin_vocab *vocab, kin_err *err) {
     return 0;
 }
 
-// ---- public
+// ---- public functions
 
 static void copy_plain_fields(kin_vocab *vocab, const kin_vocab_spec *spec) {
     vocab->kind = spec->kind;

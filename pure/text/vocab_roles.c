@@ -1,4 +1,4 @@
-// Tokens whose names say what they do, where a GGUF file says nothing or the wrong thing.
+// Assigns roles to tokens by their names, for GGUF files that lack the information or have it wrong.
 //
 // The list and the rules are llama.cpp's: models differ in how they end a turn, and their files often name only one of the
 // tokens.
@@ -6,12 +6,12 @@
 
 #include <string.h>
 
-enum { // what a name says of its token
+enum { // what the name of a token implies
     EOG = 1,
-    EOT = 2,      // the one that ends a turn, if the file names none; first in the list wins
-    EOM = 4,      // the same for a message
-    CONTROL = 8,  // whatever the file says of its type
-    VISIBLE = 16, // gpt-oss marks the channels of its answer with these; they are printed
+    EOT = 2,      // the end of a turn, if the file names none; the first one in the list wins
+    EOM = 4,      // the end of a message, likewise
+    CONTROL = 8,  // regardless of its type in the file
+    VISIBLE = 16, // gpt-oss marks the channels of its answer with these tokens, so they are printed
 };
 
 static const struct {
@@ -39,7 +39,7 @@ static const struct {
     {"</s>", EOG | CONTROL},
     {"[EOS]", EOG | CONTROL},
     {"<eos>", EOG | CONTROL},
-    // Filling in the middle: these three end the filling.
+    // Fill in the middle: tokens of these three kinds end the filling.
     {"<|fim_pad|>", EOG | CONTROL},
     {"<fim-pad>", EOG | CONTROL},
     {"<fim_pad>", EOG | CONTROL},
@@ -51,7 +51,7 @@ static const struct {
     {"<REPO>", EOG | CONTROL},
     {"<reponame>", EOG | CONTROL},
     {"<|file_sep|>", EOG | CONTROL},
-    // And these frame it.
+    // These enclose it.
     {"<|fim_prefix|>", CONTROL},
     {"<fim-prefix>", CONTROL},
     {"<fim_prefix>", CONTROL},
@@ -96,7 +96,7 @@ static void apply(kin_vocab *vocab, int32_t id, unsigned roles) {
     if (roles & EOM && vocab->eom == KIN_TOKEN_NONE) vocab->eom = id;
 }
 
-// gpt-oss ends with <|return|> or <|call|>, Solar with <|calls|> or <|flush|>; their <|end|> only ends a part of the answer.
+// gpt-oss ends with <|return|> or <|call|>, Solar with <|calls|> or <|flush|>; their <|end|> ends only a part of the answer.
 static void spare_inner_end(kin_vocab *vocab) {
     int32_t end = find_token(vocab, "<|end|>");
     if (end == KIN_TOKEN_NONE) return;

@@ -51,7 +51,7 @@ kin_value *kin_string_case(kin_values *values, const kin_string *s, kin_casing c
     return kin_value_of_string(values, made);
 }
 
-// With an empty `old`: before every character, and at the end.
+// An empty `old` matches before every character and at the end.
 static void replace_nothing(kin_pieces *out, const kin_string *s, const kin_string *with, int64_t max) {
     size_t i = 0;
     for (; max != 0 && i <= s->len; max--) {
@@ -89,7 +89,7 @@ typedef struct span {
     size_t begin, end;
 } span;
 
-// The next part at or behind *at, which moves behind the separator; false: there is none.
+// Reads the next part at or after *at, which moves past the separator. Returns false if there is none.
 static bool next_part(kin_values *values, const kin_string *s, const kin_string *separator, size_t *at, span *part) {
     if (*at > s->len) return false;
     if (separator) {
@@ -114,7 +114,7 @@ static bool push_part(kin_values *values, kin_items *parts, const kin_string *s,
            kin_items_push(values, parts, kin_value_of_string(values, kin_string_part(s, part.begin, part.end)));
 }
 
-// All parts, and then of the first ones as many together that max + 1 are left.
+// Splits everywhere, then joins the first parts again so that max + 1 remain.
 static bool split_right(kin_values *values, const kin_string *s, const kin_string *separator, int64_t max, kin_items *parts) {
     kin_items all = {0};
     if (!kin_string_split(values, s, separator, -1, false, &all)) return false;
@@ -141,7 +141,7 @@ bool kin_string_split(kin_values *values, const kin_string *s, const kin_string 
     return (!separator && at == s->len) || push_part(values, parts, s, (span){at, s->len});
 }
 
-// Bytes of the end of a line that begins here, as str.splitlines has it; 0: none does.
+// Returns the number of bytes of a line end at the beginning of at [n], as in str.splitlines; 0: none.
 static size_t line_end(const char *at, size_t n) {
     if (n > 1 && at[0] == '\r' && at[1] == '\n') return 2;
     int len = kin_utf8_len(at, n);
