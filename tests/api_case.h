@@ -1,4 +1,5 @@
-// What the tests of the translated APIs share: bodies and events as JSON with ' for ", compared by structure; a writer's life.
+// Shared by the tests of the translated APIs: bodies and events as JSON, written with ' for " and compared by structure, and
+// the life cycle of a writer.
 #pragma once
 
 #include <setjmp.h>
@@ -32,7 +33,7 @@ static inline json_t *json_of(const char *text) {
     return json;
 }
 
-// Takes `got` over.
+// Takes ownership of `got`.
 static inline void expect_json(json_t *got, const char *want) {
     json_t *wanted = json_of(want);
     if (!json_equal(got, wanted)) {
@@ -90,7 +91,7 @@ static inline void begin_writing(written *w, const kin_api_format *format, bool 
 
 typedef int parse_request(kin_request *out, json_t *body, const kin_request_defaults *defaults, kin_api_error *err);
 
-// The same for the request of a body. Its prompts are "Once" each.
+// Begins writing the answer to the request in `body`. Every prompt is "Once".
 static inline void begin_answer(written *w, const kin_api_format *format, parse_request *parse, const char *body) {
     static const kin_str prompts[] = {{"Once", 4}, {"Once", 4}, {"Once", 4}};
     kin_request_defaults defaults = {.sampler = kin_sampler_options_defaults(), .n_predict = -1};
@@ -120,7 +121,7 @@ static inline void write_event(written *w, kin_reply_kind kind, const char *text
     w->format->delta(w->writer, &delta, &w->out);
 }
 
-// A piece of text of one token, with its probability and the likeliest at its place.
+// Writes one token of text with its probability and the most likely alternative.
 static inline void write_probable(written *w, kin_reply_kind kind, const char *text) {
     kin_token_prob top = {.id = 8, .piece = {"b", 1}, .logprob = -0.5f};
     kin_token_probs probs = {.chosen = {.id = 7, .piece = {text, strlen(text)}, .logprob = -1}, .top = &top, .n_top = 1};
@@ -139,7 +140,7 @@ static inline void write_call(written *w, const char *name, const char *argument
 
 static inline void end_writing(written *w, kin_finish_reason reason, const char *stop_word);
 
-// A reply of random pieces, the same for the same seed; sometimes it ends within a call.
+// Writes a reply of random pieces, determined by the seed. Some replies end inside a tool call.
 static inline void write_random(written *w, uint64_t seed) {
     static const char *const pieces[] = {"a", "\"", "\\", "\n", "\xc3\xa9", "<b>", "{", "\xf0\x9f\x90\x89", "\x01", " "};
     kin_rng rng;
@@ -160,7 +161,7 @@ static inline void write_random(written *w, uint64_t seed) {
     end_writing(w, seed % 3 == 0 ? KIN_FINISH_LENGTH : KIN_FINISH_EOS, "");
 }
 
-// Puts the text at the end of that in the object's field.
+// Appends the text `more` to the object's field `key`.
 static inline void add_text_to(json_t *object, const char *key, const json_t *more) {
     const char *before = json_string_value(json_object_get(object, key)), *after = json_string_value(more);
     assert_non_null(after);
@@ -191,7 +192,8 @@ static inline void drop_writing(written *w) {
     kin_text_fini(&w->out);
 }
 
-// The one document, or the lines of newline-delimited JSON, or the events (with the name that each must have, in its type).
+// Readers of the output: one JSON document, lines of newline-delimited JSON, or named events. An event's name must equal its
+// `type`.
 static inline json_t *read_json(const char *at, size_t n) {
     json_error_t err;
     json_t *json = json_loadb(at, n, JSON_DECODE_ANY | JSON_ALLOW_NUL, &err);
@@ -225,7 +227,7 @@ static inline json_t *events_of(const kin_text_buffer *out) {
     return list;
 }
 
-// Events without names: chunks. *is_done: the last one is [DONE].
+// Reads unnamed events (chunks). *is_done: the last one is [DONE].
 static inline json_t *chunks_of(const kin_text_buffer *out, bool *is_done) {
     json_t *list = json_array();
     *is_done = false;
@@ -233,7 +235,7 @@ static inline json_t *chunks_of(const kin_text_buffer *out, bool *is_done) {
         end = strstr(at, "\n\n");
         assert_non_null(end);
         assert_false(*is_done);
-        if (at[0] == ':') continue; // a comment
+        if (at[0] == ':') continue; // an SSE comment
         assert_memory_equal(at, "data: ", 6);
         *is_done = strncmp(at, "data: [DONE]", 12) == 0;
         if (!*is_done) json_array_append_new(list, read_json(at + 6, (size_t)(end - at - 6)));

@@ -1,4 +1,4 @@
-// The demo model, loaded as a server has it: for tests of what stands between its API and its scheduler.
+// Loads the demo model with a service, as `kin serve` does, for tests of the code between the API and the scheduler.
 #pragma once
 
 #include <setjmp.h>

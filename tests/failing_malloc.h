@@ -1,11 +1,11 @@
-// Out of memory: an operation runs again and again, first with its first allocation failing, then with its second, until it needs
-// no further one. Each failure must be a sentence, or be made up for; nothing may be left allocated; and the last run must
-// succeed.
+// Runs an operation repeatedly: first its first allocation fails, then its second, and so on until the operation makes fewer
+// allocations than that. Each failure must give an error message or be compensated for; nothing may leak; and the last run, in
+// which no allocation fails, must succeed.
 //
-// Included by one file of a program test_no_memory_*, which cmake/options.cmake links with --wrap. What shared libraries allocate
-// is not counted and never fails, but for jansson, which is told to use these functions, unless failing_spares_json is set: its
-// parser (2.14) reads beyond a token that outgrows its buffer when there is no memory. Allocations of other threads never fail
-// either.
+// Included by one file of each program test_no_memory_*, which cmake/options.cmake links with --wrap. Allocations inside shared
+// libraries are not counted and never fail. jansson is the exception: it is made to use these functions, and fails too unless
+// failing_spares_json is set, because its parser (2.14) reads beyond a token that outgrows its buffer when memory runs out.
+// Allocations of other threads never fail.
 #pragma once
 
 #include <setjmp.h>
@@ -24,21 +24,24 @@
 
 #include "base/err.h"
 
-enum { FAILING_MAX_LIVE = 1 << 16, FAILING_ALL = 200 }; // of the first so many allocations each fails, of later ones a part
+enum {
+    FAILING_MAX_LIVE = 1 << 16,
+    FAILING_ALL = 200
+}; // FAILING_ALL: up to this number every allocation fails in turn, later ones at growing distances
 
-// What there is and may fail while a run is counted.
+// The allocations that are alive and were counted, protected by `mutex`.
 static struct {
     pthread_mutex_t mutex;
     void *live[FAILING_MAX_LIVE]; // a hash table; NULL: empty
     size_t n_live;
-    void *failed_in; // who asked for what was refused
+    void *failed_in; // return address of the first caller whose allocation was refused
 } failing = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-static _Thread_local bool failing_counts;  // of this thread
-static _Thread_local long failing_left;    // allocations until one fails; 0: none does
-static _Thread_local bool failing_goes_on; // those after it fail too
+static _Thread_local bool failing_counts;  // this thread's allocations are counted and may fail
+static _Thread_local long failing_left;    // allocations until one fails, including that one; 0: none fails
+static _Thread_local bool failing_goes_on; // all later allocations fail too
 static _Thread_local bool failing_has_failed;
-static _Thread_local bool failing_spares_json; // what jansson asks for does not fail
+static _Thread_local bool failing_spares_json; // jansson's allocations do not fail
 
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);
@@ -69,7 +72,7 @@ static void *failing_add(void *p) {
     return p;
 }
 
-// Before it is given back, so that no other thread can get the same address meanwhile.
+// Call before the memory is freed, so that no other thread can get the same address in between.
 static void failing_remove(const void *p) {
     if (!p) return;
     pthread_mutex_lock(&failing.mutex);
@@ -78,7 +81,7 @@ static void failing_remove(const void *p) {
         failing.live[at] = NULL;
         failing.n_live--;
         for (size_t i = (at + 1) % FAILING_MAX_LIVE; failing.live[i]; i = (i + 1) % FAILING_MAX_LIVE) {
-            void *moved = failing.live[i]; // one that made way for p is found from its own place again
+            void *moved = failing.live[i]; // an entry that was displaced by p's is inserted again from its own slot
             failing.live[i] = NULL;
             failing.live[failing_slot(moved)] = moved;
         }
@@ -145,17 +148,18 @@ static inline void *failing_json_malloc(size_t n) {
     return failing_now(__builtin_return_address(0)) ? NULL : failing_add(__real_malloc(n));
 }
 
-// An operation: opens, uses and closes. 0, or KIN_FAIL with a sentence. What gives no sentence has one set by the operation.
+// An operation that opens, uses and closes something. Returns 0, or KIN_FAIL with an error message. If the tested function
+// gives none, the operation must set one.
 typedef int failing_run(void *arg, kin_err *err);
 
-// Whether the n-th allocation was asked for.
+// Runs once with the n-th allocation failing. Returns true if the run reached it.
 static bool run_failing_at(failing_run *run, void *arg, long n, bool goes_on) {
     kin_err err = {""};
     failing_left = n;
     failing_goes_on = goes_on;
     failing_has_failed = false;
     failing.failed_in = NULL;
-    if (failing.n_live > 0) memset(failing.live, 0, sizeof failing.live); // of a test that failed
+    if (failing.n_live > 0) memset(failing.live, 0, sizeof failing.live); // left by a test that failed
     failing.n_live = 0;
     failing_counts = true;
     int rc = run(arg, &err);
@@ -170,11 +174,11 @@ static bool run_failing_at(failing_run *run, void *arg, long n, bool goes_on) {
     return failing_has_failed;
 }
 
-// Runs it with each of its allocations failing, alone and with all that come after it. Of long operations: with the first
-// FAILING_ALL, and of the others the more apart the later they come.
+// Runs the operation with each of its allocations failing, alone and together with all later ones. For long operations: each of
+// the first FAILING_ALL, then every n-th at distances that grow with n.
 static inline void without_memory(failing_run *run, void *arg) {
     json_set_alloc_funcs(failing_json_malloc, __wrap_free);
-    assert_false(run_failing_at(run, arg, 0, false)); // what is allocated once in a process is there now
+    assert_false(run_failing_at(run, arg, 0, false)); // the first run makes the allocations that happen once per process
     long n = 1;
     while (run_failing_at(run, arg, n, false)) {
         run_failing_at(run, arg, n, true);

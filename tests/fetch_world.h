@@ -1,7 +1,7 @@
-// For tests of fetches and shares: a head, some devices, and ends of links that do not play by the rules, in one loop, with real
-// links and a small model of random weights.
+// A test environment for fetches and chunk servers: a head, devices and misbehaving link ends in one loop, with real links and
+// a small model of random weights.
 //
-// Included by these tests only; everything here asserts by cmocka. One thread.
+// Only for such tests; all functions assert through cmocka. One thread.
 #pragma once
 
 #include <setjmp.h>
@@ -36,7 +36,7 @@ static const uint8_t key[KIN_TLS_KEY_BYTES] = {7};
 
 typedef struct world world;
 
-// A head, or a device. What its callbacks said.
+// A head or a device, and a record of its callbacks.
 typedef struct node {
     world *w;
     kin_proto_id id;
@@ -47,17 +47,17 @@ typedef struct node {
     char cache[128];
     kin_chunk_store *chunks;
     kin_windows windows;
-    kin_share share; // of their layers
+    kin_share share; // the part of each layer that this device computes
     int n_opened, n_progress, n_have, n_headers, n_kept, n_first, n_done;
-    uint32_t here_at_headers, here_at_first; // chunks wanted and here when the headers, the first window were
-    uint64_t missing_bytes;                  // of the whole model, when the store was opened
+    uint32_t here_at_headers, here_at_first; // chunks present when the headers, or the first window, were complete
+    uint64_t missing_bytes;                  // bytes of the whole model that were missing when the store was opened
     kin_fetch_progress progress;
-    char reason[512];      // failed
-    const char *cancel_in; // the callback in which it cancels
-    bool pauses_head;      // from `opened` until something came from a device
+    char reason[512];      // why the fetch failed
+    const char *cancel_in; // name of the callback in which the fetch is cancelled; NULL: none
+    bool pauses_head; // the head serves nothing from `opened` until bytes from another device, or a request to a fake, arrived
 } node;
 
-// The raw end of a link, for who does not play by the rules.
+// An end of a link under the test's direct control, for misbehaving peers.
 typedef struct raw {
     world *w;
     kin_link *link;
@@ -78,9 +78,9 @@ struct world {
     node head, devices[MAX_DEVICES];
     raw raws[MAX_RAW];
     int n_raws;
-    int n_asked_fake;                                  // GETs to fakes
-    bool spoils_hashes, spoils_sizes, is_mute, strays; // what fakes do
-    bool halves;                                       // they send half of what they are asked for, and end the link
+    int n_asked_fake;                                  // GETs that fakes received
+    bool spoils_hashes, spoils_sizes, is_mute, strays; // what fakes do wrong
+    bool halves;                                       // they send half of each chunk, then close the link
     uint32_t chunk_bytes;
 };
 
@@ -94,7 +94,7 @@ static inline void serve_fake_get(raw *r, const uint8_t *payload, size_t n) {
     size_t size = kin_proto_encode_data_head(bytes, sizeof bytes, &data);
     r->w->n_asked_fake++;
     if (r->w->is_mute) return;
-    if (r->w->strays) bytes[0] ^= 1; // another chunk
+    if (r->w->strays) bytes[0] ^= 1; // the number of another chunk
     assert_in_range(get.length, 1, CHUNK);
     if (r->w->halves) get.length /= 2;
     kin_link_send(r->link, KIN_FRAME_DATA, 0, 1, &(kin_frame_part){bytes, size + get.length});
@@ -189,7 +189,7 @@ static inline void close_share(node *n) {
     n->server = NULL;
 }
 
-// ---- the world
+// ---- the environment
 
 static inline void make_model(world *w, const char *preset, bool is_split) {
     kin_model_spec spec;
@@ -457,7 +457,7 @@ static inline void tell_bits(node *to, const node *from, const uint8_t *bits) {
     tell(to, &have, from);
 }
 
-// What is in its store.
+// Tells `to` which chunks are in the store of `from`.
 static inline void tell_store(node *to, const node *from) {
     uint8_t bits[64];
     assert_true(to->w->manifest.n_chunks <= 8 * sizeof bits);
@@ -465,7 +465,7 @@ static inline void tell_store(node *to, const node *from) {
     tell_bits(to, from, bits);
 }
 
-// That it has all chunks.
+// Tells `to` that `from` has all chunks.
 static inline void tell_all(node *to, const node *from) {
     uint8_t bits[64];
     memset(bits, 0xff, sizeof bits);
@@ -543,7 +543,7 @@ static inline void expect_same_slice(const kin_slice *slice, const kin_gguf_tens
     }
 }
 
-// The model opens from the store, and its layers, or the share of them, are those of the original.
+// Asserts that the model opens from the store and that its layers, or this device's share of them, equal the original's.
 static inline void expect_layers(const node *n) {
     kin_model whole, ours;
     kin_err err;

@@ -1,7 +1,7 @@
-// Golden frames: the bytes of one message of every type, whose fields all differ. They were made by another program, from
-// the tables of docs/PROTOCOL.md. A change of the codec that changes them makes another version of the protocol.
+// Golden frames: the bytes of one message of every type, in which all fields differ. Another program made them from the tables
+// of docs/PROTOCOL.md. A codec change that alters them needs a new protocol version.
 //
-// For tests only. What the functions return is the caller's: free(b.memory).
+// For tests only. The caller owns the results: free(b.memory).
 #pragma once
 
 #include <setjmp.h>
@@ -17,7 +17,7 @@
 
 #include "pure/proto/frame.h"
 
-// First line: the header.
+// The first line of each is the frame's header.
 typedef struct golden_frame {
     const char *name, *hex;
 } golden_frame;
@@ -141,8 +141,8 @@ static const golden_frame golden_frames[KIN_FRAME_N_TYPES] = {
                  "1a00697420776f756c64206164642032372e31206d732f746f6b656e"},
 };
 
-// A frame in memory of exactly its size, at an odd address: what reads beyond it, or trusts alignment, is caught by the
-// sanitizers.
+// A frame in memory of exactly its size, at an odd address, so that the sanitizers catch reads beyond its end and code that
+// relies on alignment.
 typedef struct bytes {
     uint8_t *memory, *at;
     size_t n;

@@ -1,4 +1,4 @@
-// An HTTP server, its owner, and clients, all in one loop of the test.
+// An HTTP server, its owner and clients, all in one loop of the test.
 #pragma once
 
 #include <setjmp.h>
@@ -22,10 +22,10 @@ typedef struct world {
     uv_loop_t loop;
     kin_http_options o;
     kin_http *http;
-    kin_http_exchange *open[OPEN_MOST]; // those that the owner has not answered
+    kin_http_exchange *open[OPEN_MOST]; // requests not answered yet
     int n_open, n_requests, n_gone;
     bool refuses_heads;
-    const kin_access *access; // NULL: everybody may ask
+    const kin_access *access; // NULL: no access control
 } world;
 
 typedef struct client {
@@ -42,7 +42,7 @@ typedef struct client {
     bool is_connected, has_ended;
 } client;
 
-// Runs the loop until that holds; what never comes ends the test by SIGALRM.
+// Runs the loop until the condition holds. SIGALRM ends the test after HANG_S seconds.
 #define run_until(w, condition)                                                                                                  \
     do {                                                                                                                         \
         alarm(HANG_S);                                                                                                           \
@@ -201,7 +201,7 @@ static inline void send_text(client *c, const char *text) {
     send_bytes(c, text, strlen(text));
 }
 
-// "GET PATH" with what a request must have.
+// Sends "GET PATH" with the headers that every request needs.
 static inline void get(client *c, const char *path) {
     char text[512];
     snprintf(text, sizeof text, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", path);
@@ -221,7 +221,7 @@ static inline void expect_in(const client *c, const char *text) {
     if (!strstr(c->got, text)) fail_msg("no '%s' in: %s", text, c->got);
 }
 
-// Forgets what has come.
+// Discards the bytes received so far.
 static inline void forget(client *c) {
     c->n_got = 0;
     c->got[0] = '\0';

@@ -1,7 +1,7 @@
-// Devices of a test's cluster: kin_join_run in a thread each, on loopback. What heads do with them is the test's.
+// Devices of a test's cluster: each runs kin_join_run in its own thread, on loopback. The test provides the head.
 //
-// Included by such tests only. A test fills the options that are its own, between device_options and start_device. The thread
-// writes rc and err; they may be read after close_device.
+// Only for such tests. A test sets its own options between device_options and start_device. The thread writes rc and err; read
+// them only after close_device.
 #pragma once
 
 #include <setjmp.h>
@@ -15,7 +15,7 @@
 
 #include "cluster/join.h"
 
-static const kin_key key = {{7, 7, 7}}; // of the cluster
+static const kin_key key = {{7, 7, 7}}; // the cluster's key
 
 typedef struct device {
     kin_join_options o;
@@ -43,7 +43,7 @@ static inline void *device_run(void *arg) {
     return NULL;
 }
 
-// facts: NULL for a device that was not measured.
+// facts: NULL for a device that has not been measured.
 static inline void start_device(device *d, const kin_join_options *options, const kin_device_facts *facts) {
     *d = (device){.o = *options};
     d->o.stop = &d->stop;

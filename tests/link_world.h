@@ -1,6 +1,7 @@
-// For tests of links: a loop with a listener, ends of links that remember what came, and strangers with a bare socket.
+// A test environment for links: a loop with a listener, link ends that record what they receive, and strangers with a bare
+// socket.
 //
-// Included by the tests of links only; everything here asserts by cmocka. One thread.
+// Only for tests of links; all functions assert through cmocka. One thread.
 #pragma once
 
 #include <setjmp.h>
@@ -29,10 +30,10 @@
 #include "testkit/pair_transport.h"
 
 enum {
-    PATIENCE_MS = 60000, // for what must happen soon
+    PATIENCE_MS = 60000, // limit for events that should come soon
     MAX_ENDS = 80,
-    HANDSHAKE_MS = 20000, // more than a busy machine takes
-    HASTY_MS = 400,       // where handshakes are not to succeed
+    HANDSHAKE_MS = 20000, // more than a handshake takes on a busy machine
+    HASTY_MS = 400,       // for handshakes that must time out
     SILENCE_MS = 400
 };
 
@@ -42,11 +43,11 @@ static const uint8_t other_key[KIN_TLS_KEY_BYTES] = {1, 2, 4};
 // ---- the log
 
 static char log_text[16384];  // lines
-static char ends_text[16384]; // why links ended, for who reads of a failure
+static char ends_text[16384]; // why links ended, one per line, printed when a test fails
 
 static inline void keep_line(void *user, kin_log_level level, const char *line) {
     (void)user;
-    if (level == KIN_LOG_DEBUG) return; // shown to nobody who did not ask
+    if (level == KIN_LOG_DEBUG) return; // not shown by default
     size_t n = strlen(log_text);
     snprintf(log_text + n, sizeof log_text - n, "%s\n", line);
 }
@@ -57,7 +58,7 @@ static inline int n_lines(const char *words) {
     return n;
 }
 
-// ---- a world: one loop, a listener, and the ends of links
+// ---- the environment: one loop, a listener, and the ends of links
 
 typedef struct world world;
 
@@ -69,7 +70,7 @@ typedef struct end {
     kin_frame last;
     uint8_t *bytes; // [n_bytes] of the last frame
     size_t n_bytes;
-    uint64_t sum; // of the hashes of all payloads, in order
+    uint64_t sum; // hash over all payloads, in order
     char reason[512];
     void (*on_frame)(struct end *e);
 } end;
@@ -82,9 +83,9 @@ struct world {
     kin_listener *listener;
     uint16_t port;
     kin_listener_options o;
-    end ends[MAX_ENDS]; // accepted
+    end ends[MAX_ENDS]; // accepted links
     int n_ends;
-    uint32_t frame_max; // for accepted links
+    uint32_t frame_max; // frame limit of accepted links; 0: the default
 };
 
 static inline void on_opened(void *user, kin_link *link) {
@@ -163,12 +164,12 @@ static inline int open_world(void **state) {
     return open_world_with(state, false, HANDSHAKE_MS);
 }
 
-// Where strangers do not come through the handshake.
+// With a handshake timeout so short that strangers never complete the handshake.
 static inline int open_hasty_world(void **state) {
     return open_world_with(state, false, HASTY_MS);
 }
 
-// Without sockets: for what does not depend on them.
+// Without sockets, for tests that do not depend on them.
 static inline int open_pair_world(void **state) {
     return open_world_with(state, true, HANDSHAKE_MS);
 }
@@ -221,7 +222,7 @@ static inline void connect_end(world *w, end *e, const char *address, const kin_
     assert_int_equal(kin_link_connect(&e->link, &w->loop, address, w->port, o, &callbacks, e, &err), 0);
 }
 
-// A client's end, and the server's of the same link.
+// Connects `client` and returns the server's end of the same link.
 static inline end *connect_pair(world *w, end *client) {
     int n = w->n_ends;
     connect_end(w, client, "127.0.0.1", &w->o.link);
@@ -249,12 +250,12 @@ static inline void expect_frame(world *w, end *from, end *to, const char *text) 
     assert_memory_equal(to->bytes, text, to->n_bytes);
 }
 
-// ---- somebody with a bare socket, who may have the key
+// ---- a peer with a bare socket, with or without the key
 
 typedef struct stranger {
     int fd;
     kin_tls *tls;
-    bool has_end; // its socket was closed by the other side
+    bool has_end; // the other side closed the connection
     size_t n_read;
 } stranger;
 
@@ -292,7 +293,7 @@ static inline void hear(stranger *s) {
     }
 }
 
-// With the key: an open connection, on which it may say what it likes.
+// Connects with the key and completes the handshake. The stranger can then send arbitrary bytes.
 static inline stranger connect_insider(world *w, end **other) {
     kin_err err;
     int n = w->n_ends;

@@ -1,4 +1,4 @@
-// The longest reason that a message carries, for tests of what becomes of it.
+// Returns the longest reason that a message can carry, for tests of how it is handled.
 #pragma once
 
 #include <string.h>

@@ -1,4 +1,4 @@
-// A way on loopback that carries no large packets, as behind a tunnel of which TCP knows nothing. Linux only.
+// A loopback path that drops large packets, like a tunnel with a small MTU that TCP does not know about. Linux only.
 //
 // For tests only.
 #pragma once
@@ -18,11 +18,11 @@
 static inline bool has_port(int fd, uint16_t port, int (*name)(int fd, struct sockaddr *at, socklen_t *n)) {
     struct sockaddr_in6 at;
     socklen_t n = sizeof at;
-    return name(fd, (struct sockaddr *)&at, &n) == 0 && ntohs(at.sin6_port) == port; // where that of IPv4 is, too
+    return name(fd, (struct sockaddr *)&at, &n) == 0 && ntohs(at.sin6_port) == port; // sin_port has the same offset
 }
 
-// The way to that port, or from it, carries no packets above so many bytes, TCP's header included: they are dropped before they
-// are acknowledged. Of connections that are there, and those that are accepted from now on.
+// Makes the path to that port (`to`) or from it (`from`) drop packets above `most` bytes, TCP's header included, before they
+// are acknowledged. Affects this process's existing connections and, through its listening socket, those accepted later.
 static inline void narrow_way(uint16_t port, unsigned most, bool to, bool from) {
     struct sock_filter code[] = {BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0), BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, most, 0, 1),
                                  BPF_STMT(BPF_RET | BPF_K, 0), BPF_STMT(BPF_RET | BPF_K, UINT32_MAX)};

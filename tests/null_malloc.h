@@ -1,6 +1,6 @@
-// Sanitizers: an allocation that cannot be gives NULL, as it does without them.
+// Makes the sanitizers return NULL for an allocation that is too large, as malloc does without them.
 //
-// Included by one file of a test that asks for more memory than there is.
+// Included by one file of a test that requests more memory than the machine has.
 #pragma once
 
 const char *__asan_default_options(void);

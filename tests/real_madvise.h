@@ -1,4 +1,4 @@
-// Whether madvise does anything here. qemu-user answers 0 to all advice, known or not, and passes none of it on.
+// Returns true if madvise has an effect. qemu-user returns 0 for all advice, known or not, and passes none of it on.
 #pragma once
 
 #include <stdbool.h>

@@ -1,6 +1,6 @@
-// A head and devices with the small model, for tests that have both in one process.
+// A head and devices that share the small model, for tests that run both in one process.
 //
-// Included by such tests only. What a head does with its cluster, and with how many devices, is the test's.
+// Only for such tests. The test decides what the head does and how many devices there are.
 #pragma once
 
 #include <string.h>
@@ -18,7 +18,7 @@ static inline kin_join_options device_with_model(uint8_t id, const char *name, u
     return o;
 }
 
-// A test adds its plan.
+// The test sets the plan.
 static inline kin_cluster_options cluster_options(int n_expected) {
     static const char *const path = model_path;
     return (kin_cluster_options){.id = {{100}},
@@ -42,7 +42,7 @@ static inline kin_cluster *open_small_cluster(const kin_cluster_options *options
     return c;
 }
 
-// As many layers for everybody, in two rounds.
+// Plans equal numbers of layers for all devices, in two rounds.
 static inline int plan_two_rounds(void *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
     (void)user;
     return kin_plan_even(q->candidates, q->n, N_LAYER, 2, out, err);

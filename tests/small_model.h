@@ -1,8 +1,8 @@
-// A small model of random weights for tests of clusters: its file, opened, with the device that computes it and its manifest.
-// Setup and teardown of a group of tests.
+// A small model with random weights for tests of clusters: the file, opened, with its compute device and manifest. Setup and
+// teardown for a group of tests.
 //
-// Included by such tests only. SMALL_MODEL_MIX, defined before, names other types of weights, SMALL_MODEL_LAYERS another number
-// of layers. One thread, but the objects may be read from several.
+// Only for such tests. Define SMALL_MODEL_MIX before the include for other weight types, SMALL_MODEL_LAYERS for another number
+// of layers. Computes with one thread, but several threads may read the objects.
 #pragma once
 
 #include <setjmp.h>
@@ -63,7 +63,7 @@ static inline int close_model(void **state) {
     return unlink(model_path);
 }
 
-// Of all its layers.
+// Options of a shard with all layers.
 static inline kin_shard_options small_shard(void) {
     kin_shard_options o = kin_shard_options_defaults(&model);
     o.n_ctx = N_CTX;

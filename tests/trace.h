@@ -1,6 +1,6 @@
-// For tests that are stories: what a step function wanted done, as lines of text, since the last look; and the story's clock.
+// Records the actions of a step function as lines of text, and keeps the story's clock. For tests written as stories.
 //
-// Included by such tests only, one per program. A test adds a line for every action, and expects them.
+// Include it once per program. A test adds a line for every action and then expects the lines.
 #pragma once
 
 #include <setjmp.h>
@@ -34,7 +34,7 @@ static inline void forget(void) {
     trace[0] = '\0';
 }
 
-// What was to be done since the last expect, line by line.
+// Compares the actions since the last expect, line by line.
 static inline void expect(const char *wanted) {
     if (strcmp(trace, wanted) != 0) fail_msg("at %.3f s:\n--- wanted\n%s--- got\n%s", (double)now / 1e9, wanted, trace);
     forget();
