@@ -1,12 +1,12 @@
-# Short aliases over CMake. `make demo` and `make test` are all that a new user needs.
+# Short aliases for CMake. `make demo` and `make test` are all that a new user needs.
 BUILD ?= build
 JOBS  ?= $(shell getconf _NPROCESSORS_ONLN)
-# At once: half of them mostly wait (two cores: 131 s with four, 120 with five).
+# The number of tests run at once: half of them mostly wait (on two cores: 131 s with four, 120 s with five).
 TESTS ?= $(shell expr $(JOBS) + 3)
 
 .PHONY: all everything setup demo test bench format demo-model clean
 
-# The program and its manual page; `everything` has the tests and tools too, which take as long again.
+# The program and its manual page. `everything` also builds the tests and tools, which doubles the time.
 all: $(BUILD)/CMakeCache.txt
 	@cmake --build $(BUILD) -j $(JOBS) --target kin kin_manual
 

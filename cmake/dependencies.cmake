@@ -1,4 +1,4 @@
-# Libraries that kin uses as they are. tools/setup installs them.
+# Third-party libraries, unmodified. tools/setup installs them.
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
@@ -12,19 +12,19 @@ add_library(libuv::uv ALIAS PkgConfig::LIBUV)
 add_library(OpenSSL::SSL ALIAS PkgConfig::OPENSSL)
 add_library(cmocka::cmocka ALIAS PkgConfig::CMOCKA)
 
-# llhttp: the HTTP parser of serve/. In build/llhttp where tools/setup built it from source.
+# llhttp: the HTTP parser of serve/. It is in build/llhttp if tools/setup built it from source.
 find_path(LLHTTP_INCLUDE_DIR llhttp.h HINTS ${PROJECT_SOURCE_DIR}/build/llhttp/include REQUIRED)
 find_library(LLHTTP_LIBRARY llhttp HINTS ${PROJECT_SOURCE_DIR}/build/llhttp/lib REQUIRED)
 add_library(llhttp::llhttp UNKNOWN IMPORTED)
 set_target_properties(llhttp::llhttp PROPERTIES IMPORTED_LOCATION ${LLHTTP_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${LLHTTP_INCLUDE_DIR})
 
-# wslay: the WebSocket protocol of serve/.
+# wslay: the WebSocket protocol for serve/.
 find_path(WSLAY_INCLUDE_DIR wslay/wslay.h REQUIRED)
 find_library(WSLAY_LIBRARY wslay REQUIRED)
 add_library(wslay::wslay UNKNOWN IMPORTED)
 set_target_properties(wslay::wslay PROPERTIES IMPORTED_LOCATION ${WSLAY_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${WSLAY_INCLUDE_DIR})
 
-# HiGHS: solves the integer programs of the published scheduler (sys/highs.c). Optional: without it that scheduler says so.
+# HiGHS: solves the integer programs of the published scheduler (sys/highs.c). Optional: without it that scheduler reports an error.
 find_path(HIGHS_INCLUDE_DIR interfaces/highs_c_api.h PATH_SUFFIXES highs)
 find_library(HIGHS_LIBRARY highs)
 add_library(kin_highs INTERFACE)
@@ -36,7 +36,7 @@ if(HIGHS_INCLUDE_DIR AND HIGHS_LIBRARY)
 endif()
 
 # ggml: the tensor library (ggml-base) and the registry that loads its CPU variants and GPUs at run time (ggml).
-# KIN_GGML_DIR: an installation prefix of a ggml of one's own, as tools/setup builds it where no package exists.
+# KIN_GGML_DIR: the installation prefix of another ggml; tools/setup builds one into build/ggml where no package exists.
 set(KIN_GGML_DIR "" CACHE PATH "prefix of a ggml built from source")
 find_path(GGML_INCLUDE_DIR ggml-backend.h HINTS ${KIN_GGML_DIR}/include ${PROJECT_SOURCE_DIR}/build/ggml/include REQUIRED)
 find_library(GGML_LIBRARY ggml HINTS ${KIN_GGML_DIR}/lib ${PROJECT_SOURCE_DIR}/build/ggml/lib REQUIRED)
@@ -46,7 +46,7 @@ set_target_properties(ggml::base PROPERTIES IMPORTED_LOCATION ${GGML_BASE_LIBRAR
 add_library(ggml::ggml UNKNOWN IMPORTED)
 set_target_properties(ggml::ggml PROPERTIES IMPORTED_LOCATION ${GGML_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${GGML_INCLUDE_DIR} INTERFACE_LINK_LIBRARIES ggml::base)
 
-# Where ggml keeps its loadable modules: its own CMake package knows. Empty where the backends are built in.
+# ggml's CMake package names the folder of its loadable modules. Empty if the backends are built in.
 get_filename_component(GGML_LIBRARY_DIR ${GGML_LIBRARY} DIRECTORY)
 find_file(GGML_CONFIG ggml-config.cmake HINTS ${GGML_LIBRARY_DIR}/cmake/ggml NO_DEFAULT_PATH)
 if(GGML_CONFIG)

@@ -1,9 +1,9 @@
-# How everything is compiled, and the kin_* functions of the root list.
+# Compiler settings, and the kin_* functions that CMakeLists.txt calls.
 set(CMAKE_C_STANDARD 11)
 set(CMAKE_C_STANDARD_REQUIRED ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 include(GNUInstallDirs)
-enable_testing() # not inside a function: it would be forgotten at its end
+enable_testing() # inside a function it would have no effect after the function's end
 if(NOT CMAKE_BUILD_TYPE)
     set(CMAKE_BUILD_TYPE RelWithDebInfo)
 endif()
@@ -14,7 +14,7 @@ option(KIN_FUZZ "build the fuzz targets (clang only)" OFF)
 
 add_compile_options(-Wall -Wextra -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2)
 add_compile_options(-UNDEBUG) # assertions stay in every build
-add_compile_options(-ffp-contract=off) # the same bits from every compiler and processor
+add_compile_options(-ffp-contract=off) # for the same bits from every compiler and processor
 add_compile_definitions(_GNU_SOURCE KIN_VERSION="${PROJECT_VERSION}")
 if(KIN_WERROR)
     add_compile_options(-Werror)
@@ -24,14 +24,15 @@ if(KIN_SANITIZE)
     add_link_options(-fsanitize=${KIN_SANITIZE})
     find_program(KIN_FAST_LINKER ld.lld)
     if(KIN_FAST_LINKER AND CMAKE_C_COMPILER_ID STREQUAL "Clang")
-        add_link_options(-fuse-ld=lld) # a fifth of the time, for two hundred large programs
+        add_link_options(-fuse-ld=lld) # links the two hundred large programs in a fifth of the time
     endif()
 endif()
-# What reads bytes of others: the fuzzers see which branches of it an input takes. Elsewhere that says nothing, and makes kernels,
-# planners and simulations as slow as AddressSanitizer does.
+# Code that parses untrusted bytes is instrumented, so that the fuzzers see which branches an input takes. Other code is not: its
+# branches tell a fuzzer nothing, and kernels, planners and simulations would become slower by as much again as AddressSanitizer makes
+# them.
 set(KIN_FUZZED "base|model|node|serve|pure/text|pure/proto|engine/kv_page")
 
-# kin_layer(NAME LINK ... [WITHOUT FOLDER]): all .c files below NAME/, but for those in FOLDER, as the static library kin_NAME.
+# kin_layer(NAME LINK ... [WITHOUT FOLDER]): builds all .c files below NAME/, except those in FOLDER, as the static library kin_NAME.
 function(kin_layer name)
     cmake_parse_arguments(ARG "" "" "LINK;WITHOUT" ${ARGN})
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${name}/*.c)
@@ -45,14 +46,14 @@ function(kin_layer name)
             set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS -fsanitize=fuzzer-no-link)
         endif()
     endforeach()
-    # For "sys/file.h" only, never for <sys/file.h>: that one is the system's.
+    # -iquote applies to "sys/file.h" but not to <sys/file.h>, which is the system's.
     target_compile_options(kin_${name} PUBLIC -iquote ${PROJECT_SOURCE_DIR})
     target_link_libraries(kin_${name} PUBLIC ${ARG_LINK})
 endfunction()
 
-# kin_kernels(LAYER FOLDER): the .c files of FOLDER join the layer once for each back-end of this processor's family: BACKEND FLAGS...,
-# where kernels/simd/simd_BACKEND.h has the vectors (or that of another back-end, which looks at the flags: BACKEND=HEADER). They are
-# those of kernels/backends.h.
+# kin_kernels(LAYER FOLDER): compiles the .c files of FOLDER into the layer once per back-end of this processor's family. A back-end is
+# "BACKEND FLAGS...", with the vectors of kernels/simd/simd_BACKEND.h, or "BACKEND=HEADER FLAGS..." with those of simd_HEADER.h, which
+# checks the flags. The list must match kernels/backends.h.
 function(kin_kernels layer folder)
     set(backends "scalar")
     if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
@@ -63,7 +64,7 @@ function(kin_kernels layer folder)
         list(APPEND backends "neon -march=armv8.2-a+dotprod")
     endif()
     set(optimized -O3)
-    if(KIN_SANITIZE) # clang takes half a minute for some files otherwise; accesses outside of an object are AddressSanitizer's to find
+    if(KIN_SANITIZE) # otherwise clang takes half a minute for some files; AddressSanitizer still finds accesses outside of objects
         set(optimized -O1 -fno-sanitize=null,object-size,pointer-overflow)
     endif()
     file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.c)
@@ -79,27 +80,27 @@ function(kin_kernels layer folder)
     endforeach()
 endfunction()
 
-# kin_program(NAME FOLDER LINK ...): all .c files of FOLDER as one program.
+# kin_program(NAME FOLDER LINK ...): builds all .c files of FOLDER as one program.
 function(kin_program name folder)
     cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
     file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.c)
     add_executable(${name} ${sources})
     target_link_libraries(${name} PRIVATE ${ARG_LINK})
     if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
-        # Threads of musl have 128 KiB of stack unless the program says more; kernels keep tiles of 190 KiB there.
+        # musl's threads have 128 KiB of stack unless the program asks for more; kernels keep tiles of 190 KiB there.
         target_link_options(${name} PRIVATE -Wl,-z,stack-size=1048576)
     endif()
 endfunction()
 
-# kin_tests(FOLDER LINK ... FIRST ... LONG ...): every test_*.c is one program and one CTest, every test_*.sh another, named test_*_sh; exit
-# 77 means skipped. Those of FIRST begin first, in this order, because they take longest. Those of LONG are labelled long: make test
-# leaves them out.
+# kin_tests(FOLDER LINK ... FIRST ... LONG ...): makes every test_*.c a program and a CTest, and every test_*.sh a CTest named test_*_sh.
+# Exit status 77 means skipped. The tests of FIRST start first, in this order, because they take longest. The tests of LONG get the
+# label `long`; make test omits them.
 function(kin_tests folder)
     cmake_parse_arguments(ARG "" "" "LINK;FIRST;LONG" ${ARGN})
     file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/test_*.c)
     foreach(source ${sources})
         get_filename_component(test ${source} NAME_WE)
-        if(test MATCHES "^test_no_memory_" AND APPLE) # its linker has no --wrap
+        if(test MATCHES "^test_no_memory_" AND APPLE) # Apple's linker has no --wrap
             continue()
         endif()
         add_executable(${test} ${source})
@@ -120,7 +121,7 @@ function(kin_tests folder)
         set_tests_properties(${test}_sh PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600)
     endforeach()
     get_property(tests DIRECTORY PROPERTY TESTS)
-    set_tests_properties(${tests} PROPERTIES ENVIRONMENT "OMP_WAIT_POLICY=passive;GOMP_SPINCOUNT=0") # several at once share the cores
+    set_tests_properties(${tests} PROPERTIES ENVIRONMENT "OMP_WAIT_POLICY=passive;GOMP_SPINCOUNT=0") # several tests share the cores
     set(cost 1000)
     foreach(test ${ARG_FIRST})
         set_tests_properties(${test} PROPERTIES COST ${cost})
@@ -129,7 +130,7 @@ function(kin_tests folder)
     set_tests_properties(${ARG_LONG} PROPERTIES LABELS long)
 endfunction()
 
-# kin_fuzzers(FOLDER LINK ...): every fuzz_*.c is one libFuzzer program; built only with KIN_FUZZ.
+# kin_fuzzers(FOLDER LINK ...): builds every fuzz_*.c as a libFuzzer program, with KIN_FUZZ only.
 function(kin_fuzzers folder)
     cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
     if(NOT KIN_FUZZ)
@@ -145,7 +146,7 @@ function(kin_fuzzers folder)
     endforeach()
 endfunction()
 
-# kin_tools(FOLDER LINK ...): every .c file of FOLDER is one program (model generators and the like).
+# kin_tools(FOLDER LINK ...): builds every .c file of FOLDER as a program (model generators, benchmarks).
 function(kin_tools folder)
     cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
     file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.c)
@@ -156,8 +157,8 @@ function(kin_tools folder)
     endforeach()
 endfunction()
 
-# kin_preloads(FOLDER HEADERS ...): every .c file of FOLDER is one library for LD_PRELOAD, without sanitizers: they want to be loaded
-# first. It sees the headers of those targets, and uses whichever of their libraries the program has.
+# kin_preloads(FOLDER HEADERS ...): builds every .c file of FOLDER as a library for LD_PRELOAD, without sanitizers, whose runtime would
+# have to be loaded first. It sees the headers of the targets HEADERS, and uses those of their libraries that the program has loaded.
 function(kin_preloads folder)
     cmake_parse_arguments(ARG "" "" "HEADERS" ${ARGN})
     file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.c)
@@ -169,13 +170,13 @@ function(kin_preloads folder)
             target_include_directories(${preload} PRIVATE $<TARGET_PROPERTY:${target},INTERFACE_INCLUDE_DIRECTORIES>)
         endforeach()
         target_compile_options(${preload} PRIVATE -fno-sanitize=all)
-        target_link_options(${preload} PRIVATE -fno-sanitize=all -Wl,-z,lazy) # not all programs have those libraries
+        target_link_options(${preload} PRIVATE -fno-sanitize=all -Wl,-z,lazy) # not every program has loaded those libraries
         set_target_properties(${preload} PROPERTIES PREFIX "")
     endforeach()
 endfunction()
 
-# kin_embed(MACRO SOURCE FILE_OR_FOLDER): SOURCE puts the bytes of the file, or of the folder's files, into the program (base/embed.h);
-# MACRO is its path there.
+# kin_embed(MACRO SOURCE FILE_OR_FOLDER): defines MACRO as the path of the file or folder for SOURCE, which embeds its bytes in the
+# program (base/embed.h).
 function(kin_embed macro source file)
     set(files ${PROJECT_SOURCE_DIR}/${file})
     if(IS_DIRECTORY ${files})
@@ -186,8 +187,8 @@ function(kin_embed macro source file)
         OBJECT_DEPENDS "${files}")
 endfunction()
 
-# kin_web(FOLDER SOURCE): the engine for browsers, in BUILD/FOLDER, where clang-19 and its lld are: a build of its own, for another
-# machine. SOURCE puts its modules, compressed, into the program; KIN_WEB_MODULES is their folder there.
+# kin_web(FOLDER SOURCE): builds the engine for browsers in BUILD/FOLDER, if clang-19 and its lld are installed. It is a separate CMake
+# build because its target is WebAssembly. SOURCE embeds the compressed modules; KIN_WEB_MODULES is their folder.
 function(kin_web folder source)
     find_program(KIN_WEB_COMPILER clang-19)
     find_program(KIN_WEB_LINKER wasm-ld-19)
@@ -208,8 +209,8 @@ function(kin_web folder source)
     set_property(SOURCE ${source} APPEND PROPERTY OBJECT_DEPENDS "${compressed}")
 endfunction()
 
-# kin_manual(TARGET): the manual page and the completions, which the program itself prints, and where they are installed. Not where it
-# cannot run, or only under conditions.
+# kin_manual(TARGET): makes and installs the manual page and the shell completions, which the program itself prints. Omitted where the
+# program cannot run here, and for sanitizers and fuzzers, where it needs special settings.
 function(kin_manual target)
     if(KIN_SANITIZE OR KIN_FUZZ OR (CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR))
         return()

@@ -1,4 +1,5 @@
-// Any bytes as a discovery datagram, with and without an authenticator that fits: refused, or the same bytes when encoded again.
+// Decodes any bytes as a discovery datagram, with and without a valid authenticator. A datagram is refused, or encodes to the
+// same bytes again.
 #include <string.h>
 
 #include "base/err.h"
@@ -6,7 +7,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
-// A toy: the first bytes are summed, so that a fuzzer can make it fit.
+// A toy authenticator: XORs the bytes, so that the fuzzer can produce a valid one.
 static int sign(void *user, const uint8_t *bytes, size_t n, uint8_t tag[KIN_BEACON_TAG]) {
     (void)user;
     memset(tag, 0, KIN_BEACON_TAG);

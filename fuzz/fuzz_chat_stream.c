@@ -1,5 +1,5 @@
-// Any bytes as a server's answer, in pieces: text, reasoning and figures are the same wherever they are cut, figures are in their
-// range, or the stream is refused with a sentence. The first byte chooses how the bytes are cut.
+// Feeds any bytes in pieces as a server's answer. Text and reasoning are the same however the bytes are cut, and counts and times
+// are in range; otherwise the stream is refused with an error sentence. The first byte chooses the size of the pieces.
 #include <stdint.h>
 #include <string.h>
 

@@ -1,8 +1,9 @@
-// Any text as a file of facts, on its whole way: read, written again, screened, planned, shown. What is no facts is refused with
-// a sentence; what cannot be is refused device by device; no number, however mad, stops the planner or makes it run for long.
+// Takes any text as a file of facts through every step: read, write again, screen, plan, print. A file that does not hold facts
+// is refused with an error sentence; impossible facts are refused device by device; no number, however extreme, crashes the
+// planner or makes it run for long.
 //
-// Behind the text may follow numbers that are laid over the facts: 2 bytes say which one, 8 bytes are a double. Changing digits
-// of a text leads to few mad numbers.
+// Records after the text overwrite numbers of the facts: 2 bytes select the number, 8 bytes are a double. Mutating the digits of
+// the text rarely produces extreme numbers.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,13 +17,13 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
-// What was read can be written, and reads as what can be written again with the same bytes.
+// Facts that were read can be written; reading and writing them again gives the same JSON.
 static void write_again(const kin_facts *facts) {
     static kin_facts back;
     kin_err err = {""};
     json_t *json = kin_facts_file_to_json(facts, &err);
-    if (!json) return;                             // a rate for all types is no number of JSON only if it is none at all
-    char *text = json_dumps(json, JSON_INDENT(2)); // as kin_json_text_save has it
+    if (!json) return;                             // a rate is not finite, so JSON cannot hold it
+    char *text = json_dumps(json, JSON_INDENT(2)); // the same flags as kin_json_text_save
     json_t *read = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
     kin_assert(read && kin_facts_file_from_json(read, &back, &err) == 0);
     json_t *again = kin_facts_file_to_json(&back, &err);
@@ -46,7 +47,7 @@ static void show(const kin_plan_view *view) {
     json_decref(json);
 }
 
-// `exact` takes sets of devices apart only where links differ: a few are enough to get there.
+// `exact` splits sets of devices only where links differ; a few nodes are enough to reach that code.
 static void plan(const kin_facts *facts) {
     static kin_plan_view view;
     kin_err err = {""};

@@ -1,4 +1,4 @@
-// Any bytes as a model file: kin_gguf must open or refuse them, and everything that it then hands out must be readable.
+// Opens any bytes as a model file. kin_gguf must open or refuse them, and everything that it then returns must be readable.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

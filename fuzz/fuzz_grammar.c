@@ -1,7 +1,7 @@
-// Any bytes as a GBNF grammar, and any bytes as a text: no crash, no growth without bounds, and the mask is what testing each
-// token gives.
+// Compiles any bytes as a GBNF grammar and matches any bytes against it: no crash, no unbounded growth, and the mask equals the
+// result of testing each token.
 //
-// The input is the grammar, a NUL, and what is accepted as far as it is allowed.
+// The input is the grammar, a NUL, and the bytes to match; matching stops at the first byte that the grammar does not allow.
 #include <string.h>
 
 #include "pure/text/matcher.h"

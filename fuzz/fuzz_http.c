@@ -1,7 +1,7 @@
-// Any bytes as those of a client, in pieces, to a connection whose socket is in memory: every request that gets to its owner is
-// answered once or is gone once, nothing is sent after the end, and no memory stays counted.
+// Feeds any bytes in pieces, as a client would send them, to a connection whose socket is in memory. Every request that reaches
+// the owner is answered once or reported gone once, nothing is sent after the end, and no memory remains counted.
 //
-// The first byte chooses how the bytes are cut, the second when the owner answers, and whether the client reads.
+// The first byte chooses the size of the pieces, the second when the owner answers and whether the client reads.
 #include <string.h>
 
 #include "base/err.h"

@@ -1,5 +1,6 @@
-// Any text as a chat template, rendered with messages, tools and more: it gives a prompt or a sentence. Every string of the input
-// has a mark in it, a byte that no template can write without an escape: so marks are never in a run of the template.
+// Renders any text as a chat template with messages, tools and other variables: the result is a prompt or an error sentence.
+// Every string of the variables contains a mark, a byte that a template can write only by an escape, so a run whose origin is the
+// template never contains a mark.
 #include <stdlib.h>
 #include <string.h>
 

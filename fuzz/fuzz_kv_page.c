@@ -1,4 +1,4 @@
-// Any bytes as a page of the KV cache that lies on a disk: what opens is a page that was sealed, and seals and opens again.
+// Unseals any bytes as a page of the KV cache read from disk. A page that unseals can be sealed and unsealed again.
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
-// The corpus has a page of these (tests/test_kv_pages.c).
+// The corpus contains a page sealed with these values (tests/test_kv_pages.c).
 static void make_seal(kin_kv_page_seal *seal, kin_page_key *key) {
     for (int i = 0; i < 32; i++) {
         seal->secret[i] = (uint8_t)i;

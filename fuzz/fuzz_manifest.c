@@ -1,4 +1,4 @@
-// Any bytes as a manifest, and as the beginning of a GGUF file: both come from peers.
+// Parses any bytes as a manifest and as the beginning of a GGUF file. Both come from peers.
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
-// What was accepted keeps its promises.
+// Checks the invariants of an accepted manifest.
 static void use(const kin_manifest *m) {
     uint64_t total = 0;
     kin_assert(m->n_files >= 1 && m->n_files <= KIN_MANIFEST_FILES_MAX && m->n_chunks >= 1);
@@ -39,7 +39,7 @@ static void fuzz_manifest(const uint8_t *bytes, size_t size) {
     kin_manifest_fini(&m);
 }
 
-// The content hash would stop nearly all inputs: the rest of them is tried as what a peer lists piece by piece.
+// The content hash rejects nearly all inputs to fuzz_manifest, so this builds a manifest from a size and a name, without a hash.
 static void fuzz_begin(const uint8_t *bytes, size_t size) {
     kin_manifest m;
     uint64_t file_size;

@@ -1,5 +1,5 @@
-// Any bytes as what a link receives: a stream of frames. Each must be taken or refused with a sentence, and what was taken must
-// come out of the encoder as the same bytes.
+// Decodes any bytes as the stream of frames that a link receives. Each frame must be accepted or refused with an error sentence,
+// and an accepted frame must encode to the same bytes.
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@ static void touch(const uint8_t *bytes, size_t n) {
     for (size_t i = 0; i < n; i++) touched += bytes[i];
 }
 
-// The promises that the codec makes to those who read without looking again.
+// The codec's guarantees, on which its callers rely without checking again.
 static void check_step(const kin_proto_step *m) {
     kin_proto_step_layout l = kin_proto_step_lay_out(m);
     size_t n = (size_t)m->n_rows * m->n_embd, unit = kin_activation_unit(m->type), n_row = unit > 8 ? unit : 8;

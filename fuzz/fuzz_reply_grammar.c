@@ -1,7 +1,7 @@
-// Any tool in any format: a sentence, or a grammar; and what a walk with it writes is read as calls of that tool by the reply
-// parser.
+// Makes a grammar of any tool in any format; the result is a grammar or an error sentence. The reply parser reads the output of a
+// random walk through the grammar as calls of that tool.
 //
-// The first byte: format and options. Then the tool's name up to a line end, and its schema.
+// The input: one byte of format and options, the tool's name up to a newline, the tool's schema.
 #include <string.h>
 
 #include "base/rng.h"
@@ -47,7 +47,7 @@ static count read_reply(const kin_reply_rules *rules, const char *at, size_t len
     return c;
 }
 
-// Random bytes that are allowed, those that end things first, until the end of the reply or for some time.
+// Appends random allowed bytes, often ones that close a structure, until the reply ends or MAX_BYTES are written.
 static void walk(kin_matcher *m, const kin_reply_rules *rules, uint64_t seed) {
     kin_place place = {0};
     kin_rng rng;

@@ -1,6 +1,7 @@
-// Any bytes as a model's reply, cut anywhere: the same events, nothing lost, and what has an end is a JSON object.
+// Parses any bytes as a model's reply, cut at any places: the events are the same, nothing is lost, and the arguments of a
+// complete call are a JSON object.
 //
-// The first byte: format and options. The second one: the seed of the cuts. The rest is the reply.
+// The input: one byte of format and options, one byte that seeds the cuts, the reply.
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,9 +22,9 @@ static const kin_reply_tool tools[] = {
 };
 
 typedef struct result {
-    kin_text_buffer all;       // kinds and texts, neighbours of a kind joined
-    kin_text_buffer text;      // of TEXT and REASONING
-    kin_text_buffer arguments; // of the call that is open
+    kin_text_buffer all;       // kinds and strings of all events; adjacent events of one kind are joined
+    kin_text_buffer text;      // strings of TEXT and REASONING events
+    kin_text_buffer arguments; // of the open call
     int last;
     bool has_calls, open;
 } result;
@@ -36,7 +37,7 @@ static void check_arguments(result *r) {
         kin_json_fini(&json);
         return;
     }
-    // RFC 8259 has the rest.
+    // The reply parser checks the syntax of RFC 8259; kin_json refuses more only in these points.
     kin_assert(strstr(err.text, "is there twice") || strstr(err.text, "UTF-") || strstr(err.text, "more than 4096") ||
                strstr(err.text, "too many"));
 }
@@ -94,7 +95,8 @@ static bool is_space(char c) {
     return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
-// Without calls and markers all of it is there; with them what is there is in its order. White space may go.
+// A reply without calls and reasoning comes out whole; otherwise its text is a subsequence of the reply. White space may be
+// dropped.
 static void check_text(const result *r, const kin_reply_options *options, const char *at, size_t len) {
     size_t i = 0, k = 0;
     bool all = !r->has_calls && (options->reasoning_in_text || (!options->reasoning && !options->begins_in_reasoning));

@@ -1,5 +1,5 @@
-// Any bytes as the body of a request of OpenAI's or llama.cpp's APIs: a sentence with a status of 4xx or 5xx, or a request within
-// its bounds; nothing leaks. The first byte chooses the API.
+// Parses any bytes as the body of a request of OpenAI's or llama.cpp's APIs. The result is an error with a status of 4xx or 5xx,
+// or a request within its bounds; nothing leaks. The first byte chooses the API.
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@ static void check_sampler(const kin_sampler_options *options) {
     if (kin_sampler_new(&sampler, 8, options, &err) == 0)
         kin_sampler_free(sampler);
     else
-        kin_assert(strstr(err.text, "bias")); // a token that this vocabulary does not have
+        kin_assert(strstr(err.text, "bias")); // the only error: a bias for a token outside the vocabulary
 }
 
 static void check_request(const kin_request *r) {
@@ -47,7 +47,7 @@ static int parse_infill(kin_request *out, json_t *body, const kin_request_defaul
     return kin_request_from_infill(out, body, &tokens, defaults, err);
 }
 
-// A generation, of one of several APIs.
+// Parses a generation request of one API.
 static void try_request(parse_request *parse, json_t *body) {
     kin_request_defaults defaults = {.sampler = kin_sampler_options_defaults(), .n_predict = -1};
     kin_request request;

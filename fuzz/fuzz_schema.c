@@ -1,5 +1,5 @@
-// Any bytes as a JSON schema: a sentence, or a grammar that compiles, unless it is one that no text matches or too large; what a
-// walk with it writes is JSON.
+// Translates any bytes as a JSON schema into a grammar; the result is an error sentence or GBNF. The GBNF compiles unless no text
+// matches it or it is too large, and a random walk through the grammar writes JSON.
 #include <string.h>
 
 #include "base/rng.h"
@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 enum { MAX_BYTES = 400 };
 
-// Random bytes that are allowed, until the end of the text or for some time.
+// Appends random allowed bytes until the text ends or MAX_BYTES are written.
 static void walk(const kin_grammar *grammar, uint64_t seed) {
     kin_matcher *m;
     kin_place place = {0};

@@ -1,7 +1,7 @@
-// Any bytes as text: every encoder must take them, and what it makes of them must decode to the same bytes again.
+// Encodes any bytes as text. Every encoder must accept them, and its tokens must decode to the same bytes.
 //
-// The first byte chooses the vocabulary and the flags, the rest is the text. BPE keeps all bytes; SPM writes a space and
-// U+2581 alike, so there the text comes back with spaces. Special tokens are printed, so parsing them loses nothing.
+// The first byte chooses the vocabulary and the flags, the rest is the text. BPE keeps all bytes. SPM encodes a space and U+2581
+// alike, so its text comes back with spaces. Special tokens are printed, so parsing them loses nothing.
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,7 +26,7 @@ static const kin_tokenizer *tokenizer_of(int i) {
     return tokenizers[i];
 }
 
-// SPM's view of a text: U+2581 is a space. In place; returns the length.
+// Replaces each U+2581 by a space, as SPM decodes it, in place. Returns the new length.
 static size_t unescape(char *text, size_t len) {
     size_t n = 0;
     for (size_t at = 0; at < len;) {
@@ -58,7 +58,8 @@ static void check_utf8(const char *text, size_t len) {
     }
 }
 
-// After special tokens SPM's encoder writes spaces that the text does not have: so there only texts without any come back.
+// True if decoding restores the text. SPM's encoder inserts spaces after special tokens, so its texts with special tokens do not
+// come back.
 static bool comes_back(const kin_vocab *vocab, const int32_t *ids, size_t n_ids) {
     if (kin_vocab_get_kind(vocab) == KIN_VOCAB_BPE) return true;
     for (size_t i = 0; i < n_ids; i++) {
@@ -73,7 +74,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     int i = bytes[0] % 16 % N_PRES;
     unsigned flags = bytes[0] & 16 ? KIN_ENCODE_PARSE_SPECIAL : 0;
     const kin_tokenizer *tokenizer = tokenizer_of(i);
-    size_t len = size - 1, cap = 2 * len + 4; // a space before each special token, at most
+    size_t len = size - 1, cap = 2 * len + 4; // at most one space per special token is added
     char *text = malloc(len + 1), *decoded = malloc(16 * cap);
     int32_t *ids = malloc(cap * sizeof *ids);
     kin_assert(text && decoded && ids);

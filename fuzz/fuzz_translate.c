@@ -1,5 +1,5 @@
-// Any JSON as a body of the APIs that are translated: an error with its status and a sentence, or a body that makes a request or
-// is refused with such an error.
+// Translates any JSON as a body of the Anthropic, Responses and Ollama APIs. The result is an error with a status and a sentence,
+// or a body that becomes a request or is refused with such an error.
 #include "base/err.h"
 #include "serve/messages.h"
 #include "serve/ollama.h"
@@ -11,7 +11,7 @@ static void check_error(const kin_api_error *err) {
     kin_assert(err->status >= 400 && err->status < 600 && err->type && err->message[0]);
 }
 
-// What a translation gave, as the request that it is for.
+// Parses a translated body as a chat or native request; on failure of the translation checks its error.
 static void request(int rc, json_t *translated, bool is_chat, const kin_api_error *err) {
     kin_request_defaults defaults = {.sampler = kin_sampler_options_defaults(), .n_predict = -1};
     kin_request made;

@@ -1,5 +1,5 @@
-// Any bytes as those of a tab's WebSocket, cut by the first byte: no message is longer than allowed, a frame in one is as long as
-// it says, and nothing comes after the end.
+// Feeds any bytes as those of a tab's WebSocket, in pieces whose size is the first byte. No message is longer than allowed,
+// frames in messages decode without a crash, and no message follows the end of the connection.
 #include <string.h>
 
 #include "base/err.h"
