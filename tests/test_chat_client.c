@@ -1,4 +1,4 @@
-// The client of a server: addresses, streams cut anywhere, answers of every kind of server, TLS, and being stopped.
+// The client of a server: addresses, streams cut anywhere, answers of several kinds of servers, TLS, and cancellation.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -143,9 +143,9 @@ static void addresses_are_read_as_people_write_them(void **state) {
 typedef struct server {
     int listener;
     uint16_t port;
-    const char *const *answers; // NULL ends them
-    kin_tls_ctx *tls;           // NULL: none
-    size_t piece;               // bytes that are sent at once; 0: all
+    const char *const *answers; // NULL-terminated
+    kin_tls_ctx *tls;           // NULL: no TLS
+    size_t piece;               // bytes per send; 0: all
     pthread_t thread;
     char asked[4000]; // the last request
     atomic_int n_asked;
@@ -167,7 +167,7 @@ static void send_bytes(const server *s, int fd, kin_tls *tls, const char *bytes,
     }
 }
 
-// Reads a request as far as its header; false: the client has gone.
+// Reads a request up to the end of its header. Returns false if the client closed the connection.
 static bool read_request(server *s, int fd, kin_tls *tls) {
     char bytes[4000];
     size_t n_plain, len = 0;
@@ -201,12 +201,12 @@ static void *serve(void *arg) {
         if (read_request(s, fd, tls)) {
             atomic_fetch_add(&s->n_asked, 1);
             send_bytes(s, fd, tls, s->answers[i], strlen(s->answers[i]));
-            if (strcmp(s->answers[i], "") == 0) (void)recv(fd, s->asked, 1, 0); // silence, until the client goes
+            if (strcmp(s->answers[i], "") == 0) (void)recv(fd, s->asked, 1, 0); // no answer: wait until the client closes
         }
         kin_tls_close(tls);
         shutdown(fd, SHUT_WR);
         char rest[1000];
-        while (recv(fd, rest, sizeof rest, 0) > 0) continue; // else a reset may overtake the answer
+        while (recv(fd, rest, sizeof rest, 0) > 0) continue; // otherwise a reset may overtake the answer
         close(fd);
     }
     return NULL;
@@ -345,7 +345,7 @@ static void a_server_that_is_loading_is_waited_for(void **state) {
 
 typedef struct stopper {
     server *s;
-    int n_stops; // how often it was told to stop
+    int n_stops; // number of times that goes_on returned false
 } stopper;
 
 static bool not_yet_asked(void *user) {
@@ -365,7 +365,7 @@ static void a_silent_server_does_not_hold_up_who_stops(void **state) {
     stopper t = {.s = &s};
     kin_chat_client *c = client_of(&s, (kin_chat_client_options){.http = {.goes_on = not_yet_asked, .user = &t}}, "127.0.0.1");
     assert_int_equal(ask(c, &answer, &err), KIN_HTTP_CLIENT_STOPPED);
-    assert_in_range(t.n_stops, 1, 3); // it waits for no answer after that: it would ask ten times a second
+    assert_in_range(t.n_stops, 1, 3); // it must not wait for an answer after the first one: it would poll ten times a second
     stop(&s);
     kin_chat_client_close(c);
 }
@@ -415,7 +415,7 @@ static void a_certificate_must_be_trusted_and_of_the_host(void **state) {
     }
     stop(&s);
     kin_tls_ctx_close(s.tls);
-    // Trusted, and of another host.
+    // Trusted, but for another host.
     static const char *const one[] = {"-", NULL};
     assert_int_equal(kin_tls_ctx_open_server(&s.tls, cert2, key2, &err), 0);
     start(&s, one);

@@ -1,4 +1,4 @@
-// Chat templates of GGUF files: found by name, and rendered.
+// Chat templates of GGUF files: found by name and rendered.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

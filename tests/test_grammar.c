@@ -1,5 +1,5 @@
-// Grammars: GBNF means what it says, on every byte; masks are what testing each token would give; nothing of it grows without
-// bounds.
+// Grammars: GBNF is matched correctly on every byte; a mask equals the result of testing each token; memory and time are
+// bounded.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,7 +36,7 @@ static void assert_refused(const char *gbnf, const char *words) {
     if (!strstr(err.text, words)) fail_msg("'%s' is not in '%s'", words, err.text);
 }
 
-// Whether the whole text is one of the grammar's; *n_taken: bytes that were allowed one after the other.
+// Returns true if the grammar matches the whole text; *n_taken: length of the longest allowed prefix.
 static bool matches_with(kin_matcher *m, const char *text, size_t len, size_t *n_taken) {
     kin_place place = {0};
     bool allowed = true;
@@ -63,7 +63,7 @@ static bool matches(const char *gbnf, const char *text) {
     return matches_n(gbnf, text, strlen(text), &n_taken);
 }
 
-// How many bytes of the text are allowed.
+// Returns the length of the longest prefix of the text that is allowed.
 static size_t taken(const char *gbnf, const char *text) {
     size_t n_taken;
     matches_n(gbnf, text, strlen(text), &n_taken);
@@ -117,7 +117,7 @@ static void any_character_is_exactly_utf8(void **state) {
     kin_grammar *grammar = compile("root ::= .");
     kin_matcher *m;
     assert_int_equal(kin_matcher_new(&m, grammar, NULL, NULL), 0);
-    for (uint32_t i = 0; i < 1 << 20; i++) { // all 3 bytes, and some of 4
+    for (uint32_t i = 0; i < 1 << 20; i++) { // all of 3 bytes, and some of 4
         char text[4] = {(char)(i >> 16 | 0xe0), (char)(i >> 8), (char)i, (char)0x80};
         size_t n_taken, n = text[0] >= (char)0xf0 ? 4 : 3;
         bool is_char = kin_utf8_len(text, n) == (int)n;
@@ -285,16 +285,16 @@ static void nesting_stops_at_its_limit_and_goes_on_from_there(void **state) {
 // Separate stacks would double at every byte.
 static void ambiguous_grammars_stay_small(void **state) {
     (void)state;
-    static const char *const grammars[] = {"root ::= (\"a\" | \"a\")* \"b\"",
-                                           "root ::= x*\nx ::= y | z\ny ::= \"a\" x? \"b\"?\nz ::= \"a\" x? \"c\"?",
-                                           "root ::= s\ns ::= \"a\" s s | \"a\"", // as many items as the square of the length
-                                           "root ::= (\"a\"{0,1000}){0,1000}", "root ::= (\"a\"{1,3}){0,100000}"};
+    static const char *const grammars[] = {
+        "root ::= (\"a\" | \"a\")* \"b\"", "root ::= x*\nx ::= y | z\ny ::= \"a\" x? \"b\"?\nz ::= \"a\" x? \"c\"?",
+        "root ::= s\ns ::= \"a\" s s | \"a\"", // the number of items grows with the square of the length
+        "root ::= (\"a\"{0,1000}){0,1000}", "root ::= (\"a\"{1,3}){0,100000}"};
     char text[151] = {0};
     memset(text, 'a', 150);
     for (size_t i = 0; i < sizeof grammars / sizeof *grammars; i++) assert_int_equal(taken(grammars[i], text), 150);
 }
 
-// ---- random grammars against a slow, simple matcher of trees
+// ---- random grammars against a slow, simple tree matcher
 
 enum { MAX_TEXT = 15, MAX_NODES = 2000 };
 
@@ -306,7 +306,7 @@ typedef struct oracle {
     bool known[MAX_NODES][MAX_TEXT + 1];
 } oracle;
 
-// Where the node can end if it begins at `at`, as bits.
+// Returns the positions at which the node can end if it begins at `at`, as bits.
 static uint32_t ends_of(oracle *o, uint32_t node, int at);
 
 static uint32_t ends_of_all(oracle *o, uint32_t node, uint32_t starts) {
@@ -317,7 +317,7 @@ static uint32_t ends_of_all(oracle *o, uint32_t node, uint32_t starts) {
     return ends;
 }
 
-// Beyond the least number each position is reached by at most MAX_TEXT more repetitions.
+// Beyond the minimum, at most MAX_TEXT more repetitions can reach a new position.
 static uint32_t ends_of_repeat(oracle *o, const kin_gbnf_node *n, int at) {
     uint32_t here = 1u << at, ends = 0;
     for (uint32_t i = 0; i <= n->max && i <= n->min + MAX_TEXT; i++) {
@@ -348,7 +348,7 @@ static uint32_t compute_ends(oracle *o, uint32_t node, int at) {
         return ends;
     case KIN_GBNF_REPEAT: return ends_of_repeat(o, n, at);
     case KIN_GBNF_RULE: return ends_of(o, o->g->rules[n->rule], at);
-    case KIN_GBNF_AHEAD: return (ends_of(o, n->child, at) != 0) != (n->negated != 0) ? 1u << at : 0; // of the rule `root` only
+    case KIN_GBNF_AHEAD: return (ends_of(o, n->child, at) != 0) != (n->negated != 0) ? 1u << at : 0; // only in the rule `root`
     case KIN_GBNF_END: return at == o->len ? 1u << at : 0;
     case KIN_GBNF_MULTIPLE: fail_msg("none is made");
     }
@@ -357,7 +357,7 @@ static uint32_t compute_ends(oracle *o, uint32_t node, int at) {
 
 static uint32_t ends_of(oracle *o, uint32_t node, int at) {
     if (!o->known[node][at]) {
-        o->known[node][at] = true; // a rule that begins with itself was cut off: it never ends
+        o->known[node][at] = true; // left recursion was removed: it never ends
         o->memo[node][at] = 0;
         o->memo[node][at] = compute_ends(o, node, at);
     }
@@ -386,7 +386,7 @@ static char *put_random(kin_rng *rng, char *at, int depth) {
     }
 }
 
-// The same, which may begin with look-ahead in each group.
+// The same, but each group may begin with look-ahead.
 static char *put_random_regular(kin_rng *rng, char *at, int depth) {
     at = put_random(rng, at + sprintf(at, "("), depth);
     if (depth > 0 && below(rng, 3) == 0) {
@@ -401,7 +401,7 @@ static void put_random_grammar(kin_rng *rng, char *at) {
     for (int i = 0; i < 4; i++) at = put_random(rng, at + sprintf(at, "\nr%d ::= ", i), 3);
 }
 
-// Many texts of a's and b's: those that are the grammar's are found, and of no text is more taken than can be continued.
+// Compares the matcher with the oracle on random texts of a's and b's.
 static void compare_texts(kin_rng *rng, const char *text_of_grammar, const kin_grammar *grammar) {
     kin_matcher *m;
     kin_gbnf gbnf;
@@ -435,7 +435,7 @@ static void random_grammars_match_what_a_simple_matcher_does(void **state) {
         static char text[1 << 16];
         kin_grammar *grammar;
         put_random_grammar(&rng, text);
-        if (kin_grammar_compile(&grammar, text, strlen(text), NULL) != 0) continue; // left recursion, mostly
+        if (kin_grammar_compile(&grammar, text, strlen(text), NULL) != 0) continue; // mostly left recursion
         n_compiled++;
         compare_texts(&rng, text, grammar);
         kin_grammar_free(grammar);
@@ -458,12 +458,12 @@ static void look_ahead_is_about_the_rest_of_its_rule(void **state) {
     assert_int_equal(taken(word, "ax"), 1);
     const char *within = "root ::= (\"a\" &(\"b\" !(\"c\")))? [a-c]*";
     assert_true(matches(within, "ab"));
-    assert_true(matches(within, "abc")); // without the first part
+    assert_true(matches(within, "abc")); // without the optional part
     const char *counted = "root ::= &(.{3,5} $) (\"ab\" | \"c\")*";
     assert_true(matches(counted, "abc"));
     assert_true(matches(counted, "ababc"));
     assert_int_equal(taken(counted, "cccccc"), 5);
-    assert_int_equal(taken("root ::= \"x\" | &(.{3,3} $) (\"ab\")*", "ab"), 0); // which could not end
+    assert_int_equal(taken("root ::= \"x\" | &(.{3,3} $) (\"ab\")*", "ab"), 0); // could not end
 }
 
 static void rules_with_look_ahead_know_what_they_can_do(void **state) {
@@ -528,7 +528,7 @@ static void look_ahead_matches_what_a_simple_matcher_does(void **state) {
         for (int k = below(&rng, 3); k >= 0; k--) at = put_random_regular(&rng, put_random_ahead(&rng, at, 2), 2);
         at = put_random_regular(&rng, at + sprintf(at, " "), 2);
         for (int k = 0; k < 4; k++) at += sprintf(at, "\nr%d ::= \"a\"{%d} | \"b\"", k, k);
-        if (kin_grammar_compile(&grammar, text, strlen(text), NULL) != 0) continue; // nothing matches, mostly
+        if (kin_grammar_compile(&grammar, text, strlen(text), NULL) != 0) continue; // mostly because nothing matches
         n_compiled++;
         compare_texts(&rng, text, grammar);
         kin_grammar_free(grammar);
@@ -538,7 +538,7 @@ static void look_ahead_matches_what_a_simple_matcher_does(void **state) {
 
 // ---- tokens
 
-// 256 bytes, some words, a control token, one that ends the generation, two of the same text, one without.
+// 256 bytes, some words, a control token, one that ends the generation, two with the same text, one without text.
 static kin_vocab *words_vocab(void) {
     static const char *const words[] = {"ab",       "aba",
                                         "abab",     "ba",
@@ -561,7 +561,7 @@ static kin_vocab *words_vocab(void) {
         tokens[SMALL_SPM_N + i] = small_piece(words[i]);
         types[SMALL_SPM_N + i] = KIN_TOKEN_NORMAL;
     }
-    // The small vocabulary has "ab" and "aa" too, and letters beside their bytes: of the same text.
+    // The small vocabulary also has "ab" and "aa", and letters as well as their bytes, that is, tokens with the same text.
     tokens[SMALL_SPM_N] = small_piece("abba");
     spec.tokens = tokens;
     spec.types = types;
@@ -662,7 +662,7 @@ static void a_refused_token_changes_nothing_and_a_copy_goes_its_own_way(void **s
     close_tokens(&t);
 }
 
-// The mask against testing every token, with a matcher that has an empty cache as often as not.
+// Compares the mask with testing every token. The mask is computed with whatever the cache contains.
 static void assert_mask_is_right(tokens *t, uint64_t *set) {
     kin_matcher_mask(t->m, &t->place, set);
     for (int32_t id = 0; id < t->trie->n_tokens; id++) {
@@ -756,7 +756,7 @@ static void masks_are_what_testing_each_token_gives(void **state) {
         "root ::= (\"\\\"\" [^\"\\\\\\x00-\\x1F]{0,3} \"\\\"\")*",
         "root ::= (\"\\\"\" [^\"\\\\\\x00-\\x1F]{0,40} \"\\\"\")*",
         "root ::= (\"\\\"\" [^\"\\\\\\x00-\\x1F]{30,40} \"\\\"\")*",
-        "root ::= (\"\\\"\" [^\"\\\\\\x00-\\x1F]{0,40} [a-z]* \"\\\"\")*", // characters after those that are counted
+        "root ::= (\"\\\"\" [^\"\\\\\\x00-\\x1F]{0,40} [a-z]* \"\\\"\")*", // more characters after the counted ones
         "root ::= [^\"\\\\\\x00-\\x1F]{0,40} [^\"\\\\\\x00-\\x1F]{0,35}",
         "root ::= [^\"\\\\\\x00-\\x1F]{66,} | [^x]{0,70}",
         "root ::= .*",
@@ -769,8 +769,8 @@ static void masks_are_what_testing_each_token_gives(void **state) {
     }
 }
 
-// Each byte may open two rules that take the same bytes: thousands of ways at every node of the trie. The mask has no wrong
-// token, and ends.
+// Each byte may begin two rules that read the same bytes: thousands of alternatives at every node of the trie. The mask must
+// contain no wrong token, and must be computed in bounded time.
 static void masks_of_very_ambiguous_grammars_end(void **state) {
     (void)state;
     tokens t = open_tokens("root ::= x*\nx ::= y | z\ny ::= [a-z ]+ x? \"b\"?\nz ::= [a-z]+ x? \"c\"? [a-z]{0,500}");

@@ -1,4 +1,4 @@
-// Chat templates: the snippets of jinja_snippets.json with Jinja's own answers; the origin of every byte; bounds.
+// Chat templates: the snippets of jinja_snippets.json against Jinja's results; the origin of every byte; limits.
 //
 // test_jinja --render renders JSON lines, for jinja_oracle.py.
 #include <setjmp.h>
@@ -21,7 +21,7 @@ enum { NOW = 1760000000, MAX_BYTES = 64 << 20 };
 
 // ---- rendering
 
-// A template with its variables, and what became of it.
+// A template with its variables, and the result.
 typedef struct rendering {
     kin_jinja *jinja;
     kin_values *values;
@@ -38,7 +38,7 @@ static rendering render_json(const char *source, size_t len, const json_t *varia
         kin_value *dict = json_variables(r.values, variables);
         r.rc = dict ? kin_jinja_render(r.jinja, r.values, dict, NOW, &r.text, &r.err) : kin_values_check(r.values, &r.err);
     }
-    return r; // the text is a copy: it does not need the JSON
+    return r; // the text is a copy and does not need the JSON
 }
 
 static void rendering_fini(rendering *r) {
@@ -113,7 +113,7 @@ static void time_is_what_the_caller_says(void **state) {
 
 // ---- origins
 
-// The runs as one string: {template} and [input].
+// Writes the runs as one string: {template} and [input].
 static void marked(const kin_jinja_text *text, char *out, size_t size) {
     size_t n = 0;
     for (size_t i = 0; i < text->n_runs; i++) {
@@ -203,7 +203,7 @@ static void errors_say_the_line_and_what(void **state) {
     fails_with("{% macro m(a) %}{% endmacro %}\n{{ m(1, 2) }}", "{}", "line 2: macro m takes at most 1 arguments");
 }
 
-// n times `part` between `head` and `tail`.
+// Returns `head`, n times `part`, and `tail`.
 static char *repeated(const char *head, const char *part, size_t n, const char *tail) {
     size_t len = strlen(part);
     char *text = malloc(strlen(head) + n * len + strlen(tail) + 1), *at = text;
@@ -252,7 +252,7 @@ static void what_is_too_large_or_too_deep_is_an_error(void **state) {
     fails_with("{% set a = 'x' * 60000 %}{% for i in range(100000) %}{% set b = a|upper %}{% endfor %}", "{}", "it may");
 }
 
-// Each of these looks at a long string or list and makes nothing: only steps can end it.
+// Each of these examines a long string or list without allocating, so only the step budget can stop it.
 static void what_takes_long_takes_many_steps(void **state) {
     (void)state;
     static const char *const uses[] = {
@@ -272,7 +272,7 @@ static void what_takes_long_takes_many_steps(void **state) {
     json_object_set_new(json, "s", json_string(text));
     json_object_set_new(json, "t", json_string(text));
     json_object_set_new(json, "u", json_string(accents));
-    for (size_t i = 0; i < sizeof uses / sizeof *uses; i += KIN_SANITIZED ? 7 : 1) { // steps to the limit, in every one
+    for (size_t i = 0; i < sizeof uses / sizeof *uses; i += KIN_SANITIZED ? 7 : 1) { // each one uses up the step budget
         char source[256];
         snprintf(source, sizeof source, "{%% for i in range(50000) %%}{%% if %s == 5 %%}{%% endif %%}{%% endfor %%}", uses[i]);
         rendering r = render_json(source, strlen(source), json, MAX_BYTES);

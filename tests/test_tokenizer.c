@@ -1,4 +1,4 @@
-// Tokenizer: real vocabularies give the ids that they should, small ones those worked out by hand; no text is too hostile.
+// Tokenizer: real vocabularies give the expected ids, small ones those worked out by hand; no text takes too long.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -83,8 +83,8 @@ static size_t parse_ids(const char *line, int32_t *ids) {
     return n;
 }
 
-// Texts of NAME.gguf.inp must become the lines of NAME.gguf.out, and these the texts again.
-// The lines were made without bos and eos; none of the texts contains a special token, so parsing them changes nothing.
+// The texts of NAME.gguf.inp must be encoded to the lines of NAME.gguf.out, and decoded from them. The lines were made without
+// bos and eos; no text contains a special token, so parsing them changes nothing.
 static void check_lines(const kin_vocab *vocab, const kin_tokenizer *tokenizer, char *texts, char *lines, bool goes_back) {
     static const char separator[] = "\n__ggml_vocab_test__\n";
     int n_lines = 0;
@@ -136,7 +136,7 @@ static void check_vocab_in(const char *folder, const char *name, bool goes_back)
     if (rc == 0) rc = kin_tokenizer_new(&p.tokenizer, p.vocab, &err);
     assert_string_equal(err.text, "");
     assert_int_equal(rc, 0);
-    kin_gguf_close(gguf); // the vocabulary stands on its own
+    kin_gguf_close(gguf); // the vocabulary does not need the file
     check_lines(p.vocab, p.tokenizer, texts, lines, goes_back);
     pair_free(p);
     free(lines);
@@ -159,7 +159,7 @@ static void small_dbrx_lines_match(void **state) {
 
 static void small_gemma3_lines_match(void **state) {
     (void)state;
-    check_vocab_in("vocab-families", "mini-gemma3", false); // its tokens of spaces are written as such, as llama.cpp does
+    check_vocab_in("vocab-families", "mini-gemma3", false); // tokens of spaces are written literally, as in llama.cpp
 }
 
 static void small_gpt_4o_lines_match(void **state) {
@@ -265,8 +265,7 @@ static size_t random_text(kin_rng *rng, const char *letters, char *text, size_t 
     return len;
 }
 
-// A token with a space inside forbids the short cut of encoding words one by one. No text here has an x, so it changes nothing
-// else.
+// A token with a space inside disables encoding word by word. No text here contains an x, so the token has no other effect.
 static void spm_words_one_by_one_give_what_the_whole_text_gives(void **state) {
     (void)state;
     kin_vocab_spec spec = small_spm_spec();
@@ -352,11 +351,11 @@ static void bpe_byte_without_a_token_is_left_out_or_unk(void **state) {
     pair_free(p);
 }
 
-// ---- the merger against the plainest way to say what it does
+// ---- the merger against the simplest implementation
 
 enum { N_LETTERS = 4, RUN_MAX = 60 };
 
-// Letters 0..3 and what they join to, symbols 4..15; order 0: never.
+// Letters are 0..3, joined symbols 4..15; order 0: never joined.
 typedef struct random_rules {
     uint32_t order[16][16], result[16][16];
 } random_rules;
@@ -370,7 +369,7 @@ static bool random_rule(const void *rules, const char *text, const kin_symbol *l
     return *order > 0;
 }
 
-// Looks for the best pair from the left, joins it, begins again.
+// Repeatedly joins the best pair, leftmost first.
 static size_t join_naively(const random_rules *rules, uint32_t *symbols, size_t n) {
     for (;;) {
         size_t best = n;
@@ -434,7 +433,7 @@ static void longest_special_token_wins_wherever_it_stands(void **state) {
     pair_free(p);
 }
 
-// "abab" and "babc": equally long, so the smaller id goes first and the other finds its place taken.
+// "abab" and "babc" are equally long, so the smaller id goes first, and the place of the other is taken.
 static void overlapping_special_tokens_never_share_a_byte(void **state) {
     (void)state;
     kin_vocab_spec spec = small_bpe_spec("gpt-2");
@@ -454,7 +453,7 @@ static void white_space_after_special_tokens_goes_with_them_if_asked(void **stat
     pair p = pair_of(spec);
     EXPECT(p.tokenizer, "<|u|> \n\ta", 0, SMALL_SPM_USER, SMALL_SPM_SPACE_A);
     EXPECT(p.tokenizer, "<|u|> <|u|>\n", 0, SMALL_SPM_USER, SMALL_SPM_USER);
-    EXPECT(p.tokenizer, "<s>  a", KIN_ENCODE_PARSE_SPECIAL, 1, SMALL_SPM_SPACES, SMALL_SPM_SPACE_A); // but not with <s>
+    EXPECT(p.tokenizer, "<s>  a", KIN_ENCODE_PARSE_SPECIAL, 1, SMALL_SPM_SPACES, SMALL_SPM_SPACE_A); // but not after <s>
     pair_free(p);
 }
 
@@ -497,7 +496,7 @@ static void unknown_pre_tokenizer_is_refused_and_named(void **state) {
 
 enum { N_THREADS = 4 };
 
-// Returns NULL if all went well; assertions belong to the main thread.
+// Returns NULL on success, because only the main thread may assert.
 static void *encode_often(void *arg) {
     static const char text[] = "hello w hello<|u|>xyz 123";
     static const int32_t expected[] = {
@@ -525,7 +524,7 @@ static void threads_share_one_tokenizer(void **state) {
     pair_free(p);
 }
 
-// ---- hostile texts: quadratic time would take minutes here, and stack or match limits would fail
+// ---- hostile texts: quadratic time would take minutes, and stack or match limits would fail
 
 enum { HOSTILE_LEN = KIN_SANITIZED ? 1 << 16 : 1 << 18 };
 
@@ -541,7 +540,7 @@ static void expect_round_trip(const pair *p, const char *text, size_t len, int32
     int64_t n = kin_tokenizer_encode(p->tokenizer, text, len, 0, ids, cap, &err);
     assert_string_equal(err.text, "");
     assert_in_range(n, 0, cap);
-    assert_true(kin_clock_ms(start, kin_clock_now()) < 20e3); // about 0.05 s, a quarter of the text under a sanitizer
+    assert_true(kin_clock_ms(start, kin_clock_now()) < 20e3); // takes about 0.05 s; sanitized builds use a quarter of the text
 
     kin_detok *detok;
     assert_int_equal(kin_detok_new(&detok, p->vocab, KIN_DETOK_TEXT_START, NULL), 0);
@@ -609,7 +608,8 @@ static void hostile_texts_pass_spm(void **state) {
     char *text = malloc(HOSTILE_LEN);
     size_t cap = HOSTILE_LEN + 16;
     int32_t *ids = malloc(cap * sizeof *ids);
-    for (size_t i = 0; i + 1 < sizeof hostile / sizeof *hostile; i++) { // all but the last: spaces after special tokens stay
+    for (size_t i = 0; i + 1 < sizeof hostile / sizeof *hostile;
+         i++) { // all but the last one, in which the spaces after special tokens remain
         fill(text, hostile[i].unit, hostile[i].tail);
         expect_round_trip(&p, text, HOSTILE_LEN, ids, cap);
     }
@@ -630,7 +630,7 @@ static void only_trusted_parts_of_a_prompt_spell_control_tokens(void **state) {
     for (int64_t i = 0; i < n; i++) n_control += ids[i] == SMALL_BPE_CONTROL;
     assert_int_equal(n_control, 1);
     assert_int_equal(ids[0], SMALL_BPE_CONTROL);
-    // Whoever wrote them, neighbours merge.
+    // The ranges do not affect merging.
     int32_t whole[8], parts[8];
     const kin_text_range first = {0, 1};
     int64_t n_whole = kin_tokenizer_encode(p.tokenizer, "he", 2, 0, whole, 8, &err);

@@ -1,4 +1,4 @@
-// Vocabulary: what tokens stand for, what ends a generation, and what a description or a file must not say.
+// Vocabulary: the bytes of tokens, the end of generation, and descriptions and files that must be rejected.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -62,7 +62,7 @@ static void tokens_are_found_by_their_text_only(void **state) {
     kin_vocab *vocab = small_vocab(small_bpe_spec("gpt-2"));
     assert_int_equal(kin_vocab_find(vocab, "\xc4\xa0w", 3), SMALL_BPE_SPACE_W);
     assert_int_equal(kin_vocab_find(vocab, " w", 2), KIN_TOKEN_NONE);
-    assert_int_equal(kin_vocab_find(vocab, "qu", 2), KIN_TOKEN_NONE); // a merge makes it, but it is no token
+    assert_int_equal(kin_vocab_find(vocab, "qu", 2), KIN_TOKEN_NONE); // the result of a merge, but not a token
     assert_int_equal(kin_vocab_find(vocab, "", 0), KIN_TOKEN_NONE);
     kin_vocab_free(vocab);
 }
@@ -77,7 +77,7 @@ static void odd_tokens_are_taken_as_llama_cpp_takes_them(void **state) {
     spec.n_tokens = 4;
     kin_vocab *vocab = small_vocab(spec);
     expect_piece(kin_vocab_text(vocab, 0), "[EMPTY_0]");
-    expect_piece(kin_vocab_piece(vocab, 1), "\xe2\x82\xac"); // not of the byte alphabet: stands for itself
+    expect_piece(kin_vocab_piece(vocab, 1), "\xe2\x82\xac"); // not in the byte alphabet: it represents its own text
     expect_piece(kin_vocab_piece(vocab, 2), "");
     assert_int_equal(kin_vocab_type(vocab, 3), KIN_TOKEN_UNDEFINED);
     kin_vocab_free(vocab);
@@ -98,7 +98,7 @@ static void generation_ends_with_eos_and_with_tokens_named_so(void **state) {
     assert_int_equal(kin_vocab_eos(vocab), SMALL_BPE_CONTROL);
     assert_int_equal(kin_vocab_eot(vocab), SMALL_BPE_IM_END);
     assert_int_equal(kin_vocab_bos(vocab), KIN_TOKEN_NONE);
-    assert_int_equal(kin_vocab_type(vocab, SMALL_BPE_IM_END), KIN_TOKEN_CONTROL); // whatever the description says
+    assert_int_equal(kin_vocab_type(vocab, SMALL_BPE_IM_END), KIN_TOKEN_CONTROL); // regardless of the description
     kin_vocab_free(vocab);
 }
 
@@ -114,13 +114,13 @@ static void inner_end_of_gpt_oss_does_not_end_it(void **state) {
     assert_int_equal(kin_vocab_type(vocab, 3), KIN_TOKEN_USER_DEFINED);
     kin_vocab_free(vocab);
 
-    spec.n_tokens = 2; // without <|call|> it is Phi's, which does
+    spec.n_tokens = 2; // without <|call|> it is Phi's <|end|>, which ends the generation
     vocab = small_vocab(spec);
     assert_true(kin_vocab_is_eog(vocab, 0));
     kin_vocab_free(vocab);
 }
 
-// ---- what a description must not say
+// ---- descriptions that must be rejected
 
 static void bad_sizes_are_refused(void **state) {
     (void)state;
@@ -264,7 +264,7 @@ static void file_overrides_the_defaults(void **state) {
     kin_gguf_writer_put_int(w, "tokenizer.ggml.eos_token_id", KIN_GGUF_U32, 4);
     kin_gguf_writer_put_int(w, "tokenizer.ggml.eot_token_id", KIN_GGUF_U32, 5);
     kin_gguf_writer_put_int(w, "tokenizer.ggml.padding_token_id", KIN_GGUF_U32, 0);
-    kin_gguf_writer_put_int(w, "tokenizer.ggml.unknown_token_id", KIN_GGUF_U32, 3000); // not one of six: ignored
+    kin_gguf_writer_put_int(w, "tokenizer.ggml.unknown_token_id", KIN_GGUF_U32, 3000); // not one of six tokens: ignored
     kin_gguf_writer_put_int(w, "tokenizer.ggml.add_bos_token", KIN_GGUF_BOOL, 0);
     kin_gguf_writer_put_int(w, "tokenizer.ggml.add_eos_token", KIN_GGUF_BOOL, 1);
     kin_vocab *vocab = expect_loaded(w);
@@ -289,7 +289,7 @@ static void llama_3_begins_texts_with_bos(void **state) {
 
     w = bpe_writer();
     kin_gguf_writer_put_str(w, "tokenizer.ggml.pre", "llama-bpe");
-    vocab = expect_loaded(w); // none to begin with, as its publisher's tokenizer does
+    vocab = expect_loaded(w); // without bos, as in its publisher's tokenizer
     assert_int_equal(kin_vocab_bos(vocab), KIN_TOKEN_NONE);
     assert_false(kin_vocab_add_bos(vocab));
     kin_vocab_free(vocab);
@@ -319,13 +319,13 @@ static void tokens_for_filling_in_are_those_of_the_keys_the_newer_ones_first(voi
     assert_int_equal(kin_vocab_fim(vocab, KIN_FIM_MIDDLE), KIN_TOKEN_NONE);
     assert_int_equal(kin_vocab_type(vocab, 3), KIN_TOKEN_CONTROL);
     assert_false(kin_vocab_is_eog(vocab, 4));
-    assert_true(kin_vocab_is_eog(vocab, 5)); // padding ends a filling
+    assert_true(kin_vocab_is_eog(vocab, 5)); // padding ends the filling
     kin_vocab_free(vocab);
 }
 
 static void suppressed_tokens_come_from_the_file(void **state) {
     (void)state;
-    const int32_t ids[] = {3, 5, 3000, -1}; // those that are not there are left out
+    const int32_t ids[] = {3, 5, 3000, -1}; // ids out of range are ignored
     kin_gguf_writer *w = spm_writer();
     kin_gguf_writer_put_array(w, "tokenizer.ggml.suppress_tokens", KIN_GGUF_I32, 4, ids);
     kin_vocab *vocab = expect_loaded(w);
@@ -343,7 +343,7 @@ static void suppressed_tokens_come_from_the_file(void **state) {
 static void phi_3_is_known_by_its_name(void **state) {
     (void)state;
     static const char *const names[] = {"My Phi-3 mini", "phi3", "phi-4"};
-    static const int64_t n_expected[] = {1, 1, 3}; // </s> alone, or with the newline after it as unk and its space
+    static const int64_t n_expected[] = {1, 1, 3}; // only </s>, or also the newline after it as a space and unk
     for (int i = 0; i < 3; i++) {
         kin_gguf_writer *w = spm_writer();
         kin_gguf_writer_put_str(w, "general.name", names[i]);
