@@ -1,7 +1,7 @@
-// A conversation: messages as OpenAI's API has them, [{"role": "user", "content": "..."}], in memory and as a file.
+// A conversation: messages in the format of OpenAI's API, [{"role": "user", "content": "..."}], in memory and as a file.
 //
-// The file is {"messages": [...]}, which is a request's body, too; an array alone is read as well. A system message, if there is
-// one, is the first. Owner: who opened it. Thread: one.
+// The file is {"messages": [...]}, which is also a valid request body; a bare array can be read, too. A system message, if
+// present, comes first. Owner: the caller that opened it. Thread: one.
 #pragma once
 
 #include <jansson.h>
@@ -15,20 +15,20 @@ typedef struct kin_conversation {
 } kin_conversation;
 
 int kin_conversation_open(kin_conversation *c, kin_err *err);
-void kin_conversation_close(kin_conversation *c); // zeroed is allowed
+void kin_conversation_close(kin_conversation *c); // a zeroed struct is allowed
 
-// An empty text: none.
+// Sets the system message; an empty text removes it.
 void kin_conversation_set_system(kin_conversation *c, kin_str text);
-// All but the system message goes.
+// Removes all messages except the system message.
 void kin_conversation_clear(kin_conversation *c);
 
-// What is to be asked: a copy of the messages with one more of the user; at NULL: up to the last message of the user, to be
-// answered again. NULL: there is none, or no memory. The caller's.
+// Returns the messages for a request: a copy with one more user message. text NULL: the messages up to the last user message, to
+// regenerate the answer. Returns NULL if there is no such message, or out of memory. The caller owns the result.
 json_t *kin_conversation_ask(const kin_conversation *c, kin_str text);
-// ... and was answered: from now on these are the messages, with the answer. Takes `asked` over.
+// Replaces the messages by `asked` and appends the answer. Takes over `asked`.
 void kin_conversation_answer(kin_conversation *c, json_t *asked, kin_str text);
 
-// "~/" is the home. A file that is there and is no conversation is not replaced.
+// Saves the conversation. "~/" stands for the home directory. An existing file that is not a conversation is not overwritten.
 int kin_conversation_save(const kin_conversation *c, const char *path, kin_err *err);
-// Unchanged where it fails. *n: messages.
+// Loads a conversation, which stays unchanged on failure. *n: number of messages.
 int kin_conversation_load(kin_conversation *c, const char *path, size_t *n, kin_err *err);

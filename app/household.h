@@ -1,13 +1,13 @@
-// A household on one machine, for `kin demo`: devices as processes, each with a home of its own in a folder that goes with them.
+// A local cluster for `kin demo`: devices as processes, each with its own home in a folder that is removed at the end.
 //
 //   kin demo (the head) ──── pipe: closed when the head ends, however it ends ────► supervisor ──► device, device, ...
 //                       ◄─── pipe and SIGUSR1: a device ended ───────────────────
 //
-// The supervisor is a process in a session of its own, so that Ctrl-C reaches the head alone. When the pipe closes it stops the
-// devices, waits for them and removes the folder. Where the supervisor itself is killed, the devices end with it (on Linux), and
-// the head removes the folder.
+// The supervisor is a process in its own session, so that Ctrl-C reaches only the head. When the pipe closes it stops the
+// devices, waits for them and removes the folder. If the supervisor itself is killed, the devices end with it (on Linux), and the
+// head removes the folder.
 //
-// Owner and thread: the command's main thread. To be opened before there are other threads.
+// Owner and thread: the command's main thread. Open it before other threads are started.
 #pragma once
 
 #include <stdbool.h>
@@ -26,15 +26,15 @@ typedef struct kin_household {
     int to_supervisor, from_supervisor;
 } kin_household;
 
-// Makes the folder with the homes, and starts n_devices [1, KIN_HOUSEHOLD_DEVICES] that join a head at 127.0.0.1 with the key of
-// the head's home. When one ends by itself, kin_app_stop is set.
+// Creates the folder with the homes, and starts n_devices [1, KIN_HOUSEHOLD_DEVICES] that join a head at 127.0.0.1 with the key
+// from the head's home. If one of them ends by itself, kin_app_stop is set.
 int kin_household_open(kin_household *household, int n_devices, kin_err *err);
 
-// The home of the head, PATH in it.
+// Returns PATH inside the head's home.
 const char *kin_household_path(const kin_household *household, const char *path, char buf[KIN_HOUSEHOLD_PATH]);
 
-// Whether a device, or the supervisor, ended by itself; how, as a sentence.
+// True if a device or the supervisor ended by itself; *how is a sentence that describes how.
 bool kin_household_lost(kin_household *household, kin_err *how);
 
-// Stops what runs and removes the folder; waits for it. Zeroed is allowed.
+// Stops all processes, waits for them and removes the folder. A zeroed struct is allowed.
 void kin_household_close(kin_household *household);

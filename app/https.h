@@ -1,4 +1,4 @@
-// HTTPS of kin serve: with a certificate of the user's, or with one that kin makes and keeps in the user's configuration.
+// HTTPS for kin serve, with the user's certificate or with one that kin creates and keeps in the user's configuration.
 #pragma once
 
 #include <stdbool.h>
@@ -7,9 +7,9 @@
 #include "sys/tls.h"
 
 typedef struct kin_https_options {
-    bool on;                          // with kin's own certificate, unless there are files
-    const char *cert_file, *key_file; // PEM; NULL: none
+    bool on;                          // use kin's own certificate, unless files are given
+    const char *cert_file, *key_file; // PEM; NULL: not given
 } kin_https_options;
 
-// *out NULL: not wanted. Says the fingerprint of a certificate of kin's own. The caller closes it.
+// *out is NULL if HTTPS is off. Prints the fingerprint of kin's own certificate. The caller closes the context.
 int kin_https_open(kin_tls_ctx **out, const kin_https_options *o, kin_err *err);

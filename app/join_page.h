@@ -1,6 +1,6 @@
-// The page /join for commands that serve nothing else: browsers join the ring of a text (serve/tabs.h).
+// The page /join for commands that have no other web server: browsers join the ring through it (serve/tabs.h).
 //
-// Owner and thread: the command's; a thread of its own answers.
+// Owner and thread: the command's; the server answers on its own thread.
 #pragma once
 
 #include "app/https.h"
@@ -8,11 +8,11 @@
 
 typedef struct kin_join_page kin_join_page;
 
-// Where devices reach the head (--listen), with the certificate of `https`, or else kin's own; on loopback without one. The
-// session has others, is borrowed, and outlives the page. port 0: any. Says the address.
+// Listens on the head's address (--listen) with the certificate of `https` or kin's own; without TLS if that address is loopback.
+// Requires a session with a cluster, which is borrowed and must outlive the page. port 0: any free port. Prints the address.
 int kin_join_page_open(kin_join_page **out, const kin_session *session, int port, const kin_https_options *https, kin_err *err);
-void kin_join_page_close(kin_join_page *page); // its tabs leave; NULL is allowed
+void kin_join_page_close(kin_join_page *page); // its tabs leave the ring; NULL is allowed
 
-// Says where browsers join; nothing without a code to type there, of which the server says that they cannot (serve/tabs.h).
-// host: where it listens; prefix: of its paths, or NULL.
+// Prints where browsers can join. Prints nothing if no join code exists, because tabs then cannot join and the server says so
+// (serve/tabs.h). host: the address it listens on; prefix: of its URL paths, or NULL.
 void kin_join_page_say(const kin_identity_options *net, const char *host, uint16_t port, bool is_https, const char *prefix);

@@ -1,15 +1,15 @@
-// Keys of a terminal: the bytes of stdin become characters, editing keys, and pasted texts as one piece.
+// Reads keys from a terminal: turns the bytes of stdin into characters, editing keys, and pasted texts in one piece.
 //
-// The terminal gives out every byte at once and translates none (app/line_editor.h). Bytes that are no UTF-8, unknown keys, and
-// control characters of pasted texts but for newlines and tabs are dropped.
+// The terminal is in raw mode: it delivers every byte at once, untranslated (app/line_editor.h). Invalid UTF-8, unknown keys, and
+// control characters in pasted text other than newlines and tabs are dropped.
 //
-// Owner: who zeroed it, freed by fini. Thread: one.
+// Owner: the caller, which zeroes the struct and releases it with fini. Thread: one.
 #pragma once
 
 #include "pure/text/text_buffer.h"
 
 typedef enum kin_press_kind {
-    KIN_PRESS_NONE, // a while has passed, a signal came, or the key has no meaning
+    KIN_PRESS_NONE, // a timeout passed, a signal came, or the key has no meaning
     KIN_PRESS_TEXT,
     KIN_PRESS_ENTER,
     KIN_PRESS_NEWLINE,
@@ -30,12 +30,12 @@ typedef enum kin_press_kind {
     KIN_PRESS_SUSPEND,
     KIN_PRESS_INTERRUPT,
     KIN_PRESS_EOF,  // Ctrl-D
-    KIN_PRESS_GONE, // the terminal is
+    KIN_PRESS_GONE, // the terminal was closed
 } kin_press_kind;
 
 typedef struct kin_key_press {
     kin_press_kind kind;
-    const char *text; // [n] of TEXT: UTF-8, until the next call
+    const char *text; // [n], for KIN_PRESS_TEXT: UTF-8, valid until the next call
     size_t n;
 } kin_key_press;
 
@@ -46,10 +46,10 @@ typedef struct kin_key_reader {
     bool is_gone;
 } kin_key_reader;
 
-// The next one; waits for it, but for no longer than a fifth of a second.
+// Returns the next key press; waits for at most a fifth of a second.
 kin_key_press kin_key_reader_next(kin_key_reader *r);
-// Further bytes have been read already.
+// True if more bytes have already been read.
 bool kin_key_reader_has_more(const kin_key_reader *r);
-// Ctrl-C was typed already, behind what has been taken: it and what stands before it are dropped.
+// True if Ctrl-C is among the bytes that were read but not returned: drops it and everything before it.
 bool kin_key_reader_take_interrupt(kin_key_reader *r);
 void kin_key_reader_fini(kin_key_reader *r);

@@ -1,18 +1,19 @@
-// llama-server's options for kin serve: scripts switch by changing one word.
+// Accepts llama-server's options in kin serve, so that a script switches by changing one word.
 #pragma once
 
 #include "app/options.h"
 
-// argv [argc] with the options that llama-server and kin call differently in kin's words. What kin does not need is left out,
-// with one line that says so; what it cannot do fails with the reason. The result is a new array that the caller frees; its
-// strings are argv's, constants', or (--name=value) of one block of memory at *texts, to be freed too. Before them are the words
-// that llama-server's environment variables stand for (LLAMA_ARG_CTX_SIZE and others), so that the command line wins.
+// Translates the options of argv [argc] that llama-server and kin name differently into kin's. Options that kin does not need are
+// dropped with one line of warning; options that it cannot support fail with the reason. The caller frees the new array *out and
+// the block *texts. The array's strings point into argv, to constants, or (for --name=value) into *texts. Words for
+// llama-server's environment variables (LLAMA_ARG_CTX_SIZE and others) come first, so that the command line wins.
 int kin_llama_options_translate(int argc, char **argv, char ***out, int *n, char **texts, kin_err *err);
 
-// err: why those words could not be parsed with these tables. Where a value of llama-server's environment is what failed, its
-// variable is named. It parses again, so what the tables set is of no use afterwards.
+// Improves err, the reason why those words could not be parsed with these tables: if the value came from one of llama-server's
+// environment variables, the message names the variable. It parses again, so the values that the tables set are unusable
+// afterwards.
 void kin_llama_options_explain(kin_option_tables tables, kin_err *err);
 
-// Its names of options, for who misspells one.
+// Lists llama-server's option names, so that a misspelled one can be corrected.
 enum { KIN_LLAMA_N_NAMES = 384 };
 void kin_llama_options_names(kin_option table[KIN_LLAMA_N_NAMES]);

@@ -1,5 +1,5 @@
-// Help, the manual page and the completions of bash and zsh: all of them from the commands and their tables of options.
-// Printed to stdout.
+// Help, the manual page and the completions for bash and zsh, all generated from the commands and their option tables. Printed to
+// stdout.
 #pragma once
 
 #include "app/app.h"
@@ -7,5 +7,5 @@
 void kin_manual_overview(void);
 void kin_manual_command(const kin_command *command);
 
-// word: "--man", "--bash", "--zsh". KIN_FAIL for another.
+// word: "--man", "--bash" or "--zsh". Returns KIN_FAIL for any other word.
 int kin_manual_print(const char *word);

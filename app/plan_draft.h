@@ -1,4 +1,4 @@
-// What a draft model would gain by a plan (pure/plan/draft_gain.h), as text and as JSON. Plain functions.
+// The predicted gain of a draft model under a plan (pure/plan/draft_gain.h), as text and as JSON. Stateless functions.
 #pragma once
 
 #include <jansson.h>

@@ -1,4 +1,4 @@
-// A plan (node/plan_view.h) as a table and sentences. Plain functions.
+// Prints a plan (node/plan_view.h) as a table and sentences. Stateless functions.
 #pragma once
 
 #include <stdio.h>
@@ -7,9 +7,9 @@
 
 void kin_plan_print(const kin_plan_view *view, FILE *file);
 
-// Those that are not empty, below an empty line.
+// Prints the non-empty sentences after an empty line.
 void kin_plan_print_sentences(const kin_facts *facts, const char sentences[][KIN_PLAN_EXPLAIN_MAX], FILE *file);
 
-// "12.3 ms", "1.39 s"
+// Formats a time: "12.3 ms", "1.39 s".
 enum { KIN_PLAN_PRINT_TIME = 24 };
 const char *kin_plan_print_time(double seconds, char buf[KIN_PLAN_PRINT_TIME]);

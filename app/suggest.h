@@ -1,12 +1,12 @@
-// What somebody meant who wrote a word that is not known: the nearest of those that are.
+// Suggests the closest known word for a misspelled one.
 #pragma once
 
 typedef struct kin_suggestion {
-    const char *word; // as it was written
-    const char *best; // NULL: nothing is near
+    const char *word; // as typed
+    const char *best; // NULL: no known word is close
     int distance;
 } kin_suggestion;
 
-// Looks at one word that is known; borrowed. Near: the beginning of one, or at most two letters are missing, wrong, too many or
-// swapped, and at most half of them.
+// Considers one known word, which is borrowed. A word is close if the typed word is its beginning, or if at most two letters, and
+// at most half of them, are missing, wrong, extra or swapped.
 void kin_suggest(kin_suggestion *suggestion, const char *known);
