@@ -285,10 +285,10 @@ static void nesting_stops_at_its_limit_and_goes_on_from_there(void **state) {
 // Separate stacks would double at every byte.
 static void ambiguous_grammars_stay_small(void **state) {
     (void)state;
-    static const char *const grammars[] = {
-        "root ::= (\"a\" | \"a\")* \"b\"", "root ::= x*\nx ::= y | z\ny ::= \"a\" x? \"b\"?\nz ::= \"a\" x? \"c\"?",
-        "root ::= s\ns ::= \"a\" s s | \"a\"", // the number of items grows with the square of the length
-        "root ::= (\"a\"{0,1000}){0,1000}", "root ::= (\"a\"{1,3}){0,100000}"};
+    static const char *const grammars[] = {"root ::= (\"a\" | \"a\")* \"b\"",
+                                           "root ::= x*\nx ::= y | z\ny ::= \"a\" x? \"b\"?\nz ::= \"a\" x? \"c\"?",
+                                           "root ::= s\ns ::= \"a\" s s | \"a\"", // items grow with the length squared
+                                           "root ::= (\"a\"{0,1000}){0,1000}", "root ::= (\"a\"{1,3}){0,100000}"};
     char text[151] = {0};
     memset(text, 'a', 150);
     for (size_t i = 0; i < sizeof grammars / sizeof *grammars; i++) assert_int_equal(taken(grammars[i], text), 150);

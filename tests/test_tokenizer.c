@@ -608,8 +608,7 @@ static void hostile_texts_pass_spm(void **state) {
     char *text = malloc(HOSTILE_LEN);
     size_t cap = HOSTILE_LEN + 16;
     int32_t *ids = malloc(cap * sizeof *ids);
-    for (size_t i = 0; i + 1 < sizeof hostile / sizeof *hostile;
-         i++) { // all but the last one, in which the spaces after special tokens remain
+    for (size_t i = 0; i + 1 < sizeof hostile / sizeof *hostile; i++) { // the last one keeps spaces after special tokens
         fill(text, hostile[i].unit, hostile[i].tail);
         expect_round_trip(&p, text, HOSTILE_LEN, ids, cap);
     }

@@ -9,10 +9,10 @@ struct kin_constraint {
     kin_place place, ahead; // of the text; scratch
     uint64_t *set;
     char marker[KIN_CONSTRAINT_MAX_MARKER];
-    size_t
-        shorter[KIN_CONSTRAINT_MAX_MARKER]; // [i] length of the longest prefix of the marker that its first i + 1 bytes end with
-    size_t n_marker,
-        n_found; // n_found: length of the longest prefix of the marker that the text ends with; == n_marker: the grammar applies
+    // [i] length of the longest proper suffix of the first i + 1 bytes of the marker that is a prefix of it.
+    size_t shorter[KIN_CONSTRAINT_MAX_MARKER];
+    // n_found: length of the longest prefix of the marker that the text ends with. n_found == n_marker: the grammar applies.
+    size_t n_marker, n_found;
 };
 
 // ---- the marker (Knuth, Morris and Pratt)

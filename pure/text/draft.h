@@ -28,8 +28,7 @@ typedef struct kin_draft {
     kin_draft_source_kind kind;
     int n;
     int32_t tokens[KIN_DRAFT_MAX];
-    uint8_t
-        grades[KIN_DRAFT_MAX]; // < KIN_DRAFT_GRADES; confidence given that the parent is right and all earlier siblings are wrong
+    uint8_t grades[KIN_DRAFT_MAX];  // < KIN_DRAFT_GRADES, given that the parent is right and all earlier siblings are wrong
     uint8_t skipped[KIN_DRAFT_MAX]; // entries between the token and its parent in the array: see kin_draft_parent
 } kin_draft;
 

@@ -191,8 +191,7 @@ static int meet_thread(builder *p, uint64_t thread, bool *met) {
         }
         free(before);
     }
-    uint32_t at = (uint32_t)(thread * 0x9e3779b97f4a7c15u >> 32) &
-                  (p->cap_seen - 1); // a cheap hash: there are many sets, and they are short-lived
+    uint32_t at = (uint32_t)(thread * 0x9e3779b97f4a7c15u >> 32) & (p->cap_seen - 1); // cheap, for many short-lived sets
     for (; p->seen[at]; at = (at + 1) & (p->cap_seen - 1)) {
         if (p->seen[at] == thread + 1) return *met = true, 0;
     }

@@ -6,11 +6,10 @@
 #include "pure/text/gbnf.h"
 #include "pure/text/grammar.h"
 
-enum {                   // flags of a state
-    KIN_STATE_ENDS = 1,  // the machine may end here
-    KIN_STATE_READS = 2, // it has a transition on some byte
-    KIN_STATE_PLAIN =
-        4, // every plain character (token_trie.h) leads back to this state; in a counted machine each is exactly one repetition
+enum {                         // flags of a state
+    KIN_STATE_ENDS = 1,        // the machine may end here
+    KIN_STATE_READS = 2,       // it has a transition on some byte
+    KIN_STATE_PLAIN = 4,       // every plain character (token_trie.h) leads back here; in a counted machine it is one repetition
     KIN_STATE_READS_PLAIN = 8, // it has a transition on the first byte of some plain character
 };
 

@@ -76,8 +76,7 @@ static bool read_string(kin_reply_parser *p) {
         p->key = key_named(text);
         return p->key != KEY_NONE;
     }
-    if (p->key != KEY_NAME || p->has_name || memchr(text.at, '\\', text.len))
-        return true; // escaped names are decoded when the call is complete
+    if (p->key != KEY_NAME || p->has_name || memchr(text.at, '\\', text.len)) return true; // escapes are decoded later
     p->has_name = true;
     p->name = (kin_reply_range){p->string_begin, p->held.len - 1};
     return is_offered(p, text);

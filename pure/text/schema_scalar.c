@@ -98,7 +98,7 @@ static int put_pattern_ahead(kin_schema_scalars *s, const kin_schema_list *list,
 static int put_combined(kin_schema_scalars *s, const kin_schema_list *list, const kin_schema_facts *facts,
                         kin_text_buffer *line) {
     kin_text_buffer all = {0};
-    bool has_last = false; // the expression has a part that is not look-ahead, so that its automaton is not built separately
+    bool has_last = false; // the last pattern is not a look-ahead but the expression itself, which saves an automaton
     int rc = 0;
     if (has_length(facts)) {
         kin_text_print(&all, "&(");
