@@ -24,10 +24,8 @@
 
 #include "base/err.h"
 
-enum {
-    FAILING_MAX_LIVE = 1 << 16,
-    FAILING_ALL = 200
-}; // FAILING_ALL: up to this number every allocation fails in turn, later ones at growing distances
+// Of the first FAILING_ALL allocations each fails in turn, of later ones a part.
+enum { FAILING_MAX_LIVE = 1 << 16, FAILING_ALL = 200 };
 
 // The allocations that are alive and were counted, protected by `mutex`.
 static struct {

@@ -1,4 +1,4 @@
-// Who may ask the HTTP server: keys, hosts, origins, as rules and over sockets.
+// Access control of the HTTP server (keys, hosts, origins), as rules and over sockets.
 #include "tests/http_world.h"
 
 #include <fcntl.h>
@@ -76,7 +76,7 @@ static void keys_that_were_meant_and_are_none_are_said(void **state) {
     assert_int_equal(kin_access_open(&a, &(kin_access_options){.host = "", .api_key_file = path}, &err), KIN_FAIL);
     assert_ptr_equal(strstr(err.text, path), err.text);
     FILE *f = fopen(path, "wb");
-    assert_int_equal(fwrite("k\0e\0y", 1, 5, f), 5); // as PowerShell writes it
+    assert_int_equal(fwrite("k\0e\0y", 1, 5, f), 5); // UTF-16, as PowerShell writes it
     fclose(f);
     assert_int_equal(kin_access_open(&a, &(kin_access_options){.host = "", .api_key_file = path}, &err), KIN_FAIL);
     assert_non_null(strstr(err.text, "UTF-8"));
@@ -230,7 +230,7 @@ static void listed_origins_are_taken_as_they_are_written(void **state) {
 
 // ---- over sockets
 
-// What the server answers to "METHOD PATH" with these header lines.
+// Returns the server's answer to "METHOD PATH" with these header lines.
 static char *ask(const kin_access_options *o, const char *line, const char *fields) {
     static char got[4096];
     char request[1024];
@@ -254,7 +254,8 @@ static const kin_access_options with_key = {.host = "127.0.0.1", .api_keys = "se
 
 static void without_a_key_only_public_paths_answer(void **state) {
     (void)state;
-    char *got = ask(&with_key, "POST /v1/models", "Host: localhost\r\nContent-Length: 5000\r\n"); // its body is not waited for
+    char *got =
+        ask(&with_key, "POST /v1/models", "Host: localhost\r\nContent-Length: 5000\r\n"); // the answer comes before the body
     assert_ptr_equal(strstr(got, "HTTP/1.1 401 Unauthorized\r\n"), got);
     assert_non_null(strstr(got, "\"message\":\"Invalid API Key"));
     assert_non_null(strstr(got, "\"type\":\"authentication_error\""));
@@ -284,7 +285,7 @@ static void browsers_are_told_which_pages_may_read(void **state) {
     assert_non_null(strstr(got, "Access-Control-Allow-Headers: authorization, content-type\r\n"));
     assert_non_null(strstr(got, "Content-Length: 0\r\n"));
     got = ask(&with_key, "GET /v1/models", "Host: localhost\r\nOrigin: http://localhost:3000\r\n");
-    assert_non_null(strstr(got, "HTTP/1.1 401")); // which the page may read
+    assert_non_null(strstr(got, "HTTP/1.1 401")); // the page may read this answer
     assert_non_null(strstr(got, "Access-Control-Allow-Origin: http://localhost:3000\r\n"));
     assert_non_null(strstr(got, "Vary: Origin\r\n"));
     assert_non_null(strstr(got, "Access-Control-Expose-Headers: X-Kin-Relaxed\r\n"));
@@ -308,7 +309,7 @@ static void pages_of_others_cannot_have_answers_computed(void **state) {
 }
 
 typedef struct mark {
-    const char *line, *fields; // a request, and what a browser adds to it
+    const char *line, *fields; // a request, and the header lines that a browser adds
     bool is_answered;
 } mark;
 
@@ -367,8 +368,8 @@ static void pages_elsewhere_reach_nothing_by_any_method(void **state) {
          false},
         {"POST /v1/completions", LOCAL EMPTY "Sec-Fetch-Site: cross-site\r\nOrigin: null\r\n" NAVIGATES, false},
         {"POST /v1/completions", LOCAL EMPTY "Sec-Fetch-Site: same-site\r\nOrigin: https://evil.example\r\n", false},
-        {"GET /", LOCAL "Sec-Fetch-Site: cross-site\r\n" NAVIGATES, true}, // a link
-        {"GET /", LOCAL "Sec-Fetch-Site: none\r\n" NAVIGATES, true},       // an address that was typed
+        {"GET /", LOCAL "Sec-Fetch-Site: cross-site\r\n" NAVIGATES, true}, // the user followed a link
+        {"GET /", LOCAL "Sec-Fetch-Site: none\r\n" NAVIGATES, true},       // the user typed the address
         {"POST /v1/completions", LOCAL EMPTY "Sec-Fetch-Site: same-origin\r\nOrigin: http://localhost:8080\r\n", true},
         {"POST /v1/completions", LOCAL EMPTY "Sec-Fetch-Site: none\r\nOrigin: chrome-extension://abcdef\r\n", true},
         {"POST /v1/completions", LOCAL EMPTY "Sec-Fetch-Site: same-site\r\nOrigin: http://localhost:3000\r\n", true},
@@ -379,7 +380,8 @@ static void pages_elsewhere_reach_nothing_by_any_method(void **state) {
     for (int i = 0; i < 4; i++) assert_non_null(strstr(ask(&all, marks[i].line, marks[i].fields), "HTTP/1.1 200"));
 }
 
-// A link, or an image where the browser says nothing of it, is answered with what is there, and loads nothing.
+// A request that may come from a link or an image of another site (or that the browser does not mark) gets an answer from what
+// is loaded, and loads no model.
 static void what_may_be_of_a_page_elsewhere_loads_no_model(void **state) {
     (void)state;
 #define BROWSER "User-Agent: Mozilla/5.0 (X11; Linux x86_64)\r\n"

@@ -1,4 +1,4 @@
-// Addresses, and what PONGs tell: the small parts of a link.
+// Addresses and heartbeats: the small parts of a link.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

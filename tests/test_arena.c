@@ -1,4 +1,4 @@
-// Arena: aligned and zeroed, no two allocations overlap, and never more than the limit is taken.
+// Arena: allocations are aligned and zeroed, do not overlap, and never exceed the limit.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-// Attention over a KV cache in blocks: right results, and the same bits for a row on every back-end, in every company, for every
-// split into tasks, wherever its blocks stand, and whatever the cells hold that it does not see.
+// Attention over a KV cache in blocks: the results are right, and a row's bits are the same on every back-end, with any other
+// rows in the batch, for every split into tasks, for any placement of its blocks, and whatever the cells outside its view hold.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 
 enum { MOST_SEQUENCES = 4, TABLE = 64 };
 
-// Some sequences with their cells in one cache, filled with NaN before anything is stored.
+// Sequences with their cells in one cache, which is filled with NaN before anything is stored.
 typedef struct world {
     kin_kv_layout kv;
     int n_head;
@@ -50,7 +50,7 @@ static float *random_floats(kin_rng *rng, size_t n, float size) {
 }
 
 static void store(const world *w, const kin_kernels *kernels) {
-    memset(w->k, 0xff, w->cache_bytes); // NaN in every type
+    memset(w->k, 0xff, w->cache_bytes); // NaN in every cell type
     memset(w->v, 0xff, w->cache_bytes);
     for (int s = 0; s < w->n_sequences; s++) {
         int n = w->n_positions[s], width = w->kv.n_head_kv * w->kv.head_dim;
@@ -70,7 +70,7 @@ static void store(const world *w, const kin_kernels *kernels) {
     }
 }
 
-// Blocks of all sequences at places that `seed` shuffles; the values do not depend on it.
+// Assigns the blocks of all sequences in an order shuffled by `seed`. The values do not depend on it.
 static void place(world *w, uint64_t seed) {
     int32_t order[MOST_SEQUENCES * TABLE];
     int n = 0, used = 0;
@@ -117,13 +117,13 @@ static void close_world(world *w) {
     free(w->v);
 }
 
-// How a batch is computed.
+// Parameters of a batch's computation.
 typedef struct manner {
     const kin_kernels *kernels;
-    int n_threads; // for the plan
+    int n_threads; // for the plan of tasks
     bool may_split;
-    int step;   // tasks of one call
-    int window; // cells that a row sees, 0: all
+    int step;   // tasks per call
+    int window; // cells that a row sees; 0: all
 } manner;
 
 static manner plain(void) {
@@ -177,7 +177,7 @@ static void attend(const world *w, const row *rows, int n, const manner *m, floa
     free(blocks);
 }
 
-// The rows [begin, end) of a sequence.
+// Fills `rows` with positions [begin, end) of a sequence and returns their number.
 static int rows_of(int sequence, int begin, int end, row *rows) {
     for (int i = begin; i < end; i++) rows[i - begin] = (row){sequence, i};
     return end - begin;
@@ -195,7 +195,7 @@ static void assert_same(const world *w, const float *a, const float *b, int n) {
 
 // ---- against double precision
 
-// The head's output of a row in doubles, from the rows that were stored.
+// Computes one head's output for a row in double precision, from the stored rows.
 static void reference(const world *w, row r, int head, int window, double *out) {
     int dim = w->kv.head_dim, width = w->kv.n_head_kv * dim, kv_head = head / (w->n_head / w->kv.n_head_kv);
     const float *q = w->q[r.sequence] + (size_t)r.position * (size_t)(w->n_head * dim) + head * dim;
@@ -387,9 +387,9 @@ static void what_unseen_cells_hold_changes_nothing(void **state) {
     open_world(&w, (kin_kv_layout){KIN_TYPE_F16, 2, 64}, 1, 1, &n);
     manner m = plain();
     m.window = 80;
-    float *expected = results(&w, rows, N, &m); // beyond position 129 all is NaN
+    float *expected = results(&w, rows, N, &m); // cells beyond position 129 are NaN
     for (int p = 0; p < n; p++) {
-        if (p >= BEGIN - 75 && p < n - 20) continue; // those that rows 5 to 19 see remain
+        if (p >= BEGIN - 75 && p < n - 20) continue; // keep the cells that rows 5 to 19 see
         for (int i = 0; i < w.kv.n_head_kv * w.kv.head_dim; i++)
             w.k_rows[0][p * 128 + i] = w.v_rows[0][p * 128 + i] = i % 2 ? NAN : INFINITY;
     }

@@ -1,4 +1,5 @@
-// A ring that plans itself: devices say what they can do, measure their links, and the head's planner decides. In one process.
+// A ring that plans itself: devices report their facts, measure their links, and the head's planner decides. All in one
+// process.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,8 +24,8 @@
 
 enum { N_DEVICES = 3, PATIENCE_MS = 60000 };
 
-// `speed` times as fast as some machine, which takes 70 ms for a token. Where plans are compared, machines differ by far more
-// than round trips on a busy machine.
+// Facts of a device `speed` times as fast as a machine that takes 70 ms per token. Where plans are compared, machines differ by
+// far more than the round trips of a busy machine.
 static kin_device_facts facts_of(double speed) {
     kin_device_facts f = {.memory_bytes = 8e9, .disk_bytes_s = 1e9, .disk_random_bytes_s = 1e8};
     for (int q = 0; q < KIN_N_QUANT; q++) {
@@ -35,7 +36,7 @@ static kin_device_facts facts_of(double speed) {
     return f;
 }
 
-static atomic_int n_joined; // devices, since it was 0
+static atomic_int n_joined; // devices that joined since it was set to 0
 
 static void count_joined(void *user, const char *line) {
     (void)user;
@@ -49,7 +50,7 @@ static void open_device(device *d, uint8_t id, const char *name, double speed, u
     start_device(d, &o, &facts);
 }
 
-// One that nobody reaches: it is found at 127.0.0.1, and listens elsewhere.
+// Opens a device that no other device can reach: it is announced at 127.0.0.1 but listens elsewhere.
 static void open_shut_device(device *d, uint8_t id, const char *name, uint16_t head_port) {
     kin_join_options o = device_with_model(id, name, head_port);
     kin_device_facts facts = facts_of(100);
@@ -65,9 +66,9 @@ typedef struct head {
     kin_planner *planner;
     kin_cluster *cluster;
     atomic_int n_questions, n_measured;
-    int n_ranks;      // of the group that the last answer begins with
-    bool wants_again; // `measured` says so, once
-    kin_facts asked;  // of the last question, take_all only
+    int n_ranks;      // ranks of the group at the start of the last answer
+    bool wants_again; // `measured` asks for another plan, once
+    kin_facts asked;  // facts of the last question; set by take_all only
 } head;
 
 static int ask(void *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
@@ -89,7 +90,7 @@ static void in_force(void *user, uint32_t question) {
     kin_planner_in_force(h->planner, question);
 }
 
-// Every request changes the plan: by turns one round and two.
+// Changes the plan with every request: alternates between one round and two.
 static int alternate(void *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
     head *h = user;
     return kin_plan_even(q->candidates, q->n, N_LAYER, 1 + atomic_fetch_add(&h->n_questions, 1) % 2, out, err);
@@ -102,7 +103,7 @@ static bool always(void *user, const kin_cluster_measured *m) {
     return true;
 }
 
-// All take part, whatever is faster; what was known of their links is kept.
+// Plans for all candidates, even if fewer would be faster, and keeps the link facts of the question.
 static int take_all(void *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
     head *h = user;
     atomic_fetch_add(&h->n_questions, 1);
@@ -111,8 +112,8 @@ static int take_all(void *user, const kin_cluster_question *q, kin_ring_plan *ou
 }
 
 typedef int (*plan_fn)(void *user, const kin_cluster_question *question, kin_ring_plan *out, kin_err *err);
-static plan_fn plans;   // of the next head; NULL: the planner
-static bool alternates; // the next head changes its mind after each request
+static plan_fn plans;   // planner function of the next head; NULL: the planner
+static bool alternates; // the next head alternates plans
 
 static void open_head(head *h, double speed, int n_expected) {
     static const kin_work_facts work = {.n_ctx = N_CTX, .n_cached = 8, .n_prompt = 8, .n_batch = N_BATCH};
@@ -138,7 +139,7 @@ static void close_head(head *h) {
     kin_planner_close(h->planner);
 }
 
-// The logits after a few tokens.
+// Computes the logits after a few tokens.
 static void eval(kin_head *head, float *logits) {
     const int32_t ids[] = {1, 50, 60, 70};
     kin_err err;
@@ -173,7 +174,7 @@ static void expect_the_logits_of_one_machine(const float *logits) {
     assert_memory_equal(want, logits, sizeof want);
 }
 
-// Layers of the device of that name in the plan in force.
+// Returns the number of layers of the device with that name in the active plan, or -1 if there is no plan.
 static int layers_of(head *h, const char *name) {
     static kin_facts facts;
     kin_plan plan;
@@ -190,7 +191,7 @@ static void wait_for_plan(head *h, const char *name) {
 
 // ---- claims
 
-// What is expected follows what steps take after a second, two more, and so on; not before ten.
+// The expectation follows the step times after one second, two more, and so on; not before ten steps.
 static void while_a_request_runs_it_is_measured_soon(void **state) {
     (void)state;
     static device fast;
@@ -230,7 +231,7 @@ static void layers_go_where_the_facts_say(void **state) {
     close_head(&h);
 }
 
-// A token takes each of them 0.7 s, and 12 sums are none of it.
+// A token takes each of them 0.7 s; 12 sums are negligible.
 static void devices_alike_on_short_links_share_each_layer(void **state) {
     (void)state;
     static float logits[N_VOCAB], want[N_VOCAB];
@@ -320,7 +321,7 @@ static void two_that_do_not_reach_each_other_compute_by_way_of_the_head(void **s
     close_head(&h);
 }
 
-// The far device knows the near one's address alone.
+// The far device knows only the near one's address.
 static void who_reaches_a_device_alone_joins_by_it(void **state) {
     (void)state;
     static float logits[N_VOCAB];
@@ -335,7 +336,7 @@ static void who_reaches_a_device_alone_joins_by_it(void **state) {
     near_options.head_port = kin_cluster_port(h.cluster);
     near_options.port = port;
     start_device(&near, &near_options, &facts);
-    far_options.listen = "127.0.0.2"; // nobody reaches it
+    far_options.listen = "127.0.0.2"; // unreachable
     start_device(&far, &far_options, &facts);
     for (int i = 0; i < 3; i++) request(&h, logits);
     expect_the_logits_of_one_machine(logits);
@@ -362,7 +363,7 @@ static void a_better_device_takes_over_between_requests(void **state) {
     request(&h, logits);
     assert_int_equal(layers_of(&h, "second"), N_LAYER);
     expect_the_logits_of_one_machine(logits);
-    close_device(&second); // and back
+    close_device(&second); // the plan goes back to the first device
     wait_for_plan(&h, "first");
     request(&h, logits);
     expect_the_logits_of_one_machine(logits);
@@ -382,7 +383,7 @@ static void drift_has_the_planner_asked_again(void **state) {
     int n_questions = atomic_load(&h.n_questions);
     for (int ms = 0; ms < PATIENCE_MS && atomic_load(&h.n_questions) == n_questions; ms += 50) usleep(50000);
     assert_int_equal(atomic_load(&h.n_questions), n_questions + 1);
-    request(&h, logits); // the answer was the same plan: nothing has changed
+    request(&h, logits); // the answer was the same plan, so nothing changed
     assert_int_equal(layers_of(&h, "fast"), N_LAYER);
     close_device(&d);
     close_head(&h);

@@ -1,4 +1,4 @@
-// Background work gives way: a thread that reads the disk for later rests while others need it.
+// Background work yields: a thread that reads ahead from the disk rests while other threads need it.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,7 +35,7 @@ static void work_takes_a_twentieth_while_others_need_the_disk(void **state) {
 
 static void rest_ends_when_nobody_needs_it_or_work_is_to_stop(void **state) {
     (void)state;
-    const kin_time an_hour = UINT64_C(3600) * 1000000000; // a test that rested it would never end
+    const kin_time an_hour = UINT64_C(3600) * 1000000000; // a test that really rested would never end
     atomic_bool stop = true, go_on = false;
     rest(an_hour, never, &go_on);
     rest(an_hour, always, &stop);

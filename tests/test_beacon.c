@@ -1,4 +1,4 @@
-// Discovery's datagrams (pure/proto/beacon.h). The authenticator here is a toy: the layout is what is tested.
+// Discovery's datagrams (pure/proto/beacon.h). The authenticator here is a toy: the tests are about the layout.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,7 +46,7 @@ static void encode(uint8_t bytes[KIN_BEACON_BYTES], const kin_beacon *b) {
     assert_int_equal(kin_beacon_encode(bytes, b, toy_sign, &key, NULL), 0);
 }
 
-// Changed bytes with an authenticator that fits them: what somebody with the key could send.
+// Signs the changed bytes again, as a sender with the key could, and expects a refusal.
 static void expect_refused(uint8_t bytes[KIN_BEACON_BYTES], const char *words) {
     kin_beacon b;
     kin_err err = {""};
@@ -81,14 +81,14 @@ static void a_question_has_these_bytes(void **state) {
     kin_beacon b = {.kind = KIN_BEACON_SEARCH, .nonce = {1, 2, 3}};
     assert_int_equal(kin_beacon_encode(bytes, &b, zero_sign, NULL, NULL), 0);
     assert_memory_equal(bytes, "KINB\1\1\0\0\1\2\3", 11);
-    for (int i = 11; i < 128; i++) assert_int_equal(bytes[i], 0); // it does not say who asks
+    for (int i = 11; i < 128; i++) assert_int_equal(bytes[i], 0); // a search does not identify its sender
 }
 
 static void what_was_encoded_is_decoded(void **state) {
     (void)state;
     uint8_t bytes[KIN_BEACON_BYTES];
     kin_beacon in = an_answer(), out;
-    memset(in.name, 'n', sizeof in.name - 1); // the longest
+    memset(in.name, 'n', sizeof in.name - 1); // the longest name
     encode(bytes, &in);
     assert_int_equal(kin_beacon_decode(bytes, sizeof bytes, &out, toy_sign, &key, NULL), 0);
     assert_int_equal(out.kind, in.kind);

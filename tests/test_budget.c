@@ -72,9 +72,9 @@ static void noise_around_the_budget_only_lowers_it_once(void **state) {
     assert_int_equal(n_changes, 1);
 }
 
-// ---- what may be weights
+// ---- room for weights
 
-// 50 MB are reserved; the process has all that it could have, so the kernel has its part already.
+// 50 MB are reserved. The process is as large as it may be, so the kernel already has its share.
 static kin_budget_memory machine(void) {
     return (kin_budget_memory){
         .total = 2500 * MB, .available = 900 * MB, .own = 100 * MB, .resident = 1000 * MB, .fixed = 150 * MB};
@@ -84,7 +84,7 @@ static void what_was_planned_for_the_rest_is_kept_free(void **state) {
     (void)state;
     kin_budget_memory m = machine();
     assert_int_equal(kin_budget_room(&m), (900 + 100 - 50 - 150) * MB);
-    m.own = 10 * MB, m.available = 990 * MB; // less of it is in use: the same
+    m.own = 10 * MB, m.available = 990 * MB; // less in use, more available: the same room
     assert_int_equal(kin_budget_room(&m), (900 + 100 - 50 - 150) * MB);
 }
 
@@ -132,7 +132,7 @@ static void the_kernel_needs_its_part_of_what_is_still_to_come(void **state) {
     kin_budget_memory m = machine();
     m.resident = 360 * MB;
     assert_int_equal(kin_budget_room(&m), 800 * MB - 640 * MB / KIN_BUDGET_KERNEL_SHARE);
-    m.resident = 2000 * MB; // mapped files may be more than what is available and our own
+    m.resident = 2000 * MB; // mapped files may exceed what is available plus our own memory
     assert_int_equal(kin_budget_room(&m), 800 * MB);
 }
 

@@ -1,4 +1,4 @@
-// Which mapped file an address belongs to. app/ is a program, not a library: this part is compiled in here.
+// Finds the mapped file that an address belongs to. app/ is a program, not a library, so this part is compiled into the test.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-// When something was busy (engine/busy.h): overlapping work as intervals, bounded.
+// Busy times (engine/busy.h): overlapping work as a bounded list of intervals.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

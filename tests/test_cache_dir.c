@@ -1,4 +1,4 @@
-// The cache's folder: who leaves when it is full (engine/cache_dir.h).
+// The cache folder: which files are evicted when it is full (engine/cache_dir.h).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -26,7 +26,7 @@ typedef struct folder {
     char names[3][96];
 } folder;
 
-// Three files of 64 KiB, a.pack used longest ago, and one that is none of ours.
+// Three cache files of 64 KiB, of which a.pack was used longest ago, and one file that is not kin's.
 static folder make_folder(void) {
     static const char *const names[] = {"a.pack", "b.pack", "c.pack"};
     static char bytes[FILE_BYTES];
@@ -185,7 +185,7 @@ static void fetched_models_leave_for_others_but_not_those_in_use(void **state) {
     assert_int_equal(flock(fd, LOCK_SH), 0);
     assert_int_equal(kin_cache_dir_make_room_for_model(f.path, FILE_BYTES, 2 * FILE_BYTES + 16384, &err), 0);
     assert_true(has(&f, "models/" HASH_A) && !has(&f, "models/" HASH_B));
-    for (int i = 0; i < 3; i++) assert_true(there(&f, i)); // the disk has room for them
+    for (int i = 0; i < 3; i++) assert_true(there(&f, i)); // the disk has room for these
     assert_int_equal(kin_cache_dir_make_room_for_model(f.path, FILE_BYTES, FILE_BYTES + 16384, &err), KIN_FAIL);
     assert_non_null(strstr(err.text, "in use"));
     assert_int_equal(kin_cache_dir_make_room_for_model(f.path, 2 * FILE_BYTES, FILE_BYTES, &err), KIN_FAIL);
@@ -211,7 +211,7 @@ static void removing_a_model_follows_no_links(void **state) {
     assert_false(has(&f, "models/" HASH_A));
     for (int i = 0; i < 3; i++) assert_true(there(&elsewhere, i));
     unlink(f.names[0]);
-    assert_int_equal(symlink(elsewhere.names[0], f.names[0]), 0); // as a packed file
+    assert_int_equal(symlink(elsewhere.names[0], f.names[0]), 0); // a symbolic link in place of a packed file
     n = kin_cache_dir_list(f.path, &entries);
     for (size_t i = 0; i < n; i++) assert_int_equal(kin_cache_dir_remove(&entries[i], &err), 0);
     free(entries);
@@ -221,7 +221,8 @@ static void removing_a_model_follows_no_links(void **state) {
     remove_all(&elsewhere);
 }
 
-// In a child, with a disk of 10 MiB for nobody else's eyes. 0 if all is as it should be, 77 if that is not allowed.
+// Runs in a child process with a private mount of 10 MiB. Returns 0 on success, 77 if mounting is not allowed, else the number
+// of the check that failed.
 static int use_small_disk(const char *dir) {
     enum { DISK = 10 << 20 };
     folder f;
@@ -229,11 +230,11 @@ static int use_small_disk(const char *dir) {
     if (!mount_small_disk(dir, "10m")) return 77;
     snprintf(f.path, sizeof f.path, "%s", dir);
     if (kin_cache_dir_make_room_for_model(dir, DISK - DISK / 20 - 65536, DISK, &err) != 0) return 1;
-    if (kin_cache_dir_make_room_for_model(dir, DISK - DISK / 20 + 65536, DISK, &err) == 0) return 2; // a twentieth stays free
+    if (kin_cache_dir_make_room_for_model(dir, DISK - DISK / 20 + 65536, DISK, &err) == 0) return 2; // 5 % stays free
     if (!strstr(err.text, "free on the disk")) return 3;
     put_file(in_folder(&f, "a.pack").text, FILE_BYTES, 10);
     if (kin_cache_dir_make_room_for_model(dir, DISK - DISK / 20 - 32768, DISK, &err) != 0) return 4;
-    return has(&f, "a.pack") ? 5 : 0; // prepacked weights left for fetched ones
+    return has(&f, "a.pack") ? 5 : 0; // prepacked weights were evicted for fetched ones
 }
 
 static void a_disk_is_not_filled_to_the_brim(void **state) {

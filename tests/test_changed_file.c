@@ -1,4 +1,5 @@
-// Model files that change while they are used: what counts as changed, in one file and in parts, and what a missing page is.
+// Model files that change while in use: what counts as a change, for one file and for split files, and what a missing page
+// reads as.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +23,7 @@
 #include "testkit/gguf_write.h"
 #include "testkit/model_gen.h"
 
-enum { N = 64 << 10 }; // numbers of a tensor: many pages
+enum { N = 64 << 10 }; // values of a tensor, which fill many pages
 
 typedef struct fixture {
     char dir[64], path[128], other[128];
@@ -43,7 +44,7 @@ static void write_model(const char *path, float first, int n_parts) {
     kin_gguf_writer_free(w);
 }
 
-// Until a file that is written to now gets another time than this one has: the clock of files may have ticks of milliseconds.
+// Waits until a file written now gets a later timestamp than this one's. The clock of a file system may tick in milliseconds.
 static void await_tick(const char *path) {
     char probe[160];
     kin_file_identity of, now;
@@ -100,7 +101,7 @@ static void expect_changed(kin_gguf *gguf, const char *path) {
         fail_msg("'%s' does not name %s", err.text, path);
 }
 
-// As cp does: the same file, with another's bytes.
+// Overwrites a file in place, as cp does: the same inode with other bytes.
 static void copy_over(const char *from, const char *to) {
     static uint8_t bytes[1 << 20];
     int in = open(from, O_RDONLY), out = open(to, O_WRONLY | O_TRUNC);
@@ -161,7 +162,7 @@ static void permissions_and_links_change_nothing(void **state) {
     expect_same(f->gguf);
     unlink(link_path);
     expect_same(f->gguf);
-    put_byte(f->path, 100000, 7); // and it is noticed afterwards
+    put_byte(f->path, 100000, 7); // a later change is still noticed
     expect_changed(f->gguf, f->path);
 }
 
@@ -252,7 +253,7 @@ static void what_is_packed_of_a_file_that_was_written_to_is_not_used(void **stat
     kin_model_close(&model);
 }
 
-// ---- pages that are not there any more
+// ---- missing pages
 
 static void on_bus_error(int sig, siginfo_t *info, void *context) {
     (void)sig, (void)context;

@@ -46,7 +46,7 @@ static void templates_are_found_by_name(void **state) {
     kin_value *variables = kin_value_dict(values);
     kin_value_put(values, variables, "bos_token", 9, kin_value_string(values, "<s>", 3, KIN_ORIGIN_TEMPLATE));
     assert_int_equal(kin_jinja_new(&jinja, source.at, source.len, &err), 0);
-    kin_gguf_close(gguf); // the template has a copy
+    kin_gguf_close(gguf); // the template holds a copy
     free(bytes);
     assert_int_equal(kin_jinja_render(jinja, values, variables, 0, &text, &err), 0);
     assert_string_equal(text.at, "<s>tools");

@@ -7,7 +7,7 @@
 #include "serve/choice.h"
 
 typedef struct heard {
-    char text[1024]; // of all events
+    char text[1024]; // text of all events
     int n_takes;
 } heard;
 
@@ -27,7 +27,7 @@ static void hear(void *user, int index, const kin_reply_event *events, int n) {
 
 static const kin_reply_tool tools[] = {{.name = {"f", 1}}};
 
-// What a reply that comes in pieces of `piece` bytes is heard as, with "|WORD" if a stop word was found.
+// Records what is heard of a reply that arrives in pieces of `piece` bytes, followed by "|WORD" if a stop word was found.
 static void listen(heard *h, kin_reply_format format, const char *reply, size_t piece, const char *stop) {
     kin_request request = {.is_chat = true, .stops = {{stop, strlen(stop)}}, .n_stops = 1};
     kin_reply_options options = {.format = format, .tools = tools, .n_tools = 1, .reasoning = true};
@@ -59,11 +59,11 @@ static void stop_words_do_not_match_inside_of_calls(void **state) {
         {KIN_REPLY_HERMES, CALL, "x y", HEARD},
         {KIN_REPLY_HERMES, CALL, "f\", \"arg", HEARD},
         {KIN_REPLY_HERMES, CALL "\n" CALL, "name", HEARD HEARD},
-        {KIN_REPLY_HERMES, CALL, "\n", HEARD "|"}, // behind the object
+        {KIN_REPLY_HERMES, CALL, "\n", HEARD "|"}, // after the object
         {KIN_REPLY_HERMES, CALL "\nx y z", "x y", HEARD "|"},
         {KIN_REPLY_HERMES, "a x y " CALL, "x y", "a |"},
-        {KIN_REPLY_HERMES, "one " CALL, "e <tool_call>\n{", "on|"},         // it begins before
-        {KIN_REPLY_HERMES, "one " CALL, "e <tool_call>\n{no", "one" HEARD}, // ... and is none
+        {KIN_REPLY_HERMES, "one " CALL, "e <tool_call>\n{", "on|"},         // the stop word begins before the call
+        {KIN_REPLY_HERMES, "one " CALL, "e <tool_call>\n{no", "one" HEARD}, // ... and turns out to be none
         {KIN_REPLY_HERMES, "<think>x y</think>" CALL, "x y", "|"},
         {KIN_REPLY_MISTRAL, "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"a\": \"x y\"}}]", "}", HEARD},
         {KIN_REPLY_LLAMA, "{\"name\": \"f\", \"parameters\": {\"a\": \"x y\"}}", "parameters", HEARD},

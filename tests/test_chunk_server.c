@@ -1,7 +1,7 @@
-// A share, whatever is asked of it, serves the others: in turns, within its limits, and no more than it has.
+// The chunk server serves good clients whatever the bad ones request: fairly, within its limits, and only what it may give.
 #include "tests/fetch_world.h"
 
-// ---- who asks
+// ---- clients
 
 static void on_raw_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
     raw *r = user;
@@ -88,7 +88,7 @@ static void who_asks_for_what_cannot_be_loses_the_link_and_nobody_else(void **st
     expect_done(&w->devices[0]);
 }
 
-// By the file: whether bytes [begin, end) of it are of nothing but embedding and output layer.
+// Computed from the file: true if bytes [begin, end) hold only tensors of the embedding and the output layer.
 static bool is_of_ends_alone(const kin_model *m, uint64_t begin, uint64_t end) {
     bool is_header = true;
     for (size_t i = 0; i < kin_gguf_n_tensors(m->gguf); i++) {
@@ -113,7 +113,7 @@ static void what_stays_on_the_head_is_given_to_nobody(void **state) {
     d->windows = kin_windows_one(0, N_LAYER, 0);
     open_chunk_server(d, 0);
     start(d);
-    expect_done(d); // of the layers nothing is kept back
+    expect_done(d); // no chunk of the layers is withheld
     raw *good = connect_raw(w);
     for (uint32_t i = 0; i < n; i++) {
         kin_chunk c = kin_manifest_chunk(&w->manifest, i);
@@ -130,7 +130,7 @@ static void what_stays_on_the_head_is_given_to_nobody(void **state) {
         send_get(r, w->manifest.hash, i, 0, 1);
         expect_closed(r, "they stay on the head");
         assert_int_equal(r->n_data, 0);
-        // A device that has it from elsewhere gives it to nobody either.
+        // A device that got the chunk from elsewhere does not give it away either.
         static uint8_t bytes[CHUNK];
         assert_int_equal(kin_store_read(kin_chunk_store_store(w->head.chunks), i, 0, bytes, c.bytes, &err), 0);
         assert_int_equal(kin_store_put(kin_chunk_store_store(d->chunks), i, bytes, c.bytes, &err), KIN_STORE_OK);
@@ -188,7 +188,7 @@ static void links_take_turns(void **state) {
     RUN_UNTIL(w, a->n_data == 16);
 }
 
-// The client's loop stands still: nothing is read there.
+// The client's loop stands still, so nothing is read there.
 static void who_is_slow_to_take_is_read_for_no_further_than_its_queue(void **state) {
     world *w = *state;
     uv_loop_t loop;

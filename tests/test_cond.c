@@ -1,4 +1,4 @@
-// Waits on a condition variable (sys/cond.h) last as long as they should, whatever the wall clock says.
+// Waits on a condition variable (sys/cond.h) last as long as requested, even if the wall clock jumps.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "sys/cond.h"
 
-// Somebody set the wall clock back by an hour.
+// Simulates a wall clock that was set back by an hour.
 int clock_gettime(clockid_t clock, struct timespec *at) {
 #ifdef __APPLE__
     uint64_t ns = clock_gettime_nsec_np(clock);
@@ -35,7 +35,7 @@ typedef struct sleeper {
 
 static void *wake(void *arg) {
     sleeper *s = arg;
-    pthread_mutex_lock(&s->mutex); // it waits by now
+    pthread_mutex_lock(&s->mutex); // taken only once the sleeper waits
     pthread_cond_signal(&s->cond);
     pthread_mutex_unlock(&s->mutex);
     return NULL;
@@ -63,7 +63,7 @@ static void a_signal_ends_a_wait(void **state) {
     assert_int_equal(kin_cond_init(&s.cond), 0);
     pthread_mutex_lock(&s.mutex);
     assert_int_equal(pthread_create(&thread, NULL, wake, &s), 0);
-    kin_cond_wait_for(&s.cond, &s.mutex, UINT64_MAX / 4); // for ever
+    kin_cond_wait_for(&s.cond, &s.mutex, UINT64_MAX / 4); // practically for ever
     pthread_mutex_unlock(&s.mutex);
     pthread_join(thread, NULL);
     pthread_cond_destroy(&s.cond);

@@ -1,4 +1,4 @@
-// What a head says to its devices' control links, over real links in one loop.
+// A head's messages on its devices' control links, over real links in one loop.
 #include "cluster/connections.h"
 #include "net/endpoint.h"
 #include "pure/proto/message.h"
@@ -11,7 +11,7 @@ typedef struct party {
     kin_connections *connections;
     end device[N_MEMBERS];
     uint32_t number[N_MEMBERS];
-    uint32_t lost; // the last one
+    uint32_t lost; // the last one that was lost
     char why[128];
 } party;
 
@@ -33,7 +33,7 @@ static void open_party(party *p, world *w) {
     for (int i = 0; i < N_MEMBERS; i++) {
         end *head = connect_pair(w, &p->device[i]);
         p->number[i] = kin_connections_add(p->connections, head->link);
-        head->link = NULL; // the connections's
+        head->link = NULL; // now owned by the connections
         assert_int_not_equal(p->number[i], 0);
         kin_link_set_frame_max(p->device[i].link, KIN_FRAME_CAP_LARGE);
     }
@@ -44,7 +44,7 @@ static void close_party(party *p) {
     for (int i = 0; i < N_MEMBERS; i++) close_end(p->w, &p->device[i]);
 }
 
-// What END says to all but is not read by the first.
+// All devices get an END; the first does not read it.
 static void who_does_not_read_what_must_arrive_loses_its_link(void **state) {
     world *w = *state;
     w->o.link.queue_max = 1 << 16;
@@ -60,9 +60,9 @@ static void who_does_not_read_what_must_arrive_loses_its_link(void **state) {
     assert_int_equal(p.lost, 0);
     int n = 0;
     while (kin_connections_send(p.connections, p.number[0], 1, &m))
-        assert_true(++n < 1000000); // the loop stands still: nobody reads
+        assert_true(++n < 1000000); // the loop stands still, so nothing is read
     assert_true(kin_connections_send(p.connections, p.number[1], 1, &m));
-    assert_int_equal(p.lost, 0); // not in the middle of something
+    assert_int_equal(p.lost, 0); // the loss is reported later, not during the send
     kin_connections_tick(p.connections);
     assert_int_equal(p.lost, p.number[0]);
     assert_string_equal(p.why, "it does not read what it is told");
@@ -91,7 +91,7 @@ static void a_device_is_where_it_says_and_at_last_where_it_is_seen(void **state)
     kin_proto_endpoint to;
     kin_proto_message m = {.type = KIN_FRAME_DEVICE, .device = {.n_threads = 1, .endpoint = {77, 1, {"10.0.0.9"}}}};
     open_party(&p, w);
-    assert_false(kin_connections_endpoint(p.connections, p.number[0], &to)); // it has said nothing
+    assert_false(kin_connections_endpoint(p.connections, p.number[0], &to)); // it has not sent its facts yet
     kin_endpoint_send_message(p.device[0].link, 0, &m);
     RUN_UNTIL(w, kin_connections_endpoint(p.connections, p.number[0], &to));
     assert_int_equal(to.port, 77);
@@ -142,7 +142,7 @@ static void who_goes_is_said_to_have_gone(void **state) {
     RUN_UNTIL(w, p.device[1].n_frames == 1 && p.device[2].n_frames == 1);
     assert_int_equal(heard(&p.device[1]).endpoint.n_addresses, 1);
     assert_int_equal(p.device[0].n_frames, 0);
-    kin_connections_drop(p.connections, p.number[1], "enough"); // who never said what it has goes in silence
+    kin_connections_drop(p.connections, p.number[1], "enough"); // no message: this device never announced chunks
     kin_link_close(p.device[0].link, NULL);
     p.device[0].link = NULL;
     RUN_UNTIL(w, p.device[2].n_frames == 2);
@@ -151,7 +151,7 @@ static void who_goes_is_said_to_have_gone(void **state) {
     assert_int_equal(gone.endpoint.n_addresses, 0);
     assert_memory_equal(&gone.id, &have.id, sizeof have.id);
     assert_memory_equal(&gone.model, &have.model, sizeof have.model);
-    kin_connections_tell(p.connections, p.number[2]); // there is nothing left to be told
+    kin_connections_tell(p.connections, p.number[2]); // nothing is left to tell
     run_for(w, 30);
     assert_int_equal(p.device[2].n_frames, 2);
     close_party(&p);

@@ -1,4 +1,5 @@
-// Detokenizer: no half characters, hidden specials, and the text comes back byte for byte. UTF-8, on which it rests.
+// Detokenizer: emits no partial characters, hides special tokens, and returns the text byte for byte. Also the UTF-8 functions
+// it uses.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -68,7 +69,7 @@ static void bad_bytes_are_replaced_if_asked(void **state) {
     expect_piece(kin_detok_push(p.detok, 0xff), REPLACEMENT);
     expect_piece(kin_detok_push(p.detok, 0xe2), "");
     expect_piece(kin_detok_push(p.detok, 0x96), "");
-    expect_piece(kin_detok_push(p.detok, SMALL_BPE_HE), REPLACEMENT "he"); // one for the whole beginning
+    expect_piece(kin_detok_push(p.detok, SMALL_BPE_HE), REPLACEMENT "he"); // one replacement for the whole truncated sequence
     expect_piece(kin_detok_push(p.detok, 0xe0), "");
     expect_piece(kin_detok_push(p.detok, 0x80), REPLACEMENT REPLACEMENT); // overlong: 0x80 never follows 0xe0
     expect_piece(kin_detok_push(p.detok, 0xf0), "");
@@ -99,7 +100,7 @@ static void first_space_of_a_text_is_the_encoders(void **state) {
     kin_detok_reset(p.detok);
     expect_piece(kin_detok_push(p.detok, SMALL_SPM_SPACES), " ");
     kin_detok_reset(p.detok);
-    expect_piece(kin_detok_push(p.detok, SMALL_SPM_A), "a"); // there is none: nothing is taken later either
+    expect_piece(kin_detok_push(p.detok, SMALL_SPM_A), "a"); // no leading space here, and none is removed later either
     expect_piece(kin_detok_push(p.detok, SMALL_SPM_SPACE), " ");
     pair_free(p);
 }
@@ -109,7 +110,7 @@ static void continuation_keeps_its_space(void **state) {
     pair p = pair_of(small_spm_spec(), 0);
     expect_piece(kin_detok_push(p.detok, SMALL_SPM_SPACE_A), " a");
     pair_free(p);
-    p = pair_of(small_bpe_spec("gpt-2"), KIN_DETOK_TEXT_START); // BPE puts no space, so none is taken
+    p = pair_of(small_bpe_spec("gpt-2"), KIN_DETOK_TEXT_START); // BPE adds no space, so none is removed
     expect_piece(kin_detok_push(p.detok, SMALL_BPE_SPACE_W), " w");
     pair_free(p);
 }

@@ -1,17 +1,17 @@
-// A dial (net/dial.h): every way in which the answer to OPEN can come, or not.
+// A dial (net/dial.h): every way in which OPEN is answered, or not.
 #include "net/dial.h"
 #include "pure/proto/versions.h"
 #include "tests/link_world.h"
 
-enum { SHORT_MS = 1000 }; // in which a handshake is done, also on a busy machine
+enum { SHORT_MS = 1000 }; // enough for a handshake, even on a busy machine
 
 static const kin_proto_id own_id = {{6}}, peer_id = {{5}}, other_id = {{9}};
 
-// What the listener's side answers to OPEN.
+// How the listener's side answers OPEN.
 typedef enum manner { ACCEPTING, REFUSING, MUTE, UNEXPECTED, MALFORMED_ACCEPT, MALFORMED_REFUSE, HANGING_UP } manner;
 
 static manner the_manner;
-static kin_proto_id the_id;  // that it says
+static kin_proto_id the_id;  // the id in its answer
 static kin_proto_open heard; // the last OPEN
 static uint32_t heard_epoch;
 
@@ -51,10 +51,10 @@ static void serve(world *w) {
     }
 }
 
-// ---- who dials
+// ---- the dialling side
 
 typedef struct outcome {
-    int n; // times that it was told; never more than once
+    int n; // calls of the callback; never more than one
     bool ok;
     kin_dial_end end;
     char reason[512], at[64];
@@ -98,7 +98,7 @@ static kin_dial *start(world *w, const kin_dial_options *o, outcome *out) {
     kin_err err;
     *out = (outcome){.link.w = w};
     if (kin_dial_start(&d, &w->loop, o, &told, out, &err) != 0) fail_msg("%s", err.text);
-    assert_int_equal(out->n, 0); // never inside
+    assert_int_equal(out->n, 0); // never called from within kin_dial_start
     return d;
 }
 
@@ -138,7 +138,7 @@ static void an_accepted_link_is_the_owners(void **state) {
     assert_memory_equal(&heard.peer, &peer_id, sizeof peer_id);
     assert_string_equal(heard.name, "anna");
     assert_int_equal(heard_epoch, 3);
-    run_for(w, 2 * SILENCE_MS); // longer than the dial's timers: they are gone
+    run_for(w, 2 * SILENCE_MS); // longer than the dial's timers, which must be gone
     expect_frame(w, &w->ends[0], &out.link, "something");
     close_end(w, &out.link);
     assert_int_equal(out.n, 1);
@@ -159,7 +159,7 @@ static void whoever_answers_will_do_where_nobody_is_named(void **state) {
 static void a_peer_that_is_named_is_said_though_another_one_answers(void **state) {
     world *w = *state;
     kin_dial_options o = options_of(w);
-    o.open.peer = other_id; // by way of the head
+    o.open.peer = other_id; // through the head's relay
     outcome out = dial(w, &o, ACCEPTING, &peer_id);
     assert_true(out.ok);
     assert_memory_equal(&heard.peer, &other_id, sizeof other_id);
@@ -171,7 +171,7 @@ static void an_answer_with_another_id_is_not_believed(void **state) {
     kin_dial_options o = options_of(w);
     expect_failure(w, &o, ACCEPTING, &other_id, KIN_DIAL_WRONG, "at its address answers another device, 'bob'");
     expect_failure(w, &o, ACCEPTING, &own_id, KIN_DIAL_WRONG, "its address leads back to this device itself");
-    RUN_UNTIL(w, strstr(w->ends[0].reason, "at its address answers another device")); // the other side is told
+    RUN_UNTIL(w, strstr(w->ends[0].reason, "at its address answers another device")); // the other side learns the reason
 }
 
 static void what_is_no_answer_is_said(void **state) {
@@ -189,11 +189,11 @@ static void a_dial_always_ends(void **state) {
     kin_dial_options o = options_of(w);
     o.limit_ms = SHORT_MS;
     expect_failure(w, &o, MUTE, &peer_id, KIN_DIAL_LOST, "it does not answer OPEN");
-    o.to.port = 1; // nobody listens there
+    o.to.port = 1; // nothing listens there
     expect_failure(w, &o, MUTE, &peer_id, KIN_DIAL_LOST, "no connection");
 }
 
-// Somebody who takes connections, and says what it likes.
+// Opens a listener that completes TCP connections and never answers.
 static int open_deaf(uint16_t *port) {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t n = sizeof a;
@@ -211,7 +211,7 @@ static void who_is_no_kin_is_left(void **state) {
     kin_dial_options o = options_of(w);
     int fd = open_deaf(&o.to.port);
     o.limit_ms = SHORT_MS;
-    expect_failure(w, &o, MUTE, &peer_id, KIN_DIAL_LOST, "no answer in time"); // the handshake's limit is longer
+    expect_failure(w, &o, MUTE, &peer_id, KIN_DIAL_LOST, "no answer in time"); // the handshake's own limit is longer
     o.limit_ms = PATIENCE_MS;
     start(w, &o, &out);
     int left = accept(fd, NULL, NULL), other = accept(fd, NULL, NULL);
@@ -221,7 +221,7 @@ static void who_is_no_kin_is_left(void **state) {
     start(w, &o, &out);
     close(accept(fd, NULL, NULL));
     RUN_UNTIL(w, out.n > 0);
-    assert_int_equal(out.end, KIN_DIAL_LOST); // it may be a head that begins or ends
+    assert_int_equal(out.end, KIN_DIAL_LOST); // the peer may be a head that is starting or stopping
     close(left);
     close(other);
     close(fd);
@@ -245,7 +245,7 @@ static void addresses_are_tried_until_the_right_one_answers(void **state) {
     o.to = (kin_proto_endpoint){w->port, 2, {"127.0.0.1", "127.0.0.1"}};
     expect_failure(w, &o, ACCEPTING, &other_id, KIN_DIAL_WRONG, "answers another device");
     assert_int_equal(w->n_ends, n + 2);
-    expect_failure(w, &o, REFUSING, &peer_id, KIN_DIAL_REFUSED, "busy: no place"); // which counts for all of them
+    expect_failure(w, &o, REFUSING, &peer_id, KIN_DIAL_REFUSED, "busy: no place"); // a refusal counts for all addresses
     assert_int_equal(w->n_ends, n + 3);
     o.to.n_addresses = 0;
     kin_dial *d;
@@ -261,13 +261,13 @@ static void a_cancelled_dial_says_nothing(void **state) {
     kin_dial_options o = options_of(w);
     the_manner = MUTE;
     kin_dial_cancel(NULL, NULL);
-    kin_dial_cancel(start(w, &o, &out), NULL); // before anything
+    kin_dial_cancel(start(w, &o, &out), NULL); // before it does anything
     kin_proto_endpoint good = o.to;
     o.to = kin_dial_address("nowhere.invalid", 1);
-    kin_dial_cancel(start(w, &o, &out), NULL); // while it looks up a name
+    kin_dial_cancel(start(w, &o, &out), NULL); // during name resolution
     o.to = good;
     kin_dial *d = start(w, &o, &out);
-    turn(w); // in the handshake, as a rule
+    turn(w); // usually during the handshake
     kin_dial_cancel(d, NULL);
     heard = (kin_proto_open){0};
     d = start(w, &o, &out);

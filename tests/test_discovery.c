@@ -42,7 +42,7 @@ static kin_discovery_options options_of(uint8_t key) {
 
 static const kin_discovery_self tower = {.id = {{1, 2, 3}}, .name = "tower", .port = 7577, .features = 5};
 
-// ---- a loop with an end, for each test
+// ---- an event loop per test
 
 static uv_loop_t loop;
 
@@ -53,7 +53,8 @@ static int open_loop(void **state) {
 
 static int close_loop(void **state) {
     (void)state;
-    for (int i = 0; i < 10 && uv_loop_alive(&loop); i++) uv_run(&loop, UV_RUN_NOWAIT); // what is closed ends, what is not stays
+    for (int i = 0; i < 10 && uv_loop_alive(&loop); i++)
+        uv_run(&loop, UV_RUN_NOWAIT); // closed handles finish; a leaked one keeps the loop alive
     return uv_loop_close(&loop);
 }
 
@@ -73,7 +74,7 @@ static void run_until(const int *n, int want, uint64_t ms) {
     uv_run(&loop, UV_RUN_NOWAIT);
 }
 
-// Runs the loop until so many datagrams were heard, and until all is quiet after that.
+// Runs the loop until n datagrams were heard, and then until it has been quiet for a while.
 static void run_until_heard(const kin_discovery *d, uint64_t n) {
     for (int ms = 0; ms < PATIENCE_MS && kin_discovery_stats_now(d).heard < n; ms += 10) run_until(NULL, 0, 10);
     run_until(NULL, 0, QUIET_MS);
@@ -100,7 +101,7 @@ static void ask(kin_discovery *device) {
     if (kin_discovery_ask(device, &err) != 0) fail_msg("%s", err.text);
 }
 
-// ---- somebody who makes datagrams by hand
+// ---- datagrams made by hand
 
 static int sign_by_hand(void *user, const uint8_t *bytes, size_t n, uint8_t tag[KIN_BEACON_TAG]) {
     uint8_t cluster[KIN_DISCOVERY_KEY], key[EVP_MAX_MD_SIZE], full[EVP_MAX_MD_SIZE];
@@ -200,10 +201,10 @@ static void only_an_answer_to_ones_own_question_is_believed(void **state) {
     assert_int_equal(kin_beacon_decode(bytes, KIN_BEACON_BYTES, &question, sign_by_hand, &key, NULL), 0);
     kin_beacon reply = {.kind = KIN_BEACON_ANNOUNCE, .port = 1, .name = "fake"};
 
-    send_beacon(fake, &asker, &reply, 7); // recorded long ago: another nonce
+    send_beacon(fake, &asker, &reply, 7); // a replay of an old answer: another nonce
     memcpy(reply.nonce, question.nonce, sizeof reply.nonce);
     send_beacon(fake, &asker, &reply, 8);              // without the key
-    send_bytes(fake, &asker, bytes, KIN_BEACON_BYTES); // its own question
+    send_bytes(fake, &asker, bytes, KIN_BEACON_BYTES); // the question itself, echoed
     send_bytes(fake, &asker, bytes, 3);
     send_bytes(fake, &asker, bytes, sizeof bytes);
     run_until(&s.n, 1, QUIET_MS);
@@ -220,7 +221,7 @@ static void only_an_answer_to_ones_own_question_is_believed(void **state) {
     kin_discovery_close(device);
 }
 
-// That many may be had since then of what comes so often in a second: those of two seconds at once.
+// Returns the most answers possible since `begun` at a limit of per_second: a burst of two seconds plus the elapsed time.
 static double most_since(kin_time begun, double per_second) {
     return per_second * (2 + kin_clock_ms(begun, kin_clock_now()) / 1e3) + 1;
 }
@@ -252,7 +253,7 @@ static void garbage_costs_at_most_so_many_checks(void **state) {
     assert_int_equal(kin_beacon_encode(bytes, &(kin_beacon){.kind = KIN_BEACON_SEARCH}, sign_by_hand, &key, NULL), 0);
     for (int i = 0; i < 3000; i++) {
         send_bytes(fd, &to, bytes, sizeof bytes);
-        if (i % 20 == 0) uv_run(&loop, UV_RUN_NOWAIT); // so that none is lost on the way
+        if (i % 20 == 0) uv_run(&loop, UV_RUN_NOWAIT); // so that no datagram is dropped
     }
     run_until_heard(head, 2001);
     kin_discovery_stats stats = kin_discovery_stats_now(head);
@@ -267,7 +268,7 @@ static int take_port(int family) {
     struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(test_port)};
     struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(test_port)};
     bool is_v6 = family == AF_INET6;
-    if (fd < 0) return -1; // no such family here, and so none to answer on
+    if (fd < 0) return -1; // this address family does not exist here, so there is nothing to answer on
     if (is_v6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
     assert_int_equal(is_v6 ? bind(fd, (struct sockaddr *)&v6, sizeof v6) : bind(fd, (struct sockaddr *)&v4, sizeof v4), 0);
     return fd;
@@ -297,7 +298,7 @@ static void a_wrong_address_is_said(void **state) {
     assert_non_null(strstr(err.text, "no numeric address"));
 
     seen s = {0};
-    o.only = "203.0.113.77"; // not of this machine
+    o.only = "203.0.113.77"; // no address of this machine
     assert_int_equal(kin_discovery_search(&d, &loop, &o, on_found, &s, &err), 0);
     assert_int_equal(kin_discovery_ask(d, &err), KIN_FAIL);
     assert_non_null(strstr(err.text, "no network takes the question"));
@@ -305,7 +306,7 @@ static void a_wrong_address_is_said(void **state) {
     kin_discovery_close(NULL);
 }
 
-// Does a broadcast on the loopback interface come back?
+// True if a broadcast on the loopback interface comes back.
 static bool loopback_passes(void) {
     int to = open_socket(test_port), from = open_socket(0), on = 1;
     struct sockaddr_in all = {
@@ -321,7 +322,7 @@ static bool loopback_passes(void) {
 }
 
 int main(void) {
-    test_port = (uint16_t)(20000 + getpid() % 12000); // not the real one: a kin may run here
+    test_port = (uint16_t)(20000 + getpid() % 12000); // not the default port: a kin may run here
     if (!loopback_passes()) return 77;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_device_finds_its_head, open_loop, close_loop),

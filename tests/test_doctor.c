@@ -1,5 +1,5 @@
-// The doctor's findings on machines that are trees of files: control groups, GPUs, firewalls; folders, keys and ports that are
-// wrong.
+// The doctor's findings for machines given as trees of files (control groups, GPUs, firewalls), and for bad folders, keys and
+// ports.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -50,7 +50,7 @@ static kin_doctor_options options(void) {
     return (kin_doctor_options){.root = root, .http_port = 1};
 }
 
-// The last finding is that.
+// Asserts that the last finding has this level, and contains this text and command.
 static void expect(kin_finding_level level, const char *text, const char *command) {
     assert_true(report.n > 0);
     const kin_finding *f = &report.at[report.n - 1];
@@ -96,7 +96,7 @@ static void a_quota_of_processors_is_a_note(void **state) {
 static void a_gpu_without_a_backend_is_a_note(void **state) {
     (void)state;
     kin_doctor_options o = options();
-    setenv("GGML_VK_VISIBLE_DEVICES", "", 1); // no GPU for ggml, whatever is here
+    setenv("GGML_VK_VISIBLE_DEVICES", "", 1); // ggml sees no GPU, whatever this machine has
     kin_doctor_gpu(&report, &o);
     if (report.n != 1 || !strstr(report.at[0].text, "none is here")) skip();
     put("/sys/class/drm/renderD128/device/vendor", "0x1002\n");
@@ -152,7 +152,7 @@ static void a_cache_that_cannot_be_written_is_a_problem(void **state) {
     snprintf(folder, sizeof folder, "%s/closed", root);
     assert_int_equal(mkdir(folder, 0500), 0);
     o.cache_dir = folder;
-    if (access(folder, W_OK) == 0) return; // root writes everywhere
+    if (access(folder, W_OK) == 0) return; // root can write anywhere
     kin_doctor_disk(&report, &o);
     expect(KIN_FINDING_PROBLEM, "nothing can be written", "chown");
 }

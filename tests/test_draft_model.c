@@ -1,4 +1,4 @@
-// A draft model (pipeline/draft_model.h): whatever it was asked before, a text's draft is what a fresh one would say.
+// A draft model (pipeline/draft_model.h): earlier requests do not affect it; a sequence's draft equals that of a fresh model.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -73,7 +73,7 @@ static void make_tokens(int32_t *tokens, int n, int seed) {
     for (int i = 0; i < n; i++) tokens[i] = ((i + 7) * (37 + seed) + i / 3) % N_VOCAB;
 }
 
-// Asks until the text is read.
+// Asks until the model has read the sequence.
 static kin_draft ask(kin_draft_model *m, uint64_t text, const int32_t *tokens, int n, int most) {
     kin_draft d = {0};
     kin_draft_limits l = limits(most);
@@ -107,12 +107,12 @@ static void what_was_taken_is_followed_and_what_was_not_is_forgotten(void **stat
         expect_same(&d, &fresh);
         memcpy(tokens + n, d.tokens, (size_t)n_taken * sizeof *tokens);
         n += n_taken;
-        tokens[n++] = (n_taken < MOST ? d.tokens[n_taken] + 1 : 5) % N_VOCAB; // what the text has in its place
+        tokens[n++] = (n_taken < MOST ? d.tokens[n_taken] + 1 : 5) % N_VOCAB; // the token that the sequence has instead
     }
     kin_draft_model_close(m);
 }
 
-// With room for some of them only, those that have a draft have the right one.
+// Even when the cache has room for only some sequences, every draft that is made is the right one.
 static void texts_of_one_call_have_the_drafts_that_they_have_alone(void **state) {
     (void)state;
     enum { N = 5 };
@@ -143,7 +143,7 @@ static void texts_of_one_call_have_the_drafts_that_they_have_alone(void **state)
     }
 }
 
-// Text i, which goes on with the likeliest of what is drafted, or something else. Returns how many tokens the model computed.
+// Extends sequence i by the most likely drafted token, or by another one. Returns how many tokens the model computed.
 static int go_on_alone(kin_draft_model *m, int32_t tokens[][MAX_TOKENS], int *n, int i, bool *has_drafts) {
     kin_draft d = {0};
     kin_draft_limits l = limits(MOST);
@@ -155,7 +155,7 @@ static int go_on_alone(kin_draft_model *m, int32_t tokens[][MAX_TOKENS], int *n,
     return n_computed;
 }
 
-// Three texts in turns, of which two have room.
+// Three sequences take turns; two of them fit.
 static void a_text_without_room_waits_until_another_ends_or_is_idle(void **state) {
     (void)state;
     enum { N = 3, N_PROMPT = 100, N_TURNS = 10, N_IDLE = 130 };
@@ -169,13 +169,13 @@ static void a_text_without_room_waits_until_another_ends_or_is_idle(void **state
             for (int i = 0; i < N; i++) n_computed += go_on_alone(m, tokens, n, i, &has_drafts[i]);
         }
         assert_true(has_drafts[0] && has_drafts[1] && !has_drafts[2]);
-        assert_true(n_computed <= 2 * (N_PROMPT + N_TURNS * (MOST + 1))); // each is read once
+        assert_true(n_computed <= 2 * (N_PROMPT + N_TURNS * (MOST + 1))); // each sequence is read once
         if (!idle) kin_draft_model_end(m, 0);
         for (int i = 0; i < N_IDLE && idle; i++) {
-            n[1]--; // it writes the same token again
+            n[1]--; // it generates the same token again
             go_on_alone(m, tokens, n, 1, &has_drafts[1]);
         }
-        for (int i = 0; i < 2; i++) go_on_alone(m, tokens, n, 2, &has_drafts[2]); // the first piece of it, the rest
+        for (int i = 0; i < 2; i++) go_on_alone(m, tokens, n, 2, &has_drafts[2]); // first chunk of its prompt, then the rest
         assert_true(has_drafts[2]);
         if (idle) go_on_alone(m, tokens, n, 0, &has_drafts[0]);
         assert_true(!idle || !has_drafts[0]);
@@ -183,8 +183,8 @@ static void a_text_without_room_waits_until_another_ends_or_is_idle(void **state
     }
 }
 
-// Two texts that fill the cache together: the one that has no room for its next block leaves it to the other, and is not read
-// again.
+// Two sequences fill the cache together. The one that finds no room for its next block yields its cells to the other and is not
+// read again.
 static void a_text_that_outgrows_its_room_leaves_it(void **state) {
     (void)state;
     enum { N = 2, N_PROMPT = 100, N_TURNS = 100 };
@@ -203,7 +203,7 @@ static void a_text_that_outgrows_its_room_leaves_it(void **state) {
 
 static void the_last_tokens_of_a_context_are_drafted(void **state) {
     (void)state;
-    enum { CTX = 72, N = 67 }; // the last block of the cache is not all of the context
+    enum { CTX = 72, N = 67 }; // the last block of the cache is only partly within the context
     int32_t tokens[N];
     make_tokens(tokens, N, 3);
     kin_draft alone = ask_fresh(tokens, N, CTX - N), d = {0};
@@ -242,13 +242,13 @@ static void a_token_that_is_not_worth_its_time_is_not_computed(void **state) {
     make_tokens(tokens, 20, 1);
     for (int i = 0; i < MOST; i++) l.least[i] = 0.6;
     kin_draft_model_propose(m, &w, 1, &l);
-    assert_true(d.kind == KIN_DRAFT_NGRAM && d.n == 1 && d.tokens[0] == 7); // what was there stays
+    assert_true(d.kind == KIN_DRAFT_NGRAM && d.n == 1 && d.tokens[0] == 7); // the earlier draft stays
     for (int i = 0; i < MOST; i++) l.least[i] = 0.2;
     kin_draft_spent spent = kin_draft_model_propose(m, &w, 1, &l);
     assert_true(d.kind == KIN_DRAFT_MODEL && d.n == 2);
     assert_true(spent.first.n == 0 &&
-                spent.further.n == 1); // the first is known, the third would be right with a chance of 0.125
-    w.most = 1;                        // room in the context
+                spent.further.n == 1); // the first token is known; the third would be right with probability 0.125
+    w.most = 1;                        // room left in the context
     kin_draft_model_propose(m, &w, 1, &l);
     assert_int_equal(d.n, 1);
     kin_draft_model_close(m);
@@ -264,13 +264,14 @@ static void the_next_turn_of_a_conversation_is_not_read_anew(void **state) {
     ask(m, 1, tokens, 50, 1);
     kin_draft_wish w = {.text = 2, .tokens = tokens, .n = 52, .most = 1, .out = &d};
     kin_draft_model_end(m, 1);
-    assert_int_equal(kin_draft_model_propose(m, &w, 1, &l).first.n, 1); // a pass of few tokens
-    w.text = 3;                                                         // beside the second one, which lives
+    assert_int_equal(kin_draft_model_propose(m, &w, 1, &l).first.n, 1); // one short pass
+    w.text = 3;                                                         // competes with sequence 2, which is still alive
     assert_int_equal(kin_draft_model_propose(m, &w, 1, &l).first.n, 0);
     kin_draft_model_close(m);
 }
 
-// What it would have said in a token's place; it goes on from the likeliest ones as ever, in as many passes.
+// Second choices are what the model would have said in a token's place. The draft still continues from the most likely tokens
+// and takes as many passes.
 static void second_choices_take_no_pass(void **state) {
     (void)state;
     enum { N = 20 };
@@ -290,7 +291,8 @@ static void second_choices_take_no_pass(void **state) {
         assert_int_equal(d.tokens[2 * i], chain.tokens[i]);
         assert_int_not_equal(d.tokens[2 * i + 1], chain.tokens[i]);
     }
-    for (int i = 0; i < 2 * MOST; i++) l.least_of_row[i] = 0.2; // the first one has 0.5 0.5, the others less
+    for (int i = 0; i < 2 * MOST; i++)
+        l.least_of_row[i] = 0.2; // the first second choice has probability 0.5 * 0.5, the others less
     kin_draft_model_propose(m, &w, 1, &l);
     for (int i = 0; i < d.n; i++) assert_int_equal(kin_draft_is_branch(&d, i), i == 1);
     kin_draft_model_close(m);
@@ -313,11 +315,11 @@ static void a_prompted_model_says_what_it_is_told_as_far_as_it_is_told(void **st
     kin_draft d = ask(m, 1, tokens, 20, MOST);
     assert_int_equal(d.n, MOST);
     assert_memory_equal(d.tokens, tokens + 20, 3 * sizeof *tokens);
-    assert_memory_equal(d.tokens + 3, rest.tokens, (MOST - 3) * sizeof *tokens); // it goes on from there
+    assert_memory_equal(d.tokens + 3, rest.tokens, (MOST - 3) * sizeof *tokens); // the draft continues from there
     kin_draft_model_close(m);
 }
 
-// As a step that verifies a draft gives its head time to.
+// Uses idle time as the head does while a step verifies a draft.
 static int go_on(kin_draft_model *m, uint64_t text, const int32_t *tokens, int n, int n_passes) {
     kin_draft_limits l = limits(KIN_DRAFT_MAX);
     kin_draft_wish w = {.text = text, .tokens = tokens, .n = n, .most = KIN_DRAFT_MAX};
@@ -326,7 +328,7 @@ static int go_on(kin_draft_model *m, uint64_t text, const int32_t *tokens, int n
     return n_made;
 }
 
-// Whether 0 to MOST drafted tokens come true, and the model's own guess behind them or another token.
+// The first 0 to MOST drafted tokens come true, followed by either the model's own guess or another token.
 static void what_it_went_on_with_is_its_draft_where_it_comes_true(void **state) {
     (void)state;
     enum { N_AHEAD = 3 };
@@ -346,7 +348,7 @@ static void what_it_went_on_with_is_its_draft_where_it_comes_true(void **state) 
         tokens[n++] = hit ? longer.tokens[MOST] : (longer.tokens[n_taken] + 1) % N_VOCAB;
         kin_draft next = {0}, fresh = ask_fresh(tokens, n, MOST);
         kin_draft_wish w = {.text = 1, .tokens = tokens, .n = n, .most = MOST, .out = &next};
-        assert_int_equal(kin_draft_model_n_known(m, &w), hit ? N_AHEAD - 1 : 0); // the first pass found the guess
+        assert_int_equal(kin_draft_model_n_known(m, &w), hit ? N_AHEAD - 1 : 0); // the first pass produced the guess itself
         kin_draft_spent spent = kin_draft_model_propose(m, &w, 1, &l);
         expect_same(&next, &fresh);
         assert_int_equal(spent.n_passes, hit ? MOST - (N_AHEAD - 1) : MOST);
@@ -365,9 +367,10 @@ static void it_goes_on_as_far_as_that_may_be_of_use(void **state) {
     make_tokens(tokens, 20, 1);
     for (int i = 0; i < KIN_DRAFT_MAX; i++) l.least[i] = 0.1;
     assert_int_equal(kin_draft_model_n_known(m, &w), 0);
-    ask(m, 1, tokens, 20, 1); // the text is read
+    ask(m, 1, tokens, 20, 1); // the model reads the sequence
     for (int i = 0; i < 3; i++) assert_int_equal(kin_draft_model_go_on(m, &w, 1, &l).n_passes, 1);
-    assert_int_equal(kin_draft_model_go_on(m, &w, 1, &l).n_passes, 0); // behind four tokens, right with a chance of 0.06
+    assert_int_equal(kin_draft_model_go_on(m, &w, 1, &l).n_passes,
+                     0); // after four tokens, the next is right with probability 0.06
     assert_int_equal(kin_draft_model_n_known(m, &w), 4);
     w.most = 4;
     assert_int_equal(kin_draft_model_go_on(m, &w, 1, &l).n_passes, 0);
@@ -386,12 +389,12 @@ static void it_reads_a_prompt_as_far_as_there_is_time(void **state) {
     kin_draft_wish w = {.text = 2, .tokens = tokens[1], .n = 200, .most = MOST, .out = &d};
     for (int i = 0; i < 2; i++) make_tokens(tokens[i], 200, i);
     kin_draft_spent spent = kin_draft_model_go_on(m, &w, 1, &l);
-    assert_int_equal(spent.n_passes, 0); // what its tokens take is not known
+    assert_int_equal(spent.n_passes, 0); // the time per token is not known yet
     ask(m, 1, tokens[0], 200, 1);
     l.catch_up_s = 1e-9;
     assert_int_equal(kin_draft_model_go_on(m, &w, 1, &l).n_passes, 0);
     l.catch_up_s = INFINITY;
-    for (int i = 0; i < 4; i++) assert_int_equal(kin_draft_model_go_on(m, &w, 1, &l).n_passes, 1); // of N_BATCH tokens
+    for (int i = 0; i < 4; i++) assert_int_equal(kin_draft_model_go_on(m, &w, 1, &l).n_passes, 1); // N_BATCH tokens each
     assert_int_equal(kin_draft_model_n_known(m, &w), 1);
     kin_draft_limits one = limits(1);
     assert_int_equal(kin_draft_model_propose(m, &w, 1, &one).n_passes, 0);

@@ -1,9 +1,10 @@
-// The engine on the CPU: against the reference engine on generated models of every family and type, and against itself.
+// The engine on the CPU, compared with the reference engine on generated models of every family and weight type, and with
+// itself.
 //
-// Errors are relative L2 distances of a row of logits. Where they come from, largest first:
+// Errors are relative L2 distances between rows of logits. Their causes, largest first:
 //   - quantized weights: ggml rounds activations to 8 bits before it multiplies, about 1 % per matrix
 //   - F16 and BF16 weights: ggml rounds activations to the weights' type: 2^-11 or 2^-8 each
-//   - all: the F16 cache of keys and values and the fused attention, some 2^-11
+//   - all: the F16 cache of keys and values and the fused attention, about 2^-11
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -69,17 +70,17 @@ static void open_runner(kin_runner *r, const char *path, const kin_runner_option
     if (kin_runner_open(r, path, o, &err) != 0) fail_msg("%s", err.text);
 }
 
-// A small F32 model: what shows wrong positions, masks and cells best.
+// Opens a small F32 model, on which wrong positions, masks and cells show best.
 static void open_exact_runner(kin_runner *r, const kin_runner_options *o) {
     kin_model_spec spec = small_spec("llama", "f32");
     temp_model m = make_model(&spec);
     open_runner(r, m.path, o);
-    unlink(m.path); // the mapping stays
+    unlink(m.path); // the mapping keeps the data
 }
 
 // ---- logits
 
-// The largest of n rows; NaN is larger than anything.
+// Returns the largest error of n rows. NaN counts as larger than any number.
 static double rows_error(const float *got, const float *want, int n) {
     double max = 0;
     for (int i = 0; i < n; i++) {
@@ -100,7 +101,7 @@ static void eval(kin_runner *r, int32_t seq, int32_t pos, const int32_t *tokens,
     if (kin_head_eval(r->head, seq, pos, tokens, n, logits, n, &err) != 0) fail_msg("%s", err.text);
 }
 
-// logits // (N_IDS, N_VOCAB) of all ids in a fresh sequence
+// Computes logits // (N_IDS, N_VOCAB) of all ids in a fresh sequence.
 static void eval_all(kin_runner *r, float *logits) {
     kin_head_clear(r->head);
     eval(r, 0, 0, ids, N_IDS, logits);
@@ -108,7 +109,7 @@ static void eval_all(kin_runner *r, float *logits) {
 
 // ---- the reference engine
 
-// Replaces a tensor by its floats as ggml makes them: the reference engine does not know all of ggml's types.
+// Replaces a tensor by its values as ggml dequantizes them: the reference engine does not know all of ggml's types.
 static void to_f32(kin_ref_tensor *t) {
     if (!t->data || t->type == GGML_TYPE_F32) return;
     size_t n = (size_t)t->n_mats * (size_t)t->n_rows * (size_t)t->n_cols;
@@ -118,7 +119,7 @@ static void to_f32(kin_ref_tensor *t) {
     *t = (kin_ref_tensor){(const uint8_t *)floats, n * sizeof *floats, GGML_TYPE_F32, t->n_mats, t->n_rows, t->n_cols};
 }
 
-// All tensors of the model that can be of another type than F32.
+// Lists the tensors that may have another type than F32.
 static int list_matrices(kin_ref_model *m, kin_ref_tensor **list) {
     int n = 0;
     list[n++] = &m->token_embd;
@@ -172,8 +173,8 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-// errors // (n): the engine's error on a generated model with each of n sets of options, all ids in one batch.
-// The error is that of the worst row but n_excepted.
+// Computes errors // (n): the engine's error on a generated model for each of n sets of options, all ids in one batch. Each is
+// the error of the worst row after the n_excepted worst ones are ignored.
 static void errors_against_reference(const kin_model_spec *spec, const kin_runner_options *o, int n, int n_excepted,
                                      double *errors) {
     static float want[N_IDS * N_VOCAB], got[N_IDS * N_VOCAB];
@@ -213,7 +214,8 @@ static void every_family_gives_the_reference_logits(void **state) {
     kin_runner_options o[2] = {kin_runner_options_defaults(), kin_runner_options_defaults()};
     o[1].flash = false;
     for (size_t i = 0; i < COUNT(specs); i++) {
-        // Some experts are chosen by so little that rounding decides: one row in ten. More layers would show it to later rows.
+        // Rounding decides near-ties between experts: one row in ten. With more layers, later rows would see the difference
+        // too.
         double errors[2];
         if (specs[i].n_expert) specs[i].n_layer = 1;
         errors_against_reference(&specs[i], o, 2, specs[i].n_expert ? N_IDS / 10 : 0, errors);
@@ -249,7 +251,7 @@ static void experts_of_any_type_give_the_reference_logits(void **state) {
     static const char *const mixes[] = {"f32", "q4_0", "q4_k_m", "q8_0", "iq4_nl"};
     for (size_t i = 0; i < COUNT(mixes); i++) {
         kin_model_spec spec = small_spec("qwen3moe", mixes[i]);
-        spec.n_expert_used = spec.n_expert; // no choice, so no near-ties
+        spec.n_expert_used = spec.n_expert; // all experts used: no choice, so no near-ties
         kin_runner_options o = kin_runner_options_defaults();
         double error;
         errors_against_reference(&spec, &o, 1, 0, &error);
@@ -311,7 +313,7 @@ static void the_last_row_alone_is_the_last_of_all_rows(void **state) {
         assert_int_equal(kin_head_eval(r.head, 0, 0, ids, N_IDS, got, 1, &err), 0);
         assert_near(got, want + (N_IDS - 1) * N_VOCAB, 1, 2e-3);
 
-        // Without any logits the tokens are in the cache all the same.
+        // Tokens evaluated without logits are in the cache all the same.
         kin_head_clear(r.head);
         assert_int_equal(kin_head_eval(r.head, 0, 0, ids, N_IDS - 1, NULL, 0, &err), 0);
         assert_int_equal(kin_head_eval(r.head, 0, N_IDS - 1, ids + N_IDS - 1, 1, got, 1, &err), 0);
@@ -320,7 +322,7 @@ static void the_last_row_alone_is_the_last_of_all_rows(void **state) {
     }
 }
 
-// Attention over several steps of 64 cells, and the output layer over more rows than it takes at once.
+// Covers attention over several steps of 64 cells, and an output layer with more rows than it takes at once.
 static void a_long_prompt_is_the_same_in_any_batches(void **state) {
     (void)state;
     enum { N = 150 };
@@ -339,7 +341,7 @@ static void a_long_prompt_is_the_same_in_any_batches(void **state) {
         open_exact_runner(&r, &o);
         eval(&r, 0, 0, tokens, N, got);
         kin_runner_close(&r);
-        assert_near(got, want, N, 1e-2); // the fused attention adds up in F16 here and in F32 there: 4e-3 measured
+        assert_near(got, want, N, 1e-2); // the fused attention accumulates in F16 here and in F32 there: 4e-3 measured
     }
 }
 
@@ -359,14 +361,14 @@ static void sequences_do_not_see_each_other(void **state) {
         eval(&r, 0, 0, sequences[s], N_IDS, want[s]);
     }
     kin_head_clear(r.head);
-    for (int i = 0; i < N_IDS; i += 5) { // in turns
+    for (int i = 0; i < N_IDS; i += 5) { // alternating between the sequences
         for (int s = 0; s < 2; s++) eval(&r, s * 7, i, sequences[s] + i, 5, got[s] + i * N_VOCAB);
     }
     for (int s = 0; s < 2; s++) assert_near(got[s], want[s], N_IDS, 2e-3);
     kin_runner_close(&r);
 }
 
-// A batch through all windows of a shard. x // f32 [n_tokens, n_embd] in and out
+// Runs a batch through all windows of a shard. x // f32 [n_tokens, n_embd] in and out
 static void run_step(kin_shard *shard, const kin_batch *batch, float *x) {
     kin_err err;
     int step = kin_shard_begin(shard, batch, &err);
@@ -375,7 +377,7 @@ static void run_step(kin_shard *shard, const kin_batch *batch, float *x) {
     kin_shard_end(shard, step, true);
 }
 
-// One step with tokens of three sequences, as batching makes it.
+// One step with tokens of three sequences, as continuous batching builds it.
 static void sequences_in_one_batch_do_not_see_each_other(void **state) {
     (void)state;
     enum { N_SEQ = 3, LEN = 6, N = N_SEQ * LEN };
@@ -385,7 +387,7 @@ static void sequences_in_one_batch_do_not_see_each_other(void **state) {
     kin_runner_options o = kin_runner_options_defaults();
     kin_runner r;
     open_exact_runner(&r, &o);
-    for (int i = 0; i < N; i++) { // token by token from each in turn
+    for (int i = 0; i < N; i++) { // interleaved token by token
         seq[i] = i % N_SEQ;
         pos[i] = i / N_SEQ;
         tokens[i] = ids[(seq[i] * LEN + pos[i]) % N_IDS];
@@ -413,12 +415,12 @@ static void removed_positions_leave_no_trace(void **state) {
     eval_all(&r, want);
 
     kin_head_clear(r.head);
-    eval(&r, 3, 0, wrong, N_IDS, got); // another sequence before, removed after
+    eval(&r, 3, 0, wrong, N_IDS, got); // another sequence comes first and is removed later
     eval(&r, 0, 0, ids, 8, got);
     eval(&r, 0, 8, wrong, 9, got + 8 * N_VOCAB);
     kin_head_truncate(r.head, 0, 8);
     kin_head_truncate(r.head, 3, 0);
-    eval(&r, 0, 8, ids + 8, N_IDS - 8, got + 8 * N_VOCAB); // into the lowest free cells: before the first ones
+    eval(&r, 0, 8, ids + 8, N_IDS - 8, got + 8 * N_VOCAB); // these go to the lowest free cells, in front of the first ones
     assert_near(got, want, N_IDS, 2e-3);
     kin_runner_close(&r);
 }
@@ -436,7 +438,7 @@ static void a_full_context_is_an_error_and_stays_usable(void **state) {
     assert_non_null(strstr(err.text, "context of 20 tokens is full"));
 
     kin_head_truncate(r.head, 0, 15);
-    assert_int_equal(kin_head_eval(r.head, 0, 15, ids, 6, got, 1, &err), KIN_FAIL); // 5 are free
+    assert_int_equal(kin_head_eval(r.head, 0, 15, ids, 6, got, 1, &err), KIN_FAIL); // only 5 cells are free
     eval(&r, 0, 15, ids + 15, 5, got + 15 * N_VOCAB);
     assert_near(got + 15 * N_VOCAB, want + 15 * N_VOCAB, 5, 2e-3);
     kin_runner_close(&r);
@@ -457,7 +459,7 @@ static kin_shard *open_part(const kin_runner *r, int begin, int end) {
     return shard;
 }
 
-// Feeds the ids to two shards, one after the other: the prompt in one batch, the rest token by token.
+// Feeds the ids through two shards in series: the prompt in one batch, the rest token by token.
 static void eval_chained(const kin_runner *r, kin_shard *a, kin_shard *b, float *logits) {
     static float x[N_IDS * N_EMBD];
     int32_t pos[N_IDS];
@@ -496,7 +498,7 @@ static void two_shards_give_the_bits_of_one(void **state) {
     }
 }
 
-// ---- what is refused
+// ---- refused input
 
 static void tokens_outside_of_the_vocabulary_are_refused(void **state) {
     (void)state;
@@ -511,7 +513,7 @@ static void tokens_outside_of_the_vocabulary_are_refused(void **state) {
         assert_int_equal(kin_head_eval(r.head, 0, 0, tokens, 3, got, 3, &err), KIN_FAIL);
         assert_non_null(strstr(err.text, "is not in the vocabulary (0..299)"));
     }
-    eval(&r, 0, 0, ids, N_IDS, got); // nothing of them is in the cache
+    eval(&r, 0, 0, ids, N_IDS, got); // the refused tokens left nothing in the cache
     eval_all(&r, want);
     assert_memory_equal(got, want, sizeof got);
     kin_runner_close(&r);
@@ -534,7 +536,7 @@ static void a_context_beyond_memory_is_refused_with_numbers(void **state) {
     unlink(m.path);
 }
 
-// Several windows, and the chunks of a prompt one behind the other in them, as in a ring.
+// Several windows with several chunks of a prompt in flight, as in a ring.
 static void windows_and_chunks_on_their_way_give_the_same_bits(void **state) {
     (void)state;
     enum { CHUNK = 5, N_CHUNKS = 3 };

@@ -1,4 +1,4 @@
-// Foreign texts on a terminal: no byte of them acts.
+// Untrusted text on a terminal: none of its bytes has an effect.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

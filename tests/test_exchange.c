@@ -1,4 +1,5 @@
-// Sums over sockets: the same bits at every device, by every way; and what is wrong ends the epoch with a sentence.
+// Sums over sockets: every device gets the same bits with every allreduce variant; any error ends the epoch with an error
+// message.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +16,7 @@
 #include "base/rng.h"
 #include "testkit/group_mesh.h"
 
-enum { MAX = KIN_SHARE_RANKS, N_EMBD = 96, MOST_ROWS = 700 }; // 262 KiB a part: more than a socket takes at once
+enum { MAX = KIN_SHARE_RANKS, N_EMBD = 96, MOST_ROWS = 700 }; // 262 KiB per part: more than a socket accepts at once
 
 static kin_exchange *exchanges[MAX];
 static int n_broken[MAX];
@@ -137,17 +138,17 @@ static void parts_larger_than_a_socket_takes_do_not_block(void **state) {
     for (int way = 0; way < KIN_PROTO_ALLREDUCE_N; way++) expect_sums(3, way, KIN_ACTIVATION_F32, MOST_ROWS, 1 + (uint32_t)way);
 }
 
-// ---- many sums, of devices that are late at times
+// ---- many sums by devices that are sometimes late
 
-// A device in a long run of sums: rests before some of them, large ones between small ones.
+// A device in a long run of sums that pauses before some of them and mixes large and small ones.
 typedef struct adder {
     int rank, n_ranks, n_sums;
     kin_err err;
-    const char *wrong; // NULL: all sums were right
+    const char *wrong; // NULL: all sums were correct
     pthread_t thread;
 } adder;
 
-enum { MANY_SUMS = 300, MANY_ROWS = 40, MANY_BUFFER = 4096 }; // 15 KiB a part, more than the smallest buffers take
+enum { MANY_SUMS = 300, MANY_ROWS = 40, MANY_BUFFER = 4096 }; // 15 KiB per part, more than the smallest buffers hold
 
 static int rows_of(int sum) {
     return sum % 7 == 3 ? MANY_ROWS : 1;
@@ -168,7 +169,7 @@ static void *sum_many(void *arg) {
     for (int s = 0; s < w->n_sums && !w->wrong; s++) {
         size_t n = (size_t)rows_of(s) * N_EMBD;
         for (size_t i = 0; i < n; i++) x[i] = whole(w->rank, s, i);
-        if (kin_rng_unit(&rng) < 0.1) usleep((unsigned)(kin_rng_unit(&rng) * 300)); // longer than others look, at times
+        if (kin_rng_unit(&rng) < 0.1) usleep((unsigned)(kin_rng_unit(&rng) * 300)); // sometimes longer than the others spin
         sum.begin(sum.user, (uint64_t)s + 1, 0);
         if (sum.add(sum.user, x, rows_of(s), N_EMBD, &w->err) != 0) w->wrong = w->err.text;
         for (size_t i = 0; i < n && !w->wrong; i++) {
@@ -213,7 +214,7 @@ static void many_sums_by_ring(void **state) {
     expect_many_sums(MAX, KIN_PROTO_ALLREDUCE_RING);
 }
 
-// ---- what is wrong
+// ---- failures
 
 static kin_exchange_place mesh_of(int n, uint32_t epoch) {
     return (kin_exchange_place){.epoch = epoch, .n_ranks = n};
@@ -232,7 +233,7 @@ static void a_device_that_is_gone_ends_sums_of_its_epoch_and_the_next_one_works(
         assert_non_null(strstr(d[i].err.text, "device 3 of the group: it ended its connection"));
         assert_true(kin_exchange_is_broken(exchanges[i]));
         d[i].rc = 0;
-        sum_up(&d[i]); // the epoch is over for it
+        sum_up(&d[i]); // the epoch has ended for it
         assert_int_equal(d[i].rc, KIN_FAIL);
         assert_int_equal(n_broken[i], 1);
         free(d[i].x);
@@ -242,7 +243,7 @@ static void a_device_that_is_gone_ends_sums_of_its_epoch_and_the_next_one_works(
     expect_sums(3, KIN_PROTO_ALLREDUCE_MESH, KIN_ACTIVATION_F32, 2, 7);
 }
 
-// A device that got no answer in time connects once more; what it connected before is of no use to it.
+// A device that got no answer in time connects again; its earlier connection is unused.
 static void the_last_connection_of_a_device_counts_until_steps_come(void **state) {
     (void)state;
     kin_err err;
@@ -254,7 +255,7 @@ static void the_last_connection_of_a_device_counts_until_steps_come(void **state
     kin_exchange_enter(exchanges[0], &place);
     kin_exchange_give(exchanges[0], 5, 1, fds[0], tls[0]);
     ok(kin_group_mesh_enter(exchanges, &place, &err), &err);
-    assert_int_equal(read(fds[1], &byte, 1), 0); // it is closed
+    assert_int_equal(read(fds[1], &byte, 1), 0); // end of file: the first connection was closed
     assert_true(kin_exchange_is_complete(exchanges[0]));
     close(fds[1]);
     kin_tls_close(tls[1]);
@@ -281,7 +282,7 @@ static void stop_it(void) {
     atomic_store(&stop, true);
 }
 
-// Of one who waits for a device that sends nothing.
+// Asserts how a sum ends that waits for a device that sends nothing.
 static void expect_end(void (*end)(void), const char *sentence, int n_told) {
     kin_err err;
     const kin_exchange_place place = mesh_of(2, 5);
@@ -293,9 +294,9 @@ static void expect_end(void (*end)(void), const char *sentence, int n_told) {
     assert_false(kin_exchange_is_complete(exchanges[0]));
     kin_exchange_give(exchanges[0], 5, 1, fds[0], tls[0]);
     assert_true(kin_exchange_is_complete(exchanges[0]));
-    device d = start(0, 5, 1, 1, 1); // the other one sends nothing
+    device d = start(0, 5, 1, 1, 1); // the other device sends nothing
     assert_int_equal(pthread_create(&d.thread, NULL, sum_up, &d), 0);
-    assert_int_equal(read(fds[1], &byte, 1), 1); // it is in the sum
+    assert_int_equal(read(fds[1], &byte, 1), 1); // the device is now inside the sum
     end();
     pthread_join(d.thread, NULL);
     assert_int_equal(d.rc, KIN_FAIL);
@@ -339,11 +340,11 @@ static void other_shapes_are_noticed(void **state) {
     device d[2] = {start(0, 5, 1, 1, 1), start(1, 5, 1, 2, 1)};
     run_all(d, 2);
     assert_true(d[0].rc == KIN_FAIL && d[1].rc == KIN_FAIL);
-    assert_non_null(strstr(d[0].err.text, "which is not due")); // longer than it can be
+    assert_non_null(strstr(d[0].err.text, "which is not due")); // the frame is longer than it may be
     for (int i = 0; i < 2; i++) free(d[i].x);
 }
 
-// A device whose other end says these bytes.
+// Expects a device to refuse these bytes from its peer.
 static void expect_refused(const uint8_t *bytes, size_t n, const char *sentence) {
     static uint32_t epoch = 100;
     const kin_exchange_place place = mesh_of(2, ++epoch);
@@ -355,7 +356,7 @@ static void expect_refused(const uint8_t *bytes, size_t n, const char *sentence)
     kin_exchange_give(exchanges[0], epoch, 1, fds[0], tls[0]);
     uint8_t *copy = malloc(n);
     memcpy(copy, bytes, n);
-    if (n > 12 && bytes[8] == 0xee) memcpy(copy + 8, &epoch, sizeof epoch); // of a little-endian machine
+    if (n > 12 && bytes[8] == 0xee) memcpy(copy + 8, &epoch, sizeof epoch); // this test runs on little-endian machines
     ok(kin_tls_write(tls[1], copy, n, &err), &err);
     size_t n_out;
     const uint8_t *out = kin_tls_output(tls[1], &n_out);
@@ -387,7 +388,7 @@ static void nonsense_from_a_device_is_refused(void **state) {
     sum[8] = 0xee;
     sum[14] = 200;
     expect_refused(sum, sizeof sum, "which is not due");          // 13 MB
-    expect_refused(ping, sizeof ping, "it ended its connection"); // passed over
+    expect_refused(ping, sizeof ping, "it ended its connection"); // a PING is skipped
     expect_refused(sum, 20, "which is not due");
 }
 

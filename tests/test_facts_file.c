@@ -1,6 +1,6 @@
-// Facts as JSON: what is written reads back as the same bits, what cannot be understood is refused with the place, and the
-// example files are the clusters that the tests of planning use. app/ is a program, not a library: its files are compiled in
-// here.
+// Facts as JSON: written facts read back as the same bits, errors in the input are reported with their place, and the example
+// files are the clusters that the planning tests use. app/ is a program, not a library, so its files are compiled into the
+// test.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +26,7 @@ static const char *temporary_path(void) {
 
 // ---- comparing
 
-// tolerance 0: the same bits.
+// tolerance 0: the same bits
 static void same_number(double a, double b, double tolerance, const char *what) {
     if (tolerance == 0 ? memcmp(&a, &b, sizeof a) == 0 : fabs(a - b) <= tolerance * fmax(fabs(a), fabs(b))) return;
     fail_msg("%s: %.17g and %.17g", what, a, b);
@@ -120,7 +120,7 @@ static void write_and_read(const kin_facts *facts, kin_facts *back) {
     unlink(temporary_path());
 }
 
-// What the generator leaves out: sizes of layers, costs of operations, nonsense that JSON can say.
+// Adds what the generator leaves out: layer sizes, operation costs, and nonsense that JSON can express.
 static void add_variety(kin_facts *f, kin_rng *rng) {
     kin_model_facts *m = &f->model;
     double sizes[KIN_FACTS_MAX_LAYERS];
@@ -153,7 +153,7 @@ static void facts_that_were_written_read_back_as_the_same_bits(void **state) {
     }
 }
 
-// Every number of both structs, those too that are not known here.
+// Covers every number of both structs, including those unknown to this test.
 static void no_number_of_the_facts_is_forgotten(void **state) {
     (void)state;
     static kin_facts f, back;
@@ -164,7 +164,7 @@ static void no_number_of_the_facts_is_forgotten(void **state) {
     for (int part = 0; part < 2; part++) {
         for (size_t i = 0; i < n[part]; i++) numbers[part][i] = (double)i + 1.5;
     }
-    // What is between these and the next double is padding, which is cleared as it is in what was read.
+    // What lies between these and the next double is padding. It is zero in the facts that were read, so it is cleared here.
     memset((char *)&f.model + offsetof(kin_model_facts, n_layer), 0, sizeof(double));
     memset((char *)&f.model + offsetof(kin_model_facts, n_vocab), 0, sizeof(double));
     f.model.n_layer = KIN_FACTS_MAX_LAYERS;
@@ -226,7 +226,7 @@ static void any_number_reads_back_as_itself(void **state) {
     }
 }
 
-// ---- what a person may write
+// ---- what a user may write
 
 #define CPU "\"cpu\": {\"token_bytes_per_s\": 4e10, \"prompt_flop_per_s\": 1e11, \"read_bytes_per_s\": 4e10}"
 #define GPU                                                                                                                      \
@@ -315,14 +315,14 @@ static void about_is_for_people(void **state) {
     assert_int_equal(f.model.n_layer, 1);
 }
 
-// ---- what cannot be understood
+// ---- malformed input
 
 #define ONE(members) "{\"devices\": [{\"name\": \"a\", \"memory_bytes\": 1, " members "}]}"
 #define LINKS(links) "{" THREE ", \"links\": " links "}"
 #define WITH_MODEL(members) "{" THREE ", \"model\": {" members "}}"
 
 static const struct {
-    const char *text, *sentence; // after the path
+    const char *text, *sentence; // the message after the path
 } wrong[] = {
     // the file
     {"", ", line 1: '[' or '{' expected near end of file"},
@@ -506,7 +506,7 @@ static void the_examples_are_the_papers_clusters(void **state) {
         snprintf(path, sizeof path, "%s/assets/facts/%s.json", KIN_SOURCE_DIR, examples[i].name);
         if (kin_facts_file_read(path, &read, &err) != 0) fail_msg("%s", err.text);
         kin_paper_facts(&paper, examples[i].cluster, examples[i].model, examples[i].n_device);
-        same_facts(&paper, &read, 1e-9); // "9.7G" is a whole number of bytes
+        same_facts(&paper, &read, 1e-9); // "9.7G" is rounded to whole bytes
     }
 }
 

@@ -1,5 +1,5 @@
-// Golden models of the families beside llama and Qwen, on the CPU: every way to run them stays within the rules of
-// testkit/golden.h, by kin's kernels and by ggml's operators.
+// Golden models of the families other than llama and Qwen, on the CPU: every configuration stays within the bounds of
+// testkit/golden.h, with kin's kernels and with ggml's operators.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 #define GOLDEN_DIR KIN_SOURCE_DIR "/../shared/golden-families"
 enum { EXIT_SKIP = 77 };
 
-// Those of the folder's models whose families are known here.
+// The models in the folder whose families kin knows.
 static const char *const known[] = {"gemma2.",  "gemma2-27b.", "gemma3.",     "gemma3-270m.", "glm4.",       "glm4moe.",
                                     "gpt-oss.", "granite.",    "granitemoe.", "minimax-m2.",  "ministral3.", "olmo2.",
                                     "olmo3.",   "phi3-mini.",  "phi4-mini.",  "qwen2moe.",    "smollm3."};
@@ -30,12 +30,12 @@ static bool is_known(const kin_golden *g) {
     return false;
 }
 
-// Only kin's kernels compute it.
+// True if only kin's kernels can compute the model.
 static bool lacks_ggml(const kin_golden *g) {
     return strncmp(g->name, "ministral3.", strlen("ministral3.")) == 0;
 }
 
-// `tolerance` times what the rules allow.
+// Allows `tolerance` times the usual bounds.
 static void check_all(const kin_runner_options *options, double tolerance) {
     int n = 0, n_wrong = 0;
     for (int i = 0; i < n_models; i++) {

@@ -1,4 +1,4 @@
-// Fetching over real links: each device ends with exactly the chunks that its windows need, and fetches nothing twice.
+// Fetching over real links: each device ends with exactly the chunks that its windows need and fetches nothing twice.
 #include "tests/fetch_world.h"
 
 #include <ggml.h>
@@ -91,7 +91,7 @@ static void what_is_there_is_not_fetched_again(void **state) {
     o.n_in_flight_all = 2;
     start_with(n, &o);
     RUN_UNTIL(w, n->fetch && kin_fetch_stats_now(n->fetch).n_here > 20);
-    end_fetch(n); // and at once again, while the store is being closed
+    end_fetch(n); // and start again at once, while the store is still closing
     start_with(n, &o);
     expect_done(n);
     uint64_t left = bytes_needed_by(n) - (kin_manifest_total(&w->manifest) - n->missing_bytes);
@@ -105,7 +105,7 @@ static void what_is_there_is_not_fetched_again(void **state) {
     assert_int_equal(kin_chunk_server_stats_now(w->head.server).bytes, before);
 }
 
-// Between two starts of a device somebody, or its disk, changed a byte of its copy.
+// Between two starts of a device, a byte of its copy changed on the disk.
 static void a_chunk_that_changed_on_the_disk_is_fetched_again(void **state) {
     world *w = *state;
     node *n = &w->devices[0];
@@ -116,7 +116,7 @@ static void a_chunk_that_changed_on_the_disk_is_fetched_again(void **state) {
     snprintf(path, sizeof path, "%s", kin_store_path(kin_chunk_store_store(n->chunks), 0));
     end_fetch(n);
     uv_run(&w->loop, UV_RUN_NOWAIT);
-    for (off_t at = 5; at < 20 * CHUNK; at += 17 * CHUNK) { // in the header, and in weights
+    for (off_t at = 5; at < 20 * CHUNK; at += 17 * CHUNK) { // one byte in the header, one in the weights
         uint8_t byte;
         int fd = open(path, O_RDWR);
         assert_int_equal(pread(fd, &byte, 1, at), 1);
@@ -140,7 +140,7 @@ static void weights_beyond_the_caches_limit_are_refused_before_they_are_fetched(
     start_with(n, &o);
     RUN_UNTIL(w, n->reason[0]);
     assert_non_null(strstr(n->reason, "cache's limit"));
-    assert_int_equal(kin_chunk_server_stats_now(w->head.server).bytes / CHUNK, n->n_kept); // the headers
+    assert_int_equal(kin_chunk_server_stats_now(w->head.server).bytes / CHUNK, n->n_kept); // only the headers
     assert_true((uint64_t)n->n_kept * CHUNK < bytes_needed_by(n) / 2);
     end_fetch(n);
     o.cache_cap = 2 * kin_manifest_total(&w->manifest);
@@ -216,7 +216,7 @@ static void a_device_of_a_group_fetches_the_chunks_of_its_slices(void **state) {
     assert_int_equal(s.bytes_head, bytes_needed_by(n));
     assert_int_equal(n->progress.sent.total, s.bytes_head);
     assert_true(s.bytes_head < whole * 9 / 10);
-    // In another plan it is another one of the group, then it has the layers alone: the missing chunks are found.
+    // Under another plan the device has another rank of the group, then whole layers: it finds the missing chunks.
     want_share(n, &shares[0]);
     assert_in_range(kin_fetch_stats_now(n->fetch).bytes_head, s.bytes_head + 1, whole);
     want_share(n, &(kin_share){0});
@@ -224,7 +224,7 @@ static void a_device_of_a_group_fetches_the_chunks_of_its_slices(void **state) {
     assert_int_equal(kin_fetch_stats_now(n->fetch).bytes_head, whole);
 }
 
-// A head may say anything.
+// The share comes from the head, so it must be checked.
 static void a_share_that_the_model_has_not_is_refused(void **state) {
     world *w = *state;
     node *n = &w->devices[0];
@@ -270,7 +270,7 @@ static void of_many_windows_as_many_come_as_may_take_room(void **state) {
     assert_true(kin_fetch_stats_now(n->fetch).bytes_head <= 3 * layer);
 }
 
-// In chunks of megabytes, by slices; then what is left of a chunk at once.
+// With chunks of megabytes it reads in slices; after that it gets the rest of a chunk at once.
 static void a_gentle_fetch_brings_the_same_and_may_hurry_in_the_middle(void **state) {
     world *w = *state;
     node *n = &w->devices[0];
@@ -283,7 +283,7 @@ static void a_gentle_fetch_brings_the_same_and_may_hurry_in_the_middle(void **st
     kin_fetch_set_windows(n->fetch, &n->windows);
     uint64_t before = kin_fetch_stats_now(n->fetch).bytes_head;
     RUN_UNTIL(w, kin_fetch_stats_now(n->fetch).bytes_head > before);
-    assert_true(kin_fetch_stats_now(n->fetch).bytes_head - before <= 64 << 10); // a slice
+    assert_true(kin_fetch_stats_now(n->fetch).bytes_head - before <= 64 << 10); // one slice
     kin_fetch_set_gently(n->fetch, false);
     RUN_UNTIL(w, n->n_done == 2);
     expect_needed_chunks(n, true);

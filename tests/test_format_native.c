@@ -1,4 +1,4 @@
-// Answers of llama.cpp's completion: pieces, wholes, several prompts, picked fields.
+// Answers of llama.cpp's completion API: streams, documents, several prompts, selected fields.
 #include "tests/api_case.h"
 
 #define TIMES                                                                                                                    \
@@ -17,7 +17,7 @@ static void begin(written *w, const char *fields) {
     begin_answer(w, &kin_format_native, kin_request_from_native, body);
 }
 
-// A token, and text unless it is NULL.
+// Writes a token, with its text unless text is NULL.
 static void write_token(written *w, int choice, const char *text, int32_t token, const kin_token_probs *probs) {
     kin_reply_event event = {.kind = KIN_REPLY_TEXT};
     if (text) event.text = (kin_str){text, strlen(text)};
@@ -32,11 +32,11 @@ static void drop_settings(json_t *whole) {
     json_object_del(whole, "generation_settings");
 }
 
-// The chunks without the settings in the last one.
+// Compares the chunks without the settings of the last one.
 static void expect_stream(written *w, const char *want) {
     bool is_done;
     json_t *chunks = chunks_of(&w->out, &is_done);
-    assert_false(is_done); // there is no mark of the end
+    assert_false(is_done); // this API has no end marker
     drop_settings(json_array_get(chunks, json_array_size(chunks) - 1));
     expect_json(chunks, want);
     drop_writing(w);
@@ -47,7 +47,7 @@ static void a_stream_has_pieces_and_then_the_whole(void **state) {
     written w;
     begin(&w, "'prompt':'Once','stream':true");
     write_token(&w, 0, " upon", 514, NULL);
-    write_token(&w, 0, "", 90, NULL); // its text comes with the next one
+    write_token(&w, 0, "", 90, NULL); // its text comes with the next token
     write_token(&w, 0, "\\n", 91, NULL);
     end_writing(&w, KIN_FINISH_LENGTH, "");
     expect_stream(&w, "[" PIECE(" upon", "[514]", 1) "}," PIECE("\\\\n", "[90,91]", 3) "}," WHOLE(
@@ -163,7 +163,7 @@ static void progress_and_timings_come_if_they_are_wanted(void **state) {
     drop_writing(&w);
 }
 
-// What llama-server's answer has and kin's has not: settings of samplers and formats that kin does not know.
+// kin's answer has the fields of llama-server's except the settings of samplers and formats that kin does not know.
 static void a_document_has_the_fields_of_llama_servers(void **state) {
     (void)state;
     static const char *const fields[] = {"index",

@@ -1,4 +1,4 @@
-// Answers of OpenAI's chat completions and completions: chunks and documents, in the order and of the shape that clients rely on.
+// Answers of OpenAI's chat completions and completions: streams and documents, with the order and shape that clients rely on.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,7 +35,7 @@ static void begin_completion(written *w, const char *fields) {
     begin_answer(w, &kin_format_completions, kin_request_from_completions, body);
 }
 
-// Text, unless it is NULL, and a token with its probabilities, if it has a piece: it and "x" are the likeliest.
+// Writes text unless it is NULL, and, if `piece` is set, a token with probabilities, in which it and "x" are the most likely.
 static void write_token(written *w, int choice, const char *text, const char *piece, bool is_prompt) {
     kin_reply_event event = {.kind = KIN_REPLY_TEXT};
     kin_token_prob top[2] = {{7, {piece, piece ? strlen(piece) : 0}, -0.5f}, {8, {"x", 1}, -INFINITY}};
@@ -51,7 +51,7 @@ static void write_token(written *w, int choice, const char *text, const char *pi
     w->format->delta(w->writer, &delta, &w->out);
 }
 
-// A call that the model gave no id.
+// Writes a tool call for which the model gave no id.
 static void write_own_call(written *w, int tool, const char *name, const char *arguments, const char *more) {
     kin_reply_event events[] = {{.kind = KIN_REPLY_TOOL_BEGIN, .tool = tool, .name = {name, strlen(name)}},
                                 {.kind = KIN_REPLY_TOOL_ARGUMENTS, .tool = tool, .text = {arguments, strlen(arguments)}},
@@ -65,7 +65,7 @@ static void write_text(written *w, int choice, const char *text) {
     write_token(w, choice, text, NULL, false);
 }
 
-// Removes what all chunks have, after looking at it.
+// Checks the fields that all chunks share, then removes them.
 static void strip(json_t *object, const char *id, const char *type) {
     assert_string_equal(json_string_value(json_object_get(object, "id")), id);
     assert_string_equal(json_string_value(json_object_get(object, "object")), type);
@@ -149,7 +149,7 @@ static void reasoning_and_tool_calls_are_streamed(void **state) {
     write_own_call(&w, 0, "f", "{\"x\":", "1}");
     write_own_call(&w, 1, "g", "{}", "");
     end_writing(&w, KIN_FINISH_TOOL_CALLS, "");
-    // The ids differ, and Mistral's templates take them.
+    // The ids differ and have the form that Mistral's templates accept.
     bool is_done;
     json_t *chunks = chunks_of(&w.out, &is_done), *chunk;
     const char *ids[2] = {NULL};
@@ -216,7 +216,7 @@ static void a_call_that_was_made_is_the_reason_unless_the_length_is(void **state
     document = take_document(&w);
     assert_string_equal(
         json_string_value(json_object_get(json_array_get(json_object_get(document, "choices"), 0), "finish_reason")), "length");
-    // Without a byte of its arguments clients would take it for a call without any.
+    // A call without any byte of arguments would look like a call without arguments, so it is omitted.
     const json_t *message = json_object_get(json_array_get(json_object_get(document, "choices"), 0), "message");
     assert_null(json_object_get(message, "tool_calls"));
     json_decref(document);
@@ -342,7 +342,7 @@ static void a_document_of_calls_has_no_content(void **state) {
     json_decref(document);
 }
 
-// Every key of llama-server's answer is there, with a value of the same type.
+// Asserts that every key of llama-server's answer exists, with a value of the same type.
 static void expect_shape(const json_t *got, const json_t *sample, const char *path) {
     const char *key;
     json_t *value;
