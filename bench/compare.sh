@@ -1,12 +1,12 @@
 #!/bin/sh
-# kin against llama.cpp on this machine, in turns: prompt speed, generation speed, time from start to first token.
+# Compares kin with llama.cpp on this machine, alternating: prompt speed, generation speed, time from start to first token.
 #
 #   LLAMA="chroot /srv/sid" bench/compare.sh [ROUNDS] [MODEL.gguf]
 #
-# KIN: what runs kin (default: build/kin). With kin copied beside llama-bench, KIN="chroot /srv/sid kin" compares the two with the
-# same build of ggml: Debian's releases compile it with different compilers.
-# LLAMA: what to put before llama-bench and llama-completion (default: nothing, they are on the PATH). The model defaults to
-# random weights in the shape of Llama 3.2 1B, Q4_K_M. Prints each round and the medians; RATIO is kin over llama.cpp.
+# KIN: the command that runs kin (default: build/kin). With kin copied beside llama-bench, KIN="chroot /srv/sid kin" compares both with
+# the same build of ggml: Debian's releases compile it with different compilers.
+# LLAMA: the prefix of llama-bench and llama-completion (default: none, they are on the PATH). The default model has random weights in
+# the shape of Llama 3.2 1B, Q4_K_M. Prints each round and the medians; RATIO is kin over llama.cpp.
 set -eu
 rounds=${1:-7}
 build=${BUILD:-build}
@@ -26,23 +26,23 @@ kin_bench() {
     $kin bench -m "$model" -t "$threads" --cache "$cache" --prompt 128 --gen 1 --reps 3 --json | field prompt_tokens_per_s
     $kin bench -m "$model" -t "$threads" --cache "$cache" --prompt 1 --gen 32 --reps 3 --json | field tokens_per_s
 }
-llama_bench() { # its own average of 3 repetitions
+llama_bench() { # prints llama-bench's average of 3 repetitions
     ${LLAMA:-} llama-bench -m "$model" -t "$threads" -p 128 -n 32 -r 3 -o csv 2>/dev/null | tr -d '"' |
         awk -F, 'NR==1{for(i=1;i<=NF;i++)if($i=="avg_ts")c=i} NR>1{print $c}'
 }
-start_ms() { # COMMAND...: from exec to the first byte of output
+start_ms() { # COMMAND...: prints the time from exec to the first byte of output
     rm -f "$dir/fifo"
     mkfifo "$dir/fifo"
     t=$(now_ms)
     "$@" >"$dir/fifo" 2>/dev/null </dev/null &
     head -c 1 <"$dir/fifo" >/dev/null
     echo $(($(now_ms) - t))
-    wait $! || true # it may have died of the closed pipe
+    wait $! || true # the closed pipe may have killed the command
 }
 
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT INT TERM
-$kin run -m "$model" --cache "$cache" -t "$threads" -p x -n 1 --ctx 512 >/dev/null 2>&1 # the prepacked cache is there from now on
+$kin run -m "$model" --cache "$cache" -t "$threads" -p x -n 1 --ctx 512 >/dev/null 2>&1 # makes the prepacked cache
 printf '%-6s %22s %22s %26s\n' round 'prompt 128, tokens/s' 'generate 32, tokens/s' 'start to first token, ms'
 printf '%-6s %10s %11s %10s %11s %8s %8s %8s\n' '' kin llama.cpp kin llama.cpp 'kin 1st' 'kin 2nd' llama.cpp
 for round in $(seq "$rounds"); do

@@ -1,11 +1,11 @@
 #!/bin/sh
-# kin against llama.cpp on this machine, in turns: prompts of several lengths, and generation after contexts of several depths.
+# Compares kin with llama.cpp on this machine, alternating: prompts of several lengths, and generation at several context depths.
 #
 #   LLAMA="chroot /srv/sid" bench/depths.sh [ROUNDS] [MODEL.gguf] [CASE...]
 #
-# CASE: p128 is a prompt of 128 tokens, g2048 generation after 2048 (default: p128 p512 p2048 p4096 g1 g2048 g4096 g16384).
-# KIN, LLAMA, THREADS, BUILD and the default model are those of compare.sh. Prints tokens/s of each round, and the median of the
-# rounds' ratios.
+# CASE: p128 is a prompt of 128 tokens, g2048 is generation after 2048 tokens (default: p128 p512 p2048 p4096 g1 g2048 g4096 g16384).
+# KIN, LLAMA, THREADS, BUILD and the default model are as in compare.sh. Prints tokens/s of each round and the median of the rounds'
+# ratios.
 set -eu
 rounds=${1:-5}
 build=${BUILD:-build}
@@ -41,7 +41,7 @@ llama_bench() { # CASE: tokens/s
 
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT INT TERM
-kin_bench p16 >/dev/null # the prepacked cache is there from now on
+kin_bench p16 >/dev/null # makes the prepacked cache
 printf '%-8s %6s %12s %12s %8s\n' case round kin llama.cpp ratio
 for round in $(seq "$rounds"); do
     for case in $cases; do

@@ -1,11 +1,12 @@
 #!/bin/sh
-# Whether drafts change a byte of a text: TOKENS tokens on one machine, with streamed weights, on a ring of four local processes and
-# for eight users of a server, each written without drafts, by the policy with a draft model, and with four drafted tokens in every
-# pass. A quarter each: greedy, temperature with top-p, penalties, a grammar.
+# Checks that drafts do not change a byte of the output. Generates TOKENS tokens in four ways: on one machine, with streamed weights, on
+# a ring of four local processes, and for eight users of a server. Each way runs without drafts, with a draft model and the default
+# policy, and with four drafted tokens in every pass. A quarter of the prompts each uses greedy sampling, temperature with top-p,
+# penalties, and a grammar.
 #
 #   bench/drafts_equal.sh [TOKENS [KIN]]      default: 10000 tokens each, build/kin; needs curl and jq
 #
-# Prints a line for each way, and ends with 1 if a text differs.
+# Prints a line for each way with drafts, and exits 1 if an output differs.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 tokens=${1:-10000} kin=${2:-build/kin}
@@ -24,7 +25,7 @@ export OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0 HOME="$work/head"
 mkdir "$HOME"
 n_texts=$(((tokens / 4 + n_each - 1) / n_each)) n_differ=0
 
-# Prompts of several kinds, one a line.
+# Writes prompts of several kinds, one per line.
 i=0
 while [ $i -lt $n_texts ]; do
     for who in 'a girl named Lily' 'a dog named Max' 'an old man' 'a big red bus' 'a boy named Tim'; do
@@ -56,7 +57,7 @@ fields_of() { # SAMPLER
     esac
 }
 
-compare() { # WAY WITH: the texts of the way without drafts and with these
+compare() { # WAY WITH: compares the outputs without drafts and with the drafts WITH
     n=$(cat "$work/$1".*.off.n | awk '{ n += $1 } END { print n }')
     for sampler in $samplers; do
         cmp -s "$work/$1.$sampler.off" "$work/$1.$sampler.$2" && continue

@@ -1,11 +1,12 @@
 #!/bin/sh
-# Another program wants memory while kin generates: both in one cgroup, with a limit that holds the model alone but not the two.
-# Watches memory and speed over time, as CSV and as a plot. Root (lab/limit makes cgroups).
+# Runs kin beside a program that allocates memory, both in one cgroup whose limit fits the model but not both programs.
+# Records memory and speed over time, as CSV and as a plot. Needs root (lab/limit makes cgroups).
 #
 #   sudo bench/governor.sh [OUT.svg] [MODEL.gguf]
 #
-# MEMORY: the cgroup's limit in MiB (default: the model and 160 MiB). HOG: options of bench/hog. DISK: bytes per second.
-# OUT.csv beside the plot: s, MiB of the cgroup, the hog, kin's budget and its resident weights, tokens so far.
+# MEMORY: the cgroup's limit in MiB (default: the model's size and 160 MiB). HOG: options of bench/hog. DISK: bytes per second.
+# OUT.csv, beside the plot: seconds; MiB of the cgroup, of the hog, of kin's budget and of its resident weights; tokens so far; kin's
+# time stamp in ms.
 set -eu
 build=${BUILD:-build}
 out=${1:-$build/bench/governor.svg}
@@ -26,9 +27,9 @@ trap 'rm -rf "$dir"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 memory=${MEMORY:-$(($(wc -c <"$model") / 1048576 + 160))}
-"$kin" run -m "$model" --cache "$cache" -t "$threads" -p x -n 1 --ctx 2048 >/dev/null 2>&1 # the prepacked cache is there from now on
+"$kin" run -m "$model" --cache "$cache" -t "$threads" -p x -n 1 --ctx 2048 >/dev/null 2>&1 # makes the prepacked cache
 
-# In the cgroup: kin until the time is over, the hog beside it, and a line every 200 ms of what both say of themselves.
+# Runs in the cgroup: kin until the time is over, the hog beside it, and every 200 ms a line with the figures that both traced.
 cat >"$dir/inside" <<'END'
 dir=$1 seconds=$2 hog=$3
 shift 3
@@ -54,7 +55,8 @@ set -- --memory "${memory}M" --disk "$disk" --disk-of "$model" --sample "$dir/sa
 for file in "$cache"/*.pack; do [ ! -f "$file" ] || set -- --drop "$file" "$@"; done
 "$here/../lab/limit" "$@" || { echo "governor: failed" >&2; tail -n 3 "$dir/log" >&2; }
 
-# Samples of the group and of its members, each by its own clock from the same start: joined by the nearest earlier line.
+# The samples of the cgroup and of its processes have separate clocks with the same start; each line is joined with the latest earlier
+# sample.
 csv=${out%.svg}.csv
 awk -F, '
     FNR == 1 && NR == 1 { next }
@@ -94,7 +96,7 @@ awk -F, -v limit="$memory" '
     }
     END {
         left = 60; width = 720; height = 240
-        # tokens per second over the tokens of the last second and more, by the clock that stamped them
+        # Tokens per second over at least the last second, by the clock that stamped the tokens.
         for (i = 1; i <= n; i++) {
             while (j + 1 < i && (token_ms[i] - token_ms[j + 1] >= 1000 || tokens[j + 1] == 0) && tokens[j + 1] < tokens[i]) j++
             if (tokens[i] > tokens[j] && j > 0 && tokens[j] > 0) speed[i] = 1e3 * (tokens[i] - tokens[j]) / (token_ms[i] - token_ms[j])

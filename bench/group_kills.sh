@@ -1,13 +1,14 @@
 #!/bin/sh
-# Texts of groups in which devices are killed: is each what a correct engine writes? Real processes of one thread on loopback.
+# Kills devices of a group while it generates, and checks that the output is one that a correct engine could write. Uses real processes
+# of one thread on loopback.
 #
-#   bench/group_kills.sh [KILLS] [SEED]      KIN (default: build/kin), TOKENS (200), SPARES (0; 1: two of four share, two are spares)
+#   bench/group_kills.sh [KILLS] [SEED]      KIN (default: build/kin), TOKENS (200), SPARES (0; 1: two of four share, two are standby)
 #
-# A group of four writes the same greedy text again and again. Each time a device is killed at a random moment; it comes back at once, a
-# second later, or after the text. Then every text is taken apart: which group, of four or of three, goes on from its beginning with the
-# same tokens and log-probabilities, to the last digit, and how far; which one from there on. Prints the distinct texts with these pieces
-# (4:61 3:139). Fails where no group goes on with what was written, and where one machine finds another token likelier by a tenth of the
-# logits' root mean square.
+# A group of four generates the same greedy text repeatedly. Each time a device is killed at a random moment; it returns at once, a second
+# later, or after the text. Each text is then split into pieces: from its beginning, the longest piece for which an undisturbed group of
+# four or of three generates the same tokens and log-probabilities, to the last digit; and so on from the end of that piece. Prints the
+# distinct texts with their pieces (4:61 3:139). Fails if neither group reproduces the next token, if a text has more than three pieces,
+# or if a single machine finds another token likelier by a tenth of the logits' root mean square.
 set -u
 kills=${1:-20} seed=${2:-1} n_tokens=${TOKENS:-200} prompt='1, 5, 9, 14, 20' n_vocab=512
 set -- "${KIN:-$PWD/build/kin}"
@@ -20,7 +21,7 @@ export KIN_PLAN=tp KIN_PROFILE="$PWD/machine.json" KIN_DRAFT=off KIN_CTX=1024
 [ "${SPARES:-0}" = 1 ] && size=2 || size=4
 "$mkmodel" --preset tiny --type q8_0 --heads 8 --heads-kv "$size" --layers 4 --ctx 1024 --vocab $n_vocab -o "$dir/model.gguf" 2>"$dir/made" || exit 1
 below() { echo $((0x$(echo "$seed $1" | sha256sum | head -c 7) % $2)); } # WHAT N
-ask() { # BASE PROMPT N KEEPS FILE: of each token its id and its log-probability
+ask() { # BASE PROMPT N KEEPS FILE: writes each token's id and log-probability to FILE
     curl -s -m 100 "$1/completion" -d "{\"prompt\": [$2], \"n_predict\": $3, \"temperature\": 0, \"ignore_eos\": true, \"n_probs\": 1, \"cache_prompt\": $4}" |
         sed 's/{"id":/\n&/g' | sed -n 's/^{"id":\([0-9]*\),.*"logprob":\([-0-9.e]*\),"top_logprobs".*/\1 \2/p' >"$5"
 }
@@ -53,12 +54,12 @@ if [ "$size" = 4 ]; then
     for who in dora emma; do join $who; done
     serve_with 2 -m "$dir/model.gguf" --no-webui
 fi
-ids() { head -n "$2" "$1" | sed 's/ .*//; s/^/, /' | tr -d '\n'; } # FILE N: of its first tokens
-goes_on() { # FILE BASE: n, how many of FILE's tokens from `at` on it goes on with
+ids() { head -n "$2" "$1" | sed 's/ .*//; s/^/, /' | tr -d '\n'; } # FILE N: prints the ids of the first N tokens
+goes_on() { # FILE BASE: sets n to the number of FILE's tokens from `at` on that the server at BASE reproduces
     ask "$2" "$prompt$(ids "$1" $at)" $((n_tokens - at)) false "$dir/goes_on"
     n=$(tail -n +$((at + 1)) "$1" | awk 'FNR == NR { want[FNR] = $0; next } want[FNR] != $0 { exit } { n++ } END { print n + 0 }' "$dir/goes_on" -)
 }
-margin_of() { # FILE: how much likelier one machine finds another token, at most, as a share of the logits' root mean square
+margin_of() { # FILE: prints the largest amount by which one machine prefers another token, as a share of the logits' root mean square
     alone eval -m "$dir/model.gguf" --tokens "$(echo "$prompt$(ids "$1" "$n_tokens")" | tr -d ,)" --logits "$dir/logits"
     od -An -v -t f4 -w$((4 * n_vocab)) "$dir/logits" | awk -v first="$(echo "$prompt" | wc -w)" 'FNR == NR { id[first + FNR - 1] = $1; next }
         FNR in id { best = $1; sum = 0; for (i = 1; i <= NF; i++) { sum += $i * $i; if ($i > best) best = $i }
@@ -69,7 +70,7 @@ for text in "$dir"/text.*; do
     while [ $at -lt "$n_tokens" ] && [ "$n" -gt 0 ]; do
         goes_on "$text" "$base_all"
         n_all=$n
-        goes_on "$text" "$base" # where all share, the same one
+        goes_on "$text" "$base" # with SPARES=1 base_all is the same server
         [ "$n_all" -ge "$n" ] && n=$n_all pieces="$pieces $size:$n_all" || pieces="$pieces $((size - 1)):$n"
         at=$((at + n))
     done

@@ -1,10 +1,10 @@
 #!/bin/sh
-# What keeping the keys and values of texts on the disks, and their copies, costs a ring while it writes: requests that are kept, and
-# requests that are not, in turns, in a ring of three processes of one thread on loopback.
+# Measures what writing pages of the KV cache to disk, and copying them, costs a ring while it generates. A ring of three processes of
+# one thread on loopback alternates between requests whose pages are kept and requests whose pages are not.
 #
 #   bench/keeping.sh [PAIRS] [MODEL.gguf]      KIN (default: build/kin), TOKENS (96)
 #
-# Prints for each request whether it was kept, ms per token, and ms of processor time of all three processes; then medians.
+# Prints per request: kept (true or false), ms per token, ms of processor time of all three processes. Then prints the medians.
 set -u
 n_pairs=${1:-13}
 kin=${KIN:-$PWD/build/kin}
@@ -33,8 +33,8 @@ ask false 'Another'
 i=0
 while [ $i -lt $((2 * n_pairs)) ]; do
     kept=true
-    [ $(((i + i / 2) % 2)) = 0 ] || kept=false # on off off on
-    sleep 0.2 # copies
+    [ $(((i + i / 2) % 2)) = 0 ] || kept=false # true false false true
+    sleep 0.2 # lets copies finish
     before=$(processor_ms)
     ask $kept "Number $i of many words that are not the same: $(seq -s ' ' $((i * 7)) $((i * 7 + 30)))"
     sleep 0.2

@@ -1,15 +1,15 @@
 #!/bin/sh
-# What running a model takes from the rest of the machine. Root (lab/limit makes cgroups).
+# Measures the memory that running a model takes from the rest of the machine. Needs root (lab/limit makes cgroups).
 #
 #   sudo LLAMA="chroot /srv/sid" bench/pressure.sh [MODEL.gguf]
 #
-# 1. Generating with no limit: by how much MemAvailable falls, and how many bytes of the program's memory the OS could not take
-#    back (anonymous, shared, the kernel's); for kin and for llama.cpp as it comes, both with the same KV cache.
-# 2. Weights twenty times larger than the memory they may have, with a prompt that fills the context (a KV cache is paid for as it
-#    fills): the peak of the whole cgroup, page cache included, against
-#      --memory = weights / 20 + what kin plans for KV cache, buffers and itself
+# 1. Generation without a limit: the fall of MemAvailable, and the bytes of the program's memory that the OS cannot reclaim (anonymous,
+#    shared, the kernel's), for kin and for llama.cpp with default settings, both with the same KV cache.
+# 2. Weights twenty times larger than their memory, with a prompt that fills the context (the KV cache takes memory only as it fills):
+#    the peak of the whole cgroup, page cache included, compared with
+#      --memory = weights / 20 + the memory that kin plans for KV cache, buffers and itself
 #
-# LLAMA: what to put before llama-bench; LLAMA=none leaves it out.
+# LLAMA: the prefix of llama-completion; LLAMA=none omits llama.cpp.
 set -eu
 build=${BUILD:-build}
 model=${1:-$build/bench/1b.gguf}
@@ -54,7 +54,7 @@ watch() { # NAME COMMAND...
         "$(awk "BEGIN { printf \"%.2f\", 100 * ($before - $low) / $total }")" "$(mib "$held")"
 }
 
-# The prepacked cache is there from now on, and in memory, as is the model.
+# Makes the prepacked cache, and loads it and the model into the page cache.
 $run -p x -m "$model" -n 1 --stats >/dev/null 2>"$dir/stats"
 cat "$model" "$cache"/*.pack >/dev/null
 echo "KV cache, the same in both: $(sed -n 's/.*KV cache \(.*\) for.*/\1/p' "$dir/stats")"
@@ -67,7 +67,7 @@ fi
 
 # ---- 2. twenty times the budget
 
-planned() { # SIZE -> bytes that kin keeps for weights of such a --memory
+planned() { # SIZE: prints the bytes that kin reserves for weights with this --memory
     $run -p x -m "$deep" -n 1 --memory "$1" --trace "$dir/trace" >/dev/null 2>"$dir/log"
     awk -F, 'NR == 2 { print $2 }' "$dir/trace"
 }
@@ -75,7 +75,7 @@ weights=$("$kin" bench -m "$deep" --cache "$cache" -t "$threads" --ctx 512 --bat
     field weight_bytes_per_token)
 rest=$((536870912 - $(planned 512M)))
 memory=$((weights / 20 + rest))
-awk 'BEGIN { for (i = 0; i < 123; i++) printf "a b c d e f g h "; print "" }' >"$dir/prompt" # 495 tokens of these models' vocabulary
+awk 'BEGIN { for (i = 0; i < 123; i++) printf "a b c d e f g h "; print "" }' >"$dir/prompt" # 495 tokens in these models' vocabulary
 rm -f "$dir/figures"
 set -- --report "$dir/figures" --sample "$dir/samples" --drop "$deep" -- $run -m "$deep" -f "$dir/prompt" -n 8 --memory $memory --stats
 for file in "$cache"/*.pack; do [ ! -f "$file" ] || set -- --drop "$file" "$@"; done

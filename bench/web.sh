@@ -1,9 +1,9 @@
 #!/bin/sh
-# Times layers of a model in the native engine, in node and in headless Chromium, in turns, and compares what they compute.
+# Times layers of a model in the native engine, in node and in headless Chromium, alternating, and compares their results.
 #
 #   bench/web.sh MODEL [LAYERS [THREADS [TURNS]]]     default: 2 layers, 1 thread, 3 turns; after `cmake --build build`
 #
-# WAY in the environment: how a row is multiplied (kernels/kernels.h), 3 unless said; a tab measures which is the fastest.
+# WAY: the variant of multiplying a row (kernels/kernels.h; default: 3). A tab measures which is the fastest.
 set -eu
 export WAY=${WAY:-3}
 cd "$(dirname "$0")/.."

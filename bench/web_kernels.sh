@@ -1,9 +1,10 @@
 #!/bin/sh
-# How fast products of one row are (GEMV), natively and in headless Chromium, in turns: CSV, the best of all turns in GB/s of weights.
+# Measures matrix-vector products (GEMV) natively and in headless Chromium, alternating. Prints CSV: the best of all turns in GB/s of
+# weights.
 #
 #   bench/web_kernels.sh [MB [TURNS]]     default: 256 MB of weights, 3 turns; after `cmake --build build`
 #
-# With few MB, such as 0.7, weights stay in the processor's caches: what threads and instructions take is left.
+# With few MB, such as 0.7, the weights stay in the processor's caches, so the figure shows only the cost of threads and instructions.
 set -eu
 cd "$(dirname "$0")/.."
 mb=${1:-256} turns=${2:-3}

@@ -1,4 +1,4 @@
-// Runs a WebAssembly program: node tools/wasi.js PROGRAM [ARGUMENT...]. Exit 77: this node does not know its instructions.
+// Runs a WebAssembly program: node tools/wasi.js PROGRAM [ARGUMENT...]. Exit status 77: this node does not support its instructions.
 import { readFileSync } from 'node:fs';
 import { WASI } from 'node:wasi';
 
