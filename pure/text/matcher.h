@@ -9,8 +9,8 @@
 // places are not affected. One matcher serves all sequences of its grammar on one thread.
 //
 // Equal stacks are merged, and calls of one machine at one point of the text share their continuation, so ambiguous grammars
-// need polynomially many stacks. Beyond the limits below a byte is rejected, deterministically; so calls nest at most
-// KIN_MATCHER_MAX_DEPTH deep.
+// need polynomially many stacks. Beyond the limits below a byte is always rejected, so calls nest at most KIN_MATCHER_MAX_DEPTH
+// deep.
 //
 // Owner: one thread. Grammar and trie are borrowed. Everything is allocated by new, except places, which grow with their depth.
 #pragma once
@@ -54,7 +54,7 @@ void kin_place_fini(kin_place *place);
 int kin_matcher_accept_bytes(kin_matcher *matcher, kin_place *place, const char *at, size_t len, bool *allowed);
 int kin_matcher_accept(kin_matcher *matcher, kin_place *place, int32_t id, bool *allowed);
 
-// True if the text may end here; true if it can continue.
+// may_end: the text may end here. may_go_on: the text can continue.
 bool kin_place_may_end(const kin_place *place);
 bool kin_place_may_go_on(const kin_place *place);
 

@@ -18,7 +18,7 @@ static bool is_offered(const kin_reply_parser *p, kin_str name) {
     return kin_string_table_find(&p->names, name.at, name.len) >= 0;
 }
 
-// Rejects the call because of this byte, which is not consumed.
+// The current byte cannot be part of a call: releases the held bytes as text. The byte is not consumed.
 static bool is_no_call(kin_reply_parser *p) {
     kin_reply_release(p);
     return false;
@@ -162,7 +162,7 @@ static bool step_arguments(kin_reply_parser *p, char c) {
     return true;
 }
 
-// Some models omit the last '}'.
+// Reads the rest of the object. Some models omit its last '}', so any other byte ends the call too.
 static bool step_rest(kin_reply_parser *p, char c) {
     bool goes_on = kin_json_scan_push(&p->scan, c);
     if (!goes_on || p->scan.depth == 0) leave_call(p);

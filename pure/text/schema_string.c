@@ -12,7 +12,7 @@ void kin_schema_put_builtins(kin_text_buffer *gbnf) {
                                 "array ::= \"[\" ws (value (ws \",\" ws value)* ws)? \"]\"\n"
                                 "string ::= \"\\\"\" char* \"\\\"\"\n"
                                 "char ::= [^\"\\\\\\x00-\\x1F] | \"\\\\\" ([\"\\\\/bfnrt] | \"u\" unit)\n"
-                                // Code points above U+FFFF are two units; an unpaired surrogate is none.
+                                // Code points above U+FFFF are two units; an unpaired surrogate is invalid.
                                 "unit ::= [0-9a-cA-CefEF] [0-9a-fA-F]{3} | [dD] [0-7] [0-9a-fA-F]{2} | [dD] [89abAB] "
                                 "[0-9a-fA-F]{2} \"\\\\u\" [dD] [c-fC-F] "
                                 "[0-9a-fA-F]{2}\n"

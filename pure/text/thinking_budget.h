@@ -23,5 +23,5 @@ int kin_thinking_budget_new(kin_thinking_budget **out, int n_tokens, bool begun,
 void kin_thinking_budget_free(kin_thinking_budget *budget); // NULL is allowed
 
 int32_t kin_thinking_budget_next(const kin_thinking_budget *budget);
-// Accepts the next token; text: its bytes, or the name of a control token.
+// Accepts the next token of the sequence; text: its bytes, or the name of a control token.
 void kin_thinking_budget_accept(kin_thinking_budget *budget, kin_str text);

@@ -52,7 +52,7 @@ typedef struct kin_string {
 struct kin_value {
     uint8_t kind;    // kin_kind
     uint8_t depth;   // lists, tuples and dicts: 1 + that of the deepest item
-    bool frozen;     // contained in another value
+    bool frozen;     // contained in another value, so it cannot change
     bool unhashable; // tuples: an item cannot be a key
     union {
         bool b;

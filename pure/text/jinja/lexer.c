@@ -11,7 +11,7 @@ static int fail(const kin_lexer *lexer, const char *what, kin_err *err) {
     return kin_err_set(err, "line %u: %s", lexer->line, what);
 }
 
-// As in Jinja, every kind of newline becomes \n, and a single one at the very end is dropped.
+// As in Jinja, every kind of newline becomes \n, and one at the very end is dropped.
 bool kin_lexer_init(kin_lexer *lexer, kin_values *values, const char *source, size_t len) {
     char *at = kin_values_alloc(values, len + 1);
     size_t n = 0;
