@@ -25,7 +25,7 @@ typedef struct kin_number_range {
 int kin_decimal_parse(kin_decimal *out, kin_str number);
 int kin_decimal_compare(const kin_decimal *a, const kin_decimal *b); // < 0, 0, > 0
 
-// True if `number` is an integer multiple of `of` > 0; false also if it has more than 18 digits.
+// True if `number` is an integer multiple of `of` > 0. Also false if `of` has more than 18 digits, counting the longer fraction.
 bool kin_decimal_is_multiple(const kin_decimal *number, const kin_decimal *of);
 
 // Narrow the range by a bound.
