@@ -1,6 +1,6 @@
 // mistral3: Ministral 3, Mistral Small 3.2 and later. Llama with its own variant of YaRN, and queries scaled up with their
 // position.
-#include "model/arch.h"
+#include "model/llama.h"
 
 static void read_keys(kin_hparams *hp, kin_meta *k) {
     float log_multiplier = kin_meta_float(k, "rope.scaling.yarn_log_multiplier", 0, 0, 1e3f);
@@ -12,21 +12,10 @@ static void read_keys(kin_hparams *hp, kin_meta *k) {
     hp->n_ff_exp = hp->n_ff;
 }
 
-static kin_weight_set required(const kin_hparams *hp, const kin_layer *layer) {
-    (void)hp;
-    return layer->has_experts ? KIN_WEIGHT_SET(KIN_WEIGHTS_ATTENTION, KIN_WEIGHTS_EXPERTS)
-                              : KIN_WEIGHT_SET(KIN_WEIGHTS_ATTENTION, KIN_WEIGHTS_DENSE);
-}
-
-static kin_weight_set optional(const kin_hparams *hp, const kin_layer *layer) {
-    (void)hp, (void)layer;
-    return KIN_WEIGHT_SET(KIN_WEIGHTS_QKV_BIAS, KIN_W_ATTN_OUT_BIAS);
-}
-
 const kin_arch kin_arch_mistral3 = {
     .name = "mistral3",
     .title = "Ministral 3, Mistral Small 3.2",
     .read = read_keys,
-    .required = required,
-    .optional = optional,
+    .required = kin_llama_required,
+    .optional = kin_llama_optional,
 };
