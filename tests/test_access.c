@@ -254,8 +254,7 @@ static const kin_access_options with_key = {.host = "127.0.0.1", .api_keys = "se
 
 static void without_a_key_only_public_paths_answer(void **state) {
     (void)state;
-    char *got =
-        ask(&with_key, "POST /v1/models", "Host: localhost\r\nContent-Length: 5000\r\n"); // the answer comes before the body
+    char *got = ask(&with_key, "POST /v1/models", "Host: localhost\r\nContent-Length: 5000\r\n"); // answered before the body
     assert_ptr_equal(strstr(got, "HTTP/1.1 401 Unauthorized\r\n"), got);
     assert_non_null(strstr(got, "\"message\":\"Invalid API Key"));
     assert_non_null(strstr(got, "\"type\":\"authentication_error\""));

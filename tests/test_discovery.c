@@ -53,8 +53,7 @@ static int open_loop(void **state) {
 
 static int close_loop(void **state) {
     (void)state;
-    for (int i = 0; i < 10 && uv_loop_alive(&loop); i++)
-        uv_run(&loop, UV_RUN_NOWAIT); // closed handles finish; a leaked one keeps the loop alive
+    for (int i = 0; i < 10 && uv_loop_alive(&loop); i++) uv_run(&loop, UV_RUN_NOWAIT); // a leaked handle keeps the loop alive
     return uv_loop_close(&loop);
 }
 

@@ -291,8 +291,7 @@ static void second_choices_take_no_pass(void **state) {
         assert_int_equal(d.tokens[2 * i], chain.tokens[i]);
         assert_int_not_equal(d.tokens[2 * i + 1], chain.tokens[i]);
     }
-    for (int i = 0; i < 2 * MOST; i++)
-        l.least_of_row[i] = 0.2; // the first second choice has probability 0.5 * 0.5, the others less
+    for (int i = 0; i < 2 * MOST; i++) l.least_of_row[i] = 0.2; // 0.5 * 0.5 for the first, less for the others
     kin_draft_model_propose(m, &w, 1, &l);
     for (int i = 0; i < d.n; i++) assert_int_equal(kin_draft_is_branch(&d, i), i == 1);
     kin_draft_model_close(m);
@@ -369,8 +368,7 @@ static void it_goes_on_as_far_as_that_may_be_of_use(void **state) {
     assert_int_equal(kin_draft_model_n_known(m, &w), 0);
     ask(m, 1, tokens, 20, 1); // the model reads the sequence
     for (int i = 0; i < 3; i++) assert_int_equal(kin_draft_model_go_on(m, &w, 1, &l).n_passes, 1);
-    assert_int_equal(kin_draft_model_go_on(m, &w, 1, &l).n_passes,
-                     0); // after four tokens, the next is right with probability 0.06
+    assert_int_equal(kin_draft_model_go_on(m, &w, 1, &l).n_passes, 0); // after four tokens: a chance of 0.06
     assert_int_equal(kin_draft_model_n_known(m, &w), 4);
     w.most = 4;
     assert_int_equal(kin_draft_model_go_on(m, &w, 1, &l).n_passes, 0);

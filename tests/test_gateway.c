@@ -1,4 +1,4 @@
-// A device that passes others' links on to the head (net/gateway.h): three endpoints of one process, on loopback.
+// A device that relays links of others to the head (net/gateway.h): three endpoints of one process, on loopback.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,9 +27,9 @@ static const kin_key key = {{7, 7, 7}};
 
 static kin_endpoint *head, *between, *far;
 static kin_gateway *gateway;
-static uint16_t port_head; // that the gateway is told; 0: that there is none
+static uint16_t port_head; // the head's port that the gateway knows; 0: no head
 
-// ---- the head: what it is told it says, too
+// ---- the head, which echoes every frame
 
 static void echo(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
     (void)user;
@@ -83,7 +83,7 @@ static void end_gateway(void *arg) {
     gateway = NULL;
 }
 
-// ---- the device that does not reach the head
+// ---- the device that cannot reach the head
 
 typedef struct call {
     kin_link *link;
@@ -150,7 +150,7 @@ static void close_now(void *arg) {
     atomic_store(&c->is_closed, true);
 }
 
-// Bytes that are no frames, within the encryption.
+// Sends bytes that are not frames, encrypted with the cluster's key.
 static void say_garbage_now(void *arg) {
     call *c = arg;
     kin_tls_socket s;
@@ -261,7 +261,7 @@ static void garbage_ends_its_own_link_only(void **state) {
 static void one_link_more_than_may_pass_hears_so_until_another_ends(void **state) {
     (void)state;
     for (int i = 0; i < KIN_GATEWAY_LINKS; i++)
-        assert_true(comes(&dial(i)->n_accepted)); // one by one: handshakes are bounded, too
+        assert_true(comes(&dial(i)->n_accepted)); // one by one, because the number of concurrent handshakes is limited too
     call *c = dial(KIN_GATEWAY_LINKS);
     assert_true(comes(&c->n_refused));
     assert_int_equal(kin_refusal_of(c->reason), KIN_REFUSAL_BUSY);
@@ -269,7 +269,7 @@ static void one_link_more_than_may_pass_hears_so_until_another_ends(void **state
     kin_endpoint_call(far, close_now, &calls[0]);
     becomes(&calls[0].is_closed);
     bool passes = false;
-    for (int n = 0; n < 100 && !passes; n++) { // until the end of that link is seen
+    for (int n = 0; n < 100 && !passes; n++) { // until the gateway has noticed the end of that link
         usleep(100000);
         c = dial(KIN_GATEWAY_LINKS);
         while (atomic_load(&c->n_accepted) + atomic_load(&c->n_refused) == 0) usleep(1000);
@@ -284,7 +284,7 @@ static void links_end_with_the_gateways_head_and_pass_when_it_is_back(void **sta
     assert_true(comes(&c->n_accepted));
     tell_head(0);
     assert_true(comes(&c->n_ended));
-    assert_null(strstr(c->reason, "no answer")); // it was closed, not found to be silent
+    assert_null(strstr(c->reason, "no answer")); // it was closed and did not time out
     c = dial(1);
     assert_true(comes(&c->n_refused));
     assert_int_equal(kin_refusal_of(c->reason), KIN_REFUSAL_NO_HEAD);

@@ -1,4 +1,4 @@
-// GGUF: what the writer writes comes back, and whatever else a file may hold is refused in one sentence.
+// GGUF: written files read back the same, and any other content is refused with one sentence.
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,7 +20,7 @@
 
 #define NAME "m.gguf"
 
-// A file in memory, of exactly its size, so that the sanitizer sees a read beyond it.
+// A file in memory of exactly its size, so that the sanitizer catches reads beyond its end.
 typedef struct image {
     uint8_t *bytes;
     size_t size;
@@ -36,7 +36,7 @@ static image image_of(kin_gguf_writer *w) {
     return exact;
 }
 
-// A file with one key per kind and a few tensors.
+// The data of a small file with one key of each kind and a few tensors.
 static const float f32_data[6] = {1, -2, 3.5f, 4, 5, 6};
 static const uint8_t q4_0_data[2 * 18] = {7, 8, 9}; // two blocks
 
@@ -80,7 +80,7 @@ static kin_gguf *open_ok(const image *m) {
     return gguf;
 }
 
-// Opening must fail with a sentence that names the file and holds `words`. Frees the image.
+// Opening must fail with a message that names the file and contains `words`. Frees the image.
 static void expect_refused(image m, const char *words) {
     kin_gguf *gguf;
     kin_err err = {"nothing"};
@@ -94,14 +94,14 @@ static void expect_refused(image m, const char *words) {
     free(m.bytes);
 }
 
-// Where `text` ends in the image: the field after a key or a name.
+// Returns the place in the image just after `text`: the field that follows a key or a name.
 static uint8_t *after(image m, const char *text) {
     uint8_t *at = memmem(m.bytes, m.size, text, strlen(text));
     assert_non_null(at);
     return at + strlen(text);
 }
 
-// Touches all that an open file offers.
+// Reads everything that an open file offers.
 static volatile uint8_t touched;
 
 static void walk(const kin_gguf *gguf) {
@@ -301,7 +301,7 @@ static void metadata_text_is_cut_to_any_buffer(void **state) {
     image m = small_image();
     kin_gguf *gguf = open_ok(&m);
     for (size_t n = 1; n < 64; n++) {
-        char *text = malloc(n); // exact, for the sanitizer
+        char *text = malloc(n); // exact size, for the sanitizer
         for (size_t i = 0; i < kin_gguf_n_meta(gguf); i++) {
             kin_gguf_meta_text(gguf, i, text, n);
             assert_true(strlen(text) < n);
@@ -419,7 +419,7 @@ static void version_2_opens(void **state) {
     free(m.bytes);
 }
 
-// Split models: test_gguf_split.c, but for what is refused at once
+// Split models are in test_gguf_split.c, except those that are refused at once
 
 static void split_model_cannot_come_from_memory(void **state) {
     (void)state;
@@ -451,7 +451,7 @@ static void truncation_at_any_byte_is_refused(void **state) {
     kin_gguf_close(gguf);
     for (size_t size = 0; size < needed; size++) {
         kin_err err = {"nothing"};
-        uint8_t *cut = malloc(size ? size : 1); // exact, for the sanitizer
+        uint8_t *cut = malloc(size ? size : 1); // exact size, for the sanitizer
         memcpy(cut, m.bytes, size);
         assert_int_equal(kin_gguf_open_bytes(&gguf, NAME, cut, size, &err), KIN_FAIL);
         assert_int_equal(strncmp(err.text, "m.gguf: ", 8), 0);
@@ -567,7 +567,7 @@ static void counts_beyond_the_file_are_refused(void **state) {
 static void counts_of_entries_that_would_have_to_be_too_small_are_refused(void **state) {
     (void)state;
     image m = small_image();
-    assert_in_range(m.size, 100, 1200); // room for 100 entries of some bytes, but of too few
+    assert_in_range(m.size, 100, 1200); // room for 100 entries, but only if each were too small
     kin_put_u64(m.bytes + 16, 100);
     expect_refused(m, "announces 100 metadata entries, more than its");
     m = small_image();
@@ -712,7 +712,7 @@ static void a_removed_type_is_named_with_the_one_to_quantize_to(void **state) {
     expect_entry_refused(20, 36, 4, "(IQ4_NL_4_4, which ggml has removed): quantize the model again, as IQ4_NL");
 }
 
-// The second of two tensors is moved into the first one, or the first one into the second.
+// Moves the second of two tensors into the first one, or the first one into the second.
 static void overlapping_tensors_are_refused(void **state) {
     (void)state;
     static const float data[64];
@@ -725,7 +725,7 @@ static void overlapping_tensors_are_refused(void **state) {
         image m = image_of(w);
         kin_put_u64(after(m, "second.weight") + 16, at);
         kin_gguf *gguf = NULL;
-        if (at == 64) { // where it was
+        if (at == 64) { // its correct place
             assert_int_equal(kin_gguf_open_bytes(&gguf, NAME, m.bytes, m.size, NULL), 0);
             kin_gguf_close(gguf);
             free(m.bytes);

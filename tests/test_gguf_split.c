@@ -1,4 +1,4 @@
-// A model in several files: opens from any of them, and every way to mix the files up is refused in one sentence.
+// A model split into several files: it opens from any of them, and every mix-up of the files is refused with one sentence.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
 #include "model/gguf.h"
 #include "testkit/gguf_write.h"
 
-// Three tensors, each of other data.
+// Three tensors with different data.
 static const float data[3][6] = {{1, -2, 3.5f, 4, 5, 6}, {7}, {8, 9}};
 
 static kin_gguf_writer *small_writer(void) {
@@ -28,7 +28,7 @@ static kin_gguf_writer *small_writer(void) {
     return w;
 }
 
-// Every test has a directory of its own.
+// Each test has its own directory.
 
 typedef struct directory {
     char path[64];

@@ -1,4 +1,4 @@
-// Golden models on the CPU: every way to run them stays within the rules of testkit/golden.h.
+// Golden models on the CPU: every configuration stays within the bounds of testkit/golden.h.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -60,7 +60,7 @@ static void a_prompt_token_by_token_is_as_exact_as_llama_cpp(void **state) {
     check_all(&o);
 }
 
-// Where weights are F16, the cache's rounding is nearly all of the error.
+// With F16 weights, the cache's rounding causes nearly all of the error.
 static void a_cache_of_q8_0_is_as_exact_as_ggml_s(void **state) {
     (void)state;
     int n_checked = 0;
@@ -70,14 +70,14 @@ static void a_cache_of_q8_0_is_as_exact_as_ggml_s(void **state) {
         kin_golden golden = models[i];
         kin_golden_result kin, ggml;
         kin_err err;
-        golden.error_median = golden.error_max = 1; // llama.cpp's are those of a cache of F16
+        golden.error_median = golden.error_max = 1; // llama.cpp's figures are for an F16 cache
         o.kv_type = GGML_TYPE_Q8_0;
         if (kin_golden_check(GOLDEN_DIR, &golden, &o, &kin, &err) != 0) fail_msg("%s", err.text);
         o.device.ggml_kernels = true;
         if (kin_golden_check(GOLDEN_DIR, &golden, &o, &ggml, &err) != 0) fail_msg("%s", err.text);
         print_message("             %-20s errors %.2e %.2e (ggml %.2e %.2e)\n", golden.name, kin.error_median, kin.error_max,
                       ggml.error_median, ggml.error_max);
-        assert_true(kin.error_median > models[i].error_median); // that of a cache of F16: the other type was used
+        assert_true(kin.error_median > models[i].error_median); // larger than with an F16 cache: the other type was really used
         assert_true(kin.error_median <= ggml.error_median);
         n_checked++;
     }

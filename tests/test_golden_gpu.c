@@ -1,4 +1,4 @@
-// Golden models on a GPU, wholly and with half of their layers: within the same rules as on the CPU.
+// Golden models on a GPU, with all and with half of their layers there, within the same bounds as on the CPU.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +32,7 @@ static void all_layers_on_the_gpu_are_as_exact_as_llama_cpp(void **state) {
     for (int i = 0; i < n_models; i++) check_one(&models[i], &o);
 }
 
-// A software GPU is slow: of the split one dense model and one with experts.
+// A software GPU is slow, so only one dense model and one with experts are split.
 static void half_of_the_layers_on_the_gpu_are_as_exact_as_llama_cpp(void **state) {
     (void)state;
     kin_runner_options o = kin_runner_options_defaults();
@@ -46,9 +46,9 @@ static void half_of_the_layers_on_the_gpu_are_as_exact_as_llama_cpp(void **state
     assert_true(n_checked > 0);
 }
 
-// Before ggml loads its backends. ggml takes a software Vulkan (Mesa's llvmpipe) only when it is asked for by number.
-// Without half precision: llvmpipe converts f32 to f16 toward zero, which is an error of 2.5e-3 on the F16 model where
-// rounding to nearest gives 2e-4. Real GPUs round to nearest and lose only speed by it.
+// Call before ggml loads its backends. ggml uses a software Vulkan device (Mesa's llvmpipe) only if it is selected by number.
+// Half precision is off, because llvmpipe converts f32 to f16 by rounding toward zero: an error of 2.5e-3 on the F16 model,
+// against 2e-4 with rounding to nearest. Real GPUs round to nearest; for them the setting costs only speed.
 static void choose_vulkan(void) {
     setenv("GGML_VK_VISIBLE_DEVICES", "0", 0);
     setenv("GGML_VK_DISABLE_F16", "1", 0);

@@ -1,5 +1,5 @@
-// Groups of devices that share each layer: against one machine, against the golden models, and against themselves. The members
-// are threads whose sums meet in memory.
+// Groups of devices that share each layer, compared with one machine, with the golden models, and with themselves. The members
+// are threads that exchange their sums in memory.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,11 +27,11 @@ static char path[64] = "/tmp/kin-test-groups-XXXXXX";
 
 typedef struct family {
     const char *arch, *mix;
-    double bound; // of the distance from one machine
+    double bound; // bound on the distance from one machine's logits
 } family;
 
-// Heads of 64, four of them for each of keys and values: 256 columns of the attention's output, a block of the K types.
-static const family *made; // what is in the file
+// Heads of 64, four of them for each KV head: 256 columns of the attention's output, which is one block of the K types.
+static const family *made; // the family that the file holds
 
 static void make(const family *f) {
     if (f == made) return;
@@ -70,7 +70,7 @@ static int32_t largest(const float *row) {
     return kin_logits_best(row, N_VOCAB);
 }
 
-// A prompt and greedy tokens after it. logits // f32 [N_ROWS, N_VOCAB]
+// Evaluates a prompt and greedy tokens after it. logits // f32 [N_ROWS, N_VOCAB]
 static int try_run(kin_thread_ring *ring, float *logits, kin_err *err) {
     kin_head *head = kin_thread_ring_head(ring);
     int32_t ids[N_IDS];
@@ -100,7 +100,7 @@ static kin_thread_ring_options one(void) {
     return o;
 }
 
-// Members first .. first + n - 1 are a group with so many layers.
+// Makes members [first, first + n) a group with n_layers layers.
 static void group(kin_thread_ring_options *o, int first, int n, int n_layers, const double *weights) {
     o->shares[first].n_layers = n_layers;
     for (int k = 0; k < n; k++) {
@@ -129,7 +129,7 @@ static void run_once(const kin_thread_ring_options *o, float *logits) {
     kin_thread_ring_close(ring);
 }
 
-// The largest distance of n rows, but for n_excepted.
+// Returns the largest distance of the rows, ignoring up to n_excepted outliers above 0.05.
 static double distance(const float *got, const float *want, int n_excepted) {
     double worst = 0;
     int n_above = 0;
@@ -150,7 +150,7 @@ static void expect_equal_bits(kin_thread_ring *ring, int first, int n, uint64_t 
     }
 }
 
-// Twice the same bits, all members the same bits, near to one machine.
+// Expects the same bits in two runs and at all members, and a distance of at most `bound` from one machine.
 static void expect_near(const kin_thread_ring_options *o, int first, int n, const float *want, double bound, int n_excepted) {
     static float got[N_ROWS * N_VOCAB], again[N_ROWS * N_VOCAB];
     kin_thread_ring *ring = open_ring(o);
@@ -163,9 +163,9 @@ static void expect_near(const kin_thread_ring_options *o, int first, int n, cons
     if (!(e <= bound)) fail_msg("a group of %d: %.2e from one machine, at most %.2e is allowed", n, e, bound);
 }
 
-// Another order of sums changes the last bits of a float (2e-7 of a row). Where one of them makes an activation round otherwise,
-// all roundings after it are others: then the distance is that of rounding, 1.8e-2 measured.
-#define EXACT 1e-4 // 3.2e-5 measured: a key or value rounds otherwise to F16
+// Another order of summation changes the last bits of a float (2e-7 of a row). If that makes one activation round differently,
+// all later roundings differ too; then the distance is that of rounding, 1.8e-2 measured.
+#define EXACT 1e-4 // 3.2e-5 measured: a key or value rounds differently to F16
 #define QUANTIZED 3e-2
 
 static const family plain = {"llama", "f32", EXACT}, mixed = {"llama", "q4_k_m", QUANTIZED};
@@ -225,7 +225,7 @@ static void groups_inside_of_rings_are_near_too(void **state) {
     expect_near(&rounds, 0, 2, want, QUANTIZED, 0);
 }
 
-// Uneven, behind a device and a relay, in two rounds; dense and with experts.
+// Uneven groups behind a device and a relay, in two rounds; dense and with experts.
 static void groups_of_three_and_four_inside_of_rings_are_near_too(void **state) {
     (void)state;
     static float want[N_ROWS * N_VOCAB];
@@ -264,7 +264,7 @@ static void a_device_has_its_slices_and_no_more(void **state) {
     assert_int_equal(first.kv_bytes + second.kv_bytes, all.kv_bytes);
     uint64_t want = 0, bytes = first.weights.mapped_bytes + first.weights.cached_bytes + first.weights.packed_bytes;
     for (int il = 0; il < N_LAYER; il++) want += kin_share_layer_bytes(a, m, il);
-    assert_int_equal(bytes, want); // the first one has no output layer
+    assert_int_equal(bytes, want); // the first member has no output layer
     uint64_t layers = 0, norms = 0;
     for (int il = 0; il < N_LAYER; il++) {
         layers += kin_model_layer_bytes(m, il);
@@ -306,7 +306,7 @@ static void streamed_slices_give_the_bits_of_resident_ones(void **state) {
         kin_thread_ring_close(ring);
         assert_memory_equal(got, want, sizeof got);
         assert_true(s.weights.stream.read_bytes > 0);
-        assert_int_equal(s.weights.packed_bytes > 0, !again); // the slices have a cache of their own
+        assert_int_equal(s.weights.packed_bytes > 0, !again); // slices have their own cache file
     }
     o.budget = 0;
     const kin_sliding_window windows[] = {{1, 0}, {2, 0}, {3, 2}};
@@ -374,7 +374,7 @@ static int layers_of(const char *file) {
     return n;
 }
 
-// Those whose layers can be cut.
+// Runs the models whose layers can be split.
 static void golden_models_are_as_exact_as_llama_cpp(void **state) {
     (void)state;
     static kin_golden models[KIN_GOLDEN_MAX_MODELS];

@@ -1,4 +1,4 @@
-// What the head does while it waits for the ring (pipeline/head.h): work that fits into the wait, by a clock of the test's.
+// Work that the head does while it waits for the ring (pipeline/head.h), with a clock controlled by the test.
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,12 +7,12 @@
 
 enum { MS = 1000000 };
 
-// A ring of which a step comes back after wait_ms, and work of which a piece takes pass_ms. This stands in for base/clock.h.
+// A ring whose steps come back after wait_ms, and work whose pieces take pass_ms. Also the stand-in for base/clock.h.
 static struct {
     kin_time now, comes;
     int wait_ms, pass_ms;
-    int n_worked, n_late; // pieces; steps that were there before one was done
-    double most_s;        // for which work was asked
+    int n_worked, n_late; // n_worked: pieces done; n_late: steps that had arrived before a piece was done
+    double most_s;        // the time that the work was allowed
     kin_ring_transport inner;
 } t;
 
@@ -81,7 +81,7 @@ static void close_world(world *w) {
     kin_shard_close(w->shard);
 }
 
-// Steps of so many tokens. Returns the pieces of work that were done meanwhile.
+// Runs steps of n tokens each. Returns the number of pieces of work done meanwhile.
 static int run(world *w, int n_steps, int n) {
     static const int32_t tokens[N_BATCH], seq[N_BATCH];
     static float logits[N_VOCAB];
@@ -111,14 +111,15 @@ static void work_fills_the_wait_when_that_is_known(void **state) {
     assert_int_equal(run(&w, 20, 1), 20 * 3);
     assert_int_equal(t.n_late, 0);
     assert_true(t.most_s > 0.0099 && t.most_s < 0.0101);
-    assert_int_equal(run(&w, 3, 2), 0); // steps of two tokens may take another time
+    assert_int_equal(run(&w, 3, 2), 0); // steps of two tokens may take a different time
     assert_int_equal(run(&w, 10, 2), 10 * 3);
     t.pass_ms = 11;
     assert_int_equal(run(&w, 20, 1), 0);
     close_world(&w);
 }
 
-// What came while work was done came at the latest when that began: so the wait is known to be shorter at once.
+// If a step arrives during a piece of work, the time at which that piece began is recorded as its wait. So the head knows after
+// one late step that the wait is shorter.
 static void a_ring_that_gets_faster_is_kept_waiting_once(void **state) {
     (void)state;
     world w;

@@ -1,4 +1,4 @@
-// HiGHS behind kin's interface: the same optima as a solver that counts, on the programs that Halda makes.
+// HiGHS behind kin's interface: on the programs that Halda generates it finds the same optima as an enumerating solver.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@ static double value_of(const kin_ilp *ilp, const double *x) {
     return sum;
 }
 
-// Both must say the same; Halda goes on with the counted solution, so that ties do not lead apart.
+// Both solvers must agree. Halda continues with the enumerated solution, so that ties do not make the runs diverge.
 static kin_ilp_outcome both(const kin_ilp *ilp, double *x, kin_err *err) {
     double counted[KIN_ILP_MAX_COLUMNS];
     kin_ilp_outcome outcome = kin_highs_solve(ilp, x, err), expected = kin_ilp_small(ilp, counted, err);
@@ -72,8 +72,8 @@ static void halda_with_highs_makes_the_paper_s_choice(void **state) {
     assert_int_equal(plan.shares[kin_paper_device(&facts, "D6")].n_layer, 19);
 }
 
-// Which of 36 numbers add up to half of their sum, in five rows at once: the market split problem, out of reach for these
-// solvers.
+// The market split problem: a choice among 36 numbers whose sum is half of the total, in five rows at once. It is out of reach
+// for these solvers.
 static void a_program_that_takes_too_long_is_given_up_with_a_sentence(void **state) {
     (void)state;
     enum { N_ROWS = 5, N_NUMBERS = 36 };
