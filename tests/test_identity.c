@@ -1,4 +1,4 @@
-// Who a process is (node/identity.h): the file of its id is its own as long as it lives.
+// The identity of a process (node/identity.h): a process holds the lock on its id file as long as it lives.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,8 +42,8 @@ static kin_proto_id open_identity(void) {
     return self.id;
 }
 
-// ---- another process that has the identity, until `release`. Static: of the process that is forked the main thread ends, and
-// its stack with it
+// ---- another process that holds the identity until `release`. Its struct must be static: the forked process's main thread may
+// end, which frees its stack
 
 typedef struct other {
     pid_t pid;
@@ -57,14 +57,15 @@ static void *live_until_released(void *user) {
     _exit(read(o->release[0], &byte, 1) != 1);
 }
 
-// ends: its main thread has ended, and another one keeps what the process has, as memory does that is given back slowly.
+// Starts the process. ends: its main thread has ended and another thread keeps its locks, like a process whose memory is released
+// slowly.
 static void start(other *o, bool ends) {
     assert_int_equal(pipe(o->told) | pipe(o->release), 0);
     fflush(stdout);
     o->pid = fork();
     assert_true(o->pid >= 0);
     if (o->pid == 0) {
-        close(o->release[1]); // it ends, too, when the one that may release it does
+        close(o->release[1]); // so that the read ends if the parent ends
         kin_identity self;
         kin_identity_options options = {.name = "anna", .key_file = key_file};
         kin_err err;
@@ -89,10 +90,10 @@ static void finish(other *o) {
     for (int i = 0; i < 2; i++) close(o->told[i]), close(o->release[i]);
 }
 
-// ---- what was said
+// ---- the log
 
 static int n_said;
-static other *to_release; // NULL: nobody
+static other *to_release; // the process to release at the next log line, or NULL
 
 static void listen_to(void *user, kin_log_level level, const char *line) {
     (void)user, (void)level;
@@ -105,7 +106,7 @@ static void expect_same_id(const kin_proto_id *a, const kin_proto_id *b, bool sa
     assert_int_equal(memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0, same);
 }
 
-// ---- claims. Each in a process of its own where it has the identity: that keeps it as long as it lives.
+// ---- claims. Each runs in its own process, because a process keeps its identity as long as it lives.
 
 static void in_child(void (*claim)(void)) {
     int status;
@@ -124,7 +125,7 @@ static void in_child(void (*claim)(void)) {
 static void be_the_same(void) {
     static other o;
     start(&o, true);
-    to_release = &o; // when it is said that somebody waits
+    to_release = &o; // released once the log says that this process waits
     kin_proto_id own = open_identity();
     assert_int_equal(n_said, 1);
     expect_same_id(&own, &o.id, true);
@@ -177,7 +178,7 @@ static void an_id_is_kept_from_one_process_to_the_next(void **state) {
     release(&b);
     finish(&b);
     expect_same_id(&a.id, &b.id, true);
-    assert_false(kin_process_is_ending(b.pid)); // there is none
+    assert_false(kin_process_is_ending(b.pid)); // no process has this pid any more
 }
 
 int main(void) {

@@ -21,7 +21,7 @@ enum { NOW = 1760000000, MAX_BYTES = 64 << 20 };
 
 // ---- rendering
 
-// A template with its variables, and the result.
+// A compiled template and its result.
 typedef struct rendering {
     kin_jinja *jinja;
     kin_values *values;
@@ -252,7 +252,7 @@ static void what_is_too_large_or_too_deep_is_an_error(void **state) {
     fails_with("{% set a = 'x' * 60000 %}{% for i in range(100000) %}{% set b = a|upper %}{% endfor %}", "{}", "it may");
 }
 
-// Each of these examines a long string or list without allocating, so only the step budget can stop it.
+// Each of these expressions examines a long string or list without allocating, so only the step budget can stop it.
 static void what_takes_long_takes_many_steps(void **state) {
     (void)state;
     static const char *const uses[] = {

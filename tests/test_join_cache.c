@@ -1,4 +1,4 @@
-// A device whose cache fails it, or is taken from it while it runs: it fetches what it needs again, and computes with the others.
+// A device whose cache cannot be written, or is removed while it runs, fetches its weights again and joins the ring.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@ enum { N_IDS = 4, PATIENCE_MS = 60000 };
 static const int32_t ids[N_IDS] = {1, 50, 60, 70};
 static char cache[] = "/tmp/kin-test-cache-XXXXXX", in_the_way[64], copy[] = "/tmp/kin-test-copy-XXXXXX";
 
-// In chunks as a fetch has them.
+// Opens the model with a manifest in chunks of the size that fetches use.
 static int open_fetched_model(void **state) {
     kin_manifest_options o = kin_manifest_options_defaults();
     const char *path = model_path;
@@ -95,7 +95,7 @@ static kin_join_options device_with_cache(uint16_t head_port) {
     return o;
 }
 
-// Asks until so many members have answered.
+// Evaluates until a request has run on n members.
 static void expect_members(kin_cluster *c, int n) {
     static float logits[N_IDS * N_VOCAB];
     kin_err err = {"nothing was asked"};
@@ -115,12 +115,12 @@ static void a_device_whose_first_fetch_failed_is_part_of_the_next_plan(void **st
     (void)state;
     device d;
     kin_cluster *c = open_head(0, 1);
-    int fd = open(in_the_way, O_WRONLY | O_CREAT, 0600); // no folder can be made there
+    int fd = open(in_the_way, O_WRONLY | O_CREAT, 0600); // a file where the device wants to make its folder
     assert_true(fd >= 0);
     close(fd);
     kin_join_options o = device_with_cache(kin_cluster_port(c));
     start_device(&d, &o, NULL);
-    expect_members(c, 1); // it failed, and is left out
+    expect_members(c, 1); // the device failed and is left out
     assert_int_equal(unlink(in_the_way), 0);
     expect_members(c, 2);
     close_device(&d);
@@ -137,9 +137,9 @@ static void a_device_whose_cache_was_removed_fetches_again(void **state) {
     expect_members(c, 2);
     kin_cluster_close(c);
     remove_cache();
-    c = open_head(port, 2); // other windows: the model is opened anew
+    c = open_head(port, 2); // other windows, so the device opens the model again
     expect_members(c, 2);
-    assert_int_equal(access(in_the_way, F_OK), 0); // for the next start
+    assert_int_equal(access(in_the_way, F_OK), 0); // the cache is there again for the next start
     close_device(&d);
     kin_cluster_close(c);
 }

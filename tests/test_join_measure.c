@@ -1,5 +1,5 @@
-// What a device tells of itself when it joins, and the links that it measures for its head. The head here is a endpoint with some
-// manners of its own.
+// The profile that a device sends when it joins, and the links that it measures for its head. The head is an endpoint that
+// records the messages.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,9 +26,9 @@ static const kin_proto_id head_id = {{100}};
 
 typedef struct head {
     kin_endpoint *endpoint;
-    kin_link *control; // of the last device that came
+    kin_link *control; // of the last device that connected
     pthread_mutex_t mutex;
-    kin_proto_message *kept[MAX_KEPT]; // that came on its link, in order
+    kin_proto_message *kept[MAX_KEPT]; // received on `control`, in order
     int n_kept;
     const kin_proto_message *to_send;
 } head;
@@ -98,7 +98,7 @@ static void say(head *h, const kin_proto_message *m) {
     kin_endpoint_call(h->endpoint, send_it, h);
 }
 
-// The message with that number, when it is here.
+// Returns message i; waits until it has arrived.
 static const kin_proto_message *nth(head *h, int i) {
     for (int waited_ms = 0; waited_ms < PATIENCE_MS; waited_ms += 5) {
         pthread_mutex_lock(&h->mutex);
@@ -155,14 +155,14 @@ static void a_profile_comes_before_the_device_itself(void **state) {
     assert_int_equal(profile->type, KIN_FRAME_PROFILE);
     assert_string_equal(profile->profile.facts.name, "anna");
     assert_true(profile->profile.facts.has_gpu && isnan(profile->profile.facts.disk_bytes_s));
-    assert_true(profile->profile.facts.memory_bytes == 1 << 20); // as it is now, within what it may use
+    assert_true(profile->profile.facts.memory_bytes == 1 << 20); // current memory, capped by the device's limit
     assert_int_equal(m->type, KIN_FRAME_DEVICE);
     assert_true(m->device.memory == 1 << 20 && m->device.gpu_memory == 3000000000);
     assert_string_equal(m->device.cpu, "Zen 4");
     assert_string_equal(m->device.gpu, "RTX");
 }
 
-// 58 bytes; a profile has room for 47, which end inside of a character.
+// The name has 58 bytes; a profile has room for 47, which would end inside a character.
 static void a_long_name_is_cut_between_characters(void **state) {
     (void)state;
     static const char name[] = "Ноутбук-Александры-Викторовны";
@@ -171,7 +171,7 @@ static void a_long_name_is_cut_between_characters(void **state) {
     open_head(&desk);
     kin_join_options o = device_options(99, name, kin_endpoint_port(desk.endpoint));
     start_device(&anna, &o, &facts);
-    m.profile = nth(&desk, 0)->profile; // it could be read
+    m.profile = nth(&desk, 0)->profile; // the decoder accepted it
     assert_int_equal(nth(&desk, 0)->type, KIN_FRAME_PROFILE);
     assert_int_equal(strlen(m.profile.facts.name), 46);
     assert_memory_equal(m.profile.facts.name, name, 46);
@@ -211,7 +211,7 @@ static void a_device_measures_the_links_that_its_head_asks_for(void **state) {
     m = nth(&desk, 2);
     assert_int_equal(m->measured.id.bytes[0], 9);
     assert_non_null(strstr(m->measured.reason, "no connection"));
-    say(&desk, &to_another); // at the head's address is the head
+    say(&desk, &to_another); // the address of this request is the head's own
     assert_string_equal(nth(&desk, 3)->measured.reason, "at its address answers another device, 'desk'");
 }
 
@@ -220,12 +220,12 @@ static void a_device_on_the_heads_machine_tells_where_others_reach_it(void **sta
     char own[KIN_PROTO_MAX_ADDRESSES][KIN_ADDRESS_HOST];
     int n = kin_address_own(own, KIN_PROTO_MAX_ADDRESSES - 1);
     const kin_proto_endpoint *e = &nth(&desk, 0)->device.endpoint;
-    assert_int_equal(e->n_addresses, n > 0 ? n + 1 : 0); // it found its head at 127.0.0.1
+    assert_int_equal(e->n_addresses, n > 0 ? n + 1 : 0); // the device reached its head at 127.0.0.1
     if (n > 0) assert_string_equal(e->address[0], "127.0.0.1");
     for (int i = 0; i < n; i++) assert_string_equal(e->address[i + 1], own[i]);
 }
 
-// What the head of one link wanted is not told to the head of the next.
+// Results of measurements requested on a closed link are not sent on the next link.
 static void what_a_lost_head_asked_for_is_forgotten(void **state) {
     (void)state;
     assert_int_equal(nth(&desk, 0)->type, KIN_FRAME_DEVICE);

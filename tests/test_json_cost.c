@@ -1,4 +1,4 @@
-// What parsed JSON is counted as (serve/json_cost.h) against what jansson really takes from the allocator.
+// Compares the estimated cost of parsed JSON (serve/json_cost.h) with the memory that jansson allocates.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
 
 static size_t n_held, n_most;
 
-// The allocator keeps eight bytes beside those that can be used.
+// Counts 8 bytes of the allocator's overhead per allocation.
 static void *count_malloc(size_t n) {
     void *at = malloc(n);
     if (at) n_held += allocated_bytes(at) + 8;
@@ -35,7 +35,7 @@ static size_t cost_of(const char *text, size_t len, size_t piece) {
     return cost.bytes;
 }
 
-// begin, then `item` n times with commas, each # its number, then end.
+// Prints begin, n times `item` separated by commas with each # replaced by the item's number, and end.
 static void repeat(kin_text_buffer *to, const char *begin, const char *item, const char *end, int n) {
     *to = (kin_text_buffer){0};
     kin_text_print(to, "%s", begin);
@@ -90,7 +90,7 @@ static void no_form_of_json_takes_more_than_it_is_counted_as(void **state) {
             if (n_most > cost + 2048) fail_msg("%s %d times: takes %zu, counted %zu", items[i][1], counts[k], n_most, cost);
             if (counts[k] > 1000 && cost > 4 * n_most)
                 fail_msg("%s %d times: takes %zu, counted %zu", items[i][1], counts[k], n_most, cost);
-            assert_int_equal(cost_of(text.at, text.len, 3), cost); // wherever it is cut
+            assert_int_equal(cost_of(text.at, text.len, 3), cost); // however the text is cut
             kin_text_fini(&text);
         }
     }

@@ -1,4 +1,4 @@
-// kin's CPU kernels: right results, and the same bits on every back-end and in every company.
+// kin's CPU kernels: correct results, and the same bits on every back-end and in every batch.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,12 +18,12 @@ enum { ROWS_MAX = 48, BATCH = 70, COLUMNS_MAX = 896 };
 
 // ---- a matrix and a batch, with every kind of row
 
-// How a type's blocks are filled.
+// A weight type, and how its blocks are filled.
 typedef struct kind {
     int type;
     const char *name;
-    int columns[3]; // widths that are tried; 0: none
-    int d[2];       // offsets of f16 factors in a block, -1: none
+    int columns[3]; // widths to test; 0: none
+    int d[2];       // offsets of f16 factors in a block; -1: none
 } kind;
 
 // clang-format off
@@ -46,13 +46,13 @@ typedef struct world {
     const kind *kind;
     kin_rng rng;
     int columns, rows;
-    size_t row_bytes, offset; // offset: of `packed` from aligned memory
+    size_t row_bytes, offset; // offset: distance of `packed` from aligned memory
     uint8_t *raw;             // [rows]
-    uint8_t *packed;          // [rows]: what kernels get
+    uint8_t *packed;          // [rows], the kernels' input
     float *x;                 // [BATCH, columns]
 } world;
 
-// Normal numbers of either sign, zero, the smallest numbers, large ones: by row.
+// Returns, depending on the row, a normal number of either sign, zero, a subnormal or a large number.
 static uint16_t some_f16(kin_rng *rng, int row) {
     uint16_t random = (uint16_t)kin_rng_u64(rng);
     switch (row / 5 % 4) {
@@ -63,7 +63,7 @@ static uint16_t some_f16(kin_rng *rng, int row) {
     }
 }
 
-// The same as F32.
+// The same in F32.
 static uint32_t some_f32(kin_rng *rng, int row) {
     static const uint32_t exponents[] = {120, 0, 0, 160};
     uint32_t random = (uint32_t)kin_rng_u64(rng);
@@ -84,21 +84,21 @@ static void fill_block(world *w, int row, uint8_t *b) {
     if (w->kind->type == KIN_TYPE_BF16) put(b, some_f32(&w->rng, row) >> 16, 2);
 }
 
-// Small numbers, zeros, one very large number, the largest rounded value everywhere: by row.
+// Returns an activation. By row: small numbers, zeros, one very large number, the largest rounded value everywhere, subnormals.
 static float some_x(kin_rng *rng, int row, int column) {
     uint64_t random = kin_rng_u64(rng);
     switch (row % 7) {
     case 1: return 0;
     case 2: return column % 256 == 77 ? 1e20f : (float)(random % 2001) - 1000;
     case 3: return row / 7 % 2 ? -1.5f : 1.5f;
-    case 4: return random % 2 ? -3e-39f : 3e-39f; // not a normal number
+    case 4: return random % 2 ? -3e-39f : 3e-39f; // subnormal
     default: return ((float)(random % 2001) - 1000) / 512;
     }
 }
 
 static world *new_world(const kind *k, int columns) {
     world *w = calloc(1, sizeof *w);
-    // Matrices of floats: rows that do not fill a panel, at addresses as odd as a file can have.
+    // Matrices of floats are not packed: their rows do not fill the last panel, and addresses are as misaligned as in a file.
     bool packs = kin_kernel_packs(k->type);
     *w = (world){.kind = k, .columns = columns, .rows = packs ? ROWS_MAX : ROWS_MAX - 11, .offset = packs ? 0 : 2};
     kin_rng_seed(&w->rng, (uint64_t)(k->type * 1000 + columns));
@@ -150,7 +150,7 @@ static int n_panels(const world *w) {
     return (w->rows + KIN_PANEL_ROWS - 1) / KIN_PANEL_ROWS;
 }
 
-// y // f32 [n, rows]: rows [first, first + n) of the batch; panels [0, split) are computed apart from the others
+// Multiplies rows [first, first + n) of the batch; panels [0, split) in a separate call. y: f32 [n, rows]
 static void multiply_split(const world *w, const kin_kernels *k, int first, int n, int split, float *y) {
     kin_act *act = malloc(kin_act_bytes(w->columns, n));
     kin_matrix m = {.type = w->kind->type, .columns = w->columns, .rows = w->rows, .data = w->packed};
@@ -168,7 +168,7 @@ static void multiply(const world *w, const kin_kernels *k, int first, int n, flo
 
 static float y_0[BATCH * ROWS_MAX], y_1[BATCH * ROWS_MAX];
 
-// Results of the whole batch on the best back-end.
+// Returns the results of the whole batch on the best back-end.
 static const float *expected(const world *w) {
     multiply(w, best(), 0, BATCH, y_0);
     return y_0;
@@ -186,7 +186,7 @@ static void assert_same_rows(const world *w, const char *what, const float *y, c
 
 // ---- results
 
-// What the kernel multiplies with: x itself, or d * q, which is near it.
+// Stores in z the values that the kernel multiplies with: x, or its rounded value d * q, whose error it checks.
 static void rounded(const world *w, const float *x, double *z) {
     kin_act act[(COLUMNS_MAX + KIN_ACT_COLUMNS - 1) / KIN_ACT_COLUMNS];
     kin_act_kind act_kind = kin_kernel_act_kind(w->kind->type);
@@ -278,7 +278,7 @@ static void every_split_of_the_panels_gives_the_same_bits(void **state) {
     with_all(check_splits);
 }
 
-// The other processors' are checked by tools/kernels.
+// tools/kernels checks the back-ends of other processors.
 static void back_ends_compute_the_bits_of_the_table(void **state) {
     (void)state;
     for (int i = 0; kin_kernels_at(i); i++) {

@@ -1,4 +1,4 @@
-// The cluster's key: codes as people type them, the key that comes of them, and the file that keeps it.
+// The cluster's key: codes as people type them, the key derived from a code, and the key file.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -114,7 +114,7 @@ static int remove_folder(void **state) {
     snprintf(code, sizeof code, "%s.code", f->file);
     unlink(code);
     unlink(f->file);
-    assert_int_equal(rmdir(f->deep), 0); // nothing else was left there
+    assert_int_equal(rmdir(f->deep), 0); // fails if another file was left there
     assert_int_equal(rmdir(f->path), 0);
     free(f);
     return 0;
@@ -255,7 +255,7 @@ static void what_is_no_file_is_refused(void **state) {
     assert_int_equal(mkdir(f->file, 0700), 0);
     expect_refused(f, "regular file");
     kin_err err;
-    assert_int_equal(kin_key_save(&some_key, f->file, &err), KIN_FAIL); // and leaves no draft
+    assert_int_equal(kin_key_save(&some_key, f->file, &err), KIN_FAIL); // and leaves no temporary file
     assert_int_equal(rmdir(f->file), 0);
     assert_int_equal(mkfifo(f->file, 0600), 0);
     expect_refused(f, "regular file");

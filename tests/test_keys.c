@@ -1,4 +1,4 @@
-// The keys of model files: what the hyper-parameters become, and that nothing which changes a result is passed over.
+// The keys of model files: the hyper-parameters read from them, and that no key that changes a result is ignored.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@ static kin_gguf_writer *file(void) {
     return w;
 }
 
-// The same with the numbers that may be given for each layer.
+// The same file with the keys that may have a value per layer.
 static kin_gguf_writer *whole_file(void) {
     kin_gguf_writer *w = file();
     kin_gguf_writer_put_int(w, "llama.attention.head_count", KIN_GGUF_U32, 4);
@@ -74,10 +74,10 @@ static void a_factor_without_a_type_scales_positions_linearly(void **state) {
     kin_gguf_writer *w = whole_file();
     kin_gguf_writer_put_float(w, "llama.rope.scaling.factor", KIN_GGUF_F32, 4);
     expect_near(expect_read(w).ropes[0].freq_scale, 0.25);
-    w = whole_file(); // the key's old name
+    w = whole_file(); // the old name of the key
     kin_gguf_writer_put_float(w, "llama.rope.scale_linear", KIN_GGUF_F32, 2);
     expect_near(expect_read(w).ropes[0].freq_scale, 0.5);
-    w = whole_file(); // the new one rules
+    w = whole_file(); // the new name takes precedence
     kin_gguf_writer_put_float(w, "llama.rope.scale_linear", KIN_GGUF_F32, 2);
     kin_gguf_writer_put_float(w, "llama.rope.scaling.factor", KIN_GGUF_F32, 4);
     expect_near(expect_read(w).ropes[0].freq_scale, 0.25);
@@ -159,7 +159,7 @@ static void what_kin_would_not_compute_is_refused(void **state) {
     }
 }
 
-// "| `KEY` | use |" for each row of the code's table, and no other rows.
+// The document has a row "| `KEY` | use |" for each row of the code's table, and no other rows.
 static void the_table_for_people_says_the_same(void **state) {
     (void)state;
     static const char *const uses[] = {"used", "harmless", "refused"};

@@ -1,5 +1,5 @@
-// The KV cache: which cell a token gets, which cells it may look at, and what is copied when sequences share a prefix. No model
-// is needed for it.
+// The KV cache: the cell of each token, the cells that it attends to, and the copies made when sequences share a prefix. Needs no
+// model.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +33,7 @@ static const kin_kv_options options = {
     .windows = {.n = 1, .at = {{.layer_begin = 1, .layer_end = N_LAYER}}}, .n_ctx = N_CTX, .type = GGML_TYPE_F16};
 
 static kin_kv *open_kv(void) {
-    static const kin_device cpu; // only whether it is a GPU is asked for
+    static const kin_device cpu; // the cache only asks if the device is a GPU
     const kin_hparams hp = hparams();
     kin_kv *kv;
     kin_err err;
@@ -41,7 +41,7 @@ static kin_kv *open_kv(void) {
     return kv;
 }
 
-// Tokens of one sequence at pos, pos + 1, ...
+// Places n tokens of one sequence at pos, pos + 1, ...
 static int place(kin_kv *kv, int32_t seq, int32_t pos, int n, int64_t *cells) {
     int32_t seqs[N_CTX + 1], positions[N_CTX + 1];
     kin_err err;
@@ -57,7 +57,7 @@ static int change(kin_kv *kv, int32_t seq, int32_t from, int32_t n, kin_err *err
     return kin_kv_place(kv, &(kin_batch){.ops = &op, .n_ops = 1}, NULL, NULL, err);
 }
 
-// Of the sequence remain n tokens.
+// Truncates the sequence to n tokens.
 static void truncate_to(kin_kv *kv, int32_t seq, int32_t n) {
     kin_err err;
     assert_int_equal(change(kv, seq, seq, n, &err), 0);
@@ -69,7 +69,7 @@ static void expect_cells(kin_kv *kv, int32_t seq, int32_t pos, int n, const int6
     assert_memory_equal(cells, expected, (size_t)n * sizeof *cells);
 }
 
-// n consecutive cells from `first` on.
+// Expects n tokens in consecutive cells from `first` on.
 static void expect_run(kin_kv *kv, int32_t seq, int32_t pos, int n, int first) {
     int64_t expected[N_CTX];
     for (int i = 0; i < n; i++) expected[i] = first + i;
@@ -121,7 +121,7 @@ static void a_mask_covers_the_blocks_up_to_the_highest_used_one(void **state) {
     expect_run(kv, 0, 64, 1, 128);
     assert_int_equal(kin_kv_n_used(kv), 192);
     truncate_to(kv, 1, 0);
-    assert_int_equal(kin_kv_n_used(kv), 192); // a hole below is looked at
+    assert_int_equal(kin_kv_n_used(kv), 192); // counts the free block below a used one
     truncate_to(kv, 0, 64);
     assert_int_equal(kin_kv_n_used(kv), 64);
     truncate_to(kv, 0, 0);
@@ -144,10 +144,10 @@ static void a_batch_that_does_not_fit_changes_nothing(void **state) {
     kin_kv_mask(kv, &probe, NULL, 1, N_CELLS, 0, after);
     assert_memory_equal(before, after, sizeof before);
     expect_run(kv, 0, N_CTX - 2, 2, N_CTX - 2);
-    expect_refused(kv, 0, N_CTX, "the context of 200 tokens is full"); // there are cells, but no more tokens were asked for
+    expect_refused(kv, 0, N_CTX, "the context of 200 tokens is full"); // cells are free, but the context has no more tokens
     kin_kv_clear(kv);
     for (int32_t seq = 0; seq < N_BLOCKS; seq++) expect_run(kv, seq, 0, 1, 64 * seq);
-    expect_refused(kv, N_BLOCKS, 0, "the context of 200 tokens is full"); // each sequence has a block of its own
+    expect_refused(kv, N_BLOCKS, 0, "the context of 200 tokens is full"); // each sequence occupies a block
     kin_kv_close(kv);
 }
 
@@ -167,7 +167,7 @@ static void a_token_looks_at_its_own_sequence_up_to_itself(void **state) {
     kin_kv_mask(kv, &batch, NULL, 3, 128, 0, mask[0]);
     assert_memory_equal(mask, expected, sizeof mask);
 
-    const int32_t rows[] = {2, 0}; // only the rows asked for
+    const int32_t rows[] = {2, 0}; // only the requested rows
     kin_kv_mask(kv, &batch, rows, 2, 128, 0, mask[0]);
     assert_memory_equal(mask[0], expected[2], sizeof mask[0]);
     assert_memory_equal(mask[1], expected[0], sizeof mask[1]);
@@ -204,7 +204,7 @@ static void a_position_of_a_sequence_never_has_two_cells(void **state) {
     assert_int_equal(kin_kv_place(kv, &(kin_batch){.n_tokens = 3, .pos = pos, .seq = seq}, cells, NULL, &err), KIN_FAIL);
     assert_string_equal(err.text, "position 4 of sequence 1 is in the KV cache already");
     expect_refused(kv, 1, 3, "in the KV cache already");
-    expect_run(kv, 1, 4, 1, 4); // nothing was changed
+    expect_run(kv, 1, 4, 1, 4); // nothing has changed
     truncate_to(kv, 1, 3);
     expect_run(kv, 1, 3, 1, 3);
     kin_kv_close(kv);
@@ -275,16 +275,17 @@ static void a_shared_prefix_takes_a_block_for_its_last_tokens_only(void **state)
     assert_int_equal(b[0], a[0]);
     assert_int_equal(b[1], 2);
     assert_memory_equal(cell_bytes(kv, 128), cell_bytes(kv, 64), 3 * kin_kv_k(kv, 2)->nb[1]);
-    expect_run(kv, 1, 67, 2, 131); // each goes on in its own block
+    expect_run(kv, 1, 67, 2, 131); // each sequence continues in its own block
     expect_run(kv, 0, 70, 1, 70);
     truncate_to(kv, 0, 0);
-    expect_run(kv, 2, 0, 1, 64); // the shared block is not free
+    expect_run(kv, 2, 0, 1, 64); // the shared block is still in use
     truncate_to(kv, 1, 0);
     expect_run(kv, 3, 0, 1, 0);
     kin_kv_close(kv);
 }
 
-// A branch behind the first new token, and one from that branch: what each has in common with others goes to its own block, too.
+// A sequence branches after its first new token, and the branch branches again. Each branch gets a copy of the shared cells in
+// its own block.
 static void a_sequence_branches_within_a_batch(void **state) {
     (void)state;
     const int32_t pos[] = {60, 61, 61, 62, 62}, seq[] = {0, 0, 1, 2, 0};
@@ -316,7 +317,7 @@ static void a_sequence_branches_within_a_batch(void **state) {
     kin_kv_close(kv);
 }
 
-// Whole blocks are shared, with no copy.
+// Whole blocks are shared without a copy.
 static void a_branch_behind_a_full_block_has_nothing_to_copy(void **state) {
     (void)state;
     const int32_t pos[] = {63, 64, 64}, seq[] = {0, 0, 1};
@@ -361,16 +362,16 @@ static void a_share_that_cannot_be_is_refused(void **state) {
     for (int32_t seq = 1; seq < N_BLOCKS; seq++) expect_run(kv, seq, 0, 1, 64 * seq);
     assert_int_equal(change(kv, 7, 0, 30, &err), KIN_FAIL); // no block for a copy
     assert_non_null(strstr(err.text, "the context of 200 tokens is full"));
-    assert_int_equal(change(kv, 1, 0, 30, &err), 0); // its own block is free then
+    assert_int_equal(change(kv, 1, 0, 30, &err), 0); // sequence 1's own block becomes free
     kin_kv_close(kv);
 }
 
-// ---- any sequence of steps: each sequence sees the bytes that were written at its positions
+// ---- random steps: each sequence sees the bytes that were written at its positions
 
 enum { N_SEQ = 4 };
 
 typedef struct text {
-    uint8_t bytes[N_CTX]; // what was written for each position
+    uint8_t bytes[N_CTX]; // the byte written at each position
     int n;
 } text;
 
@@ -386,7 +387,7 @@ static void expect_texts(const kin_kv *kv, const text *texts) {
     }
 }
 
-// Appends; or shows that it does not fit: then nothing may have changed.
+// Appends tokens. If they do not fit, nothing may change.
 static void step_append(kin_kv *kv, text *t, int32_t seq, kin_rng *rng) {
     int64_t cells[N_CTX];
     int n = 1 + (int)(kin_rng_u64(rng) % 40);
@@ -444,7 +445,7 @@ static void tensors_are_keys_and_values_of_the_windows(void **state) {
             assert_int_equal(both[i]->type, GGML_TYPE_F16);
             assert_int_equal(both[i]->ne[0], 32);
             assert_int_equal(both[i]->ne[1], N_CELLS);
-            const uint8_t *bytes = both[i]->data; // zero: a masked cell's value must not be NaN, it is multiplied by 0
+            const uint8_t *bytes = both[i]->data; // zeroed, because a masked cell's value is multiplied by 0 and must not be NaN
             for (size_t k = 0; k < ggml_nbytes(both[i]); k++) assert_int_equal(bytes[k], 0);
         }
         assert_ptr_not_equal(both[0]->data, both[1]->data);

@@ -1,5 +1,5 @@
-// Pages of the KV cache on a disk: as bytes (engine/kv_page.h), as files (engine/kv_store.h), and in a shard that goes on with
-// what another one has computed.
+// Pages of the KV cache on disk: as bytes (engine/kv_page.h), as files (engine/kv_store.h), and in a shard that continues from
+// the pages of another shard.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -143,7 +143,7 @@ static void keep_one(const kin_kv_disk *disk) {
     kin_kv_store_close(s);
 }
 
-// The only file of all folders; the number of files.
+// Stores the path of a file in all folders (NULL: does not). Returns the number of files.
 static int find_file(char *path, size_t n_path) {
     char folder[256];
     int n = 0;
@@ -266,7 +266,7 @@ static void a_damaged_page_is_told_and_removed(void **state) {
     kin_log_set_sink(NULL, NULL);
 }
 
-// As in a server with many clients.
+// The process has no free file descriptors, as in a server with many clients.
 static void a_page_that_cannot_be_opened_now_is_there_later(void **state) {
     (void)state;
     kin_kv_disk disk = disk_here();
@@ -310,7 +310,7 @@ static void a_folder_that_cannot_be_written_is_told_once(void **state) {
 static void the_least_recently_used_pages_leave(void **state) {
     (void)state;
     kin_kv_disk disk = disk_here();
-    disk.cap = 10 * 4096; // each file has a block of the disk
+    disk.cap = 10 * 4096; // each file occupies one disk block
     kin_kv_store *s = open_store(&disk, 1);
     kin_page_key k = key;
     char path[1000];
@@ -321,7 +321,7 @@ static void the_least_recently_used_pages_leave(void **state) {
     }
     kin_kv_store_close(s);
     s = open_store(&disk, 1);
-    assert_true(kin_kv_store_has(s, &k)); // the last one
+    assert_true(kin_kv_store_has(s, &k)); // the newest page
     k.bytes[0] = 0;
     assert_false(kin_kv_store_has(s, &k));
     kin_kv_store_close(s);
@@ -338,7 +338,7 @@ static void a_page_beyond_the_cap_is_left_out(void **state) {
     assert_non_null(strstr(err.text, "all pages there may take 8.00 KiB (--kv-disk)"));
 }
 
-// The disk's own size, or the share of it that is taken where no cap is given.
+// The error names the disk's size if a cap is given, else the share of the disk that pages may use.
 static void it_is_said_what_a_page_finds_no_room_in(void **state) {
     (void)state;
     const uint64_t large = UINT64_C(1) << 60;
@@ -411,7 +411,7 @@ static void compute_and_keep(enum ggml_type type, bool kernels, float *logits) {
     assert_int_equal(find_file(NULL, 0), N_PAGES * N_LAYER);
 }
 
-// The pages lie in other blocks than before: another text is there first.
+// Another sequence takes the first blocks, so the pages are loaded into other blocks than before.
 static void pages_give_the_bits_that_were_computed(void **state) {
     (void)state;
     const struct {
@@ -446,21 +446,21 @@ static void pages_of_other_kernels_or_types_are_not_taken(void **state) {
     kin_runner_close(&r);
 }
 
-// What was not found is forgotten, and computed.
+// Tokens without pages are dropped and computed again.
 static void pages_after_a_missing_one_are_not_taken(void **state) {
     (void)state;
     float expected[N_VOCAB], got[N_VOCAB];
     compute_and_keep(GGML_TYPE_F16, true, expected);
     kin_runner r;
     open_runner(&r, GGML_TYPE_F16, true);
-    assert_int_equal(ask(&r, true, 0, 0, N_PAGES + 1), N_PAGES); // there are only so many
+    assert_int_equal(ask(&r, true, 0, 0, N_PAGES + 1), N_PAGES); // only N_PAGES exist
     kin_head_truncate(r.head, 0, KIN_KV_CELLS);
     feed(&r, 0, KIN_KV_CELLS, N_PROMPT - KIN_KV_CELLS, got);
     assert_memory_equal(got, expected, sizeof expected);
     kin_runner_close(&r);
 }
 
-// Where a tensor of the generated model lies in its file.
+// Returns the file offset of a tensor of the generated model.
 static uint64_t offset_of(const char *name) {
     kin_gguf *gguf;
     kin_err err;
@@ -472,7 +472,7 @@ static uint64_t offset_of(const char *name) {
     return offset;
 }
 
-// The scale of the first weights that make a layer's keys, Q4_K -> the one that was there
+// Sets the scale of the first Q4_K block of a layer's key weights. Returns the previous scale.
 static uint16_t set_scale(int il, uint16_t bits) {
     char name[40];
     uint16_t before;
@@ -485,7 +485,8 @@ static uint16_t set_scale(int il, uint16_t bits) {
     return before;
 }
 
-// The layer before the wrong one has a good page. ggml's conversion to Q8_0 makes finite numbers of NaN: that case is left out.
+// The layer before the faulty one has a valid page. ggml's conversion to Q8_0 turns NaN into finite numbers, so that case is
+// omitted.
 static void pages_that_are_not_finite_are_not_kept(void **state) {
     (void)state;
     const uint16_t wrong[] = {0x7e00, 0x7c00}; // NaN, infinite
@@ -513,12 +514,12 @@ static void pages_that_cannot_be_are_refused(void **state) {
     uint64_t number;
     kin_err err;
     feed(&r, 0, 0, KIN_KV_CELLS - 1, logits);
-    assert_int_equal(kin_head_send_pages(r.head, &request, NULL, &number, &err), 0); // kept when it is back
+    assert_int_equal(kin_head_send_pages(r.head, &request, NULL, &number, &err), 0); // the answer reports the error
     assert_int_equal(kin_head_receive(r.head, NULL, &number, &err), KIN_FAIL);       // not full
     request.loads = true;
-    assert_int_equal(kin_head_send_pages(r.head, &request, NULL, &number, &err), KIN_FAIL); // not at its end
+    assert_int_equal(kin_head_send_pages(r.head, &request, NULL, &number, &err), KIN_FAIL); // not at the end of the sequence
     request = (kin_page_request){.loads = true, .seq = 1, .n = 8};
-    assert_int_equal(kin_head_send_pages(r.head, &request, NULL, &number, &err), KIN_FAIL); // more than the context
+    assert_int_equal(kin_head_send_pages(r.head, &request, NULL, &number, &err), KIN_FAIL); // more pages than the context has
     kin_runner_close(&r);
 }
 

@@ -1,4 +1,4 @@
-// What a server says while it is not ready (serve/loading.h).
+// The status of a server that is not ready yet (serve/loading.h).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@ static void the_rate_so_far_says_how_long_the_rest_takes(void **state) {
     kin_loading_set(&l, "reading weights", 10, 5 * second);
     assert_true(l.seconds_left == -1);
     assert_int_equal(kin_loading_retry_after_s(&l), 1);
-    kin_loading_set(&l, "reading weights", 30, 9 * second); // 5 percent a second
+    kin_loading_set(&l, "reading weights", 30, 9 * second); // 5 percent per second
     assert_true(l.seconds_left == 14);
     assert_int_equal(kin_loading_retry_after_s(&l), 14);
     kin_loading_set(&l, "reading weights", 31, 209 * second);

@@ -1,4 +1,4 @@
-// How often a ring may be lost (node/losses.h).
+// The limit on losses of a ring (node/losses.h).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +32,7 @@ static void with_progress_in_between_there_is_no_limit(void **state) {
 
 static const char gone[] = "device 'anna' (stage 1 of 2) is gone (no answer for 1.5 s)";
 
-// A cable that is pulled every three seconds.
+// A cable is unplugged every three seconds.
 static void the_same_again_within_seconds_is_not_said_again(void **state) {
     (void)state;
     const kin_time second = 1000000000, begin = 5 * second;

@@ -1,5 +1,5 @@
-// A step that does not come back is found by what the members say (pipeline/lost_step.h), and nobody is taken for its loser who
-// is only slow, busy, stopped, or far away.
+// A step that does not come back is found from the members' reports (pipeline/lost_step.h). A member that is only slow, busy,
+// stopped or far away is not blamed.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@ static kin_time ms(uint64_t n) {
     return n * UINT64_C(1000000);
 }
 
-typedef struct ring { // what is true; they answer at once
+typedef struct ring { // the true state; members report it at once
     kin_lost_step l;
     kin_time now;
     uint32_t epoch;
@@ -25,7 +25,7 @@ typedef struct ring { // what is true; they answer at once
     int n_asked;
 } ring;
 
-// Three devices that idle, and have each sent on the ten frames that came.
+// Three idle devices; each has forwarded the ten frames that it received.
 static ring open_ring(void) {
     ring r = {.now = ms(5000), .epoch = 7, .own = {.is_known = true, .n_came = 10, .n_left = 10}};
     for (int i = 0; i < N; i++) r.places[i] = (kin_step_place){.is_known = true, .idles = true, .n_came = 10, .n_left = 10};
@@ -49,7 +49,7 @@ static void expect(const ring *r, kin_lost_step_kind kind, int member) {
     assert_int_equal(r->found.member, member);
 }
 
-// A step is at that member, which works.
+// A step is at `member`, which computes it.
 static ring with_step_at(int member) {
     ring r = open_ring();
     r.own.n_left++;
@@ -64,14 +64,14 @@ static void who_idles_with_a_step_has_lost_it(void **state) {
     for (int i = 0; i < N; i++) {
         ring r = with_step_at(i);
         wait_ms(&r, 60000);
-        expect(&r, KIN_LOST_STEP_NONE, 0); // it computes
+        expect(&r, KIN_LOST_STEP_NONE, 0); // the member is computing
         r.places[i].idles = true;
         wait_ms(&r, KIN_LOST_STEP_MS + KIN_LOST_STEP_AGAIN_MS + 2 * TICK_MS);
         expect(&r, KIN_LOST_STEP_IN, i);
     }
 }
 
-// Of a group the others wait for its sum, and say so.
+// The other members of a group wait for the idle member's sum and report that they make progress.
 static void signs_of_others_do_not_hide_who_idles(void **state) {
     (void)state;
     ring r = with_step_at(1);
@@ -99,7 +99,7 @@ static void without_a_step_on_its_way_nobody_is_asked(void **state) {
     (void)state;
     ring r = open_ring();
     wait_ms(&r, 1000000);
-    r.epoch = 0; // no text is computed
+    r.epoch = 0; // no request is running
     r.own = (kin_step_place){.is_known = true};
     wait_ms(&r, 1000000);
     assert_int_equal(r.n_asked, 0);
@@ -131,7 +131,7 @@ static void a_slow_link_loses_nothing(void **state) {
     expect(&r, KIN_LOST_STEP_NONE, 0);
 }
 
-// Pings are always on their way.
+// Pings are always in flight.
 static void heartbeats_are_no_bytes_of_a_step(void **state) {
     (void)state;
     ring r = open_ring();
@@ -191,7 +191,7 @@ static void what_was_long_before_is_not_too_long(void **state) {
     expect(&r, KIN_LOST_STEP_STAYS, 1);
 }
 
-// A laptop that was shut, a head that was stopped.
+// A laptop was closed, or the head was stopped.
 static void time_in_which_nobody_looked_does_not_count(void **state) {
     (void)state;
     ring r = with_step_at(1);
@@ -214,13 +214,13 @@ static void another_epoch_begins_anew(void **state) {
     expect(&r, KIN_LOST_STEP_NONE, 0);
 }
 
-// Rings of any speed: members take from nothing to half an hour for a step, with signs in between; bytes trickle; answers are
-// lost; the head is stopped. Nobody loses anything, and nobody is found. Then one loses a step, and it is found.
+// Rings of any speed: members take up to half an hour for a step and show signs of progress meanwhile; bytes trickle; answers are
+// lost; the head is stopped. While no step is lost, no member is blamed. Then a member loses a step and is found.
 typedef struct load {
-    int at;         // the member that has the step; N: nobody, it is back
-    int left_ms;    // of its work
-    int sign_ms;    // until its next sign
-    bool is_on_way; // to it
+    int at;         // the member that has the step; N: the step is back
+    int left_ms;    // remaining computing time
+    int sign_ms;    // time until the member's next sign of progress
+    bool is_on_way; // the step is leaving this member
 } load;
 
 static void next_step(ring *r, load *l, kin_rng *rng) {

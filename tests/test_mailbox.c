@@ -1,4 +1,5 @@
-// The door into a loop's thread: calls run there, each once, those of one poster in order, and a full door says so.
+// The mailbox of a loop's thread: calls run on that thread, each once, those of one poster in order, and a full mailbox refuses
+// calls.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -62,7 +63,7 @@ static void calls_of_many_threads_run_once_and_in_order(void **state) {
         posters[i] = (poster){.b = &b, .i = i, .calls = calloc(N_CALLS, sizeof(call))};
         assert_int_equal(pthread_create(&posters[i].thread, NULL, run_poster, &posters[i]), 0);
     }
-    // The last call closes it, when all others have been left.
+    // The last call closes the mailbox after all other calls have been posted.
     uv_run(&b.loop, UV_RUN_DEFAULT);
     for (int i = 0; i < N_POSTERS; i++) {
         pthread_join(posters[i].thread, NULL);
@@ -144,20 +145,20 @@ static void calls_that_leave_calls_do_not_hold_up_the_loop(void **state) {
     assert_int_equal(kin_mailbox_open(&c.mailbox, &loop, 4, NULL), 0);
     kin_mailbox_call(c.mailbox, post_again, &c);
     uv_timer_start(&c.timer, stop_chain, 1, 1);
-    uv_run(&loop, UV_RUN_DEFAULT); // ends: the timer gets its turn
+    uv_run(&loop, UV_RUN_DEFAULT); // returns only if the timer's callback runs too
     assert_true(c.n_calls >= 3);
     assert_int_equal(uv_loop_close(&loop), 0);
     kin_mailbox_free(c.mailbox);
 }
 
-static int n_filled; // the loop's
+static int n_filled; // used on the loop's thread
 
 static void *fill(void *mailbox) {
     while (kin_mailbox_call_when_room(mailbox, count, &n_filled)) continue;
     return NULL;
 }
 
-// Some wait for room when the loop ends, and one comes when it has.
+// Some threads wait for room when the mailbox closes; another call comes after the loop has ended.
 static void after_the_end_of_the_loop_calls_are_refused(void **state) {
     (void)state;
     uv_loop_t loop;

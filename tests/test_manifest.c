@@ -1,4 +1,4 @@
-// The content manifest: the same bytes have the same identity, and nothing that a peer or a disk says is believed unchecked.
+// The content manifest: the same bytes have the same identity, and data from a peer or a disk is never trusted unchecked.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -118,7 +118,7 @@ static void sha256_gives_the_standards_examples(void **state) {
 
     kin_sha256_stream *stream;
     assert_int_equal(kin_sha256_open(&stream, NULL), 0);
-    for (int round = 0; round < 2; round++) { // a stream begins anew after its end
+    for (int round = 0; round < 2; round++) { // the stream restarts after its end
         assert_int_equal(kin_sha256_add(stream, "a", 1, NULL), 0);
         assert_int_equal(kin_sha256_add(stream, "bc", 2, NULL), 0);
         assert_int_equal(kin_sha256_end(stream, hash, NULL), 0);
@@ -172,7 +172,7 @@ static void threads_and_names_do_not_change_the_identity(void **state) {
     for (o.n_threads = 0; o.n_threads < 6; o.n_threads += 5) {
         kin_manifest m = make(&o, 1, &b);
         assert_memory_equal(m.hash, first.hash, sizeof m.hash);
-        assert_string_equal(m.files[0].name, "model.gguf"); // nobody else would take its real name
+        assert_string_equal(m.files[0].name, "model.gguf"); // the real name is one that other systems refuse
         kin_manifest_fini(&m);
     }
     kin_manifest_fini(&first);
@@ -233,7 +233,7 @@ static void hashing_stops_when_asked_to(void **state) {
     o.progress = &progress;
     atomic_store(&progress.stop, true);
     expect_make_fails(&o, 1, &p, "interrupted");
-    assert_int_equal(count_files(f.text), 1); // nothing was kept of it
+    assert_int_equal(count_files(f.text), 1); // no file was left behind
     atomic_store(&progress.stop, false);
     kin_manifest m = make(&o, 1, &p);
     assert_int_equal(atomic_load(&progress.total), 50 * CHUNK);
@@ -275,7 +275,7 @@ static void a_file_that_changes_meanwhile_is_noticed(void **state) {
 
 // ---- the cache
 
-// Bytes that this process has read so far; 0 where the system does not count them.
+// Returns the bytes that this process has read so far; 0 if the system does not count them.
 static uint64_t count_read(void) {
     unsigned long long n = 0;
     FILE *f = fopen("/proc/self/io", "r");
@@ -284,7 +284,7 @@ static uint64_t count_read(void) {
     return n;
 }
 
-// Whether making the manifest reads the file's 20 chunks: not if the cache is used.
+// Makes the manifest. Returns true if this read the file's 20 chunks, false if the cache was used.
 static bool is_read(const kin_manifest_options *o, const path *p, kin_manifest *m) {
     uint64_t before = count_read();
     *m = make(o, 1, p);
@@ -308,7 +308,7 @@ static void a_second_start_reads_nothing(void **state) {
     path p = make_file(&f, "a.gguf", 20 * CHUNK + 5, 1), cache = in(&f, "deep/cache");
     kin_manifest_options o = small_chunks(cache.text);
     kin_manifest first, second;
-    if (!is_read(&o, &p, &first)) { // nobody counts
+    if (!is_read(&o, &p, &first)) { // the system does not count reads
         kin_manifest_fini(&first);
         remove_folder(f.text);
         skip();
@@ -340,7 +340,7 @@ static void a_changed_file_is_hashed_again_and_replaces_its_cache(void **state) 
     remove_folder(f.text);
 }
 
-// An edit in place that leaves size and time of writing as they were.
+// An edit in place that preserves the file's size and modification time.
 static void a_file_whose_time_of_writing_was_set_back_is_hashed_again(void **state) {
     (void)state;
     folder f = make_folder();
@@ -447,7 +447,7 @@ static void every_flipped_bit_and_every_cut_is_refused(void **state) {
         kin_err err = {""};
         bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
         if (kin_manifest_parse(&back, bytes, n, m.hash, &err) == 0) {
-            n_accepted++; // the names are not part of the identity
+            n_accepted++; // a change of a name, which is not part of the identity
             assert_true(strcmp(back.files[0].name, m.files[0].name) != 0 || strcmp(back.files[1].name, m.files[1].name) != 0);
             kin_manifest_fini(&back);
         } else {
@@ -457,7 +457,7 @@ static void every_flipped_bit_and_every_cut_is_refused(void **state) {
     }
     assert_true(n_accepted < 2 * 21 * 8);
     for (size_t cut = 0; cut < n; cut++) {
-        uint8_t *exact = malloc(cut + 1); // so that a read beyond it is seen by sanitizers
+        uint8_t *exact = malloc(cut + 1); // a tight buffer, so that sanitizers find a read beyond it
         memcpy(exact, bytes, cut);
         exact = realloc(exact, cut ? cut : 1);
         assert_int_equal(kin_manifest_parse(&back, exact, cut, NULL, NULL), KIN_FAIL);
@@ -513,7 +513,7 @@ static void ranges_of_bytes_are_found_in_their_chunks(void **state) {
     static const struct {
         int i_file;
         uint64_t offset, bytes;
-        uint32_t begin, end; // equal and 99: refused
+        uint32_t begin, end; // both 99: refused
     } cases[] = {
         {0, 0, 1, 0, 1},     {0, 0, CHUNK, 0, 1},        {0, 0, CHUNK + 1, 0, 2},     {0, CHUNK - 1, 2, 0, 2},
         {0, CHUNK, 1, 1, 2}, {0, 3 * CHUNK, 1, 3, 4},    {0, 0, 3 * CHUNK + 1, 0, 4}, {1, 0, 5, 4, 5},

@@ -1,4 +1,4 @@
-// Plans by rule and by hand (pure/plan/manual_plan.h), and the files they are written in (node/plan_file.h).
+// Plans by rule and by hand (pure/plan/manual_plan.h), and plan files (node/plan_file.h).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +31,7 @@ static void even_gives_the_odd_layers_to_the_first(void **state) {
         assert_int_equal(p.candidate[i], i);
         assert_int_equal(p.shares[i].n_layers, want[i]);
     }
-    assert_int_equal(kin_plan_even(home, N_HOME, 30, 4, &p, &err), 0); // 8 in a round
+    assert_int_equal(kin_plan_even(home, N_HOME, 30, 4, &p, &err), 0); // 8 layers per round
     for (int i = 0; i < N_HOME; i++) assert_int_equal(p.shares[i].n_layers, 2);
 }
 
@@ -54,7 +54,7 @@ static void a_device_for_which_there_is_no_layer_is_no_member(void **state) {
     assert_int_equal(kin_plan_even(home, N_HOME, 2, 1, &p, &err), 0);
     assert_int_equal(p.n_members, 3); // phone, laptop; the head without layers
     assert_true(p.candidate[1] == 1 && p.candidate[2] == 3 && p.shares[2].n_layers == 0);
-    assert_int_equal(kin_plan_even(home, N_HOME, 8, 8, &p, &err), 0); // one in a round
+    assert_int_equal(kin_plan_even(home, N_HOME, 8, 8, &p, &err), 0); // one layer per round
     assert_int_equal(p.n_members, 2);
     const kin_candidate uneven[] = {
         {.name = "watch", .memory = GB / 8}, {.name = "tower", .memory = 32 * GB}, {.name = "desk", .memory = 32 * GB}};
@@ -75,7 +75,7 @@ static void ranks_of_a_group_follow_the_names(void **state) {
     }
 }
 
-// Whoever had layers keeps them when another one is there again; the head is always one of them.
+// Devices that had layers keep them when another device returns. The head is always a member.
 static void a_group_has_no_more_devices_than_can_share(void **state) {
     (void)state;
     kin_candidate there[N_HOME];
@@ -93,7 +93,7 @@ static void a_group_has_no_more_devices_than_can_share(void **state) {
     there[2].has_layers = false;
     assert_int_equal(kin_plan_one_group(there, N_HOME, 3, 8, &p, &err), 0);
     assert_memory_equal(p.candidate, two, sizeof two); // laptop, phone; the head
-    for (int n_most = 0; n_most < 2; n_most++) {       // the model cannot be cut: that is said where it is tried
+    for (int n_most = 0; n_most < 2; n_most++) {       // the model cannot be cut; layout reports the error
         assert_int_equal(kin_plan_one_group(there, N_HOME, n_most, 8, &p, &err), 0);
         assert_int_equal(p.n_members, N_HOME);
     }

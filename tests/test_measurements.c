@@ -1,5 +1,5 @@
-// What a head knows of devices and links (cluster/measurements.h), tests of those that join (cluster/pairwise_tests.h), and in
-// which order links are measured (cluster/probe_schedule.h).
+// The head's figures of devices and links (cluster/measurements.h), tests of joining devices (cluster/pairwise_tests.h), and the
+// order in which links are measured (cluster/probe_schedule.h).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -69,13 +69,13 @@ static void only_answers_count_and_a_failed_one_leaves_what_was_known(void **sta
     assert_true(kin_measurements_ask(l, &b, &a));
     assert_true(kin_measurements_take(l, &b, &a, NULL, NULL));
     assert_true(rate_between(l, &a, &b) == 1);
-    assert_true(kin_measurements_ask(l, &b, &a)); // at the next join
+    assert_true(kin_measurements_ask(l, &b, &a)); // measured again at the next join
     assert_true(kin_measurements_take(l, &b, &a, &other, &other));
     assert_true(rate_between(l, &a, &b) == 2);
     kin_measurements_close(l);
 }
 
-// Measurements from the one end, then from the other; the head is the first of three.
+// One end measures, then the other. The head is the first of three devices.
 static void who_does_not_reach_each_other_has_the_way_by_the_head(void **state) {
     (void)state;
     static kin_facts facts;
@@ -93,18 +93,18 @@ static void who_does_not_reach_each_other_has_the_way_by_the_head(void **state) 
     assert_true(kin_measurements_take(l, &ids[2], &ids[1], NULL, NULL));
     assert_true(kin_measurements_has_failed(l, &ids[2], &ids[1]) && !kin_measurements_is_apart(l, &ids[1], &ids[2]));
     kin_measurements_fill(l, order, 3, &facts);
-    assert_true(facts.links[1][2].bytes_s == 0); // the other end has yet to try
+    assert_true(facts.links[1][2].bytes_s == 0); // the other end has not tried yet
     assert_true(kin_measurements_ask_back(l, &ids[1], &ids[2]));
     assert_true(kin_measurements_take(l, &ids[1], &ids[2], NULL, NULL));
     assert_true(kin_measurements_is_apart(l, &ids[1], &ids[2]) && kin_measurements_is_apart(l, &ids[2], &ids[1]));
     assert_true(kin_measurements_tells_apart(l, &ids[1], &ids[2]));
-    assert_false(kin_measurements_tells_apart(l, &ids[2], &ids[1])); // a person is told once
+    assert_false(kin_measurements_tells_apart(l, &ids[2], &ids[1])); // reported once per pair
     kin_measurements_fill(l, order, 3, &facts);
     for (int i = 1; i < 3; i++) {
         const kin_link_facts *link = &facts.links[i][3 - i];
         assert_true(link->rtt_s == 3 && link->bytes_s > 19.9 && link->bytes_s < 20.1);
     }
-    assert_true(kin_measurements_ask(l, &ids[1], &ids[2])); // it has joined anew
+    assert_true(kin_measurements_ask(l, &ids[1], &ids[2])); // the device has joined again
     assert_false(kin_measurements_is_apart(l, &ids[1], &ids[2]));
     assert_true(kin_measurements_take(l, &ids[1], &ids[2], &(kin_link_facts){5, 5}, &(kin_link_facts){5, 5}));
     kin_measurements_fill(l, order, 3, &facts);
@@ -160,7 +160,7 @@ static void a_meeting_ends_with_its_last_answer(void **state) {
     (void)state;
     kin_pairwise_tests *m = open_meetings();
     assert_true(kin_pairwise_tests_begin(m, 7, &(kin_proto_device){.memory = 42}, 2, SECOND));
-    assert_false(kin_pairwise_tests_answered(m, 8)); // somebody else's
+    assert_false(kin_pairwise_tests_answered(m, 8)); // the answer of another device
     assert_true(kin_pairwise_tests_answered(m, 7));
     assert_true(kin_pairwise_tests_renew(m, 7, &(kin_proto_device){.memory = 43}));
     assert_false(kin_pairwise_tests_renew(m, 8, &(kin_proto_device){.memory = 43}));
@@ -226,7 +226,7 @@ static void expect_waits(kin_probe_schedule *s, kin_time now) {
     assert_false(kin_probe_schedule_begin(s, now, &pair));
 }
 
-// As devices join one after the other: each measures its link to the head and to those that are there.
+// Adds n devices that join one after the other; each measures its links to the head and to the earlier devices.
 static void add_all(kin_probe_schedule *s, uint32_t n) {
     for (uint32_t from = A; from <= n; from++) {
         for (uint32_t to = HEAD; to < from; to++) assert_true(kin_probe_schedule_add(s, from, to, false));
@@ -239,10 +239,10 @@ static void a_device_takes_part_in_one_measurement_at_a_time(void **state) {
     s.n = 0;
     add_all(&s, C);
     expect_begins(&s, T0, A, HEAD);
-    expect_begins(&s, T0, C, B); // these two have nothing to do with those
+    expect_begins(&s, T0, C, B); // shares no device with the running probe
     expect_waits(&s, T0);
     kin_probe_schedule_end(&s, C);
-    expect_waits(&s, T0); // what is left is to the head or to A
+    expect_waits(&s, T0); // all remaining links involve the head or A
     kin_probe_schedule_end(&s, A);
     expect_begins(&s, T0, B, HEAD);
     expect_begins(&s, T0, C, A);
@@ -286,12 +286,12 @@ static void one_that_is_gone_or_does_not_answer_holds_up_nobody(void **state) {
     expect_begins(&s, T0, A, HEAD);
     expect_waits(&s, T0 + limit);
     expect_begins(&s, T0 + limit + 1000000, B, HEAD);
-    kin_probe_schedule_lost(&s, B); // its own are of no use any more
+    kin_probe_schedule_lost(&s, B); // removes the probes that B would run
     assert_int_equal(s.n, 0);
     assert_true(kin_probe_schedule_add(&s, A, B, false) && kin_probe_schedule_add(&s, C, B, true));
     expect_begins(&s, T0, A, B);
     kin_probe_schedule_lost(&s, B);
-    expect_begins(&s, T0, C, B); // whoever asked for it learns that B is gone
+    expect_begins(&s, T0, C, B); // the probe fails, so its requester learns that B is gone
     assert_true(s.pairs[0].is_back);
     kin_probe_schedule_lost(&s, C);
     while (kin_probe_schedule_add(&s, A, HEAD, false)) {

@@ -1,4 +1,4 @@
-// The middle of some numbers (base/median.h).
+// The median (base/median.h).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-// The device's side of membership (pure/proto/member.h), step by step. Each test is a story: what happens, and after it what the
-// member wants done. "say" is a line of the log. Changes of status are left out.
+// The device's side of membership (pure/proto/member.h), step by step. Each test is a story: events, each followed by the
+// expected actions of the member. "say" is a log line. Status changes are omitted.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 
 static kin_member *member;
 
-// ---- telling the trace
+// ---- the trace as text
 
 static void add_action(const kin_member_action *a) {
     switch (a->kind) {
@@ -58,7 +58,7 @@ static void expect_state(kin_member_state wanted) {
     assert_int_equal(kin_member_state_now(member), wanted);
 }
 
-// ---- what happens
+// ---- events
 
 static void begin(const char *address, uint64_t seed) {
     kin_member_options o = kin_member_options_default();
@@ -166,7 +166,7 @@ static void from_nothing_to_ready(void **state) {
     expect("search\n");
     found("192.168.1.7");
     expect("say found the head 'desk' at 192.168.1.7, port 4000\nconnect to 192.168.1.7 port 4000\n");
-    found("10.0.0.7"); // the same head by another way
+    found("10.0.0.7"); // another address of the same head
     expect("");
     accepted();
     expect("send facts\nsay joined the head 'desk'\n");
@@ -187,13 +187,13 @@ static void from_nothing_to_ready(void **state) {
     expect("");
 }
 
-// A device that reaches the head itself, and a gateway.
+// The device reaches both the head and a gateway.
 static void the_head_is_preferred_to_a_gateway(void **state) {
     (void)state;
     begin("", 1);
     wait_ms(20000);
     forget();
-    found_gateway("10.0.0.2"); // whose answer was the quicker one
+    found_gateway("10.0.0.2"); // the gateway answered first
     expect("");
     found("10.0.0.1");
     expect("say found the head 'desk' at 10.0.0.1, port 4000\nconnect to 10.0.0.1 port 4000\n");
@@ -205,7 +205,7 @@ static void a_gateway_is_taken_where_the_head_does_not_answer(void **state) {
     (void)state;
     begin("", 1);
     tick();
-    found_gateway("10.0.0.2"); // so early the head may not have heard the question
+    found_gateway("10.0.0.2"); // too early: the head may not have received the query yet
     wait_ms(500);
     assert_null(strstr(trace, "connect"));
     wait_ms(5000);
@@ -232,7 +232,7 @@ static void a_head_that_answers_searches_only_is_reached_by_a_gateway(void **sta
     wait_ms(600);
     forget();
     found_gateway("10.0.0.2");
-    found("10.0.0.1"); // nor that way: the head again
+    found("10.0.0.1"); // the gateway does not help either, so the head is tried again
     expect("say found the head 'desk' at 10.0.0.1, port 4000\nconnect to 10.0.0.1 port 4000\n");
 }
 
@@ -307,7 +307,7 @@ static void a_lost_head_is_searched_and_the_shard_kept(void **state) {
     expect("connect to desk.local port 7577\n");
     accepted();
     forget();
-    plan(3, "layers 0-8"); // a head that was restarted may count anew
+    plan(3, "layers 0-8"); // a restarted head may restart its epochs
     expect("reuse for 3\nsend ready 3\nconnect next 3\n");
 }
 
@@ -315,11 +315,11 @@ static void an_epoch_after_the_last_number_is_newer(void **state) {
     (void)state;
     begin_ready();
     plan(UINT32_MAX, "layers 0-8");
-    assert_int_equal(kin_member_epoch(member), 5); // 2^31 and more ahead is behind
+    assert_int_equal(kin_member_epoch(member), 5); // 2^31 or more ahead counts as behind
     plan(UINT32_MAX / 2 + 2, "layers 0-8");
     plan(UINT32_MAX, "layers 0-8");
     assert_int_equal(kin_member_epoch(member), UINT32_MAX);
-    plan(0, "layers 0-8"); // is no epoch
+    plan(0, "layers 0-8"); // 0 is not an epoch
     assert_int_equal(kin_member_epoch(member), UINT32_MAX);
     plan(1, "layers 0-8");
     assert_int_equal(kin_member_epoch(member), 1);
@@ -342,7 +342,7 @@ static void a_head_that_throws_out_at_once_is_not_stormed(void **state) {
     assert_in_range(n_tries, 12, 30); // in a minute
 }
 
-// One `kin run` after the other: a device is back as soon after the tenth as after the first.
+// `kin run` is started ten times in a row: the device returns as soon after the tenth time as after the first.
 static void a_head_that_comes_and_goes_finds_its_device_at_once(void **state) {
     (void)state;
     begin("desk.local", 1);
@@ -403,7 +403,7 @@ static void a_copy_asks_again_a_few_times_and_gives_up(void **state) {
     expect("");
     wait_ms(10);
     expect("connect to desk.local port 7577\n");
-    refused(twin); // said already
+    refused(twin); // already logged
     expect("drop: it was refused\n");
     wait_ms(2500);
     forget();
@@ -417,7 +417,7 @@ static void who_was_restarted_is_taken_when_its_old_process_is_missed(void **sta
     (void)state;
     static const char twin[] = "twin: 'anna' is here with the same identity";
     begin("desk.local", 1);
-    for (int i = 0; i < 5; i++) { // each time anew
+    for (int i = 0; i < 5; i++) { // joining resets the count of refusals
         for (forget(); !strstr(trace, "connect");) wait_ms(10);
         refused(twin);
         wait_ms(2500);
@@ -445,7 +445,7 @@ static void the_same_work_is_reused_other_work_is_not(void **state) {
     expect_state(KIN_MEMBER_JOINED);
     plan(6, "layers 0-8");
     expect("reuse for 6\nsend ready 6\nconnect next 6\n");
-    plan(7, "layers 0-4"); // without an end in between
+    plan(7, "layers 0-4"); // without an end of epoch 6
     expect("close ring 6\nprepare 2 for 7\nconnect next 7\n");
     prepared(2);
     expect("send ready 7\n");
@@ -458,7 +458,7 @@ static void a_preparation_outlives_its_epoch(void **state) {
     end(5);
     forget();
     plan(6, "layers 0-8");
-    expect("connect next 6\n"); // it runs already
+    expect("connect next 6\n"); // the preparation is already running
     prepared(1);
     expect("send ready 6\n");
 }
@@ -517,7 +517,7 @@ static void what_was_ready_breaks_when_the_rest_of_it_does_not_come(void **state
     expect("send failed 5: fetching: the head is gone\nsay failed at fetching: the head is gone\n");
     expect_state(KIN_MEMBER_PREPARING);
     step((kin_member_event){.kind = KIN_MEMBER_COMPUTE_FAILED, .epoch = 5, .stage = "compute", .reason = "the head is gone"});
-    expect(""); // said already
+    expect(""); // already logged
     end(5);
     forget();
     plan(6, "layers 0-8");
@@ -588,7 +588,7 @@ static void the_next_member_is_tried_until_the_epoch_ends(void **state) {
     expect("send ring closed 5: connection refused\n");
     wait_ms(250);
     expect("connect next 5\n");
-    next_closes(5, "connection refused"); // the head knows
+    next_closes(5, "connection refused"); // the head has been told
     expect("");
     wait_ms(500);
     expect("connect next 5\n");
@@ -619,13 +619,13 @@ static void a_hop_that_its_sender_does_not_open_is_opened_by_its_receiver(void *
     expect("");
     wait_ms(10);
     expect("connect previous 5\n");
-    previous_closes(5, "no answer within 2000 ms"); // the head hears of it from the sender
+    previous_closes(5, "no answer within 2000 ms"); // the sender reports this to the head
     wait_ms(250);
     expect("connect previous 5\n");
     previous_opens(5);
     wait_ms(60000);
     expect("");
-    previous_closes(5, "connection reset"); // the sender begins again, with as much time as at first
+    previous_closes(5, "connection reset"); // the sender starts again with the full timeout
     wait_ms(690);
     expect("");
     wait_ms(10);
@@ -642,7 +642,7 @@ static void a_hop_that_neither_end_opens_goes_by_the_head(void **state) {
     begin_joined();
     plan(5, "layers 0-8");
     forget();
-    now += 2000 * MS; // both try, all this time
+    now += 2000 * MS; // both sides try during this time
     next_closes(5, "no answer within 2000 ms");
     previous_closes(5, "connection refused");
     forget();
@@ -651,7 +651,7 @@ static void a_hop_that_neither_end_opens_goes_by_the_head(void **state) {
     next_opens(5);
     previous_opens(5);
     expect("send ring open 5\n");
-    next_closes(5, "connection reset"); // it may be another one's firewall next time
+    next_closes(5, "connection reset"); // next time another device's firewall may be the cause
     forget();
     wait_ms(250);
     expect("connect next 5\n");
@@ -681,7 +681,7 @@ static void a_device_without_layers_says_why_until_it_has_some(void **state) {
     end(5);
     assert_string_equal(kin_member_doing(member, text, sizeof text), "joined the head 'desk', waiting for work");
     step((kin_member_event){.kind = KIN_MEMBER_LEFT_OUT, .reason = "it would add 27 ms/token"});
-    step((kin_member_event){.kind = KIN_MEMBER_LEFT_OUT, .reason = ""}); // there is no plan any more
+    step((kin_member_event){.kind = KIN_MEMBER_LEFT_OUT, .reason = ""}); // no plan is in force any more
     assert_string_equal(kin_member_doing(member, text, sizeof text), "joined the head 'desk', waiting for work");
     step((kin_member_event){.kind = KIN_MEMBER_LEFT_OUT, .reason = "it would add 27 ms/token"});
     lost("it broke");

@@ -1,4 +1,4 @@
-// What the OS says of this process's memory.
+// The OS's figures for this process's memory (sys/memory.h).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -51,11 +51,11 @@ static void page_tables_and_threads_count_as_the_kernels(void **state) {
     pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
     pthread_t thread;
     const uint64_t before = kin_memory_read().kernel;
-    if (before == 0) skip(); // the OS does not tell
+    if (before == 0) skip(); // the OS gives no figure
     pthread_mutex_lock(&held);
     assert_int_equal(pthread_create(&thread, NULL, wait_for_the_end, &held), 0);
     const uint64_t with_thread = kin_memory_read().kernel;
-    uint8_t *ring = kin_ring_map(BYTES); // in pages of 4 KiB, each with 8 bytes of a page table
+    uint8_t *ring = kin_ring_map(BYTES); // pages of 4 KiB, each with an 8-byte page table entry
     assert_non_null(ring);
     memset(ring, 1, BYTES);
     const uint64_t with_tables = kin_memory_read().kernel;
@@ -73,7 +73,7 @@ static void a_ring_counts_once_as_long_as_it_is_touched(void **state) {
     assert_int_equal(kin_ring_bytes(), BYTES);
     memset(ring, 1, BYTES);
     const kin_memory half_seen = kin_memory_read();
-    if (half_seen.rings == 0) skip(); // the OS does not tell
+    if (half_seen.rings == 0) skip(); // the OS gives no figure
     assert_int_equal(half_seen.rings, BYTES);
     for (size_t i = 0; i < BYTES; i++) assert_int_equal(ring[BYTES + i], 1);
     const kin_memory mem = kin_memory_read();

@@ -1,4 +1,4 @@
-// Anthropic's messages (serve/messages.h, kin_format_messages): bodies in, events and documents out.
+// Anthropic's messages API (serve/messages.h, kin_format_messages): translated bodies, events and documents.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@ static void refuse(const char *body, int status, const char *param, const char *
     expect_refused(kin_messages_to_chat, body, status, param, words);
 }
 
-// The messages of a translated body with these.
+// Expects a body with these messages to be translated into a chat with chat_messages.
 static void expect_messages(const char *messages, const char *chat_messages) {
     char body[2048], chat[2048];
     snprintf(body, sizeof body, "{'max_tokens':5,'messages':%s}", messages);
@@ -246,7 +246,7 @@ static void a_call_that_is_cut_off_is_none(void **state) {
     write_event(&w, KIN_REPLY_TOOL_ARGUMENTS, "{\"x");
     end_writing(&w, KIN_FINISH_LENGTH, "");
     expect_document(&w, "{" MESSAGE ",'content':[],'stop_reason':'max_tokens','stop_sequence':null," USAGE "}");
-    begin_writing(&w, &kin_format_messages, true); // of a stream what came is no JSON
+    begin_writing(&w, &kin_format_messages, true); // in a stream the incomplete arguments are not valid JSON
     write_event(&w, KIN_REPLY_TOOL_BEGIN, "f");
     write_event(&w, KIN_REPLY_TOOL_ARGUMENTS, "{\"x");
     end_writing(&w, KIN_FINISH_LENGTH, "");
@@ -295,7 +295,7 @@ static void an_idle_stream_is_pinged_and_a_broken_one_told(void **state) {
     expect_events(&w, "[" START ",{'type':'ping'},{'type':'error','error':{'type':'overloaded_error','message':'lost'}}]");
 }
 
-// The message that a client builds from the events.
+// Returns the message that a client builds from the events.
 static json_t *built_from(json_t *events) {
     json_t *message = NULL, *content = NULL, *event;
     size_t i;
@@ -319,7 +319,7 @@ static json_t *built_from(json_t *events) {
         } else if (strcmp(type, "content_block_stop") == 0 && json_object_get(block, "partial_json")) {
             json_t *input = json_loads(json_string_value(json_object_get(block, "partial_json")), 0, NULL);
             json_object_del(block, "partial_json");
-            if (!input) json_array_remove(content, json_array_size(content) - 1); // it was cut
+            if (!input) json_array_remove(content, json_array_size(content) - 1); // the call was cut off
             if (input) json_object_set_new(block, "input", input);
         } else if (strcmp(type, "message_delta") == 0) {
             json_object_update(message, delta);

@@ -1,4 +1,4 @@
-// Generated models: the same spec makes the same bytes, and the files look like those of their family.
+// Generated models: the same spec gives the same bytes, and the files have the structure of their family's.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -143,7 +143,7 @@ static void q4_k_m_gives_more_bits_where_llama_cpp_does(void **state) {
     (void)state;
     kin_model_spec s = small_spec("llama");
     s.mix = "q4_k_m";
-    s.n_layer = 8; // more bits: 0; 3 and 6, every third from 1; 7
+    s.n_layer = 8; // layers with more bits: 0; 3 and 6, every third from 1; 7
     s.n_ff = 256;
     kin_gguf *gguf = generate(&s);
     for (int il = 0; il < 8; il++) {
