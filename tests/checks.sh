@@ -1,7 +1,7 @@
 # shellcheck shell=sh
-# Checks of the kin program, for the test that sources this: a folder of its own, nothing of this machine's settings, and counts.
+# Checks of the kin program for the test that sources this: an own folder, no settings from this machine, and counters.
 #
-# Takes the test's $1, the program; mkmodel lies beside it. A test sets `claim` before it checks, and ends with `tally`.
+# Expects the path of the program in $1; mkmodel lies beside it. A test sets `claim` before its checks and ends with `tally`.
 kin=$1
 # shellcheck disable=SC2034 # the tests use it
 mkmodel=$(dirname "$kin")/mkmodel
@@ -18,7 +18,7 @@ fail() {
     n_failed=$((n_failed + 1))
 }
 
-# status N COMMAND...: runs it; stdout and stderr stay in $out and $err. A program that does not end is stopped (124).
+# status N COMMAND...: runs it and expects status N. stdout and stderr stay in $out and $err. A program that hangs is stopped (124).
 status() {
     want=$1
     shift
@@ -34,7 +34,7 @@ silent() { [ ! -s "$1" ] || fail "$(basename "$1") is not empty"; }
 lines() { [ "$(wc -l <"$1")" -eq "$2" ] || fail "$(basename "$1") has $(wc -l <"$1") lines, not $2"; }
 same() { cmp -s "$1" "$2" || fail "$(basename "$1") and $(basename "$2") differ"; }
 
-# The end of the test, and its status.
+# Prints the counters and returns the test's status.
 tally() {
     echo "$n_checks checks, $n_failed failed"
     [ "$n_failed" -eq 0 ]

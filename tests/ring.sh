@@ -1,15 +1,15 @@
 # shellcheck shell=sh disable=SC2034,SC2154
-# Rings of real processes on loopback, for the test that sources this: a folder of its own, homes with one key, devices that join, a head
-# that runs to its end, logs that are waited for. Nothing of this machine's settings; processes end with the test.
+# Rings of real processes on loopback, for the test that sources this: an own folder, homes with one key, joining devices, a head that runs
+# to its end, and waiting for log lines. No settings from this machine; all processes end with the test.
 #
-# Takes the test's $1, the program; mkmodel lies beside it. A test sets `claim` before it checks, and ends with `tally`. KEEP=FOLDER keeps
-# the logs.
-command -v curl >/dev/null || { echo 'skipped: no curl' && exit 77; } # serve_with would ask in vain until the test's time is over
+# Expects the path of the program in $1; mkmodel lies beside it. A test sets `claim` before its checks and ends with `tally`. KEEP=FOLDER
+# keeps the logs.
+command -v curl >/dev/null || { echo 'skipped: no curl' && exit 77; } # without it serve_with would wait until the test times out
 kin=$1
 mkmodel=$(dirname "$kin")/mkmodel
 dir=$(mktemp -d) || exit 1
 # shellcheck source=tests/ports.sh
-. "${beside:-$(dirname "$0")}/ports.sh" # a script that is not in this folder says where it is
+. "${beside:-$(dirname "$0")}/ports.sh" # a script in another folder sets $beside
 pids=
 stop_all() {
     [ -z "${KEEP:-}" ] || cp -r "$dir" "$KEEP"
@@ -25,7 +25,7 @@ n_checks=0 n_failed=0 claim=
 
 fail() {
     echo "FAILED: $claim: $*"
-    for log in "$dir/head.log" "$dir/serve.log"; do # first, for who prints a part of this only
+    for log in "$dir/head.log" "$dir/serve.log"; do # first, for readers who see only the beginning
         [ ! -f "$log" ] || tail -n 40 "$log"
     done
     tail -n 12 "$dir"/*.log
@@ -38,7 +38,7 @@ check() { # COMMAND...
 says() { n_checks=$((n_checks + 1)) && grep -q -e "$2" "$1" || fail "no '$2' in $(basename "$1")"; } # FILE PATTERN
 same() { n_checks=$((n_checks + 1)) && cmp -s "$1" "$2" || fail "$(basename "$1") and $(basename "$2") differ"; }
 
-# Asks again and again, for so many seconds; four times as long where sanitizers or other tests make it slow.
+# Repeats the command until it succeeds, for SECONDS; four times as long on systems slowed by sanitizers or other tests.
 wait_until() { # SECONDS COMMAND...
     n=0
     most=$(($1 * 80))
@@ -53,27 +53,27 @@ wait_until() { # SECONDS COMMAND...
     return 1
 }
 marked= seen=0
-mark() { marked=$1 seen=$(wc -l <"$1"); } # FILE: from now on wait_for looks at new lines of it only
+mark() { marked=$1 seen=$(wc -l <"$1"); } # FILE: from now on, wait_for looks only at new lines of it
 has_line() { # FILE PATTERN
     from=1
     [ "$1" != "$marked" ] || from=$((seen + 1))
     tail -n "+$from" "$1" 2>/dev/null | grep -q -e "$2"
 }
-anew() { # FILE: empty, before the process that writes to it: what waits for its first words must not see those of before
+anew() { # FILE: empties it before a process starts to write, so that wait_for does not find lines of an earlier process
     : >"$1"
     [ "$1" != "$marked" ] || marked=
 }
 wait_for() { wait_until "$1" has_line "$2" "$3"; } # SECONDS FILE PATTERN
 
-# A text that is to be disturbed has no end of its own, so that it cannot end before; it is ended when enough of it is there.
+# A generation that is to be disturbed has no end of its own, so it cannot end too early. It is stopped when enough text is there.
 longer() { [ -e "$1" ] && [ "$(wc -c <"$1")" -gt "$2" ]; } # FILE BYTES
-end_text() {                                               # PID FILE BYTES: of kin run, when FILE is longer than that
+end_text() {                                               # PID FILE BYTES: stops `kin run` when FILE is longer than BYTES
     wait_until 60 longer "$2" "$3"
     kill -INT "$1"
     wait "$1"
     check [ $? -eq 130 ]
 }
-alike() { # FILE FILE BYTES: they begin alike; at least so far, and as far as both go. Where a text was ended the last bytes are its end
+alike() { # FILE FILE BYTES: both begin with the same text, of at least BYTES. The last 16 bytes are ignored: a stopped text may end in them
     n=$(($(wc -c <"$1") - 16))
     [ $n -le $(($(wc -c <"$2") - 16)) ] || n=$(($(wc -c <"$2") - 16))
     [ $n -ge "$3" ] || { fail "less than $3 bytes" && return; }
@@ -95,14 +95,14 @@ join() { # NAME OPTION...
     pids="$pids $!"
     eval "pid_$who=$!"
 }
-on_head() { # COMMAND OPTION...: to the end
+on_head() { # COMMAND OPTION...: runs it on the head to its end
     what=$1
     key head
     shift
     HOME=$dir/head timeout 240 "$kin" "$what" --cluster --name desk --key-file "$dir/head/key" --listen 127.0.0.1 --port "$port" \
         --hidden -t 1 "$@" 2>>"$dir/head.log"
 }
-serve_with() { # N OPTION...: a server that has waited for N devices; $base, $pid_head
+serve_with() { # N OPTION...: starts a server, waits for N devices, sets $base and $pid_head
     n_devices=$1
     key head
     shift
@@ -115,19 +115,19 @@ serve_with() { # N OPTION...: a server that has waited for N devices; $base, $pi
     wait_for 60 "$dir/serve.log" 'ready to answer'
     has_line "$dir/serve.log" 'serving .* at http.*, once the ring is up' || fail 'it says nothing of the ring'
     base=$(sed -n 's,.*serving .* at \(http://[^ ]*\).*,\1,p' "$dir/serve.log")
-    wait_until 20 curl -sf -o "$dir/health" "$base/health" # the head's own layers are there, too
+    wait_until 20 curl -sf -o "$dir/health" "$base/health" # the head's own layers are loaded too
 }
-alone() { # COMMAND OPTION...: without others
+alone() { # COMMAND OPTION...: runs it on one machine
     what=$1
     shift
     HOME=$dir/head "$kin" "$what" -t 1 "$@" 2>>"$dir/head.log"
 }
 
-# Plans by rule, unless a check says otherwise; and nobody measures its machine, which takes seconds.
+# Plans are made by rule unless a check says otherwise, and no process measures its machine, which would take seconds.
 KIN_PROFILE=$(dirname "$0")/machine.json
 export KIN_PLAN=even KIN_PROFILE
 
-# The end of the test, and its status.
+# Prints the counters and returns the test's status.
 tally() {
     echo "$n_checks checks, $n_failed failed"
     [ "$n_failed" -eq 0 ]

@@ -1,12 +1,12 @@
 # shellcheck shell=sh disable=SC2034,SC2154 # the tests use it
-# A kin serve of its own, for the test that sources this after checks.sh: started, asked, stopped.
+# A kin serve for the test that sources this after checks.sh: start it, send requests, stop it.
 command -v curl >/dev/null || { echo 'skipped: no curl' && exit 77; }
 server=
 trap '[ -z "$server" ] || kill -9 $server 2>/dev/null; rm -rf "$dir"' EXIT
 log=$dir/log
 : >"$err"
 
-# serve OPTION...: its address is in $base. The one before has ended.
+# serve OPTION...: starts it and sets $base to its address. The previous one must have ended.
 serve() {
     : >"$log"
     "$kin" serve --port 0 -t 1 --metrics "$@" 2>"$log" >/dev/null </dev/null &
@@ -34,7 +34,7 @@ stop() {
     ends_well
 }
 
-# answers STATUS PATH [CURL OPTION...]: the body is in $out, the header in $dir/head.
+# answers STATUS PATH [CURL OPTION...]: sends a request and expects STATUS. The body is in $out, the header in $dir/head.
 answers() {
     want=$1 path=$2
     shift 2

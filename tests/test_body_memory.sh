@@ -1,5 +1,5 @@
 #!/bin/sh
-# What bodies of millions of JSON values cost a real server: memory while they are in work, and after.
+# Memory that request bodies with millions of JSON values cost a real server, while they are processed and afterwards.
 #
 #   test_body_memory.sh PATH_TO_KIN
 set -u
@@ -7,7 +7,7 @@ set -u
 . "$(dirname "$0")/checks.sh"
 # shellcheck source=tests/serving.sh
 . "$(dirname "$0")/serving.sh"
-# A sanitizer must give freed memory back.
+# Make the sanitizer return freed memory to the OS.
 ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}quarantine_size_mb=0:thread_local_quarantine_size_kb=0:allocator_release_to_os_interval_ms=0
 export ASAN_OPTIONS
 [ -r /proc/self/status ] || { echo 'skipped: no /proc' && exit 77; }
@@ -19,12 +19,12 @@ at_most() { # GOT MOST WHAT
     n_checks=$((n_checks + 1))
     [ "$1" -le "$2" ] || fail "$3: $1 MiB, not $2"
 }
-numbers() { # N: a prompt of so many
+numbers() { # N: a prompt of N numbers
     printf '{"max_tokens": 1, "prompt": [1'
     yes ,1 | head -n $(($1 - 1)) | tr -d '\n'
     printf ']}'
 }
-thrice() { # FILE: at once; the statuses are in $dir/status
+thrice() { # FILE: sends it three times at once; the statuses are in $dir/status
     : >"$dir/status"
     clients=
     for i in 1 2 3; do
@@ -52,7 +52,7 @@ for body in 60MB objects; do
     thrice "$dir/$body"
     says "$dir/status" '^413$'
     lines "$dir/status" 3
-    says_not "$dir/status" '^2' # one that finds the others' is 503
+    says_not "$dir/status" '^2' # 503: refused because the others hold the memory
     says_not "$dir/status" '^50[^3]'
 done
 at_most $(($(memory VmHWM) - begun)) 300 'at most, beside what it had'
@@ -60,10 +60,10 @@ at_most $(($(memory VmHWM) - begun)) 300 'at most, beside what it had'
 claim='what is parsed has room for one such body at a time, and is given back'
 thrice "$dir/6MB"
 says_not "$dir/status" '^50[^3]'
-says "$dir/status" '^400$' # longer than the context
+says "$dir/status" '^400$' # the prompt is longer than the context
 at_most $(($(memory VmHWM) - begun)) 450 'at most, beside what it had'
 is_well
-n=0 # the thread that frees a body may come to it after its answer
+n=0 # a body may be freed on another thread shortly after its answer
 while [ $(($(memory VmRSS) - begun)) -gt 60 ] && [ $n -lt 100 ]; do
     sleep 0.1
     n=$((n + 1))

@@ -1,6 +1,6 @@
 #!/bin/sh
-# A model's file that somebody writes to while kin uses it: no text comes from mixed weights, clients are told which file it is, and the
-# model is loaded anew when the file is whole again. What was kept of texts stays right.
+# A model file that is written to while kin uses it: no text comes from mixed weights, clients learn which file it is, and the model is
+# loaded again when the file is complete. Stored prefixes stay right.
 #
 #   test_changed_file.sh PATH_TO_KIN      (mkmodel lies beside it)
 set -u
@@ -17,7 +17,7 @@ make --seed 2 -o "$dir/wrong.gguf"
 make --seed 4 --split 2 -o "$dir/parts"
 words='one two three four five six seven eight nine ten eleven twelve'
 prompt="$words $words $words $words"
-ask() { # STATUS [FIELDS]: a text; it is in $text
+ask() { # STATUS [FIELDS]: requests a text and sets $text
     answers "$1" /completion -d "{\"prompt\": \"$prompt\", \"n_predict\": 24, \"temperature\": 0, \"ignore_eos\": true${2:-}}"
     text=$(sed -n 's/.*"content":"\(.*\)","tokens".*/\1/p' "$out")
 }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# A ring whose head's model file is written to, and a device whose own file is: no text comes from mixed weights. Real processes on
+# A ring in which the head's model file is written to, then a device's own file: no text comes from mixed weights. Real processes on
 # loopback.
 #
 #   test_changed_file_ring.sh PATH_TO_KIN      (mkmodel lies beside it)
@@ -13,7 +13,7 @@ for seed in 1 2; do
 done
 cp "$dir/1.gguf" "$model"
 words='one two three four five six seven eight nine ten eleven twelve'
-ask() { # NAME: its text; the status is in $status
+ask() { # NAME: requests a text and stores it under NAME; the status is in $status
     status=$(curl -s -m 60 -o "$dir/$1.json" -w '%{http_code}' -d "{\"prompt\": \"$words $words $words $words\",
         \"n_predict\": 24, \"temperature\": 0, \"ignore_eos\": true}" "$base/completion")
     sed -n 's/.*"content":"\(.*\)","tokens".*/\1/p' "$dir/$1.json" >"$dir/$1.text"

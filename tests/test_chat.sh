@@ -1,5 +1,5 @@
 #!/bin/sh
-# kin chat at a terminal (tmux), in a pipe, and as a client of kin serve: commands, Ctrl-C at each moment, what a terminal does.
+# kin chat on a terminal (tmux), in a pipe, and as a client of kin serve: commands, Ctrl-C at every moment, terminal features.
 #
 #   test_chat.sh PATH_TO_KIN      (mkmodel lies beside it)
 set -u
@@ -11,16 +11,16 @@ command -v tmux >/dev/null || { echo 'skipped: no tmux' && exit 77; }
 t() { tmux -u -S "$dir/tmux" -f /dev/null "$@"; }
 trap 't kill-server 2>/dev/null; [ -z "$server" ] || kill -9 $server 2>/dev/null; rm -rf "$dir"' EXIT
 screen=$dir/screen
-cd "$dir" || exit 1 # names of files are short, so that sentences with them fit on a line
+cd "$dir" || exit 1 # file names stay short, so that messages with them fit on one line
 
-# chat OPTION...: in a new terminal of 60 x 24; its status comes into the file `ended`.
+# chat OPTION...: starts it in a new terminal of 60 x 24. Its exit status is written to the file `ended`.
 chat() {
     rm -f ended
     t resize-window -x 60 -y 24
     # shellcheck disable=SC2016 # the inner shell's
     t respawn-pane -k env "TERM=${TERM_OF_CHAT:-screen}" sh -c 'trap : INT; "$@"; echo $? >ended.new; mv ended.new ended; sleep 60' sh "$kin" chat -t 1 "$@"
 }
-resize() { t resize-window -x "$1" -y "$2" && sleep 0.35; } # tmux tells its programs a quarter of a second later
+resize() { t resize-window -x "$1" -y "$2" && sleep 0.35; } # tmux tells its programs 0.25 s later
 type() { t send-keys -l -- "$1"; }
 key() { t send-keys "$@"; }
 line() { type "$1" && key Enter; }
@@ -46,11 +46,11 @@ ends() { # STATUS
     wait_for test -f ended || fail 'it does not end'
     [ "$(cat ended)" = "$1" ] || fail "status $(cat ended), not $1"
 }
-long_now() { look && [ "$(wc -c <"$screen")" -gt 400 ]; } # some lines of an answer
-# Another process may have the port for a moment.
+long_now() { look && [ "$(wc -c <"$screen")" -gt 400 ]; } # a few lines of an answer
+# Tries again, because another process may hold the port for a moment.
 serve_again() { # PORT
     for _ in 1 2 3 4 5; do
-        : >"$log" # else the line of the server before is taken for this one's
+        : >"$log" # otherwise the previous server's line would match
         "$kin" serve --port "$1" -t 1 --ctx 30000 -m "$dir/slow.gguf" --api-key secret 2>"$log" >/dev/null </dev/null &
         server=$!
         while kill -0 $server 2>/dev/null && ! grep -q 'serving .* at http' "$log"; do sleep 0.05; done
@@ -60,7 +60,7 @@ serve_again() { # PORT
     fail 'no server on the port of the one before' && cat "$log"
 }
 prompts_now() { look && [ "$(grep -c '^>' "$screen")" -ge "$1" ]; }
-fresh() { key C-l && hides '/help'; } # an empty screen
+fresh() { key C-l && hides '/help'; } # clears the screen
 t new-session -d -x 60 -y 24 'sleep 600'
 "$mkmodel" --layers 2 --vocab 8000 --untied --endless -o slow.gguf >"$out"
 
@@ -149,7 +149,7 @@ claim='UTF-8, wide and combining characters, editing, and a terminal that is res
 chat -m slow.gguf -n 3 --temp 0
 shows '^>'
 type "ab 世界🙂 e$(printf '\314\201')x"
-key Left BSpace BSpace BSpace BSpace # é as one, and 🙂, and 界
+key Left BSpace BSpace BSpace BSpace # deletes é as one character, then 🙂, then 界
 type 'é'
 shows '^> ab 世éx$'
 key Home
@@ -237,7 +237,7 @@ wait_for long_now || fail 'nothing is written'
 key C-c
 shows '^kin: stopped$'
 type '/save part.json'
-key Enter C-c # a file is written as a whole or not at all
+key Enter C-c # a file is written completely or not at all
 shows 'has the conversation, 2 messages'
 line /clear
 yes 'The dragon went up the hill and saw.' | head -n 600 | t load-buffer -

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The kin program as a person meets it: what it prints where, and the status it ends with. Runs the built-in demo model.
+# The kin program as a user meets it: what it prints where, and its exit status. Runs the built-in demo model.
 #
 #   test_cli.sh PATH_TO_KIN      (mkmodel lies beside it)
 set -u
@@ -282,7 +282,7 @@ says "$out" '^\("red"\|7\)$'
 
 claim='drafts change no text, whatever chooses its tokens'
 assets=$(dirname "$0")/../assets
-# A prompt that repeats itself has n-grams to find.
+# A repetitive prompt, in which the n-gram drafter finds matches.
 again="$prompt, Tom and Lily had a red ball. $prompt, Tom and Lily had a red"
 printf 'root ::= ("Tom " | "Lily ")+ "end"\n' >"$dir/again.gbnf"
 for words in '--temp 0' '--seed 3 --temp 1 --top-p 0.9' '--seed 4 --repeat-penalty 1.3 --presence-penalty 0.5' \
@@ -335,15 +335,15 @@ silent "$err"
 # ---- Ctrl-C
 
 claim='Ctrl-C ends a run at once, with status 130 and a whole last line'
-# random.gguf never stops on its own.
+# random.gguf never ends a text on its own.
 mkfifo "$dir/written"
 interrupt() { # SIGNAL
     "$kin" run -m "$dir/random.gguf" -p "$prompt" -n 1000000 --ctx 1000000 --ignore-eos >"$dir/written" 2>"$err" &
     pid=$!
-    { # as soon as it writes
+    { # once it writes
         head -c 41 >"$out"
         kill -"$1" $pid
-        { # the text would go on for minutes
+        { # without the signal, the text would take minutes
             n=0
             while [ $n -lt 400 ] && kill -0 $pid; do
                 sleep 0.05
@@ -359,7 +359,7 @@ interrupt() { # SIGNAL
     kill $killer 2>/dev/null
     n_checks=$((n_checks + 1))
     [ $got -eq 130 ] || fail "status $got after SIG$1"
-    lines "$err" 1 # the context's length
+    lines "$err" 1 # the line about the context's length
     [ "$(wc -c <"$out")" -gt 40 ] || fail 'no text before it'
     [ "$(tail -c 1 "$out" | od -An -tu1 | tr -d ' ')" = 10 ] || fail 'no newline at the end'
 }
@@ -370,7 +370,7 @@ interrupt TERM
 
 claim='the peak of a first run is that of the work, not of measuring the machine'
 peak() { sed -n 's/.*"peak_bytes": \([0-9]*\).*/\1/p' "$out"; }
-# A sanitizer must give freed memory back.
+# Make the sanitizer return freed memory to the OS.
 ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}quarantine_size_mb=0:thread_local_quarantine_size_kb=0
 export ASAN_OPTIONS
 status 0 "$kin" bench --prompt 8 --gen 4 --reps 1 --json
@@ -480,7 +480,7 @@ says "$out" '^[0-9 ]*$'
 
 claim='eval prints the ids of a file that holds nothing but a vocabulary'
 LC_ALL=C sed 's/token_embd.weight/token_embD.weight/; s/general.architecture\(.\{12\}\)llama/general.architecture\1xxxxx/' "$dir/random.gguf" \
-    >"$dir/vocab.gguf" # no model: a tensor is missing, the family is unknown
+    >"$dir/vocab.gguf" # not a model: a tensor is missing and the family is unknown
 status 0 "$kin" eval "$dir/random.gguf" --tokenize "$dir/texts"
 cp "$out" "$dir/ids"
 refused 'not supported\|missing' info "$dir/vocab.gguf"
@@ -488,7 +488,7 @@ status 0 "$kin" eval "$dir/vocab.gguf" --tokenize "$dir/texts"
 same "$out" "$dir/ids"
 status 0 sh -c '"$0" eval "$1" --tokenize - <"$2"' "$kin" "$dir/vocab.gguf" "$dir/texts"
 same "$out" "$dir/ids"
-for vocab in "$(dirname "$0")"/../../shared/vocab/*.gguf; do # of real models
+for vocab in "$(dirname "$0")"/../../shared/vocab/*.gguf; do # vocabularies of real models
     [ -f "$vocab.out" ] || continue
     status 0 "$kin" eval "$vocab" --tokenize "$vocab.inp"
     sed 's/^ *//' "$vocab.out" >"$dir/ids"

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Real clients (tests/clients) against kin serve: on one machine, and on a ring of two real processes.
+# Real clients (tests/clients) against kin serve, on one machine and on a ring of two real processes.
 #
 #   test_clients.sh PATH_TO_KIN
 #
-# Skipped where their packages are not: npm install --prefix tests/clients
+# Skipped if their packages are not installed (npm install --prefix tests/clients).
 set -u
 kin=$1
 clients=$(dirname "$0")/clients
@@ -19,14 +19,14 @@ for name in $(env | sed -n 's/^\(KIN_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
 export HOME="$dir" XDG_CACHE_HOME="$dir/cache" OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0
 unset XDG_CONFIG_HOME
 (umask 077 && printf '%064d\n' 7 >"$dir/key")
-# The demo model, but for its context: descriptions of tools are longer.
+# The demo model with a longer context, as tool descriptions need.
 LC_ALL=C sed 's/\(llama.context_length....\)\x00\x02/\1\x00\x40/' "$(dirname "$0")/../assets/demo.gguf" >"$dir/demo.gguf"
 # shellcheck source=tests/ports.sh
 . "$(dirname "$0")/ports.sh"
 cluster_port=$port
 n_failed=0
 
-# serve NAME OPTION...: starts a server and leaves its address in $base.
+# serve NAME OPTION...: starts a server and sets $base to its address.
 serve() {
     log=$dir/$1.log
     shift
@@ -41,7 +41,7 @@ serve() {
     done
 }
 
-# ask NAME: all checks against it, then it must end by itself.
+# ask NAME: runs all checks against the server, which must then end on SIGTERM.
 ask() {
     if [ -z "$base" ]; then
         echo "FAILED: $1: no server" && cat "$log"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# A ring of real processes on loopback: what it writes, and what happens when a device dies, hangs, or has no business there.
+# A ring of real processes on loopback: its output, and its reaction to devices that die, hang, or have no right to be there.
 #
 #   test_cluster.sh PATH_TO_KIN
 set -u
@@ -75,7 +75,7 @@ says "$dir/head.log" '3 devices are here, as many as were to be: .*zoe'
 claim='but a plan by hand waits for those whom it names, whoever else is there'
 on_head run --plan "$dir/zoe.json" -p 'Once upon a time' --temp 0 -n 12 >"$dir/zoe.txt" &
 waiting=$!
-sleep 7 # longer than it would take to give up
+sleep 7 # longer than its timeout would be
 join zoe
 wait $waiting || fail "it did not run"
 same "$dir/plain.txt" "$dir/zoe.txt"
@@ -104,7 +104,7 @@ status() { # NAME OPTION...
     HOME=$dir/$who "$kin" status --key-file "$dir/$who/key" "$@"
 }
 tokens_are_counted() { status olga "127.0.0.1:$port" --json 2>"$dir/status.log" | grep -q '"tokens_per_s": [1-9]'; }
-wait_until 10 tokens_are_counted # a second after the first ones
+wait_until 10 tokens_are_counted # they appear a second after the first tokens
 status olga "127.0.0.1:$port" >"$dir/status.txt" 2>"$dir/status.log"
 check [ $? -eq 0 ]
 says "$dir/status.txt" "^head 'desk': serving on 3 devices"
@@ -133,7 +133,8 @@ grows() { # waits until the text does
     check [ $n -lt 1200 ]
 }
 
-# What is said of a loss: which device, and why. Between two texts nothing goes on, and nobody need notice before the next one begins.
+# The log names the lost device and the reason. Between two texts the ring is idle, and the loss may be reported only when the next one
+# begins.
 lost() { echo "device '$1'.* \(broke: ..*\|is gone (..*)\)\(; the \(text goes on\|ring comes up\)\|, waiting for it to come back\)"; } # NAME
 
 claim='a device that is killed in mid-text: it is named, the text goes on without it, and it may come back'
@@ -141,7 +142,7 @@ grows
 mark "$dir/head.log"
 kill -9 "$pid_ben"
 wait_for 5 "$dir/head.log" "$(lost ben)"
-check [ "$(tail -n "+$((seen + 1))" "$dir/head.log" | grep -c "'ben'.*no answer")" -eq 0 ] # at once, not when it has been silent
+check [ "$(tail -n "+$((seen + 1))" "$dir/head.log" | grep -c "'ben'.*no answer")" -eq 0 ] # noticed at once, not by a timeout
 wait_for 10 "$dir/head.log" "serving on 2 devices"
 grows
 join ben
@@ -198,7 +199,7 @@ until curl -s -m 10 "$base/metrics" >"$dir/metrics" && grep -q '^kin:device' "$d
 done
 for who in anna ben dora desk; do says "$dir/metrics" "^kin:device_compute_ratio{device=\"$who\"} [01]"; done
 wait $asking
-ask_all cut 2500 # they are not over before the device is
+ask_all cut 2500 # long enough to be still running when the device dies
 has_events() { [ "$(grep -c '^data' "$dir/$1")" -ge "$2" ]; } # NAME N
 wait_until 60 has_events cut1 10
 kill -9 "$pid_dora"
@@ -221,7 +222,7 @@ mkdir "$dir/new"
 code_of() { "$kin" code --key-file "$dir/new/key" "$@" 2>"$dir/code.log"; }
 code_of && fail 'a code of nothing'
 says "$dir/code.log" 'no cluster yet'
-serve() { # a head that makes its key, or has it; it waits for devices
+serve() { # a head that creates its key, or has one; it waits for devices
     HOME=$dir/new timeout 480 "$kin" run --cluster --name desk --key-file "$dir/new/key" --listen 127.0.0.1 --port "$port" --hidden \
         -t 1 --temp 0 -n 12 -p 'Once upon a time' >"$dir/new.txt" 2>>"$dir/new.log" &
     pid_head=$!
@@ -256,7 +257,7 @@ mv "$dir/new/key.kept" "$dir/new/key"
 mv "$dir/new/code.kept" "$dir/new/key.code"
 
 claim='a code that does not fit is not kept, and the device says what to do'
-newcomer() { # NAME OPTION...: a device, told the code on its standard input
+newcomer() { # NAME OPTION...: a device that reads the code from stdin
     who=$1
     shift
     mkdir -p "$dir/$who"
@@ -274,7 +275,7 @@ newcomer gus && fail 'it joined'
 says "$dir/gus.log" "another key: the code does not fit; 'kin code' on the head .* --ask-code"
 same "$dir/old.key" "$dir/gus/key"
 claim='on a terminal the code is asked for again, and kept when the head has accepted it'
-if script --version 2>/dev/null | grep -q util-linux; then # Linux's: others know no -c
+if script --version 2>/dev/null | grep -q util-linux; then # only util-linux's script has -c
     printf '%s\n%s\n' "$code" "$new_code" | HOME=$dir/gus SHELL=/bin/sh script -qec \
         "exec $kin join 127.0.0.1:$port --name gus --key-file $dir/gus/key --listen 127.0.0.1 -t 1" /dev/null >"$dir/tty.log" 2>&1 &
 else

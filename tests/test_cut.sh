@@ -1,12 +1,12 @@
 #!/bin/sh
-# A model or a file of prepacked weights that is cut while it is used: a sentence that names it, and no signal.
+# A model file, or a file of prepacked weights, that is truncated while in use: an error message that names it, and no signal.
 #
 #   test_cut.sh PATH_TO_KIN      (mkmodel lies beside it)
 set -u
 # shellcheck source=tests/checks.sh
 . "$(dirname "$0")/checks.sh"
 
-# cut NAME FILE OPTION...: a prompt, then FILE is cut, then another prompt.
+# cut NAME FILE OPTION...: runs a prompt, truncates FILE, then runs another prompt.
 cut() {
     claim=$1 file=$2
     shift 2
@@ -18,17 +18,17 @@ cut() {
     exec 3>"$dir/prompts"
     echo 'a b c' >&3
     n_waits=0
-    while [ ! -s "$out" ] && [ $n_waits -lt 480 ]; do # until it writes
+    while [ ! -s "$out" ] && [ $n_waits -lt 480 ]; do # until there is output
         sleep 0.5
         n_waits=$((n_waits + 1))
     done
     for path in $file; do truncate -s 4096 "$path"; done
-    (echo 'd e f' >&3) 2>"$dir/closed" # in a process of its own: kin may have ended
+    (echo 'd e f' >&3) 2>"$dir/closed" # in a subshell, because kin may have ended
     exec 3>&-
     wait $pid
     got=$?
     n_checks=$((n_checks + 1))
-    [ $got -le 1 ] || fail "status $got" # a read that fails is an error of its prompt, a mapping the end of all
+    [ $got -le 1 ] || fail "status $got" # a failed read fails only its prompt; a failed mapping ends the run
     says "$err" "$(basename "$path"): "
 }
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Damaged model files: `kin run` and `kin info` end with status 1 and one sentence, never with a crash.
+# Damaged model files: `kin run` and `kin info` end with status 1 and one error message, and never crash.
 #
 #   test_damaged.sh PATH_TO_KIN      (mkmodel lies beside it; VERBOSE=1 shows the sentences)
 set -u
@@ -13,7 +13,7 @@ expect_sentence() {
     status 1 "$@"
     lines "$err" 1
     says "$err" '^kin: .'
-    says_not "$out" . # but perhaps the end of a line
+    says_not "$out" . # except possibly a newline
     [ -z "${VERBOSE:-}" ] || sed "s/^/$claim   /; s|$dir/||" "$err"
 }
 
@@ -29,10 +29,10 @@ fresh() { cp "$dir/good.gguf" "$dir/m.gguf"; }
 # shellcheck disable=SC2059 # escapes
 put() { printf "$2" | dd of="$dir/m.gguf" bs=1 seek="$1" conv=notrunc 2>/dev/null; }
 
-# offset_of TEXT: where it first stands in the file.
+# offset_of TEXT: prints the offset of its first occurrence.
 offset_of() { LC_ALL=C grep -abo -- "$1" "$dir/good.gguf" | head -n 1 | cut -d : -f 1; }
 
-# good.gguf, with more options of mkmodel's.
+# Makes good.gguf, with further options of mkmodel.
 make() { "$mkmodel" --preset tiny --layers 2 --vocab 300 --type q4_0 "$@" -o "$dir/good.gguf" >/dev/null || exit 1; }
 
 make
@@ -42,7 +42,7 @@ status 0 "$kin" info "$dir/good.gguf"
 [ "$n_failed" -eq 0 ] || exit 1
 size=$(wc -c <"$dir/good.gguf")
 
-# ---- cut short
+# ---- truncated files
 for n in 0 1 3 4 7 8 15 16 23 24 25 31 32 40 100 1000 5000 9999 $((size / 4)) $((size / 2)) $((size - 65536)) $((size - 1)); do
     head -c "$n" "$dir/good.gguf" >"$dir/m.gguf"
     damaged "cut at $n bytes"
@@ -73,7 +73,7 @@ header 24 '\377\377\377\377\377\377\377\377' 'a key of 2^64-1 bytes'
 header 24 '\000\000\000\000\000\000\000\200' 'a key of 2^63 bytes'
 header 24 '\000' 'an empty key'
 
-# ---- values. after TEXT N BYTES: N bytes behind the first TEXT. A value follows its key's name and its kind (u32).
+# ---- values. after TEXT N BYTES CLAIM: writes BYTES at N bytes after the first TEXT. A value follows its key's name and its kind (u32).
 after() {
     at=$(offset_of "$1")
     [ -n "$at" ] || fail "there is no $1 in the file"
@@ -134,7 +134,7 @@ after llama.expert_used_count 4 '\000\000\000\000' 'no experts used'
 after llama.expert_count 4 '\010\000\000\000' 'more experts than weights for them'
 after llama.expert_count 4 '\377\377\377\377' '2^32-1 experts'
 
-# ---- weights that are all NaN: noticed where probabilities are made of them, after the prompt has been printed
+# ---- weights that are all NaN: noticed when probabilities are computed from them, after the prompt has been printed
 for options in '' '--experts 64 --experts-used 8 --ff 256'; do
     # shellcheck disable=SC2086 # words of options
     make $options
@@ -144,13 +144,13 @@ for options in '' '--experts 64 --experts-used 8 --ff 256'; do
     expect_sentence "weights of NaN $options" "$kin" run -m "$dir/m.gguf" -p x -n 2 --no-echo
 done
 
-# ---- not a file at all
+# ---- paths that are not model files
 for path in "$dir/none.gguf" "$dir" /dev/null; do
     expect_sentence "info: $path" "$kin" info "$path"
     expect_sentence "run: $path" "$kin" run -m "$path" -p x -n 2
 done
 
-# ---- every byte of the header in turn: refused or not, but no crash
+# ---- bytes of the header, one at a time: the file may be refused or not, but there is no crash
 make
 i=0
 while [ $i -lt 64 ]; do

@@ -1,17 +1,17 @@
 #!/bin/sh
-# kin demo: a ring of processes tells a story; whatever is killed, no process and no file is left behind.
+# kin demo: a ring of processes tells a story. Whichever process is killed, no process and no file is left behind.
 #
 #   test_demo.sh PATH_TO_KIN
 set -u
 # shellcheck source=tests/checks.sh
 . "$(dirname "$0")/checks.sh"
 mkdir "$dir/tmp" "$dir/home"
-ln -s "$(realpath "$kin")" "$dir/kin-of-the-demo" # what its processes are called
+ln -s "$(realpath "$kin")" "$dir/kin-of-the-demo" # gives its processes a name to search for
 demo=$dir/kin-of-the-demo
 export TMPDIR="$dir/tmp"
 
 echo "$demo" >"$dir/name"
-running() { # the processes of the demo
+running() { # prints the demo's process ids
     grep -lasxzF -f "$dir/name" /proc/[0-9]*/cmdline | cut -d / -f 3
 }
 nothing_is_left() {
@@ -68,10 +68,10 @@ if [ ! -r /proc/self/task/self/children ] && [ ! -r "/proc/$$/task/$$/children" 
     exit
 fi
 
-# ---- something is killed. A device hangs, so that the story cannot be over by then.
+# ---- a process is killed. One device is stopped before, so that the story cannot be over by then
 
 children() { cat "/proc/$1/task/$1/children" 2>/dev/null; }
-begin() { # as soon as the devices run one of them is stopped
+begin() { # stops a device as soon as the devices run
     "$demo" demo >"$out" 2>"$err" </dev/null &
     pid=$!
     device='' n=0
@@ -83,7 +83,7 @@ begin() { # as soon as the devices run one of them is stopped
     done
     kill -STOP "$device" || fail 'no device'
 }
-ends() { # STATUS PATTERN: of the demo
+ends() { # STATUS PATTERN: waits for the demo's end and checks its status
     wait $pid
     got=$?
     n_checks=$((n_checks + 1))
@@ -96,7 +96,7 @@ claim='Ctrl-C ends it'
 begin
 kill -INT $pid
 ends 130 ''
-# Under nohup the signal is ignored, here as in what is started here.
+# Under nohup SIGHUP is ignored here and in all child processes.
 if ! [ -r /proc/self/status ] || [ $((0x$(sed -n 's/^SigIgn:.*\(.\)$/\1/p' /proc/$$/status) & 1)) = 0 ]; then
     claim='a terminal that goes away ends it'
     begin
@@ -113,7 +113,7 @@ for wait in 0 0.01 0.02 0.04 0.08 0.15 0.3; do
     got=$?
     n_checks=$((n_checks + 1))
     case $got in
-    130 | 143) ;; # 143: before the program had begun
+    130 | 143) ;; # 143: the signal came before the program had begun
     *) fail "status $got after $wait s: $(cat "$err")" ;;
     esac
     nothing_is_left

@@ -1,5 +1,5 @@
 #!/bin/sh
-# kin doctor: its lines, JSON and status; a head that runs; a machine without a network.
+# kin doctor: its lines, JSON and status; with a running head; on a machine without a network.
 #
 #   test_doctor.sh PATH_TO_KIN
 set -u
@@ -37,7 +37,7 @@ while [ $n -lt 1200 ] && ! grep -q 'listens on port' "$dir/log"; do
     n=$((n + 1))
 done
 n=0
-until status 0 "$kin" doctor --port $port && grep -q "^ok  *cluster  *the head '" "$out" || [ $n -ge 10 ]; do n=$((n + 1)); done # it has 2.5 s
+until status 0 "$kin" doctor --port $port && grep -q "^ok  *cluster  *the head '" "$out" || [ $n -ge 10 ]; do n=$((n + 1)); done # a search takes 2.5 s
 says "$out" "^ok  *cluster  *the head '"
 says "$out" "^note  *ports  *TCP port $port, of a head: "
 kill $head

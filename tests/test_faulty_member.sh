@@ -1,7 +1,7 @@
 #!/bin/sh
-# A member that has the key and computes wrongly: it swallows steps, or sends them on with another number, other rows, or no numbers. It is
-# named and left out, whether it is the first device or the last one; the device beside it stays, and the text is that of the head alone.
-# Real processes on loopback; the wrong one is kin_faulty.
+# A member that has the key but computes wrongly: it swallows steps, or forwards them with another number, other rows, or NaN. It is named
+# and excluded, whether it is the first or the last device; the other device stays, and the text equals that of the head alone. Real
+# processes on loopback; the faulty one is kin_faulty.
 #
 #   test_faulty_member.sh PATH_TO_KIN      (mkmodel and kin_faulty lie beside it)
 set -u
@@ -12,7 +12,7 @@ right=$kin wrong=$(dirname "$kin")/kin_faulty
 export KIN_DRAFT=off KIN_PLAN="$dir/plan.json"
 "$mkmodel" --preset tiny --layers 9 --vocab 300 --type q8_0 --seed 3 -o "$dir/model.gguf" >/dev/null || fail 'no model'
 writes() { on_head run --devices 2 -m "$dir/model.gguf" --seed 5 --temp 0 --ignore-eos --no-echo -n 60 -p 'A day at the sea' --no-kv-disk; }
-order() { # NAME NAME: of the ring
+order() { # NAME NAME: sets the order of the ring
     echo "{\"devices\": [{\"device\": \"$1\", \"window\": 3}, {\"device\": \"$2\", \"window\": 3}, {\"device\": \"head\", \"window\": 3}]}" \
         >"$KIN_PLAN"
 }
@@ -25,8 +25,8 @@ claim='the head alone'
 key head
 alone run -m "$dir/model.gguf" --seed 5 --temp 0 --ignore-eos --no-echo -n 60 -p 'A day at the sea' >"$dir/alone.text" || fail 'no text'
 
-# The fault comes once: with the plan by hand the ring waits until the one that was left out is back.
-goes_wrong() { # FAULT FIRST SECOND PATTERN: bert does
+# The fault occurs once. With a manual plan the ring waits until the excluded device is back.
+goes_wrong() { # FAULT FIRST SECOND PATTERN: runs with bert as the faulty device
     claim="$1, where the ring is $2, $3"
     order "$2" "$3"
     anew "$dir/head.log"
@@ -56,7 +56,7 @@ for fault in swallows:9 number:9 rows:9 nan:9; do
     goes_wrong $fault anna bert "$words"
 done
 
-# Where plans are made anew the text goes on without the one that is wrong, and ends though it is wrong again each time that it is back.
+# With automatic plans the text continues without the faulty device, and it ends although the device fails again each time it is back.
 claim='a device that swallows all steps from one on'
 KIN_PLAN=even
 anew "$dir/head.log"

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Devices that reach only other devices, real processes on loopback: cleo knows bert, bert knows anna, and anna the head. The text is that of
-# one machine; when anna is killed it goes on, and when anna or the head is back, so are all, without the wait after a refusal.
+# Devices that reach only other devices, as real processes on loopback: cleo knows bert, bert knows anna, and anna the head. The text is
+# that of one machine. When anna is killed it continues; when anna or the head is back, so are all others, without the wait that follows a
+# refusal.
 #
 #   test_gateway.sh PATH_TO_KIN      (mkmodel lies beside it)
 set -u
@@ -16,7 +17,7 @@ join_by() { # PORT NAME OPTION...
     port=$port_head
 }
 n_lines() { grep -c -e "$2" "$1"; } # FILE PATTERN
-all_work() {                        # N: each was told so many plans
+all_work() {                        # N: each was given at least N plans
     [ "$(n_lines "$dir/anna.log" 'working for')" -ge "$1" ] && [ "$(n_lines "$dir/cleo.log" 'working for')" -ge "$1" ]
 }
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# kin on a GPU as a person meets it: a software one (Mesa's llvmpipe) takes some seconds for each start.
+# kin on a GPU as a user meets it. A software GPU (Mesa's llvmpipe) takes some seconds per start.
 #
 #   test_gpu_cli.sh PATH_TO_KIN      (mkmodel lies beside it)
 set -u
@@ -7,7 +7,7 @@ set -u
 . "$(dirname "$0")/checks.sh"
 
 on_gpu() { GGML_VK_VISIBLE_DEVICES=0 "$@"; }
-rates() { # of the CPU, of the GPU: a profile
+rates() { # CPU GPU: a profile with these rates
     printf '{"name": "this", "memory_bytes": "1G", "disk_bytes_per_s": 1e9, "disk_random_bytes_per_s": 1e9, "window_s": 1e-5,
         "cpu": {"token_bytes_per_s": %s, "prompt_flop_per_s": 1e11, "read_bytes_per_s": 1e10, "kv_copy_s": 1e-6, "op_s": 1e-6},
         "gpu": {"memory_bytes": "1G", "token_bytes_per_s": %s, "prompt_flop_per_s": 1e11, "read_bytes_per_s": 1e10, "kv_copy_s": 1e-6,
@@ -23,9 +23,9 @@ status 0 on_gpu "$kin" run -p Once -n 2 --stats --gpu-layers auto --profile "$di
 says_not "$err" ' 0 B on the GPU'
 status 0 on_gpu "$kin" run -p Once -n 2 --stats --gpu-layers 0 --profile "$dir/rates.json"
 says "$err" ' 0 B on the GPU'
-status 0 on_gpu "$kin" run -p Once -n 2 --stats --profile "$dir/rates.json" # nobody asked, and the model is small
+status 0 on_gpu "$kin" run -p Once -n 2 --stats --profile "$dir/rates.json" # the GPU was not requested, and the model is small
 says "$err" ' 0 B on the GPU'
-# A GPU that was chosen, and then has no room: nobody asked for it.
+# A GPU that was chosen automatically and then has too little memory is no error, because the user did not request it.
 status 0 on_gpu env GGML_VK_FORCE_MAX_ALLOCATION_SIZE=1000000 GGML_VK_FORCE_MAX_BUFFER_SIZE=1000000 \
     "$kin" run -p Once -n 2 --stats --gpu-layers auto --profile "$dir/rates.json"
 says "$err" 'the GPU is not used: '

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Groups of real processes on loopback, which share each layer: alone, inside of a ring, and when a device dies in the middle.
+# Groups of real processes on loopback that share each layer: on their own, inside a ring, and when a device dies in the middle.
 #
 #   test_group_devices.sh PATH_TO_KIN      (mkmodel lies beside it)
 set -u
@@ -17,10 +17,10 @@ why='2 devices cannot share the layers of this model: .* of the feed-forward blo
 wait_for 20 "$dir/head.log" "$why"
 HOME=$dir/head "$kin" status --key-file "$dir/head/key" "127.0.0.1:$port" >"$dir/status.txt" 2>"$dir/status.log"
 says "$dir/status.txt" "^head 'desk': .*$why\$"
-kill "$pid_dora" # what is left can do it
+kill "$pid_dora" # the remaining devices can do it
 wait "$pid_head" || fail "it gave up"
 
-endless() { # NAME OPTION...: a text of the head, which the test ends; in the background, $pid_head
+endless() { # NAME OPTION...: starts an endless text on the head, in the background; sets $pid_head
     who=$1
     key head
     shift
@@ -39,7 +39,7 @@ mkfifo "$dir/lines"
 mark "$dir/head.log"
 on_head run --devices 2 -m "$dir/pair.gguf" --lines -n 4 <"$dir/lines" >"$dir/few" &
 pid_head=$!
-exec 9>"$dir/lines" # the ring is there for as long as more lines may come
+exec 9>"$dir/lines" # the ring stays as long as more lines may come
 wait_for 20 "$dir/head.log" "serving on 1 device; '.*' has no layers"
 without=$(sed -n "s/.*serving on 1 device; '\(.*\)' has no layers/\1/p" "$dir/head.log" | tail -n 1)
 left_out="joined the head 'desk', whose plan leaves this device out: --plan tp has no layers for it"
@@ -61,7 +61,7 @@ written=$(wc -c <"$dir/pair")
 end_text "$pid_head" "$dir/pair" $((written + 2000))
 endless undisturbed --devices 1 -m "$dir/pair.gguf"
 end_text "$pid_head" "$dir/undisturbed" $((written + 2000))
-alike "$dir/pair" "$dir/undisturbed" $((written + 1000)) # a group of the same size has the same bits
+alike "$dir/pair" "$dir/undisturbed" $((written + 1000)) # a group of the same size gives the same bits
 [ "$idle" = ben ] && kill "$pid_ben" || kill "$pid_anna"
 wait "$pid_anna" "$pid_ben" 2>/dev/null
 
@@ -76,7 +76,7 @@ same "$dir/want.ids" "$dir/got.ids"
 for way in mesh star tree ring; do
     on_head eval --devices 1 --allreduce $way --batch 8 --tokens "$tokens" --greedy 16 --logits "$dir/got" >"$dir/got.ids"
     same "$dir/want.ids" "$dir/got.ids"
-    same "$dir/first" "$dir/got" # of two numbers there is one sum
+    same "$dir/first" "$dir/got" # two numbers have only one sum
 done
 claim='what is on the wire may be rounded'
 for type in f16 q8; do
@@ -119,10 +119,10 @@ says "$dir/head.log" 'must be mesh, star, tree or ring'
 
 claim='when devices of a group die in the middle of a text, the others write what they would have written'
 mark "$dir/head.log"
-endless text --devices 2 # of three devices, while all live
+endless text --devices 2 # of three devices, while all are alive
 wait_for 20 "$dir/head.log" 'serving on 2 devices'
 written=0
-for pid in "$pid_anna" "$pid_ben"; do # three, two, one: each after more of the text
+for pid in "$pid_anna" "$pid_ben"; do # three, two, one device: each after more of the text
     wait_until 30 longer "$dir/text" $written
     kill -9 "$pid"
     written=$(wc -c <"$dir/text")

@@ -1,6 +1,7 @@
 #!/bin/sh
-# A head that is killed in the middle of a text and started again: who asks again gets the same words; of the prompt only what is
-# behind its last full page is computed, and what was written of full pages is known and only verified. On one machine and in a ring. Real processes on loopback.
+# A head that is killed in the middle of a text and started again. A client that repeats its request gets the same text; of the prompt only
+# the part after its last full page is computed, and generated tokens in full pages are known and only verified. On one machine and in a
+# ring. Real processes on loopback.
 #
 #   test_head_restart.sh PATH_TO_KIN      (mkmodel lies beside it)
 set -u
@@ -22,7 +23,7 @@ alone() { # one machine
 }
 # shellcheck disable=SC2086 # several words
 ring() { serve_with 2 $options; }
-ask() { # NAME: its text, in the background
+ask() { # NAME: requests a text, in the background
     curl -sN -m 240 -d "{\"prompt\": \"$prompt\", \"n_predict\": 120, \"ignore_eos\": true, \"seed\": 5, \"stream\": true}" \
         "$base/completion" >"$dir/$1.stream" 2>/dev/null &
     writer=$!
@@ -31,25 +32,25 @@ n_events() { grep -c '^data' "$dir/$1.stream"; }
 has_events() { [ -e "$dir/$1.stream" ] && [ "$(n_events "$1")" -ge "$2" ]; } # NAME N
 said() { sed -n 's/^data: .*"content":"\(.*\)","tokens".*/\1/p' "$dir/$1.stream" | tr -d '\n'; } # NAME
 number() { sed -n "s/.*\"$2\":\([0-9]*\).*/\1/p" "$dir/$1.stream" | tail -n 1; } # NAME KEY
-goes_on_from() { # NAME: what was written before the head died is the beginning
+goes_on_from() { # NAME: what was written before the head died is the beginning of the new text
     case $(said again) in "$(said "$1")"*) [ "$(said "$1" | wc -c)" -gt 100 ] ;; *) false ;; esac
 }
-lacks_only_a_page() { # fewer than 64 tokens of the prompt, and its last one, are computed
+lacks_only_a_page() { # at most 64 tokens of the prompt are computed, its last one among them
     [ "$(number again prompt_n)" -le 64 ] && [ "$(number again cache_n)" -ge 256 ]
 }
-knows_what_it_wrote() { # of the block that was full, tokens are drafted
+knows_what_it_wrote() { # tokens of the block that was full are drafted
     accepted=$(sed -n 's/.*"earlier":{"draft_n":[0-9]*,"draft_n_accepted":\([0-9]*\).*/\1/p' "$dir/again.stream" | tail -n 1)
     echo "${accepted:-0} tokens were known, $(number again pass_n) passes"
     [ "${accepted:-0}" -ge 20 ]
 }
-n_tokens() { # of the prompt
+n_tokens() { # prints the number of tokens of the prompt
     curl -s -m 10 -d "{\"content\": \"$prompt\", \"add_special\": true}" "$base/tokenize" | grep -o '[0-9]*' | wc -l
 }
-has_pages() { # NAME LAYERS: the head's, of all blocks that are full so far: a page of each of its layers, and the tokens
+has_pages() { # NAME LAYERS: the head has stored all blocks that are full so far: a page for each of its layers, and the tokens
     n_blocks=$(((n_prompt + $(n_events "$1")) / 64))
     [ "$(find "$dir/head/.cache/kin/kv" -type f 2>/dev/null | wc -l)" -ge $((n_blocks * ($2 + 1))) ]
 }
-dies_and_is_asked_again() { # COMMAND LAYERS: that starts the head, which has so many
+dies_and_is_asked_again() { # COMMAND LAYERS: the command that starts the head, and the head's number of layers
     n_prompt=$(n_tokens)
     ask first
     wait_until 30 has_events first 100

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Chat templates give byte for byte what Jinja gives as the transformers library sets it up: snippets of the language, random templates,
-# and the real ones of ../shared/templates, if they are there. Skipped without python3 and jinja2.
+# Chat templates render byte for byte as in Jinja with the settings of the transformers library: snippets of the language, random templates,
+# and the real ones of ../shared/templates, if present. Skipped without python3 and jinja2.
 #
 #   test_jinja_oracle.sh PATH_TO_KIN
 set -eu

@@ -1,13 +1,13 @@
 #!/bin/sh
-# A device joins while texts are written: what it needs is fetched while they go on, and the switch comes after it. A device is
-# lost: what the others need then was fetched before. Real processes on loopback.
+# A device joins while texts are generated: its weights are fetched in the background, and the switch comes after that. Then a device is
+# lost: the weights that the others need were fetched before. Real processes on loopback.
 #
 #   test_join_beside.sh PATH_TO_KIN
 set -u
 # shellcheck source=tests/ring.sh
 . "$(dirname "$0")/ring.sh"
 export KIN_VERBOSE=1
-# Lines of a file in this order, others between them.
+# Checks that a file has lines in this order, possibly with others between them.
 in_order() { # FILE PATTERN...
     n_checks=$((n_checks + 1))
     of=$1 at=0
@@ -21,7 +21,7 @@ in_order() { # FILE PATTERN...
 
 join anna
 serve_with 1 --ctx 8192
-texts() { # NAME: one after the other, until the file NAME.enough is there
+texts() { # NAME: requests texts one after the other until the file NAME.enough exists
     i=0
     while [ ! -e "$dir/$1.enough" ] && [ $i -lt 500 ]; do
         curl -s -m 240 -d '{"prompt": "Once upon a time", "n_predict": 200, "ignore_eos": true, "seed": 5}' "$base/completion" |
@@ -61,7 +61,7 @@ claim='when a device is lost, the others have what the plan without it needs: it
 wait_for 20 "$dir/cleo.log" 'fetched ahead: [0-9]* layers for plans without one of the others'
 texts losing &
 writer=$!
-# A text that is being written when the device is lost; between two of the others nothing may be. It has no end of its own.
+# This text is being generated when the device is lost; the others may just be between two texts. It has no end of its own.
 curl -sN -m 240 -d '{"prompt": "One day", "n_predict": 8000, "ignore_eos": true, "seed": 5, "stream": true}' "$base/completion" >"$dir/stream" &
 streaming=$!
 n=0
@@ -86,7 +86,7 @@ done
 wait $writer
 are_the_same losing
 n_events=$(grep -c '^data' "$dir/stream")
-goes_on() { [ "$(grep -c '^data' "$dir/stream")" -ge $((n_events + 20)) ]; } # on the new ring
+goes_on() { [ "$(grep -c '^data' "$dir/stream")" -ge $((n_events + 20)) ]; } # it continues on the new ring
 wait_until 20 goes_on
 kill $streaming
 wait $streaming 2>/dev/null

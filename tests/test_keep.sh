@@ -1,17 +1,17 @@
 #!/bin/sh
-# A text goes on with the keys and values that are there: in a ring of three a device is killed, and its layers' pages come from
-# the copy that another member has; a device joins, and fetches those of its layers. Real processes on loopback.
+# A text continues with the keys and values that exist: in a ring of three a device is killed, and the pages of its layers come from another
+# member's copies; a device joins and fetches the pages of its layers. Real processes on loopback.
 #
 #   test_keep.sh PATH_TO_KIN      (mkmodel lies beside it)
 set -u
 # shellcheck source=tests/ring.sh
 . "$(dirname "$0")/ring.sh"
-export KIN_VERBOSE=1 KIN_DRAFT=off # drafts of the same text would end it before anything happens
+export KIN_VERBOSE=1 KIN_DRAFT=off # with drafts of the same text it would end before anything happens
 serve() { serve_with 2 --metrics --ctx 16384 -m "$dir/model.gguf" "$@"; } # OPTION...
-counter() { # NAME: of the metrics
+counter() { # NAME: prints a metric
     curl -s -m 10 "$base/metrics" | sed -n "s/^kin:$1 //p"
 }
-text() { # NAME N: so many tokens, in the background
+text() { # NAME N: requests N tokens, in the background
     curl -sN -m 400 -d "{\"prompt\": \"$prompt\", \"n_predict\": $2, \"ignore_eos\": true, \"seed\": 5, \"stream\": true}" \
         "$base/completion" >"$dir/$1.stream" &
     writer=$!
@@ -19,36 +19,36 @@ text() { # NAME N: so many tokens, in the background
 has_events() { # NAME N
     [ -e "$dir/$1.stream" ] && [ "$(grep -c '^data' "$dir/$1.stream")" -ge "$2" ]
 }
-endless=15000 # tokens: the test ends that text, so that it cannot be over before
-goes_on() {   # NAME N: so many more tokens of it are enough
+endless=15000 # tokens; the test stops such a text, so it cannot end too early
+goes_on() {   # NAME N: waits for N more tokens, then stops the text
     n_more=$(($(grep -c '^data' "$dir/$1.stream") + $2))
     wait_until 60 has_events "$1" $n_more
     kill $writer
     wait $writer 2>/dev/null
 }
-said() { # NAME: the text
+said() { # NAME: prints the text
     sed -n 's/^data: .*"content":"\(.*\)","tokens".*/\1/p' "$dir/$1.stream" | tr -d '\n'
 }
-copied_as_the_formula_says() { # NAME N: of a text of so many tokens
+copied_as_the_formula_says() { # NAME N: the text has N generated tokens
     n_tokens=$(prompt_of "$1")
     n_tokens=$((${n_tokens:-0} + $2 - 1)) # the last one is not computed
-    page=$((2 * 128 * 2 * 64 + 64))       # keys and values, their width, F16, tokens; what encryption adds
+    page=$((2 * 128 * 2 * 64 + 64))       # 2 (K and V) * width * 2 bytes (F16) * 64 tokens + the encryption's overhead
     n_copied=$(counter page_copies_bytes_total)
     n_blocks=$((n_tokens / 64))
-    [ "${n_copied:-0}" -eq $((n_blocks * 6 * page)) ] # the devices' layers: those of the head have no copies
+    [ "${n_copied:-0}" -eq $((n_blocks * 6 * page)) ] # 6 layers on devices; the head's layers are not copied
 }
-begins_alike() { # NAME: as the text of an undisturbed ring
+begins_alike() { # NAME: begins like the text of an undisturbed ring
     said "$1" | head -c ${#expected} >"$dir/begin"
     [ "$(wc -c <"$dir/begin")" -gt 1000 ] && case $expected in "$(cat "$dir/begin")"*) ;; *) false ;; esac
 }
-copies() { # NAME: pages on that device's disk
+copies() { # NAME: number of pages on that device's disk
     find "$dir/$1/.cache/kin/kv" -type f 2>/dev/null | wc -l
 }
-prompt_of() { # NAME: its tokens
+prompt_of() { # NAME: tokens of its prompt
     sed -n 's/.*"prompt_n":\([0-9]*\).*/\1/p' "$dir/$1.stream" | tail -n 1
 }
-has_short() { [ "$(copies "$1")" -ge 18 ]; } # DEVICE: own pages of three blocks, and copies of them
-has_copies() { # NAME DEVICE: of what is written of the text so far, own pages and copies of three layers each
+has_short() { [ "$(copies "$1")" -ge 18 ]; } # DEVICE: its own pages of three blocks, and copies of as many
+has_copies() { # NAME DEVICE: for the text so far it has its own pages and copies, of three layers each
     n_blocks=$((($(prompt_of alone) + $(grep -c '^data' "$dir/$1.stream") - 2) / 64))
     [ $(($(copies "$2") - n_before)) -ge $((6 * n_blocks)) ]
 }
@@ -101,7 +101,7 @@ mark "$dir/serve.log"
 join cleo
 wait_until 40 has_line "$dir/serve.log" 'all is here for a better plan'
 wait_until 40 has_line "$dir/serve.log" 'serving on 2 devices'
-goes_on joined 50 # in the middle of the text
+goes_on joined 50 # still in the middle of the text
 check begins_alike joined
 check has_line "$dir/cleo.log" 'pages of texts: [1-9]'
 n_joined=$(($(counter replayed_tokens_total) - n_lost))
@@ -112,7 +112,7 @@ kill "$pid_head"
 wait "$pid_head" 2>/dev/null
 
 claim='kin run goes on with them, too'
-run() { # NAME OPTION...: in the background
+run() { # NAME OPTION...: runs it in the background
     who=$1
     shift
     HOME=$dir/head "$kin" run --cluster --devices 2 --name desk --key-file "$dir/head/key" --listen 127.0.0.1 --port "$port" --hidden \
@@ -124,7 +124,7 @@ run still -p 'A day at the sea' --no-kv-disk -n 500
 wait $writer
 size=$(wc -c <"$dir/still.text")
 all_copies() { echo $(($(copies head) + $(copies bert) + $(copies anna) + $(copies cleo))); }
-has_blocks() { [ $(($(all_copies) - n_before)) -ge $(($1 * 15)) ]; } # N: each has a page of 9 layers, and copies of the devices' 6
+has_blocks() { [ $(($(all_copies) - n_before)) -ge $(($1 * 15)) ]; } # N: 9 pages per block, and copies of the devices' 6
 n_before=$(all_copies)
 run lost -p 'A day at the sea' -n $endless
 wait_until 40 longer "$dir/lost.text" $((size / 2))
@@ -155,7 +155,7 @@ n_before=$(copies head)
 prompt='And then'
 text after 200
 wait $writer
-has_both() { [ $(($(copies head) - n_before)) -ge 18 ]; } # of three blocks: own pages of three layers, and copies of as many
+has_both() { [ $(($(copies head) - n_before)) -ge 18 ]; } # three blocks: its own pages of three layers, and copies of as many
 wait_until 10 has_both
 
 tally

@@ -1,6 +1,6 @@
 #!/bin/sh
-# kill -9 at any moment of the first start, while weights are packed and written, and files that were cut: the next start gives the
-# right tokens, says what it does, and the one after it has a whole cache.
+# kill -9 at any moment of the first start, while weights are packed and written, and truncated files: the next start gives the right tokens
+# and reports what it does, and the one after it has a complete cache.
 #
 #   test_killed_cache.sh PATH_TO_KIN      (mkmodel lies beside it)
 set -u
@@ -31,7 +31,7 @@ begun=$(date +%s%N)
 same 'a whole first start'
 took=$((($(date +%s%N) - begun) / 1000000))
 
-# Some moments of a first start, and of the writing that goes on behind it.
+# Several moments of a first start, and of the writing that continues in the background.
 for part in 5 15 25 35 45 55 65 75 85 95; do
     rm -rf "$dir/cache"
     "$kin" eval -m "$dir/model.gguf" -t 2 --tokens "1 5" --greedy 200 --cache "$dir/cache" >/dev/null 2>&1 &
@@ -43,7 +43,7 @@ for part in 5 15 25 35 45 55 65 75 85 95; do
     same "and again"
 done
 
-# A streamed model takes its weights from the file alone.
+# A streamed model reads its weights from the file alone.
 for part in 20 50 80; do
     rm -rf "$dir/cache"
     "$kin" eval -m "$dir/model.gguf" -t 2 --tokens "1 5" --greedy 200 --cache "$dir/cache" --memory 48M --ctx 256 --batch 16 >/dev/null 2>&1 &

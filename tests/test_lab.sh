@@ -1,5 +1,5 @@
 #!/bin/sh
-# The lab builds what a scenario says, and nothing of it stays. A stand-in takes kin's place: it listens, answers and prints figures.
+# The lab builds what a scenario describes and leaves nothing behind. A stand-in replaces kin: it listens, answers and prints figures.
 #
 #   test_lab.sh PATH_TO_KIN      (delay, brake and probe lie beside it)
 # shellcheck disable=SC2016 # scenarios are texts of their own
@@ -44,13 +44,13 @@ until_there() { # FILE PATTERN
     return 1
 }
 
-# scenario TEXT [OPTION...]: runs it; the status is the lab's.
+# scenario TEXT [OPTION...]: runs it and returns the lab's status.
 scenario() {
     echo "$1" >"$dir/test.lab"
     shift
     "$lab" "$dir/test.lab" --kin "$dir/kin" --build "$build" --out "$dir/out" --work "$dir" --sample 0 "$@" >"$dir/said" 2>"$dir/err"
 }
-# What a lab of that process may leave: records, namespaces, groups, files, processes in them.
+# left_of PID: prints what the lab of that process may have left: records, namespaces, groups, files, and processes in them.
 left_of() { # PID
     find /run/kin-lab -maxdepth 1 -name "$1" 2>/dev/null
     find /run/netns -name "kin-$1-*" 2>/dev/null
@@ -86,7 +86,7 @@ STAND_IN
 chmod +x "$dir/kin"
 head -c 3000000 /dev/urandom >"$dir/small.gguf"
 
-# ---- what a device is
+# ---- devices
 
 claim='a device has a network, a name, a home and limits of its own, and nothing of our environment'
 export KIN_MEMORY=1 UNWANTED=yes
@@ -209,9 +209,9 @@ check between "$(awk "BEGIN { print 1.5 * $quick }")" "$slow" "$(awk "BEGIN { pr
 graphs=$(cut -d, -f1 "$dir/out/slow.late")
 check between "$(awk "BEGIN { print 0.9 * 1000 * $slow / $graphs }")" "$(column computing slow tpot_ms)" 1000000
 
-# ---- what a link is
+# ---- links
 
-# The bounds are wide: this machine may be busy, which makes frames late but never early.
+# The bounds are wide: a busy machine makes frames late but never early.
 claim='links have the delay and the rate that they are given, and calls to everybody reach everybody'
 scenario '
 device near
@@ -257,7 +257,7 @@ check [ $? -eq 0 ]
 for state in whole continued mended heard; do check says "$dir/said" "^$state: answers"; done
 for state in stopped cut mute killed; do check says "$dir/said" "^$state: silent"; done
 
-# ---- the scenarios that come with it, with the stand-in
+# ---- the built-in scenarios, with the stand-in
 
 for name in two four-equal four-300 table3 wifi predict schedulers select; do
     claim="the scenario $name runs from its beginning to its end"
@@ -298,7 +298,7 @@ check [ $? -eq 1 ]
 "$lab" --wrong 2>"$dir/err"
 check [ $? -eq 2 ]
 
-# in_background: a lab with a wire and processes that do not want to end; supervisor is lab/run.
+# in_background OPTION...: starts a lab with a link and processes that ignore SIGTERM; $supervisor is lab/run.
 in_background() { # OPTION...
     echo 'echo "number $lab"
 device one delay=1ms memory=100M
@@ -315,7 +315,7 @@ echo built
 }
 
 claim='a lab that is told to end leaves nothing'
-for signal in TERM HUP; do # a shell's background processes ignore INT
+for signal in TERM HUP; do # background processes of a shell ignore INT
     in_background
     kill -$signal "$supervisor"
     wait "$supervisor"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# kin serve with options that scripts for llama-server have, and with what such scripts ask for.
+# kin serve with the options and requests of scripts that were written for llama-server.
 #
 #   test_llama_words.sh PATH_TO_KIN
 set -u
@@ -9,10 +9,10 @@ set -u
 . "$(dirname "$0")/serving.sh"
 
 demo=$(dirname "$0")/../assets/demo.gguf
-chat() { # FIELDS: of a chat with one message
+chat() { # FIELDS: sends a chat with one message
     answers 200 /v1/chat/completions -d "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"max_tokens\": 2$1}"
 }
-template() { # FIELDS: the prompt is in $out
+template() { # FIELDS: renders the prompt into $out
     answers 200 /apply-template -d "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]$1}"
 }
 
@@ -48,7 +48,7 @@ answers 200 /metrics
 says "$out" '^llamacpp:prompt_tokens_total [1-9]'
 before=$(sed -n 's/^llamacpp:prompt_tokens_total //p' "$out")
 cached=$(sed -n 's/^llamacpp:prompt_tokens_cached_total //p' "$out")
-chat '' # its prefix is cached
+chat '' # the prefix is cached now
 says "$out" '"cache_n":[1-9][0-9]*,"prompt_n":[1-9]'
 n_cached=$(sed -n 's/.*"cache_n":\([0-9]*\).*/\1/p' "$out")
 n_computed=$(sed -n 's/.*"prompt_n":\([0-9]*\).*/\1/p' "$out")
