@@ -1,4 +1,4 @@
-// Background work: threads that must not slow down what the user waits for.
+// Background work: threads that must not slow down the foreground.
 #pragma once
 
 #include <stdatomic.h>
@@ -6,9 +6,9 @@
 
 #include "base/clock.h"
 
-// Makes the calling thread give way to all others, as far as the system allows.
+// Lowers the priority of the calling thread below all others, as far as the system allows.
 void kin_background_thread(void);
 
-// After a piece of such work that began at `began`: rests until it has taken a twentieth of the time, while `is_needed` says that
-// others use what it works with (the disk), and until `stop` says so (NULL: never).
+// Call after a piece of background work that started at `began`: while `is_needed` says that others use the same resource (the
+// disk), it sleeps until the work has taken only a twentieth of the time. Returns early once `stop` is set (NULL: never).
 void kin_background_rest(kin_time began, bool (*is_needed)(void), const atomic_bool *stop);

@@ -1,13 +1,13 @@
-// Waiting on a condition variable with a time limit, by the monotonic clock.
+// Timed waits on a condition variable with the monotonic clock.
 //
-// Plain functions; the condition variable is the caller's, as is the mutex.
+// Stateless functions; the caller owns the condition variable and the mutex.
 #pragma once
 
 #include <pthread.h>
 #include <stdint.h>
 
-// In place of pthread_cond_init. 0, or an error number.
+// Replaces pthread_cond_init. Returns 0, or an error number.
 int kin_cond_init(pthread_cond_t *cond);
 
-// May wake early. `cond` was made by kin_cond_init; the mutex is held.
+// May wake early. `cond` must come from kin_cond_init; the caller holds the mutex.
 void kin_cond_wait_for(pthread_cond_t *cond, pthread_mutex_t *mutex, uint64_t ns);

@@ -1,8 +1,8 @@
 // The machine's processors.
 #pragma once
 
-// Physical cores that this process may run on (hyper-threads of one core count once), within its CPU quota. At least 1.
+// Returns the physical cores that this process may use (hyper-threads of a core count once), within its CPU quota. At least 1.
 int kin_cpu_n_cores(void);
 
-// Threads that this process can run at the same time: hyper-threads count each, quotas do not. At least 1.
+// Returns the threads that this process can run at once: hyper-threads count separately, quotas are ignored. At least 1.
 int kin_cpu_n_threads(void);

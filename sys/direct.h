@@ -1,6 +1,6 @@
-// Reading past the page cache.
+// Reads that bypass the page cache.
 #pragma once
 
-// Another descriptor of the open file `fd` whose reads go straight to the disk (they must be aligned to its blocks: 4096 does).
-// -1 where the file system cannot do that. The caller closes it.
+// Returns another descriptor of the open file `fd` with direct reads (which must be block-aligned: 4096 suffices). Returns -1 if
+// the file system does not support it. The caller closes it.
 int kin_direct_open(int fd);

@@ -1,9 +1,9 @@
-// The disk's own speed: of an existing file, to compare kin's reading with, and of a disk, to plan with.
+// Measures disk throughput: of an existing file, as a reference for kin's streaming, and of a disk, for the planner.
 //
-// Reads go past the page cache; where that is not possible there is no figure, because it would be the cache's. What lies below
-// the operating system (the disk's own cache, a virtual machine's host) counts as disk.
+// Reads bypass the page cache; if that is impossible there is no result, because it would measure the cache. Layers below the
+// operating system (the disk's own cache, a virtual machine's host) count as disk.
 //
-// Plain functions; they start some threads and end them.
+// Stateless functions; they start and end some threads.
 #pragma once
 
 #include <stdatomic.h>
@@ -11,19 +11,18 @@
 
 #include "base/err.h"
 
-// Bytes that a user may still write to the disk of that folder; 0: not known.
+// Returns the bytes that the user may still write to the disk of that folder; 0: unknown.
 uint64_t kin_disk_free(const char *folder);
 
-// Bytes per second of large direct reads, several in flight, over up to `bytes` of the file, spread over all of it.
-// Fails where the file cannot be read past the page cache: the figure would be the cache's.
+// Measures bytes per second of large direct reads, several in flight, over up to `bytes` of the file, spread over all of it.
+// Fails if the file cannot be read past the page cache.
 int kin_disk_rate(const char *path, uint64_t bytes, double *rate, kin_err *err);
 
 typedef struct kin_disk_speed {
     double bytes_s;        // large direct reads, several in flight
-    double random_bytes_s; // small ones, anywhere
+    double random_bytes_s; // small direct reads at random offsets
 } kin_disk_speed;
 
-// Measures the disk that `folder` is on, with a file of at most `bytes` that is written there and has no name, so it is gone
-// with the process at the latest. Less is written where the disk is nearly full or slow. stop: NULL, or once true it ends early
-// with an error.
+// Measures the disk that holds `folder`, with a temporary file of at most `bytes` that has no name, so it disappears with the
+// process at the latest. Writes less if the disk is nearly full or slow. stop: once true, it returns an error early; may be NULL.
 int kin_disk_measure(const char *folder, uint64_t bytes, const atomic_bool *stop, kin_disk_speed *speed, kin_err *err);

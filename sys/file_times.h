@@ -1,11 +1,11 @@
-// The times of a file, which stat(2) names differently on macOS.
+// A file's timestamps, which stat(2) names differently on macOS.
 #ifndef KIN_SYS_FILE_TIMES_H
 #define KIN_SYS_FILE_TIMES_H
 
 #include <sys/stat.h>
 #include <time.h>
 
-// When it was last read, when its bytes were last written, when its inode last changed (no program can set that one back).
+// Times of the last read, the last write of its bytes, and the last change of its inode (which no program can set back).
 #ifdef __APPLE__
 static inline struct timespec kin_file_read_time(const struct stat *st) {
     return st->st_atimespec;

@@ -1,14 +1,14 @@
-// HiGHS: the solver of integer programs that Halda's authors use, where the build has found it.
+// HiGHS: the integer program solver that Halda's authors use, if the build found it.
 #pragma once
 
 #include <stdbool.h>
 
 #include "pure/plan/ilp.h"
 
-// Whether this program was built with it.
+// True if this program was built with HiGHS.
 bool kin_highs_is_there(void);
 
-enum { KIN_HIGHS_SECONDS = 2 }; // for one program; those of Halda take milliseconds
+enum { KIN_HIGHS_SECONDS = 2 }; // time limit per program; Halda's take milliseconds
 
-// Without HiGHS, or when time is up: KIN_ILP_FAILED, with a sentence.
+// Without HiGHS, or at the time limit: KIN_ILP_FAILED, with a sentence.
 kin_ilp_solver kin_highs_solve;

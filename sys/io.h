@@ -1,5 +1,5 @@
-// Reads and writes of files that go on where pread() and pwrite() stop early: after a signal, or with a part. And the signal that
-// writes to connections raise.
+// File reads and writes that continue when pread() or pwrite() stops early: after a signal or a partial transfer. Also socket
+// queries, and blocking of SIGPIPE.
 //
 // Thread: any. Blocking.
 #pragma once
@@ -10,24 +10,24 @@
 
 #include "base/err.h"
 
-// Up to n bytes from `at` on; fewer only where the file ends. KIN_FAIL: errno says why.
+// Reads up to n bytes from offset `at`; fewer only at the end of the file. On KIN_FAIL errno has the reason.
 ssize_t kin_io_read(int fd, void *to, size_t n, uint64_t at);
 
-// The same, but satisfied with `least` bytes: O_DIRECT cannot go on behind the end of a file that is no whole block.
+// The same, but stops after `least` bytes: O_DIRECT cannot continue past an end of file that is not block-aligned.
 ssize_t kin_io_read_least(int fd, void *to, size_t n, size_t least, uint64_t at);
 
-// All n bytes. KIN_FAIL: errno says why.
+// Writes all n bytes. On KIN_FAIL errno has the reason.
 int kin_io_write(int fd, const void *from, size_t n, uint64_t at);
 
-// Bytes that were written to a connection and that the other side has not acknowledged yet; 0: none, or not known here.
+// Returns the bytes written to a connection that the peer has not acknowledged; 0: none, or unknown on this system.
 size_t kin_io_unacknowledged(int fd);
 
-// Of a TCP connection: the other side may have no more than so many bytes under way; 0: as many as the OS likes. Nothing happens
-// where the OS has no such thing.
+// Limits the receive window of a TCP connection, so that the peer has at most n bytes in flight; 0: the OS decides. Has no effect
+// if the OS does not support it.
 void kin_io_take_at_most(int fd, size_t n);
 
-// What was written is safe on the disk when it returns. KIN_FAIL: errno says why.
+// Returns when all written data is safe on the disk. On KIN_FAIL errno has the reason.
 int kin_io_sync(int fd);
 
-// In this thread. libuv writes with write(): a connection that the other side has closed would end the process.
+// Blocks SIGPIPE in this thread. libuv writes with write(): a connection closed by the peer would otherwise kill the process.
 void kin_io_block_sigpipe(void);

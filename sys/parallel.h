@@ -3,6 +3,6 @@
 
 #include <stddef.h>
 
-// job(user, i) for every i < n_jobs, on at most n_threads threads (the caller's is one of them). Order is not defined.
-// Falls back to fewer threads when the system has none to give.
+// Calls job(user, i) for every i < n_jobs, on at most n_threads threads (including the caller's), in no defined order. Uses fewer
+// threads if the system cannot start more.
 void kin_parallel(int n_threads, size_t n_jobs, void (*job)(void *user, size_t i), void *user);

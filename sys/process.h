@@ -1,12 +1,12 @@
-// Other processes of this machine: whether one is about to end.
+// Other processes of this machine: detects processes that are exiting.
 //
-// A process that was killed keeps its locks and its ports until its memory is given back, which takes a while where that is much.
+// A killed process keeps its locks and ports until its memory is freed, which takes a while if it has much.
 #pragma once
 
 #include <stdbool.h>
 
-// Whether that process was killed, or ends by itself, and is still there. False where the system does not say.
+// True if that process was killed or is exiting, and still exists. False if the system does not tell.
 bool kin_process_is_ending(int pid);
 
-// Waits until it has ended, at most so long. False: it has not. True where the system does not say.
+// Waits until the process has ended, at most timeout_ms. Returns false on timeout, true if the system does not tell.
 bool kin_process_wait_end(int pid, int timeout_ms);

@@ -1,14 +1,14 @@
-// Limits of CPU time: what control groups allow this process in each period.
+// CPU time limits: the share of each period that control groups grant this process.
 #pragma once
 
 typedef struct kin_quota {
-    double cores;    // processors' worth of time; 0: no limit
-    double period_s; // the longest slice in which it is counted
+    double cores;    // in processors; 0: no limit
+    double period_s; // the longest period over which it is enforced
 } kin_quota;
 
-// The tightest limit of this process's group and those above it (v1 "cpu", and v2, wherever they are mounted). Never fails:
-// what cannot be read is no limit.
+// Returns the tightest limit of this process's group and its ancestors (v1 "cpu", and v2, wherever they are mounted). Never
+// fails: a limit that cannot be read counts as none.
 kin_quota kin_quota_read(void);
 
-// The same below another root (sys/cgroup.h). For tests.
+// The same with another root (sys/cgroup.h). For tests.
 kin_quota kin_quota_read_below(const char *root);

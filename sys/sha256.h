@@ -1,6 +1,6 @@
-// SHA-256, by OpenSSL's libcrypto: the hash for content that comes from others. For our own files' damage base/hash.h does.
+// SHA-256, with OpenSSL's libcrypto: the hash for untrusted content. Damage to kin's own files is detected with base/hash.h.
 //
-// Fails only where libcrypto has no memory, or was set up by its administrator without SHA-256.
+// Fails only if libcrypto has no memory, or was configured without SHA-256.
 // A stream belongs to one thread at a time; kin_sha256 may be called from any.
 #pragma once
 
@@ -11,10 +11,10 @@
 
 #define KIN_SHA256_BYTES 32
 
-// All at once.
+// Hashes a block of memory.
 int kin_sha256(const void *data, size_t n, uint8_t hash[KIN_SHA256_BYTES], kin_err *err);
 
-// Piece by piece: open, add as often as needed, end. After end the stream begins anew.
+// Hashes in pieces: open, add as often as needed, end. After end the stream starts over.
 typedef struct kin_sha256_stream kin_sha256_stream;
 
 int kin_sha256_open(kin_sha256_stream **out, kin_err *err);
