@@ -1,6 +1,6 @@
-// Addresses of processes: numbers and ports of IPv4 and IPv6, as the system has them and as people read them.
+// Socket addresses: numeric IPv4 and IPv6 addresses with ports, in binary and in text form.
 //
-// Plain data and pure functions: any thread. Names are not looked up here.
+// Plain data and pure functions: any thread. Names are not resolved here.
 #pragma once
 
 #include <stdbool.h>
@@ -13,27 +13,27 @@ typedef struct kin_address {
     struct sockaddr_storage at;
 } kin_address;
 
-// "192.168.1.7", "fe80::1%eth0"; false for anything else, a name too.
+// Parses "192.168.1.7", "fe80::1%eth0"; returns false for anything else, including names.
 bool kin_address_parse(kin_address *out, const char *numbers, uint16_t port);
 
-// What getaddrinfo found: the first n_max of the two families, with this port. Returns how many.
+// Copies the first n_max IPv4 and IPv6 addresses from a getaddrinfo result, with this port. Returns how many.
 int kin_address_take(kin_address *out, int n_max, const struct addrinfo *list, uint16_t port);
 
 uint16_t kin_address_port(const kin_address *address);
 
-// "192.168.1.7" also for an IPv4 address that is mapped into IPv6; a link-local one with this machine's name for the link,
-// "fe80::1%eth0".
+// Formats the host: "192.168.1.7" also for an IPv4 address mapped into IPv6; a link-local address gets this machine's interface
+// name, "fe80::1%eth0".
 void kin_address_host(const kin_address *address, char host[KIN_ADDRESS_HOST]);
 
 // "192.168.1.7:4100", "[fe80::1]:4100".
 void kin_address_format(const kin_address *address, char text[KIN_ADDRESS_TEXT]);
 
-// "127.0.0.1", "::1": this machine, whoever reads it.
+// True for "127.0.0.1" and "::1", which denote this machine wherever they are read.
 bool kin_address_is_loopback(const char *numbers);
 
-// What others on this machine's networks can connect to as it is: neither loopback nor link-local. Returns how many, at most
-// n_max.
+// Lists addresses of this machine that others on its networks can connect to: neither loopback nor link-local. Returns how many,
+// at most n_max.
 int kin_address_own(char (*hosts)[KIN_ADDRESS_HOST], int n_max);
 
-// Equal for what is most likely one peer: the IPv4 address, or the /64 that somebody has in IPv6.
+// Computes a key that is equal for what is most likely one peer: the IPv4 address, or the /64 prefix in IPv6.
 void kin_address_network(const kin_address *address, uint8_t network[KIN_ADDRESS_NETWORK]);

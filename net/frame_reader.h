@@ -1,8 +1,8 @@
-// Whole frames out of a stream (net/transport.h), each payload in one piece of memory.
+// Reads whole frames from a stream (net/transport.h), each payload in contiguous memory.
 //
-// The memory is kept for the next frame. It grows as bytes arrive, never because a header promises them.
+// The memory is reused for the next frame. It grows as bytes arrive, never on the promise of a header.
 //
-// Plain struct; zeros are an empty one. Owner and thread: the link's. A frame's payload is valid until the next pull.
+// Plain struct; a zeroed one is empty. Owner and thread: the link's. A frame's payload is valid until the next pull.
 #pragma once
 
 #include <stdbool.h>
@@ -15,25 +15,25 @@
 #include "pure/proto/message.h"
 
 typedef struct kin_frame_reader {
-    kin_frame frame;  // valid when its header is here
-    uint8_t *payload; // [payload_bytes], of which n_payload are here
+    kin_frame frame;  // valid once its header has arrived
+    uint8_t *payload; // [payload_bytes], of which n_payload have arrived
     size_t n_header, n_payload, payload_bytes;
     uint8_t header[KIN_FRAME_HEADER];
 } kin_frame_reader;
 
 typedef enum kin_frame_reader_state {
-    KIN_FRAME_READER_FRAME,  // frame and payload are whole
-    KIN_FRAME_READER_MORE,   // nothing (more) for now
-    KIN_FRAME_READER_FAILED, // no frame, a frame that is too long, damaged bytes, no memory
+    KIN_FRAME_READER_FRAME,  // frame and payload are complete
+    KIN_FRAME_READER_MORE,   // no more data for now
+    KIN_FRAME_READER_FAILED, // invalid frame, frame too long, damaged bytes, or out of memory
 } kin_frame_reader_state;
 
-// frame_max: bytes of payload, of types other than the link's own (PING, PONG, BYE).
+// frame_max: payload limit for types other than the link's own (PING, PONG, BYE).
 kin_frame_reader_state kin_frame_reader_pull(kin_frame_reader *b, kin_byte_stream *stream, uint32_t frame_max, kin_err *err);
 void kin_frame_reader_fini(kin_frame_reader *b);
 
-// The link's own: PING, PONG, BYE, and the longest payload of them.
-// A part of a frame has come, not all of it.
+// True if some bytes of a frame have arrived, but not all.
 bool kin_frame_reader_has_part(const kin_frame_reader *reader);
 
+// True for the link's own types: PING, PONG, BYE. KIN_FRAME_READER_OWN_BYTES is their longest payload.
 bool kin_frame_reader_is_own(kin_frame_type type);
 enum { KIN_FRAME_READER_OWN_BYTES = 2 + KIN_PROTO_MAX_REASON };

@@ -1,16 +1,15 @@
-// A transport: how streams of bytes between two processes are opened and carried. A link (net/link.h) makes frames of them.
+// A transport: opens and carries byte streams between two processes. A link (net/link.h) turns them into frames.
 //
-// Locks and threads: there are no locks. A transport, its acceptors and its streams belong to the thread of one loop, for every
-// operation and callback.
-// Callbacks come from the loop, but for `ended`, which may also come inside of connect, accept, write, flush and finish. Inside
-// of all callbacks every operation may be called. After close or unlisten nothing is called; the memory goes when the loop has
-// run once more.
+// Threads: there are no locks. A transport, its acceptors and its streams belong to one loop's thread, for every operation and
+// callback. Callbacks come from the loop, except that `ended` may also be called inside connect, accept, write, flush and finish.
+// All operations may be called inside callbacks. After close or unlisten no callback comes; the memory is freed once the loop has
+// run again.
 //
-// A stream says who is at its other end only as far as the transport knows: that it has the same key, and its address. Which
-// device it is, OPEN and ACCEPT say (net/dial.h).
+// A stream identifies its peer only as far as the transport can: by the shared key and the address. OPEN and ACCEPT identify the
+// device (net/dial.h).
 //
-// Implementations: net/transport_tcp.h, and for tests testkit/pair_transport.h. A new one is a table like theirs;
-// kin_link_options.transport chooses.
+// Implementations: net/transport_tcp.h, and for tests testkit/pair_transport.h. A new one is another such table;
+// kin_link_options.transport selects it.
 #pragma once
 
 #include <stdbool.h>
@@ -23,7 +22,7 @@
 
 typedef struct kin_transport kin_transport;
 
-// Both are the beginning of an implementation's struct.
+// Base structs: the first member of each implementation's struct.
 typedef struct kin_byte_stream {
     const kin_transport *transport;
 } kin_byte_stream;
@@ -33,32 +32,32 @@ typedef struct kin_acceptor {
 } kin_acceptor;
 
 typedef struct kin_byte_stream_options {
-    kin_tls_ctx *tls; // borrowed until the stream is gone from the loop
+    kin_tls_ctx *tls; // borrowed until the loop has released the stream
     uint32_t handshake_ms;
 } kin_byte_stream_options;
 
 typedef struct kin_byte_stream_callbacks {
-    void (*opened)(void *user);                    // the other side has the same key. Now bytes can be written
-    void (*readable)(void *user);                  // bytes have come: read until there are none
-    void (*written)(void *user);                   // less waits than before
-    void (*ended)(void *user, const char *reason); // it has ended by itself; it is to be closed
+    void (*opened)(void *user);                    // the peer has the same key; writing is possible now
+    void (*readable)(void *user);                  // data arrived: read until there is no more
+    void (*written)(void *user);                   // fewer bytes are waiting than before
+    void (*ended)(void *user, const char *reason); // the stream has ended by itself; close it
 } kin_byte_stream_callbacks;
 
 typedef struct kin_byte_stream_counts {
     uint64_t in, out; // bytes on the wire
-    size_t waiting;   // bytes that were written and are not yet out
+    size_t waiting;   // bytes written but not yet sent
 } kin_byte_stream_counts;
 
-// error NULL: somebody has connected, and is to be accepted inside of this call. Else: somebody could not.
+// error NULL: a connection arrived and must be accepted inside this call. Otherwise a connection attempt failed.
 typedef void (*kin_acceptor_connected)(void *user, kin_acceptor *acceptor, const char *error);
 
 struct kin_transport {
-    // ---- opening. They fail only on what is wrong here; everything else is told to `ended`. *out is set before that
+    // ---- opening. Fails only for local reasons; other failures are reported to `ended`. *out is set before that
 
-    // address: numbers or a name; of a name's addresses the first that answers.
+    // address: a name or a numeric address; of a name's addresses the first that answers is used.
     int (*connect)(kin_byte_stream **out, const kin_transport *self, uv_loop_t *loop, const char *address, uint16_t port,
                    const kin_byte_stream_options *options, const kin_byte_stream_callbacks *callbacks, void *user, kin_err *err);
-    // address: numbers; NULL: all of the machine. port 0: any free one.
+    // address: numeric; NULL: all of the machine. port 0: any free port.
     int (*listen)(kin_acceptor **out, const kin_transport *self, uv_loop_t *loop, const char *address, uint16_t port,
                   kin_acceptor_connected connected, void *user, kin_err *err);
     int (*accept)(kin_byte_stream **out, kin_acceptor *acceptor, const kin_byte_stream_options *options,
@@ -68,32 +67,31 @@ struct kin_transport {
 
     // ---- an open stream
 
-    // Takes all n bytes. Long ones begin to leave at once, short ones by `flush`, so that a small frame is one write.
+    // Accepts all n bytes. Long writes start sending at once, short ones on `flush`, so that a small frame is one write.
     int (*write)(kin_byte_stream *stream, const void *bytes, size_t n, kin_err *err);
     void (*flush)(kin_byte_stream *stream);
-    // Up to n of the bytes that have come; *n_read 0: there are no more for now.
+    // Reads up to n available bytes; *n_read 0: no more for now.
     int (*read)(kin_byte_stream *stream, void *buf, size_t n, size_t *n_read, kin_err *err);
-    // Nothing follows: the other side is told so when all is out. What comes from now on is dropped. `ended` comes when the other
-    // side has closed, too.
+    // Ends the sending side: the peer is told once all data is sent. Data received from now on is dropped. `ended` also comes
+    // when the peer has closed.
     void (*finish)(kin_byte_stream *stream);
 
     // ---- a stream in any state
 
-    void (*close)(kin_byte_stream *stream); // what waits is dropped
-    // Several times a second until `opened`: time passes for who does not answer.
+    void (*close)(kin_byte_stream *stream); // drops waiting data
+    // Called several times per second until `opened`, to detect timeouts.
     void (*tick)(kin_byte_stream *stream, uint64_t now_ns);
     kin_byte_stream_counts (*counts)(const kin_byte_stream *stream);
-    // Of the bytes that are out, those that the other side has not acknowledged; 0: none, or not known.
+    // Returns the bytes sent that the peer has not acknowledged; 0: none, or unknown.
     size_t (*unacknowledged)(const kin_byte_stream *stream);
-    // Of the bytes that the other side sends, no more are to be under way than so many (0: as many as the OS likes), as far as
-    // the OS can see to that.
+    // Limits the bytes that the peer has in flight towards us (0: the OS decides), as far as the OS supports it.
     void (*take_at_most)(kin_byte_stream *stream, size_t n);
-    // Ends the stream as close does, but the connection stays: *fd, which does not block, and *tls, which has what came and was
-    // not read yet, are the caller's. Only of one that is open, of which nothing waits to be written.
+    // Ends the stream like close, but keeps the connection: the caller owns *fd, which is non-blocking, and *tls, which holds
+    // data received but not read. Requires an open stream with no waiting output.
     int (*take)(kin_byte_stream *stream, int *fd, kin_tls **tls, kin_err *err);
-    kin_tls_fault (*fault)(const kin_byte_stream *stream); // of the handshake, where it ended because of one
-    // Of the other side: "192.168.1.7:4100", as given to connect until it is connected; and the address alone, numeric. They live
-    // as long as the stream.
+    kin_tls_fault (*fault)(const kin_byte_stream *stream); // reason for a failed handshake
+    // Identify the peer: "192.168.1.7:4100", or before it is connected the address given to connect; and the numeric address
+    // alone. Valid as long as the stream.
     const char *(*name)(const kin_byte_stream *stream);
     const char *(*address)(const kin_byte_stream *stream);
 };
