@@ -1,5 +1,5 @@
-// The computing side of a server with several models (serve/model_host.h): it loads and unloads by order, computes the texts of
-// all models in turns, and tells what failed. All files are the demo model.
+// The computing side of a server with several models (serve/model_host.h): it loads and unloads models as ordered, computes the
+// requests of all models in turns, and reports failures. All files are the demo model.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,11 +36,11 @@ typedef struct text {
 typedef struct world {
     kin_model_file files[N_MODELS];
     kin_model_host *host;
-    kin_loaded_model *loaded[N_MODELS]; // as the answers said
+    kin_loaded_model *loaded[N_MODELS]; // from the answers
     atomic_bool stop;
     kin_console console;
     pthread_t thread;
-    kin_err why; // begin failed
+    kin_err why; // the error of a failed begin
     pthread_mutex_t mutex;
     pthread_cond_t woken;
     bool has_woken, has_failed;
@@ -79,7 +79,7 @@ static bool has_failed(world *w) {
     return failed;
 }
 
-// first: the file that is loaded at first, or -1.
+// Starts a host. first: the file to load at the start, or -1.
 static void open_world(world *w, int first) {
     kin_err err;
     *w = (world){.console = kin_silent_console(&w->stop)};
@@ -118,7 +118,7 @@ static void close_world(world *w) {
     alarm(0);
 }
 
-// What texts of all models gave.
+// Applies the events of all models' services.
 static void take_events(world *w) {
     kin_job_event e;
     for (int i = 0; i < N_MODELS; i++) {
@@ -242,7 +242,7 @@ static void a_model_that_cannot_be_loaded_is_told_and_others_go_on(void **state)
     assert_null(answer.loaded);
     assert_non_null(strstr(answer.why.text, lost));
     wait_for_tokens(&w, &t, t.n_made + 1);
-    assert_int_equal(symlink(path, lost), 0); // the next order tries again
+    assert_int_equal(symlink(path, lost), 0); // the next order tries to load it again
     load(&w, LOST);
     assert_int_equal(unlink(lost), 0);
     submit(&w, &late, LOST, 2);
@@ -263,12 +263,12 @@ static void texts_of_two_models_are_written_in_turns_each_as_alone(void **state)
     wait_for_end(&w, &alone);
     submit(&w, &endless, A, ENDLESS);
     wait_for_tokens(&w, &endless, 1);
-    load(&w, B); // while a text of A is written
+    load(&w, B); // while A generates
     submit(&w, &beside, B, N_MADE);
     wait_for_end(&w, &beside);
     expect_same(&beside, &alone);
     int n = endless.n_made;
-    assert_true(n < ENDLESS); // neither waited for the other's end
+    assert_true(n < ENDLESS); // B's request did not wait for the end of A's
     kin_service_cancel(w.loaded[A]->service, endless.job);
     wait_for_end(&w, &endless);
     assert_memory_equal(endless.made, alone.made, sizeof alone.made);
@@ -286,7 +286,7 @@ static void a_text_may_be_cancelled_while_another_model_is_loaded(void **state) 
     kin_model_host_order(w.host, B, true);
     kin_service_cancel(w.loaded[A]->service, t.job);
     submit(&w, &queued, A, ENDLESS);
-    kin_service_cancel(w.loaded[A]->service, queued.job); // before it was seen
+    kin_service_cancel(w.loaded[A]->service, queued.job); // before the computing thread has seen it
     wait_for_answer(&w);
     wait_for_end(&w, &t);
     wait_for_end(&w, &queued);

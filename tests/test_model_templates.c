@@ -1,4 +1,4 @@
-// Prompts of chats: which template a model's file gives, and what the template is given.
+// Prompts of chats: the template chosen from a model's file, and the template's variables.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ typedef struct model {
     uint8_t *bytes;
 } model;
 
-// A model of two templates, each NULL if it has none; nothing of it can compute.
+// Opens a model with these templates (NULL: none). The model has no weights and cannot compute.
 static void open_model(model *m, const char *chat, const char *tool_use) {
     kin_vocab_spec spec = small_spm_spec();
     kin_gguf_writer *w = kin_gguf_writer_new();

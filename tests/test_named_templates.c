@@ -1,4 +1,4 @@
-// Chat templates by name: what llama.cpp 0.7 prints for one chat with each of them.
+// Chat templates by name: each gives the same prompt for one chat as llama.cpp 0.7.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

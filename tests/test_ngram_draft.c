@@ -30,7 +30,7 @@ static void what_followed_before_is_drafted(void **state) {
     assert_int_equal(out.grades[2], 2);
     kin_ngram_draft_propose(d, tokens, 10, KIN_DRAFT_MAX, &out);
     assert_int_equal(out.n, KIN_DRAFT_MAX);
-    for (int i = 0; i < KIN_DRAFT_MAX; i++) assert_int_equal(out.tokens[i], (i + 3) % 7 + 1); // and again and again
+    for (int i = 0; i < KIN_DRAFT_MAX; i++) assert_int_equal(out.tokens[i], (i + 3) % 7 + 1); // the draft repeats
     kin_ngram_draft_close(d);
 }
 
@@ -61,7 +61,7 @@ static void the_longest_match_wins_and_then_the_latest(void **state) {
     kin_ngram_draft_close(d);
 }
 
-// After a token that replaces another one the draft goes on behind that.
+// After a replaced token the draft continues behind the original token.
 static void an_edited_copy_is_drafted_on(void **state) {
     (void)state;
     int32_t tokens[120];
@@ -72,10 +72,10 @@ static void an_edited_copy_is_drafted_on(void **state) {
     for (int n = 63; n < 119; n++) {
         kin_ngram_draft_propose(d, tokens, n, 1, &out);
         assert_int_equal(out.n, 1);
-        assert_int_equal(out.tokens[0], n - 60); // right, or what was replaced
+        assert_int_equal(out.tokens[0], n - 60); // the next token, or the original of a replaced one
         assert_int_equal(out.grades[0] == 0, n >= 70 && (n - 60) % 10 >= 1 && (n - 60) % 10 <= 3);
     }
-    for (int i = 100; i < 120; i++) tokens[i] = 2000 + i; // nothing of it comes any more
+    for (int i = 100; i < 120; i++) tokens[i] = 2000 + i; // no longer a copy
     for (int n = 101; n < 120; n++) kin_ngram_draft_propose(d, tokens, n, 1, &out);
     assert_int_equal(out.n, 0);
     kin_ngram_draft_close(d);
@@ -92,7 +92,7 @@ static void a_long_match_has_the_best_grade(void **state) {
     kin_ngram_draft_close(d);
 }
 
-// What is asked token by token is what is asked once, also where tables grow; and what a plain search finds has no longer match.
+// Proposing after every token gives the same drafts as proposing once for the whole text, also when tables grow.
 static void a_text_that_grows_is_one_that_was_there(void **state) {
     (void)state;
     enum { N = 5000 };
@@ -111,13 +111,13 @@ static void a_text_that_grows_is_one_that_was_there(void **state) {
         for (int i = 0; i < out.n; i++) assert_int_equal(out.tokens[i], once.tokens[i]);
         kin_ngram_draft_close(other);
     }
-    kin_ngram_draft_propose(d, tokens, 10, 4, &out); // another text, a shorter one
+    kin_ngram_draft_propose(d, tokens, 10, 4, &out); // a shorter text restarts the tables
     kin_ngram_draft_propose(d, tokens, N, 4, &out);
     assert_memory_equal(out.tokens, once.tokens, (size_t)out.n * sizeof *out.tokens);
     kin_ngram_draft_close(d);
 }
 
-// What the text before had at the same places is not in the way.
+// The tokens of the previous text at the same positions have no effect.
 static void another_text_begins_anew(void **state) {
     (void)state;
     const int32_t before[] = {11, 12, 13, 14, 15, 16}, text[] = {1, 2, 3, 4, 5, 1, 2, 3};

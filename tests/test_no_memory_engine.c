@@ -1,5 +1,5 @@
-// Computing without memory (failing_malloc.h): the shard, the head and the scheduler are opened, or say why not; a text that
-// fails for want of memory takes nothing else with it.
+// Computing with failing allocations (failing_malloc.h): the shard, the head and the scheduler open or return an error. A
+// sequence that fails for lack of memory does not affect others.
 #include "failing_malloc.h"
 
 #include <math.h>
@@ -103,7 +103,7 @@ static void every_text_ends_once(void **state) {
     without_memory(compute, NULL);
 }
 
-// A draft that there is no memory for is none.
+// If there is no memory for a draft, there is no draft and no error.
 static int write_drafts(void *arg, kin_err *err) {
     kin_draft_model_options o = {.path = model_path, .n_ctx = N_CTX, .n_batch = N_BATCH, .kv_type = GGML_TYPE_F16};
     kin_draft_limits limits = {.most = 3, .catch_up_s = INFINITY};

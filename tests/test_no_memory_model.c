@@ -1,4 +1,5 @@
-// Model files without memory (failing_malloc.h): GGUF, vocabulary, manifest, ranges, store, missing chunks, KV cache's book.
+// Model files with failing allocations (failing_malloc.h): GGUF, vocabulary, manifest, ranges, store, missing chunks, block table
+// of the KV cache.
 #include "failing_malloc.h"
 
 #include <dirent.h>
@@ -25,7 +26,7 @@ typedef struct world {
     const char *paths[2];
     kin_manifest manifest;
     kin_gguf *gguf;
-    uint8_t *chunk; // the first one
+    uint8_t *chunk; // the first chunk
 } world;
 
 static int open_world(void **state) {
@@ -106,7 +107,7 @@ static int open_bytes(void *arg, kin_err *err) {
     if (kin_whole_file_read(w->path[0], 64 << 20, &bytes, &n, err) != 0) return KIN_FAIL;
     uint64_t reach = 0;
     int rc = kin_header_measure(bytes, n, n, &reach, err) == KIN_HEADER_WHOLE ? 0 : KIN_FAIL;
-    if (rc == 0 && kin_gguf_open_bytes(&gguf, "m", bytes, n, NULL) == 0) kin_gguf_close(gguf); // half of a model: refused
+    if (rc == 0 && kin_gguf_open_bytes(&gguf, "m", bytes, n, NULL) == 0) kin_gguf_close(gguf); // half a model: refused
     free(bytes);
     return rc;
 }
@@ -164,7 +165,7 @@ static void manifests(void **state) {
     without_memory(receive_manifest, *state);
 }
 
-// ---- what a device needs of a model, and its store
+// ---- a device's chunks of a model, and its store
 
 static int list_chunks(void *arg, kin_err *err) {
     const world *w = arg;
@@ -202,7 +203,7 @@ static int fill_store(void *arg, kin_err *err) {
     return rc;
 }
 
-// The store of the last run.
+// Opens the store that the previous run made.
 static int open_again(void *arg, kin_err *err) {
     const world *w = arg;
     kin_manifest m;
@@ -237,7 +238,7 @@ static void stores_of_chunks(void **state) {
     without_memory(find_missing, *state);
 }
 
-// ---- the KV cache's book
+// ---- the KV cache's block table
 
 static int use_blocks(void *arg, kin_err *err) {
     kin_kv_blocks *blocks;

@@ -1,5 +1,5 @@
-// Planning and membership without memory (failing_malloc.h): every scheduler, facts as JSON, the step functions of head, device,
-// swarm.
+// Planning and membership with failing allocations (failing_malloc.h): every scheduler, facts as JSON, the step functions of
+// head, device and swarm.
 #include "failing_malloc.h"
 
 #include <stdio.h>

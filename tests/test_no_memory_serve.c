@@ -1,7 +1,7 @@
-// The server without memory (failing_malloc.h): connections, requests of all APIs, prompts, formats, and clients.
+// The server with failing allocations (failing_malloc.h): connections, requests of all APIs, prompts, formats, and clients.
 //
-// A connection that has no memory refuses its client or cuts it off. jansson leaves out what it has no memory for, so a parsed
-// request may then lack fields; it must be refused or sound.
+// A connection without memory refuses its client or closes. jansson omits values for which it has no memory, so a parsed request
+// may lack fields; it must be refused or valid.
 #include "failing_malloc.h"
 
 #include <stdio.h>
@@ -62,7 +62,7 @@ static void on_gone(void *user, kin_http_exchange *x) {
     w->open = NULL;
 }
 
-// The answer to a request, in pieces or as a whole.
+// Answers a request, in pieces or as a whole.
 static void answer(connection *w) {
     kin_http_exchange *x = w->open;
     w->open = NULL;
@@ -163,12 +163,12 @@ static int translate_ollama(json_t **out, const json_t *body, kin_api_error *err
     return kin_ollama_translate_chat(&kind, out, body, err);
 }
 
-// One request from its bytes to jobs.
+// A request, from its bytes to its jobs.
 typedef struct asking {
     const char *body;
-    translate_function *translate; // NULL: it need not be
+    translate_function *translate; // NULL: needs no translation
     parse_function *parse;
-    const kin_loaded_model *model; // NULL: it is parsed only
+    const kin_loaded_model *model; // NULL: only parses the request
 } asking;
 
 static int take_error(const kin_api_error *api, kin_err *err) {
@@ -257,7 +257,7 @@ static void requests_become_jobs_or_errors(void **state) {
     (void)state;
     const kin_console console = kin_silent_console(&never);
     kin_loaded_model_options o = {.session = kin_session_options_defaults(), .n_ctx = 512};
-    kin_loaded_model model = {0}; // the demo
+    kin_loaded_model model = {0}; // the demo model
     kin_err err;
     o.session.console = &console;
     o.session.n_threads = 1;
@@ -271,7 +271,7 @@ static void requests_become_jobs_or_errors(void **state) {
     kin_loaded_model_close(&model);
 }
 
-// ---- what is written
+// ---- responses
 
 static int write_reply(void *arg, kin_err *err) {
     static const char body[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"stream\":true}";

@@ -1,4 +1,5 @@
-// Text modules without memory (failing_malloc.h): vocabularies, tokenizers, grammars, schemas, templates, replies, samplers.
+// Text modules with failing allocations (failing_malloc.h): vocabularies, tokenizers, grammars, schemas, templates, replies,
+// samplers.
 #include "failing_malloc.h"
 
 #include "pure/text/constraint.h"
@@ -18,7 +19,7 @@
 
 static const char text[] = "hello world <|u|> ab abc aa a\n\n  12 \xc3\xa9";
 
-// One that is there, with its trie.
+// A vocabulary and its trie, made before allocations fail.
 typedef struct tools {
     kin_vocab *vocab;
     kin_token_trie *trie;
@@ -129,7 +130,7 @@ typedef struct matching {
     kin_grammar *grammar;
 } matching;
 
-// A text of the grammar, token by token.
+// Samples six tokens under the grammar.
 static int follow(kin_constraint *constraint, kin_sampler *sampler, int n_vocab, kin_err *err) {
     float logits[SMALL_SPM_N];
     for (int i = 0; i < 6; i++) {

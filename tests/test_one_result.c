@@ -1,6 +1,5 @@
-// A token's logits have the same bits in every company: whatever batch its neighbours came in, however many threads computed, and
-// whichever vector unit did; and they are those of the table below, on every machine. (Streamed weights: test_streaming_model.c.
-// A ring: test_ring.c.)
+// A token's logits have the same bits in any batch, with any number of threads and on any vector unit, and on every machine they
+// are those of the table below. (test_streaming_model.c tests streamed weights, test_ring.c a ring.)
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,16 +19,16 @@
 #include "testkit/model_gen.h"
 #include "testkit/runner.h"
 
-enum { N_VOCAB = 300, N_IDS = 600, N_CTX = 704, N_LAST = 4 }; // more than one span of attention
+enum { N_VOCAB = 300, N_IDS = 600, N_CTX = 704, N_LAST = 4 }; // N_IDS: more than one span of attention
 
 static int32_t ids[N_IDS];
 
 typedef struct family {
     const char *arch, *mix;
-    uint64_t bits; // a hash of logits: another one means that all models compute something else, or that these are other models
+    uint64_t bits; // a hash of logits; a mismatch means that results of all models have changed, or that the generator has
 } family;
 
-// Dense layers and experts, both ways of rotating, norms and biases of heads.
+// Dense layers and experts, both variants of rope, norms and biases of heads.
 static const family families[] = {
     {"llama", "q4_k_m", 0x9420f0c66abacbf3},    {"qwen3", "q8_0", 0x8d12bb91b7c48142}, {"qwen2", "q4_0", 0xf7a885030755c3d0},
     {"qwen3moe", "q4_k_m", 0x52dd19c140a0c89a}, {"llama", "f16", 0x79ae285d4e96a256},  {"llama", "q5_k", 0x1cbff9a90dd6f8a8},
@@ -75,7 +74,7 @@ static kin_runner_options usual(void) {
     return o;
 }
 
-// The logits after the last N_LAST tokens // f32 [N_LAST, N_VOCAB], fed in chunks of `chunk`.
+// Computes the logits after the last N_LAST tokens, feeding chunks of `chunk`. logits: f32 [N_LAST, N_VOCAB]
 static void eval(kin_head *head, int32_t seq, int chunk, float *logits) {
     kin_err err;
     int n = N_IDS - N_LAST;
@@ -120,14 +119,15 @@ static void every_number_of_threads_gives_the_same_bits(void **state) {
         run(paths[i], &o, 64, expected);
         for (int n = 1; n <= 8; n += n < 4 ? 2 : 5) {
             o.device.n_threads = n;
-            run(paths[i], &o, n == 1 ? 128 : 64, got); // one thread has the longest chunks, and so many rows the fewest panels
+            run(paths[i], &o, n == 1 ? 128 : 64,
+                got); // one thread gets the most work per call, and 128 rows use the fewest panels at once
             assert_memory_equal(got, expected, sizeof got);
         }
     }
 }
 
-// Every order of additions is fixed: a kernel's (bits/bits.h), and a layer's between its kernels, in all back-ends alike. The
-// last rows of an output layer, which fill no panel, are ggml's.
+// The order of additions is the same in all back-ends, inside kernels (bits/bits.h) and between the kernels of a layer. The last
+// rows of the output matrix, which do not fill a panel, are computed by ggml.
 static void logits_have_the_bits_of_the_table(void **state) {
     (void)state;
     for (int i = 0; i < N_FAMILIES; i++) {
@@ -155,7 +155,7 @@ static void every_vector_unit_gives_the_same_bits(void **state) {
     }
 }
 
-// Two conversations, token by token in turns, share batches of cells with nobody but themselves.
+// Two other sequences occupy cells of the KV cache.
 static void other_sequences_change_no_bit(void **state) {
     (void)state;
     kin_runner_options o = usual();
@@ -171,7 +171,7 @@ static void other_sequences_change_no_bit(void **state) {
     assert_memory_equal(got, expected, sizeof got);
 }
 
-// By kin's kernels where they can, and by ggml's.
+// Compares the results of kin's kernels, where they exist, with ggml's.
 static void compare_with_ggml(int n_ff_exp, int n_expert, int n_expert_used) {
     char path[] = "/tmp/kin-test-one-XXXXXX";
     kin_model_spec spec = kin_model_spec_defaults();
@@ -197,8 +197,8 @@ static void compare_with_ggml(int n_ff_exp, int n_expert, int n_expert_used) {
     for (int i = 0; i < N_LAST; i++) assert_true(kin_logits_error(got + i * N_VOCAB, expected + i * N_VOCAB, N_VOCAB) < 0.05);
 }
 
-// A layer whose experts have kernels only in part goes by ggml as a whole: with 96 columns, which no Q4_K has, down becomes
-// another type.
+// If kernels exist for only some of a layer's expert matrices, ggml computes the whole layer. Q4_K cannot have 96 columns, so
+// `down` gets another type.
 static void experts_with_kernels_in_part_are_computed_right(void **state) {
     (void)state;
     compare_with_ggml(96, 4, 2);
@@ -209,7 +209,7 @@ static void a_single_expert_is_computed_by_ggml_too(void **state) {
     compare_with_ggml(256, 1, 1);
 }
 
-// The same file of packed weights is not taken for another layout.
+// A cache file packed for other kernels is not used, because its layout differs.
 static void a_cache_of_other_kernels_is_not_used(void **state) {
     (void)state;
     char dir[] = "/var/tmp/kin-test-one-XXXXXX", command[64];

@@ -1,4 +1,4 @@
-// Options of the command line and the environment. app/ is a program, not a library: its options are compiled in here.
+// Options of the command line and the environment. app/ is a program, not a library, so this file includes its options' source.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -54,7 +54,7 @@ static void fill_tables(values *v, tables *t) {
     memcpy(t->needy, needy, sizeof needy);
 }
 
-// Words up to NULL, from defaults.
+// Parses the words up to NULL, starting from the defaults.
 static int parse_words(values *v, const char **operand, kin_err *err, const char *const *words) {
     tables t;
     char *argv[16];
@@ -204,9 +204,9 @@ static void what_needs_a_flag_is_refused_without_it(void **state) {
     assert_int_equal(parse(&v, NULL, &err, "--needy", "3"), KIN_FAIL);
     assert_string_equal(err.text, "--needy does nothing without --shared");
     assert_int_equal(parse(&v, NULL, &err, "--needy=3", "--shared=0"), KIN_FAIL);
-    assert_int_equal(parse(&v, NULL, &err, "--needy", "3", "--shared"), 0); // in any order
+    assert_int_equal(parse(&v, NULL, &err, "--needy", "3", "--shared"), 0); // the order does not matter
     assert_int_equal(v.needy, 3);
-    setenv("KIN_NEEDY", "4", 1); // for whatever command needs it
+    setenv("KIN_NEEDY", "4", 1); // not an error: it is for other commands
     assert_int_equal(parse(&v, NULL, &err, "-n", "1"), 0);
     unsetenv("KIN_NEEDY");
     setenv("KIN_SHARED", "1", 1);
@@ -240,7 +240,7 @@ static void one_word_that_is_no_option_may_stand_anywhere(void **state) {
     const char *operand = NULL;
     assert_int_equal(parse(&v, &operand, &err, "-a", "file", "--n", "1"), 0);
     assert_string_equal(operand, "file");
-    assert_int_equal(parse(&v, &operand, &err, "second"), KIN_FAIL); // one was there already
+    assert_int_equal(parse(&v, &operand, &err, "second"), KIN_FAIL); // a second operand
     operand = NULL;
     assert_int_equal(parse(&v, &operand, &err, "a", "b"), KIN_FAIL);
     assert_non_null(strstr(err.text, "unexpected argument 'b'"));
@@ -253,7 +253,7 @@ static void the_environment_counts_and_the_command_line_wins(void **state) {
     setenv("KIN_N", "11", 1);
     setenv("KIN_A_FLAG", "1", 1);
     setenv("KIN_SHARED", "0", 1);
-    setenv("KIN_NAME", "", 1); // empty: as if it were not there
+    setenv("KIN_NAME", "", 1); // empty: like unset
     assert_int_equal(parse(&v, NULL, &err, "--temp", "1"), 0);
     assert_int_equal(v.n, 11);
     assert_true(v.flag);
@@ -271,7 +271,7 @@ static void the_environment_counts_and_the_command_line_wins(void **state) {
     unsetenv("KIN_NAME");
 }
 
-// What kin_options_help prints.
+// Returns the output of kin_options_help in `text`.
 static void capture_help(char *text, size_t n) {
     values v;
     tables t;
@@ -326,7 +326,7 @@ static void help_has_a_line_for_every_option_of_every_table(void **state) {
     int n_lines = 0;
     capture_help(text, sizeof text);
     for (const char *p = text; *p; p++) n_lines += *p == '\n';
-    assert_int_equal(n_lines, N_OWN - 1 + N_SHARED - 1 + N_NEEDY - 2 + 2); // a line between them, and what they need
+    assert_int_equal(n_lines, N_OWN - 1 + N_SHARED - 1 + N_NEEDY - 2 + 2); // a blank line and a heading before N_NEEDY's options
     static const char *const expected[] = {"-a, --a-flag ",       "-n, --n N ",         "    --temp T ", "--memory SIZE ",
                                            "in the second table", "\nWith --shared:\n", "--needy N "};
     for (size_t i = 0; i < COUNT(expected); i++) {

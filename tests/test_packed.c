@@ -1,4 +1,4 @@
-// The prepacked cache: whatever happened to the file, nobody ever gets wrong bytes from it.
+// The prepacked cache: it never returns wrong bytes, whatever has happened to the file.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,7 +46,7 @@ static temp_dir make_dir(void) {
     return made[n_made++] = d;
 }
 
-// What is left in them, also of tests that failed.
+// Removes the remaining files, including those of failed tests.
 static int remove_made(void **state) {
     (void)state;
     char command[128];
@@ -78,13 +78,13 @@ static uint8_t byte_of(size_t block, size_t i) {
 static void *room(void) {
     uint8_t *at = mmap(NULL, 2 * ROOM, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(at != MAP_FAILED);
-    uint8_t *first = at + (ROOM - (uintptr_t)at % ROOM) % ROOM; // at a multiple of the largest page
+    uint8_t *first = at + (ROOM - (uintptr_t)at % ROOM) % ROOM; // aligned to the largest page
     if (first > at) munmap(at, (size_t)(first - at));
     munmap(first + ROOM, (size_t)(at + 2 * ROOM - (first + ROOM)));
     return first;
 }
 
-// Writes a block, and makes it valid if asked to.
+// Writes a block; seal: also marks it as valid.
 static void fill(kin_packed *p, size_t block, bool seal) {
     kin_err err;
     uint8_t bytes[4 * PAGE];
@@ -104,7 +104,7 @@ typedef struct file_path {
     char text[1024];
 } file_path;
 
-// A complete cache file; the folder's only file.
+// Makes a complete cache file, the only file of the folder.
 static file_path make_cache(const temp_dir *d) {
     file_path path;
     kin_packed *p = open_packed(d, key);
@@ -124,7 +124,7 @@ static void flip(const char *path, off_t at, uint8_t bits) {
     close(fd);
 }
 
-// ---- made, found again
+// ---- writing and reopening
 
 static void a_sealed_block_is_found_again(void **state) {
     (void)state;
@@ -170,7 +170,7 @@ static void a_mapped_block_is_read_only(void **state) {
     assert_int_equal(write(fds[1], "x", 1), 1);
     fill(p, 0, true);
     assert_int_equal(kin_packed_map(p, 0, at, &err), 0);
-    assert_int_equal(read(fds[0], at, 1), -1); // the kernel writes to it no more than we could
+    assert_int_equal(read(fds[0], at, 1), -1); // EFAULT instead of SIGSEGV: the kernel cannot write there either
     assert_int_equal(errno, EFAULT);
     close(fds[0]);
     close(fds[1]);
@@ -184,7 +184,7 @@ static void a_block_that_was_not_sealed_is_not_there(void **state) {
     temp_dir d = make_dir();
     kin_packed *p = open_packed(&d, key);
     fill(p, 0, true);
-    fill(p, 2, false); // killed here
+    fill(p, 2, false); // as if the process were killed here
     kin_packed_close(p);
     p = open_packed(&d, key);
     assert_true(kin_packed_has(p, 0));
@@ -220,7 +220,7 @@ static void a_killed_process_loses_only_unfinished_blocks(void **state) {
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFSIGNALED(status));
-    kin_packed *p = open_packed(&d, key); // its lock is gone too
+    kin_packed *p = open_packed(&d, key); // works because the child's lock ended with it
     assert_true(kin_packed_has(p, 0));
     expect_bytes(p, 0);
     assert_false(kin_packed_has(p, 1));
@@ -266,7 +266,7 @@ static void blocks_begin_where_a_page_of_any_size_begins(void **state) {
 
 // ---- damage
 
-// Opens and holds every block that is said to be there to its bytes. Returns how many are.
+// Opens the cache and checks the bytes of every block that it has. Returns the number of these blocks.
 static int count_sound_blocks(const temp_dir *d, kin_packed_key k) {
     kin_packed *p = open_packed(d, k);
     int n = 0;
@@ -294,7 +294,7 @@ static void a_truncated_file_is_begun_anew(void **state) {
     file_path path = make_cache(&d);
     struct stat st;
     assert_int_equal(stat(path.text, &st), 0);
-    assert_int_equal(truncate(path.text, st.st_size + 1), 0); // nor is a longer one ours
+    assert_int_equal(truncate(path.text, st.st_size + 1), 0); // a longer file is not valid either
     assert_int_equal(count_sound_blocks(&d, key), 0);
     remove_dir(&d, path.text);
 }
@@ -319,7 +319,7 @@ static void a_file_of_an_earlier_format_is_begun_anew(void **state) {
     int fd = open(path.text, O_RDWR);
     assert_true(fd >= 0);
     assert_int_equal(pread(fd, header, sizeof header, 0), HEADER_BYTES);
-    header[7]--; // the magic's last byte: all else is as that kin wrote it
+    header[7]--; // the last byte of the magic; the rest is as the earlier version wrote it
     kin_put_u64(header + 40, kin_hash64(header, 40, 0));
     assert_int_equal(pwrite(fd, header, sizeof header, 0), HEADER_BYTES);
     close(fd);
@@ -370,7 +370,7 @@ static void a_file_under_another_keys_name_is_begun_anew(void **state) {
 
 static void other_sizes_of_blocks_begin_anew(void **state) {
     (void)state;
-    const uint64_t other[N_BLOCKS] = {block_bytes[0], block_bytes[1] + 1, block_bytes[2]}; // the file has the same size
+    const uint64_t other[N_BLOCKS] = {block_bytes[0], block_bytes[1] + 1, block_bytes[2]}; // rounds to the same file size
     temp_dir d = make_dir();
     file_path path = make_cache(&d);
     kin_packed *p;
@@ -383,7 +383,7 @@ static void other_sizes_of_blocks_begin_anew(void **state) {
 
 // ---- content
 
-// Where a block's content begins, and its length: all of it is seen.
+// Flips bytes from the first to the last of each block's content.
 static void a_flipped_byte_in_a_block_is_found_and_the_block_dropped(void **state) {
     (void)state;
     temp_dir d = make_dir();
@@ -441,7 +441,7 @@ static void a_check_is_remembered_until_the_file_changes(void **state) {
     p = open_packed(&d, key);
     assert_true(kin_packed_is_checked(p, 0));
     assert_false(kin_packed_is_checked(p, 1));
-    assert_int_equal(kin_packed_check(p, 1, NULL), KIN_PACKED_SOUND); // another process's beside
+    assert_int_equal(kin_packed_check(p, 1, NULL), KIN_PACKED_SOUND); // remembered together with the check of `other`
     kin_packed *other = open_packed(&d, key);
     assert_int_equal(kin_packed_check(other, 2, NULL), KIN_PACKED_SOUND);
     kin_packed_close(other);
@@ -451,7 +451,7 @@ static void a_check_is_remembered_until_the_file_changes(void **state) {
     off_t at = (off_t)kin_packed_offset(p, 0);
     kin_packed_close(p);
     flip(path.text, at, 1);
-    flip(path.text, at, 1); // the same again, but who knows
+    flip(path.text, at, 1); // the content is the same again, but the file was written to
     p = open_packed(&d, key);
     for (size_t i = 0; i < N_BLOCKS; i++) assert_false(kin_packed_is_checked(p, i));
     kin_packed_close(p);
@@ -500,7 +500,7 @@ static void blocks_of_files_that_look_different_are_compared_by_their_weights(vo
     assert_false(kin_packed_has(p, 1));
     assert_false(kin_packed_is_current(p, 2));
     kin_packed_close(p);
-    p = open_with_stamp(&d, 0); // the key says it all
+    p = open_with_stamp(&d, 0); // 0: the key alone identifies the source
     assert_true(kin_packed_is_current(p, 2));
     kin_packed_close(p);
     remove_dir(&d, path.text);
@@ -525,7 +525,7 @@ static void a_symbolic_link_is_not_followed(void **state) {
     remove_dir(&elsewhere, target);
 }
 
-// ---- two processes: two openers of the same file are as good
+// ---- two processes; two openers of the file in one process stand for them
 
 static void readers_share_a_complete_file(void **state) {
     (void)state;
@@ -553,14 +553,14 @@ static void a_file_that_is_being_written_is_refused_until_sealed(void **state) {
     assert_int_equal(kin_packed_seal(a, &err), 0);
     b = open_packed(&d, key);
     expect_bytes(b, 0);
-    assert_int_equal(kin_packed_write(b, 1, "x", SOURCE, &err), KIN_FAIL); // a still reads
+    assert_int_equal(kin_packed_write(b, 1, "x", SOURCE, &err), KIN_FAIL); // `a` still reads
     assert_non_null(strstr(err.text, "another kin is using it"));
     remove_dir(&d, kin_packed_path(a));
     kin_packed_close(b);
     kin_packed_close(a);
 }
 
-// A lock that cannot be made exclusive is lost unless it is taken again.
+// A failed attempt to make a shared lock exclusive loses the lock, so it must be taken again.
 static void whoever_may_not_write_still_holds_the_file_as_a_reader(void **state) {
     (void)state;
     temp_dir d = make_dir();
@@ -570,7 +570,8 @@ static void whoever_may_not_write_still_holds_the_file_as_a_reader(void **state)
     assert_int_equal(kin_packed_write(a, 1, "x", SOURCE, &err), KIN_FAIL);
     kin_packed_close(b);
     flip(path.text, 20, 1);
-    assert_int_equal(kin_packed_open(&c, d.path, key, STAMP, N_BLOCKS, block_bytes, &err), KIN_FAIL); // would cut a's pages off
+    assert_int_equal(kin_packed_open(&c, d.path, key, STAMP, N_BLOCKS, block_bytes, &err),
+                     KIN_FAIL); // a reset would truncate the pages of `a`
     expect_bytes(a, 2);
     kin_packed_close(a);
     remove_dir(&d, path.text);
@@ -585,7 +586,7 @@ static void a_damaged_file_in_use_is_left_alone(void **state) {
     flip(path.text, 20, 1);
     assert_int_equal(kin_packed_open(&b, d.path, key, STAMP, N_BLOCKS, block_bytes, &err), KIN_FAIL);
     assert_non_null(strstr(err.text, "another kin is using it"));
-    expect_bytes(a, 2); // truncating it would have been a SIGBUS here
+    expect_bytes(a, 2); // would be a SIGBUS if the file had been truncated
     kin_packed_close(a);
     remove_dir(&d, path.text);
 }
@@ -599,15 +600,15 @@ static void a_process_that_shares_its_file_writes_while_it_reads(void **state) {
     fill(a, 0, true);
     assert_int_equal(kin_packed_share(&b, d.path, key, STAMP, N_BLOCKS, block_bytes, &err), 0);
     assert_ptr_equal(a, b);
-    fill(b, 1, true); // a reads
+    fill(b, 1, true); // while `a` reads
     kin_packed_close(a);
-    assert_true(kin_packed_is_checked(b, 0) && kin_packed_is_checked(b, 1)); // written just now
+    assert_true(kin_packed_is_checked(b, 0) && kin_packed_is_checked(b, 1)); // blocks just written need no check
     expect_bytes(b, 0);
     expect_bytes(b, 1);
     file_path path;
     snprintf(path.text, sizeof path.text, "%s", kin_packed_path(b));
     kin_packed_close(b);
-    kin_packed *alone = open_packed(&d, key); // all have closed it
+    kin_packed *alone = open_packed(&d, key); // `a` and `b` are closed
     fill(alone, 2, true);
     expect_bytes(alone, 1);
     kin_packed_close(alone);
@@ -616,7 +617,7 @@ static void a_process_that_shares_its_file_writes_while_it_reads(void **state) {
 
 // ---- folders and disks
 
-// On a read-only disk, or another user's.
+// The file is on a read-only disk or belongs to another user.
 static void a_file_that_may_only_be_read_is_used(void **state) {
     (void)state;
     temp_dir d = make_dir();
@@ -683,10 +684,10 @@ static void unusable_folders_are_refused_in_one_sentence(void **state) {
         assert_true(err.text[0] && !strchr(err.text, '\n'));
     }
     too_long[100] = '\0';
-    assert_int_equal(access(too_long, F_OK), -1); // nor has it been begun
+    assert_int_equal(access(too_long, F_OK), -1); // its first folders were not made either
 }
 
-// Blocks of 40 KiB on a disk of 64: the first fits, the second does not. 0 if all is as it should be.
+// Writes two blocks of 40 KiB on a disk of 64 KiB: the first fits, the second does not. Returns 0 if all checks pass.
 static int use_small_disk(const char *dir) {
     static uint8_t bytes[10 * PAGE];
     const uint64_t sizes[] = {sizeof bytes, sizeof bytes};
@@ -734,7 +735,7 @@ typedef struct big_model {
     float want[N_IDS * N_VOCAB]; // logits without a cache
 } big_model;
 
-// 48 MiB of Q4_0: enough for kin_weights to want a cache.
+// Generates a model with 48 MiB of Q4_0, enough for kin_weights to use a cache.
 static int generate(big_model *m, uint64_t seed) {
     kin_model_spec spec;
     kin_err err;
@@ -769,7 +770,7 @@ static kin_weights_stats run_model(const big_model *m, const char *cache_dir, fl
     o.cache_dir = cache_dir;
     if (kin_runner_open(&r, m->path, &o, &err) != 0) fail_msg("%s", err.text);
     kin_weights_stats stats = kin_shard_get_stats(r.shard).weights;
-    if (!r.devices.cpu.repack_buft) stats.packed_bytes = UINT64_MAX; // this CPU has no other layout
+    if (!r.devices.cpu.repack_buft) stats.packed_bytes = UINT64_MAX; // this CPU needs no other layout
     if (kin_head_eval(r.head, 0, 0, ids, N_IDS, logits, N_IDS, &err) != 0) fail_msg("%s", err.text);
     kin_runner_close(&r);
     return stats;
@@ -784,7 +785,7 @@ static bool without_cache(big_model *m) {
     return true;
 }
 
-// The same bits, and in the stats how the weights came.
+// Expects the same bits, and stats that show if the weights came from the cache.
 static void expect_run(const big_model *m, const temp_dir *d, bool cached) {
     static float got[N_IDS * N_VOCAB];
     kin_weights_stats s = run_model(m, d->path, got);
@@ -793,7 +794,7 @@ static void expect_run(const big_model *m, const temp_dir *d, bool cached) {
                        : s.packed_bytes >= 32u << 20 && s.cached_bytes == 0);
 }
 
-// The only file of the folder.
+// Returns the only cache file of the folder.
 static file_path only_file(const temp_dir *d) {
     file_path p;
     char command[128];
@@ -854,13 +855,13 @@ static void a_flipped_byte_in_the_cache_gives_the_same_bits(void **state) {
         flip(path.text, st.st_size * part / 10, 0x40);
         kin_weights_stats s = run_model(m, d.path, got);
         assert_memory_equal(got, m->want, sizeof got);
-        assert_true(s.packed_bytes > 0 && s.packed_bytes < s.cached_bytes); // that block alone
+        assert_true(s.packed_bytes > 0 && s.packed_bytes < s.cached_bytes); // only the damaged block was packed again
         expect_run(m, &d, true);
     }
     remove_dir(&d, path.text);
 }
 
-// A download with a wrong byte was run, and then mended in place: size and time of writing stay.
+// A model file with a wrong byte was used and then repaired in place; its size and modification time did not change.
 static void a_model_that_was_mended_in_place_is_packed_again(void **state) {
     static float got[N_IDS * N_VOCAB];
     big_model *m = *state;
@@ -935,7 +936,7 @@ static void two_runs_at_once_give_the_same_bits(void **state) {
     kin_runner first;
     kin_err err;
     o.cache_dir = d.path;
-    if (kin_runner_open(&first, m->path, &o, &err) != 0) fail_msg("%s", err.text); // perhaps still writing
+    if (kin_runner_open(&first, m->path, &o, &err) != 0) fail_msg("%s", err.text); // may still be writing the cache
     run_model(m, d.path, got);
     assert_memory_equal(got, m->want, sizeof got);
     kin_runner_close(&first);
@@ -946,7 +947,7 @@ static void two_runs_at_once_give_the_same_bits(void **state) {
 
 #define MODEL_TEST(name) cmocka_unit_test_setup_teardown(name, make_big_model, remove_big_model)
 
-// With a pattern: the tests whose names fit.
+// With an argument: runs only the tests whose names match this pattern.
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_sealed_block_is_found_again),
