@@ -1,5 +1,5 @@
 #!/bin/sh
-# The manual page and the completions: made of the commands' tables, so that nothing is left out, and installed.
+# The manual page and the completions: generated from the commands' tables, so that they are complete; and their installation.
 #
 #   test_manual.sh PATH_TO_KIN
 set -u
@@ -62,7 +62,7 @@ claim='zsh reads its completion, which has every command and option'
 if command -v zsh >/dev/null; then
     status 0 zsh -n "$dir/zsh"
     silent "$err"
-    # The specifications are words of zsh's: with _arguments and the like replaced, the function runs.
+    # The specifications are arguments of zsh's functions: with _arguments and the like replaced, the function runs.
     for command in $commands; do
         printf '%s\n' 'compdef() { : }' '_describe() { : }' '_files() { : }' '_arguments() { print -rl -- "$@" }' \
             "words=(kin $command '') CURRENT=3" "source $dir/zsh" >"$dir/run.zsh"

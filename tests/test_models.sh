@@ -1,5 +1,5 @@
 #!/bin/sh
-# Many models: kin models, and kin serve --models-dir, where requests say which one they want.
+# Several models: kin models, and kin serve --models-dir, where each request names its model.
 #
 #   test_models.sh PATH_TO_KIN      (mkmodel lies beside it)
 set -u
@@ -42,12 +42,12 @@ says "$out" '"error": ".*broken.gguf'
 status 1 "$kin" models "$dir/nowhere"
 says "$err" 'No such file or directory'
 
-# ---- one in memory
+# ---- one model in memory
 
-asks() { # STATUS MODEL [FIELDS]: of /v1/completions
+asks() { # STATUS MODEL [FIELDS]: sends a request to /v1/completions
     answers "$1" /v1/completions -d "{\"model\": \"$2\", \"prompt\": \"One\", \"max_tokens\": 4, \"temperature\": 0${3:-}}"
 }
-loaded() { # NAME...: these are, and no other
+loaded() { # NAME...: exactly these models are loaded
     answers 200 /api/ps
     got=$(grep -o '"name":"[^"]*"' "$out" | tr -d '\n')
     want=$(for name; do printf '"name":"%s"' "$name"; done)
@@ -143,7 +143,7 @@ client=$!
 until_says "$dir/stream" '"text"'
 curl -s -m 240 -o "$dir/other" "$base/v1/completions" -d '{"model": "small", "prompt": "One", "max_tokens": 4}' &
 other=$!
-asks 200 demo ', "ignore_eos": true' # it may come behind the other model
+asks 200 demo ', "ignore_eos": true' # it may have to wait for the other model
 wait "$other" "$client" || fail "a client ended with $?"
 says "$dir/other" '"model":"small"'
 says "$dir/stream" '"finish_reason":"length"'
@@ -179,7 +179,7 @@ mv "$dir/away" "$models/more/small.gguf"
 asks 200 small
 stop
 
-# ---- more in memory
+# ---- several models in memory
 
 claim='two may be in memory; the one not used for longest makes room'
 serve --models-dir "$models" --models-max 2 --ctx 16384 -m "$models/demo.gguf" --alias mine
@@ -216,7 +216,7 @@ stop
 claim='a stream that waits for its model is kept alive; why the model does not come is an event of it'
 serve --models-dir "$models" --ctx 16384 --sse-ping-interval 1
 endless "$dir/long" demo
-waits() { # FILE PATH BODY: in the background, until it got a sign of life
+waits() { # FILE PATH BODY: sends it in the background and waits for a sign of life
     : >"$1"
     curl -sN -m 240 -o "$1" "$base$2" -d "$3" &
     waiter=$!
@@ -241,7 +241,7 @@ claim='clients that wait for a model may go away, and not too many may wait'
 serve --models-dir "$models" --ctx 16384 --parallel 1 --max-queue 0
 endless "$dir/long" demo
 curl -s -m 0.3 -o /dev/null "$base/v1/completions" -d '{"model": "small", "prompt": "One"}'
-n=0 # its end could be that of its bytes alone: it is asked, and forgotten within a second
+n=0 # an EOF may end only the request, so the server probes the client and drops it within a second
 while answers 200 /metrics && ! grep -q '^llamacpp:requests_deferred 0' "$out" && [ $n -lt 100 ]; do
     sleep 0.05
     n=$((n + 1))
@@ -274,7 +274,7 @@ says "$err" 'No such file\|no model file'
 claim='an embedding is made of those tokens that the model file names'
 mkdir "$dir/poolings"
 for n in 0 1 2 3 4; do "$mkmodel" --preset tiny --layers 1 --pooling-type $n -o "$dir/poolings/type$n.gguf" >/dev/null; done
-vector() { # MODEL IDS: printed
+vector() { # MODEL IDS: prints the embedding
     answers 200 /v1/embeddings -d "{\"model\": \"$1\", \"input\": [$2]}"
     grep -o '"embedding":\[[^]]*' "$out"
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
-# The page's modules that need no browser (tests/page), in node.
+# Tests in node of the page's modules that need no browser (tests/page).
 #
-# Skipped where there is no node (apt-get install nodejs).
+# Skipped without node (apt-get install nodejs).
 set -u
 if ! command -v node >/dev/null; then
     echo 'skipped: apt-get install nodejs'

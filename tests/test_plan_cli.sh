@@ -1,6 +1,6 @@
 #!/bin/sh
-# kin plan --what-if as a person meets it: the plan of a file of facts, what is refused, and that the documentation shows what it
-# prints. Nothing is computed but plans.
+# kin plan --what-if as a user meets it: the plan for a file of facts, refused input, and the documentation showing exactly this output.
+# Computes only plans.
 #
 #   test_plan_cli.sh PATH_TO_KIN      (mkmodel lies beside it)
 set -u
@@ -139,12 +139,12 @@ says "$out" '; 1 layer and the output'
 
 claim='what a draft model would gain, and whether it is worth its memory'
 draft=$root/assets/demo-draft.gguf
-sed 's/"n_vocab": 128256/"n_vocab": 1408/' "$facts/a4-8b.json" >"$dir/8b.json" # the draft's
+sed 's/"n_vocab": 128256/"n_vocab": 1408/' "$facts/a4-8b.json" >"$dir/8b.json" # the draft's vocabulary size
 plan 0 --what-if "$dir/8b.json" --draft "$draft"
 says "$out" '^a draft .* of the head.s memory'
 says "$out" '^  90 % right .* times as fast, with [0-9]* drafted in a pass'
 says "$out" '^The draft model is worth its memory where at least [0-9]* % of its tokens are right'
-plan 0 --what-if "$facts/home.json" -m "$draft" --draft "$draft" # of itself
+plan 0 --what-if "$facts/home.json" -m "$draft" --draft "$draft" # a draft of itself
 says "$out" '^The draft model is not worth its memory here'
 plan 0 --what-if "$dir/8b.json" --draft "$draft" --json
 for key in memory_bytes pass_ms plain_ms beside_ms worth_from; do says "$out" "\"$key\": [0-9]"; done
@@ -156,7 +156,7 @@ plan 1 --what-if "$facts/home.json" -m "$dir/tiny.gguf" --draft "$draft"
 says "$err" 'demo-draft.gguf cannot draft for this model: '
 plan 1 --what-if "$facts/home.json" --draft "$draft"
 says "$err" 'demo-draft.gguf: has 1408 tokens, the model 128256: it cannot be its draft model'
-status 0 env KIN_DRAFT=off "$kin" plan --what-if "$facts/home.json" # which is for other commands
+status 0 env KIN_DRAFT=off "$kin" plan --what-if "$facts/home.json" # KIN_DRAFT is for other commands
 for words in auto off ngram auto, "off,$draft" nothing; do
     plan 2 --what-if "$facts/a4-8b.json" --draft "$words"
     says "$err" "^kin plan: --draft $words: "
@@ -173,7 +173,7 @@ for scheduler in exact memsched perfsched dp-sa $halda; do
     plan 0 --what-if "$facts/a4-70b.json" --scheduler "$scheduler"
     says "$out" "scheduler $scheduler"
 done
-says_not "$out" 'phone left out' # only exact knows why
+says_not "$out" 'phone left out' # only `exact` gives reasons
 plan 0 --what-if "$facts/a4-70b.json" --all
 for scheduler in exact halda memsched perfsched dp-sa; do says "$out" "^$scheduler"; done
 says "$out" '^exact .* x 1.00 '
@@ -277,7 +277,7 @@ fi
 
 # ---- nonsense
 
-# nonsense NAME MEMBERS: a file of a good head and a good device, and one more with these members.
+# nonsense NAME MEMBERS: writes a file with a good head, a good device, and a third device with these members.
 nonsense() {
     cat >"$dir/$1.json" <<END
 {"devices": [
@@ -371,7 +371,7 @@ says "$out" '^work laptop (browser)  *[0-9]'
 says "$out" '^work laptop (browser): [0-9]* layers; without it '
 
 claim='devices that share layers inside of a ring are one row, and are named with what their sums cost'
-pair() { # RTT_S: two devices with that round trip between them, the head 5 ms away; no room for the model on one of them
+pair() { # RTT_S: two devices with that round trip between them and the head 5 ms away; the model does not fit on one of them
     member='"memory_bytes": 2.6e9, "cpu": {"token_bytes_per_s": 45e9, "prompt_flop_per_s": 2e11, "read_bytes_per_s": 2e10}'
     printf '{"devices": [{"name": "head", %s}, {"name": "den", %s}, {"name": "desk", %s}],' "$member" "$member" "$member"
     echo '"links": {"default": {"rtt_s": 5e-3, "bytes_per_s": 125e6}, "pairs": [{"from": "den", "to": "desk", "rtt_s": '"$1"'}]},

@@ -1,5 +1,5 @@
 #!/bin/sh
-# kin profile: measured once and kept; measured again where what is kept is of no use. $1: the kin program.
+# kin profile: measured once and stored; measured again if the stored profile is unusable. $1: the kin program.
 set -eu
 export OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0
 kin=$1
@@ -12,7 +12,7 @@ fail() {
 }
 
 mkfifo "$dir/talking"
-measures() { # whether it begins to; then it is stopped
+measures() { # returns 0 if it starts to measure; then stops it
     "$kin" profile --threads 1 --cache "$dir/cache" >/dev/null 2>"$dir/talking" &
     pid=$!
     {
@@ -37,7 +37,7 @@ set -- "$dir"/cache/profile-*.json
 grep -q "measuring" "$dir/talk" && fail "a kept profile is measured again"
 grep -q "Q4_K" "$dir/second" || fail "no table"
 
-# What was kept is what was measured: all but the name and memory.
+# The stored profile equals what was measured, except for name and memory.
 "$kin" profile --threads 1 --cache "$dir/cache" --name tower --json >"$dir/kept" 2>/dev/null
 grep -v memory_bytes "$dir/first" >"$dir/a"
 grep -v memory_bytes "$dir/kept" >"$dir/b"
@@ -51,7 +51,7 @@ if [ -w /dev/full ]; then
     done
 fi
 
-# Rates that no machine has are measured anew, with a sentence.
+# Impossible rates are measured again, with a message.
 if command -v python3 >/dev/null; then
     cp "$1" "$dir/good"
     for figure in token_bytes_per_s=1e300 token_bytes_per_s=0 prompt_flop_per_s=-5e9 read_bytes_per_s=1e-9; do
@@ -66,7 +66,7 @@ json.dump(kept, open(sys.argv[1], "w"))' "$1" "$figure" || fail "no such figure:
     done
 fi
 
-# A disk that could not be measured is tried again, and nothing else; then it is kept.
+# If the disk could not be measured, only the disk is tried again; then the result is stored.
 if grep -q '"disk_bytes_per_s"' "$dir/first" && command -v python3 >/dev/null; then
     python3 -c 'import json, sys
 kept = json.load(open(sys.argv[1]))
@@ -78,14 +78,14 @@ json.dump(kept, open(sys.argv[1], "w"))' "$1"
     grep -q '"disk_bytes_per_s"' "$1" || fail "it is not kept"
 fi
 
-# A damaged file, and one of another machine.
+# A damaged file, and one from another machine.
 cp "$1" "$dir/good"
 head -c 100 "$dir/good" >"$1"
 measures || fail "a damaged profile is used"
 sed 's/"fingerprint": "/&elsewhere /' "$dir/good" >"$1"
 measures || fail "a profile of another machine is used"
 
-# A cache folder that cannot be: measured, not kept, and said so.
+# Without a usable cache folder it measures, stores nothing and says so.
 : >"$dir/file"
 "$kin" profile --threads 1 --cache "$dir/file/cache" >"$dir/out" 2>"$dir/talk" || fail "no profile without a cache"
 grep -q "not measured" "$dir/out" || fail "a disk out of nowhere"

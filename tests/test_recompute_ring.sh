@@ -1,14 +1,14 @@
 #!/bin/sh
-# Layers that nobody has pages of are computed alone, from the hidden states that were passed on to them: in rings a device is killed that
-# kept nothing on its disk. Real processes on loopback.
+# Layers of which no member has pages are recomputed alone, from the logged hidden states that had been passed on to them: a device that
+# kept nothing on its disk is killed. Real processes on loopback.
 #
 #   test_recompute_ring.sh PATH_TO_KIN      (mkmodel lies beside it)
 set -u
 # shellcheck source=tests/ring.sh
 . "$(dirname "$0")/ring.sh"
-export KIN_VERBOSE=1 KIN_DRAFT=off # drafts of the same text would end it before anything happens
+export KIN_VERBOSE=1 KIN_DRAFT=off # with drafts of the same text it would end before anything happens
 "$mkmodel" --preset 25m --layers 9 --ctx 8192 --vocab 4000 --type q8_0 --seed 3 -o "$dir/model.gguf" >/dev/null || fail 'no model'
-run() { # NAME N OPTION...: with N devices, in the background
+run() { # NAME N OPTION...: runs a text with N devices, in the background
     who=$1
     n_devices=$2
     shift 2
@@ -20,10 +20,10 @@ run() { # NAME N OPTION...: with N devices, in the background
     writer=$!
     pids="$pids $writer"
 }
-pages() { # NAME: on that member's disk
+pages() { # NAME: number of pages on that member's disk
     find "$dir/$1/.cache/kin/kv" -type f 2>/dev/null | wc -l
 }
-counts() { # NAME: tokens computed again in all layers, in the lost ones only, taken from disks
+counts() { # NAME: checks the numbers of tokens recomputed in all layers, recomputed only in the lost layers, and loaded from disks
     n_all=$(sed -n 's/^kin: \([0-9]*\) tokens were computed again, after.*/\1/p' "$dir/$1.log")
     n_some=$(sed -n "s/^kin: \([0-9]*\) tokens were computed again in a lost device's layers only.*/\1/p" "$dir/$1.log")
     n_loaded=$(sed -n 's/^kin: \([0-9]*\) tokens were taken from pages on disks.*/\1/p' "$dir/$1.log")
@@ -32,9 +32,9 @@ counts() { # NAME: tokens computed again in all layers, in the lost ones only, t
     echo "$1: ${n_loaded:-0} tokens were taken from disks, ${n_some:-0} were computed again in the lost layers only, ${n_all:-0} in all"
     check [ "${n_some:-0}" -gt 128 ]
     check [ "${n_all:-0}" -lt 128 ]
-    check [ $((${n_all:-0} + ${n_some:-0} + ${n_loaded:-0})) -le $((n_prompt + n_written)) ] # each of the text's once
+    check [ $((${n_all:-0} + ${n_some:-0} + ${n_loaded:-0})) -le $((n_prompt + n_written)) ] # each token of the text at most once
 }
-goes_on() { # NAME: from where it is, as a text that is not disturbed
+goes_on() { # NAME: the text continues from where it is, like an undisturbed one
     written=$(wc -c <"$dir/$1.text")
     end_text $writer "$dir/$1.text" $((written + 400))
     alike "$dir/$1.text" "$dir/still.text" $enough
@@ -42,12 +42,12 @@ goes_on() { # NAME: from where it is, as a text that is not disturbed
     counts "$1"
 }
 of_size() { find "$dir/$1/.cache/kin/kv" -type f -size "$2c" 2>/dev/null | wc -l; } # NAME BYTES
-has_kept() { # TEXT NAME N: of all full blocks the pages of N layers, and the tokens (the head) or what it passed on
+has_kept() { # TEXT NAME N: of all full blocks it has the pages of N layers, and the tokens (the head) or the hidden states it passed on
     n_blocks=$((($(wc -l <"$dir/$1.trace") - 1 + 10) / 64)) # the prompt has 10 tokens
     [ "$2" = head ] && beside=352 || beside=$((64 * 512 * 4 + 64))
     [ "$(of_size "$2" $((64 * 512 + 64)))" -ge $((n_blocks * $3)) ] && [ "$(of_size "$2" $beside)" -ge $n_blocks ]
 }
-lose() { # NAME N PID LAYERS: with so many devices that one is killed when enough of the text is there; LAYERS of each of the others
+lose() { # NAME N PID LAYERS: kills PID of N devices when enough text is there; the others have LAYERS each
     run "$1" "$2"
     wait_until 60 longer "$dir/$1.text" $enough
     [ "$2" -eq 1 ] || wait_until 20 has_kept "$1" anna "$4"
@@ -55,7 +55,7 @@ lose() { # NAME N PID LAYERS: with so many devices that one is killed when enoug
     kill -9 "$3"
     goes_on "$1"
 }
-enough=800 # bytes, of about 300 tokens: four blocks
+enough=800 # bytes, about 300 tokens: four blocks
 
 claim='a text of an undisturbed ring'
 join anna
@@ -71,7 +71,7 @@ lose head_alone 1 "$pid_bert" 4
 check [ "$(pages bert)" -eq 0 ]
 
 claim='one of two is killed: the other one and the head compute its layers, each what it has of them'
-rm -rf "$dir/head/.cache/kin/kv" # it is the same text
+rm -rf "$dir/head/.cache/kin/kv" # because it is the same text
 join anna
 join bert --no-kv-disk
 lose one_of_two 2 "$pid_bert" 3

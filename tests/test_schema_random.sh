@@ -1,5 +1,5 @@
 #!/bin/sh
-# Documents written under the grammars of random JSON schemas are valid, says another program (python3-jsonschema).
+# Documents generated under the grammars of random JSON schemas are valid according to another program (python3-jsonschema).
 #
 #   test_schema_random.sh KIN [N [SEED]]    N schemas (default: 300)
 set -eu

@@ -1,5 +1,5 @@
 #!/bin/sh
-# kin serve as its clients' programs meet it: statuses, refusals, the queue, keys, signals. Runs the built-in demo model.
+# kin serve as client programs meet it: statuses, refusals, the queue, keys, signals. Runs the built-in demo model.
 #
 #   test_serve.sh PATH_TO_KIN
 set -u
@@ -148,7 +148,7 @@ written=$(numbers)
 answers 200 /tokenize -d '{"content": "One", "add_special": true}'
 ids=$(sed 's/.*\[\([^]]*\)\].*/\1/' "$out"),$ids
 answers 200 /v1/completions -d '{"prompt": "One", "max_tokens": 1, "temperature": 0, "echo": true, "logprobs": 0}'
-says "$out" '"text":"One' # as it was written, without the token that begins every text
+says "$out" '"text":"One' # as the client wrote it, without the BOS token
 says "$out" '"text_offset":\[0,0,'
 for n in 0 1; do
     answers 200 /v1/completions -d "{\"prompt\": [[$ids], [$ids]], \"max_tokens\": $n, \"echo\": true, \"logprobs\": 2}"
@@ -243,7 +243,7 @@ says "$out" '"status":"incomplete"'
 answers 200 /api/chat -d "{\"model\": \"demo\", $user, \"stream\": false, \"options\": {\"num_predict\": 2}}"
 says "$out" '"done_reason":"length"'
 
-# ---- clients that go away
+# ---- clients that disconnect
 
 claim='clients that vanish leave nothing behind'
 vanish='{"prompt": "One", "max_tokens": 1900, "ignore_eos": true, "stream": true}'
@@ -270,7 +270,7 @@ import socket, sys
 host, port = sys.argv[1].rsplit(":", 1)
 body = sys.argv[2].encode()
 s = socket.create_connection((host, int(port)))
-# The end goes out in one segment with the request: a stream that has begun before it takes it for the client's going away.
+# The FIN goes out in one segment with the request: to a stream that has already begun, a later one looks like a disconnect.
 more = getattr(socket, "MSG_MORE", 0) if sys.argv[3] == "stays" else 0
 s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n" % len(body) + body, more)
 if sys.argv[3] == "gone":
@@ -352,7 +352,7 @@ is_told true --hidden
 
 claim='reasoning ends when its budget is spent, with the message that was asked for'
 printf '{%% for m in messages %%}{{ m.content }}{%% endfor %%}<think>' >"$dir/thinks.jinja"
-"$mkmodel" --layers 2 --vocab 8000 -o "$dir/endless.gguf" >/dev/null # its texts have no end of their own
+"$mkmodel" --layers 2 --vocab 8000 -o "$dir/endless.gguf" >/dev/null # its texts never end on their own
 serve --ctx 2048 -m "$dir/endless.gguf" --chat-template-file "$dir/thinks.jinja" --reasoning-budget 0
 thinks() { chat 200 "\"seed\": 1, \"max_tokens\": 60, $1"; }
 thinks '"thinking_budget_tokens": 10'
@@ -376,7 +376,7 @@ stop
 
 # ---- the queue, and signals
 
-# A text that goes on until the context is full.
+# Starts a text that continues until the context is full.
 endless() { # FILE
     curl -sN -m 240 -o "$1" "$base/v1/completions" -d '{"prompt": "One", "ignore_eos": true, "stream": true}' &
     client=$!
@@ -531,7 +531,7 @@ says "$err" 'none.gguf: No such file'
 says "$err" '--no-context-shift does nothing here'
 status 1 "$kin" serve "$dir/none.gguf" --port 0 -ngl -1 --cache-ram -1 --sleep-idle-seconds -1 --reasoning auto
 says "$err" 'none.gguf: No such file'
-if ! "$kin" run -p x -n 1 --gpu-layers 1 >"$out" 2>&1; then # no GPU is here
+if ! "$kin" run -p x -n 1 --gpu-layers 1 >"$out" 2>&1; then # this machine has no GPU
     serve -ngl 99
     says "$log" '--gpu-layers 99: no GPU found .*the CPU computes all layers'
     stop
@@ -550,7 +550,7 @@ says "$err" '^kin serve: --ctx many: must be'
 status 2 env KIN_CTX=many LLAMA_ARG_CTX_SIZE=many "$kin" serve --port 0
 says "$err" '^kin serve: environment variable KIN_CTX: --ctx many: must be'
 status 1 env LLAMA_ARG_PORT=1 LLAMA_ARG_ALIAS=other "$kin" serve "$dir/none.gguf" --port 0 --alias mine
-says "$err" 'none.gguf: No such file' # port 1 is for nobody
+says "$err" 'none.gguf: No such file' # it did not try to use port 1
 status 2 env LLAMA_ARG_KV_UNIFIED=0 "$kin" serve --port 0
 says "$err" 'LLAMA_ARG_KV_UNIFIED: texts always share the context'
 status 2 env LLAMA_ARG_ENDPOINT_METRICS=maybe "$kin" serve --port 0

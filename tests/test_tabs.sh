@@ -1,10 +1,10 @@
 #!/bin/sh
-# A ring with a tab, without a browser (tests/web/tab.mjs): the texts are those of one machine, also when the tab is lost. And what
-# a tab's worker says when its engine fails (tests/web/computer.mjs), and what it keeps of a model (tests/web/chunks.mjs).
+# A ring with a tab, without a browser (tests/web/tab.mjs): the texts are those of one machine, even if the tab is lost. Also what a tab's
+# worker reports when its engine fails (tests/web/computer.mjs), and what it stores of a model (tests/web/chunks.mjs).
 #
 #   test_tabs.sh PATH_TO_KIN
 #
-# Skipped where there are no modules (clang-19, lld-19), or no node.
+# Skipped without the modules (clang-19, lld-19) or node.
 set -u
 kin=$1
 modules=$(dirname "$kin")/web
@@ -18,7 +18,7 @@ trap 'exit 130' INT TERM
 for name in $(env | sed -n 's/^\(KIN_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
 export HOME="$dir" XDG_CACHE_HOME="$dir/cache" OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0
 unset XDG_CONFIG_HOME
-KIN_PROFILE=$(dirname "$0")/machine.json # no head measures this machine, which takes seconds
+KIN_PROFILE=$(dirname "$0")/machine.json # so that no head measures this machine, which takes seconds
 export KIN_PROFILE
 node --no-warnings "$(dirname "$0")/web/chunks.mjs" || exit 1
 node --no-warnings "$(dirname "$0")/web/computer.mjs" "$modules" || exit 1

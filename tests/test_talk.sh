@@ -1,16 +1,16 @@
 #!/bin/sh
-# The demo model talks: stories that are asked for, questions about them, a tool, JSON, and what it does not know.
+# The demo model in conversation: requested stories, questions about them, a tool, JSON, and questions that it cannot answer.
 #
 #   test_talk.sh PATH_TO_KIN
 #
-# All at temperature 0. assets/demo/chat_check.py measures how often it is right; here are answers that it must never lose.
+# All at temperature 0. assets/demo/chat_check.py measures how often it is right; these answers must never get worse.
 set -u
 # shellcheck source=tests/checks.sh
 . "$(dirname "$0")/checks.sh"
 # shellcheck source=tests/serving.sh
 . "$(dirname "$0")/serving.sh"
 
-# asks MESSAGES [FIELDS]: of /v1/chat/completions; the answer's JSON is in $out.
+# asks MESSAGES [FIELDS]: sends them to /v1/chat/completions; the answer's JSON is in $out.
 asks() { answers 200 /v1/chat/completions -d "{\"messages\": [$1], \"temperature\": 0${2:+, $2}}"; }
 user() { printf '{"role": "user", "content": "%s"}' "$1"; }
 assistant() { printf '{"role": "assistant", "content": "%s"}' "$1"; }

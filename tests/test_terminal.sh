@@ -1,5 +1,5 @@
 #!/bin/sh
-# What reaches stdout and a terminal: all of it or an error, and no byte of somebody else's that acts there.
+# Output to stdout and to a terminal: it is complete or an error, and no untrusted byte has an effect on the terminal.
 #
 #   test_terminal.sh PATH_TO_KIN      (mkmodel lies beside it)
 set -u
@@ -31,7 +31,7 @@ plan --scheduler help
 plan --all"
 
 claim='what cannot be written to stdout is an error of every command'
-"$kin" run -p x -n 3 >"$out" 2>"$err" </dev/null # what this leaves in the cache has been said
+"$kin" run -p x -n 3 >"$out" 2>"$err" </dev/null # the messages about filling the cache come here
 if [ -w /dev/full ]; then
     echo "$commands" | while read -r words; do
         # shellcheck disable=SC2086 # words
@@ -70,7 +70,7 @@ fi
 
 # ---- bytes of a model file
 
-# after TEXT N BYTES: N bytes behind the first TEXT of kept.gguf; put into m.gguf.
+# after TEXT N BYTES: puts BYTES at N bytes after the first TEXT of kept.gguf, into m.gguf.
 after() {
     cp "$dir/kept.gguf" "$dir/m.gguf"
     at=$(LC_ALL=C grep -abo -- "$1" "$dir/kept.gguf" | head -n 1 | cut -d : -f 1)
@@ -117,7 +117,7 @@ odd_prompt="a${esc}[31mb	c
 d"
 status 0 "$kin" run -p "$odd_prompt" -n 2 --temp 0
 says "$out" "^a${esc}\[31mb	c\$"
-if script --version 2>/dev/null | grep -q util-linux; then # Linux's: others know no -c
+if script --version 2>/dev/null | grep -q util-linux; then # only util-linux's script has -c
     claim='a terminal'
     export odd_prompt kin
     # shellcheck disable=SC2016 # the inner shell's

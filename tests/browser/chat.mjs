@@ -1,9 +1,9 @@
-// What one does with the chat.
+// Uses of the chat.
 import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
 import { answer, ask, check, click, close, openPage, until } from './world.mjs';
 
-const bodies = (page) => page.locator('.message > .body').allTextContents(); // innerText leaves out what is not in sight
+const bodies = (page) => page.locator('.message > .body').allTextContents(); // innerText omits what is not visible
 const longText = (page) => page.waitForFunction(() => (document.querySelector('.message:last-of-type .markdown')?.textContent.length ?? 0) > 30);
 
 async function answering({ base, browser }) {
@@ -176,7 +176,7 @@ async function failing({ base, browser }) {
   await close(page);
 }
 
-// Sends by Enter and does something else in the same moment: no test is quick enough for that by itself.
+// Sends with Enter and does something else in the same moment; driving the page step by step would not be fast enough.
 const hurry = (page, text, then) => page.evaluate(([words, action]) => {
   const input = document.querySelector('#prompt');
   if (words) input.value = words;
@@ -267,7 +267,7 @@ async function openingTwo({ base, browser }) {
   await close(page);
 }
 
-// A browser whose storage is full.
+// With a browser whose storage is full.
 async function fullStorage({ base, browser }) {
   const page = await openPage(browser, base);
   await page.waitForSelector('.model:has-text("demo")');

@@ -34,7 +34,7 @@ async function ring(world) {
   await close(page);
 }
 
-// Two devices, which share all layers; tests/test_browser.sh makes the model, whose layers can be cut.
+// Two devices that share all layers; tests/test_browser.sh makes the model, whose layers can be split.
 async function group(world) {
   const { base, stopAll } = (world.pair = await startPair(world));
   const page = await openPage(world.browser, `${base}#cluster`);

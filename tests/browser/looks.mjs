@@ -1,4 +1,4 @@
-// What the page looks like, to all who use it: sizes, colours, keyboard, names; long conversations; texts that want to be more.
+// The page's appearance for all users: sizes, colours, keyboard, accessible names; long conversations; texts that try to be markup.
 import assert from 'node:assert/strict';
 import { answer, ask, check, close, hosts, isTooWide, openPage } from './world.mjs';
 
@@ -38,7 +38,7 @@ async function phone(world) {
   await close(page);
 }
 
-// All texts that can be seen, whose contrast with what is behind them is less than 4.5.
+// All visible texts whose contrast with their background is below 4.5.
 const pale = (page) => page.evaluate(() => {
   const canvas = new OffscreenCanvas(1, 1).getContext('2d', { willReadFrequently: true });
   const rgba = (color) => (canvas.clearRect(0, 0, 1, 1), (canvas.fillStyle = color), canvas.fillRect(0, 0, 1, 1), [...canvas.getImageData(0, 0, 1, 1).data]);
@@ -70,7 +70,7 @@ async function colours(world) {
     await page.click('[aria-label=Settings]');
     assert.deepEqual(await pale(page), []);
     await page.keyboard.press('Escape');
-    for (let i = 0; i < (colorScheme === 'dark' ? 1 : 2); i++) await page.click('[aria-label*=colours]'); // to the other one
+    for (let i = 0; i < (colorScheme === 'dark' ? 1 : 2); i++) await page.click('[aria-label*=colours]'); // until it is the other scheme
     assert.equal(await isDark(), colorScheme === 'light');
     await page.reload();
     await page.waitForSelector('.tabs');

@@ -1,11 +1,11 @@
-// Rings of real processes: desk serves, others have joined.
+// Rings of real processes: desk serves, the others have joined.
 import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { addressOf, start, stop, until } from './world.mjs';
 
-// home: a folder of its own, for keys and caches; nth: another one for each ring, for its port.
+// home: the ring's folder for keys and caches; nth: the ring's number, which selects its port.
 async function openRing(kin, model, home, nth, plan, names) {
-  const port = String(20000 + 2 * (process.pid % 6000) + nth); // below those that Linux gives to who asks for any
+  const port = String(20000 + 2 * (process.pid % 6000) + nth); // below Linux's ephemeral ports
   const env = { KIN_PLAN: plan };
   const join = async (name) => {
     await mkdir(`${home}/${name}`, { recursive: true });

@@ -1,4 +1,4 @@
-// The servers of the tests, and the browser: one machine, one with a key, and a ring, which comes up meanwhile.
+// The servers of the tests, and the browser: one machine, one with a key, and a ring, which comes up in the background.
 import { startRing } from './ring.mjs';
 import { Stage } from './stage.mjs';
 import { addressOf, openBrowser, start } from './world.mjs';

@@ -1,5 +1,5 @@
-// What stands between the page and kin in these tests: a proxy that hands answers out slowly, so that there is a middle of an answer,
-// and that plays answers which the demo model would never write.
+// A proxy between the page and kin: it delivers answers slowly, so that a test can act in the middle of an answer, and it plays answers
+// that the demo model would never write.
 import http from 'node:http';
 
 const sleep = (ms) => new Promise((later) => setTimeout(later, ms));
@@ -8,10 +8,10 @@ export class Stage {
   constructor(target) {
     this.target = new URL(target);
     this.delay = 0; // ms between the events of an answer
-    this.played = null; // deltas of the next answers, in place of kin's; at null the connection breaks
-    this.loading = null; // {what, percent}: the model is not there yet
-    this.bodies = []; // of requests for answers
-    this.keys = []; // Authorization of all requests
+    this.played = null; // deltas of the next answers, instead of kin's; null breaks the connection
+    this.loading = null; // {what, percent}: the model is still loading
+    this.bodies = []; // bodies of requests for answers
+    this.keys = []; // Authorization headers of all requests
   }
 
   async open() {

@@ -1,5 +1,5 @@
-// Tabs as members of a ring: real pages of a head, which type the code and compute layers. What the ring writes is compared with what one
-// machine writes.
+// Tabs as members of a ring: real pages of a head that type the code and compute layers. The ring's texts are compared with those of one
+// machine.
 import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -13,7 +13,7 @@ const PROMPT = 'Once upon a time there was a small robot who';
 const env = { KIN_PLAN: 'even' };
 let n_heads = 0;
 
-// A head that waits for n devices.
+// Starts a head that waits for n devices.
 async function startHead({ kin, model, dir }, nDevices, ...words) {
   const home = `${dir}/tabs${n_heads++}`, port = String(10000 + 10 * (process.pid % 900) + n_heads);
   await mkdir(home, { recursive: true });
@@ -57,9 +57,9 @@ function same(got, want) {
   if (got !== want) throw new Error(`the ring wrote ${JSON.stringify(got)}, one machine ${JSON.stringify(want)}`);
 }
 
-// ---- a client that is no page
+// ---- a client that is not a page
 
-// Opens a WebSocket by hand: { status, socket, said } with what came behind the header.
+// Opens a raw WebSocket: { status, socket, said }, with the bytes after the header in said.
 async function knock(ring, { origin = ring.base, path = '/join/ws', host } = {}) {
   const { hostname, port } = new URL(ring.base);
   const socket = connect(Number(port), hostname);
@@ -73,7 +73,7 @@ async function knock(ring, { origin = ring.base, path = '/join/ws', host } = {})
   return client;
 }
 
-// A masked frame; the mask is zeros.
+// A masked frame with a mask of zeros.
 function message(payload, opcode = 1) {
   const n = payload.length, length = n < 126 ? Buffer.of(0x80 | n) : n < 65536 ? Buffer.of(0xfe, n >> 8, n & 255) : Buffer.concat([Buffer.of(0xff, 0, 0, 0, 0), Buffer.of(n >>> 24, (n >> 16) & 255, (n >> 8) & 255, n & 255)]);
   return Buffer.concat([Buffer.of(0x80 | opcode), length, Buffer.alloc(4), payload]);
@@ -81,7 +81,7 @@ function message(payload, opcode = 1) {
 
 const hello = (ring) => message(Buffer.from(JSON.stringify({ type: 'hello', code: ring.code, name: 'stranger', threads: 1, memory: 1e9 })));
 
-// reason: that it is told.
+// reason: expected in the message that ends the connection
 async function expectEnd(ring, name, parts, reason = '') {
   const client = await knock(ring);
   if (client.status !== 101) throw new Error(`${name}: ${client.status}`);
@@ -121,7 +121,7 @@ async function hostile(ring) {
   idle.forEach((c) => c.socket.destroy());
 }
 
-// What is done when a quarter of a text is there; the text stays the same.
+// Calls act() when a quarter of a text is there, and expects the same text.
 async function inTheMiddle(ring, want, n, act) {
   let acting;
   const text = await write(ring.base, n, async (so_far) => {
@@ -176,7 +176,7 @@ export async function tabs(world) {
     ring.head.kill('SIGINT');
     await until('the head has ended', () => ring.head.exitCode !== null);
     await tabs[0].waitForFunction(() => document.querySelector('#line').textContent.includes('Trying again'));
-    await new Promise((later) => setTimeout(later, 5000)); // a try at least finds nobody, who would give it its scripts
+    await new Promise((later) => setTimeout(later, 5000)); // at least one attempt finds no server
     const again = await ring.restart();
     await computes(tabs[0]);
     await isUp(ring);
@@ -191,7 +191,7 @@ export async function tabs(world) {
     await computes(tab);
     await isUp(ring);
     ring.head.kill('SIGSTOP');
-    await new Promise((later) => setTimeout(later, 5000)); // KIN_TAB_SILENCE_MS and a second
+    await new Promise((later) => setTimeout(later, 5000)); // KIN_TAB_SILENCE_MS plus one second
     ring.head.kill('SIGCONT');
     same(await write(ring.base), want);
     if (ring.head.said.includes('sent away')) throw new Error(ring.head.said);

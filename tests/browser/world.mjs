@@ -1,14 +1,14 @@
-// The tests' world: kin's processes, a browser, checks that are counted.
+// The environment of the tests: kin's processes, a browser, counted checks.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { chromium } from 'playwright-core';
 
 const BROWSERS = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'];
-const only = process.argv[5] ?? ''; // checks with these words in their name
+const only = process.argv[5] ?? ''; // run only checks with these words in their name
 const children = [];
 const failed = [];
 let passed = 0;
-export const hosts = new Set(); // that the page asked
+export const hosts = new Set(); // hosts that the page sent requests to
 
 export async function check(name, action) {
   const begun = Date.now();
@@ -109,5 +109,5 @@ export async function answer(page, action) {
     const message = document.querySelector('.message:last-of-type');
     return message?.matches('.assistant[aria-busy="false"]') && message.dataset.id !== id;
   }, before ?? '');
-  return page.locator('.message.assistant .markdown').last().textContent(); // innerText leaves out what is not in sight
+  return page.locator('.message.assistant .markdown').last().textContent(); // innerText omits what is not visible
 }

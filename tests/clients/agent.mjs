@@ -1,13 +1,13 @@
-// Coding agents, unmodified, against kin serve: opencode and Codex, from npm. Once, end to end, with a call of a tool.
+// Unmodified coding agents from npm, opencode and Codex, against kin serve: one end-to-end run each, with a tool call.
 //
 //   npm install opencode-ai @openai/codex        (600 MB; anywhere above this file, or in FOLDER)
 //   node tests/clients/agent.mjs PATH_TO_KIN [opencode|codex] [FOLDER]
 //
-// Each gets a task and a folder of its own. What must be: it ends with 0, its requests were answered in full, streamed, and it ran the tool that
-// it was told to, and sent the result in its next request. The built-in demo model calls a tool by itself only for the questions it knows, and agents
-// have no setting for tool_choice. So a proxy stands between them here, which changes nothing but that field: a harmless tool by name in the
-// first request, none afterwards. kin's grammar then enforces the call. KIN_AGENT_MODEL=FILE takes another model, and lets it decide by itself.
-// Skipped (77) where neither is installed.
+// Each gets a task and its own folder. It must exit with 0, its requests must be answered completely and streamed, and it must run the
+// requested tool and send the result in its next request. The built-in demo model calls a tool on its own only for the questions it knows,
+// and agents have no setting for tool_choice. So a proxy changes that one field: a harmless tool by name in the first request, none
+// afterwards; kin's grammar then enforces the call. KIN_AGENT_MODEL=FILE uses another model and lets it decide on its own. Skipped (77) if
+// neither is installed.
 import { spawn } from 'node:child_process';
 import fs from 'node:fs';
 import http from 'node:http';
@@ -31,7 +31,7 @@ process.on('SIGINT', () => process.exit(130));
 const environment = { PATH: process.env.PATH, HOME: dir, LANG: 'C.UTF-8', OMP_WAIT_POLICY: 'passive', GOMP_SPINCOUNT: '0' };
 const MINUTES = 10;
 
-// A program's output and exit status; it may take so many minutes.
+// Runs a program for at most MINUTES; resolves to its output and exit status.
 function run(file, args, options) {
   return new Promise((resolve) => {
     const child = spawn(file, args, { stdio: ['ignore', 'pipe', 'pipe'], ...options });
@@ -49,7 +49,7 @@ function run(file, args, options) {
 
 // ---- the server
 
-// The demo model, but for its context: agents describe their tools in tens of thousands of tokens.
+// The demo model with a longer context: agents describe their tools in tens of thousands of tokens.
 function demoModel() {
   const bytes = fs.readFileSync(new URL('../../assets/demo.gguf', import.meta.url));
   const name = 'llama.context_length';
@@ -74,13 +74,13 @@ async function serve() {
   });
 }
 
-// ---- the proxy, which sets tool_choice and keeps what was said
+// ---- the proxy, which sets tool_choice and records the traffic
 
 function nameOf(tool) {
   return tool.function?.name ?? tool.name;
 }
 
-// Every other field stays as the agent sent it. Requests without tools (opencode asks for a title) are passed on as they are.
+// Changes only tool_choice. Requests without tools (opencode asks for a title) are passed on unchanged.
 function choose(body, wanted, seen) {
   if (!body.tools?.length || process.env.KIN_AGENT_MODEL) return;
   const isFirst = !seen.some((other) => other.sent.tools?.length);
@@ -129,7 +129,7 @@ const agents = {
 };
 
 const hasResult = (sent) => JSON.stringify(sent.messages ?? sent.input ?? '').match(/"role":"tool"|"type":"function_call_output"/) !== null;
-// Not the list of tools, which responses repeat.
+// Ignores the list of tools, which the responses repeat.
 const calls = (got, name) => new RegExp(`"tool_calls":\\[[^\\]]*"name":"${name}"|"type":"function_call"[^}]*"name":"${name}"`).test(got);
 const isWhole = (x) => x.status === 200 && x.type.startsWith('text/event-stream') && /data: \[DONE\]|"type":"response\.(completed|incomplete)"/.test(x.got);
 

@@ -67,7 +67,7 @@ export default async function (check, { root, key, model }) {
     const m = await create({ tools, tool_choice: { type: 'any' }, max_tokens: 200 });
     const calls = m.content.filter((block) => block.type === 'tool_use');
     assert.ok(calls.length > 0);
-    if (m.stop_reason === 'max_tokens') calls.pop(); // a model that knows no tools may call until the limit
+    if (m.stop_reason === 'max_tokens') calls.pop(); // a model without tool training may call until the limit
     else assert.equal(m.stop_reason, 'tool_use');
     for (const call of calls) expectCall(call.name, call.input);
   });

@@ -1,4 +1,4 @@
-// What the checks share: running and counting them, the server's model, a tool and a schema whose texts are bounded.
+// Shared by the checks: running and counting them, the server's model, and a tool and a schema whose texts are bounded.
 import assert from 'node:assert/strict';
 
 const TIMEOUT_MS = 120000;
@@ -41,7 +41,7 @@ export async function setup(base, only = '') {
 
 export const ask = [{ role: 'user', content: 'Tell me a story about a dragon.' }];
 
-// Arguments of this schema have at most a few dozen bytes, so that they are whole within any limit used here.
+// Arguments of this schema have at most a few dozen bytes, so they are complete within any limit used here.
 export const weather = {
   name: 'get_weather',
   description: 'The weather of a city.',
@@ -78,7 +78,7 @@ export function expectCall(name, args) {
 
 export const wholeNumber = (n) => assert.ok(Number.isInteger(n) && n >= 0, `${n} is no count`);
 
-// The error that the action must end in.
+// Returns the error that the action must throw.
 export async function errorOf(action) {
   try {
     await action();
@@ -88,7 +88,7 @@ export async function errorOf(action) {
   assert.fail('no error');
 }
 
-// A piece from the middle of a text that occurs nowhere before: good for a stop sequence.
+// Returns a piece from the middle of the text that does not occur earlier, for use as a stop sequence.
 export function middleOf(text) {
   for (let at = Math.floor(text.length / 3); at + 6 < text.length; at++) {
     const piece = text.slice(at, at + 6);

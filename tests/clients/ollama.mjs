@@ -60,7 +60,7 @@ export default async function (check, { root, key, model }) {
     const { embeddings } = await client.embed({ model, input: ['a dragon', 'a mouse'] });
     assert.equal(embeddings.length, 2);
     assert.ok(embeddings[0].length > 0);
-    const answer = await fetch(`${root}/api/embeddings`, { // which the client has no more
+    const answer = await fetch(`${root}/api/embeddings`, { // an endpoint that the client no longer uses
       method: 'POST', headers: { authorization: `Bearer ${key}` }, body: JSON.stringify({ model, prompt: 'a dragon' }),
     });
     const { embedding } = await answer.json();

@@ -9,7 +9,7 @@ import { all, ask, clock, errorOf, expectCall, expectWeather, middleOf, weather,
 const tools = [weather, clock].map((f) => ({ type: 'function', function: f }));
 const named = (name) => ({ type: 'function', function: { name } });
 
-// A server that is busy for the first requests, then passes on.
+// A proxy that answers the first nBusy requests with "busy" and forwards the others.
 async function withBusyProxy(root, nBusy, action) {
   let n = 0;
   const proxy = http.createServer((request, response) => {
@@ -165,7 +165,7 @@ export default async function (check, { root, v1, key, model, nContext }) {
     const [choice] = (await chat({ tools, tool_choice: 'required', max_tokens: 200 })).choices;
     const calls = choice.message.tool_calls;
     assert.ok(calls.length > 0);
-    if (choice.finish_reason === 'length') calls.pop(); // a model that knows no tools may call until the limit
+    if (choice.finish_reason === 'length') calls.pop(); // a model without tool training may call until the limit
     else assert.equal(choice.finish_reason, 'tool_calls');
     for (const call of calls) {
       assert.equal(call.type, 'function');
@@ -275,7 +275,7 @@ export default async function (check, { root, v1, key, model, nContext }) {
     assert.equal(answer.status, 405);
     assert.match(answer.headers.get('allow'), /POST/);
   });
-  // What a turn shares with the next is its whole prompt, and its text; a call's arguments are written again by the template, in its way.
+  // A turn shares its whole prompt and its text with the next one; the template writes a call's arguments again, in its own form.
   await check('openai: of 20 turns of an agent 99 % of the shared prefix is cached', async () => {
     const messages = [{ role: 'system', content: `You are the agent of ${Date.now()}. ` + 'Use the tools. '.repeat(100) }, ...ask];
     let shared = 0, cached = 0;

@@ -23,7 +23,7 @@ export default async function (check, { v1, key, model }) {
   });
   await check('responses: what is cut at the limit is incomplete', async () => {
     const r = await respond({ max_output_tokens: 2, input: ask });
-    if (r.usage.output_tokens < 2) return; // it ended by itself
+    if (r.usage.output_tokens < 2) return; // it ended on its own
     assert.equal(r.status, 'incomplete');
     assert.equal(r.incomplete_details.reason, 'max_output_tokens');
   });

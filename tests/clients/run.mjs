@@ -1,9 +1,8 @@
 // Real clients against a running server:  node run.mjs BASE_URL [WORD]
 //
-// BASE_URL is the server's root ("http://127.0.0.1:8080"); with WORD only the checks whose names contain it are made. From the
-// environment: KIN_API_KEY, and MODEL (default: the first one that is listed). The checks hold
-// for any model, also for one that writes nothing but children's stories: they look at structure, never at content. What must be
-// called or written is enforced by grammars, whose texts are bounded; seeds make texts equal.
+// BASE_URL is the server's root ("http://127.0.0.1:8080"); with WORD, only checks whose names contain it run. Environment: KIN_API_KEY, and
+// MODEL (default: the first one listed). The checks hold for any model, even for one that writes only children's stories: they look at
+// structure, never at content. Grammars, whose texts are bounded, enforce calls and forms; seeds make texts equal.
 import { check, report, setup } from './harness.mjs';
 import anthropic from './anthropic.mjs';
 import langchain from './langchain.mjs';

@@ -1,5 +1,5 @@
-// zod 4: every type's JSON schema is a strict response_format whose text is valid. What no grammar says is refused by name where the
-// schema is strict, else left out and named in a header.
+// zod 4: every type's JSON schema works as a strict response_format whose text is valid. A keyword that no grammar can express is refused
+// by name if the schema is strict; otherwise it is left out and named in a header.
 import assert from 'node:assert/strict';
 import { z } from 'zod';
 import { ask } from './harness.mjs';
@@ -33,7 +33,7 @@ const relaxed = {
   largeMultiple: [z.int().multipleOf(10007), '#/properties/v/multipleOf'],
 };
 
-// Their format says more than their pattern, and a format is an annotation.
+// Their format says more than their pattern, and a format is only an annotation.
 const annotated = ['guid', 'url', 'jwt'];
 
 export default async function (check, { v1, key, model }) {

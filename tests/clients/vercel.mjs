@@ -1,4 +1,4 @@
-// @ai-sdk/openai-compatible with ai: what opencode and many others are built on.
+// @ai-sdk/openai-compatible with ai, on which opencode and many others are built.
 import assert from 'node:assert/strict';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { embed, generateObject, generateText, jsonSchema, streamText, tool } from 'ai';

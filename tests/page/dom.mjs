@@ -1,4 +1,4 @@
-// As much of a browser's document as the page's modules need that draw into one: elements, in which text is text.
+// The part of a browser's document that the page's drawing modules need: elements, in which text is text.
 
 class Node {
   constructor(text) {

@@ -11,7 +11,7 @@ function show(code, language) {
   return box;
 }
 
-// "keyword:if number:1": the spans in order
+// The spans in order, as "keyword:if number:1".
 const kinds = (code, language) => show(code, language).all('span').map((s) => `${s.attributes.class.slice(5)}:${s.textContent}`);
 
 test('keywords, strings, comments, numbers and calls', () => {

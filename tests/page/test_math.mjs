@@ -6,7 +6,7 @@ import test from 'node:test';
 const { drawMath } = await import('../../page/math.js');
 const { showMarkdown } = await import('../../page/markdown.js');
 
-// As MathML without what only concerns spaces and sizes.
+// The MathML without attributes that concern only spaces and sizes.
 const plain = (node) => node?.inner.replace(/ (?:stretchy|lspace|rspace|form|fence|mathvariant|columnalign|accent|accentunder|movablelimits|width)="[^"]*"/g, '').replace(/<mspace><\/mspace>/g, '');
 const math = (source, isDisplay = false) => plain(drawMath(source, isDisplay));
 

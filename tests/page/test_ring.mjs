@@ -12,7 +12,7 @@ const draw = (devices, narrow, plan = { links: linksOf(devices) }) => drawRing(d
 
 const box = ({ attributes: a }) => ({ left: +a.x, top: +a.y, right: +a.x + +a.width, bottom: +a.y + +a.height });
 const boxes = (picture) => [...picture.all('.box'), ...picture.all('.around')].map(box);
-const width = (text) => 7.6 * text.length; // of 13 pixels, rather too much than too little
+const width = (text) => 7.6 * text.length; // for a font of 13 pixels; rather too wide than too narrow
 
 function textBox(t) {
   const { x, y, 'text-anchor': anchor } = t.attributes, w = width(t.textContent), left = +x - (anchor === 'end' ? w : anchor === 'middle' ? w / 2 : 0);

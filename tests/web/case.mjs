@@ -1,4 +1,4 @@
-// A case of test_web.c: parts of bytes, each after its length in 4 bytes: a PLAN's payload, then those of STEPs. Computed, it is the
+// A case of test_web.c consists of parts, each after its length in 4 bytes: a PLAN's payload, then the payloads of STEPs. The result is the
 // payloads that go to the next member.
 export function* partsOf(bytes) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
@@ -9,7 +9,7 @@ export function* partsOf(bytes) {
   }
 }
 
-// times: what each step took, in milliseconds, is added to it.
+// times: the duration of each step in milliseconds is appended.
 export function compute(engine, bytes, model, times = []) {
   const [plan, ...steps] = partsOf(bytes);
   engine.openPlan(plan, model);
@@ -24,7 +24,7 @@ export function compute(engine, bytes, model, times = []) {
   return out;
 }
 
-// For bench/web: a token is two steps, the fastest third of the last ones counts.
+// For bench/web: a token is two steps. Reports the fastest token and the median.
 export function say(times) {
   const tokens = times.flatMap((ms, i) => (i % 2 ? [times[i - 1] + ms] : []));
   const sorted = tokens.slice(1).sort((a, b) => a - b);

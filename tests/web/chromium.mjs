@@ -1,5 +1,7 @@
-// The same as engine.mjs in headless Chromium: a server here gives it the scripts, the modules and the cases, and takes what it computed.
-// RATES=bytes=N&backend=N in the environment: products are timed, too (bench/web_kernels.sh). WAY=N: rows are multiplied in that way (kernels/kernels.h), else in way 0, or, where products are timed, in the fastest. JS_FLAGS: of V8. GPU=on: on a GPU that the processor stands in for. With one thread the page is not isolated from others, and has no shared memory. Exit 77: there is no Chromium, or no such GPU.
+// Does the same as engine.mjs in headless Chromium: a server in this process provides the scripts, modules and cases, and takes the
+// results. Environment: RATES=bytes=N&backend=N also times the products (bench/web_kernels.sh). WAY=N multiplies rows by variant N
+// (kernels/kernels.h); the default is 0, or the fastest one where products are timed. JS_FLAGS: flags of V8. GPU=on: a GPU emulated by the
+// processor. With one thread the page is not cross-origin isolated and has no shared memory. Exit 77: no Chromium, or no such GPU.
 import { spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -46,7 +48,7 @@ const profile = mkdtempSync(`${tmpdir()}/kin-chromium-`);
 const MOST_MS = 100_000;
 let browser;
 
-// With its helpers, which would write to the profile for a while.
+// Kills the browser's helper processes too, which would write to the profile for a while.
 function kill() {
   try {
     process.kill(-browser.pid, 'SIGKILL');
@@ -65,14 +67,14 @@ function removeProfile(tries = 20) {
   try {
     rmSync(profile, { recursive: true, force: true });
   } catch (e) {
-    if (tries > 0) setTimeout(removeProfile, 100, tries - 1); // rmSync would look only once what is in it
+    if (tries > 0) setTimeout(removeProfile, 100, tries - 1); // rmSync lists the folder's content only once
     else console.error(e.message);
   }
 }
 
 const timer = setTimeout(() => take('/failed', Buffer.from('no answer')), MOST_MS);
 
-process.on('exit', kill); // whatever throws here
+process.on('exit', kill); // also if something here throws
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => end(1));
 
 server.listen(0, '127.0.0.1', () => {

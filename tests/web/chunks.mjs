@@ -1,4 +1,4 @@
-// What a tab keeps of a model (web/page/chunks.js), where node stands in for a browser and its file system.
+// What a tab stores of a model (web/page/chunks.js), with node in place of a browser and its file system.
 //
 //   node chunks.mjs       exit 0, or 1
 import { createHash, webcrypto } from 'node:crypto';

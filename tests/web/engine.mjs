@@ -1,5 +1,5 @@
 // Computes cases in node: node engine.mjs MODULES UNIT THREADS MODEL CASE OUT [MODEL CASE OUT ...]
-// MODULES: the folder of tools/web. Exit 77: this node does not know the unit's instructions.
+// MODULES: the folder that tools/web fills. Exit 77: this node does not support the unit's instructions.
 import { closeSync, fstatSync, openSync, readFileSync, readSync, writeFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';

@@ -1,4 +1,4 @@
-// A ring with a tab on a GPU: a page in Chromium, where the processor stands in for the GPU. It is told what to do over DevTools' protocol.
+// A ring with a tab on a GPU: a page in Chromium, with the GPU emulated by the processor, controlled over the DevTools protocol.
 //
 //   node gpu_tab.mjs KIN MODEL DIR       exit 0, 1, or 77: there is no Chromium, or it has no WebGPU
 import { existsSync, mkdirSync, readFileSync } from 'node:fs';
@@ -10,7 +10,7 @@ const FLAGS = ['--headless', '--no-sandbox', '--enable-unsafe-webgpu', '--use-we
 
 const ANSWER_MS = 5000; // a page that is about to load another document may never answer
 
-// -> ask(method, params): promise of what DevTools answers; undefined: nothing.
+// -> ask(method, params): a promise of DevTools' answer; undefined: no answer.
 function openDevTools(url) {
   const asked = new Map();
   let n = 0;
@@ -25,7 +25,7 @@ function openDevTools(url) {
   });
 }
 
-// -> { evaluate(expression): promise of its value in the page, loseGpu() }; null: there is no Chromium.
+// -> { evaluate(expression): a promise of its value in the page, loseGpu() }; null: no Chromium.
 async function openPage(url) {
   const profile = `${dir}/chromium`, active = `${profile}/DevToolsActivePort`;
   const browser = start(process.env.CHROMIUM ?? 'chromium', [...FLAGS, `--user-data-dir=${profile}`, url], { TMPDIR: dir });

@@ -1,4 +1,4 @@
-// For tests of rings with tabs: native kin as processes, and what is asked of them over HTTP.
+// Helpers for tests of rings with tabs: native kin as processes, and requests to them over HTTP.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';

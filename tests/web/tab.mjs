@@ -1,4 +1,4 @@
-// A ring of a head and a tab that is a node: no browser, but the engine's modules, the frames and the messages of a tab.
+// A ring of a head and a tab that runs in node: no browser, but the engine's modules, and a tab's frames and messages.
 //
 //   node tab.mjs KIN MODEL DIR MODULES       exit 0, or 1
 import { createHash } from 'node:crypto';
@@ -13,7 +13,7 @@ const [kin, model, dir, modules] = process.argv.slice(2);
 
 // ---- the tab
 
-// hangs: it opens its layers, and answers no step.
+// hangs: it opens its layers but answers no step
 async function joinAsTab(base, code, hangs = false) {
   const tab = { layers: 0, steps: 0, files: new Map(), said: [] };
   const host = {
@@ -57,7 +57,7 @@ async function joinAsTab(base, code, hangs = false) {
     const m = JSON.parse(message);
     tab.said.push(m);
     if (m.type === 'ping') socket.send(JSON.stringify({ type: 'pong' }));
-    if (m.type === 'ahead') socket.send(JSON.stringify({ type: 'ahead', ticket: m.ticket, here: true })); // it fetches when it opens them
+    if (m.type === 'ahead') socket.send(JSON.stringify({ type: 'ahead', ticket: m.ticket, here: true })); // it fetches later
     if (m.type === 'weights') work = work.then(() => (weights = m));
   }
   const socket = openWebSocket(`${base}/join/ws`, take, () => (tab.ended = true));
@@ -75,7 +75,7 @@ try {
   const stranger = await joinAsTab(head.base, '0000-0000-0000-0000');
   await until('a wrong code is refused', () => stranger.ended);
   if (!stranger.said.some((m) => m.type === 'refused' && m.reason.includes('does not fit'))) throw new Error('no sentence');
-  const tab = await until('the code is looked at again', async () => { // after a wrong one none is for a second
+  const tab = await until('the code is looked at again', async () => { // after a wrong code the head checks none for a second
     const one = await joinAsTab(head.base, head.code);
     await until('an answer', () => one.ended || one.said.some((m) => m.type === 'welcome'));
     return !one.ended && one;

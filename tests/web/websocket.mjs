@@ -1,4 +1,4 @@
-// A client's WebSocket by hand, for tests in node: whole messages, without extensions.
+// A minimal WebSocket client for tests in node: whole messages, no extensions.
 import { randomBytes } from 'node:crypto';
 import { connect } from 'node:net';
 
@@ -18,7 +18,7 @@ export function openWebSocket(url, take, ended) {
   const { hostname, port, pathname, host } = new URL(url);
   const socket = connect(Number(port), hostname);
   let bytes = Buffer.alloc(0), isOpen = false;
-  const early = []; // what is said before the other side has answered, which Chromium does not read
+  const early = []; // messages sent before the other side has answered, which Chromium does not read
   socket.write(`GET ${pathname} HTTP/1.1\r\nHost: ${host}\r\nOrigin: http://${host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: ${randomBytes(16).toString('base64')}\r\n\r\n`);
   function takeHeader() {
     const end = bytes.indexOf('\r\n\r\n');
