@@ -1,6 +1,6 @@
-// A bitmap: which chunks of a model are here, which are wanted, and how much is missing.
+// A bitmap of a model's chunks: which are present, which are wanted, and how many are missing.
 //
-// Plain data; bits are as in HAVE: bit i % 8 of byte i / 8 is chunk i. Owner: fetch/fetch.c. Thread: one at a time.
+// Plain data; bit order as in HAVE: bit i % 8 of byte i / 8 is chunk i. Owner: fetch/fetch.c. Thread: one at a time.
 #pragma once
 
 #include <stdbool.h>
@@ -13,22 +13,22 @@
 typedef struct kin_chunk_bitmap {
     const kin_manifest *manifest; // the store's
     uint32_t n_chunks;
-    uint8_t *here;    // bits
-    uint8_t *missing; // bits: wanted, and not here
-    uint8_t *first;   // bits: of the missing ones those that are wanted before all others
+    uint8_t *here;    // bits: present
+    uint8_t *missing; // bits: wanted, but not present
+    uint8_t *first;   // bits: the missing chunks that are wanted before all others
     uint32_t n_wanted, n_missing, n_first_missing;
-    uint64_t bytes_wanted, bytes_here; // of what is wanted
+    uint64_t bytes_wanted, bytes_here; // of the wanted chunks
 } kin_chunk_bitmap;
 
-// Nothing is wanted, and what the store has is here.
+// Initially nothing is wanted; the chunks in the store are present.
 int kin_chunk_bitmap_init(kin_chunk_bitmap *t, kin_store *store, kin_err *err);
-void kin_chunk_bitmap_fini(kin_chunk_bitmap *t); // zeroed is allowed
+void kin_chunk_bitmap_fini(kin_chunk_bitmap *t); // a zeroed struct is allowed
 
-size_t kin_chunk_bitmap_bits(const kin_chunk_bitmap *t); // bytes of such bits
+size_t kin_chunk_bitmap_bits(const kin_chunk_bitmap *t); // bytes of one such bit array
 uint32_t kin_chunk_bitmap_chunk_bytes(const kin_chunk_bitmap *t, uint32_t i_chunk);
 bool kin_chunk_bitmap_is_here(const kin_chunk_bitmap *t, uint32_t i_chunk);
 
 void kin_chunk_bitmap_want_nothing(kin_chunk_bitmap *t);
-void kin_chunk_bitmap_want(kin_chunk_bitmap *t, uint32_t i_chunk, bool is_first); // not wanted so far
+void kin_chunk_bitmap_want(kin_chunk_bitmap *t, uint32_t i_chunk, bool is_first); // requires that it was not wanted before
 
-bool kin_chunk_bitmap_add(kin_chunk_bitmap *t, uint32_t i_chunk); // it came; false: it was here before
+bool kin_chunk_bitmap_add(kin_chunk_bitmap *t, uint32_t i_chunk); // marks a chunk as present; returns false if it already was

@@ -1,10 +1,10 @@
-// A chunk store: a store of model parts (model/store.h), counted by reference. The fetch fills it (fetch/fetch.h), the chunk
-// server reads it (fetch/chunk_server.h), and a model runs from it. The last release closes the store in libuv's thread pool,
-// because closing may wait for the disk.
+// A chunk store: a reference-counted store of model parts (model/store.h). The fetch fills it (fetch/fetch.h), the chunk server
+// reads it (fetch/chunk_server.h), and a model runs from it. The last release closes the store in libuv's thread pool, because
+// closing may wait for the disk.
 //
-// Every owner of a pointer holds it once and lets go of it once.
+// Every owner of a pointer holds it once and releases it once.
 //
-// Thread: the loop's, for every function. The loop must run until it has nothing to do before it is closed.
+// Thread: the loop's, for every function. Run the loop until it has nothing to do before closing it.
 #pragma once
 
 #include <stdbool.h>
@@ -16,15 +16,15 @@
 
 typedef struct kin_chunk_store kin_chunk_store;
 
-// Takes over the store, held once. On failure the store stays the caller's.
+// Takes over the store, with one reference. On failure the caller keeps the store.
 int kin_chunk_store_new(kin_chunk_store **out, uv_loop_t *loop, kin_store *store, kin_err *err);
 
-kin_chunk_store *kin_chunk_store_hold(kin_chunk_store *chunks); // returns it
-void kin_chunk_store_let_go(kin_chunk_store *chunks);           // NULL is allowed
+kin_chunk_store *kin_chunk_store_hold(kin_chunk_store *chunks); // adds a reference; returns `chunks`
+void kin_chunk_store_let_go(kin_chunk_store *chunks);           // drops a reference; NULL is allowed
 
-// Valid while it is held.
+// Valid while a reference is held.
 kin_store *kin_chunk_store_store(const kin_chunk_store *chunks);
 
-// Chunks that are given to nobody, whoever asks: those of kin_ranges_private // [n_chunks], malloc'ed; it takes the array over.
+// Sets the chunks that are never sent: those of kin_ranges_private // [n_chunks], malloc'ed; takes over the array.
 void kin_chunk_store_withhold_take(kin_chunk_store *chunks, bool *is_private);
 bool kin_chunk_store_withholds(const kin_chunk_store *chunks, uint32_t i_chunk); // i_chunk < n_chunks

@@ -1,10 +1,10 @@
-// Download peers: all processes that can be asked for parts of a model: the head, and devices as they become known. Their
-// addresses, their links (fetch/download.h), and when to try again after one broke.
+// Download peers: all processes that can serve parts of a model: the head, and devices as they become known. Holds their
+// addresses and links (fetch/download.h), and decides when to reconnect after a link broke.
 //
-// A peer is a number from 0 on, which it keeps; 0 is the head. No peer is forgotten, so one that sent wrong bytes stays banned;
-// at most KIN_DOWNLOAD_PEERS_MAX are known.
+// A peer is identified by a number that never changes; 0 is the head. Peers are never forgotten, so one that sent wrong bytes
+// stays banned; at most KIN_DOWNLOAD_PEERS_MAX are known.
 //
-// Owner: fetch/fetch.c. Thread: the loop's. kin_download_peers_close may be called inside of all callbacks but `heard` and
+// Owner: fetch/fetch.c. Thread: the loop's. kin_download_peers_close may be called inside all callbacks except `heard` and
 // `part`.
 #pragma once
 
@@ -27,53 +27,53 @@ typedef struct kin_download_peers kin_download_peers;
 
 typedef struct kin_download_peers_options {
     kin_link_options link;
-    kin_proto_open self;      // what is said in OPEN
-    kin_proto_id head_id;     // zeros: whoever answers
+    kin_proto_open self;      // sent in OPEN
+    kin_proto_id head_id;     // zeros: any process
     const char *head_address; // copied
     uint16_t head_port;
     int n_links; // to devices, at a time
 } kin_download_peers_options;
 
 typedef struct kin_download_peers_callbacks {
-    void (*opened)(void *user, int peer); // it can be asked
+    void (*opened)(void *user, int peer); // it accepts requests now
     void (*hashes)(void *user, int peer, const kin_proto_hashes *hashes);
     void (*heard)(void *user, int peer, uint32_t n_bytes);
-    void (*chunk)(void *user, int peer, const kin_chunk_part *whole); // its bytes: the receiver's to free
-    // What came of a chunk, the rest of which does not come from there; its bytes are the receiver's to free. Not of a peer that
-    // is banned.
+    void (*chunk)(void *user, int peer, const kin_chunk_part *whole); // the receiver frees its bytes
+    // The beginning of a chunk whose rest will not come from that peer; the receiver frees its bytes. Not called for a banned
+    // peer.
     void (*part)(void *user, const kin_chunk_part *part);
     void (*lacks)(void *user, int peer, uint32_t i_chunk);
-    void (*lost)(void *user, int peer, const char *reason); // it cannot be asked, by no doing of the owner
+    void (*lost)(void *user, int peer, const char *reason); // its link ended, not on request of the owner
 } kin_download_peers_callbacks;
 
 int kin_download_peers_open(kin_download_peers **out, uv_loop_t *loop, const kin_download_peers_options *options,
                             const kin_download_peers_callbacks *callbacks, void *user, kin_err *err);
 void kin_download_peers_close(kin_download_peers *peers); // NULL is allowed
 
-// A device has these chunks, says the head. Its number, -1: not taken.
+// Records the head's message that a device has these chunks. Returns its number; -1: not accepted.
 int kin_download_peers_know(kin_download_peers *peers, const kin_proto_have *have);
 int kin_download_peers_find(const kin_download_peers *peers, const kin_proto_id *id); // -1: not known
 int kin_download_peers_n(const kin_download_peers *peers);
 
-// What it has: bit i % 8 of byte i / 8 // [(n_chunks + 7) / 8]; NULL: nothing, or of a model with another number of chunks. Of
-// the head, which has everything: NULL.
+// Returns the chunks that the peer has: bit i % 8 of byte i / 8 // [(n_chunks + 7) / 8]. NULL: none, or a model with another
+// number of chunks. NULL also for the head, which has everything.
 const uint8_t *kin_download_peers_offer(const kin_download_peers *peers, int peer, uint32_t n_chunks);
 
-// Opens links: to the head, and to devices that have something of `missing` // bits [(n_chunks + 7) / 8], or NULL: the head only.
+// Opens links to the head, and to devices that have any of `missing` // bits [(n_chunks + 7) / 8]; NULL: only to the head.
 void kin_download_peers_tick(kin_download_peers *peers, const uint8_t *missing, uint32_t n_chunks);
 
-// As kin_download_listen, for all links.
+// Calls kin_download_listen for all links.
 void kin_download_peers_listen(kin_download_peers *peers);
 
-// As kin_download_set_gently and kin_download_tick, for all links.
+// Call kin_download_set_gently and kin_download_tick for all links.
 void kin_download_peers_set_gently(kin_download_peers *peers, bool is_gentle);
 void kin_download_peers_pace(kin_download_peers *peers);
 
-// ---- an open one
+// ---- an open peer
 
 bool kin_download_peers_is_open(const kin_download_peers *peers, int peer);
 bool kin_download_peers_ask_hashes(kin_download_peers *peers, int peer, const kin_proto_hash *model);
-// For what `part` lacks of its chunk of n bytes. True: the part's bytes are the link's now.
+// Requests the bytes that `part` lacks of its chunk of n bytes. On true the link owns the part's bytes.
 bool kin_download_peers_ask(kin_download_peers *peers, int peer, const kin_proto_hash *model, const kin_chunk_part *part,
                             uint32_t n);
 int kin_download_peers_n_asked_all(const kin_download_peers *peers);
@@ -83,13 +83,13 @@ uint32_t kin_download_peers_asked(const kin_download_peers *peers, int peer, int
 // ---- ending links; of the owner's callbacks only `part` is called
 
 void kin_download_peers_drop(kin_download_peers *peers, int peer, const char *reason); // it is tried again after a while
-void kin_download_peers_ban(kin_download_peers *peers, int peer, const char *reason);  // and never again
-void kin_download_peers_leave(kin_download_peers *peers, int peer);                    // until it is known anew
-void kin_download_peers_rest(kin_download_peers *peers); // all; they are opened again when they are needed
+void kin_download_peers_ban(kin_download_peers *peers, int peer, const char *reason);  // it is never tried again
+void kin_download_peers_leave(kin_download_peers *peers, int peer);                    // until it becomes known again
+void kin_download_peers_rest(kin_download_peers *peers); // closes all; they are reopened when needed
 
 // ---- inspection
 
 int kin_download_peers_n_open(const kin_download_peers *peers);
 int kin_download_peers_n_banned(const kin_download_peers *peers);
 const char *kin_download_peers_reason(const kin_download_peers *peers,
-                                      int peer); // why its link ended the last time; may be empty
+                                      int peer); // reason for the end of its last link; may be empty

@@ -1,6 +1,6 @@
-// The hashes of a model in flight between two machines: a manifest (model/manifest.h) in one or several HASHES messages.
+// Transfers a model's hashes between two machines: a manifest (model/manifest.h) in one or several HASHES messages.
 //
-// Nothing is kept but what the caller owns. Thread: any.
+// No state is kept except the caller's. Thread: any.
 #pragma once
 
 #include <stdint.h>
@@ -9,16 +9,16 @@
 #include "model/manifest.h"
 #include "pure/proto/message.h"
 
-// The message with the hashes from chunk `first` on, as many as fit; its hashes point into the manifest.
+// Fills a message with the hashes from chunk `first` on, as many as fit; its hashes point into the manifest.
 void kin_manifest_transfer_give(kin_proto_hashes *message, const kin_manifest *m, uint32_t first);
 
 typedef enum kin_manifest_transfer_result {
     KIN_MANIFEST_TRANSFER_MORE,
-    KIN_MANIFEST_TRANSFER_WHOLE, // kin_manifest_finish has the last word
+    KIN_MANIFEST_TRANSFER_WHOLE, // kin_manifest_finish makes the final check
     KIN_MANIFEST_TRANSFER_BAD,
 } kin_manifest_transfer_result;
 
-// Takes one message into `m`, which is zeroed before the first; the messages come in order. *n_taken: hashes so far. sizes // of
-// the files that are expected, [n_files]
+// Adds one message to `m`, which is zeroed before the first; messages must come in order. *n_taken: hashes so far. sizes //
+// expected file sizes, [n_files]
 kin_manifest_transfer_result kin_manifest_transfer_take(kin_manifest *m, uint32_t *n_taken, const kin_proto_hashes *message,
                                                         int n_files, const uint64_t *sizes, kin_err *err);
