@@ -1,33 +1,37 @@
-// kin's engine (web/): its WebAssembly modules, their memory and their threads. It computes a member's layers: the payload of a PLAN
-// frame opens them, that of a STEP frame goes in and the next member's comes out.
+// kin's engine (web/): its WebAssembly modules, their memory and their threads. It computes a member's layers: the payload of a
+// PLAN
+// frame opens them; the payload of a STEP frame goes in, and that for the next member comes out.
 //
-// It waits and computes where it is called: in a Web Worker, not in a page. `host` is what is around it, a browser's or a test's:
+// Calls block until the work is done: use it in a Web Worker, not in a page. `host` is its environment, a browser's or a test's:
 //   code(name)    promise of the bytes of a module, "engine_relaxed.wasm"
-//   thread(set)   promise of a helper thread that runs engine_thread.js's runThread with `set`; null: there are none
-//   size(name)    bytes of a file of the model, -1 if it is not here
-//   read(name, at, bytes)   fills the bytes from there on; whether they were there
+//   thread(set)   promise of a helper thread that runs engine_thread.js's runThread with `set`; null: threads are not available
+//   size(name)    bytes of a file of the model, -1 if it is not present
+//   read(name, at, bytes)   fills the bytes from offset `at`; returns whether they were present
 //   log(line)
-//   gpu()         promise of a worker that runs gpu_worker.js; null: there is none. May be missing
+//   gpu()   promise of a worker that runs gpu_worker.js; null: no GPU. Optional
 
 import { GpuError, openGpu } from './gpu.js';
 
-const MEMORY_PAGES = [65536, 32768, 16384, 8192]; // most memory, in 64 KiB: what this browser will reserve
-export const STEP = 11; // types of frames
+const MEMORY_PAGES = [65536, 32768, 16384, 8192]; // most memory, in units of 64 KiB: the first size that this browser can
+                                                  // reserve is used
+export const STEP = 11; // frame types
 export const PAGES = 31;
 
-// Types of weights that are measured: their numbers in GGUF, and bits of a weight.
+// Weight types that are measured: their GGUF numbers, and bits per weight.
 export const TYPES = {
   F16: { type: 1, bits: 16 }, Q4_0: { type: 2, bits: 4.5 }, Q8_0: { type: 8, bits: 8.5 }, Q4_K: { type: 12, bits: 4.5 }, Q5_K: { type: 13, bits: 5.5 }, Q6_K: { type: 14, bits: 6.5625 },
 };
 const PROMPT_ROWS = 64;
-const RATES_BYTES = 128 << 20; // of weights that are measured: as many as native devices take
-const GPU_LAYER = { width: 2048, nHead: 32, nHeadKv: 8, nCells: 2048, nMatrices: 32, nOps: 100 }; // that is measured there
-const HEADS = 4; // of attention that share keys and values, as it is measured
+const RATES_BYTES = 128 << 20; // of weights to measure: as much as native devices use
+// the layer measured on the GPU
+const GPU_LAYER = { width: 2048, nHead: 32, nHeadKv: 8, nCells: 2048, nMatrices: 32, nOps: 100 };
+const HEADS = 4; // attention heads that share keys and values in the measurement
 const STACK_BYTES = 1 << 20;
-const WAYS = 4; // of multiplying a row (kernels/kernels.h)
-const STEADY = 1.15; // times as long: so much two streams may take, or one is read
+const WAYS = 4; // variants of multiplying a row (kernels/kernels.h)
+const STEADY = 1.15; // the two-stream variants are chosen unless they take this many times as long
 
-// A module with these bytes is valid where relaxed vector instructions are known: (func (result v128) i16x8.relaxed_dot_i8x16_i7x16_s).
+// A module with these bytes is valid if relaxed vector instructions are supported: (func (result v128)
+// i16x8.relaxed_dot_i8x16_i7x16_s).
 const RELAXED = Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 15, 1, 13, 0, 65, 1, 253, 15, 65, 2, 253, 15, 253, 146, 2, 11);
 
 export const vectorUnit = () => (WebAssembly.validate(RELAXED) ? 'relaxed' : 'simd128');
@@ -41,8 +45,8 @@ function makeMemory(shared) {
   throw new Error('this browser has no memory left for another WebAssembly module');
 }
 
-// What a module imports (web/host.h). Text and bytes that others may write to meanwhile are copied before they are looked at.
-// gpu(): of openGpu; a thread that only helps has none.
+// The imports of a module (web/host.h). Text and bytes that other threads may write to are copied before they are read. gpu():
+// the result of openGpu; a helper thread has none.
 export function imports(memory, host, gpu = () => null) {
   const bytes = (at, n) => new Uint8Array(memory.buffer, at, n);
   const text = (at, n) => new TextDecoder().decode(bytes(at >>> 0, n).slice());
@@ -63,14 +67,14 @@ export function imports(memory, host, gpu = () => null) {
   };
 }
 
-// seconds: of each way. The fastest, but two streams unless they take longer by much: one is fast or slow with where code and weights lie,
-// which a loop that is measured does not show.
+// seconds: of each variant. Chooses the fastest, but a two-stream variant unless it is much slower: the speed of a single stream
+// depends on the addresses of code and weights, which a measuring loop does not show.
 export function bestWay(seconds) {
   const faster = (a, b) => (seconds[b] < seconds[a] ? b : a), one = faster(0, 2), two = faster(1, 3);
   return seconds[two] < STEADY * seconds[one] ? two : one;
 }
 
-// Reading and arithmetic side by side, as the planner takes it: what a prompt does is arithmetic alone.
+// Splits the time into reading and arithmetic, as the planner expects: a prompt is bound by arithmetic alone.
 function attentionRates([token, prompt]) {
   if (token < 0 || prompt < 0) return {};
   const compute = prompt / PROMPT_ROWS, read = Math.sqrt(Math.max(token ** 2 - compute ** 2, token ** 2 / 4));
@@ -78,8 +82,8 @@ function attentionRates([token, prompt]) {
 }
 
 export class Engine {
-  // threads: wanted at most; one where there can be no others. unit: a vector unit, for tests. gpu: 'on', also if the processor stands in for
-  // it; 'auto', or 'off'. It needs memory that is shared.
+  // threads: the most wanted; one if threads are not available. unit: a vector unit, for tests. gpu: 'on' (even a software
+  // implementation), 'auto', or 'off'; it requires shared memory.
   static async open(host, { threads = 1, unit = vectorUnit(), gpu = 'off' } = {}) {
     const shared = (threads > 1 || gpu !== 'off') && typeof SharedArrayBuffer === 'function' && (globalThis.crossOriginIsolated ?? true);
     const module = await WebAssembly.compile(await host.code(`engine_${unit}${shared ? '_threads' : ''}.wasm`));
@@ -99,7 +103,7 @@ export class Engine {
     this.exports = instance.exports;
     this.threads = 1;
     this.ways = {};
-    this.gpu = null; // of openGpu: what is opened is computed there
+    this.gpu = null; // from openGpu; if set, plans are computed there
   }
 
   #alloc(n) {
@@ -115,7 +119,7 @@ export class Engine {
     return new TextDecoder().decode(bytes.slice(at, end));
   }
 
-  // Copies bytes to the module, for the call.
+  // Copies bytes to the module for the duration of the call.
   #lend(bytes, call) {
     const at = this.#alloc(bytes.length);
     new Uint8Array(this.memory.buffer).set(bytes, at);
@@ -135,25 +139,25 @@ export class Engine {
     return this.#text(this.exports.kernels());
   }
 
-  // How a row is multiplied with weights of each type (kernels/kernels.h): { type: way }; rates() measures it.
+  // Sets the variant for multiplying a row with weights of each type (kernels/kernels.h): { type: way }; rates() measures it.
   setWays(ways) {
     this.ways = ways;
     for (const { type } of Object.values(TYPES)) this.exports.set_way(type, ways[type] ?? 0);
   }
 
-  // For tests: all types in one way.
+  // For tests: one variant for all types.
   setAllWays(way) {
     this.setWays(Object.fromEntries(Object.values(TYPES).map(({ type }) => [type, way])));
   }
 
-  // Ways of multiplying a row that differ in this module.
+  // The variants that differ in this module.
   get allWays() {
     return this.kernels === 'relaxed' ? [...Array(WAYS).keys()] : [0];
   }
 
-  // Seconds: of a byte of weights and of keys and values, for one row and for a prompt's; of a small operation; of a window.
-  // One row's products in each way, and that twice, with those of a prompt between: a moment in which the machine was slow would count as
-  // long as the tab is here.
+  // Measures seconds per byte of weights and of keys and values, for one row and for a prompt's rows; per small operation; per
+  // window. The products of one row are measured twice in each variant, before and after those of a prompt: a moment in which the
+  // machine was slow would otherwise count for the life of the tab.
   #measure() {
     const { product_s, attend_s, op_s } = this.exports, types = Object.values(TYPES);
     const timesOf = (rows) => types.map(({ type }) => product_s(type, rows, this.threads, RATES_BYTES, 0));
@@ -167,7 +171,7 @@ export class Engine {
     return { products, attention: [1, PROMPT_ROWS].map((rows) => attend_s(rows, this.threads, RATES_BYTES)), op: op_s(this.threads), window: 0 };
   }
 
-  // What a planner asks for, in bytes, FLOP and seconds. Takes some seconds.
+  // Returns the planner's figures, in bytes, FLOP and seconds. Takes some seconds.
   rates() {
     const { products, attention, op, window } = this.gpu ? this.gpu.ask('measure', TYPES, PROMPT_ROWS, GPU_LAYER) : this.#measure();
     const rates = { token_bytes_s: {}, prompt_flop_s: {}, op_s: op, window_s: window, ways: this.ways };
@@ -179,12 +183,12 @@ export class Engine {
     return { ...rates, ...attentionRates(attention) };
   }
 
-  // Leaves nothing in the processor's caches.
+  // Evicts all data from the processor's caches.
   cool() {
     this.exports.cool();
   }
 
-  // plan: a PLAN's payload. name: the model's file.
+  // plan: the payload of PLAN. name: the model's file.
   openPlan(plan, name) {
     const zeroed = new TextEncoder().encode(`${name}\0`);
     this.#check(this.#lend(zeroed, (at) => this.#lend(plan, (p) => this.exports.open(p, plan.length, at, this.threads, this.gpu ? 1 : 0))));
@@ -195,7 +199,7 @@ export class Engine {
     this.exports.close();
   }
 
-  // A STEP's payload, or that of PAGES -> the next member's.
+  // Takes the payload of STEP or PAGES and returns that for the next member.
   take(payload, type = STEP) {
     const at = this.exports.payload(payload.length) >>> 0;
     if (!at) throw new Error('out of memory');
@@ -204,7 +208,7 @@ export class Engine {
     return new Uint8Array(this.memory.buffer, this.exports.payload(n) >>> 0, n).slice();
   }
 
-  // Bytes, as READY has them: the KV cache, weights, those that stay in memory, compute buffers, GPU.
+  // Bytes, in the order of READY: KV cache, weights, weights that stay in memory, compute buffers, GPU.
   sizes() {
     const [kv, weights, compute] = [0, 1, 2].map((of) => this.exports.bytes(of));
     return [kv, weights, weights, compute, 0];

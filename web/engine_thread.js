@@ -1,7 +1,7 @@
-// A helper thread of the engine: the same module over the same memory, on a stack of its own, for ever.
+// A helper thread of the engine: runs the same module over the same memory, on its own stack, until it is terminated.
 import { imports } from './engine.js';
 
-// set: { module, memory, stack, i } of Engine.open. started() is called before the thread waits for work.
+// set: { module, memory, stack, i } from Engine.open. started() is called before the thread waits for work.
 export function runThread({ module, memory, stack, i }, started) {
   const nothing = () => { throw new Error('a helper thread has no files'); };
   const instance = new WebAssembly.Instance(module, imports(memory, { log: console.log, size: nothing, read: nothing }));

@@ -1,12 +1,13 @@
-// The engine's GPU, as the thread that computes sees it: a worker (gpu_worker.js) that is asked, and answered for in Atomics.wait.
-const MOST_MS = 60_000, MOST_BYTES = 4000; // of an answer
+// The engine's GPU as the computing thread sees it: a worker (gpu_worker.js) that answers requests while the thread blocks in
+// Atomics.wait.
+const MOST_MS = 60_000, MOST_BYTES = 4000; // MOST_BYTES: of an answer
 export const DONE = 1, FAILED = 2;
 
-// The GPU cannot do it, or no longer: WebAssembly is to compute.
+// The GPU cannot compute it, or was lost: WebAssembly must compute instead.
 export class GpuError extends Error {}
 
-// host.gpu(): promise of that worker, or null. software: a processor may stand in for it. -> null: there is no GPU; or { name, isSoftware,
-// ask(what, ...), close(), onfailure(reason) }: it is lost, while nothing was asked.
+// host.gpu(): promise of that worker, or null. software: accept a software implementation. Returns null if there is no GPU; or {
+// name, isSoftware, ask(what, ...), close(), onfailure(reason) }; onfailure is called if the GPU is lost between requests.
 export async function openGpu(host, memory, software) {
   const worker = await host.gpu?.();
   if (!worker) return null;

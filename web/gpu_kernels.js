@@ -1,11 +1,12 @@
-// The GPU's kernels, in WGSL: those of kin's graphs (model/kernel_ops.c, model/kernel_heads.c), with the same rounding of activations to bytes
-// and the same packed weights (kernels/panel.h).
+// The GPU's kernels, in WGSL: those of kin's graphs (model/kernel_ops.c, model/kernel_heads.c), with the same rounding of
+// activations to bytes and the same packed weights (kernels/panel.h).
 //
-// Every kernel has the same bindings. Places (x, y, residual) are words of the activations; web/engine/gpu.c writes the commands.
+// All kernels have the same bindings. Offsets (x, y, residual) count words of the activations; web/engine/gpu.c writes the
+// commands.
 
 export const NORM = 0, ROUND = 1, PRODUCT = 2, HEADS = 3, STORE = 4, ATTEND = 5, ROWS = 6;
 export const TILE = 8; // rows of a batch that a workgroup multiplies with its weights
-export const ACT_WORDS = 80; // of 256 columns: bytes, sums of 32 columns each, scales of 32 columns each
+export const ACT_WORDS = 80; // per 256 columns: bytes, a sum and a scale per 32 columns
 
 const SHARED = `
 struct Command {
@@ -26,7 +27,7 @@ fn load(i: u32) -> f32 { return bitcast<f32>(a[i]); }
 fn save(i: u32, x: f32) { a[i] = bitcast<u32>(x); }
 `;
 
-// over_all(x): of a workgroup's 64 threads.
+// over_all(x): a reduction over the 64 threads of a workgroup.
 const REDUCE = `
 var<workgroup> reduced: array<f32, 64>;
 fn over_all(i: u32, x: f32) -> f32 {
@@ -55,7 +56,7 @@ ${MAIN_64} {
   for (var k = i; k < c.columns; k += 64u) { save(y + k, load(x + k) * scale * bitcast<f32>(w[k])); }
 }`;
 
-// flags: one scale for 256 columns, else for 32. A thread has 4 columns.
+// flags: one scale per 256 columns, else per 32. A thread has 4 columns.
 const round = `
 var<workgroup> most: array<f32, 64>;
 var<workgroup> sums: array<i32, 64>;
@@ -93,7 +94,7 @@ fn f16_at(i: u32) -> f32 { return unpack2x16float(w[i >> 1u])[i & 1u]; }
 fn minus(q: u32, zero: u32) -> u32 { return ((q | 0x80808080u) - zero) ^ 0x80808080u; } // in each byte
 `;
 
-// 6-bit scales and minima of Q4_K and Q5_K, of 32 columns each.
+// 6-bit scales and minima of Q4_K and Q5_K, one per 32 columns.
 const SCALES_K4 = (at) => `
 fn scale(p: u32, n: u32, r: u32, g: u32) -> f32 {
   let j = g / 2u;
@@ -109,8 +110,8 @@ fn minimum(p: u32, r: u32, j: u32) -> f32 {
 const NO_MINIMUM = 'fn minimum(p: u32, r: u32, j: u32) -> f32 { return 0.0; }';
 const NIBBLES_K4 = 'let j = column & 7u; let g = column >> 3u; let low = (w[p + (8u * (g >> 1u) + j) * 16u + r] >> (4u * (g & 1u))) & 0x0f0f0f0fu;';
 
-// words: of 256 columns of a panel; small: of 32. four(): 4 columns of row r as signed bytes, the column-th four of 256. p: the block's words, of
-// 32 n columns. scale(): of 16 columns.
+// words: per 256 columns of a panel; small: per 32. four(): 4 columns of row r as signed bytes, group number `column` of the 256.
+// p: offset of the block's words, which have 32 n columns. scale(): per 16 columns.
 const QUANTIZED = {
   12: { name: 'Q4_K', words: 576, code: `fn four(p: u32, r: u32, column: u32) -> u32 { ${NIBBLES_K4} return low; } ${SCALES_K4(512)}` },
   13: {
@@ -155,7 +156,7 @@ const FLOATS = {
   30: { name: 'BF16', code: 'fn pair_of(x: u32) -> vec2f { return vec2f(bitcast<f32>(x << 16u), bitcast<f32>(x & 0xffff0000u)); }' },
 };
 
-// Threads 8 y + r: row r of a panel, the blocks y, y + 8 ...
+// Thread 8 y + r computes row r of a panel, blocks y, y + 8 ...
 const quantizedSum = ({ words, small, code }) => `${UNPACK}${code}
 fn accumulate(group: vec3u, id: vec3u, sum: ptr<function, array<f32, TILE>>) {
   let blocks = (c.columns + 255u) / 256u;
@@ -196,7 +197,7 @@ fn accumulate(group: vec3u, id: vec3u, sum: ptr<function, array<f32, TILE>>) {
   }
 }`;
 
-// flags 1: w2 is a bias. 2: a residual is added. 4: y holds the gate's product.
+// flags 1: w2 is a bias. 2: add a residual. 4: y holds the gate's product.
 const product = (sum, tile) => `const TILE = ${tile}u;
 ${sum}
 var<workgroup> parts: array<f32, ${128 * tile}>;
@@ -219,7 +220,7 @@ var<workgroup> parts: array<f32, ${128 * tile}>;
 
 // ---- attention
 
-// x: cosines and sines of each row. flags 1: queries are normed by w. 2: keys by w2.
+// x: cosines and sines of each row. flags 1: normalize queries with w. 2: normalize keys with w2.
 const heads = `${SUM}
 fn weight(is_query: bool, k: u32) -> f32 { if (is_query) { return bitcast<f32>(w[k]); } return bitcast<f32>(w2[k]); }
 ${MAIN_64} {
@@ -244,7 +245,7 @@ ${MAIN_64} {
   }
 }`;
 
-// The rows of x have keys, then values.
+// The rows of x hold keys, then values.
 const store = `
 ${MAIN_64} {
   let n = c.head_dim / 2u;
@@ -257,7 +258,7 @@ ${MAIN_64} {
   }
 }`;
 
-// A workgroup has a query head of a row: 64 cells at a time, a thread for each; then a thread for each dimension.
+// A workgroup computes one query head of one row: 64 cells at a time, one thread per cell; then one thread per dimension.
 const attend = `${MAX}
 var<workgroup> query: array<f32, 256>;
 var<workgroup> scores: array<f32, 64>;
@@ -308,9 +309,9 @@ ${MAIN_64} {
 
 const OTHERS = { [NORM]: norm, [ROUND]: round, [HEADS]: heads, [STORE]: store, [ATTEND]: attend, [ROWS]: rows };
 
-export const KERNELS = Object.keys(OTHERS).map(Number); // but products, of which each type of weights has its own
+export const KERNELS = Object.keys(OTHERS).map(Number); // except products, which have a kernel per weight type
 
-// Types of weights that have a product; 0 is that of norms and biases.
+// Weight types with a product kernel; 0 (f32) is also the type of norms and biases.
 export const TYPES = new Set([0, ...Object.keys(QUANTIZED), ...Object.keys(FLOATS)].map(Number));
 export const TYPE_NAMES = Object.values({ ...QUANTIZED, ...FLOATS }).map((t) => t.name);
 

@@ -1,13 +1,14 @@
-// The worker that drives the GPU for the engine: weights, the KV cache and activations are in its buffers. It lives by its events, as WebGPU
-// wants it, while the thread that asked waits (gpu.js).
+// The worker that drives the GPU for the engine: its buffers hold weights, the KV cache and activations. It must return to its
+// event loop, as WebGPU requires, while the requesting thread blocks (gpu.js).
 import { DONE, FAILED } from './gpu.js';
 import { ATTEND, KERNELS, NORM, PRODUCT, TILE, TYPES, TYPE_NAMES, kernelCode } from './gpu_kernels.js';
 
 const COMMAND_BYTES = 256; // web/engine/gpu.c
 
-const HEAD_DIM = 64, ROUNDS = 4, ROUNDS_MS = 200; // of what is measured: as many rounds as fit in, at most
+const HEAD_DIM = 64, ROUNDS = 4, ROUNDS_MS = 200; // limits of a measurement: rounds, and their time
 
-const USAGE = { weights: 0x80 | 0x04 | 0x08, params: 0x40 | 0x08, back: 0x01 | 0x08 }; // storage, copied from and to; uniform; mapped
+// storage, copy source and destination; uniform; mapped
+const USAGE = { weights: 0x80 | 0x04 | 0x08, params: 0x40 | 0x08, back: 0x01 | 0x08 };
 
 const keyOf = (kernel, type, tile) => (kernel === PRODUCT ? `${kernel} ${type} ${tile}` : `${kernel}`);
 
@@ -38,11 +39,12 @@ class Gpu {
       ],
     });
     this.pipelineLayout = device.createPipelineLayout({ bindGroupLayouts: [this.layout] });
-    this.pipelines = new Map(); // undefined: it is being compiled
+    this.pipelines = new Map(); // undefined: still compiling
     this.compiling = []; // promises
     for (const kernel of KERNELS) this.#compile(kernel);
-    this.grown = {}; // buffers that grow: arena, numbers, params, back
-    this.nothing = [0, 1, 2].map(() => this.#create(4, USAGE.weights)); // in the place of weights, keys and values that a kernel does not read
+    this.grown = {}; // buffers that grow on demand: arena, numbers, params, back
+    this.nothing = [0, 1, 2].map(() => this.#create(4, USAGE.weights)); // placeholders for weights, keys and values that a
+                                                                        // kernel does not read
     this.clear();
   }
 
@@ -73,7 +75,7 @@ class Gpu {
     return result;
   }
 
-  // A weight, or (at 0) a part of the KV cache.
+  // Creates a weight, or (at 0) a part of the KV cache.
   async put(type, at, size) {
     if (!TYPES.has(type)) throw new Error(`weights of this model are of a type that is not computed there (${TYPE_NAMES.join(', ')} are)`);
     const buffer = await this.#checked(() => this.#create(size, USAGE.weights));
@@ -84,7 +86,7 @@ class Gpu {
   }
 
   set(buffer, offset, at, size) {
-    const whole = size - (size % 4); // not in 32 bits with a sign: a weight may have 2 GiB
+    const whole = size - (size % 4); // no signed 32-bit arithmetic: a weight may have 2 GiB
     this.device.queue.writeBuffer(this.buffers[buffer], offset, this.memory.buffer, at, whole);
     if (whole === size) return;
     const last = new Uint8Array(4);
@@ -92,7 +94,7 @@ class Gpu {
     this.device.queue.writeBuffer(this.buffers[buffer], offset + whole, last);
   }
 
-  // at: in the engine's memory.
+  // at: address in the engine's memory.
   async #read(encoder, buffer, offset, at, size) {
     const back = this.#grow('back', size, USAGE.back);
     encoder.copyBufferToBuffer(buffer, offset, back, 0, size);
@@ -106,18 +108,18 @@ class Gpu {
     return this.#read(this.device.createCommandEncoder(), this.buffers[buffer], offset, at, size);
   }
 
-  // Beside what else is done.
+  // Compiles in the background.
   #compile(kernel, type, tile) {
     const key = keyOf(kernel, type, tile);
     if (this.pipelines.has(key)) return;
     this.pipelines.set(key, undefined);
     const module = this.device.createShaderModule({ code: kernelCode(kernel, type, tile) });
     const compiling = this.device.createComputePipelineAsync({ layout: this.pipelineLayout, compute: { module } }).then((pipeline) => this.pipelines.set(key, pipeline));
-    compiling.catch(() => {}); // said where it is waited for
+    compiling.catch(() => {}); // reported where it is awaited
     this.compiling.push(compiling);
   }
 
-  // All kernels of the weights that were put: no step waits for them.
+  // Waits for all kernels of the present weights, so that no step waits for one.
   async compiled() {
     await Promise.all(this.compiling);
   }
@@ -147,7 +149,7 @@ class Gpu {
     return encoder;
   }
 
-  // at: a kin_gpu_job.
+  // at: address of a kin_gpu_job.
   async run(at) {
     const words = (from, n) => new Uint32Array(this.memory.buffer, from, n), { queue } = this.device;
     const [commands, numbers, arena, up, nCommands, nNumbers, nArena, nUp, down, nDown] = words(at, 10);
@@ -162,9 +164,9 @@ class Gpu {
     await this.#read(encoder, this.grown.arena, down, arena + down, nDown);
   }
 
-  // ---- how fast it is, as Engine.rates takes it
+  // ---- measurements for Engine.rates
 
-  // Seconds of a submission of commands, from here until their result could be read: the best of some.
+  // Returns the seconds from submitting commands until their result can be read: the best of some rounds.
   async #time(commands) {
     let best = Infinity;
     await this.compiled();
@@ -175,7 +177,7 @@ class Gpu {
       this.device.queue.submit([encoder.finish()]);
       await back.mapAsync(1, 0, 16);
       back.unmap();
-      if (i > 0) best = Math.min(best, performance.now() - begun); // drivers do something at the first one
+      if (i > 0) best = Math.min(best, performance.now() - begun); // the first round includes one-time work of drivers
     }
     return best / 1e3;
   }
@@ -185,7 +187,7 @@ class Gpu {
     return this.buffers.length - 1;
   }
 
-  // Seconds of a byte of what n dispatches read, `bytes` each. make(): a command, with buffers of its own.
+  // Returns the seconds per byte read by n dispatches of `bytes` each. make(): a command with its own buffers.
   async #timeReads(n, bytes, window, make) {
     const s = await this.#time(list(Array.from({ length: n }, make)));
     this.clear();
@@ -201,14 +203,16 @@ class Gpu {
 
   #timeAttention({ width, nHead, nHeadKv, nCells, nMatrices }, rows, window) {
     const bytes = nCells * nHeadKv * HEAD_DIM * 2;
-    const numbers = [...Array(rows).fill(nCells), ...Array(rows).fill(2 * rows), ...Array(nCells / 64).keys()]; // what each row sees, where its table is; the table
+    // n_cells of each row, offset of its block table; the table
+    const numbers = [...Array(rows).fill(nCells), ...Array(rows).fill(2 * rows), ...Array(nCells / 64).keys()];
     this.device.queue.writeBuffer(this.grown.numbers, 0, Int32Array.from(numbers));
     return this.#timeReads(nMatrices, 2 * bytes, window, () =>
       command({ kernel: ATTEND, k: this.#zeros(bytes), v: this.#zeros(bytes), groups: [nHead, rows], ldx: width, y: width * rows, ldy: width, n_head: nHead, n_head_kv: nHeadKv, head_dim: HEAD_DIM, tables: rows }));
   }
 
-  // types: { type, bits }, by name -> seconds: of a byte of weights of each and of keys and values, for one row and for a prompt's; of a small
-  // operation; of a window. layer: { width, nHead, nHeadKv }; nCells: a token sees; nMatrices: so that they do not stay in a cache; nOps: at once.
+  // types: { type, bits }, by name. Returns seconds: per byte of weights of each type and of keys and values, for one row and for
+  // a prompt's rows; per small operation; per window. layer: { width, nHead, nHeadKv, nCells, nMatrices, nOps }: cells that a
+  // token sees; matrices, enough to exceed a cache; operations per submission.
   async measure(types, promptRows, layer) {
     const { width, nCells, nOps } = layer, both = [1, promptRows];
     this.#grow('arena', 8 * width * promptRows, USAGE.weights);
@@ -226,7 +230,7 @@ class Gpu {
   }
 }
 
-// As web/engine/gpu.c writes them.
+// The layout of web/engine/gpu.c.
 function command({ kernel, type = 0, w = 0, k = 0, v = 0, groups, columns = 0, rows = 1, y = 0, ldx = 0, ldy = 0, n_out = 0, n_head = 0, n_head_kv = 0, head_dim = 0, tables = 0 }) {
   const words = new Uint32Array(COMMAND_BYTES / 4);
   words.set([kernel, type, w, 0, k, v, ...groups, columns, rows, 0, y, ldx, ldy, n_out, 0, 0, 0, 0, n_head, n_head_kv, head_dim, 0, 0, 0, 0, 0, tables]);
@@ -248,7 +252,7 @@ async function answer({ what, args }) {
   try {
     const result = await Promise.race([gpu.failed, gpu[what](...args)]);
     text = result === undefined ? '' : JSON.stringify(result);
-    if (gpu.failure) throw new Error(gpu.failure); // while the other was awaited
+    if (gpu.failure) throw new Error(gpu.failure); // it failed while the request was awaited
   } catch (e) {
     [state, text] = [FAILED, gpu.failure ?? e.message];
   }

@@ -1,4 +1,4 @@
-// engine/device.h: the one device is this module.
+// engine/device.h for this module, which is the only device.
 #include "engine/device.h"
 
 #include <string.h>

@@ -12,13 +12,13 @@
 
 enum { MOST_TRANSFERS = 16, COMMAND_WORDS = 64 };
 
-// Kernels, their flags, and limits: web/gpu_kernels.js has the same.
+// Kernels, their flags, and limits: must match web/gpu_kernels.js.
 enum { NORM, ROUND, PRODUCT, HEADS, STORE, ATTEND, ROWS };
 enum { HAS_BIAS = 1, HAS_RESIDUAL = 2, IS_UP = 4, HAS_Q_NORM = 1, HAS_K_NORM = 2 };
 enum { TILE = 8, HEAD_DIM_MOST = 256 };
 
-// One dispatch. x, y and residual are places in the arena, stores, n_cells and tables in the list of numbers, all in words of 4
-// bytes.
+// One dispatch. x, y and residual are offsets in the arena; stores, n_cells and tables are offsets in the list of numbers; all in
+// words of 4 bytes.
 typedef struct command {
     uint32_t kernel, type, w, w2, k, v, groups[2];
     uint32_t columns, n_rows, x, y, ldx, ldy, n_out, flags;
@@ -30,7 +30,7 @@ typedef struct command {
 } command;
 _Static_assert(sizeof(command) == 4 * COMMAND_WORDS, "a uniform buffer's offsets are multiples of 256");
 
-// What lies where of a batch's rows in the list of numbers.
+// Offsets in the list of numbers of the data for a batch's rows.
 typedef struct rows_at {
     const kin_graph_rows *rows;
     uint32_t stores, n_stores, n_cells, tables;
@@ -42,7 +42,7 @@ static struct {
     int n_commands, max_commands;
     int32_t *numbers;
     uint32_t n_numbers, max_numbers;
-    rows_at rows[2]; // a graph's: all of the batch, and those that are wanted
+    rows_at rows[2]; // of a graph: all rows of the batch, and those with wanted output
     int n_rows;
     kin_gpu_transfer up[MOST_TRANSFERS], down;
     int n_up;
@@ -80,18 +80,18 @@ void kin_gpu_check(const kin_hparams *hp) {
 void kin_gpu_put(struct ggml_tensor *t, const void *bytes) {
     if (!bytes && t->type != GGML_TYPE_F16) refuse("a KV cache of Q8_0 is not computed there");
     t->data = (void *)(uintptr_t)kin_host_gpu_put((int)t->type, bytes, ggml_nbytes(t));
-    t->buffer = (ggml_backend_buffer_t)&gpu; // marks it: kin_gpu_has
+    t->buffer = (ggml_backend_buffer_t)&gpu; // marker for kin_gpu_has
 }
 
 bool kin_gpu_has(const struct ggml_tensor *t) {
     return t->buffer == (ggml_backend_buffer_t)&gpu;
 }
 
-// ---- lists, which keep their memory
+// ---- growing lists that keep their memory
 
 static void *grown(void *at, size_t n, size_t size) {
     void *larger = realloc(at, n * size);
-    kin_assert(larger); // some KiB
+    kin_assert(larger); // a few KiB
     return larger;
 }
 
@@ -132,7 +132,7 @@ static uint32_t buffer_of(const struct ggml_tensor *t) {
 
 // ---- rows
 
-// Rows and cells that keys and values of a batch go to.
+// Appends the rows and cells to which keys and values of a batch are written.
 static void add_stores(rows_at *at, const kin_rows *p, int n) {
     at->stores = gpu.n_numbers;
     for (int i = 0; p->cells && i < n; i++) {
@@ -146,7 +146,7 @@ static void add_stores(rows_at *at, const kin_rows *p, int n) {
     at->n_stores = (gpu.n_numbers - at->stores) / 2;
 }
 
-// Each row's place of its sequence's table of blocks; rows of a sequence have the same.
+// Appends the offset of the block table of each row's sequence; rows of a sequence share it.
 static void add_tables(rows_at *at, const kin_rows *p, int n) {
     at->tables = gpu.n_numbers;
     for (int i = 0; i < n; i++) add_number(0);
@@ -300,12 +300,12 @@ static void add_op(struct ggml_tensor *node, const struct kin_op *op) {
     case KIN_OP_GATED: add_gated(node); break;
     case KIN_OP_HEADS: add_heads(node, op); break;
     case KIN_OP_ATTEND: add_attend(node, op); break;
-    case KIN_OP_MERGE: break; // attention is whole
+    case KIN_OP_MERGE: break; // attention is computed as a whole
     case KIN_OP_TURNS:
         kin_threads_run(compute_here, node, 1);
         send(node);
         break;
-    case KIN_OP_OTHER: kin_assert(false); // experts are refused, and a tab is in no group
+    case KIN_OP_OTHER: kin_assert(false); // experts are refused, and a tab belongs to no group
     }
 }
 
@@ -313,7 +313,7 @@ static void add_node(struct ggml_tensor *node) {
     const struct kin_op *op = op_of(node);
     for (int i = 0; i < GGML_MAX_SRC; i++) {
         const struct ggml_tensor *src = node->src[i];
-        if (src && src->is_input && src->type != GGML_TYPE_I8) send(src); // I8: scratch
+        if (src && src->is_input && src->type != GGML_TYPE_I8) send(src); // I8: scratch memory
     }
     if (op) add_op(node, op);
     if (node->op == GGML_OP_GET_ROWS) add_rows(node);

@@ -1,8 +1,8 @@
-// Graphs on a GPU: a page's WebGPU (web/gpu.js) has the weights, the KV cache and a copy of the graph's memory, and computes
-// nodes of kin's kernels. Tensors there have the number of their buffer in `data`; there is nothing to be looked at.
+// Graphs on a GPU: WebGPU (web/gpu.js) holds the weights, the KV cache and a copy of the graph's memory, and computes nodes of
+// kin's kernels. The `data` of tensors there is the number of their buffer, which cannot be dereferenced.
 //
-// What it cannot compute ends the module with an error of JavaScript's, from the host's functions (web/host.h): the page computes
-// without it then.
+// On failure the host's functions throw a JavaScript error that ends the module (web/host.h); the page then computes without the
+// GPU.
 // Thread: the one that opens plans and computes graphs.
 #pragma once
 
@@ -10,18 +10,18 @@
 
 #include "model/hparams.h"
 
-void kin_gpu_set(bool on); // before anything is opened; frees what is there
+void kin_gpu_set(bool on); // call before anything is open; frees all buffers
 bool kin_gpu_is_on(void);
 
-// Refuses a model that is not computed there.
+// Throws an error for a model that the GPU cannot compute.
 void kin_gpu_check(const kin_hparams *hp);
 
-// Whether a node is computed here, before all that the GPU does.
+// True if a node is computed on the CPU, before all GPU work.
 bool kin_gpu_is_here(const struct ggml_tensor *node);
 
-// Gives a tensor memory there. bytes NULL: zeros, of the KV cache.
+// Allocates a tensor on the GPU. bytes NULL: zeros, for the KV cache.
 void kin_gpu_put(struct ggml_tensor *tensor, const void *bytes);
-bool kin_gpu_has(const struct ggml_tensor *tensor); // whether its memory is there
+bool kin_gpu_has(const struct ggml_tensor *tensor); // true if its memory is on the GPU
 
-// arena: memory of the graph's tensors. Inputs are taken from there, outputs are put there.
+// arena: memory of the graph's tensors, from which inputs are uploaded and to which outputs are downloaded.
 void kin_gpu_compute(struct ggml_cgraph *graph, uint8_t *arena, size_t n);

@@ -1,4 +1,4 @@
-// One member's computing: pipeline/engine_instance.h over the page's bytes.
+// One member's computation: pipeline/engine_instance.h for frames that the page passes in as bytes.
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,10 +10,9 @@
 static kin_err last_error;
 static kin_engine_instance *instance;
 static char *model_name;
-static kin_message_buffer step; // the one that is computed
+static kin_message_buffer step; // the one being computed
 
-// There is one buffer: what a step is put into.
-// No frames wait here: the page's socket has them.
+// Always false: frames wait in the page's socket, not here.
 bool kin_message_queue_has(kin_message_queue *queue, bool (*is_it)(void *user, const kin_message_buffer *buffer), void *user) {
     (void)queue, (void)is_it, (void)user;
     return false;

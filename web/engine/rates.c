@@ -1,5 +1,6 @@
-// How fast this browser computes, for the planner: products, attention and the small operations of a layer of width 2048, of
-// zeros, of so many layers and caches that they do not stay in a processor's cache. Kernels do the same work for any values.
+// Measures this browser's speed for the planner: products, attention and the small operations of a layer of width 2048. All
+// values are zero, because kernels do the same work for any values; there are enough layers and caches to exceed a processor's
+// cache.
 #include <ggml.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,15 +17,15 @@ enum {
     N_HEAD = 32,
     N_HEAD_KV = 8,
     HEAD_DIM = 64,
-    N_CELLS = 2048, // that a token's attention sees
+    N_CELLS = 2048, // cells that a token's attention sees
     MOST_ROWS = 64,
     LEAST_NS = 15000000,
     N_SAME = 5,
     MOST_PASSES = 15,
-    COLD_BYTES = 48 << 20, // more than most caches have
+    COLD_BYTES = 48 << 20, // larger than most caches
 };
 
-// Something to be done for one piece of the memory after the other.
+// Work to be repeated for consecutive pieces of memory.
 typedef struct work {
     kin_threads_step step;
     int n_steps;
@@ -33,8 +34,8 @@ typedef struct work {
     size_t n_pieces;
 } work;
 
-// As it is when a token comes: in a ring others have computed since the last one, with weights that pushed all else out of the
-// caches.
+// Restores the state in which a token arrives: in a ring other members have computed since the last one, with weights that
+// evicted everything else from the caches.
 void kin_web_cool(void) {
     uint8_t *other = malloc(COLD_BYTES);
     if (!other) return;
@@ -43,8 +44,8 @@ void kin_web_cool(void) {
     free(other);
 }
 
-// Seconds for a piece. Browsers compile a function once more, better, after it has run for a while: until it gets no faster, and
-// then the mean of the last passes, which is what a ring gets, too.
+// Returns seconds per piece. Browsers recompile a function with better code after it has run for a while: repeats until it gets
+// no faster, and then takes the mean of the last passes, which is what a ring experiences.
 static double time_pieces(const work *w) {
     double least = -1, sum = 0;
     int n_same = 0;
@@ -70,7 +71,7 @@ static double time_pieces(const work *w) {
 
 // ---- products
 
-// Of a layer, in order: what is read after one is what comes next in memory.
+// The matrices of a layer, in the order in memory.
 static const struct shape {
     int64_t columns, rows;
 } shapes[] = {{WIDTH, WIDTH}, {WIDTH, WIDTH / 4}, {WIDTH, WIDTH / 4}, {WIDTH, WIDTH},
@@ -80,8 +81,8 @@ enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
 typedef struct product {
     const kin_kernels *kernels;
-    int type, n_products;   // of a layer
-    int64_t rows[N_SHAPES]; // of its matrices
+    int type, n_products;   // n_products: per layer
+    int64_t rows[N_SHAPES]; // of each matrix of a layer
     uint8_t *weights, *layer;
     size_t layer_bytes;
     kin_act *act; // [WIDE / 256][n]
@@ -93,7 +94,8 @@ static size_t bytes_of(const product *p, int i) {
     return (size_t)p->rows[i] * ggml_row_size((enum ggml_type)p->type, shapes[i].columns);
 }
 
-// A layer's. Of a prompt one matrix: reading does not count. Where fewer bytes are asked for than a layer has, one of these.
+// Chooses the matrices of a layer; for a prompt a single matrix, because reading does not count. If `bytes` is less than a layer,
+// also a single matrix.
 static void choose_matrices(product *p, size_t bytes) {
     for (int i = 0; i < N_SHAPES; i++) p->rows[i] = shapes[i].rows;
     for (int i = 0; i < N_SHAPES; i++) p->layer_bytes += bytes_of(p, i);
@@ -153,7 +155,7 @@ typedef struct attention {
     const kin_kernels *kernels;
     kin_attention a;
     int64_t n_tasks;
-    uint8_t *caches; // K, then V, of one layer after the other
+    uint8_t *caches; // K, then V, of consecutive layers
     size_t half_bytes;
     int32_t n_cells[MOST_ROWS], table[N_CELLS / KIN_KV_CELLS];
     const int32_t *tables[MOST_ROWS];
@@ -217,7 +219,7 @@ typedef struct small {
 } small;
 
 enum { NORM, ADD, ROTATE, ROUND, GATE, ROUND_WIDE, MEET };
-// The nodes of a layer's graph. Products and attention are measured above; of these the threads' meeting is left.
+// The nodes of a layer's graph. Products and attention are measured above; only the barriers remain of them here.
 static const int nodes[] = {NORM, ROUND, MEET, ROTATE, MEET, ROUND, MEET, ADD, NORM, ROUND, GATE, ROUND_WIDE};
 enum { N_NODES = sizeof nodes / sizeof *nodes };
 

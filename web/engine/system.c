@@ -1,4 +1,4 @@
-// What the engine asks of the system, where the system is a page: the clock, processors, files, memory.
+// The engine's system functions for a web page: clock, processors, files, memory.
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,11 +18,11 @@ int kin_cpu_n_cores(void) {
     return kin_threads_n();
 }
 
-// ---- files: the beginning of a model's file is in memory, up to its weights; the rest is read when it is wanted
+// ---- files: the beginning of a model's file, up to its weights, is kept in memory; the rest is read on demand
 
 enum { HEADER_STEP = 1 << 20 };
 
-static const char *open_name; // one file at a time is open
+static const char *open_name; // only one file is open at a time
 
 static int load_header(kin_file *file, const char *name, kin_err *err) {
     uint64_t n = file->size < HEADER_STEP ? file->size : HEADER_STEP, reach;
@@ -56,7 +56,7 @@ int kin_file_read(const kin_file *file, uint64_t at, void *to, size_t n) {
     return kin_host_read(open_name, strlen(open_name), (double)at, to, n) ? 0 : KIN_FAIL;
 }
 
-// A page's model does not change: its chunks are fetched by their hashes.
+// A page's model does not change: its chunks are fetched by hash.
 int kin_file_identify(int fd, kin_file_identity *identity) {
     (void)fd;
     *identity = (kin_file_identity){0};
@@ -83,7 +83,7 @@ void kin_file_guard(kin_file *file) {
     (void)file;
 }
 
-// ---- memory: what the page gave the module is all
+// ---- memory: limited to what the page gave the module
 
 uint64_t kin_governor_held(bool with_rings) {
     (void)with_rings;

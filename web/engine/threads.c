@@ -4,7 +4,7 @@
 
 #include "web/exports.h"
 
-enum { SPINS = 100000 }; // some 100 us: what threads wait for each other within a step. One that sleeps comes back late
+enum { SPINS = 100000 }; // about 100 us: the spin of threads that wait within a step, because a sleeping thread wakes up late
 
 typedef struct job {
     kin_threads_step step;
@@ -12,7 +12,7 @@ typedef struct job {
     int n_steps, n_threads;
 } job;
 
-// A number that is waited for.
+// A number that threads wait on.
 typedef struct mark {
     atomic_int value;
     atomic_int n_asleep; // threads that may be in the wait instruction
@@ -21,8 +21,8 @@ typedef struct mark {
 static job current;
 static int n_threads = 1;
 static mark generation;    // of `current`
-static mark phase;         // steps that all have done
-static atomic_int arrived; // threads that have done the step
+static mark phase;         // steps that all threads have completed
+static atomic_int arrived; // threads that have completed the step
 
 static void wait_change(mark *m, int old) {
     for (int i = 0; i < SPINS; i++)
@@ -32,7 +32,8 @@ static void wait_change(mark *m, int old) {
     atomic_fetch_sub(&m->n_asleep, 1);
 }
 
-// Who goes to sleep says so before it looks at the value again, and this looks after it has changed it: none sleeps on.
+// A thread that goes to sleep registers before it checks the value again, and this function checks after it changed it, so no
+// wake-up is lost.
 static void change(mark *m, int value) {
     atomic_store(&m->value, value);
     if (atomic_load(&m->n_asleep) > 0) __builtin_wasm_memory_atomic_notify((int *)&m->value, ~0u);

@@ -1,4 +1,4 @@
-// engine/weights.h: all weights of the windows, in memory, read from the model's file and packed at open.
+// engine/weights.h for a web page: all weights of the windows, in memory, read from the model's file and packed at open.
 #include "engine/weights.h"
 
 #include <ggml.h>
@@ -8,7 +8,7 @@
 #include "model/kernel_ops.h"
 #include "web/engine/gpu.h"
 
-enum { READ_BYTES = 4 << 20 }; // of a weight that is packed, at once
+enum { READ_BYTES = 4 << 20 }; // read at once of a weight that is packed
 
 typedef struct layer {
     struct ggml_tensor *w[KIN_W_COUNT];
@@ -18,7 +18,7 @@ struct kin_weights {
     const kin_model *model;
     kin_device device;
     struct ggml_context *ctx;
-    layer *layers; // [n_layer], those of the windows filled in
+    layer *layers; // [n_layer], only those of the windows are filled in
     struct ggml_tensor *rope_factors;
     uint64_t bytes;
     kin_progress progress;
@@ -37,7 +37,7 @@ static kin_matrix matrix_of(const kin_gguf_tensor *t) {
     return (kin_matrix){.type = t->type, .columns = t->ne[0], .rows = t->ne[1]};
 }
 
-// Row by row of panels, so that little is there twice.
+// Reads and packs panel by panel, so that little memory is needed twice.
 static int read_packed(kin_weights *w, const kin_gguf_tensor *t, uint8_t *to, kin_err *err) {
     int64_t n_rows = t->ne[1] * t->ne[2];
     size_t row = (size_t)(t->n_bytes / (uint64_t)n_rows);
@@ -55,7 +55,7 @@ static int read_packed(kin_weights *w, const kin_gguf_tensor *t, uint8_t *to, ki
     return rc;
 }
 
-// Onto the GPU, by way of this memory.
+// Moves a tensor to the GPU, through this memory.
 static void move_to_gpu(struct ggml_tensor *t) {
     void *bytes = t->data;
     kin_gpu_put(t, bytes);
@@ -85,7 +85,7 @@ static int refuse(const kin_gguf_tensor *t, kin_err *err) {
                        kin_gguf_type_name(t->type));
 }
 
-// Whether kin's kernels do all of a layer: there is nothing else here.
+// Fails unless kin's kernels can compute all of a layer: there are no others here.
 static int check_layer(const kin_model_layer *l, const kin_hparams *hp, int il, kin_err *err) {
     for (int id = 0; id < KIN_W_COUNT; id++) {
         const kin_gguf_tensor *t = l->w[id];
@@ -141,7 +141,7 @@ int kin_weights_open(kin_weights **out, const kin_model *model, const kin_device
     if (!w) return kin_err_set(err, "out of memory");
     w->model = model;
     w->device = devices->cpu;
-    w->device.is_gpu = kin_gpu_is_on(); // where the KV cache is, too
+    w->device.is_gpu = kin_gpu_is_on(); // the KV cache is there, too
     w->progress = o->progress;
     w->progress_user = o->progress_user;
     size_t n_layer = (size_t)model->hp.n_layer, n = n_layer * KIN_W_COUNT + 1;
@@ -182,7 +182,7 @@ kin_weights_stats kin_weights_get_stats(kin_weights *w) {
     return (kin_weights_stats){.packed_bytes = w->bytes, .anonymous_bytes = w->bytes};
 }
 
-// ---- what there is not: an output layer, streaming, weights that arrive later
+// ---- features that do not exist here: an output layer, streaming, late arrival of weights
 
 struct ggml_tensor *kin_weights_output_norm(const kin_weights *w) {
     (void)w;

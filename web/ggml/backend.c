@@ -10,7 +10,7 @@
 // ---- memory
 
 struct ggml_backend_buffer {
-    void *memory; // NULL: that of its tensors is the GPU's
+    void *memory; // NULL: its tensors are on the GPU
 };
 
 ggml_backend_buffer_t ggml_backend_cpu_buffer_from_ptr(void *ptr, size_t n) {
@@ -80,8 +80,8 @@ static struct ggml_tensor *root_of(struct ggml_tensor *t) {
     return t->view_src ? t->view_src : t;
 }
 
-// From the node that writes a tensor (inputs: from the beginning) to the last one that reads it (outputs: to the end). Those with
-// memory of their own, weights and caches, are left alone.
+// Determines each tensor's lifetime: from the node that writes it (inputs: from the beginning) to its last reader (outputs: to
+// the end). Tensors with their own memory, weights and caches, are skipped.
 static void find_lives(struct ggml_cgraph *graph) {
     for (int i = 0; i < graph->n; i++) {
         struct ggml_tensor *t = graph->nodes[i], *root = root_of(t);
@@ -97,7 +97,7 @@ static void find_lives(struct ggml_cgraph *graph) {
     }
 }
 
-// A tensor's place: the lowest one that no other tensor has which lives at the same time. placed // [n] by their place
+// Placement: each tensor gets the lowest address that is free during its lifetime. placed // [n] sorted by address
 typedef struct places {
     struct ggml_tensor **placed;
     size_t *at;
@@ -204,7 +204,7 @@ static void compute_node(void *user, int i_node, int ith, int nth) {
 }
 
 enum ggml_status ggml_backend_graph_compute(ggml_backend_t backend, struct ggml_cgraph *graph) {
-    const struct ggml_gallocr *g = (const void *)graph->nodes[0]->buffer; // a graph's memory is one piece
+    const struct ggml_gallocr *g = (const void *)graph->nodes[0]->buffer; // the memory of a graph is one block
     (void)backend;
     if (kin_gpu_is_on())
         kin_gpu_compute(graph, g->buffer.memory, g->size);

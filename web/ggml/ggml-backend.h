@@ -1,4 +1,4 @@
-// See ggml.h. The one device is this module's memory and its threads (web/engine/threads.h).
+// See ggml.h. The only device is this module's memory with its threads (web/engine/threads.h).
 #pragma once
 
 #include "ggml.h"
@@ -24,6 +24,6 @@ ggml_backend_buffer_t ggml_backend_cpu_buffer_from_ptr(void *ptr, size_t n); // 
 enum ggml_status ggml_backend_tensor_alloc(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, void *at);
 void ggml_backend_buffer_free(ggml_backend_buffer_t buffer);
 
-// Of the GPU (web/engine/gpu.h), where they are zeros.
+// Allocates tensors on the GPU (web/engine/gpu.h), where they are zero.
 ggml_backend_buffer_t ggml_backend_alloc_ctx_tensors_from_buft(struct ggml_context *ctx, ggml_backend_buffer_type_t buft);
 #define ggml_backend_buffer_clear(buffer, value) ((void)(buffer), (void)(value))

@@ -5,7 +5,7 @@
 
 #include "ggml_impl.h"
 
-static const char weights[] = ""; // its address
+static const char weights[] = ""; // only its address is used
 
 // clang-format off
 static const struct ggml_type_traits traits[GGML_TYPE_COUNT] = {
@@ -44,7 +44,7 @@ size_t ggml_row_size(enum ggml_type type, int64_t ne) {
     return (size_t)(ne / traits[type].blck_size) * traits[type].type_size;
 }
 
-size_t ggml_nbytes(const struct ggml_tensor *t) { // all are contiguous but for views of rows
+size_t ggml_nbytes(const struct ggml_tensor *t) { // all are contiguous, except views of rows
     return (size_t)(t->ne[3] - 1) * t->nb[3] + (size_t)(t->ne[2] - 1) * t->nb[2] + (size_t)(t->ne[1] - 1) * t->nb[1] +
            ggml_row_size(t->type, t->ne[0]);
 }
@@ -54,7 +54,7 @@ const char *ggml_op_desc(const struct ggml_tensor *t) {
     return names[t->op];
 }
 
-// ---- contexts: memory for descriptions, given out from its beginning
+// ---- contexts: arenas for tensor descriptions
 
 struct ggml_context {
     unsigned char *memory;
@@ -82,7 +82,7 @@ void ggml_free(struct ggml_context *ctx) {
 
 static void *take(struct ggml_context *ctx, size_t n) {
     n = (n + 15) / 16 * 16;
-    if (n > ctx->size - ctx->used) abort(); // the caller counted wrong
+    if (n > ctx->size - ctx->used) abort(); // the caller's estimate was too small
     void *at = ctx->memory + ctx->used;
     ctx->used += n;
     return memset(at, 0, n);
@@ -207,7 +207,7 @@ size_t ggml_graph_overhead_custom(size_t n_nodes, bool grads) {
     return (sizeof(struct ggml_cgraph) + n_nodes * sizeof(struct ggml_tensor *) + 15) / 16 * 16;
 }
 
-// What a tensor is made from comes before it. As deep as the window has nodes.
+// Adds a tensor's sources before the tensor. The recursion is at most as deep as the window has nodes.
 void ggml_build_forward_expand(struct ggml_cgraph *graph, struct ggml_tensor *t) {
     if (t->in_graph) return;
     t->in_graph = true;

@@ -1,6 +1,6 @@
-// The part of ggml's interface that model/ and engine/ use with kin's own kernels, for WebAssembly, where there is no ggml:
-// tensors, graphs of custom nodes, and memory for them. Names and meanings are ggml's; what a graph of kin's kernels never has is
-// ggml_absent().
+// The part of ggml's interface that model/ and engine/ use with kin's own kernels, for WebAssembly, where ggml is not available:
+// tensors, graphs of custom nodes, and memory for them. Names and meanings are ggml's; functions that graphs of kin's kernels
+// never use call ggml_absent().
 //
 // Thread: the one that builds and computes graphs.
 #pragma once
@@ -37,7 +37,7 @@ struct ggml_type_traits {
     int64_t blck_size;
     size_t type_size; // 0: no such type
     bool is_quantized;
-    const void *to_float; // NULL: of no weights
+    const void *to_float; // NULL: not a type of weights
 };
 
 typedef struct ggml_backend_buffer *ggml_backend_buffer_t;
@@ -48,20 +48,20 @@ typedef void (*ggml_custom_op_t)(struct ggml_tensor *dst, int ith, int nth, void
 
 struct ggml_tensor {
     enum ggml_type type;
-    ggml_backend_buffer_t buffer; // NULL: it has no memory yet
+    ggml_backend_buffer_t buffer; // NULL: no memory yet
     int64_t ne[4];                // elements of each dimension, fastest first
-    size_t nb[4];                 // bytes from one to the next of each dimension
+    size_t nb[4];                 // stride in bytes of each dimension
     enum ggml_op op;
     bool is_input, is_output, in_graph, is_placed;
-    int first, last; // nodes of the graph between which its memory is its own
+    int first, last; // range of graph nodes in which it needs its memory
     struct ggml_tensor *src[GGML_MAX_SRC];
-    struct ggml_tensor *view_src; // whose memory it shares
+    struct ggml_tensor *view_src; // tensor whose memory it shares
     size_t view_offs;
     void *data;
     void *extra;
     ggml_custom_op_t fun;
     void *userdata;
-    struct ggml_tensor *next; // of its context
+    struct ggml_tensor *next; // in its context
     const char *name;
 };
 
@@ -143,6 +143,6 @@ struct ggml_tensor *ggml_absent(const char *op, ...);
 #define ggml_swiglu_split(...) ggml_absent("swiglu_split", __VA_ARGS__)
 #define ggml_tanh(...) ggml_absent("tanh", __VA_ARGS__)
 #define ggml_view_3d(...) ggml_absent("view_3d", __VA_ARGS__)
-// Asked only whether a device supports it.
+// Used only to ask whether a device supports it.
 #define ggml_flash_attn_ext(ctx, q, k, v, mask, ...) ((void)(ctx), (void)(k), (void)(v), (void)(mask), (q))
 #define ggml_flash_attn_ext_add_sinks(node, sinks) ((void)(node), (void)(sinks))

@@ -1,7 +1,7 @@
-// The part of the C library that kin's engine uses, for WebAssembly without a system: the standard headers beside this one
-// declare from here what they are known for.
+// The part of the C library that kin's engine uses, for WebAssembly without an operating system: the standard headers beside this
+// one include it.
 //
-// Memory (malloc and its relatives) is for the module's main thread only; everything else is for any thread.
+// Memory functions (malloc and related) are for the module's main thread only; everything else is for any thread.
 #pragma once
 
 #include <stdarg.h>
@@ -15,8 +15,8 @@ void *realloc(void *p, size_t n);
 void *aligned_alloc(size_t alignment, size_t n);
 void free(void *p);
 _Noreturn void abort(void);
-char *getenv(const char *name);              // a page has no environment: NULL
-double strtod(const char *text, char **end); // declared for files of which nothing calls it
+char *getenv(const char *name);              // a page has no environment: returns NULL
+double strtod(const char *text, char **end); // only declared: code that refers to it is never called
 void qsort(void *base, size_t n, size_t size, int (*compare)(const void *a, const void *b));
 void *bsearch(const void *key, const void *base, size_t n, size_t size, int (*compare)(const void *key, const void *element));
 

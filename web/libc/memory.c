@@ -1,6 +1,6 @@
-// malloc: blocks one after the other, from the linker's __heap_base up. A block has a header of 64 bytes, so that what it holds
-// begins on 64 as the kernels want it. Free neighbours are joined; the first that fits is taken. There are few blocks, and large
-// ones: what is opened with a plan stays until the plan ends.
+// malloc: consecutive blocks from the linker's __heap_base up. A block has a header of 64 bytes, so that its data is 64-byte
+// aligned, as the kernels require. Free neighbours are joined; the first block that fits is used. Blocks are few and large:
+// allocations of a plan live until the plan ends.
 #include <stdbool.h>
 #include <sys/mman.h>
 
@@ -9,13 +9,13 @@
 enum { ALIGN = 64, PAGE = 65536 };
 
 typedef struct block {
-    size_t size; // with its header, a multiple of ALIGN
+    size_t size; // including its header, a multiple of ALIGN
     bool used;
 } block;
 
 extern unsigned char __heap_base;
-static unsigned char *heap_begin, *heap_end; // of the blocks
-static unsigned char *first_free;            // no free block is below it
+static unsigned char *heap_begin, *heap_end; // bounds of the blocks
+static unsigned char *first_free;            // there is no free block below it
 
 static size_t round_up(size_t n, size_t to) {
     return (n + to - 1) / to * to;
@@ -30,7 +30,7 @@ static void open_heap(void) {
     heap_begin = heap_end = first_free = (unsigned char *)round_up((size_t)&__heap_base, ALIGN);
 }
 
-// Joins the free blocks that follow b, itself free.
+// Joins the free blocks that follow the free block b.
 static void join(block *b) {
     for (block *next = next_of(b); (unsigned char *)next < heap_end && !next->used; next = next_of(b)) b->size += next->size;
 }
@@ -58,7 +58,7 @@ static block *take_free(size_t size) {
 static block *append(size_t size) {
     size_t begin = (size_t)heap_end, have = __builtin_wasm_memory_size(0) * (size_t)PAGE;
     if (size > SIZE_MAX - begin - PAGE) return NULL;
-    // With 65536 pages `have` is 2^32, which is 0 in 32 bits.
+    // With 65536 pages `have` would be 2^32, which wraps to 0 in 32 bits.
     if (have != 0 && begin + size > have && __builtin_wasm_memory_grow(0, (begin + size - have + PAGE - 1) / PAGE) == SIZE_MAX)
         return NULL;
     block *b = (block *)heap_end;

@@ -7,12 +7,12 @@ FILE *const stderr = NULL;
 
 typedef struct sink {
     char *to;
-    size_t n, used; // used: as if there were room
+    size_t n, used; // used: counts as if there were room
 } sink;
 
 typedef struct spec {
     bool zero;
-    int width, precision; // precision -1: none
+    int width, precision; // precision -1: not given
 } spec;
 
 static void put(sink *s, char c) {
@@ -43,7 +43,7 @@ static void put_number(sink *s, const spec *p, bool negative, uint64_t value, un
     while (n) put(s, digits[--n]);
 }
 
-// Good to about 15 digits: for people's eyes.
+// Accurate to about 15 digits: for display only.
 static void put_double(sink *s, const spec *p, bool general, double x) {
     int precision = p->precision >= 0 ? p->precision : 6;
     if (isnan(x) || isinf(x)) {
@@ -90,7 +90,7 @@ static uint64_t take_integer(va_list *args, int longs, bool is_signed, bool *neg
     return *negative ? 0 - (uint64_t)as_signed : value;
 }
 
-// One directive after its '%'. Returns what follows it.
+// Formats one directive after its '%'. Returns the text after it.
 static const char *directive(sink *s, const char *at, va_list *args) {
     spec p = {.precision = -1};
     int longs = 0;

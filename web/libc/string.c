@@ -1,6 +1,6 @@
 #include "libc.h"
 
-// One instruction each (bulk memory).
+// Each is one instruction (bulk memory).
 void *memcpy(void *restrict to, const void *restrict from, size_t n) {
     return __builtin_memcpy(to, from, n);
 }
@@ -91,7 +91,7 @@ static void swap(unsigned char *a, unsigned char *b, size_t size) {
     }
 }
 
-// Lets what is at `root` of the heap of n sink to its place.
+// Sifts the element at `root` down in the heap of n.
 static void sink(unsigned char *base, size_t root, size_t n, size_t size, int (*compare)(const void *, const void *)) {
     for (size_t child; (child = 2 * root + 1) < n; root = child) {
         if (child + 1 < n && compare(base + child * size, base + (child + 1) * size) < 0) child++;
@@ -100,7 +100,7 @@ static void sink(unsigned char *base, size_t root, size_t n, size_t size, int (*
     }
 }
 
-// Heap sort: no input makes it slow.
+// Heap sort: no quadratic worst case.
 void qsort(void *base, size_t n, size_t size, int (*compare)(const void *a, const void *b)) {
     for (size_t i = n / 2; i-- > 0;) sink(base, i, n, size, compare);
     for (size_t i = n; i-- > 1;) {

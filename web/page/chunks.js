@@ -1,5 +1,5 @@
-// The parts of the model that this tab needs: fetched by their hashes, checked, and kept in the browser's own file system (OPFS), so that
-// they are fetched once. Where there is none, they are in memory while a plan is opened.
+// The chunks of the model that this tab needs: fetched by hash, verified, and kept in the browser's file system (OPFS), so that
+// they are fetched only once. Without OPFS they are kept in memory while a plan is opened.
 
 const FOLDER = 'kin-chunks';
 const AT_ONCE = 4, AGAIN_MS = 1000;
@@ -16,7 +16,7 @@ async function openFolder() {
 
 const isRight = async (hash, bytes) => hex(new Uint8Array(await crypto.subtle.digest('SHA-256', bytes))) === hash;
 
-// Chromium (156) never answers what a handle was asked that is collected as garbage meanwhile.
+// Chromium (156) never answers a request on a handle that is garbage-collected meanwhile: this set keeps handles alive.
 const asked = new Set();
 
 async function ask(handle, question) {
@@ -33,7 +33,7 @@ export class Chunks {
   constructor(base, cap) {
     this.base = base;
     this.cap = cap;
-    this.fetched = 0; // bytes over the network, so far
+    this.fetched = 0; // bytes fetched over the network
     this.bytes = new Map(); // hash -> Uint8Array, while a plan is opened
   }
 
@@ -48,7 +48,7 @@ export class Chunks {
     }
   }
 
-  // Another tab may be writing the same one: then it is kept by that one.
+  // If another tab is writing the same chunk, that tab stores it.
   async #keep(folder, hash, bytes) {
     try {
       const file = await ask(await folder.getFileHandle(hash, { create: true }), (handle) => handle.createSyncAccessHandle());
@@ -61,7 +61,7 @@ export class Chunks {
     } catch { /* no room, or no such file system: it is fetched again the next time */ }
   }
 
-  // Of a plan's chunks the first ones that may be kept together, and their bytes.
+  // Returns the first chunks of a plan that fit into the cap together, and their bytes.
   #fitting(chunks) {
     const names = new Set();
     let bytes = 0;
@@ -73,7 +73,7 @@ export class Chunks {
     return { names, bytes };
   }
 
-  // The least recently written ones leave.
+  // Removes the least recently written chunks until there is room.
   async #makeRoom(folder, wanted, bytes) {
     const others = [];
     let used = bytes;
@@ -93,7 +93,7 @@ export class Chunks {
 
   async #fetch(hash, size, token) {
     const response = await fetch(new URL(hash, this.base), { headers: { 'X-Kin-Tab': token } });
-    if (response.status === 503) { // many tabs fetch now
+    if (response.status === 503) { // too many tabs are fetching
       await new Promise((later) => setTimeout(later, AGAIN_MS));
       return this.#fetch(hash, size, token);
     }
@@ -104,7 +104,7 @@ export class Chunks {
     return bytes;
   }
 
-  // weights: the head's message. progress(done, total, fetched), in bytes.
+  // weights: the head's message. progress(done, total, fetched) counts bytes.
   async open(weights, progress) {
     const folder = await openFolder();
     const total = weights.chunks.reduce((sum, [, , , size]) => sum + size, 0);
@@ -127,11 +127,11 @@ export class Chunks {
       }
     };
     await Promise.all(Array.from({ length: AT_ONCE }, work));
-    this.places = weights.files.map(() => new Map()); // of each file: number of the chunk in it -> hash
+    this.places = weights.files.map(() => new Map()); // per file: chunk number -> hash
     for (const [hash, file, offset] of weights.chunks) this.places[file].set(Math.floor(offset / weights.chunk_bytes), hash);
   }
 
-  // What a later plan needs, one after the other. False: it cannot be kept.
+  // Fetches the chunks of a later plan one after the other. Returns false if they cannot be kept.
   async fetchAhead(weights) {
     const folder = await openFolder();
     const total = weights.chunks.reduce((sum, [, , , size]) => sum + size, 0);
@@ -152,7 +152,7 @@ export class Chunks {
     return this.weights.files[this.#file(name)]?.size ?? -1;
   }
 
-  // Fills `to` with what is at `at` of the file. Where nothing was fetched: false.
+  // Fills `to` from offset `at` of the file. Returns false if a chunk was not fetched.
   read(name, at, to) {
     const places = this.places[this.#file(name)], each = this.weights.chunk_bytes;
     for (let n = 0; n < to.length;) {
@@ -165,7 +165,7 @@ export class Chunks {
     return true;
   }
 
-  // What a plan has opened is in the module's memory.
+  // After open the data is in the module's memory.
   close() {
     this.bytes.clear();
   }

@@ -1,4 +1,4 @@
-// The worker that computes: plans and steps as frames in, what they give out. It blocks while it does.
+// The worker that computes: takes plans and steps as frames and returns the results. It blocks while it computes.
 import { Engine, vectorUnit } from '../engine.js';
 import { GpuError } from '../gpu.js';
 import { Chunks } from './chunks.js';
@@ -21,10 +21,10 @@ const startThread = (set) => new Promise((done) => {
   worker.postMessage(set);
 });
 
-const TYPICAL = { layers: 4, bytes: 35e6, ops: 12 }; // of a tab's window: layers of 2048 columns, of Q4_K
+const TYPICAL = { layers: 4, bytes: 35e6, ops: 12 }; // typical window of a tab: layers of 2048 columns, Q4_K
 
 let engine, chunks, weights;
-let work = Promise.resolve(); // one thing after the other
+let work = Promise.resolve(); // runs tasks one after the other
 
 const host = {
   code: bytesOf,
@@ -35,10 +35,11 @@ const host = {
   log: (line) => console.warn(line),
 };
 
-// Infinity: its products took no time that the clock shows, or are not computed there.
+// Infinity: products took no measurable time, or are not computed on this device.
 const tokenSeconds = (rates) => rates.window_s + TYPICAL.layers * (TYPICAL.bytes / (rates.token_bytes_s.Q4_K ?? 0) + TYPICAL.ops * rates.op_s);
 
-// Measures what computes: the GPU if it must be ('on'), or ('auto') if it takes less time for a token than the processor.
+// Measures the device that will compute: the GPU if it is required ('on'), or ('auto') if it needs less time per token than the
+// processor.
 function measure(gpu) {
   const device = engine.gpu;
   if (!device) return engine.rates();
@@ -55,12 +56,12 @@ function measure(gpu) {
   return onGpu;
 }
 
-// rates: that were measured before, of the GPU if they say so; null: none.
+// rates: measured earlier, on the GPU if they say so; null: none.
 async function start({ threads, cap, rates, gpu }) {
   engine = await Engine.open(host, { threads, gpu: gpu === 'auto' && rates && !rates.gpu ? 'off' : gpu });
   chunks = new Chunks(here('../chunks/'), cap);
   const isKept = rates && !!rates.gpu === !!engine.gpu && (rates.gpu || rates.ways), own = isKept ? rates : measure(gpu);
-  engine.setWays(own.ways ?? {}); // {}: of a GPU that was not measured
+  engine.setWays(own.ways ?? {}); // {}: for a GPU that was not measured
   if (engine.gpu) engine.gpu.onfailure = withoutGpu;
   postMessage({ type: 'engine', unit: vectorUnit(), threads: engine.threads, gpu: engine.gpu?.name, rates: { ...own, gpu: !!engine.gpu } });
 }
@@ -82,14 +83,14 @@ async function openPlan(epoch, payload) {
   return writeReady(epoch, engine.sizes());
 }
 
-// The ring waits for the answer, so it goes before what the page is told.
+// Sends the answer to the ring before it informs the page, because the ring is waiting.
 function compute(type, epoch, payload) {
   const begun = performance.now(), answer = writeFrame(type, epoch, engine.take(payload, type)), ms = performance.now() - begun;
   give(answer);
   if (type === STEP) postMessage({ type: 'step', ms, tokens: new DataView(payload.buffer, payload.byteOffset).getUint32(16, true) });
 }
 
-// And then as after a token's work, for the next one.
+// Then evicts the caches, to match the state after a token's work.
 function echo(epoch, payload) {
   give(writeFrame(ECHO, epoch, payload));
   engine.cool();
@@ -110,7 +111,7 @@ async function takeFrame(buffer) {
     await answerTo(frame);
   } catch (e) {
     if (e instanceof GpuError) return withoutGpu(e.message);
-    // A module that has trapped is as it was in the middle of its work, and so are its threads: nothing it computes is right any more.
+    // After a trap the module and its threads are in an undefined state: its results can no longer be trusted.
     if (e instanceof WebAssembly.RuntimeError) throw new Error(`The engine has failed (${e.message}). Reload this page to join again.`);
     give(writeFailed(frame.epoch, e.message));
   }
@@ -119,7 +120,7 @@ async function takeFrame(buffer) {
 async function take(data) {
   if (data instanceof ArrayBuffer) return takeFrame(data);
   if (data.type === 'start') return start(data);
-  weights = data; // of the PLAN that follows
+  weights = data; // for the PLAN that follows
 }
 
 onmessage = ({ data }) => (work = work.then(() => take(data)).catch((e) => postMessage({ type: 'broken', reason: e.message })));

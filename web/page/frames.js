@@ -1,11 +1,11 @@
-// kin's frames (docs/PROTOCOL.md), as far as a tab takes and gives them: each is one message of its WebSocket.
+// kin's frames (docs/PROTOCOL.md), as far as a tab uses them: each is one message of its WebSocket.
 
 export const PLAN = 5, READY = 7, FAILED = 8, STEP = 11, ECHO = 12, END = 23, PAGES = 31;
 
 const HEADER = 16, VERSION = 5, MAX_REASON = 1000;
 const MAGIC = 0x314e494b; // "KIN1"
 
-// An ArrayBuffer -> { type, epoch, payload }; the payload is a view of it.
+// Parses an ArrayBuffer into { type, epoch, payload }; the payload is a view of it.
 export function readFrame(buffer) {
   const view = new DataView(buffer);
   if (buffer.byteLength < HEADER || view.getUint32(0, true) !== MAGIC || view.getUint8(4) !== VERSION) throw new Error('the head speaks another version: reload this page');
@@ -24,7 +24,7 @@ export function writeFrame(type, epoch, payload) {
   return bytes.buffer;
 }
 
-// sizes: bytes of the KV cache, weights, those that stay in memory, compute buffers, GPU.
+// sizes: bytes of KV cache, weights, weights that stay in memory, compute buffers, GPU.
 export function writeReady(epoch, sizes) {
   const view = new DataView(new ArrayBuffer(40));
   sizes.forEach((n, i) => view.setBigUint64(8 * i, BigInt(n), true));

@@ -1,7 +1,7 @@
-// The page /join: asks for a name and the code, and shows what this tab computes. The work is in workers (socket.js, computer.js).
+// The page /join: asks for a name and the code, and shows this tab's computation. Workers do the work (socket.js, computer.js).
 const $ = (id) => document.getElementById(id);
-const KEPT = 'kin-join'; // for a reload of this tab
-const GIB = 2 ** 30, MOST_GIB = 3.5; // a module has 4 GiB
+const KEPT = 'kin-join'; // survives a reload of this tab
+const GIB = 2 ** 30, MOST_GIB = 3.5; // a module's memory is limited to 4 GiB
 const SPEED_MS = 2000, AGAIN_MS = 2000, TRIES = 30;
 
 const asked = ['on', 'off'].find((gpu) => new URLSearchParams(location.search).get('gpu') === gpu);
@@ -79,7 +79,7 @@ const says = {
 
 const settings = () => ({ code: $('code').value, name: $('name').value, memory: Number($('memory').value), rates, gpu });
 
-// The head was restarted, or the network was away.
+// Reconnects: the head was restarted, or the network was down.
 function again(reason) {
   worker?.terminate();
   worker = null;
@@ -115,7 +115,7 @@ function join() {
   keepAwake();
 }
 
-// The colours that were chosen on the page of kin serve.
+// Applies the colour theme chosen on the page of kin serve.
 function takeTheme() {
   try {
     const theme = localStorage.getItem('kin.theme');
@@ -128,9 +128,10 @@ function begin() {
   fillMemory();
   $('name').value = deviceName();
   try {
-    $('code').value = decodeURIComponent(location.hash.slice(1)); // a link may have it: what follows # is not sent
+    $('code').value = decodeURIComponent(location.hash.slice(1)); // a link may contain it: the part after # is not sent to the
+                                                                  // server
   } catch {
-    $('code').value = ''; // a % that is none of a link's
+    $('code').value = ''; // invalid % encoding
   }
   $('form').hidden = !isSecureContext;
   if (!isSecureContext) return show('Browsers compute for others only on pages that they call secure: open this one with https://, or on the machine itself.');
@@ -141,7 +142,7 @@ function begin() {
     if (!document.hidden && worker) keepAwake();
   };
   setInterval(showSpeed, 1000);
-  const kept = JSON.parse(sessionStorage.getItem(KEPT) ?? 'null'); // this tab was reloaded
+  const kept = JSON.parse(sessionStorage.getItem(KEPT) ?? 'null'); // set if this tab was reloaded
   if (!kept) return;
   $('code').value = kept.code;
   $('name').value = kept.name;

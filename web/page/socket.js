@@ -1,9 +1,9 @@
-// The worker that talks with the head. It computes nothing, so that it answers at once, also while the other worker computes and while the
-// page is hidden: timers of hidden pages are slowed down, messages are not.
+// The worker that communicates with the head. It computes nothing, so that it answers at once, even while the other worker
+// computes and while the page is hidden: browsers throttle timers of hidden pages, but not messages.
 import { Chunks } from './chunks.js';
 import { ECHO, readFrame } from './frames.js';
 
-const REST_MS = 20; // between echoes: about what a tab waits in a ring for its next token
+const REST_MS = 20; // pause between echoes: about the time that a tab in a ring waits for its next token
 
 const here = (path) => new URL(path, import.meta.url);
 
@@ -13,7 +13,7 @@ function say(message) {
   if (socket?.readyState === WebSocket.OPEN) socket.send(message instanceof ArrayBuffer ? message : JSON.stringify(message));
 }
 
-// lost: the head may be back in a moment. gpu: 'off' if it was the GPU.
+// lost: reconnect soon, because the head may return. gpu: 'off' if the GPU caused it.
 function end(reason, lost = false, gpu = undefined) {
   computer?.terminate();
   computer = null;
@@ -24,7 +24,7 @@ function end(reason, lost = false, gpu = undefined) {
   wanted = null;
 }
 
-// While the other worker computes.
+// Runs while the other worker computes.
 async function fetchAhead(m) {
   chunks ??= new Chunks(here('../chunks/'), wanted.cap);
   const isHere = await chunks.fetchAhead(m).catch(() => false);
@@ -67,7 +67,7 @@ function join(options) {
   wanted = options;
   computer = new Worker(here('./computer.js'), { type: 'module' });
   computer.onmessage = takeComputer;
-  computer.onerror = (e) => end(e.message || 'The engine cannot be started.', true); // its scripts are the head's
+  computer.onerror = (e) => end(e.message || 'The engine cannot be started.', true); // the scripts come from the head
   computer.postMessage({ type: 'start', threads: options.threads, cap: options.cap, rates: options.rates, gpu: options.gpu });
 }
 
