@@ -30,7 +30,7 @@ uint16_t kin_address_port(const kin_address *a) {
                                              : ((const struct sockaddr_in *)&a->at)->sin_port);
 }
 
-// An IPv4 address mapped into IPv6 (RFC 4291): ten zeros, two 0xff, the address.
+// Returns the IPv4 address mapped into an IPv6 address (RFC 4291: ten zeros, two 0xff, the address), or NULL.
 static const uint8_t *v4_inside(const kin_address *a) {
     static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
     const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&a->at;

@@ -14,8 +14,8 @@ struct kin_dial {
     kin_dial_callbacks callbacks;
     void *user;
     kin_link *link;
-    int i_address; // the next one to be tried
-    bool is_open;  // OPEN is sent
+    int i_address; // next address to try
+    bool is_open;  // OPEN was sent
 };
 
 kin_dial_options kin_dial_options_default(kin_tls_ctx *tls) {
@@ -38,7 +38,7 @@ void kin_dial_cancel(kin_dial *d, const char *reason) {
     if (!d) return;
     kin_link_close(d->link, reason);
     d->link = NULL;
-    uv_close((uv_handle_t *)&d->limit, on_dial_timer_closed); // which frees it, in a later turn of the loop
+    uv_close((uv_handle_t *)&d->limit, on_dial_timer_closed); // frees it, in a later iteration of the loop
 }
 
 static int connect_next(kin_dial *d, kin_err *err);
@@ -48,7 +48,7 @@ static bool tries_next(kin_dial *d, kin_dial_end end) {
     return end != KIN_DIAL_REFUSED && d->i_address < d->o.to.n_addresses && connect_next(d, &err) == 0;
 }
 
-// The link is closed, or by now of no use.
+// Handles a link that is closed or useless.
 static void fail_dial(kin_dial *d, kin_dial_end end, const char *at, const char *reason) {
     char at_copy[sizeof d->o.to.address[0]];
     snprintf(at_copy, sizeof at_copy, "%s", at);
@@ -75,7 +75,7 @@ static int check_id(const kin_dial *d, const kin_proto_accept *accept, kin_err *
     return kin_err_set(err, "at its address answers another device, '%s'", accept->name);
 }
 
-// KIN_FAIL: the dial fails with *end.
+// Checks the answer. On KIN_FAIL the dial fails with *end.
 static int take_answer(const kin_dial *d, const kin_frame *frame, const uint8_t *payload, kin_proto_accept *accept,
                        kin_dial_end *end, kin_err *err) {
     kin_proto_refuse refuse;
@@ -106,7 +106,7 @@ static void on_dialed_frame(void *user, kin_link *link, const kin_frame *frame, 
     }
     kin_dial_callbacks callbacks = d->callbacks;
     void *owner = d->user;
-    d->link = NULL; // it stays open
+    d->link = NULL; // keeps the link open
     kin_dial_cancel(d, NULL);
     callbacks.accepted(owner, link, &accept);
 }
@@ -127,7 +127,7 @@ static void on_dialed_closed(void *user, kin_link *link, const char *reason) {
                                         [KIN_TLS_FAULT_OTHER_KEY] = KIN_DIAL_OTHER_KEY,
                                         [KIN_TLS_FAULT_STRANGER] = KIN_DIAL_STRANGER};
     kin_dial_end end = ends[kin_link_fault(link)];
-    d->link = NULL; // it has ended
+    d->link = NULL; // the link has ended
     fail_dial(d, end, kin_link_name(link), end == KIN_DIAL_STRANGER ? "it answers, but not as kin does" : reason);
 }
 

@@ -14,33 +14,33 @@
 #include "pure/proto/label.h"
 
 enum {
-    N_NONCES = 4,         // questions whose answers still count
-    LOOK_AGAIN_MS = 5000, // for new interfaces
-    BURST_SECONDS = 2,    // how much of a rate may come at once
-    DATAGRAM_BYTES = 256, // room to see that one is too long
+    N_NONCES = 4,         // number of recent questions whose answers are accepted
+    LOOK_AGAIN_MS = 5000, // interval for finding new interfaces
+    BURST_SECONDS = 2,    // burst allowance, in seconds of the rate
+    DATAGRAM_BYTES = 256, // large enough to detect oversized datagrams
     HANDLES = 3,          // v4, v6, timer
 };
 
-// So many in a second, and a few more at once.
+// A rate limit per second, with a burst allowance.
 typedef struct rate {
-    uint64_t milli, at_ms; // thousandths of an event in store
+    uint64_t milli, at_ms; // milli: thousandths of an event available
 } rate;
 
 struct kin_discovery {
     uv_udp_t v4, v6;
-    uv_timer_t timer; // the head's: to look for new interfaces
+    uv_timer_t timer; // the head's: for finding new interfaces
     bool has_v4, has_v6;
-    int n_open;                     // handles to be closed
+    int n_open;                     // handles not yet closed
     uint8_t key[KIN_DISCOVERY_KEY]; // derived
     uint16_t port;
     char only[INET6_ADDRSTRLEN]; // "": all
     uint8_t buffer[DATAGRAM_BYTES];
     kin_discovery_stats stats;
-    // the head's side
+    // head only
     bool answers;
     kin_beacon self;
     rate checks, sends;
-    // the device's side
+    // device only
     kin_discovery_found found;
     void *user;
     uint8_t nonces[N_NONCES][KIN_BEACON_NONCE];
@@ -88,7 +88,7 @@ static bool is_used(const kin_discovery *d, const uv_interface_address_t *interf
     return rc == 0 && strcmp(text, d->only) == 0;
 }
 
-// Of an interface with several addresses of IPv6 only one is needed: its number is what counts.
+// An interface with several IPv6 addresses is used once, because only its index matters.
 static bool came_before(const uv_interface_address_t *list, int i) {
     for (int j = 0; j < i; j++) {
         if (list[j].address.address6.sin6_family == AF_INET6 && strcmp(list[j].name, list[i].name) == 0) return true;
@@ -99,7 +99,7 @@ static bool came_before(const uv_interface_address_t *list, int i) {
 static void join4(kin_discovery *d, const uv_interface_address_t *interface) {
     char address[INET_ADDRSTRLEN];
     if (!d->has_v4 || uv_ip4_name(&interface->address.address4, address, sizeof address) != 0) return;
-    uv_udp_set_membership(&d->v4, KIN_DISCOVERY_GROUP4, address, UV_JOIN_GROUP); // fails where it is a member already
+    uv_udp_set_membership(&d->v4, KIN_DISCOVERY_GROUP4, address, UV_JOIN_GROUP); // fails if it is already a member
 }
 
 static void join6(kin_discovery *d, const uv_interface_address_t *interface) {
@@ -245,13 +245,13 @@ static int listen_on(uv_udp_t *udp, const char *any, uint16_t port, bool is_v6) 
     struct sockaddr_storage address;
     int rc =
         is_v6 ? uv_ip6_addr(any, port, (struct sockaddr_in6 *)&address) : uv_ip4_addr(any, port, (struct sockaddr_in *)&address);
-    unsigned flags = (is_v6 ? UV_UDP_IPV6ONLY : 0) | (port ? UV_UDP_REUSEADDR : 0); // several heads may share a machine
+    unsigned flags = (is_v6 ? UV_UDP_IPV6ONLY : 0) | (port ? UV_UDP_REUSEADDR : 0); // several heads may run on one machine
     if (rc == 0) rc = uv_udp_bind(udp, (struct sockaddr *)&address, flags);
     if (rc == 0) rc = uv_udp_recv_start(udp, give_buffer, received);
     return rc;
 }
 
-// port: to listen on, 0: any. IPv6 is missing on some machines, and so may IPv4 be one day: one of the two is enough.
+// port: to listen on, 0: any. Succeeds if either IPv6 or IPv4 works, because a machine may lack one of them.
 static int open_both(kin_discovery **out, uv_loop_t *loop, const kin_discovery_options *options, uint16_t port, kin_err *err) {
     *out = NULL;
     kin_discovery *d = calloc(1, sizeof *d);
@@ -264,7 +264,7 @@ static int open_both(kin_discovery **out, uv_loop_t *loop, const kin_discovery_o
     snprintf(d->only, sizeof d->only, "%s", options->only ? options->only : "");
     d->port = options->port;
     d->n_open = HANDLES;
-    uv_udp_init(loop, &d->v4); // without a socket nothing of these three can fail
+    uv_udp_init(loop, &d->v4); // none of these three can fail without a socket
     uv_udp_init(loop, &d->v6);
     uv_timer_init(loop, &d->timer);
     d->v4.data = d->v6.data = d->timer.data = d;

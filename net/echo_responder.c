@@ -11,7 +11,7 @@
 enum { NOISE_BYTES = 64 << 10, N_PARTS = 1 + KIN_FRAME_ECHO_BYTES / NOISE_BYTES, HEAD_BYTES = 12 };
 
 typedef struct caller {
-    kin_link *link; // NULL: free place
+    kin_link *link; // NULL: free slot
     kin_time since;
     uint64_t n_bytes;
 } caller;
@@ -35,7 +35,7 @@ kin_link_sent kin_echo_responder_say(kin_link *link, uint64_t token, uint32_t an
     kin_assert(n_bytes <= KIN_FRAME_ECHO_BYTES);
     pthread_once(&noise_once, make_noise);
     kin_proto_echo m = {.token = token, .answer_bytes = answer_bytes};
-    kin_proto_encode_echo(head, sizeof head, &m); // the bytes follow
+    kin_proto_encode_echo(head, sizeof head, &m); // the data follows
     int n = 1;
     for (uint32_t left = n_bytes; left > 0; n++) {
         parts[n] = (kin_frame_part){noise, left < NOISE_BYTES ? left : NOISE_BYTES};

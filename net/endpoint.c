@@ -12,16 +12,16 @@
 #include "pure/proto/versions.h"
 
 enum {
-    MAX_VISITORS = 32,     // links whose OPEN has not come yet
-    OPEN_WITHIN_MS = 3000, // it must come in
+    MAX_VISITORS = 32,     // links whose OPEN has not arrived
+    OPEN_WITHIN_MS = 3000, // time limit for OPEN
     TICK_MS = 100,
     N_CALLS = 256,
-    LINK_QUEUE_BYTES = 2 << 20, // what a peer that does not read can cost
+    LINK_QUEUE_BYTES = 2 << 20, // bounds the memory for a peer that does not read
 };
 
 typedef struct visitor {
     kin_endpoint *endpoint;
-    kin_link *link; // NULL: free place
+    kin_link *link; // NULL: free slot
     kin_time since;
 } visitor;
 
@@ -82,7 +82,7 @@ void kin_endpoint_refuse(kin_link *link, const char *reason) {
     kin_link_close(link, reason);
 }
 
-// ---- who connects
+// ---- incoming links
 
 static void leave(visitor *v) {
     v->link = NULL;
@@ -97,7 +97,7 @@ static void take_probe(kin_endpoint *s, kin_link *link) {
     kin_echo_responder_add(s->echo, link);
 }
 
-// It names a process that it means, which is not this one.
+// True if OPEN names another process as its peer.
 static bool is_for_another(const kin_endpoint *s, const kin_proto_open *open) {
     return !kin_proto_id_is_none(&open->peer) && !kin_proto_id_equal(&open->peer, &s->o.id);
 }
@@ -135,7 +135,8 @@ static void visitor_frame(void *user, kin_link *link, const kin_frame *frame, co
 }
 
 static void visitor_closed(void *user, kin_link *link, const char *reason) {
-    kin_log(KIN_LOG_WARN, "link %s: %s", kin_link_name(link), reason); // of a stranger: it has no other owner
+    kin_log(KIN_LOG_WARN, "link %s: %s", kin_link_name(link), reason); // from an unidentified peer, whose link has no other
+                                                                       // owner
     leave(user);
 }
 
@@ -206,7 +207,7 @@ int kin_endpoint_open(kin_endpoint **out, const kin_endpoint_options *o, const k
 }
 
 static void close_handles(kin_endpoint *s) {
-    kin_mailbox_close(s->mailbox); // first: what was left needs the owner as it is
+    kin_mailbox_close(s->mailbox); // first: pending calls need the owner unchanged
     if (s->end) s->end(s->end_arg);
     for (int i = 0; i < MAX_VISITORS; i++) {
         if (s->visitors[i].link) kin_link_close(s->visitors[i].link, "kin ends here");
@@ -224,7 +225,7 @@ static void *run_loop(void *arg) {
     kin_endpoint *s = arg;
     uv_timer_start(&s->timer, on_endpoint_tick, TICK_MS, TICK_MS);
     s->begin(s->begin_arg);
-    uv_run(&s->loop, UV_RUN_DEFAULT); // until stop, and nothing is left to close
+    uv_run(&s->loop, UV_RUN_DEFAULT); // until stop is called and all handles are closed
     return NULL;
 }
 
@@ -246,7 +247,7 @@ void kin_endpoint_close(kin_endpoint *s, kin_mailbox_fn end, void *arg) {
         close_handles(s);
         if (s->has_loop) uv_run(&s->loop, UV_RUN_DEFAULT);
     }
-    kin_assert(!s->has_loop || uv_loop_close(&s->loop) == 0); // a handle that is left would use freed memory
+    kin_assert(!s->has_loop || uv_loop_close(&s->loop) == 0); // a remaining handle would use freed memory
     kin_mailbox_free(s->mailbox);
     kin_tls_ctx_close(s->tls);
     kin_key_wipe(&s->o.key);

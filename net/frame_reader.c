@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-enum { PAYLOAD_FIRST = 64 << 10 }; // bytes; more only as they arrive
+enum { PAYLOAD_FIRST = 64 << 10 }; // bytes; the buffer grows only as data arrives
 
 bool kin_frame_reader_is_own(kin_frame_type type) {
     return type == KIN_FRAME_PING || type == KIN_FRAME_PONG || type == KIN_FRAME_BYE;
@@ -21,7 +21,7 @@ void kin_frame_reader_fini(kin_frame_reader *b) {
     *b = (kin_frame_reader){0};
 }
 
-// Sets *n to the bytes that came.
+// Sets *n to the bytes read.
 static int read_header(kin_frame_reader *b, kin_byte_stream *stream, uint32_t frame_max, size_t *n, kin_err *err) {
     if (stream->transport->read(stream, b->header + b->n_header, sizeof b->header - b->n_header, n, err) != 0) return KIN_FAIL;
     b->n_header += *n;
@@ -52,7 +52,7 @@ static int read_payload(kin_frame_reader *b, kin_byte_stream *stream, size_t *n,
 }
 
 kin_frame_reader_state kin_frame_reader_pull(kin_frame_reader *b, kin_byte_stream *stream, uint32_t frame_max, kin_err *err) {
-    if (is_whole(b)) b->n_header = b->n_payload = 0; // was given out
+    if (is_whole(b)) b->n_header = b->n_payload = 0; // the last frame was returned
     for (;;) {
         size_t n = 0;
         int rc = b->n_header < KIN_FRAME_HEADER ? read_header(b, stream, frame_max, &n, err) : read_payload(b, stream, &n, err);

@@ -3,7 +3,7 @@
 #include <string.h>
 
 enum {
-    RECORD_BYTES = 16 << 10, // the plain text of one TLS record
+    RECORD_BYTES = 16 << 10, // plaintext of one TLS record
     RECORD_EXTRA = 22        // header, type, and tag of a record
 };
 
@@ -34,7 +34,7 @@ static int put_bytes(packer *p, const uint8_t *bytes, size_t n, kin_err *err) {
 
 int kin_frame_writer_put(kin_byte_stream *stream, const kin_frame *frame, int n_parts, const kin_frame_part *parts,
                          kin_err *err) {
-    packer p; // its bytes are not set to zeros
+    packer p; // deliberately not zeroed
     p.stream = stream;
     p.n = KIN_FRAME_HEADER;
     kin_frame_encode(p.plain, frame);

@@ -17,8 +17,8 @@
 
 enum {
     PIECE_BYTES = 64 << 10,
-    DIAL_MS = 3000,   // less than the device's own limit (KIN_DIAL_LIMIT_MS), so that it hears what is wrong
-    LINGER_MS = 1000, // after one side has ended, for what is on its way to the other
+    DIAL_MS = 3000,   // below the device's own limit (KIN_DIAL_LIMIT_MS), so that it receives the reason
+    LINGER_MS = 1000, // after one side has ended, to deliver data in flight to the other
 };
 
 typedef enum passage_state { FREE, DIALS, PASSES } passage_state;
@@ -40,7 +40,7 @@ typedef struct passage {
 
 struct kin_gateway {
     kin_endpoint *endpoint;
-    kin_proto_endpoint head; // without an address: none
+    kin_proto_endpoint head; // without an address: no head
     passage passages[KIN_GATEWAY_LINKS];
 };
 
@@ -52,9 +52,9 @@ int kin_gateway_open(kin_gateway **out, kin_endpoint *endpoint, kin_err *err) {
     return 0;
 }
 
-// ---- bytes, in a thread of their own
+// ---- moving bytes, in a thread per link
 
-// What came at one end goes to the other, while that has sent all that it has.
+// Moves received data from one end to the other, once that has sent everything before it.
 static int move(kin_tls_socket *from, kin_tls_socket *to, uint8_t *piece, kin_err *err) {
     bool moved;
     size_t n = 1;
@@ -99,7 +99,7 @@ static void *pass(void *arg) {
     return NULL;
 }
 
-// ---- the end
+// ---- ending
 
 static void clear(passage *p) {
     kin_dial_cancel(p->dial, NULL);
@@ -139,7 +139,7 @@ void kin_gateway_tick(kin_gateway *x) {
     }
 }
 
-// ---- the beginning
+// ---- starting
 
 static void refuse(passage *p, const char *reason) {
     kin_endpoint_refuse(p->link, reason);
@@ -147,7 +147,7 @@ static void refuse(passage *p, const char *reason) {
     clear(p);
 }
 
-// Takes over the connection of a link, or closes it.
+// Takes over a link's connection, or closes the link.
 static int take_over(kin_link *link, kin_tls_socket *end, kin_err *err) {
     kin_tls *tls;
     int fd;

@@ -18,11 +18,11 @@
 #include "sys/whole_file.h"
 
 enum {
-    CODE_BYTES = 10, // 80 bits: 5 in a character
+    CODE_BYTES = 10, // 80 bits: 5 per character
     GROUP = 4,       // characters between dashes
     PATH_BYTES = 4096,
     HEX_CHARS = 2 * KIN_KEY_BYTES,
-    FILE_BYTES = HEX_CHARS + 16 // to read: the digits, and a newline or so
+    FILE_BYTES = HEX_CHARS + 16 // most bytes to read: the digits and some white space
 };
 
 static const char alphabet[] = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
@@ -30,7 +30,7 @@ static const char salt[] = "kin cluster 1";
 
 // ---- codes
 
-// "XXXX-XXXX-XXXX-XXXX" from 16 characters.
+// Formats 16 characters as "XXXX-XXXX-XXXX-XXXX".
 static void show(char code[KIN_CODE_TEXT], const char chars[KIN_CODE_CHARS]) {
     for (int i = 0; i < KIN_CODE_CHARS; i++) {
         if (i > 0 && i % GROUP == 0) *code++ = '-';
@@ -44,7 +44,7 @@ int kin_code_new(char code[KIN_CODE_TEXT], kin_err *err) {
     char chars[KIN_CODE_CHARS];
     if (RAND_bytes(bytes, sizeof bytes) != 1) return kin_err_set(err, "the system has no random numbers for a code");
     for (int i = 0; i < KIN_CODE_CHARS; i++) {
-        int bit = 5 * i, at = bit / 8; // of the character's first bit; it may end in the next byte
+        int bit = 5 * i, at = bit / 8; // the character's first bit; its bits may extend into the next byte
         unsigned two = (unsigned)bytes[at] << 8 | (at + 1 < CODE_BYTES ? bytes[at + 1] : 0u);
         chars[i] = alphabet[two >> (11 - bit % 8) & 31];
     }
@@ -54,7 +54,7 @@ int kin_code_new(char code[KIN_CODE_TEXT], kin_err *err) {
     return 0;
 }
 
-// The character of the alphabet that was meant; 0: none.
+// Returns the alphabet's character for a typed one; 0: none.
 static char meant(char c) {
     c = (char)toupper((unsigned char)c);
     if (c == 'O') return '0';
@@ -91,7 +91,7 @@ int kin_key_from_code(kin_key *key, const char code[KIN_CODE_TEXT], kin_err *err
         chars[n++] = *p;
     }
     kin_assert(n == KIN_CODE_CHARS);
-    uint64_t max_bytes = (uint64_t)64 << 20; // it needs 128 * r * N = 32 MiB and a little
+    uint64_t max_bytes = (uint64_t)64 << 20; // scrypt needs 128 * r * N = 32 MiB and a little more
     int ok = EVP_PBE_scrypt(chars, sizeof chars, (const unsigned char *)salt, sizeof salt - 1, 1 << 15, 8, 1, max_bytes,
                             key->bytes, sizeof key->bytes);
     OPENSSL_cleanse(chars, sizeof chars);
@@ -151,7 +151,7 @@ static int check_file(int fd, const char *path, kin_err *err) {
     return 0;
 }
 
-// 64 digits, then nothing but white space.
+// Parses 64 digits, followed only by white space.
 static int parse_hex(kin_key *key, const char *text, size_t n) {
     if (n < HEX_CHARS || n == FILE_BYTES) return KIN_FAIL;
     if (kin_hex_get(key->bytes, text, KIN_KEY_BYTES) != 0) return KIN_FAIL;
@@ -169,10 +169,10 @@ static int read_file(char text[FILE_BYTES], size_t *n, int fd, const char *path,
     return 0;
 }
 
-// What is in a file that nobody else may read: the first *n bytes. The caller wipes them.
+// Reads the first *n bytes of a file that only its owner may read. The caller wipes them.
 static int load_secret(char text[FILE_BYTES], size_t *n, const char *path, kin_err *err) {
     *n = 0;
-    // Not blocking: a pipe in the place of the file must not hold us up before it is refused.
+    // Non-blocking: if a pipe is in place of the file, open must not hang before it is refused.
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return kin_err_set(err, "%s: %s", path, strerror(errno));
     int rc = read_file(text, n, fd, path, err);

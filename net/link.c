@@ -18,47 +18,47 @@
 
 enum {
     QUEUE_MS = 300,
-    BULK_BYTES = 2048,          // more than heartbeats, from one tick to the next
-    LEAST_UNDER_WAY = 16 << 10, // as much as 100 kbit/s carries in 1.3 s
-    MOST_UNDER_WAY = 1 << 20,   // from there on the OS knows better
-    LARGE_BYTES = 1000,         // a frame of more may be too long for a way whose MTU is smaller than TCP thinks
+    BULK_BYTES = 2048,          // more than the heartbeats between two ticks
+    LEAST_UNDER_WAY = 16 << 10, // what 100 kbit/s carries in 1.3 s
+    MOST_UNDER_WAY = 1 << 20,   // above it the OS manages the window
+    LARGE_BYTES = 1000,         // a longer frame may exceed a path MTU that TCP overestimates
 };
 
 typedef enum link_phase {
     OPENING,
     OPEN,
-    LINGERING, // closed by the owner; what is queued gets out
-    ENDING,    // waits for libuv to let go
+    LINGERING, // closed by the owner; queued data is still sent
+    ENDING,    // waiting for libuv to release it
 } link_phase;
 
 struct kin_link {
     uv_timer_t timer;
     kin_byte_stream *stream; // NULL: closed
     link_phase phase;
-    bool is_owned; // the owner wants to hear of it
+    bool is_owned; // the owner still expects callbacks
     kin_tls_fault fault;
     kin_link_options o;
     kin_link_callbacks callbacks;
     void *user;
-    char name[KIN_ADDRESS_TEXT], address[KIN_ADDRESS_HOST]; // when the stream is closed
+    char name[KIN_ADDRESS_TEXT], address[KIN_ADDRESS_HOST]; // saved for when the stream is closed
     char reason[sizeof((kin_err *)0)->text];
-    uint16_t version; // of the protocol
+    uint16_t version; // protocol version
 
     kin_frame_reader inbox;
-    size_t n_refused; // bytes of the frame that did not fit; 0: none
+    size_t n_refused; // bytes of the frame that was refused; 0: none
 
-    kin_time begun, heard, ticked, ticked_before; // begun: lingering
-    kin_time moved;                               // when bytes last left or were acknowledged, or none waited
+    kin_time begun, heard, ticked, ticked_before; // begun: also when lingering began
+    kin_time moved;                               // when bytes were last sent or acknowledged, or none were waiting
     uint64_t n_moved;
     size_t n_unacknowledged;
     uint64_t n_acknowledged; // bytes
-    kin_time acknowledged;   // when that grew, or was all
+    kin_time acknowledged;   // when that last grew, or everything was acknowledged
     uint64_t n_came;         // bytes
-    kin_time answered;       // when the last ping that was answered was sent
-    uint64_t trip_ns_least;  // 0: none was answered
-    size_t most_under_way;   // of the other side's bytes; 0: as many as the OS likes
-    uint64_t stuck_ms;       // two thirds of the silence at which the other side ends it
-    uint64_t large_at;       // so far into the first large frame, from the stream's beginning; 0: there was none
+    kin_time answered;       // send time of the last ping that was answered
+    uint64_t trip_ns_least;  // shortest round trip; 0: no answer yet
+    size_t most_under_way;   // limit of the peer's bytes in flight; 0: the OS decides
+    uint64_t stuck_ms;       // two thirds of the silence after which the peer ends the link
+    uint64_t large_at;       // stream offset a little into the first large frame; 0: none sent
     kin_heartbeat pulse;
     kin_link_stats stats;
 };
@@ -109,14 +109,14 @@ static void end(kin_link *l) {
     uv_close((uv_handle_t *)&l->timer, on_timer_closed);
 }
 
-// Nothing large has ever arrived, though small frames have: they opened the link, and the other side is heard, who hears nothing
-// for silence_ms now.
+// True if no large frame has ever arrived although small ones have: they opened the link, and the peer is still heard, but it
+// receives nothing for silence_ms.
 static bool swallows_large(const kin_link *l, kin_time now) {
     bool is_stuck = l->n_unacknowledged > 0 && now >= after_ms(l->acknowledged, l->stuck_ms);
     return is_stuck && now < after_ms(l->heard, l->stuck_ms) && l->large_at > 0 && l->n_acknowledged < l->large_at;
 }
 
-// The owner is told the reason, and says what it means.
+// Ends the link; the owner gets the reason and reports it.
 static void end_because(kin_link *l, const char *fmt, ...) KIN_PRINTF(2, 3);
 static void end_because(kin_link *l, const char *fmt, ...) {
     if (l->phase == ENDING) return;
@@ -143,7 +143,7 @@ kin_link_sent kin_link_send(kin_link *l, kin_frame_type type, uint32_t epoch, in
     for (int i = 0; i < n_parts; i++) n += parts[i].n;
     kin_assert(n <= kin_frame_cap(type));
     size_t n_wire = kin_frame_writer_wire_bytes(n), n_waiting = waiting(l);
-    // A BYE may go beyond the limit, so that a peer that reads slowly still gets the reason.
+    // A BYE may exceed the limit, so that a peer that reads slowly still gets the reason.
     size_t n_most = l->o.queue_max + (type == KIN_FRAME_BYE ? n_wire : 0);
     if (n_waiting > 0 && n_waiting + n_wire > n_most) {
         l->n_refused = n_wire;
@@ -160,10 +160,10 @@ kin_link_sent kin_link_send(kin_link *l, kin_frame_type type, uint32_t epoch, in
     return waiting(l) == 0 ? KIN_LINK_SENT : KIN_LINK_QUEUED;
 }
 
-// ---- frames of the link's own
+// ---- the link's own frames
 
 static void send_own(kin_link *l, kin_frame_type type, const void *bytes, size_t n) {
-    size_t n_refused = l->n_refused; // of the owner's frame, if any
+    size_t n_refused = l->n_refused; // the owner's refused frame, if any
     kin_link_send(l, type, 0, 1, &(kin_frame_part){bytes, n});
     l->n_refused = n_refused;
 }
@@ -195,7 +195,7 @@ static int take_pong(kin_link *l, kin_err *err) {
     if (kin_proto_decode_pong(l->inbox.payload, l->inbox.frame.length, &pong, err) != 0) return KIN_FAIL;
     kin_time now = kin_clock_now();
     kin_heartbeat_add(&l->pulse, pong.time, pong.own, now);
-    if (pong.time > l->answered && pong.time <= now) l->answered = pong.time; // a peer's number
+    if (pong.time > l->answered && pong.time <= now) l->answered = pong.time; // the time comes from the peer, so check it
     if (l->trip_ns_least == 0 || now - l->answered < l->trip_ns_least) l->trip_ns_least = now - l->answered;
     return 0;
 }
@@ -237,7 +237,7 @@ static void read_frames(kin_link *l) {
     }
 }
 
-// ---- what the stream says
+// ---- stream callbacks
 
 static void stream_opened(void *user) {
     kin_link *l = user;
@@ -269,15 +269,15 @@ static const kin_byte_stream_callbacks of_stream = {stream_opened, stream_readab
 
 // ---- time
 
-// To be said again and again: the OS tunes its windows, too.
+// Repeated on every tick, because the OS also adjusts its windows.
 static void take_at_most(kin_link *l, size_t n) {
     l->most_under_way = n;
     l->stream->transport->take_at_most(l->stream, n);
 }
 
-// On a slow link TCP lets queues before it grow to seconds, and all else that goes there waits, the heartbeats of other links,
-// too. Where a ping is not answered before the next one, because what the other side sends takes long, no more of that is to be
-// under way than comes in QUEUE_MS and a round trip. Where pings are answered in time, more and more may be.
+// On a slow link TCP lets the queue in front of it grow to seconds, which delays all other traffic, including heartbeats of other
+// links. If a ping is not answered before the next one because the peer's data takes long, its bytes in flight are limited to
+// what arrives in QUEUE_MS plus a round trip. While pings are answered in time the limit grows.
 static void keep_queue_short(kin_link *l, kin_time now, uint64_t n_in) {
     uint64_t n = n_in - l->n_came, since_ns = now - l->ticked_before;
     bool is_late = l->trip_ns_least > 0 && now >= after_ms(l->answered, 3 * (uint64_t)l->o.ping_ms / 2) + l->trip_ns_least;
@@ -294,7 +294,7 @@ static void tick_open(kin_link *l, kin_time now) {
     kin_byte_stream_counts c = counts(l);
     size_t n = c.waiting, n_unacknowledged = l->stream->transport->unacknowledged(l->stream);
     uint64_t n_acknowledged = c.out > n_unacknowledged ? c.out - n_unacknowledged : 0;
-    // On a slow link the OS has megabytes to send before it takes more from us.
+    // On a slow link the OS sends megabytes from its buffer before it accepts more.
     if (n == 0 || c.out != l->n_moved || n_unacknowledged != l->n_unacknowledged) l->moved = now;
     if (n_unacknowledged == 0 || n_acknowledged > l->n_acknowledged) l->acknowledged = now;
     l->n_moved = c.out;
@@ -305,14 +305,14 @@ static void tick_open(kin_link *l, kin_time now) {
         end_because(l, "no answer for %.1f s", l->o.silence_ms / 1e3);
     else if (now >= after_ms(l->moved, l->o.silence_ms))
         end_because(l, "the other side took none of the %zu bytes that wait for it for %u ms", n, l->o.silence_ms);
-    else if (n == 0) // else it hears from us anyway
+    else if (n == 0) // otherwise other traffic shows that we are alive
         send_ping(l);
 }
 
 static void tick(uv_timer_t *timer) {
     kin_link *l = timer->data;
     kin_time now = kin_clock_now();
-    // A late tick: this process was stopped or busy, and what the others sent waits to be read.
+    // The tick is late: this process was stopped or busy, and data from the peer may be waiting.
     if (now >= after_ms(l->ticked, l->o.ping_ms + l->o.silence_ms / 2)) l->heard = l->moved = l->acknowledged = l->answered = now;
     l->ticked_before = l->ticked;
     l->ticked = now;
@@ -353,7 +353,7 @@ static int open_link(kin_link **out, uv_loop_t *loop, const kin_link_options *o,
     return 0;
 }
 
-// `rc` says whether there is a stream. It may have ended already: the loop tells the owner.
+// Finishes opening; `rc` is the result of opening the stream. The stream may have ended already: then the loop informs the owner.
 static int have_stream(kin_link **out, kin_link *l, int rc) {
     *out = rc == 0 ? l : NULL;
     if (rc == 0) return 0;

@@ -9,14 +9,14 @@
 #include "net/address.h"
 
 enum {
-    LINES_MAX = 8, // in the log about failed handshakes, in LINES_MS
+    LINES_MAX = 8, // log lines about failed handshakes per LINES_MS
     LINES_MS = 10000
 };
 
 typedef struct pending {
     kin_listener *listener;
-    kin_link *link; // NULL: a free place
-    uint64_t order; // the oldest has the smallest
+    kin_link *link; // NULL: free slot
+    uint64_t order; // increases with each connection
     uint8_t network[KIN_ADDRESS_NETWORK];
 } pending;
 
@@ -36,7 +36,7 @@ kin_listener_options kin_listener_options_default(kin_tls_ctx *tls) {
     return (kin_listener_options){.link = kin_link_options_default(tls), .n_pending = 32, .n_pending_address = 8};
 }
 
-// Somebody without the key must not fill the log either.
+// Rate-limited, so that peers without the key cannot flood the log.
 static void log_line(kin_listener *s, const char *name, const char *reason) {
     kin_time now = kin_clock_now();
     if (s->n_lines == 0 || kin_clock_ms(s->lines_begun, now) >= LINES_MS) {
@@ -49,7 +49,7 @@ static void log_line(kin_listener *s, const char *name, const char *reason) {
 
 // ---- pending handshakes
 
-// The oldest one, of that network only if it is not NULL; *n says how many there are.
+// Returns the oldest pending handshake, only of `network` if it is not NULL; *n: how many there are.
 static pending *find_oldest(kin_listener *s, const uint8_t *network, int *n) {
     pending *oldest = NULL;
     *n = 0;

@@ -9,9 +9,9 @@ typedef struct call {
 
 struct kin_mailbox {
     uv_async_t wake;
-    uv_mutex_t lock;   // of the following; never held during a call
-    uv_cond_t changed; // there is room, or it is closed
-    call *calls;       // [n_max], a ring
+    uv_mutex_t lock;   // protects the fields below; never held during a call
+    uv_cond_t changed; // there is room, or it was closed
+    call *calls;       // [n_max], a ring buffer
     int n_max, first, n;
     bool is_closed;
 };
@@ -29,14 +29,14 @@ static bool take(kin_mailbox *p, call *c) {
     return any;
 }
 
-// At most as many as the queue holds, so that calls that leave calls do not keep the loop from its sockets.
+// Runs at most n_max calls, so that calls that add calls do not starve the loop's sockets.
 static void run_calls(uv_async_t *wake) {
     kin_mailbox *p = wake->data;
     call c;
     for (int i = 0; i < p->n_max; i++) {
         if (!take(p, &c)) return;
         c.fn(c.arg);
-        if (uv_is_closing((uv_handle_t *)wake)) return; // the call closed this post, which ran the others
+        if (uv_is_closing((uv_handle_t *)wake)) return; // the call closed this mailbox, which ran the remaining calls
     }
     uv_async_send(wake);
 }
@@ -94,7 +94,7 @@ static bool leave_call(kin_mailbox *p, call c, bool waits) {
     if (taken) {
         p->calls[(p->first + p->n) % p->n_max] = c;
         p->n++;
-        uv_async_send(&p->wake); // not after unlocking: the handle might be closed by then
+        uv_async_send(&p->wake); // before unlocking: afterwards the handle might be closed
     }
     uv_mutex_unlock(&p->lock);
     return taken;

@@ -73,10 +73,10 @@ void kin_message_pool_give(kin_message_pool *p, kin_message_buffer *buffer) {
 
 struct kin_message_queue {
     uv_mutex_t mutex;
-    uv_cond_t came; // libuv's: its waits do not end early or late when somebody sets the clock
+    uv_cond_t came; // libuv's: its timeouts do not depend on the wall clock
     kin_message_buffer *first, **end;
     bool interrupted, woken;
-    int n_waiting; // threads, for a message
+    int n_waiting; // threads waiting for a message
 };
 
 int kin_message_queue_open(kin_message_queue **out, kin_err *err) {

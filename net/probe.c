@@ -10,24 +10,24 @@
 enum {
     REST_MS = 10,       // between two round trips
     LARGE_BYTES = 1000, // as in KIN_LINK_MTU
-    SWALLOWED_MS = 1000 // an answer took so long until the link was over
+    SWALLOWED_MS = 1000 // an answer was outstanding for this long when the link ended
 };
 
 struct kin_probe {
     uv_timer_t limit, rest;
-    int n_timers; // not closed yet
+    int n_timers; // timers not closed yet
     uint32_t limit_ms, hidden_bytes;
     kin_probe_done done;
     void *user;
-    kin_dial *dial; // NULL: it is answered
-    kin_link *link; // NULL: not yet
+    kin_dial *dial; // NULL: answered
+    kin_link *link; // NULL: not open yet
 
     kin_probing probing;
     bool is_resting;
     uint64_t token;
     kin_time sent;
     uint32_t n_expected; // bytes of the answer
-    bool has_large;      // an answer of many bytes has come
+    bool has_large;      // a large answer has arrived
 };
 
 // ---- the end
@@ -57,7 +57,7 @@ static void finish(kin_probe *p, const char *reason) {
 
 static void on_limit(uv_timer_t *timer) {
     kin_probe *p = timer->data;
-    finish(p, "the link is too slow to be measured in time"); // a dial without an answer has ended before
+    finish(p, "the link is too slow to be measured in time"); // a dial without an answer has ended earlier
 }
 
 // ---- messages
@@ -105,7 +105,8 @@ static void on_frame(void *user, kin_link *link, const kin_frame *frame, const u
         go_on(p);
 }
 
-// The first large answer has not come. The other side knows why, and does not say it: what it says does not come, either.
+// True if the first large answer did not arrive. The peer knows the reason but cannot tell, because its message would not arrive
+// either.
 static bool is_swallowed(const kin_probe *p) {
     return p->n_expected > LARGE_BYTES && !p->has_large && !p->is_resting &&
            kin_clock_ms(p->sent, kin_clock_now()) > SWALLOWED_MS;

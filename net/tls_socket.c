@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #ifndef MSG_NOSIGNAL
-#define MSG_NOSIGNAL 0 // macOS: the thread blocks the signal
+#define MSG_NOSIGNAL 0 // macOS: the thread blocks the signal instead
 #endif
 
 int kin_tls_socket_open(kin_tls_socket *s, int fd, kin_tls *tls, kin_err *err) {

@@ -13,10 +13,10 @@
 
 enum {
     BACKLOG = 128,
-    INPUT_BYTES = 64 << 10,  // one read from the socket
-    WRITE_BYTES = 4 << 20,   // most in one write
-    FLUSH_BYTES = 256 << 10, // what is long leaves in such pieces, while the next is encrypted
-    N_ADDRESSES = 8,         // of a name
+    INPUT_BYTES = 64 << 10,  // bytes per read from the socket
+    WRITE_BYTES = 4 << 20,   // most bytes per write
+    FLUSH_BYTES = 256 << 10, // long data is sent in such pieces, while the next is encrypted
+    N_ADDRESSES = 8,         // addresses tried per name
 };
 
 typedef enum stream_phase {
@@ -24,19 +24,19 @@ typedef enum stream_phase {
     CONNECTING,
     HANDSHAKE,
     OPEN,
-    FINISHING, // what waits gets out
-    ENDED,     // by itself; its owner was told
-    CLOSED,    // waits for libuv to let go
+    FINISHING, // pending data is still sent
+    ENDED,     // by itself; the owner was informed
+    CLOSED,    // waiting for libuv to release it
 } stream_phase;
 
 typedef struct stream {
-    kin_byte_stream base; // first
+    kin_byte_stream base; // must be first
     uv_tcp_t tcp;
     uv_getaddrinfo_t resolve;
     uv_connect_t connect;
     uv_write_t write;
     uv_shutdown_t shutdown;
-    int n_held; // handles and requests that libuv still has
+    int n_held; // handles and requests that libuv still uses
 
     stream_phase phase;
     bool is_server;
@@ -45,16 +45,16 @@ typedef struct stream {
     void *user;
     char name[KIN_ADDRESS_TEXT], address[KIN_ADDRESS_HOST];
     uint16_t port;
-    kin_address addresses[N_ADDRESSES]; // to be tried
+    kin_address addresses[N_ADDRESSES]; // to try
     int n_addresses, i_address;
     kin_time begun;
 
     kin_tls *tls;
-    uint8_t *in_flight; // what is being written, NULL: nothing
-    size_t n_in_flight; // bytes of it
-    size_t n_given;     // of these, given to libuv
-    uint64_t n_in;      // bytes that came
-    uint64_t n_handed;  // bytes ever given to libuv
+    uint8_t *in_flight; // data being written; NULL: none
+    size_t n_in_flight; // its bytes
+    size_t n_given;     // bytes of it passed to libuv
+    uint64_t n_in;      // bytes received
+    uint64_t n_handed;  // total bytes passed to libuv
     uint8_t input[INPUT_BYTES];
 } stream;
 
@@ -88,12 +88,12 @@ static void end_because(stream *s, const char *fmt, ...) {
     s->callbacks.ended(s->user, reason);
 }
 
-// Of bytes that are to be written, as many as libuv is given at once: it counts them in 32 bits.
+// Limits a write to what libuv takes at once: it counts bytes in 32 bits.
 static uv_buf_t piece_of(const uint8_t *bytes, size_t n) {
     return uv_buf_init((char *)bytes, (unsigned)(n < WRITE_BYTES ? n : WRITE_BYTES));
 }
 
-// The last words of TLS, an alert or a goodbye, if the OS takes them at once.
+// Sends the last TLS record, an alert or close_notify, if the OS takes it at once.
 static void say_goodbye(stream *s) {
     if (!s->tls || s->in_flight) return;
     size_t n;
@@ -135,7 +135,7 @@ static void stream_take_at_most(kin_byte_stream *base, size_t n) {
 }
 
 static void on_shut_down(uv_shutdown_t *shutdown, int status) {
-    (void)shutdown, (void)status; // then the other side closes, or the owner does
+    (void)shutdown, (void)status; // then the peer or the owner closes
 }
 
 static void shut_down_if_out(stream *s) {
@@ -179,7 +179,7 @@ static void write_piece(stream *s) {
     end_because(s, "the connection broke: %s", uv_strerror(rc));
 }
 
-// Hands what is encrypted to the OS at once; what it does not take follows when it can.
+// Passes encrypted data to the OS at once; the rest follows when it can be written.
 static void flush(stream *s) {
     size_t n;
     const uint8_t *bytes = kin_tls_output(s->tls, &n);
@@ -405,7 +405,7 @@ static void stream_tick(kin_byte_stream *base, uint64_t now) {
 // ---- listening
 
 typedef struct acceptor {
-    kin_acceptor base; // first
+    kin_acceptor base; // must be first
     uv_tcp_t tcp;
     kin_acceptor_connected connected;
     void *user;
@@ -441,7 +441,7 @@ static void tcp_unlisten(kin_acceptor *base) {
     uv_close((uv_handle_t *)&((acceptor *)base)->tcp, free_acceptor);
 }
 
-// One socket for both families where the machine has IPv6, else IPv4 alone.
+// Uses one socket for both families if the machine has IPv6, else IPv4 only.
 static int listen_at(acceptor *a, const char *address, uint16_t port) {
     kin_address at;
     uv_os_fd_t fd;
@@ -459,7 +459,7 @@ static int tcp_listen(kin_acceptor **out, const kin_transport *self, uv_loop_t *
     a->base.transport = self;
     a->connected = connected;
     a->user = user;
-    // With a family the socket is made at once, which fails where the machine has no IPv6.
+    // With a family the socket is created at once, which fails on a machine without IPv6.
     if (address || uv_tcp_init_ex(loop, &a->tcp, AF_INET6) != 0) uv_tcp_init(loop, &a->tcp);
     a->tcp.data = a;
     int rc = listen_at(a, address, port);

@@ -2,7 +2,7 @@
 
 #include <time.h>
 
-enum { REST_PART = 19 }; // of a piece's time: it takes one part of twenty
+enum { REST_PART = 19 }; // pauses per work: background work takes one twentieth of the time
 
 void kin_background_rest(kin_time began, bool (*is_needed)(void), const atomic_bool *stop) {
     const struct timespec short_while = {.tv_nsec = 20 * 1000000};
@@ -19,7 +19,7 @@ void kin_background_rest(kin_time began, bool (*is_needed)(void), const atomic_b
 void kin_background_thread(void) {
     struct sched_param param = {0};
     pthread_setschedparam(pthread_self(), SCHED_BATCH, &param);
-    setpriority(PRIO_PROCESS, 0, 19); // on Linux: of this thread alone
+    setpriority(PRIO_PROCESS, 0, 19); // on Linux this applies to this thread only
 }
 
 #elif defined(__APPLE__)

@@ -15,8 +15,8 @@
 
 enum {
     DAY_S = 24 * 60 * 60,
-    DAYS = 800,     // what Apple's systems take is at most 825
-    DAYS_LEFT = 30, // with less a new one is made
+    DAYS = 800,     // Apple's systems accept at most 825
+    DAYS_LEFT = 30, // a certificate that expires earlier is replaced
     NAMES_TEXT = 4096
 };
 
@@ -26,7 +26,7 @@ static bool is_address(const char *name) {
     return bytes != NULL;
 }
 
-// ---- what is there
+// ---- existing files
 
 static void *read_pem(const char *path, void *(*read)(BIO *)) {
     BIO *file = BIO_new_file(path, "r");
@@ -56,9 +56,9 @@ static bool is_usable(const char *cert_file, const char *key_file, const char *c
     return is_so;
 }
 
-// ---- a new one
+// ---- a new certificate
 
-// "DNS:desk.local,IP:192.168.1.7", OpenSSL's form.
+// Formats "DNS:desk.local,IP:192.168.1.7", OpenSSL's form.
 static int put_names(char text[NAMES_TEXT], const char *const *names, int n_names, kin_err *err) {
     size_t n = 0;
     text[0] = '\0';
@@ -119,7 +119,7 @@ int kin_certificate_keep(const char *cert_file, const char *key_file, const char
         PEM_write_bio_PrivateKey(key_pem, key, NULL, NULL, 0, NULL, NULL) != 1) {
         const char *reason = ERR_reason_error_string(ERR_peek_last_error());
         kin_err_set(err, "this OpenSSL cannot make a certificate (%s)", reason ? reason : "no reason given");
-    } else if (write_bio(key_file, key_pem, err) == 0) { // first: a certificate is never there without its key
+    } else if (write_bio(key_file, key_pem, err) == 0) { // the key first: there is never a certificate without its key
         rc = write_bio(cert_file, cert_pem, err);
     }
     X509_free(cert);

@@ -5,7 +5,7 @@
 
 enum { DIR_BYTES = 1024, PATH_BYTES = DIR_BYTES + 1024, LINE_BYTES = 4096 };
 
-// "cpu" among "cpu,cpuacct".
+// True if `controller` ("cpu") is in `list` ("cpu,cpuacct").
 static bool lists(const char *list, const char *controller) {
     char all[LINE_BYTES], one[64];
     snprintf(all, sizeof all, ",%s,", list);
@@ -19,7 +19,7 @@ static FILE *open_below(const char *root, const char *file) {
     return fopen(path, "re");
 }
 
-// Where the groups are mounted: v2, or those of a v1 controller. Empty: nowhere.
+// Finds the mount point of v2, or of a v1 controller. Empty: not mounted.
 static void find_mount(const char *root, const char *v1_controller, char dir[DIR_BYTES]) {
     char line[LINE_BYTES], at[512], type[64], options[1024];
     FILE *f = open_below(root, "/proc/self/mounts");
@@ -34,7 +34,7 @@ static void find_mount(const char *root, const char *v1_controller, char dir[DIR
     if (f) fclose(f);
 }
 
-// The group `path` (with its leading /) and all above it.
+// Visits the group `path` (with its leading /) and its ancestors.
 static void visit_up(const char *mount, char *path, bool is_v2, kin_cgroup_visit *visit, void *user) {
     char dir[DIR_BYTES];
     for (char *end = path + strlen(path); end; end = strrchr(path, '/')) {

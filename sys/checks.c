@@ -32,7 +32,7 @@ uint64_t kin_file_stamp(int fd, uint64_t seed) {
     return stamp ? stamp : 1;
 }
 
-// Another one after every start of the machine. Empty where the system has none.
+// Reads an id that changes with every boot. Empty if the system has none.
 static void read_boot(char text[BOOT_TEXT]) {
     memset(text, 0, BOOT_TEXT);
 #ifdef __APPLE__
@@ -54,7 +54,7 @@ uint64_t kin_checks_state(uint64_t stamp) {
     return state ? state : 1;
 }
 
-// ---- notes
+// ---- records
 
 static size_t bits_bytes(size_t n) {
     return (n + 7) / 8;

@@ -11,7 +11,7 @@
 int kin_cpu_n_cores(void) {
     int n = 0;
     size_t len = sizeof n;
-    // The performance cores: a matrix product waits for its slowest thread.
+    // Counts performance cores only: a matrix product waits for its slowest thread.
     if (sysctlbyname("hw.perflevel0.physicalcpu", &n, &len, NULL, 0) != 0) {
         sysctlbyname("hw.physicalcpu", &n, &len, NULL, 0);
     }
@@ -30,7 +30,7 @@ int kin_cpu_n_threads(void) {
 
 #include "sys/quota.h"
 
-// Whether `cpu` is the first of its core's hyper-threads: the first number of the list of siblings is its own.
+// True if `cpu` is the first of its core's hyper-threads: the list of siblings begins with it.
 static bool first_of_core(int cpu) {
     char path[128];
     snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
@@ -47,8 +47,8 @@ int kin_cpu_n_threads(void) {
     return sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_COUNT(&allowed) > 0 ? CPU_COUNT(&allowed) : 1;
 }
 
-// More threads than the quota pays for wait for each other while they are stopped: 187 ms per token with 2 threads in a quota of
-// one core, 83 with 1.
+// With more threads than the quota allows, some are throttled while the others wait for them: 187 ms per token with 2 threads in
+// a quota of one core, 83 with 1.
 static int within_quota(int n) {
     double cores = ceil(kin_quota_read().cores);
     return cores > 0 && cores < n ? (int)cores : n;

@@ -6,7 +6,7 @@
 
 int kin_direct_open(int fd) {
 #if defined(__linux__)
-    char path[32]; // the open file itself, whatever its name refers to by now
+    char path[32]; // the open file itself, whatever its name refers to now
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     return open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
 #elif defined(F_NOCACHE)

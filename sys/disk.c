@@ -16,21 +16,21 @@
 
 enum {
     REQUEST_BYTES = 2 << 20,
-    SMALL_BYTES = 256 << 10, // between a page and an expert's matrix
+    SMALL_BYTES = 256 << 10, // between a page and an expert's matrix in size
     N_IN_FLIGHT = 4,
     ALIGN = 4096,
-    LEAST_REQUESTS = 4, // fewer say nothing
-    FREE_SHARE = 16,    // of the disk's free bytes, one part at most is written
-    MOST_MS = 1500,     // of writing, and of each reading
+    LEAST_REQUESTS = 4, // with fewer there is no result
+    FREE_SHARE = 16,    // at most this fraction of the free bytes is written
+    MOST_MS = 1500,     // limit for writing, and for each reading
 };
 
 // Requests of one kind to one file.
 typedef struct requests {
     int fd;
-    size_t bytes;          // of each
-    uint64_t step;         // from one request's place to the next
-    const uint32_t *order; // places in the order of the requests; NULL: as they come
-    size_t first;          // request to begin with
+    size_t bytes;          // per request
+    uint64_t step;         // distance between requests
+    const uint32_t *order; // positions in the order of the requests; NULL: sequential
+    size_t first;          // first request
     bool write;
     const atomic_bool *stop;
     kin_time deadline; // 0: none
@@ -57,7 +57,7 @@ static void do_one(void *user, size_t i) {
     errno = 0;
     if (buffer && r->write) {
         kin_rng rng;
-        kin_rng_seed(&rng, i); // no disk can make less of it
+        kin_rng_seed(&rng, i); // incompressible data
         for (size_t k = 0; k < r->bytes / sizeof *buffer; k++) buffer[k] = kin_rng_u64(&rng);
         n = pwrite(r->fd, buffer, r->bytes, at);
     } else if (buffer) {
@@ -70,8 +70,8 @@ static void do_one(void *user, size_t i) {
     free(buffer);
 }
 
-// Bytes per second of n requests, or of those that could be done in time. The first quarter does not count: what a disk or a
-// limit gives at once after a rest says nothing of how it goes on.
+// Returns bytes per second of n requests, or of those done before the deadline. The first quarter is excluded: the burst that a
+// disk or a limit allows after idle time says nothing about the sustained rate.
 static double rate_of(requests *r, size_t n) {
     kin_parallel(N_IN_FLIGHT, n / 4, do_one, r);
     atomic_store(&r->n_done, 0);
@@ -107,7 +107,7 @@ int kin_disk_rate(const char *path, uint64_t bytes, double *rate, kin_err *err) 
 
 // ---- a disk
 
-// A file without a name, to write to.
+// Opens a file without a name for writing.
 static int open_nameless(const char *folder, kin_err *err) {
     char path[1024];
     int n = snprintf(path, sizeof path, "%s/measure-XXXXXX", folder);
@@ -118,7 +118,7 @@ static int open_nameless(const char *folder, kin_err *err) {
     return fd;
 }
 
-// From now on it is written and read past the page cache.
+// Bypasses the page cache from now on.
 static bool make_direct(int fd) {
 #if defined(O_DIRECT)
     return fcntl(fd, F_SETFL, O_DIRECT) == 0;
@@ -134,7 +134,7 @@ static kin_time soon(void) {
     return kin_clock_now() + (kin_time)MOST_MS * 1000000;
 }
 
-// Writes until it is full, or the time is over. Returns how many requests can be read back, in a row.
+// Writes until the file is full or time is up. Returns how many consecutive requests can be read back.
 static size_t fill(int fd, uint64_t bytes, const atomic_bool *stop) {
     requests w = {.fd = fd, .bytes = REQUEST_BYTES, .step = REQUEST_BYTES, .write = true, .stop = stop, .deadline = soon()};
     kin_parallel(N_IN_FLIGHT, (size_t)(bytes / REQUEST_BYTES), do_one, &w);

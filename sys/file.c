@@ -14,7 +14,7 @@
 
 enum { GUARDED_MAX = 512 };
 
-// What it is, and what to do.
+// Says what the path is, and how to solve it.
 static int fail_kind(const char *path, mode_t mode, kin_err *err) {
     if (S_ISDIR(mode)) return kin_err_set(err, "%s: is a folder; a file is needed", path);
     if (S_ISFIFO(mode)) return kin_err_set(err, "%s: is a pipe; save what comes from it to a file, which can be mapped", path);

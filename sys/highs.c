@@ -4,7 +4,7 @@
 
 #include <interfaces/highs_c_api.h>
 
-// HiGHS wants rows as ranges of one list of entries, which is how a kin_ilp has them already.
+// HiGHS takes rows as ranges of one list of entries, which is how kin_ilp stores them.
 static void copy_entries(const kin_ilp *ilp, HighsInt *begin, HighsInt *columns, double *values) {
     int row = 0;
     begin[0] = 0;

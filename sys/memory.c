@@ -44,9 +44,9 @@ static void apply_cgroups(const char *root, kin_memory *mem) {
 
 #else
 
-enum { KERNEL_STACK_BYTES = 16 << 10 }; // of a thread, by Linux on x86-64 and arm64
+enum { KERNEL_STACK_BYTES = 16 << 10 }; // per thread, on Linux on x86-64 and arm64
 
-// The number after `key` in a file of "key value" lines (units: as the file has them); `fallback` if absent.
+// Returns the number after `key` in a file of "key value" lines, in the file's unit; `fallback` if absent.
 static uint64_t read_keyed(const char *path, const char *key, uint64_t fallback) {
     FILE *f = fopen(path, "re");
     if (!f) return fallback;
@@ -69,14 +69,15 @@ static kin_memory machine_memory(void) {
     mem.kernel = read_keyed("/proc/self/status", "VmPTE:", 0) * 1024;
     mem.kernel += read_keyed("/proc/self/status", "Threads:", 0) * KERNEL_STACK_BYTES;
     mem.available = read_keyed("/proc/meminfo", "MemAvailable:", mem.total / 1024) * 1024;
-    uint64_t shared = read_keyed("/proc/self/status", "RssShmem:", 0) * 1024; // what a ring has shows up to twice
+    // Rings are shared memory; a ring is counted up to twice
+    uint64_t shared = read_keyed("/proc/self/status", "RssShmem:", 0) * 1024;
     mem.rings = shared < kin_ring_bytes() ? shared : kin_ring_bytes();
     mem.own = read_keyed("/proc/self/status", "RssAnon:", 0) * 1024 + mem.rings;
     mem.resident = read_keyed("/proc/self/status", "VmRSS:", 0) * 1024;
     return mem;
 }
 
-// One cgroup's limit and usage. Page cache counts as usage there, but the kernel gives it back: it is available.
+// Applies one cgroup's limit and usage. Its usage includes page cache, which the kernel can reclaim, so that counts as available.
 static void apply_cgroup(const char *dir, bool is_v2, void *user) {
     kin_memory *mem = user;
     char stat[1100];
@@ -86,7 +87,7 @@ static void apply_cgroup(const char *dir, bool is_v2, void *user) {
     kin_cgroup_numbers(dir, is_v2 ? "memory.current" : "memory.usage_in_bytes", usage);
     snprintf(stat, sizeof stat, "%s/memory.stat", dir);
     double file = (double)read_keyed(stat, is_v2 ? "file " : "total_cache ", 0);
-    double shared = (double)read_keyed(stat, is_v2 ? "shmem " : "total_shmem ", 0); // counts as file, too
+    double shared = (double)read_keyed(stat, is_v2 ? "shmem " : "total_shmem ", 0); // counted as file, too
     double used = fmax(usage[0] - fmax(file - shared, 0), 0), left = fmax(limit[0] - used, 0);
     mem->total = (uint64_t)limit[0];
     if (left < (double)mem->available) mem->available = (uint64_t)left;
@@ -128,7 +129,7 @@ bool kin_memory_reset_peak(void) {
 
 #else
 
-// getrusage's peak also counts the program that started this one, and cannot be reset.
+// getrusage's peak includes the program that executed this one, and cannot be reset.
 uint64_t kin_memory_peak(void) {
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);

@@ -26,7 +26,7 @@ uint64_t kin_pages_faults(void) {
     return (uint64_t)usage.ru_majflt;
 }
 
-// The whole pages that [begin, begin + n) touches: real ones, for there may be nothing mapped around them.
+// Returns the whole pages that [begin, begin + n) touches, in units of the real page size: pages around them may be unmapped.
 static uint8_t *pages_of(const void *begin, uint64_t *n) {
     uintptr_t page = real_page_bytes(), first = (uintptr_t)begin / page * page;
     *n = ((uintptr_t)begin + *n + page - 1) / page * page - first;
@@ -38,7 +38,7 @@ bool kin_pages_held(const void *begin, uint64_t n) {
     enum { AT_ONCE = 512 };
     unsigned char in_memory[AT_ONCE];
     uint8_t *pages = pages_of(begin, &n);
-    uint64_t page = real_page_bytes(); // the kernel's answer has a byte for each
+    uint64_t page = real_page_bytes(); // the kernel reports one byte per page
     for (uint64_t at = 0; at < n; at += AT_ONCE * page) {
         size_t n_pages = (size_t)((n - at < AT_ONCE * page ? n - at : AT_ONCE * page) / page);
         if (mincore(pages + at, n_pages * page, in_memory) != 0) return true;
@@ -54,12 +54,12 @@ bool kin_pages_held(const void *begin, uint64_t n) {
 }
 
 void kin_pages_announce(const void *begin, uint64_t n) {
-    enum { AT_ONCE = 128 << 10 }; // Linux cuts a longer announcement off, at the disk's largest request
+    enum { AT_ONCE = 128 << 10 }; // Linux truncates a longer WILLNEED to the disk's largest request
     uint8_t *pages = pages_of(begin, &n);
     for (uint64_t at = 0; at < n; at += AT_ONCE) madvise(pages + at, n - at < AT_ONCE ? n - at : AT_ONCE, MADV_WILLNEED);
 }
 
-// False: they cannot be read.
+// Returns false if they cannot be read.
 static bool touch(const uint8_t *pages, uint64_t n) {
 #ifdef MADV_POPULATE_READ
     if (madvise((void *)pages, n, MADV_POPULATE_READ) == 0) return true;
@@ -74,7 +74,7 @@ int kin_pages_fetch(const void *begin, uint64_t n, bool huge) {
     uint8_t *pages = pages_of(begin, &n);
     while (n > 0) {
         uint64_t left = KIN_HUGE_PAGE - (uintptr_t)pages % KIN_HUGE_PAGE, part = huge && left < n ? left : n;
-        // Linux reads what is announced into small pages, and a huge one when the first of its bytes is touched.
+        // Linux reads announced data into small pages; it allocates a huge page when its first byte is touched.
         if (huge && !touch(pages, 1)) return EIO;
         if (!huge || !kin_pages_held(pages, part)) kin_pages_announce(pages, part);
         if (!touch(pages, part)) return EIO;
@@ -87,12 +87,12 @@ int kin_pages_fetch(const void *begin, uint64_t n, bool huge) {
 void kin_pages_read_around(const void *begin, uint64_t n, bool wanted) {
     uint8_t *pages = pages_of(begin, &n);
 #ifdef MADV_NOHUGEPAGE
-    if (!wanted) madvise(pages, n, MADV_NOHUGEPAGE); // where huge pages were wished for Linux reads 2 MiB, random or not
+    if (!wanted) madvise(pages, n, MADV_NOHUGEPAGE); // with huge pages Linux reads 2 MiB even in random mode
 #endif
     madvise(pages, n, wanted ? MADV_NORMAL : MADV_RANDOM);
 }
 
-// The whole pages inside [begin, begin + n): *n bytes of them, perhaps none.
+// Returns the whole pages inside [begin, begin + n): *n bytes of them, perhaps 0.
 static void *pages_inside(void *begin, uint64_t *n) {
     uintptr_t page = kin_page_bytes(), first = ((uintptr_t)begin + page - 1) / page * page;
     uintptr_t end = ((uintptr_t)begin + *n) / page * page;

@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { EXITING = 4 }; // PF_EXITING of the kernel: the end has begun
+enum { EXITING = 4 }; // the kernel's PF_EXITING
 
 static FILE *open_of(int pid, const char *name) {
     char path[64];
@@ -18,7 +18,7 @@ static FILE *open_of(int pid, const char *name) {
     return fopen(path, "re");
 }
 
-// "1234 (a name) S 1 1234 1234 0 -1 4194560 ...": the state, and after five numbers the flags.
+// Parses "1234 (a name) S 1 1234 1234 0 -1 4194560 ...": the state, and after five numbers the flags.
 static bool has_begun_to_end(int pid) {
     char line[512] = "", state = ' ';
     unsigned flags = 0;
@@ -30,7 +30,7 @@ static bool has_begun_to_end(int pid) {
     return state == 'Z' || state == 'X' || flags & EXITING;
 }
 
-// SIGKILL is pending, for a thread or for all: "SigPnd:\t0000000000000100".
+// True if SIGKILL is pending for a thread or the process: "SigPnd:\t0000000000000100".
 static bool was_killed(int pid) {
     char line[256];
     uint64_t pending, all = 0;

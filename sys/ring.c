@@ -11,7 +11,7 @@
 
 static atomic_ullong mapped_bytes;
 
-// A file without a name, in memory.
+// Opens an anonymous memory file.
 static int open_memory(void) {
 #ifdef __linux__
     return memfd_create("kin-ring", MFD_CLOEXEC);

@@ -10,7 +10,7 @@ int kin_sha256(const void *data, size_t n, uint8_t hash[KIN_SHA256_BYTES], kin_e
     return EVP_Digest(data, n, hash, NULL, EVP_sha256(), NULL) == 1 ? 0 : failed(err);
 }
 
-// An EVP_MD_CTX by another name: OpenSSL's types stay out of our headers.
+// Casts to EVP_MD_CTX: kin's headers do not expose OpenSSL's types.
 static EVP_MD_CTX *context(kin_sha256_stream *stream) {
     return (EVP_MD_CTX *)stream;
 }

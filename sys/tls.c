@@ -16,25 +16,25 @@
 #endif
 
 enum {
-    OUTPUT_FIRST = 32 << 10,  // bytes: a frame of 4096 floats and some
-    OUTPUT_KEPT = 1 << 20,    // a larger buffer is given back when it is empty
-    RECORD_BYTES = 16 << 10,  // of plain text, at most
-    RECORD_MORE = 5 + 1 + 16, // header, type of the content, tag (RFC 8446, 5.2)
-    RECORDS_PER_KEY = 1 << 22 // AES-GCM stands 2^24.5 (RFC 8446, 5.5); then the sender goes on to its next key
+    OUTPUT_FIRST = 32 << 10,  // bytes: a frame of 4096 floats and a little more
+    OUTPUT_KEPT = 1 << 20,    // a larger buffer is freed when it is empty
+    RECORD_BYTES = 16 << 10,  // most plaintext per record
+    RECORD_MORE = 5 + 1 + 16, // header, content type, tag (RFC 8446, 5.2)
+    RECORDS_PER_KEY = 1 << 22 // AES-GCM allows 2^24.5 (RFC 8446, 5.5); after this many the sender updates its key
 };
 
 static const unsigned char identity[] = {'k', 'i', 'n', '1'};
-static const unsigned char cipher_id[] = {0x13, 0x01}; // TLS_AES_128_GCM_SHA256: of it the key has its hash, SHA-256
+static const unsigned char cipher_id[] = {0x13, 0x01}; // TLS_AES_128_GCM_SHA256: it sets the key's hash, SHA-256
 
-// OpenSSL counts the connections that use an SSL_CTX, but not those that use a BIO_METHOD, nor what it keeps for the application.
+// OpenSSL counts the connections that use an SSL_CTX, but not those that use a BIO_METHOD or the application's data.
 struct kin_tls_ctx {
-    atomic_int n_users; // its owner, until it is closed, and its connections
+    atomic_int n_users; // the owner, until it closes the context, and the connections
     SSL_CTX *ssl;
     BIO_METHOD *bio;
     uint8_t key[KIN_TLS_KEY_BYTES];
-    bool has_certificate; // and no key
-    char host[256];       // of a client that looks at certificates
-    bool is_named;        // the host is no number
+    bool has_certificate; // instead of a key
+    char host[256];       // for a client that verifies certificates
+    bool is_named;        // the host is a name, not a numeric address
 };
 
 struct kin_tls {
@@ -42,15 +42,15 @@ struct kin_tls {
     SSL *ssl;
     kin_tls_state state;
     kin_tls_fault fault;
-    const uint8_t *input; // [n_input] what was fed and OpenSSL has not read yet; borrowed
+    const uint8_t *input; // [n_input] fed but not yet read by OpenSSL; borrowed
     size_t n_input;
-    uint8_t *kept;   // the memory of that, where it is not borrowed
-    uint8_t *output; // [output_bytes], of which n_output are to be sent
+    uint8_t *kept;   // owned memory of `input`, if it is not borrowed
+    uint8_t *output; // [output_bytes], of which n_output are pending
     size_t n_output, output_bytes;
-    size_t n_records; // at most, that were encrypted with the present key
+    size_t n_records; // upper bound on records encrypted with the present key
 };
 
-// ---- what OpenSSL reads from and writes to: the memory of a connection
+// ---- OpenSSL's BIO: reads from and writes to the memory of a connection
 
 static int bio_read(BIO *bio, char *buf, size_t n, size_t *n_read) {
     kin_tls *t = BIO_get_data(bio);
@@ -66,7 +66,7 @@ static int bio_read(BIO *bio, char *buf, size_t n, size_t *n_read) {
     return 1;
 }
 
-// Room for n bytes more. Where some wait already, others may follow.
+// Makes room for n more bytes. If some are pending, grows faster, because more may follow.
 static bool reserve(kin_tls *t, size_t n) {
     size_t want = t->n_output + n, least = t->n_output > 0 ? 2 * t->output_bytes : OUTPUT_FIRST;
     if (want <= t->output_bytes) return true;
@@ -94,7 +94,7 @@ static long bio_ctrl(BIO *bio, int command, long number, void *pointer) {
 
 // ---- the key
 
-// A session that looks as if it had been made by an earlier connection: OpenSSL's form of an external pre-shared key.
+// Creates a session that looks like that of an earlier connection: OpenSSL's form of an external pre-shared key.
 static SSL_SESSION *new_session(SSL *ssl) {
     const kin_tls_ctx *ctx = SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
     const SSL_CIPHER *cipher = SSL_CIPHER_find(ssl, cipher_id);
@@ -110,14 +110,15 @@ static int give_key(SSL *ssl, const EVP_MD *hash, const unsigned char **id, size
     *session = NULL;
     *id = identity;
     *id_bytes = sizeof identity;
-    if (hash && EVP_MD_get_type(hash) != NID_sha256) return 1; // asked again, for a cipher that is not ours
+    if (hash && EVP_MD_get_type(hash) != NID_sha256) return 1; // called again for a cipher that kin does not use
     *session = new_session(ssl);
     return *session != NULL;
 }
 
 static int find_key(SSL *ssl, const unsigned char *id, size_t id_bytes, SSL_SESSION **session) {
     *session = NULL;
-    if (id_bytes != sizeof identity || memcmp(id, identity, sizeof identity) != 0) return 1; // goes on without a key, and fails
+    // continues without a key, and fails
+    if (id_bytes != sizeof identity || memcmp(id, identity, sizeof identity) != 0) return 1;
     *session = new_session(ssl);
     return *session != NULL;
 }
@@ -131,7 +132,7 @@ static bool cpu_has_aes(void) {
 #elif defined(__linux__) && defined(__aarch64__)
     return (getauxval(AT_HWCAP) & HWCAP_AES) != 0;
 #else
-    return true; // every Mac
+    return true; // all Macs have it
 #endif
 }
 
@@ -143,7 +144,7 @@ static int set_up(kin_tls_ctx *ctx, int version) {
         SSL_CTX_set_ciphersuites(ssl, ciphers) != 1 || SSL_CTX_set1_groups_list(ssl, "X25519:P-256") != 1 ||
         SSL_CTX_set_num_tickets(ssl, 0) != 1)
         return KIN_FAIL;
-    // The server chooses: ChaCha20 where the client has it first or the server has.
+    // The server chooses: ChaCha20 if the client prefers it or the server does.
     SSL_CTX_set_options(ssl, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
                                  SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA);
     SSL_CTX_set_session_cache_mode(ssl, SSL_SESS_CACHE_OFF);
@@ -154,7 +155,7 @@ static int set_up(kin_tls_ctx *ctx, int version) {
                : KIN_FAIL;
 }
 
-// NULL: this OpenSSL cannot do that; ERR_peek_last_error says why.
+// NULL: this OpenSSL does not support it; ERR_peek_last_error has the reason.
 static kin_tls_ctx *open_ctx(int version) {
     kin_tls_ctx *ctx = calloc(1, sizeof *ctx);
     ERR_clear_error();
@@ -187,7 +188,8 @@ int kin_tls_ctx_open_server(kin_tls_ctx **out, const char *cert_file, const char
     if (!ctx) return kin_err_set(err, "this OpenSSL cannot do TLS 1.2 (%s)", last_reason());
     ctx->has_certificate = true;
     SSL_CTX_set_mode(ctx->ssl, SSL_MODE_RELEASE_BUFFERS);
-    SSL_CTX_set_default_passwd_cb_userdata(ctx->ssl, ""); // of a key that has one; else OpenSSL would ask at the terminal
+    SSL_CTX_set_default_passwd_cb_userdata(ctx->ssl, ""); // password of an encrypted key; otherwise OpenSSL would prompt at the
+                                                          // terminal
     if (SSL_CTX_set_cipher_list(ctx->ssl, "ECDHE+AESGCM:ECDHE+CHACHA20") != 1)
         kin_err_set(err, "this OpenSSL cannot do TLS 1.2 (%s)", last_reason());
     else if (SSL_CTX_use_certificate_chain_file(ctx->ssl, cert_file) != 1)
@@ -233,11 +235,11 @@ void kin_tls_ctx_close(kin_tls_ctx *ctx) {
     free(ctx);
 }
 
-// ---- what went wrong
+// ---- error messages
 
-// The words for a handshake that failed. Keys differ: a server finds that the client's binder does not verify and says so in an
-// alert; a client that went on to decrypt what an impostor encrypted finds it damaged. An internal error may be of a kin that has
-// no memory at the moment, as what comes from other parts of OpenSSL is of this one.
+// Describes a failed handshake. If the keys differ, the server finds that the client's binder does not verify and sends an alert;
+// a client that proceeds and decrypts data from an impostor finds it damaged. An internal error alert may come from a kin that is
+// out of memory; errors from other parts of OpenSSL are local.
 static int handshake_failed(kin_tls *t, kin_err *err) {
     unsigned long code = ERR_peek_last_error();
     switch (ERR_GET_LIB(code) == ERR_LIB_SSL ? ERR_GET_REASON(code) : 0) {
@@ -284,7 +286,7 @@ int kin_tls_open(kin_tls **out, kin_tls_ctx *ctx, bool is_client, kin_err *err) 
         return 0;
     }
     SSL_set_connect_state(t->ssl);
-    // Between two with a key there are no authorities, so a certificate, which only an impostor would send, is never believed.
+    // With a shared key there are no authorities: a certificate, which only an impostor would send, never verifies.
     SSL_set_verify(t->ssl, SSL_VERIFY_PEER, NULL);
     if (ctx->is_named) SSL_set_tlsext_host_name(t->ssl, ctx->host);
     if (kin_tls_feed(t, NULL, 0, err) == 0) return 0;
@@ -321,7 +323,7 @@ int kin_tls_feed(kin_tls *t, const void *bytes, size_t n, kin_err *err) {
     bool has_certificate = t->ctx->has_certificate;
     int rc = SSL_do_handshake(t->ssl);
     if (rc != 1 && SSL_get_error(t->ssl, rc) == SSL_ERROR_WANT_READ) return 0;
-    // Without the key there is no certificate either; that it was used is looked at all the same.
+    // Without the key there is no certificate either; still verify that the key was used.
     if (rc == 1 && (has_certificate || SSL_session_reused(t->ssl))) {
         t->state = KIN_TLS_OPEN;
         return 0;
@@ -365,7 +367,7 @@ int kin_tls_write(kin_tls *t, const void *bytes, size_t n, kin_err *err) {
     kin_assert(t->state == KIN_TLS_OPEN || t->state == KIN_TLS_CLOSED);
     if (n == 0) return 0;
     size_t n_written;
-    (void)reserve(t, kin_tls_output_bytes(n)); // all at once; where there is no room, bio_write says so
+    (void)reserve(t, kin_tls_output_bytes(n)); // for all of it; if there is no room, bio_write reports it
     ERR_clear_error();
     t->n_records += n / RECORD_BYTES + 1;
     if (t->n_records > RECORDS_PER_KEY && SSL_key_update(t->ssl, SSL_KEY_UPDATE_NOT_REQUESTED) == 1) t->n_records = 0;

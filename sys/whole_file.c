@@ -13,7 +13,7 @@
 
 enum { PATH_BYTES = 4096 };
 
-// The folders before each slash, and the path itself if it is a folder.
+// Creates the folders before each slash, and the path itself if it is a folder.
 static int make_folders(const char *text, bool is_folder, mode_t mode, kin_err *err) {
     char path[PATH_BYTES];
     size_t len = strlen(text);
@@ -40,7 +40,7 @@ int kin_folder_make_private_above(const char *path, kin_err *err) {
 
 static int read_all(int fd, uint8_t *bytes, size_t n) {
     ssize_t got = kin_io_read(fd, bytes, n, 0);
-    if (got >= 0 && (size_t)got < n) errno = EIO; // it shrank
+    if (got >= 0 && (size_t)got < n) errno = EIO; // the file shrank
     return got == (ssize_t)n ? 0 : KIN_FAIL;
 }
 
@@ -83,7 +83,7 @@ static int read_to_end(int fd, const char *path, size_t max, uint8_t **bytes, si
         got = read(fd, *bytes + *n, cap - *n);
         if (got < 0) return kin_err_set(err, "%s: %s", path, strerror(errno));
     }
-    (*bytes)[*n] = '\0'; // there was room for one more
+    (*bytes)[*n] = '\0'; // room for the NUL was allocated
     return 0;
 }
 
@@ -100,7 +100,7 @@ int kin_whole_input_read(const char *path, size_t max, uint8_t **bytes, size_t *
     return KIN_FAIL;
 }
 
-// A rename is safe on the disk only when its folder is.
+// A rename is durable only once its folder is synced.
 static void sync_folder_of(const char *path) {
     char folder[PATH_BYTES];
     const char *slash = strrchr(path, '/');
