@@ -1,7 +1,7 @@
 # shellcheck shell=sh
-# Checks of the kin program for the test that sources this: an own folder, no settings from this machine, and counters.
+# Checks of the kin program for the test that sources this: a temporary folder, no settings from this machine, and counters.
 #
-# Expects the path of the program in $1; mkmodel lies beside it. A test sets `claim` before its checks and ends with `tally`.
+# Expects the path of the program in $1; mkmodel is in the same folder. A test sets `claim` before its checks and ends with `tally`.
 kin=$1
 # shellcheck disable=SC2034 # the tests use it
 mkmodel=$(dirname "$kin")/mkmodel

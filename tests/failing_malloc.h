@@ -24,7 +24,7 @@
 
 #include "base/err.h"
 
-// Of the first FAILING_ALL allocations each fails in turn, of later ones a part.
+// Each of the first FAILING_ALL allocations fails in turn; of the later ones only a part.
 enum { FAILING_MAX_LIVE = 1 << 16, FAILING_ALL = 200 };
 
 // The allocations that are alive and were counted, protected by `mutex`.

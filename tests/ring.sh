@@ -1,9 +1,9 @@
 # shellcheck shell=sh disable=SC2034,SC2154
-# Rings of real processes on loopback, for the test that sources this: an own folder, homes with one key, joining devices, a head that runs
-# to its end, and waiting for log lines. No settings from this machine; all processes end with the test.
+# Rings of real processes on loopback, for the test that sources this: a temporary folder, homes with one key, joining devices, a head that
+# runs to its end, and waiting for log lines. No settings from this machine; all processes end with the test.
 #
-# Expects the path of the program in $1; mkmodel lies beside it. A test sets `claim` before its checks and ends with `tally`. KEEP=FOLDER
-# keeps the logs.
+# Expects the path of the program in $1; mkmodel is in the same folder. A test sets `claim` before its checks and ends with `tally`.
+# KEEP=FOLDER keeps the logs.
 command -v curl >/dev/null || { echo 'skipped: no curl' && exit 77; } # without it serve_with would wait until the test times out
 kin=$1
 mkmodel=$(dirname "$kin")/mkmodel

@@ -191,7 +191,7 @@ static void wait_for_plan(head *h, const char *name) {
 
 // ---- claims
 
-// The expectation follows the step times after one second, two more, and so on; not before ten steps.
+// The head compares its prediction with the step times after one second, after two more, and so on, but not before ten steps.
 static void while_a_request_runs_it_is_measured_soon(void **state) {
     (void)state;
     static device fast;
@@ -231,7 +231,7 @@ static void layers_go_where_the_facts_say(void **state) {
     close_head(&h);
 }
 
-// A token takes each of them 0.7 s; 12 sums are negligible.
+// Each of them takes 0.7 s per token; 12 sums are negligible.
 static void devices_alike_on_short_links_share_each_layer(void **state) {
     (void)state;
     static float logits[N_VOCAB], want[N_VOCAB];

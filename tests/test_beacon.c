@@ -55,7 +55,7 @@ static void expect_refused(uint8_t bytes[KIN_BEACON_BYTES], const char *words) {
     if (!strstr(err.text, words)) fail_msg("'%s' does not say '%s'", err.text, words);
 }
 
-// ---- the tests
+// ---- claims
 
 static void an_answer_has_these_bytes(void **state) {
     (void)state;

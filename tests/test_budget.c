@@ -74,7 +74,8 @@ static void noise_around_the_budget_only_lowers_it_once(void **state) {
 
 // ---- room for weights
 
-// 50 MB are reserved. The process is as large as it may be, so the kernel already has its share.
+// 50 MB are reserved. All the memory that the process may have is resident, so nothing more is set aside for the kernel's page
+// tables.
 static kin_budget_memory machine(void) {
     return (kin_budget_memory){
         .total = 2500 * MB, .available = 900 * MB, .own = 100 * MB, .resident = 1000 * MB, .fixed = 150 * MB};

@@ -2,7 +2,7 @@
 # A model file that is written to while kin uses it: no text comes from mixed weights, clients learn which file it is, and the model is
 # loaded again when the file is complete. Stored prefixes stay right.
 #
-#   test_changed_file.sh PATH_TO_KIN      (mkmodel lies beside it)
+#   test_changed_file.sh PATH_TO_KIN      (mkmodel is in the same folder)
 set -u
 # shellcheck source=tests/checks.sh
 . "$(dirname "$0")/checks.sh"

@@ -2,7 +2,7 @@
 # A ring in which the head's model file is written to, then a device's own file: no text comes from mixed weights. Real processes on
 # loopback.
 #
-#   test_changed_file_ring.sh PATH_TO_KIN      (mkmodel lies beside it)
+#   test_changed_file_ring.sh PATH_TO_KIN      (mkmodel is in the same folder)
 set -u
 # shellcheck source=tests/ring.sh
 . "$(dirname "$0")/ring.sh"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # kin chat on a terminal (tmux), in a pipe, and as a client of kin serve: commands, Ctrl-C at every moment, terminal features.
 #
-#   test_chat.sh PATH_TO_KIN      (mkmodel lies beside it)
+#   test_chat.sh PATH_TO_KIN      (mkmodel is in the same folder)
 set -u
 command -v tmux >/dev/null || { echo 'skipped: no tmux' && exit 77; }
 # shellcheck source=tests/checks.sh

@@ -52,7 +52,7 @@ static void expect_closed(raw *r, const char *words) {
     r->w->n_raws--;
 }
 
-// ---- the claims
+// ---- claims
 
 static void who_asks_for_what_cannot_be_loses_the_link_and_nobody_else(void **state) {
     world *w = *state;

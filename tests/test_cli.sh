@@ -1,7 +1,7 @@
 #!/bin/sh
 # The kin program as a user meets it: what it prints where, and its exit status. Runs the built-in demo model.
 #
-#   test_cli.sh PATH_TO_KIN      (mkmodel lies beside it)
+#   test_cli.sh PATH_TO_KIN      (mkmodel is in the same folder)
 set -u
 # shellcheck source=tests/checks.sh
 . "$(dirname "$0")/checks.sh"

@@ -199,7 +199,7 @@ until curl -s -m 10 "$base/metrics" >"$dir/metrics" && grep -q '^kin:device' "$d
 done
 for who in anna ben dora desk; do says "$dir/metrics" "^kin:device_compute_ratio{device=\"$who\"} [01]"; done
 wait $asking
-ask_all cut 2500 # long enough to be still running when the device dies
+ask_all cut 2500 # long enough to be running still when the device dies
 has_events() { [ "$(grep -c '^data' "$dir/$1")" -ge "$2" ]; } # NAME N
 wait_until 60 has_events cut1 10
 kill -9 "$pid_dora"

@@ -1,7 +1,7 @@
 #!/bin/sh
-# A model file, or a file of prepacked weights, that is truncated while in use: an error message that names it, and no signal.
+# Truncates a model file, or a file of prepacked weights, while it is in use: kin names it in an error message, and no signal ends kin.
 #
-#   test_cut.sh PATH_TO_KIN      (mkmodel lies beside it)
+#   test_cut.sh PATH_TO_KIN      (mkmodel is in the same folder)
 set -u
 # shellcheck source=tests/checks.sh
 . "$(dirname "$0")/checks.sh"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Damaged model files: `kin run` and `kin info` end with status 1 and one error message, and never crash.
 #
-#   test_damaged.sh PATH_TO_KIN      (mkmodel lies beside it; VERBOSE=1 shows the sentences)
+#   test_damaged.sh PATH_TO_KIN      (mkmodel is in the same folder; VERBOSE=1 shows the sentences)
 set -u
 # shellcheck source=tests/checks.sh
 . "$(dirname "$0")/checks.sh"

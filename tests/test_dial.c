@@ -121,7 +121,7 @@ static void expect_failure(world *w, const kin_dial_options *o, manner manner, c
     assert_int_equal(out.end, end);
 }
 
-// ---- the claims
+// ---- claims
 
 static void an_accepted_link_is_the_owners(void **state) {
     world *w = *state;

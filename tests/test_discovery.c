@@ -138,7 +138,7 @@ static struct sockaddr_in head_address(void) {
     return (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(test_port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 }
 
-// ---- the tests
+// ---- claims
 
 static void a_device_finds_its_head(void **state) {
     (void)state;

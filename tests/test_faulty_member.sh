@@ -3,7 +3,7 @@
 # and excluded, whether it is the first or the last device; the other device stays, and the text equals that of the head alone. Real
 # processes on loopback; the faulty one is kin_faulty.
 #
-#   test_faulty_member.sh PATH_TO_KIN      (mkmodel and kin_faulty lie beside it)
+#   test_faulty_member.sh PATH_TO_KIN      (mkmodel and kin_faulty are in the same folder)
 set -u
 # shellcheck source=tests/ring.sh
 . "$(dirname "$0")/ring.sh"

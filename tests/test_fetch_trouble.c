@@ -1,4 +1,4 @@
-// Fetching while others die, lie, or say nothing: it comes to its end, or says in one sentence why it does not.
+// Fetching while peers die, send wrong data or stay silent: it completes, or gives the reason in one sentence.
 #include "tests/fetch_world.h"
 
 #include "testkit/proxy.h"
@@ -84,7 +84,7 @@ static int open_whole_world(void **state) {
     return open_world_of(state, "tiny", LARGER_CHUNK, false);
 }
 
-// Each connection breaks long before a chunk is whole, within messages, and nothing that came is fetched again.
+// Each connection breaks long before a chunk is complete, even within messages. Received bytes are never fetched again.
 static void links_that_break_within_every_chunk_bring_all_of_them(void **state) {
     world *w = *state;
     node *n = &w->devices[0];
@@ -103,7 +103,7 @@ static void links_that_break_within_every_chunk_bring_all_of_them(void **state) 
     kin_proxy_close(proxy);
 }
 
-// A message takes twice as long as a source may be silent.
+// Each message takes twice the time for which a source may be silent.
 static void a_message_that_is_still_arriving_is_no_silence(void **state) {
     world *w = *state;
     node *n = &w->devices[0];
@@ -120,7 +120,7 @@ static void a_message_that_is_still_arriving_is_no_silence(void **state) {
     kin_proxy_close(proxy);
 }
 
-// The head sends the rest of chunks that a device had begun with wrong bytes, and is not blamed for it.
+// The head sends the rest of chunks whose first bytes a device sent wrong, and is not blamed.
 static void who_adds_the_rest_to_a_wrong_part_is_not_blamed(void **state) {
     world *w = *state;
     w->halves = true;
@@ -128,7 +128,7 @@ static void who_adds_the_rest_to_a_wrong_part_is_not_blamed(void **state) {
     assert_int_equal(kin_fetch_stats_now(w->devices[0].fetch).n_bad_peers, 0);
 }
 
-// ---- sources that do not play by the rules
+// ---- misbehaving sources
 
 static void who_is_asked_and_says_nothing_is_done_without(void **state) {
     world *w = *state;
@@ -152,14 +152,14 @@ static void have_of_others_is_looked_at_before_it_is_believed(void **state) {
     n->windows = kin_windows_one(0, 1, 0);
     start(n);
     kin_proto_have have = {.n_chunks = w->manifest.n_chunks, .bitmap = bits};
-    tell(n, &have, &w->devices[1]); // of another model
+    tell(n, &have, &w->devices[1]); // for another model
     memcpy(have.model.bytes, w->manifest.hash, sizeof have.model.bytes);
-    tell(n, &have, n); // of itself
+    tell(n, &have, n); // about the fetching device itself
     have.n_chunks = 8;
-    tell(n, &have, &w->devices[1]); // of another number of chunks
+    tell(n, &have, &w->devices[1]); // with another number of chunks
     have.id = w->devices[2].id;
     have.endpoint.n_addresses = 0;
-    kin_fetch_have(n->fetch, &have); // nowhere
+    kin_fetch_have(n->fetch, &have); // without an address
     expect_done(n);
     assert_int_equal(kin_fetch_stats_now(n->fetch).bytes_peers, 0);
 }
@@ -190,7 +190,7 @@ static void a_head_that_sends_wrong_bytes_gets_nowhere(void **state) {
     kin_fetch_options o = options_of(&w->devices[0]);
     fake_head(w);
     o.head_port = w->head.port;
-    o.give_up_ms = 1500; // in which it is asked once, also on a busy machine
+    o.give_up_ms = 1500; // long enough for one request, even on a busy machine
     start_with(&w->devices[0], &o);
     expect_failed(&w->devices[0], "nobody is left to ask for the model's weights, after 1 sent wrong bytes");
 }
@@ -238,7 +238,7 @@ static void a_disk_that_fails_is_told(void **state) {
     world *w = *state;
     node *n = &w->devices[0];
     kin_fetch_options o = options_of(n);
-    o.cache_dir = w->path[0]; // a file
+    o.cache_dir = w->path[0]; // a file, not a folder
     start_with(n, &o);
     expect_failed(n, "whole.gguf");
 }

@@ -44,7 +44,7 @@ static void serve(void *user, kin_link *link, uint32_t epoch, const kin_proto_op
     kin_endpoint_send_accept(head, link);
 }
 
-// ---- the device between
+// ---- the device that relays
 
 static void pass_on(void *user, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
     (void)user;
@@ -198,7 +198,7 @@ static void hears_itself(call *c, size_t n) {
     becomes(&c->has_echo);
 }
 
-// ---- the stories
+// ---- claims
 
 static void nothing(void *arg) {
     (void)arg;

@@ -3,7 +3,7 @@
 # that of one machine. When anna is killed it continues; when anna or the head is back, so are all others, without the wait that follows a
 # refusal.
 #
-#   test_gateway.sh PATH_TO_KIN      (mkmodel lies beside it)
+#   test_gateway.sh PATH_TO_KIN      (mkmodel is in the same folder)
 set -u
 # shellcheck source=tests/ring.sh
 . "$(dirname "$0")/ring.sh"

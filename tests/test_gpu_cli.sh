@@ -1,7 +1,7 @@
 #!/bin/sh
 # kin on a GPU as a user meets it. A software GPU (Mesa's llvmpipe) takes some seconds per start.
 #
-#   test_gpu_cli.sh PATH_TO_KIN      (mkmodel lies beside it)
+#   test_gpu_cli.sh PATH_TO_KIN      (mkmodel is in the same folder)
 set -u
 # shellcheck source=tests/checks.sh
 . "$(dirname "$0")/checks.sh"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Groups of real processes on loopback that share each layer: on their own, inside a ring, and when a device dies in the middle.
 #
-#   test_group_devices.sh PATH_TO_KIN      (mkmodel lies beside it)
+#   test_group_devices.sh PATH_TO_KIN      (mkmodel is in the same folder)
 set -u
 # shellcheck source=tests/ring.sh
 . "$(dirname "$0")/ring.sh"

@@ -3,7 +3,7 @@
 # the part after its last full page is computed, and generated tokens in full pages are known and only verified. On one machine and in a
 # ring. Real processes on loopback.
 #
-#   test_head_restart.sh PATH_TO_KIN      (mkmodel lies beside it)
+#   test_head_restart.sh PATH_TO_KIN      (mkmodel is in the same folder)
 set -u
 # shellcheck source=tests/ring.sh
 . "$(dirname "$0")/ring.sh"

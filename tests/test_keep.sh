@@ -2,7 +2,7 @@
 # A text continues with the keys and values that exist: in a ring of three a device is killed, and the pages of its layers come from another
 # member's copies; a device joins and fetches the pages of its layers. Real processes on loopback.
 #
-#   test_keep.sh PATH_TO_KIN      (mkmodel lies beside it)
+#   test_keep.sh PATH_TO_KIN      (mkmodel is in the same folder)
 set -u
 # shellcheck source=tests/ring.sh
 . "$(dirname "$0")/ring.sh"
@@ -41,10 +41,10 @@ begins_alike() { # NAME: begins like the text of an undisturbed ring
     said "$1" | head -c ${#expected} >"$dir/begin"
     [ "$(wc -c <"$dir/begin")" -gt 1000 ] && case $expected in "$(cat "$dir/begin")"*) ;; *) false ;; esac
 }
-copies() { # NAME: number of pages on that device's disk
+copies() { # NAME: prints the number of pages on that device's disk
     find "$dir/$1/.cache/kin/kv" -type f 2>/dev/null | wc -l
 }
-prompt_of() { # NAME: tokens of its prompt
+prompt_of() { # NAME: prints the number of tokens of its prompt
     sed -n 's/.*"prompt_n":\([0-9]*\).*/\1/p' "$dir/$1.stream" | tail -n 1
 }
 has_short() { [ "$(copies "$1")" -ge 18 ]; } # DEVICE: its own pages of three blocks, and copies of as many

@@ -2,7 +2,7 @@
 # kill -9 at any moment of the first start, while weights are packed and written, and truncated files: the next start gives the right tokens
 # and reports what it does, and the one after it has a complete cache.
 #
-#   test_killed_cache.sh PATH_TO_KIN      (mkmodel lies beside it)
+#   test_killed_cache.sh PATH_TO_KIN      (mkmodel is in the same folder)
 set -u
 kin=$1
 mkmodel=$(dirname "$kin")/mkmodel

@@ -1,7 +1,7 @@
 #!/bin/sh
 # The lab builds what a scenario describes and leaves nothing behind. A stand-in replaces kin: it listens, answers and prints figures.
 #
-#   test_lab.sh PATH_TO_KIN      (delay, brake and probe lie beside it)
+#   test_lab.sh PATH_TO_KIN      (delay, brake and probe are in the same folder)
 # shellcheck disable=SC2016 # scenarios are texts of their own
 set -u
 build=$(CDPATH='' cd "$(dirname "$1")" && pwd)

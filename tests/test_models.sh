@@ -1,7 +1,7 @@
 #!/bin/sh
 # Several models: kin models, and kin serve --models-dir, where each request names its model.
 #
-#   test_models.sh PATH_TO_KIN      (mkmodel lies beside it)
+#   test_models.sh PATH_TO_KIN      (mkmodel is in the same folder)
 set -u
 # shellcheck source=tests/checks.sh
 . "$(dirname "$0")/checks.sh"

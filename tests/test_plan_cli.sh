@@ -2,7 +2,7 @@
 # kin plan --what-if as a user meets it: the plan for a file of facts, refused input, and the documentation showing exactly this output.
 # Computes only plans.
 #
-#   test_plan_cli.sh PATH_TO_KIN      (mkmodel lies beside it)
+#   test_plan_cli.sh PATH_TO_KIN      (mkmodel is in the same folder)
 set -u
 # shellcheck source=tests/checks.sh
 . "$(dirname "$0")/checks.sh"

@@ -2,7 +2,7 @@
 # Layers of which no member has pages are recomputed alone, from the logged hidden states that had been passed on to them: a device that
 # kept nothing on its disk is killed. Real processes on loopback.
 #
-#   test_recompute_ring.sh PATH_TO_KIN      (mkmodel lies beside it)
+#   test_recompute_ring.sh PATH_TO_KIN      (mkmodel is in the same folder)
 set -u
 # shellcheck source=tests/ring.sh
 . "$(dirname "$0")/ring.sh"
@@ -20,7 +20,7 @@ run() { # NAME N OPTION...: runs a text with N devices, in the background
     writer=$!
     pids="$pids $writer"
 }
-pages() { # NAME: number of pages on that member's disk
+pages() { # NAME: prints the number of pages on that member's disk
     find "$dir/$1/.cache/kin/kv" -type f 2>/dev/null | wc -l
 }
 counts() { # NAME: checks the numbers of tokens recomputed in all layers, recomputed only in the lost layers, and loaded from disks

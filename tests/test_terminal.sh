@@ -1,7 +1,7 @@
 #!/bin/sh
 # Output to stdout and to a terminal: it is complete or an error, and no untrusted byte has an effect on the terminal.
 #
-#   test_terminal.sh PATH_TO_KIN      (mkmodel lies beside it)
+#   test_terminal.sh PATH_TO_KIN      (mkmodel is in the same folder)
 set -u
 # shellcheck source=tests/checks.sh
 . "$(dirname "$0")/checks.sh"
