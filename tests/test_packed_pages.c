@@ -1,4 +1,4 @@
-// The prepacked cache in huge pages, where the file system has them.
+// The prepacked cache in huge pages, if the file system supports them.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +21,7 @@ enum { N_BLOCKS = 2 };
 
 static const uint64_t block_bytes[N_BLOCKS] = {7 << 20, 7 << 20};
 
-// Bytes of the mapping at `begin` that are in huge pages of a file.
+// Returns the bytes of the mapping at `begin` that are in huge pages of a file.
 static size_t huge_bytes(const uint8_t *begin) {
     char line[512];
     size_t kib = 0;
@@ -36,7 +36,7 @@ static size_t huge_bytes(const uint8_t *begin) {
     return kib << 10;
 }
 
-// Address space whose beginning is as the file's.
+// Reserves address space that begins, like the file, at a multiple of the huge page size.
 static uint8_t *reserve(size_t n) {
     uint8_t *at = mmap(NULL, n + KIN_HUGE_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     assert_true(at != MAP_FAILED);
@@ -59,7 +59,7 @@ static void neighbours_share_a_huge_page(void **state) {
     kin_pages_wish_huge(home + 2 * MIB, 12 * MIB);
     assert_int_equal(kin_pages_fetch(home + 2 * MIB, 12 * MIB, true), 0);
     size_t huge = huge_bytes(border);
-    munmap(home, 6 * MIB); // the huge page that is left is the one of both blocks
+    munmap(home, 6 * MIB); // leaves only the huge page that both blocks share
     munmap(home + 8 * MIB, 8 * MIB);
     size_t huge_at_border = huge_bytes(border);
     bool is_one_range = kin_packed_offset(p, 1) == kin_packed_offset(p, 0) + 7 * MIB && first < home + 2 * MIB;
@@ -69,7 +69,7 @@ static void neighbours_share_a_huge_page(void **state) {
     snprintf(command, sizeof command, "rm -rf %s", dir);
     assert_int_equal(system(command), 0);
     assert_true(is_one_range);
-    if (huge == 0) skip(); // the file system has none
+    if (huge == 0) skip(); // the file system has no huge pages
     assert_int_equal(huge_at_border, 2 * MIB);
 }
 

@@ -1,5 +1,5 @@
-// Pages from other processes' disks (fetch/page_fetch.h): what is wanted is found wherever it is, and nobody waits for what is
-// not; copies come by themselves.
+// Pages from other processes' disks (fetch/page_fetch.h): wanted pages are found at any peer, missing pages cause no waiting, and
+// copies are fetched unasked.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,16 +31,16 @@ typedef struct node {
     kin_page_fetch *fetch;
     kin_proto_id id;
     char dir[80];
-    bool is_busy;  // set before something is to be copied
-    bool trickles; // set before it is asked for something: a byte at a time
-    bool hangs;    // beside that: not even that
+    bool is_busy;  // computes, so copies are rate-limited; set before a copy starts
+    bool trickles; // serves one byte at a time; set before the first request
+    bool hangs;    // with `trickles`: accepts requests and sends nothing
     struct {
         uv_timer_t timer;
         kin_link *link;
-        uint32_t i_chunk, n; // bytes that were sent, at most MOST_TRICKLED
+        uint32_t i_chunk, n; // n: bytes sent, at most MOST_TRICKLED
         bool is_over;
     } trickle;
-    // A call in the loop's thread.
+    // A call on the loop's thread.
     kin_completion called;
     void (*fn)(struct node *node, const void *arg);
     const void *arg;
@@ -125,7 +125,7 @@ static void run_call(void *arg) {
     kin_completion_done(&n->called, kin_completion_asked(&n->called), true);
 }
 
-// In the node's loop.
+// Calls fn on the node's loop thread and waits for it.
 static void in_loop(node *n, void (*fn)(node *n, const void *arg), const void *arg) {
     uint32_t generation = kin_completion_ask(&n->called);
     n->fn = fn;
@@ -154,7 +154,7 @@ static int open_nodes(void **state) {
         kin_endpoint_options o = {.id = n->id, .name = "node", .version = "1", .key = {{7}}, .listen = "127.0.0.1"};
         if (kin_endpoint_open(&n->endpoint, &o, &callbacks, n, &err) != 0 || kin_endpoint_start(n->endpoint, begin, n, &err) != 0)
             fail_msg("%s", err.text);
-        in_loop(n, nothing, NULL); // it has begun
+        in_loop(n, nothing, NULL); // waits until `begin` has run
     }
     return 0;
 }
@@ -162,7 +162,7 @@ static int open_nodes(void **state) {
 static int close_nodes(void **state) {
     char command[128];
     (void)state;
-    for (int i = N_NODES; i-- > 0;) { // who asks ends first: its links end with it
+    for (int i = N_NODES; i-- > 0;) { // the node that fetches closes first, which ends its links
         kin_endpoint_close(nodes[i].endpoint, end, &nodes[i]);
         kin_completion_fini(&nodes[i].called);
     }
@@ -178,12 +178,12 @@ static void know(node *n, const void *arg) {
 }
 
 static void know_nobody(node *n, const void *arg) {
-    kin_proto_endpoint at = {1, 1, {"127.0.0.1"}}; // nobody listens there
+    kin_proto_endpoint at = {1, 1, {"127.0.0.1"}}; // no process listens on this port
     (void)arg;
     kin_page_fetch_know(n->fetch, &(kin_proto_id){{99}}, &at);
 }
 
-// arg: whether they are forgotten, as devices that have left; else they are known on.
+// Registers many peers that do not answer. arg: if they are then forgotten, like devices that have left.
 static void know_many(node *n, const void *arg) {
     const bool *forgets = arg;
     kin_proto_endpoint at = {1, 1, {"127.0.0.1"}};
@@ -243,7 +243,7 @@ static void want(node *n, int to) {
     want_for(n, to, PATIENCE_MS);
 }
 
-// As many pages are here then. A busy machine may take longer than what is wanted is waited for: it is wanted again.
+// Expects n_here pages after wanting them. On a busy machine a fetch may take longer than its timeout, so it is repeated.
 static void expect_here(node *n, int to, int n_here) {
     kin_time begun = kin_clock_now();
     do {
@@ -258,10 +258,10 @@ static void what_is_wanted_comes_from_whoever_has_it(void **state) {
     give(&nodes[1], 20, 40, BYTES);
     in_loop(&nodes[2], know, &nodes[0]);
     in_loop(&nodes[2], know, &nodes[1]);
-    in_loop(&nodes[2], know, &nodes[2]); // oneself is not asked
+    in_loop(&nodes[2], know, &nodes[2]); // a node does not ask itself
     expect_here(&nodes[2], 50, 40);
     give(&nodes[1], 40, 50, BYTES);
-    expect_here(&nodes[2], 50, 50); // it wants those that are there, too: who asks has looked
+    expect_here(&nodes[2], 50, 50); // also wants pages that are already here: the caller is to check first
 }
 
 static void who_is_not_there_is_passed_over(void **state) {
@@ -275,7 +275,7 @@ static void who_is_not_there_is_passed_over(void **state) {
 static void nobody_is_asked_who_is_forgotten(void **state) {
     (void)state;
     give(&nodes[0], 0, 5, BYTES);
-    want(&nodes[2], 5); // nobody is known
+    want(&nodes[2], 5); // no peer is registered
     in_loop(&nodes[2], know, &nodes[0]);
     in_loop(&nodes[2], forget, NULL);
     want(&nodes[2], 5);
@@ -284,7 +284,7 @@ static void nobody_is_asked_who_is_forgotten(void **state) {
     expect_here(&nodes[2], 5, 5);
 }
 
-// Identities of devices that come and go, for a long time.
+// Many devices have come and gone.
 static void those_who_are_gone_take_no_place(void **state) {
     static const bool yes = true, no = false;
     (void)state;
@@ -294,7 +294,7 @@ static void those_who_are_gone_take_no_place(void **state) {
     expect_here(&nodes[2], 5, 5);
     give(&nodes[1], 5, 6, BYTES);
     in_loop(&nodes[2], know_many, &no);
-    expect_here(&nodes[2], 6, 5); // none of the many answers
+    expect_here(&nodes[2], 6, 5); // none of the many peers answers
     in_loop(&nodes[2], know, &nodes[1]);
     expect_here(&nodes[2], 6, 6);
 }
@@ -332,7 +332,7 @@ static void look(node *n, const void *arg) {
     n_trickled = n->trickle.n;
 }
 
-// Before all of it has come. The next time another one is asked first.
+// The slow transfer is abandoned before its end, and the next fetch asks another peer first.
 static void a_slow_peer_is_left(void **state) {
     (void)state;
     nodes[0].trickles = true;
@@ -351,7 +351,7 @@ static void a_slow_peer_is_left(void **state) {
 
 // ---- copies
 
-// Of that node; NULL: the first one.
+// Copies six pages of the node `arg` (NULL: the first one).
 static void copy(node *n, const void *arg) {
     const node *from = arg ? arg : &nodes[0];
     uint8_t names[6 * sizeof(kin_proto_hash)];
@@ -359,7 +359,7 @@ static void copy(node *n, const void *arg) {
     for (int i = 0; i < 6; i++) {
         kin_page_name name = name_of(i);
         kin_proto_hash hash = kin_page_fetch_hash(&name);
-        if (i == 5) hash.bytes[31] = 1; // that is no page's
+        if (i == 5) hash.bytes[31] = 1; // not the hash of a page
         memcpy(names + sizeof hash * (size_t)i, &hash, sizeof hash);
     }
     kin_page_fetch_copy(n->fetch, &kept);
@@ -383,8 +383,8 @@ static void wait_for_copies(node *n, uint64_t n_copied, uint64_t n_left_out) {
 
 static void copies_come_by_themselves(void **state) {
     (void)state;
-    give(&nodes[0], 0, 4, BYTES);   // the fifth is gone meanwhile
-    in_loop(&nodes[2], copy, NULL); // of somebody whom it does not know: nothing
+    give(&nodes[0], 0, 4, BYTES);   // the fifth page is gone
+    in_loop(&nodes[2], copy, NULL); // the peer is not registered, so nothing is copied
     in_loop(&nodes[2], know, &nodes[0]);
     in_loop(&nodes[2], copy, NULL);
     wait_for_copies(&nodes[2], 4, 1);
@@ -393,7 +393,7 @@ static void copies_come_by_themselves(void **state) {
     assert_int_equal(stats.n_wanted, 0);
 }
 
-// In slices, with rests.
+// The copy is rate-limited: slices with pauses.
 static void who_computes_copies_gently(void **state) {
     (void)state;
     give(&nodes[0], 0, 4, BYTES);
@@ -402,11 +402,11 @@ static void who_computes_copies_gently(void **state) {
     in_loop(&nodes[2], copy, NULL);
     wait_for_copies(&nodes[2], 4, 1);
     assert_int_equal(count_here(&nodes[2], 5), 4);
-    want(&nodes[2], 5); // that link is not gentle any more
+    want(&nodes[2], 5); // the link is no longer rate-limited
     assert_int_equal(count_here(&nodes[2], 5), 4);
 }
 
-// While it waits for its next slice, other pages are wanted of the same peer.
+// While a copy waits for its next slice, other pages are wanted from the same peer.
 static void a_copy_goes_on_after_what_was_wanted(void **state) {
     (void)state;
     give(&nodes[0], 0, 5, BYTES);
@@ -415,14 +415,14 @@ static void a_copy_goes_on_after_what_was_wanted(void **state) {
     in_loop(&nodes[2], copy, NULL);
     kin_time begun = kin_clock_now();
     do {
-        nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL); // while pages are wanted no copy begins
+        nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL); // a copy can start only while no pages are wanted
         want(&nodes[2], 1);
         in_loop(&nodes[2], read_stats, NULL);
         assert_true(kin_clock_ms(begun, kin_clock_now()) < PATIENCE_MS);
     } while (stats.n_copied < 5);
 }
 
-// Its disk is dead, and its heartbeat is not.
+// The peer's disk hangs, but its heartbeat does not.
 static void a_peer_that_hangs_holds_up_no_copies_of_others(void **state) {
     (void)state;
     nodes[0].trickles = nodes[0].hangs = true;
@@ -435,7 +435,7 @@ static void a_peer_that_hangs_holds_up_no_copies_of_others(void **state) {
     assert_int_equal(count_here(&nodes[2], 5), 5);
 }
 
-// Nobody waits for what is not there, nor where nothing is to come.
+// Settling waits for pending copies, but not for missing pages, and returns at once if there are no copies.
 static void what_ends_has_its_copies(void **state) {
     (void)state;
     give(&nodes[0], 0, 4, BYTES);
@@ -447,7 +447,7 @@ static void what_ends_has_its_copies(void **state) {
     kin_page_fetch_settle(nodes[2].fetch);
 }
 
-// What is wanted does not wait for copies, nor they for ever.
+// Wanted pages do not wait for copies, and copies are not postponed forever.
 static void copies_wait_for_what_is_wanted(void **state) {
     (void)state;
     give(&nodes[0], 0, 5, BYTES);

@@ -1,4 +1,4 @@
-// Pages of a mapped file that come and go.
+// Loading and dropping pages of a mapped file.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@ typedef struct mapped {
     uint8_t *at; // [N]
 } mapped;
 
-// On a disk, where TMPDIR may be memory.
+// Uses /var/tmp, which is on a disk; TMPDIR may be in memory.
 static mapped open_mapped(void) {
     static uint8_t bytes[N];
     char path[] = "/var/tmp/kin-test-XXXXXX";
@@ -42,7 +42,7 @@ static void close_mapped(mapped *m) {
     close(m->fd);
 }
 
-// False where the OS keeps them, or does not tell.
+// Drops the pages. False if the OS keeps them or gives no information.
 static bool take_back(const mapped *m) {
     if (!madvise_is_real()) return false;
     madvise(m->at, N, MADV_DONTNEED);
@@ -70,7 +70,7 @@ static void what_nobody_touched_is_not_held(void **state) {
 }
 #endif
 
-// False: the OS keeps the pages.
+// Returns false if the OS keeps the pages.
 static bool expect_faults_of_one_page(bool huge) {
     mapped m = open_mapped();
     bool gone = take_back(&m);
@@ -110,7 +110,7 @@ static void what_is_fetched_is_all_held(void **state) {
     if (!gone) skip();
 }
 
-// Of memory, which is zeros when it comes back.
+// Uses anonymous memory, which is zero again after it was dropped.
 static void what_is_dropped_is_whole_pages_of_the_size_that_they_have(void **state) {
     (void)state;
     for (uint64_t page = 16 << 10; page <= 64 << 10; page *= 4) {

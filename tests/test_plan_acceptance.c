@@ -1,4 +1,4 @@
-// The acceptance rule as published (pure/plan/acceptance.h), by the numbers of the thesis.
+// The acceptance rule as published (pure/plan/acceptance.h), with the numbers of the thesis.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -65,12 +65,12 @@ static void another_plan_must_win_by_a_twentieth_and_pay_for_its_deployment(void
     kin_acceptance_cost faster = kin_acceptance_cost_of(94e3, 0), hardly = kin_acceptance_cost_of(95e3, 0);
     assert_true(kin_acceptance_takes(&o, &faster, 100e3));
     assert_false(kin_acceptance_takes(&o, &hardly, 100e3));
-    // Half of the time, after 6 s of deployment: not at once, but in time.
+    // A plan of half the time that takes 6 s to deploy is refused at first and accepted later.
     kin_acceptance_cost half = kin_acceptance_cost_of(50e3, kin_acceptance_penalty(&o, 6e6, true, 0));
     assert_false(kin_acceptance_takes(&o, &half, 100e3));
     half = kin_acceptance_cost_of(50e3, kin_acceptance_penalty(&o, 6e6, true, 90));
     assert_true(kin_acceptance_takes(&o, &half, 100e3));
-    half = kin_acceptance_cost_of(50e3, INFINITY); // its weights cannot come
+    half = kin_acceptance_cost_of(50e3, INFINITY); // its weights cannot be fetched
     assert_false(kin_acceptance_takes(&o, &half, 100e3));
 }
 

@@ -1,4 +1,4 @@
-// How texts are divided into micro-batches: what the formula promises for rings that one knows by heart, and for random ones.
+// The division of sequences into micro-batches, for rings whose best division is known and for random ones.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 
 enum { MOST = 16 };
 
-// Four devices of the paper's head, without GPUs, memory for `memory` each, and layers as `shares` says.
+// Four devices like the paper's head without a GPU, with `memory` bytes each and the layers of `shares`.
 static void make_ring(kin_facts *facts, kin_plan *plan, double memory, double rtt_s, const int shares[4]) {
     kin_paper_facts(facts, KIN_PAPER_TABLE_3, KIN_PAPER_8B, 4);
     *plan = (kin_plan){.n_rounds = 1, .n_stops = 4};
@@ -54,7 +54,7 @@ static void four_equal_devices_have_a_text_each(void **state) {
     assert_true(four.rate < 4.01 * one.rate);
 }
 
-// The busy device reads its weights once for all texts, where four micro-batches would have it read them four times.
+// The busy device reads its weights once for all sequences; with four micro-batches it would read them four times.
 static void where_one_device_has_almost_all_layers_texts_stay_together(void **state) {
     (void)state;
     kin_facts facts;
@@ -85,7 +85,7 @@ static void streamed_weights_are_read_once_for_all_texts(void **state) {
     assert_true(eight.rate > 6 * one.rate);
 }
 
-// Computing binds with so many texts, but reading ahead is for one pass.
+// With 64 sequences computing is the limit in one round; in several rounds it reads ahead for only one pass.
 static void streamed_weights_in_several_rounds_are_read_for_one_pass_at_a_time(void **state) {
     (void)state;
     kin_facts facts;
@@ -98,7 +98,8 @@ static void streamed_weights_in_several_rounds_are_read_for_one_pass_at_a_time(v
     assert_int_equal(choose(&facts, &plan, 64, MOST).n_batches, 1);
 }
 
-// As the plan's token is shown, which is simulated: weight blocks are whole, so of windows alike some wait for one more.
+// The period equals the simulated time of the plan's token, which differs from the closed form: weight blocks are indivisible, so
+// some of the equal windows wait for one block more.
 static void streamed_texts_are_expected_as_the_plans_token_is(void **state) {
     (void)state;
     kin_facts facts;

@@ -1,4 +1,4 @@
-// What a draft model would gain (pure/plan/draft_gain.h), where the answer is known.
+// The gain of a draft model (pure/plan/draft_gain.h) in cases whose answer is known.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 
 static const double DISK = 1e9; // bytes per second
 
-// The paper's head on its own, without a GPU, and an 8B model; drafts by a model of two of its layers, without an output.
+// The paper's head alone, without a GPU, and an 8B model; the draft model has two of its layers and no output matrix.
 static void make_facts(kin_facts *facts, kin_model_facts *draft, double memory) {
     kin_paper_facts(facts, KIN_PAPER_TABLE_3, KIN_PAPER_8B, 1);
     facts->devices[0].has_gpu = false;
@@ -44,10 +44,11 @@ static void in_plenty_of_memory_nothing_is_taken_from_the_model(void **state) {
     assert_true(fabs(g.rows_s[1] - g.plain_s) < 1e-12 && g.pass_s > 0 && g.pass_s < g.plain_s / 8);
     assert_true(g.second_token_s > 0 && g.second_token_s < g.pass_s);
     assert_true(fabs(kin_draft_gain_tpot(&g, 0.5, 0) - g.plain_s) < 1e-12);
-    for (int k = 1; k <= KIN_DRAFT_MAX; k++) {                                       // all are right
-        double tpot = (g.rows_s[k + 1] + k * g.pass_s + g.second_token_s) / (k + 1); // and the last one is read with the next
+    for (int k = 1; k <= KIN_DRAFT_MAX; k++) {
+        // All drafts are accepted; the draft model reads the last one together with the next token.
+        double tpot = (g.rows_s[k + 1] + k * g.pass_s + g.second_token_s) / (k + 1);
         assert_true(fabs(kin_draft_gain_tpot(&g, 1, k) - tpot) < 1e-12);
-        assert_true(fabs(kin_draft_gain_tpot(&g, 0, k) - (g.rows_s[k + 1] + k * g.pass_s)) < 1e-12); // none is
+        assert_true(fabs(kin_draft_gain_tpot(&g, 0, k) - (g.rows_s[k + 1] + k * g.pass_s)) < 1e-12); // none is accepted
     }
     double before = g.rows_s[1];
     for (double a = 0; a <= 1; a += 0.1) {
@@ -58,7 +59,7 @@ static void in_plenty_of_memory_nothing_is_taken_from_the_model(void **state) {
     }
 }
 
-// Its first pass of a step follows the model's own, the others follow each other.
+// The draft model's first pass of a step follows a pass of the model, which evicts its weights; the others follow each other.
 static void weights_that_stay_in_the_cache_between_two_passes_come_faster(void **state) {
     (void)state;
     kin_facts facts;
@@ -74,7 +75,7 @@ static void weights_that_stay_in_the_cache_between_two_passes_come_faster(void *
     kin_draft_gain g = gain_of(&facts, &draft);
     double factor = 0.4 + 0.2 * log2(24.0 / 16);
     assert_true(g.first_s == plain.first_s && g.rows_s[2] == plain.rows_s[2] && g.second_token_s == plain.second_token_s);
-    assert_true(g.pass_s < plain.pass_s && g.pass_s > factor * plain.pass_s); // operations and attention take what they took
+    assert_true(g.pass_s < plain.pass_s && g.pass_s > factor * plain.pass_s); // only reading weights becomes faster
     double fixed_s = (g.pass_s - factor * plain.pass_s) / (1 - factor);
     assert_true(fixed_s >= 0 && fixed_s < plain.pass_s);
     assert_true(fabs(kin_draft_gain_tpot(&g, 0, 3) - (g.rows_s[4] + g.first_s + 2 * g.pass_s)) < 1e-12);
@@ -91,9 +92,9 @@ static void from_a_streaming_device_its_bytes_are_read_in_every_pass(void **stat
     kin_draft_gain g = gain_of(&facts, &draft);
     double cost = g.rows_s[1] - g.plain_s, bytes = g.memory_bytes;
     assert_true(bytes > 2 * kin_facts_layer_bytes(&draft));
-    // A weight block more or less stays, and a little of the reading was waited for anyway.
+    // Tolerances: one resident weight block more or less, and the part of the reading that was already waited for.
     assert_true(fabs(cost - bytes / DISK) < 0.05 * bytes / DISK + facts.model.weight_block_bytes / DISK);
-    assert_true(kin_draft_gain_best(&g, 0.9) > 5); // rows are free
+    assert_true(kin_draft_gain_best(&g, 0.9) > 5); // additional rows cost nothing
     assert_true(g.plain_s / kin_draft_gain_tpot(&g, 0.9, kin_draft_gain_best(&g, 0.9)) > 3);
 }
 

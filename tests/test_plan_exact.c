@@ -81,7 +81,7 @@ static void exact_is_never_worse_than_the_others(void **state) {
         int rc = kin_plan_exact(&facts, &options, &exact, &err);
         n_open += rc == 0 && exact.bound_s < exact.tpot_s * (1 - 1e-9);
         for (int i = 1; kin_plan_schedulers[i].name; i++) {
-            if (i > 1 && round % 10 != 0) continue; // halda (the first) always, the others now and then
+            if (i > 1 && round % 10 != 0) continue; // halda (index 1) in every round, the others in every tenth
             if (kin_plan_schedulers[i].plan(&facts, &options, &other, NULL) != 0) continue;
             if (rc != 0) fail_msg("round %d: %s has a plan, exact has none", round, kin_plan_schedulers[i].name);
             if (exact.tpot_s > other.tpot_s * (1 + 1e-9))
@@ -145,7 +145,7 @@ static void one_more_device_never_makes_it_slower(void **state) {
     }
 }
 
-// A star: nobody but device 1 can talk to the head.
+// Device D2 has no link to the head; D1 has links to both.
 static void a_relay_joins_devices_that_have_no_link(void **state) {
     (void)state;
     kin_plan_options options = kin_plan_options_defaults();
@@ -202,7 +202,7 @@ static void windows_cover_all_layers_once(void **state) {
     }
 }
 
-// The last layer's result goes into the output layer, so it must be the head that computes it, if it has any layers.
+// The output matrix, which the head has, takes the last layer's result, so the head computes the last layers if it has any.
 static void in_each_round_the_head_computes_last(void **state) {
     (void)state;
     kin_plan plan = {.n_rounds = 2,
@@ -227,7 +227,7 @@ static void in_each_round_the_head_computes_last(void **state) {
     assert_int_equal(head.at[0].layer_end, 12);
 }
 
-// Held and Karp over all members of `hops`.
+// Returns the length of the shortest ring over all members of `hops` (Held-Karp).
 static double shortest_ring(const kin_hops *hops) {
     enum { MOST = KIN_HOPS_EXACT + 2 };
     static double cost[1 << MOST][MOST];
@@ -285,7 +285,7 @@ static void a_long_ring_is_the_shortest_or_says_that_it_may_not_be(void **state)
     assert_true(n_proven > N_RINGS / 2);
 }
 
-// No two links alike; some of the rings are too long to try them all.
+// Makes facts in which all links differ and rings may have too many members to try all orders. False if there is no plan.
 static bool many_unlike(kin_facts *facts, kin_rng *rng, const kin_plan_options *options, kin_plan *plan) {
     do {
         kin_random_facts(facts, rng, KIN_FACTS_MAX_DEVICES, 80);

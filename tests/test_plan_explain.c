@@ -1,4 +1,4 @@
-// Why: one sentence per device, and the numbers in it are what planning without it, or with it, gives.
+// Explanations: one sentence per device, whose numbers equal those of planning without the device, or with it.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,7 +33,7 @@ static double played(const kin_facts *facts, const kin_plan *plan) {
     return s;
 }
 
-// The number before " ms/token".
+// Returns the number before " ms/token", in seconds.
 static double number_of(const char *sentence) {
     const char *end = strstr(sentence, " ms/token");
     assert_non_null(end);
@@ -60,7 +60,7 @@ static void a_device_left_out_says_what_it_would_add(void **state) {
     char why[KIN_PLAN_WHY_MAX];
     assert_int_equal(kin_plan_explain_left_out(&facts, &options, &plan, phone, why, &err), 0);
     assert_string_equal(sentences[phone] + strlen("phone left out: "), why);
-    assert_int_equal(kin_plan_explain_left_out(&facts, &options, &forced, phone, why, &err), 0); // another plan is in force
+    assert_int_equal(kin_plan_explain_left_out(&facts, &options, &forced, phone, why, &err), 0); // with another plan in force
     assert_string_equal(why, "it would make nothing faster");
 }
 
@@ -131,7 +131,7 @@ static void a_head_may_have_no_layers(void **state) {
     assert_string_equal(sentences[0], "D3 is the head, with embedding and output only: it cannot hold a layer");
 }
 
-// A chain: D3 - D2 - D1. D2 computes on one way and passes on on the other.
+// A chain D3 - D2 - D1: D2 computes in one direction and is a relay in the other.
 static void a_worker_can_be_a_relay_too(void **state) {
     (void)state;
     kin_plan_options options = kin_plan_options_defaults();

@@ -1,4 +1,4 @@
-// Facts: nonsense is refused with a reason, and does not sink the plan of the others. Measurements correct facts by medians.
+// Facts: a device with impossible figures is refused with a reason, and the others are still planned. Measurements correct facts.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -97,7 +97,7 @@ static const struct {
 };
 enum { N_SPOILED = sizeof spoiled / sizeof *spoiled };
 
-// Not measured is something else: then the rate of the other types counts.
+// A rate that is missing for one type is another case: then the rate for other types is used.
 static void a_gpu_that_cannot_multiply_the_weights_is_left_out_and_its_device_is_not(void **state) {
     (void)state;
     const kin_plan_options options = kin_plan_options_defaults();
@@ -175,7 +175,7 @@ static void a_device_that_nobody_reaches_is_refused(void **state) {
     kin_err err;
     for (int i = 0; i < 4; i++) {
         kin_paper_facts(&facts, KIN_PAPER_TABLE_3, KIN_PAPER_70B, 4);
-        for (int a = 0; a < 3; a++) facts.links[3][a].bytes_s = bad[i]; // there, but not back
+        for (int a = 0; a < 3; a++) facts.links[3][a].bytes_s = bad[i]; // broken in one direction only
         assert_int_equal(kin_facts_screen(&facts, &usable, reasons, &err), 0);
         assert_int_equal(usable, 7);
         assert_string_equal(reasons[3], "no usable link joins it with the head");
@@ -233,7 +233,7 @@ static void a_worker_needs_no_rate_for_the_output(void **state) {
     assert_int_equal(kin_facts_check_device(&facts.devices[1], &facts.model, true, &err), KIN_FAIL);
 }
 
-// Facts come from other machines: numbers of any kind in any place.
+// Facts come from other machines, so any field may have any value.
 static void any_numbers_at_all_are_refused_or_planned(void **state) {
     (void)state;
     const double odd[] = {0, -0.0, -1, NAN, INFINITY, -INFINITY, 1e-300, 1e300, 1e-9, 1e12, 5e13, 1};
@@ -268,7 +268,7 @@ static void any_numbers_at_all_are_refused_or_planned(void **state) {
 
 static const kin_plan alone = {.n_rounds = 1, .n_stops = 1};
 
-// What a device measures of its tokens.
+// Returns the figures that a device with this true prediction would measure.
 static kin_measured measure(const kin_prediction *real, int device) {
     const kin_device_prediction *r = &real->devices[device];
     return (kin_measured){
@@ -285,8 +285,7 @@ static void speed_up(kin_engine_facts *e, double ratio) {
     e->kv_copy_s /= ratio;
 }
 
-// The profile thinks that D2 computes twice as fast as it does, that its disk is half as fast again, and that round trips take
-// half.
+// The profile overestimates D2's computing speed by a factor of 2 and its disk by 1.5, and halves round trip times.
 static void running_corrections_find_the_true_facts(void **state) {
     (void)state;
     kin_plan_options options = kin_plan_options_defaults();
@@ -322,7 +321,7 @@ static void running_corrections_find_the_true_facts(void **state) {
     }
 }
 
-// A device with 10 layers: those on the GPU take 1 s each, those on the CPU 2 s.
+// Predicts a device with 10 layers: those on the GPU take 1 s each, those on the CPU 2 s.
 static kin_prediction divided(int n_gpu) {
     kin_prediction p = {0};
     p.devices[1].compute_s = n_gpu + 2 * (10 - n_gpu);
@@ -335,13 +334,13 @@ static void an_engine_is_corrected_by_what_it_did(void **state) {
     kin_corrections c;
     kin_prediction predicted = divided(10);
     kin_corrections_init(&c);
-    kin_corrections_set(&c, 1, &(kin_measured){.compute_s = 15}, &alone, &predicted); // the GPU takes 1.5 s a layer
+    kin_corrections_set(&c, 1, &(kin_measured){.compute_s = 15}, &alone, &predicted); // the GPU takes 1.5 s per layer
     assert_true(c.devices[1].gpu == 1.5 && c.devices[1].cpu == 1);
     predicted = divided(4);
-    kin_corrections_set(&c, 1, &(kin_measured){.compute_s = 4 * 1.5 + 6 * 2}, &alone, &predicted); // as believed
+    kin_corrections_set(&c, 1, &(kin_measured){.compute_s = 4 * 1.5 + 6 * 2}, &alone, &predicted); // as corrected so far
     assert_true(c.devices[1].gpu == 1.5 && c.devices[1].cpu == 1);
     kin_corrections_set(&c, 1, &(kin_measured){.compute_s = 2 * (4 * 1.5 + 6 * 2)}, &alone,
-                        &predicted); // who it is, nobody knows
+                        &predicted); // unknown which of the two is slower, so both are
     assert_true(c.devices[1].gpu == 3 && c.devices[1].cpu == 2);
     predicted = divided(0);
     kin_corrections_set(&c, 1, &(kin_measured){.compute_s = 20}, &alone, &predicted);
@@ -374,7 +373,7 @@ static void a_disk_is_corrected_by_its_rate_or_with_experts_by_its_time(void **s
     kin_corrections_init(&c);
     p->load_s = p->own_load_s = 1, p->streamed_bytes = 1e9;
     kin_corrections_set(&c, 0, &(kin_measured){.disk_s = 1, .disk_bytes = 0.5e9}, &alone,
-                        &predicted); // less was streamed, at half the rate
+                        &predicted); // half the bytes, so half the rate
     assert_true(c.devices[0].disk == 2);
     kin_corrections_set(&c, 0, &(kin_measured){.disk_s = 3}, &alone, &predicted);
     assert_true(c.devices[0].disk == 3);
@@ -411,7 +410,7 @@ static void who_streams_more_than_it_should_has_less_memory(void **state) {
         assert_true(fabs(corrected.devices[i].streamed_bytes / real.devices[i].streamed_bytes - 1) < 1e-6);
     }
     kin_corrections_set(&c, i, &(kin_measured){.disk_s = 1, .disk_bytes = 1}, &plan, &predicted);
-    assert_true(c.devices[i].missing_bytes == 0); // not more memory than was believed
+    assert_true(c.devices[i].missing_bytes == 0); // memory is never corrected upwards
 }
 
 static void a_ring_corrects_only_links_between_its_devices(void **state) {
@@ -433,7 +432,7 @@ static void a_ring_corrects_only_links_between_its_devices(void **state) {
     }
 }
 
-// Each hop of a token waits a millisecond that no link knows of: so does each hop of 16 tokens, and no more than that.
+// Each hop waits longer than the links' figures say, by the same time for 1 token and for 16.
 static void hops_that_wait_do_not_make_the_bytes_of_many_tokens_slower(void **state) {
     (void)state;
     const kin_plan ring = {.n_rounds = 2, .n_stops = 2, .stops = {{0, false}, {1, false}}, .shares = {{2, 0}, {2, 0}}};
@@ -466,15 +465,15 @@ static void of_several_sweeps_the_middle_counts_figure_by_figure(void **state) {
     (void)state;
     kin_engine_facts sweeps[4], out;
     for (int k = 0; k < 4; k++) {
-        double *figures = (double *)&sweeps[k]; // all of them are numbers
+        double *figures = (double *)&sweeps[k]; // all fields are doubles
         for (size_t i = 0; i < sizeof sweeps[0] / sizeof(double); i++)
             figures[i] = (double)(i + 1) * (k == 0 ? 9 : k == 1 ? 1 : k + 1);
     }
-    kin_engine_facts_median(&out, sweeps, 3); // of 9, 1 and 3 times
+    kin_engine_facts_median(&out, sweeps, 3); // factors 9, 1 and 3
     for (size_t i = 0; i < sizeof out / sizeof(double); i++) assert_true(((double *)&out)[i] == 3.0 * (double)(i + 1));
-    kin_engine_facts_median(&out, sweeps, 4); // of 9, 1, 3 and 4 times
+    kin_engine_facts_median(&out, sweeps, 4); // factors 9, 1, 3 and 4
     assert_true(out.token_bytes_s[0] == 3.5);
-    sweeps[1].op_s = 1e6; // one figure's sweep is not another's
+    sweeps[1].op_s = 1e6; // the median is taken for each figure separately
     kin_engine_facts_median(&out, sweeps, 1);
     assert_memory_equal(&out, &sweeps[0], sizeof out);
     kin_engine_facts_median(&out, sweeps, 3);

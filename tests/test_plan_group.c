@@ -1,4 +1,4 @@
-// Groups in plans: what a token takes with devices that share each layer, the best plan with groups, and what is said of it.
+// Groups in plans: the time of a token with devices that share each layer, the best plan with groups, and its explanation.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,7 +38,7 @@ static void search(double below_s, kin_device_set leave_out) {
     if (kin_plan_grouped(&f, &o, below_s, &found, &err) != 0) fail_msg("%s", err.text);
 }
 
-// One group of these devices that has the whole model, and what it takes. In closed form: closed.
+// Makes one group of these devices with the whole model. Returns its prediction; closed: the same in closed form.
 static kin_prediction predict_by(kin_device_set members, kin_group_shares by, kin_grouping *g, kin_group_time *time,
                                  kin_prediction *closed) {
     static kin_device_rates rates[KIN_FACTS_MAX_DEVICES];
@@ -76,7 +76,7 @@ static void short_links_make_groups_and_long_ones_rings(void **state) {
     }
 }
 
-// The crossover: where 2 L sums cost what sharing gains.
+// A group wins only while its 2 sums per layer cost less than sharing gains.
 static void the_time_is_its_parts_and_grows_with_the_round_trip(void **state) {
     (void)state;
     kin_grouping g;
@@ -114,7 +114,7 @@ static void a_slow_device_gets_less_or_is_left_out(void **state) {
     assert_int_equal(found.grouping.n, 0);
 }
 
-// In whatever order they joined: their slices lie in their caches.
+// The join order does not matter, so that the slices in the devices' caches stay valid.
 static void ranks_follow_the_names(void **state) {
     (void)state;
     static const char *const names[] = {"nuc", "den", "desk", "attic"};
@@ -126,7 +126,7 @@ static void ranks_follow_the_names(void **state) {
     for (int rank = 0; rank < 4; rank++) assert_int_equal(found.grouping.groups[0].devices[rank], want[rank]);
 }
 
-// As of most models: some matrices of some layers have a larger type.
+// In most models some matrices of some layers have a larger type.
 static void layers_of_unlike_sizes_are_shared_too(void **state) {
     (void)state;
     double bytes[32];
@@ -135,7 +135,7 @@ static void layers_of_unlike_sizes_are_shared_too(void **state) {
     kin_facts_set_shares(&f.model, bytes);
     search(ring_of(&f).tpot_s, 0);
     assert_true(found.grouping.n == 1 && !found.is_only_tried && found.plan.n_stops == 1);
-    // Not where a share of the larger ones, so many times, is more than a member's memory.
+    // No group if the members' memory is too small for their shares when every layer counts as a larger one.
     for (int i = 0; i < 2; i++)
         f.devices[i].memory_bytes = (i == 0 ? 295e6 : 0) + 16 * (128e6 + 4096 * 1024) * 0.999, f.devices[i].disk_bytes_s = 0;
     search(INFINITY, 0);
@@ -160,7 +160,7 @@ static void link_both(int a, int b, double rtt_s) {
     f.links[a][b].rtt_s = f.links[b][a].rtt_s = rtt_s;
 }
 
-// Blocks as the engine has them, and the head's output in tiles.
+// Uses weight blocks like the engine's, and an output matrix in tiles.
 static void use_blocks(int n, double rtt_s, double memory_bytes, double disk_bytes_s) {
     kin_equal_devices(&f, n, rtt_s);
     f.model.layer_blocks = 3, f.model.output_blocks = 19;
@@ -172,7 +172,7 @@ static void use_blocks(int n, double rtt_s, double memory_bytes, double disk_byt
     }
 }
 
-// By hand: a device on its own that has half of every weight. Sums are left out: 32 layers, 2 sums of 20 us and a message each.
+// A group of two is predicted like a single device with half of every weight, apart from the sums.
 static void slices_stream_as_a_model_of_slices_would(void **state) {
     (void)state;
     for (double memory = 3e8; memory < 2e9; memory *= 1.3) {
@@ -200,17 +200,17 @@ static void slices_stream_as_a_model_of_slices_would(void **state) {
     }
 }
 
-// Two disks read a layer at once, and a ring's only as far ahead as its devices' buffers go.
+// In a group both disks read a layer at the same time; in a ring a disk reads ahead only as far as its buffers allow.
 static void disks_that_read_at_once_make_a_group(void **state) {
     (void)state;
     char text[KIN_GROUP_SAY_MAX];
-    use_blocks(2, 2e-3, 1e9, 3e8); // half of the weights
+    use_blocks(2, 2e-3, 1e9, 3e8); // memory for half of the weights
     kin_prediction ring = ring_of(&f);
     search(ring.tpot_s, 0);
     assert_int_equal(found.grouping.n, 1);
     assert_int_equal(found.plan.n_stops, 1);
     assert_true(found.is_proven && found.prediction.tpot_s < 0.92 * ring.tpot_s);
-    // No less than the slowest disk reads, and little more.
+    // The token takes at least the reading time of the slowest disk, and little more.
     double load_s = fmax(found.prediction.devices[0].own_load_s, found.prediction.devices[1].own_load_s);
     assert_true(load_s > 3 && found.prediction.tpot_s >= load_s && found.prediction.tpot_s < 1.15 * load_s);
     assert_true(fabs(found.prediction.devices[0].load_s - load_s) < 1e-12);
@@ -220,11 +220,11 @@ static void disks_that_read_at_once_make_a_group(void **state) {
     assert_non_null(strstr(text, " of them from disk, 2 x 32 sums of 1."));
     assert_non_null(strstr(text, " ms of computing and "));
     assert_non_null(strstr(text, " ms of waiting for disks: "));
-    // Sums cost more than computing together gains; reading together is worth it still.
+    // The sums cost more than computing together gains; reading together still makes the group faster.
     assert_true(kin_group_saves_s(&found.times[0]) < 0 && found.times[0].reads_s > 0);
 }
 
-// A third of what the other one has: with equal shares it would stream.
+// One device has a third of the other's memory: with equal shares it would stream.
 static void shares_follow_memory_where_it_is_short(void **state) {
     (void)state;
     use_blocks(2, 1e-4, 3.2e9, 0);
@@ -239,7 +239,8 @@ static void shares_follow_memory_where_it_is_short(void **state) {
     for (int i = 0; i < 2; i++) assert_true(found.prediction.devices[i].memory_bytes <= f.devices[i].memory_bytes);
 }
 
-// Three and one beside a head that has the rest: with shares for the whole model one of the pair would stream.
+// A pair with memory in the ratio 3:1, and a head for the remaining layers. With shares computed for the whole model one member
+// of the pair would stream.
 static void shares_by_memory_keep_the_most_layers_inside_of_a_ring(void **state) {
     (void)state;
     use_blocks(3, 5e-3, 8.2 * 129e6, 1e8);
@@ -263,7 +264,7 @@ static void shares_follow_disks_where_they_are_the_limit(void **state) {
     double equal_s = predict_by(3, KIN_SHARES_BY_SPEED, &g, &t, &closed).tpot_s;
     assert_true(closed.devices[0].own_load_s > 2 * closed.devices[1].own_load_s);
     assert_true(closed.devices[0].load_s == closed.devices[0].own_load_s && closed.devices[1].load_s == 0);
-    f.devices[1].disk_bytes_s = 3e7; // now the first member's
+    f.devices[1].disk_bytes_s = 3e7; // now the other member's disk is the slowest
     predict_by(3, KIN_SHARES_BY_SPEED, &g, &t, &closed);
     assert_true(closed.devices[1].own_load_s > 2 * closed.devices[0].own_load_s);
     assert_true(closed.devices[0].load_s == closed.devices[1].own_load_s && closed.slowest_disk == 1);
@@ -271,11 +272,11 @@ static void shares_follow_disks_where_they_are_the_limit(void **state) {
     search(INFINITY, 0);
     const kin_group *best = &found.grouping.groups[0];
     assert_int_equal(found.grouping.n, 1);
-    assert_true(best->weights[0] > 2 * best->weights[1]); // b's disk
+    assert_true(best->weights[0] > 2 * best->weights[1]); // b's disk is the faster one
     assert_true(found.prediction.tpot_s < 0.65 * equal_s);
 }
 
-// Slices stream from the prepacked cache.
+// Slices stream only from the prepacked cache.
 static void who_keeps_no_prepacked_weights_streams_no_slices(void **state) {
     (void)state;
     use_blocks(2, 1e-4, 1e9, 3e8);
@@ -291,7 +292,7 @@ static void who_keeps_no_prepacked_weights_streams_no_slices(void **state) {
     assert_int_equal(found.grouping.n, 1);
 }
 
-// Its window begins with a full ring in each round: what a group reads is hidden as what a device reads.
+// A group reads ahead while the other members of the ring compute, like a single device.
 static void a_group_that_streams_may_be_a_part_of_a_ring(void **state) {
     (void)state;
     use_blocks(3, 5e-3, 1.1e9, 3e8);
@@ -351,7 +352,7 @@ static void the_closed_form_of_groups_is_close_to_their_timeline(void **state) {
 
 // ---- groups inside of rings
 
-// Two wired devices in one room, the head by Wi-Fi in another, and nobody has memory for more than half of the model.
+// Two wired devices in one room, the head on Wi-Fi in another; no device has memory for more than half of the model.
 static void a_pair_far_from_the_head_is_a_group_in_its_ring(void **state) {
     (void)state;
     kin_err err;
@@ -366,7 +367,7 @@ static void a_pair_far_from_the_head_is_a_group_in_its_ring(void **state) {
     assert_true(n_layer > 20 && n_layer <= 32 && found.plan.shares[0].n_layer == 32 - n_layer);
     assert_int_equal(found.plan.n_stops, 2);
     assert_true(found.is_proven && found.prediction.tpot_s < ring_s * 0.9);
-    // A round: to the first of the pair, on to the second, and back.
+    // The hops of a round: to the first of the pair, to the second, back to the head.
     assert_int_equal(kin_grouping_apply(&f, &found.grouping, &grouped, &err), 0);
     double bytes_s = 16384 / 1.25e8;
     assert_true(fabs(found.prediction.hops_s - (2.5e-3 + 0.5e-4 + 2.5e-3 + 3 * bytes_s)) < 1e-9);
@@ -383,14 +384,14 @@ static void two_pairs_are_a_ring_of_two_groups(void **state) {
     assert_int_equal(found.grouping.n, 2);
     assert_int_equal(kin_group_members(&found.grouping.groups[0]) | kin_group_members(&found.grouping.groups[1]), 15);
     assert_int_equal(found.plan.n_stops, 2);
-    // None of its members holds more than it has room for.
+    // The group's layers fit its members' memory.
     kin_device_set heads = kin_group_members(&found.grouping.groups[0]) & 1 ? 0 : 1;
     const kin_group *far = &found.grouping.groups[heads ? 0 : 1];
     double layers = found.plan.shares[kin_group_last(far)].n_layer;
     assert_true(layers * (124e6 + 4096 * 1024) / 2 <= 1.6e9 && layers >= 10);
 }
 
-// Everything that could be a group, in every way.
+// Tries all sets of disjoint groups with all kinds of shares. Lowers *best_s to the best time.
 static void best_of_all_groupings(kin_grouping *g, int from, kin_device_set taken, bool only_gains, double *best_s) {
     static kin_device_rates rates[KIN_FACTS_MAX_DEVICES];
     static kin_facts with;
@@ -418,7 +419,7 @@ static void best_of_all_groupings(kin_grouping *g, int from, kin_device_set take
     }
 }
 
-// Devices without GPUs, of which some have short links; little memory, so that rings of groups are the best now and then.
+// Makes random devices without GPUs, some with short links, with little memory, so that rings of groups are sometimes the best.
 static void random_home(kin_rng *rng) {
     kin_equal_devices(&f, 2 + kin_random_below(rng, KIN_BRUTE_DEVICES - 1), 1e-4);
     f.model.n_layer = 3 + kin_random_below(rng, 3);
@@ -497,7 +498,7 @@ static void many_devices_are_planned_in_time(void **state) {
     assert_true(ms < 5000);
 }
 
-// ---- what is said
+// ---- explanations
 
 static void what_cannot_be_is_said(void **state) {
     (void)state;
@@ -526,7 +527,7 @@ static void what_cannot_be_is_said(void **state) {
     kin_equal_devices(&f, 3, 1e-4);
     f.links[1][2].bytes_s = 0;
     search(INFINITY, 0);
-    assert_true(found.grouping.n == 1 && found.grouping.groups[0].n == 2); // 1 and 2 do not reach each other
+    assert_true(found.grouping.n == 1 && found.grouping.groups[0].n == 2); // 1 and 2 have no link
 }
 
 static void pieces_are_dealt_by_weight(void **state) {

@@ -1,4 +1,4 @@
-// What the loss of a device costs (pure/plan/loss.h): each part of the formula, on facts that are easy to count with.
+// The cost of losing a device (pure/plan/loss.h): each term of the formula, with round numbers.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 
 enum { N_LAYER = 8, HEAD = 0, FIRST = 1, SECOND = 2, N_CACHED = 1030 };
 
-// A head and two devices, of which each has some layers; links of 1 MB/s and 10 ms, disks of 4 MB/s, layers of 1 MB.
+// A head and two devices; links of 1 MB/s and 10 ms, disks of 4 MB/s, layers of 1 MB.
 static kin_facts three(void) {
     kin_facts f = {.n_device = 3};
     for (int i = 0; i < f.n_device; i++) {
@@ -45,7 +45,7 @@ static kin_facts three(void) {
     return f;
 }
 
-// The head last in a round: layers are handed out to the first device, the second one, the head.
+// A plan whose layers go in order to the first device, the second device and the head, which computes last in a round.
 static kin_plan plan_of(int n_head, int n_first, int n_second) {
     kin_plan p = {.n_rounds = 1, .n_stops = 1};
     p.shares[HEAD].n_layer = n_head;
@@ -79,7 +79,7 @@ static double reading(int n_pages, int n_layer) {
     return n_layer * n_pages * 64 * 1000.0 / KIN_LOSS_READ_BYTES_S;
 }
 
-// 16 pages and 6 tokens behind them; requests for 2, 4, 8 and 2, of which each goes over two hops.
+// 16 pages and 6 tokens after them. Pages are requested 2, 4, 8 and 2 at a time; each request takes two hops.
 static void the_buddy_reads_its_own_disk_and_the_others_what_moved(void **state) {
     (void)state;
     kin_facts f = three();
@@ -88,7 +88,7 @@ static void the_buddy_reads_its_own_disk_and_the_others_what_moved(void **state)
     assert_int_equal(l.way, KIN_LOSS_PAGES);
     assert_int_equal(l.buddy, SECOND);
     assert_int_equal(l.n_computed, N_CACHED % 64);
-    // The second device has layers 0 to 2 by its copies; the head gets layer 5 from it.
+    // The second device has copies of layers 0 to 2; the head fetches layer 5 from it.
     double requests = 4, hops = 0.01, moved = 16 * 64 * 1000.0 / 1e6 + requests * 0.01;
     near(l.pages_s, requests * hops + moved + reading(16, 5) + pass(&f, &without, 7, 1024));
     near(l.load_s, 3e6 / 4e6);
@@ -122,7 +122,8 @@ static void all_is_computed_where_nobody_has_pages(void **state) {
     near(l.pause_s, KIN_LOSS_SWITCH_S + l.load_s + ttft_s);
 }
 
-// A browser is lost, which kept nothing: the second device has its layers 0 to 2 now, whose input the head gives.
+// The lost device is a browser, of which no pages were kept. The second device takes over its layers 0 to 2, whose input the head
+// has.
 static void the_lost_layers_alone_are_computed_where_the_others_have_pages(void **state) {
     (void)state;
     kin_facts f = three();
@@ -137,14 +138,14 @@ static void the_lost_layers_alone_are_computed_where_the_others_have_pages(void 
     kin_device_rates rates;
     kin_load lost = kin_load_of(3, 0);
     kin_device_rates_init(&rates, &f, SECOND, 512, 512, 0);
-    double computing = 2 * kin_device_time_of(&rates, &lost).compute_s; // 1024 tokens, 512 at once
+    double computing = 2 * kin_device_time_of(&rates, &lost).compute_s; // 1024 tokens in batches of 512
     double requests = 4, hops = 0.01, moved = 16 * 64 * 1000.0 / 1e8 + requests * 0.01, hidden = 16 * 64 * 4096.0 / 1e8;
     near(l.layers_s, (requests + 1) * hops + moved + reading(16, 2) + hidden + computing + pass(&f, &without, 7, 1024));
     near(l.pause_s, KIN_LOSS_SWITCH_S + l.load_s + l.layers_s);
     assert_true(l.layers_s < l.compute_s);
 }
 
-// Two pages are tried: they take longer than their tokens.
+// Loading two pages first shows that pages take longer than computing their tokens.
 static void all_else_is_computed_where_pages_are_slow(void **state) {
     (void)state;
     kin_facts f = three();
@@ -159,7 +160,7 @@ static void all_else_is_computed_where_pages_are_slow(void **state) {
     assert_true(l.pages_s > l.compute_s);
 }
 
-// 60 tokens behind the pages come in chunks that both devices compute at once.
+// The 60 tokens after the pages are computed in chunks, which both devices process at the same time.
 static void the_tail_is_computed_in_chunks(void **state) {
     (void)state;
     kin_facts f = three();
@@ -195,7 +196,7 @@ static void layers_that_come_to_a_gpu_are_computed(void **state) {
     assert_int_equal(lose(&f, &plan, &without, FIRST).way, KIN_LOSS_COMPUTED);
 }
 
-// Three of the links at once are as fast as the head's own.
+// All downloads together are limited by the head's own link.
 static void what_is_fetched_shares_the_heads_link(void **state) {
     (void)state;
     kin_facts f = three();
@@ -208,9 +209,9 @@ static void what_is_fetched_shares_the_heads_link(void **state) {
     kin_plan lost = plan_of(7, 0, 0);
     lost.n_stops = 2, lost.stops[1].device = 3, lost.shares[3].n_layer = 1;
     kin_loss l = lose(&four, &lost, &without, 3);
-    near(l.fetch_s, 3); // the first one's 3 MB at 1 MB/s; all 6 MB at 2 MB/s take as long
+    near(l.fetch_s, 3); // 3 MB for the first device at 1 MB/s; all 6 MB at the head's 2 MB/s take as long
     four.links[HEAD][FIRST].bytes_s = 2e6;
-    near(lose(&four, &lost, &without, 3).fetch_s, 3); // 1.5 s each, but together
+    near(lose(&four, &lost, &without, 3).fetch_s, 3); // 1.5 s each alone, but both share the head's link
 }
 
 static void a_plan_that_still_has_the_device_is_refused(void **state) {
@@ -243,7 +244,7 @@ static kin_loss lose_grouped(const kin_facts *f, const kin_loss_side *before, co
     return loss;
 }
 
-// The first and the second device share six layers of the head's eight.
+// The first and the second device share six of the eight layers.
 static void of_a_group_all_is_computed_and_whole_layers_are_read(void **state) {
     (void)state;
     kin_facts f = three();
@@ -255,12 +256,12 @@ static void of_a_group_all_is_computed_and_whole_layers_are_read(void **state) {
     assert_int_equal(l.n_computed, N_CACHED);
     assert_true(l.pages_s == 0 && l.layers_s == 0);
     near(l.load_s, 6e6 / 4e6);
-    near(l.fetch_s, 3e6 / 1e6); // half of them it had
+    near(l.fetch_s, 3e6 / 1e6); // the device already had half of their bytes
     near(l.compute_s, lose(&f, &plan, &plan, FIRST).compute_s);
     near(l.pause_s, KIN_LOSS_SWITCH_S + l.load_s + l.compute_s);
 }
 
-// A single device is lost, and another one has its layers.
+// A single device is lost, and another one takes over its layers.
 static void groups_that_stay_have_their_pages(void **state) {
     (void)state;
     enum { THIRD = 3 };
@@ -282,8 +283,8 @@ static void groups_that_stay_have_their_pages(void **state) {
     near(l.pause_s, lose(&with, &plan, &without, SECOND).pause_s);
     near(l.load_s, 4e6 / 4e6);
     l = lose_grouped(&f, &(kin_loss_side){&uneven, &plan}, &(kin_loss_side){&pair, &without}, SECOND);
-    assert_int_equal(l.way, KIN_LOSS_COMPUTED); // other shares
-    f.devices[SECOND].os = KIN_OS_BROWSER;      // nobody has pages of its layers, and a group logs nothing
+    assert_int_equal(l.way, KIN_LOSS_COMPUTED); // the shares differ
+    f.devices[SECOND].os = KIN_OS_BROWSER;      // no device has pages of its layers, and a group logs no hidden states
     l = lose_grouped(&f, &(kin_loss_side){&pair, &plan}, &(kin_loss_side){&pair, &without}, SECOND);
     assert_true(l.way == KIN_LOSS_COMPUTED && l.layers_s == 0);
 }

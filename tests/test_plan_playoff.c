@@ -1,4 +1,5 @@
-// The playoff: where weights stream, the plan that `kin plan` and a ring take is the best of those next to the exact one, played.
+// The playoff: if weights stream, `kin plan` and rings use the plan that is best in simulation among the neighbours of the exact
+// plan.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -51,7 +52,7 @@ static void a_playoff_is_never_slower_and_changes_nothing_where_all_fits(void **
         }
         double before_s = played(&facts, &exact), after_s = played(&facts, &plan);
         assert_true(after_s <= before_s);
-        assert_true(plan.tpot_s >= exact.tpot_s * (1 - 1e-9)); // by the closed form, of which exact's is the best
+        assert_true(plan.tpot_s >= exact.tpot_s * (1 - 1e-9)); // in closed form, where the exact plan is optimal
         if (after_s < before_s)
             assert_true(plan.bound_s == 0);
         else
@@ -69,7 +70,7 @@ static void a_playoff_is_never_slower_and_changes_nothing_where_all_fits(void **
     assert_true(n_better > n_streaming / 20);
 }
 
-// What was asked for holds for all that take part in a playoff, and layers may be of unlike sizes.
+// The options hold for all plans of a playoff, also if layers differ in size.
 static void a_device_that_is_refused_stays_so(void **state) {
     (void)state;
     enum { N = 300, REFUSED = 1 };
@@ -82,7 +83,7 @@ static void a_device_that_is_refused_stays_so(void **state) {
         kin_plan plan;
         kin_random_facts(&facts, &rng, 6, 60);
         if (facts.n_device <= REFUSED) continue;
-        facts.devices[REFUSED].disk_bytes_s = 1e91; // without it, the device would be believed
+        facts.devices[REFUSED].disk_bytes_s = 1e91; // the only reason to refuse this device
         if (kin_plan_playoff(&facts, &options, &plan, NULL) != 0) continue;
         n++;
         n_streaming += streams(&facts, &plan);

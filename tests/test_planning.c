@@ -1,5 +1,4 @@
-// The planner in a thread of its own (cluster/planning.h): only the latest question counts, and nobody waits for it but the one
-// who closes.
+// The planner's thread (cluster/planning.h): it answers only the latest question, and only closing waits for it.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +12,7 @@
 
 #include "cluster/planning.h"
 
-// A planner that waits in each call until it is let go on.
+// A planner whose calls wait until they are released: call i (from 1) until n_let_go >= i.
 typedef struct bench {
     kin_planning *planning;
     pthread_mutex_t mutex;
@@ -88,7 +87,7 @@ static void open_bench(bench *b) {
     assert_int_equal(kin_planning_open(&b->planning, &o, &err), 0);
 }
 
-// From memory that is gone when it returns.
+// Asks a question, and then overwrites its memory, because the planner must have copied it.
 static void ask(bench *b, uint32_t number, const char *name, int n_facts) {
     static kin_facts facts;
     char text[16];
@@ -121,7 +120,7 @@ static void only_the_latest_question_is_thought_about(void **state) {
     wait_until(&b, &b.n_done, 2);
     assert_true(kin_planning_take_answer(b.planning, &answer));
     assert_int_equal(answer.question, 3);
-    assert_false(kin_planning_take_answer(b.planning, &answer)); // once
+    assert_false(kin_planning_take_answer(b.planning, &answer)); // already taken
     assert_string_equal(b.log, "first third ");
     kin_planning_close(b.planning);
 }
@@ -141,7 +140,7 @@ static void reasons_come_after_the_last_answer(void **state) {
     wait_until(&b, &b.n_begun, 1);
     kin_planning_ask_spares(b.planning, 8, &question);
     kin_planning_ask(b.planning, 7, &question);
-    raise_to(&b, &b.n_let_go, 2); // both answers
+    raise_to(&b, &b.n_let_go, 2); // releases both answers
     wait_until(&b, &b.n_done, 2);
     assert_true(kin_planning_take_answer(b.planning, &answer));
     assert_false(kin_planning_take_reasons(b.planning, &reasons));
@@ -152,7 +151,7 @@ static void reasons_come_after_the_last_answer(void **state) {
     assert_true(reasons.question == 7 && reasons.n == 3 && reasons.ids[1].bytes[0] == 2);
     assert_string_equal(reasons.why[0], "");
     assert_string_equal(reasons.why[1], "it is slow");
-    assert_false(kin_planning_take_reasons(b.planning, &reasons)); // once
+    assert_false(kin_planning_take_reasons(b.planning, &reasons)); // already taken
     kin_planning_close(b.planning);
 }
 
@@ -173,7 +172,7 @@ static void plans_without_each_of_the_devices_come_after_everything_else(void **
     assert_true(kin_planning_take_spares(b.planning, &spares));
     assert_true(spares.number == 8 && spares.n == 3 && spares.ids[1].bytes[0] == 2);
     assert_true(spares.has[0] && !spares.has[1] && spares.plans[0].n_members == 2);
-    assert_false(kin_planning_take_spares(b.planning, &spares)); // once
+    assert_false(kin_planning_take_spares(b.planning, &spares)); // already taken
     kin_planning_close(b.planning);
 }
 
@@ -214,7 +213,7 @@ static void stopping_waits_for_what_runs_and_begins_nothing_more(void **state) {
     raise_to(&b, &b.n_let_go, 1);
     kin_planning_stop(b.planning);
     assert_string_equal(b.log, "first ");
-    ask(&b, 2, "second", 0); // by a loop that has not ended yet
+    ask(&b, 2, "second", 0); // as a loop does that has not ended yet
     kin_planning_close(b.planning);
     assert_string_equal(b.log, "first ");
     kin_planning_close(NULL);

@@ -1,5 +1,4 @@
-// How many tokens of prompts a step has beside texts (pure/plan/prefill.h): simulated rings whose steps vary, and whose best is
-// known.
+// The number of prompt tokens in a step beside generation (pure/plan/prefill.h), on simulated rings with varying step times.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,11 +13,11 @@
 
 enum { N_SEEDS = 20, MOST_STEPS = 100000 };
 
-// A ring with one text: a step takes plain_s, token_s for each of the prompt's tokens, and what its links add by chance.
+// A ring with one sequence. A step takes plain_s, token_s per prompt token, and the random delays of its links.
 typedef struct ring {
     double plain_s, token_s;
-    double jitter_s;  // of each of two hops: up to so much more
-    double outlier_s; // one step in ten takes so much longer
+    double jitter_s;  // the largest random delay of each of two hops
+    double outlier_s; // the delay of one step in ten
     kin_rng rng;
     kin_prefill p;
     double now_s;
@@ -44,7 +43,7 @@ static double take_step(ring *r, int n_tokens) {
     return took_s;
 }
 
-// The next step of the text, with at most n_left tokens of a prompt. Returns how many it had.
+// Takes the sequence's next step with at most n_left tokens of a prompt. Returns the number of prompt tokens in it.
 static int step(ring *r, int n_left) {
     const kin_prefill_beside beside = {.n_rows = 1, .n_steps = 1, .n_least = 1, .n_most = 1};
     if (kin_prefill_wants_plain(&r->p)) {
@@ -58,7 +57,7 @@ static int step(ring *r, int n_left) {
     return n;
 }
 
-// Seconds until a prompt is read beside the text.
+// Returns the seconds in which a prompt is computed beside the sequence.
 static double read_prompt(ring *r, int n_tokens) {
     double begun_s = r->now_s;
     r->n_steps = 0;
@@ -69,7 +68,7 @@ static double read_prompt(ring *r, int n_tokens) {
     return r->now_s - begun_s;
 }
 
-// The mean, over seeds, of how many times as long a prompt takes as in the same ring without chance.
+// Returns the mean over seeds of a prompt's time relative to the same ring without random delays; worst: the maximum.
 static double slowdown(ring like, int n_tokens, double *worst) {
     ring steady = make_ring(like.plain_s + like.jitter_s + 0.1 * like.outlier_s, like.token_s, 1);
     double steady_s = read_prompt(&steady, n_tokens), sum = 0;
@@ -116,7 +115,7 @@ static void what_jitter_taught_is_forgotten_when_it_ends(void **state) {
     }
 }
 
-// The text is not kept waiting because times vary: a step takes 1.4 times as long, or longer by what steps vary anyway.
+// Varying times do not delay the sequence: a step becomes longer by a factor of 1.4, or by the usual variation if that is more.
 static void a_text_does_not_wait_longer_than_steps_vary(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= N_SEEDS; seed++) {
@@ -135,7 +134,7 @@ static void without_chance_a_step_takes_1_4_times_as_long(void **state) {
     assert_in_range(n, 9, 11);
 }
 
-// Also where links vary.
+// With and without random delays.
 static void a_slower_ring_gets_smaller_pieces_soon(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= N_SEEDS; seed++) {

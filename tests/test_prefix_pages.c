@@ -1,5 +1,5 @@
-// Texts whose keys and values come from the disks (pipeline/prefix_pages.h): they are what they are without, on one machine and
-// in a ring, whatever is missing or damaged there.
+// Sequences whose keys and values are loaded from disks (pipeline/prefix_pages.h): they give the same tokens as without pages, on
+// one machine and in a ring, whatever is missing or damaged on the disks.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -77,7 +77,7 @@ static int remove_root(void **state) {
     return system(command);
 }
 
-// ---- a ring, all of whose members keep pages: DIR/0, DIR/1, ...; the head's tokens are in DIR/head
+// ---- a ring whose members keep pages in DIR/0, DIR/1, ...; the head keeps the tokens in DIR/head
 
 typedef struct world {
     kin_thread_ring *ring;
@@ -86,7 +86,7 @@ typedef struct world {
     char dirs[KIN_THREAD_RING_MEMBERS][80];
 } world;
 
-static bool is_one_disk; // of all members
+static bool is_one_disk; // all members use DIR/0
 static int n_rounds = 1, draft_least;
 
 static void open_world(world *w, int n_members, int n_ctx, bool has_pages) {
@@ -110,7 +110,7 @@ static void open_world(world *w, int n_members, int n_ctx, bool has_pages) {
         fail_msg("%s", err.text);
 }
 
-// As a process that ends: what is in memory is lost.
+// Closes the ring like a process that ends: everything in memory is lost.
 static void close_world(world *w) {
     kin_err err;
     if (kin_scheduler_settle(w->s, &err) != 0) fail_msg("%s", err.text);
@@ -122,7 +122,7 @@ static void close_world(world *w) {
 typedef struct text {
     int32_t prompt[N_PROMPT];
     int n_prompt, n_made;
-    uint64_t logits; // a hash of all that it got
+    uint64_t logits; // a hash of all its logits
     int n_cached, n_ended;
     kin_generation_end how;
 } text;
@@ -206,7 +206,7 @@ static void a_text_is_found_after_a_restart(void **state) {
     }
 }
 
-// Pages go round once, steps several times: none overtakes the steps before it.
+// Page requests go round the ring once, steps several times; a request must not overtake earlier steps.
 static void a_text_is_kept_and_found_in_a_ring_of_several_rounds(void **state) {
     (void)state;
     text without = run_one(N, false, 1, N_PROMPT);
@@ -218,7 +218,7 @@ static void a_text_is_kept_and_found_in_a_ring_of_several_rounds(void **state) {
     expect_same(&again, &without);
 }
 
-// Its last block, too, where it is full: all but one token is found, for the last one gives the logits.
+// The last token must be computed because it gives the logits, so the last block is computed even if it is full.
 static void a_prompt_of_whole_blocks_computes_its_last_one(void **state) {
     (void)state;
     text first = run_one(1, true, 1, 2 * KIN_KV_CELLS), again = run_one(1, true, 1, 2 * KIN_KV_CELLS);
@@ -263,7 +263,7 @@ static void a_text_that_must_not_be_cached_is_neither_kept_nor_found(void **stat
     expect_same(&again, &first);
 }
 
-// Pages of a member: of its layers, or of what it passed on.
+// Counts a member's pages: of its layers, or (of_border) of the hidden states that it sent on.
 static int count_pages(int member, bool of_border) {
     char path[200];
     int n = 0;
@@ -286,7 +286,7 @@ static int count_pages(int member, bool of_border) {
     return n;
 }
 
-// As far as steps of it are in flight when the first one is back.
+// Pages are written for the steps that were in flight when the first one came back.
 static void a_prompt_is_kept_while_it_is_computed(void **state) {
     (void)state;
     world w;
@@ -296,7 +296,7 @@ static void a_prompt_is_kept_while_it_is_computed(void **state) {
     open_world(&w, N, N_CTX, true);
     submit(&w, &t, false);
     assert_int_equal(kin_scheduler_step(w.s, &busy, &err), 0);
-    int n_sent = (8 - 8 / 2) * N_BATCH / KIN_KV_CELLS; // of 8 in flight, of which some are requests for pages
+    int n_sent = (8 - 8 / 2) * N_BATCH / KIN_KV_CELLS; // half of the 8 messages in flight may be page requests
     for (int ms = 0; ms < 20000 && (count_pages(0, false) < n_sent * N_LAYER / N || count_pages(0, true) < n_sent); ms += 10)
         usleep(10000);
     assert_true(count_pages(0, false) >= n_sent * N_LAYER / N);
@@ -307,7 +307,7 @@ static void a_prompt_is_kept_while_it_is_computed(void **state) {
     expect_same(&t, &without);
 }
 
-// A text of which each token is drafted second, in a branch.
+// A sequence whose every next token is the second draft, in a branch.
 typedef struct branching {
     text t;
     int32_t made[N_MADE + 1];
@@ -348,7 +348,8 @@ static branching run_branching(int n_prompt, const branching *known) {
     return b;
 }
 
-// The sequence whose page is on its way to be kept is forgotten then: the text goes on in the branch. All members keep the page.
+// Generation continues in the branch, so the sequence whose page is about to be written is dropped. All members still keep the
+// page.
 static void a_block_that_is_full_when_a_branch_is_right_is_kept(void **state) {
     (void)state;
     for (int n_prompt = KIN_KV_CELLS - 4; n_prompt < KIN_KV_CELLS; n_prompt++) {
@@ -359,7 +360,7 @@ static void a_block_that_is_full_when_a_branch_is_right_is_kept(void **state) {
     }
 }
 
-// It has more tokens than a member holds rows of what it passes on.
+// The prompt has more tokens than the log of sent hidden states has rows.
 static void of_a_long_prompt_all_is_logged(void **state) {
     (void)state;
     enum { N_BLOCKS = 24, LONG = N_BLOCKS * KIN_KV_CELLS + 1 };
@@ -378,7 +379,7 @@ static void of_a_long_prompt_all_is_logged(void **state) {
     for (int member = 0; member < N; member++) assert_int_equal(count_pages(member, true), member < N - 1 ? N_BLOCKS : 0);
 }
 
-// In steps, of running texts: what is behind the last full block of those that are kept.
+// Counts the tokens after the last full block of running sequences whose pages are kept.
 static void tokens_beyond_pages_are_counted(void **state) {
     (void)state;
     for (int k = 0; k < 3; k++) {
@@ -392,7 +393,7 @@ static void tokens_beyond_pages_are_counted(void **state) {
         while (busy && t.n_ended == 0) {
             if (kin_scheduler_step(w.s, &busy, &err) != 0) fail_msg("%s", err.text);
             if (t.n_made == 0 || t.n_ended > 0) continue;
-            const int n_done = N_PROMPT + t.n_made - 1; // the last token is in no step yet
+            const int n_done = N_PROMPT + t.n_made - 1; // the last token has not been sent yet
             assert_int_equal(kin_scheduler_n_beyond_pages(w.s), has_pages && !no_cache ? n_done % KIN_KV_CELLS : 0);
         }
         assert_int_equal(kin_scheduler_n_beyond_pages(w.s), 0);
@@ -400,7 +401,7 @@ static void tokens_beyond_pages_are_counted(void **state) {
     }
 }
 
-// The pages of one member are wiped: all is computed, and kept again.
+// One member's pages are deleted: all tokens are computed and kept again.
 static void a_member_without_its_pages_is_made_up_for(void **state) {
     (void)state;
     for (int i = 0; i < N; i++) {
@@ -416,7 +417,7 @@ static void a_member_without_its_pages_is_made_up_for(void **state) {
     }
 }
 
-// Of an encrypted file: it has any byte there, so that a fixed one would change nothing once in 256 times.
+// Flips a bit. (Writing a fixed byte into the encrypted file would change nothing in one of 256 cases.)
 static void flip_byte(const char *path) {
     int fd = open(path, O_RDWR);
     uint8_t byte;
@@ -426,7 +427,7 @@ static void flip_byte(const char *path) {
     close(fd);
 }
 
-// Changes a byte of one page of each kind of a member, or removes every other one.
+// Damages one page in each of a member's folders, or (removes) deletes every other page.
 static void harm(int member, bool removes) {
     char path[200];
     int n;
@@ -466,7 +467,7 @@ static void damaged_and_missing_pages_are_computed(void **state) {
 
 // ---- wrong steps
 
-// All weights of the last norm, which is used where the model's file is mapped: with NaN no logit is a number.
+// Overwrites the weights of the last norm in the model's file, which is mapped. With NaN no logit is a number.
 static void set_output_norm(const float *weights, float *before) {
     kin_gguf *gguf;
     kin_err err;
@@ -484,7 +485,7 @@ static int32_t next_number(void *user, float *logits) {
     return next(user, logits);
 }
 
-// The last norm is wrong until a text was found to be, or for good.
+// Runs a sequence while the last norm is NaN: until a wrong step has been noticed, or (for_good) until the end.
 static text run_wrong(int n_members, bool for_good, uint64_t *n_wrong) {
     world w;
     text t = new_text(1, N_PROMPT);
@@ -497,10 +498,10 @@ static text run_wrong(int n_members, bool for_good, uint64_t *n_wrong) {
     kin_generation *g;
     if (kin_scheduler_submit(w.s, &o, &g, &err) != 0) fail_msg("%s", err.text);
     bool busy = true, is_wrong = true;
-    for (int i = 0; i < 3; i++) { // until the disks' folders are named, by the good file
+    for (int i = 0; i < 3; i++) { // until the disks' folders are named, which needs the unmodified file
         if (kin_scheduler_step(w.s, &busy, &err) != 0) fail_msg("%s", err.text);
     }
-    kin_gguf_set_filled(kin_thread_ring_model(w.ring)->gguf); // else a file that is written to ends the text
+    kin_gguf_set_filled(kin_thread_ring_model(w.ring)->gguf); // otherwise the change of the file would end the sequence
     set_output_norm(nan, good);
     while (busy) {
         if (kin_scheduler_step(w.s, &busy, &err) != 0) fail_msg("%s", err.text);
@@ -528,7 +529,7 @@ static void a_step_without_numbers_is_computed_again_once(void **state) {
     }
 }
 
-// When each page of a member was written, added up.
+// Returns the sum of the modification times of a member's pages.
 static uint64_t sum_times(int member) {
     char path[200];
     uint64_t sum = 0;
@@ -551,7 +552,7 @@ static uint64_t sum_times(int member) {
     return sum;
 }
 
-// It was found on the disks, gave no numbers, and was found no more.
+// The sequence was loaded from the disks, its logits were not numbers, and its pages were removed.
 static void the_pages_of_a_wrong_text_leave_all_disks(void **state) {
     (void)state;
     for (int n = 1; n <= N; n += N - 1) {
@@ -562,16 +563,16 @@ static void the_pages_of_a_wrong_text_leave_all_disks(void **state) {
         text t = run_wrong(n, true, &n_wrong);
         assert_int_equal(n_wrong, 1);
         for (int i = 0; i < n; i++) assert_int_not_equal(sum_times(i), before[i]);
-        remove_root(NULL); // what the second time has kept
+        remove_root(NULL); // the pages that the second attempt kept
         text again = run_wrong(n, false, &n_wrong);
         expect_same(&again, &first);
         t = run_one(n, true, 1, N_PROMPT);
-        assert_int_equal(t.n_cached, N_FULL * KIN_KV_CELLS); // of the second time
+        assert_int_equal(t.n_cached, N_FULL * KIN_KV_CELLS); // from the second attempt
         expect_same(&t, &first);
     }
 }
 
-// Pages are of layers: other members take them over, if they are on their disks.
+// A page belongs to a layer, so another member with this layer can use it if it is on its disk.
 static void members_of_another_plan_find_the_pages(void **state) {
     (void)state;
     is_one_disk = true;
@@ -584,7 +585,7 @@ static void members_of_another_plan_find_the_pages(void **state) {
     expect_same(&alone, &first);
 }
 
-// Another ring in the middle of a text: what is not in a page is computed again, no more.
+// A sequence continues in another ring: only tokens that are not in a page are computed again.
 static void a_text_goes_on_in_another_ring_with_its_pages(void **state) {
     (void)state;
     world w, smaller;
@@ -609,7 +610,7 @@ static void a_text_goes_on_in_another_ring_with_its_pages(void **state) {
     close_world(&smaller);
 }
 
-// Texts that are computed beside those that are loaded, that share a beginning with them, or have another one.
+// Sequences are computed while others are loaded; some share a prefix with them.
 static void texts_beside_each_other_are_what_they_are_alone(void **state) {
     (void)state;
     text alone[4], texts[4];
@@ -617,7 +618,7 @@ static void texts_beside_each_other_are_what_they_are_alone(void **state) {
     for (int i = 0; i < 4; i++) alone[i] = run_one(N, false, seeds[i], n_prompts[i]);
     run_one(N, true, 1, 300);
     run_one(N, true, 2, 130);
-    for (int k = 0; k < 2; k++) { // the second time all are found
+    for (int k = 0; k < 2; k++) { // the second time all pages are found
         world w;
         open_world(&w, N, N_CTX, true);
         for (int i = 0; i < 4; i++) {
@@ -633,7 +634,7 @@ static void texts_beside_each_other_are_what_they_are_alone(void **state) {
     }
 }
 
-// What is in memory is taken from there; what goes on beyond it, from the disks.
+// A prefix that is in memory is taken from memory, and the rest from the disks.
 static void the_disks_have_more_than_the_memory(void **state) {
     (void)state;
     text alone = run_one(1, false, 1, 500);
@@ -686,7 +687,7 @@ static void a_text_is_cancelled_while_it_is_loaded(void **state) {
     close_world(&w);
 }
 
-// As when a user stops it: pages that come back then are of texts that are no more.
+// As if a user stopped the program: pages that arrive afterwards belong to sequences that have ended.
 static void texts_fail_while_they_are_loaded(void **state) {
     (void)state;
     const kin_err why = {"stopped"};
@@ -760,7 +761,7 @@ static void what_followed_last_is_known(void **state) {
     expect_next(a.prompt, 2, NULL);
 }
 
-// Three pages of a ring with a hop before layer 4, and one of a later one.
+// Three pages of a ring with a hop before layer 4, and one of a later ring.
 static void each_page_has_the_borders_of_the_ring_that_computed_it(void **state) {
     (void)state;
     text a = new_text(1, N_PROMPT);
@@ -769,7 +770,7 @@ static void each_page_has_the_borders_of_the_ring_that_computed_it(void **state)
     kin_border_set_add(&before, 4);
     after = before;
     kin_border_set_add(&after, KIN_BORDER_SET_LAYERS - 1);
-    kin_border_set_add(&after, KIN_BORDER_SET_LAYERS); // one that no plan has
+    kin_border_set_add(&after, KIN_BORDER_SET_LAYERS); // out of range, ignored
     kin_prefix_pages *pages = open_pages();
     assert_true(kin_prefix_pages_name(pages, a.prompt, 0, 4, keys));
     kin_prefix_pages_keep(pages, a.prompt, 0, 3, keys, &before);
@@ -818,7 +819,7 @@ static void the_drafter_has_what_followed_as_long_as_it_fits(void **state) {
     source->propose(source->user, a.prompt, 3 * KIN_KV_CELLS - 2, KIN_DRAFT_MAX, &draft);
     assert_int_equal(draft.n, 2);
     assert_memory_equal(draft.tokens, a.prompt + 3 * KIN_KV_CELLS - 2, 2 * sizeof *draft.tokens);
-    a.prompt[3 * KIN_KV_CELLS - 2] = 3; // it went on otherwise
+    a.prompt[3 * KIN_KV_CELLS - 2] = 3; // another token than before
     source->propose(source->user, a.prompt, 3 * KIN_KV_CELLS - 1, KIN_DRAFT_MAX, &draft);
     assert_true(draft.n == 0 || draft.kind == KIN_DRAFT_NGRAM);
     kin_drafter_close(drafter);

@@ -1,4 +1,4 @@
-// Pre-tokenizer: each family of expressions cuts where its models expect it.
+// The pre-tokenizer: each set of expressions cuts where its models expect it.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +26,7 @@ static int join(void *user, const char *at, size_t len, kin_err *err) {
     return 0;
 }
 
-// The pieces of text, with "|" between.
+// Expects `text` to be cut into `pieces`, which are separated by "|".
 static void expect(const char *name, const char *text, const char *pieces) {
     joined joined = {.n = 0};
     kin_pretokenizer *pre;
@@ -48,7 +48,7 @@ static void llama_3_cuts_numbers_by_three(void **state) {
     (void)state;
     expect("llama-bpe", "I'LL pay 12345,-\n\n  now", "I|'LL| pay| |123|45|,-\n\n| | now");
     expect("llama-bpe", "(foo) \n \nx", "(foo|)| \n \n|x");
-    expect("llama-bpe", "'\xc5\xbf", "'\xc5\xbf"); // U+017F is no s
+    expect("llama-bpe", "'\xc5\xbf", "'\xc5\xbf"); // U+017F does not match s
 }
 
 static void qwen_2_cuts_numbers_by_one(void **state) {
@@ -71,7 +71,7 @@ static void tekken_cuts_before_capitals(void **state) {
 
 static void smollm_and_falcon_cut_digits_first(void **state) {
     (void)state;
-    expect("smollm", "a  12b", "a|  |1|2|b"); // the blanks end their piece, so both stay together
+    expect("smollm", "a  12b", "a|  |1|2|b"); // digits are cut first, so both blanks are at the end of their piece
     expect("falcon", "a+=1234 b", "a|+=|123|4| b");
     expect("default", "a$1234 b", "a|$|123|4| b");
 }
@@ -103,8 +103,8 @@ static void white_space_is_unicodes(void **state) {
     expect("gpt-2",
            "a\xe1\xa0\x8e"
            "b",
-           "a|\xe1\xa0\x8e|b");                        // U+180E: a sign, but alone here either way
-    expect("gpt-2", " \xe1\xa0\x8e", " \xe1\xa0\x8e"); // here it shows
+           "a|\xe1\xa0\x8e|b");                        // U+180E is not white space, but is a piece here in both cases
+    expect("gpt-2", " \xe1\xa0\x8e", " \xe1\xa0\x8e"); // here the difference shows
 }
 
 static int stop_at_b(void *user, const char *at, size_t len, kin_err *err) {

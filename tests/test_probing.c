@@ -1,7 +1,7 @@
-// What a probe's messages say of a path (pure/proto/probing.h): paths here are formulas, and take no time.
+// The figures of a path that a probe computes from its messages (pure/proto/probing.h). Paths are simulated by formulas.
 //
-// On those that open, TCP opens its window: a message larger than all before needs another flight for each doubling, and BBR
-// paces what is sent at 2.89 times the rate that it has seen, which is that of the largest one (measured: probing.h).
+// On a path with `opens`, TCP opens its congestion window: a message larger than all before needs another round trip for each
+// doubling, and BBR paces at 2.89 times the largest rate that it has seen, that of the largest message (measured: probing.h).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@ enum { HIDDEN = 16384, MESSAGES_MAX = 200 };
 
 typedef struct path {
     double rtt_s, to_bytes_s, from_bytes_s;
-    int late; // this message, from 0, takes so much longer
+    int late; // the index of the message that is delayed by late_s; -1: none
     double late_s;
     bool opens;
 } path;
@@ -76,7 +76,7 @@ static void a_path_has_a_round_trip_and_two_rates(void **state) {
     for (int i = 0; i < N_PATHS; i++) expect_within(&paths[i], 0.001);
 }
 
-// A page that comes from the disk, a thread that has to wait for a processor, an acknowledgement that is held back.
+// Causes of a delay: a page fault from disk, a thread that waits for a processor, a delayed acknowledgement.
 static void a_message_that_is_late_once_changes_nothing(void **state) {
     (void)state;
     static const double late_s[] = {0.005, 0.0225, 0.042, 0.12};
@@ -90,7 +90,7 @@ static void a_message_that_is_late_once_changes_nothing(void **state) {
     }
 }
 
-// What a hidden state takes beyond half a round trip, as plans count it, is wrong by little of that half.
+// The transfer time of a hidden state, which plans count in addition to half a round trip, is wrong by at most 5 % of the sum.
 static void a_window_that_is_not_open_yet_is_no_rate(void **state) {
     (void)state;
     static const double trips_s[] = {1e-4, 1e-3, 5e-3, 9e-3, 1.1e-2, 2e-2, 3e-2, 5e-2};

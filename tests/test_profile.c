@@ -1,4 +1,4 @@
-// What this machine can do and what a model asks for: the two things that a plan is made from.
+// The figures of this machine and of a model, from which plans are made.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -104,7 +104,7 @@ static void every_type_has_a_rate_and_a_plan_can_be_made_with_them(void **state)
     const kin_profile_options po = {.name = "tower"};
     ok(kin_profile_measure(&facts, &devices, &po, &err), &err);
     for (int q = 0; q < KIN_N_QUANT; q++) {
-        // Between a toy and ten times what any processor's memory does.
+        // Between a toy's rate and ten times that of any processor's memory.
         assert_true(facts.cpu.token_bytes_s[q] > 1e6 && facts.cpu.token_bytes_s[q] < 10e12);
         assert_true(facts.cpu.prompt_flop_s[q] > 1e6 && facts.cpu.prompt_flop_s[q] < 1e15);
     }
@@ -118,7 +118,7 @@ static void every_type_has_a_rate_and_a_plan_can_be_made_with_them(void **state)
     }
     assert_true(facts.cpu.cached_factor[0][KIN_QUANT_Q4_K] > 0.01 && facts.cpu.cached_factor[0][KIN_QUANT_Q4_K] <= 1);
     assert_string_equal(facts.name, "tower");
-    assert_true(facts.disk_bytes_s == 0 && facts.disk_random_bytes_s == 0); // no folder was given
+    assert_true(facts.disk_bytes_s == 0 && facts.disk_random_bytes_s == 0); // not measured without a folder
     assert_false(facts.has_gpu);
 
     open_spec(&o, &spec);
@@ -157,7 +157,7 @@ static void count_norm(int64_t n, const float *x, const float *weight, float eps
     counted->rms_norm(n, x, weight, eps, y);
 }
 
-// The device computes with those of its kernels that count, until `counting` goes.
+// Replaces some of the device's kernels by counting ones. `counting` must outlive their use.
 static void count_kernels(kin_device *device, kin_kernels *counting) {
     counted = device->kernels;
     *counting = *counted;
@@ -170,7 +170,7 @@ static void count_kernels(kin_device *device, kin_kernels *counting) {
 
 typedef struct counted_benchmark {
     kin_devices devices;
-    kin_device device; // with kernels that count
+    kin_device device; // with counting kernels
     kin_kernels counting;
     kin_throughput_benchmark *rates;
 } counted_benchmark;
@@ -188,7 +188,7 @@ static void close_counted(counted_benchmark *b) {
     kin_devices_close(&b->devices);
 }
 
-// One type is measured, of which a layer has 34 MB, in several runs.
+// Measures one type, of which a layer has 34 MB, in several runs. Returns the distance between the weights that were read.
 static uint64_t spread_of_weights(kin_throughput_benchmark *rates, int i_step) {
     kin_err err;
     kin_engine_facts facts = {0};
@@ -297,7 +297,7 @@ static void a_disk_is_measured_and_left_as_it_was(void **state) {
     int rc = kin_disk_measure(dir, 32 * MIB, NULL, &speed, &err);
     assert_int_equal(count_files(dir), 0);
     rmdir(dir);
-    if (rc != 0) { // a file system without direct reads says so
+    if (rc != 0) { // a file system without direct reads gives an error
         assert_true(speed.bytes_s == 0 && speed.random_bytes_s == 0);
         assert_non_null(strstr(err.text, dir));
         return;
@@ -338,7 +338,7 @@ static void a_dense_model_asks_for_what_its_shape_says(void **state) {
     kin_model_spec spec = dense();
     open_spec(&o, &spec);
     facts_of(&o, 512, &f);
-    const double q4_k = 144.0 / 256; // bytes of a weight
+    const double q4_k = 144.0 / 256; // bytes per weight
     double attention = 2 * 512.0 * 512 + 2 * 512 * 128, ffn = 3 * 512.0 * 1536;
     assert_int_equal(f.n_layer, 6);
     assert_int_equal(f.n_vocab, 40960);
@@ -351,16 +351,16 @@ static void a_dense_model_asks_for_what_its_shape_says(void **state) {
     near(f.hidden_bytes, 512 * 4, 0);
     near(f.kv_bytes, 2 * 128 * 2, 0); // keys and values of 2 heads of 64 in F16
     near(f.kv_reads, 4, 0);
-    // kin's kernels: 2 norms, 4 inputs rounded, heads, attention, products of Q with K and V, output, gate with up, down
+    // kin's kernels: 2 norms, rounding of 4 inputs, heads, attention, products Q with K and V, output, gate with up, down
     near(f.layer_ops, 12, 0);
-    // ggml's: 7 products, 2 norms with their weights, 2 rotations, 2 rows stored, attention, gate, 2 sums
+    // ggml's: 7 products, 2 norms with their weights, rope of Q and K, stores of K and V, attention, gate, 2 sums
     near(f.gpu_layer_ops, 19, 0);
     near(f.layer_blocks, 3, 0);
     // Tiles of 2 MiB at least: 288 bytes a row, in steps of 64 rows: 7232 rows, 6 tiles.
     near(f.output_blocks, 6, 0);
     near(f.output_ops, 2 + 2 * 6, 0);
     near(f.attn_bytes, attention * q4_k + 512 * 4, 1e-12); // with its norm
-    near(f.block_bytes, 7232 * 288, 0);                    // larger than gate and up together
+    near(f.block_bytes, 7232 * 288, 0);                    // an output tile is larger than gate and up together
     near(f.weight_block_bytes, (6 * ((attention + ffn) * q4_k + 4096) + 512 * 40960.0 * q4_k) / (6 * 4 + 6), 1e-12);
     assert_true(f.expert_share == 0 && kin_facts_bytes_sum(f.expert_bytes) == 0);
     for (int il = 0; il < 6; il++) near(f.layer_share[il], 1, 1e-12);
@@ -401,7 +401,7 @@ static void other_types_of_a_cache_are_smaller(void **state) {
     close_spec(&o);
 }
 
-// Whose kernels compute decides how many operations a layer has, and whether prompts need masks.
+// The number of operations of a layer, and the need for masks in prompts, depend on whether kin's or ggml's kernels compute.
 static void facts_are_those_of_the_kernels_that_compute(void **state) {
     (void)state;
     opened o;
@@ -416,14 +416,14 @@ static void facts_are_those_of_the_kernels_that_compute(void **state) {
     ok(kin_model_facts_of(&by_ggml, &o.model, &so, &err), &err);
     near(by_ggml.layer_ops, by_kin.gpu_layer_ops, 1e-12);
     assert_true(by_kin.layer_ops < by_ggml.layer_ops);
-    const double masks = 2 * 2.0 * 512 * 512; // of 16 bits, for all tokens and for those that are wanted
+    const double masks = 2 * 2.0 * 512 * 512; // 16 bits per value; one mask for all tokens and one for the tokens with outputs
     near(by_ggml.cpu_buffer_bytes, by_kin.cpu_buffer_bytes + masks, 1e-12);
     near(by_ggml.gpu_buffer_bytes, by_kin.gpu_buffer_bytes, 1e-12);
     close_spec(&o);
 }
 
-// The engine decides what stays in memory; the plan must say the same beforehand. Weights without a shard, whose governor looks
-// at what this process really takes.
+// A plan must predict which weights the engine keeps in memory. The weights are opened without a shard, because its governor
+// would react to this process's actual memory.
 static void the_engine_divides_memory_as_predicted(void **state) {
     (void)state;
     opened o;
@@ -460,7 +460,7 @@ static void the_engine_divides_memory_as_predicted(void **state) {
         assert_true((t.streamed_bytes > 0) == streams && (got.ring_bytes > 0) == streams);
         if (!streams) continue;
         near((double)got.ring_bytes, rates.members[0].ring_bytes, 0.02);
-        // Whole units on the one side, their mean on the other.
+        // The engine counts whole blocks, the prediction their mean size.
         if (fabs((double)got.resident_bytes - t.members[0].resident_bytes) > facts.model.block_bytes)
             fail_msg("%.0f resident, %.0f predicted with %.0f", (double)got.resident_bytes, t.members[0].resident_bytes,
                      (double)memory);

@@ -13,7 +13,7 @@
 #include "pure/proto/message.h"
 #include "tests/golden_frames.h"
 
-// The messages of the golden frames
+// The golden messages
 
 static kin_proto_hash hash_from(int first) {
     kin_proto_hash h;
@@ -249,7 +249,7 @@ static void every_message_has_its_golden_bytes(void **state) {
     }
 }
 
-// Encoding is right by the test above, and different messages have different bytes: decoding is right if they come back.
+// The test above checks the encoder, and different messages have different bytes, so decoding is right if it inverts encoding.
 static void every_message_survives_the_round_trip(void **state) {
     (void)state;
     for (int type = 1; type <= KIN_FRAME_N_TYPES; type++) {
@@ -326,7 +326,7 @@ static void a_byte_too_many_is_refused(void **state) {
     }
 }
 
-// One lie: these bytes at that offset of the golden payload.
+// A malformed payload: the golden payload with these bytes at this offset.
 typedef struct lie {
     kin_frame_type type;
     size_t offset;
@@ -653,7 +653,7 @@ static void an_echo_is_at_most_1_mib(void **state) {
     free(b.memory);
 }
 
-// Who plans with the numbers judges them: the bits come as they are.
+// The codec passes the numbers on unchanged; the planner checks them.
 static void measured_numbers_may_be_any_bits(void **state) {
     (void)state;
     static const uint64_t odd[] = {0x7ff8000000000001, 0xfff0000000000000, 0x8000000000000000, 1};

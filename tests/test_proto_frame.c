@@ -1,4 +1,4 @@
-// What carries messages (pure/proto): headers of frames, labels, activations as f16.
+// Parts of the wire format below messages (pure/proto): frame headers, labels, activations.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -157,9 +157,9 @@ static void any_text_becomes_a_clean_label(void **state) {
         {"nuc", 2, "nu"},
         {"nuc", 0, ""},
         {"K\xc3\xbc", 3, "K\xc3\xbc"},
-        {"K\xc3\xbc", 2, "K"}, // a character is not cut
+        {"K\xc3\xbc", 2, "K"}, // does not cut a character
         {"a\nb\x1b[31m\x7f", 16, "a?b?[31m?"},
-        {"a\xc2\x85z", 16, "a??z"}, // C1: each of its bytes
+        {"a\xc2\x85z", 16, "a??z"}, // a C1 control character: each of its bytes is replaced
         {"\xff\xc3", 16, "??"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -205,7 +205,7 @@ static float float_of(uint32_t bits) {
     return f;
 }
 
-// The definition, slowly.
+// Decodes an f16 by its definition.
 static double value_of_f16(uint16_t h) {
     int exponent = h >> 10 & 31, fraction = h & 0x3ff;
     double value = exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24);
@@ -230,7 +230,7 @@ static void every_f16_survives_f32(void **state) {
     for (uint32_t h = 0; h < 0x10000; h++) assert_int_equal(kin_f16_from_f32(kin_f16_to_f32((uint16_t)h)), h);
 }
 
-// Between two neighbours: what is nearer wins, from the middle goes the even one.
+// A value between two neighbours is rounded to the nearer one, and a value in the middle to the even one.
 static void f32_is_rounded_to_nearest_even(void **state) {
     (void)state;
     for (uint32_t sign = 0; sign <= 0x8000; sign += 0x8000) {
@@ -285,7 +285,7 @@ static void blocks_of_q8_have_their_bytes(void **state) {
     x[33] = 1.5f * 127;
     x[34] = -0.7f;
     x[35] = 0.75f;
-    static const uint8_t first[9] = {0x00, 0x40, 0x81, 1, 1, 2, 0, 0xff, 0x7f}; // a scale of 2; halves go away from 0
+    static const uint8_t first[9] = {0x00, 0x40, 0x81, 1, 1, 2, 0, 0xff, 0x7f}; // a scale of 2; halves are rounded away from 0
     static const uint8_t second[6] = {0xc0, 0x3f, 0, 0x7f, 0, 1};
     kin_activations_encode(wire + 1, x, 64, KIN_ACTIVATION_Q8);
     assert_int_equal(kin_activations_bytes(64, KIN_ACTIVATION_Q8), 2 * KIN_ACTIVATION_Q8_BYTES);
@@ -325,7 +325,7 @@ static void what_q8_cannot_hold_is_nan_or_zero(void **state) {
         kin_activations_encode(wire, x, 64, KIN_ACTIVATION_Q8);
         kin_activations_decode(back, wire, 64, KIN_ACTIVATION_Q8);
         for (int i = 0; i < 32; i++) assert_true(isnan(back[i]));
-        assert_true(fabsf(back[32] - 3) < 0.02f && back[33] == 0); // the next block is none of that
+        assert_true(fabsf(back[32] - 3) < 0.02f && back[33] == 0); // the next block is not affected
     }
     const float least[32] = {1e-39f, -1e-39f}, largest[32] = {3.4e38f, -1e38f};
     kin_activations_encode(wire, least, 32, KIN_ACTIVATION_Q8);
@@ -344,7 +344,7 @@ static void any_bytes_are_values_of_q8(void **state) {
         for (int i = 0; i < 34; i++) wire[i] = (uint8_t)(i * 91 + (int)scale);
         wire[0] = (uint8_t)scale;
         wire[1] = (uint8_t)(scale >> 8);
-        wire[2] = 0x80; // no sender's byte
+        wire[2] = 0x80; // -128, which no encoder sends
         kin_activations_decode(back, wire, 32, KIN_ACTIVATION_Q8);
     }
 }

@@ -1,4 +1,4 @@
-// Limits of CPU time and of memory, read from trees of files as the kernel shows them.
+// Limits of CPU time and memory, read from trees of files like the kernel's.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -105,7 +105,7 @@ static void a_container_that_sees_its_group_as_the_root_is_limited_too(void **st
     assert_float_equal(read_and_remove(&t).cores, 3, 1e-9);
 }
 
-// The page cache can be given back, what is shared in it cannot.
+// The page cache is reclaimable, except for shared memory.
 static void a_memory_limit_of_a_group_above_counts_without_its_page_cache(void **state) {
     (void)state;
     tree t = make_tree(V2, "0::/user/kin\n");
@@ -129,7 +129,7 @@ static void a_memory_limit_of_a_group_above_counts_without_its_page_cache(void *
     remove_tree(&t);
 }
 
-// A real group of half a processor, v1 or v2, where this process may make one.
+// Makes a real cgroup (v1 or v2) with half a processor. False if this process may not make one.
 static bool make_group(char dir[128]) {
     static const char *const mounts[] = {"/sys/fs/cgroup/cpu", "/sys/fs/cgroup"};
     for (int i = 0; i < 2; i++) {

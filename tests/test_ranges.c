@@ -1,4 +1,4 @@
-// Which bytes a device needs: all of its layers, little else; and a sparse copy with only these opens as the model.
+// The byte ranges that a device needs: all of its layers and little else. A sparse copy with only these bytes opens as the model.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -84,7 +84,7 @@ static bool covers_tensor(const listed *l, const kin_gguf *gguf, const char *nam
     return covers(l, t->i_file, t->offset, t->offset + t->n_bytes);
 }
 
-// Exactly the tensors of layers [begin, end), and those that are named by the flags.
+// Expects exactly the tensors of the wanted layers, and those that the flags name.
 static void expect_tensors(const kin_gguf *gguf, const listed *l, const kin_ranges_wanted *w) {
     uint64_t sum = 0;
     for (size_t i = 0; i < kin_gguf_n_tensors(gguf); i++) {
@@ -100,7 +100,7 @@ static void expect_tensors(const kin_gguf *gguf, const listed *l, const kin_rang
         sum += wanted ? t->n_bytes : 0;
     }
     uint64_t listed_bytes = kin_ranges_bytes(l->ranges, l->n);
-    assert_in_range(listed_bytes, sum, sum + 32 * kin_gguf_n_tensors(gguf)); // padding of 32 at most: nothing else is in it
+    assert_in_range(listed_bytes, sum, sum + 32 * kin_gguf_n_tensors(gguf)); // only padding, at most 32 bytes per tensor
 }
 
 static void layers_bring_their_tensors_and_no_others(void **state) {
@@ -202,7 +202,7 @@ static void a_header_is_measured_from_any_beginning(void **state) {
     kin_gguf_close(gguf);
     assert_in_range(first - whole, 0, 31); // padding
     for (uint64_t n = 0; n < whole; n += 1 + n / 50) {
-        uint8_t *exact = malloc(n ? n : 1); // so that a read beyond it is seen by sanitizers
+        uint8_t *exact = malloc(n ? n : 1); // a tight buffer, so that sanitizers find a read beyond it
         memcpy(exact, bytes, n);
         assert_int_equal(kin_header_measure(exact, n, size, &reach, NULL), KIN_HEADER_MORE);
         assert_true(reach > n && reach <= whole);
@@ -210,14 +210,14 @@ static void a_header_is_measured_from_any_beginning(void **state) {
     }
     uint64_t n = 0;
     int n_rounds = 0;
-    while (kin_header_measure(bytes, n, size, &reach, NULL) == KIN_HEADER_MORE) { // as a device would: whole chunks
+    while (kin_header_measure(bytes, n, size, &reach, NULL) == KIN_HEADER_MORE) { // in whole chunks, like a device
         n = (reach + CHUNK - 1) / CHUNK * CHUNK;
         n_rounds++;
     }
     assert_true(n < whole + CHUNK && (uint64_t)n_rounds <= n / CHUNK);
     assert_int_equal(kin_header_measure(bytes, whole, whole, &reach, NULL), KIN_HEADER_WHOLE);
     assert_int_equal(kin_header_measure(bytes, whole, whole - 1, &reach, NULL),
-                     KIN_HEADER_BROKEN); // it says more than the file has
+                     KIN_HEADER_BROKEN); // the header is longer than the file
     free(bytes);
 }
 
@@ -231,13 +231,13 @@ static void nonsense_is_no_header(void **state) {
     memset(bytes + 24, 0xff, 8); // a key of 2^64 - 1 bytes
     assert_int_equal(kin_header_measure(bytes, 64, UINT64_MAX, &reach, NULL), KIN_HEADER_BROKEN);
     memset(bytes + 24, 0, 8);
-    bytes[32] = 13; // no kind of value
+    bytes[32] = 13; // not a value type
     assert_int_equal(kin_header_measure(bytes, 64, 1000, &reach, NULL), KIN_HEADER_BROKEN);
     bytes[32] = KIN_GGUF_ARRAY;
     bytes[36] = KIN_GGUF_U64;
-    memset(bytes + 40, 0x20, 8); // of very many values
+    memset(bytes + 40, 0x20, 8); // 2^61 values
     assert_int_equal(kin_header_measure(bytes, 64, 1u << 30, &reach, NULL), KIN_HEADER_BROKEN);
-    bytes[36] = KIN_GGUF_ARRAY; // of arrays
+    bytes[36] = KIN_GGUF_ARRAY; // an array of arrays
     assert_int_equal(kin_header_measure(bytes, 64, 1u << 30, &reach, NULL), KIN_HEADER_BROKEN);
 }
 
@@ -281,7 +281,7 @@ static void copy_chunk(kin_store *from, kin_store *to, uint32_t i_chunk) {
     }
 }
 
-// What a device does before it can open anything: chunk after chunk of each file, until its header is whole.
+// Fetches chunks of each file until its header is complete, as a device does before it can open the model. Returns their number.
 static uint32_t fetch_headers(kin_store *from, kin_store *to) {
     const kin_manifest *m = kin_store_manifest(to);
     uint32_t n_fetched = 0;
