@@ -1,10 +1,10 @@
-// kin with a member that computes wrongly: linked with all of app/, and what takes a step (kin_engine_instance_take) is changed
-// after it is done. For test_faulty_member.sh.
+// A kin whose member computes wrongly: linked with all of app/; kin_engine_instance_take is wrapped, and its result is changed.
+// For test_faulty_member.sh.
 //
-//   FAULTY_MEMBER=KIND:N[+]    the N-th step of this process is changed, or (+) this and all that follow
+//   FAULTY_MEMBER=KIND:N[+]    changes the N-th step of this process; +: this step and all that follow
 //
-// swallows: it does not go on. number: it goes on with another number. rows: with another number of rows. nan: with a NaN in its
-// last row.
+// swallows: the step is not forwarded. number: it is forwarded with another number. rows: with another number of rows. nan: with
+// a NaN in its last row.
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,9 +18,9 @@ int __wrap_kin_engine_instance_take(kin_engine_instance *instance, kin_message_b
 kin_message_buffer *__real_kin_message_pool_take(kin_message_pool *pool, size_t n);
 kin_message_buffer *__wrap_kin_message_pool_take(kin_message_pool *pool, size_t n);
 
-enum { NUMBER_AT = 0, ROWS_AT = 20 }; // of a STEP
+enum { NUMBER_AT = 0, ROWS_AT = 20 }; // offsets in a STEP
 
-static kin_message_pool *pool_of_steps; // a device has one
+static kin_message_pool *pool_of_steps; // a device has one pool
 
 kin_message_buffer *__wrap_kin_message_pool_take(kin_message_pool *pool, size_t n) {
     pool_of_steps = pool;

@@ -195,7 +195,7 @@ def check(schemas, documents):
             if document[0] != "+":
                 raise ValueError(document)
             validator_of(json.loads(schema), format_checker=validator_of.FORMAT_CHECKER).validate(json.loads(document[1:]))
-        except Exception as error:  # whatever it is, the document is not what the schema asked for
+        except Exception as error:  # any error: the document is not what the schema asked for
             n_invalid += 1
             if n_invalid <= 5:
                 print("INVALID: %s\n  schema:   %s  document: %s" % (str(error).split("\n")[0][:200], schema, document[:300]))
