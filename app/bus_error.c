@@ -10,7 +10,7 @@
 #include "base/hex.h"
 #include "sys/file.h"
 
-// ---- /proc/self/maps: "7f00-7f20 r--s 00000000 fe:01 1234    /a/b", a line for each mapping
+// ---- /proc/self/maps: "7f00-7f20 r--s 00000000 fe:01 1234    /a/b", one line per mapping
 
 typedef struct reader {
     int fd;
@@ -18,7 +18,7 @@ typedef struct reader {
     size_t n, next;
 } reader;
 
-// The next byte; -1 at the end.
+// Returns the next byte; -1 at the end.
 static int get(reader *r) {
     if (r->next == r->n) {
         ssize_t got = read(r->fd, r->bytes, sizeof r->bytes);
@@ -29,7 +29,7 @@ static int get(reader *r) {
     return (unsigned char)r->bytes[r->next++];
 }
 
-// A hexadecimal number and the byte behind it, which is returned.
+// Parses a hexadecimal number; returns the byte after it.
 static int get_number(reader *r, uintptr_t *number) {
     *number = 0;
     for (;;) {
@@ -39,7 +39,7 @@ static int get_number(reader *r, uintptr_t *number) {
     }
 }
 
-// The rest of a line: what stands from its first '/' on. False: nothing does.
+// Reads the rest of a line from its first '/' on. Returns false if there is none.
 static bool get_path(reader *r, char *path, size_t n) {
     size_t len = 0;
     for (int c = get(r); c >= 0 && c != '\n'; c = get(r)) {
@@ -71,8 +71,8 @@ static void on_bus_error(int sig, siginfo_t *info, void *context) {
     static atomic_bool is_said;
     static char path[1024];
     (void)context;
-    if (kin_file_mend((uintptr_t)info->si_addr)) return; // who computes from it looks whether it was cut
-    while (atomic_exchange(&is_said, true)) pause();     // another thread says it, and ends all of them
+    if (kin_file_mend((uintptr_t)info->si_addr)) return; // the computing code checks for truncation
+    while (atomic_exchange(&is_said, true)) pause();     // another thread reports it and ends the process
     int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
     if (maps >= 0 && kin_bus_error_find(maps, (uintptr_t)info->si_addr, path, sizeof path)) {
         write_stderr("\nkin: ");

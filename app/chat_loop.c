@@ -31,7 +31,7 @@ bool kin_chat_loop_goes_on(void) {
 // ---- an answer
 
 typedef struct view {
-    size_t n_text, n_reasoning; // bytes that are shown
+    size_t n_text, n_reasoning; // bytes already shown
     bool is_dim;
     kin_word_wrap wrap;
     kin_time asked, first, last;
@@ -44,7 +44,7 @@ static void put_dim(bool on) {
 }
 
 static void put_text(void *user, const char *text, size_t n) {
-    kin_err err; // a terminal that is gone ends the program by SIGHUP
+    kin_err err; // if the terminal is gone, SIGHUP ends the program
     (void)user;
     kin_app_write(text, n, &err);
 }
@@ -127,7 +127,7 @@ static void say_end(const chat *c, kin_http_client_end end, const kin_chat_strea
         kin_app_say("the answer was cut at the most tokens that it may have");
 }
 
-// Asks, and shows the answer. What was written before it ended stays in the conversation, as far as there is something.
+// Sends a message and shows the answer. A partial answer stays in the conversation unless it is empty.
 static void ask(chat *c, kin_str text) {
     kin_chat_stream answer = {0};
     view v = {.asked = kin_clock_now(), .wrap.put = put_text};
@@ -215,7 +215,7 @@ static void help(chat *c, const char *rest) {
         "Ctrl-C stops an answer. Up and Down: earlier messages. A space before a / makes it a message.\n\n");
 }
 
-// "/name rest": whether it is a command, or meant to be one.
+// Handles "/name rest". True if it is a command, or was meant to be one.
 static bool take_command(chat *c, kin_str text) {
     size_t n = 1;
     while (n < text.len && text.at[n] >= 'a' && text.at[n] <= 'z') n++;
@@ -267,7 +267,7 @@ int kin_chat_loop_run(const kin_chat_loop_options *o, kin_err *err) {
     chat c = {.o = o};
     greet(o);
     if (kin_line_editor_open(&c.editor, err) != 0) return KIN_FAIL;
-    // What is being written goes on: stdio takes an interrupted write for an error. What waits does so in poll, which is never
+    // SA_RESTART: stdio treats an interrupted write as an error. Waits still wake up, because they are in poll, which is never
     // restarted.
     sigaction(SIGINT, &(struct sigaction){.sa_handler = on_interrupt, .sa_flags = SA_RESTART}, NULL);
     talk(&c);

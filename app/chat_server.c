@@ -20,7 +20,7 @@ struct kin_chat_server {
     kin_loaded_model model;
     pthread_t thread;
     bool has_thread;
-    pthread_mutex_t mutex; // over the two below
+    pthread_mutex_t mutex; // protects the two fields below
     bool has_failed;
     kin_err err;
 };
@@ -113,7 +113,7 @@ int kin_chat_server_open(kin_chat_server **out, const kin_session_options *optio
     return KIN_FAIL;
 }
 
-// Until the session is closed its threads may use the server.
+// The session's threads may use the server until the session is closed.
 void kin_chat_server_close(kin_chat_server *s) {
     if (!s) return;
     atomic_store(&kin_app_stop, true);

@@ -1,4 +1,4 @@
-// kin bench: how fast a model runs here, as medians over repetitions.
+// kin bench: measures how fast a model runs here, as medians over repetitions.
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@
 typedef struct bench_options {
     kin_session_options session;
     int n_prompt, n_gen, n_rows, n_reps;
-    float oracle; // below 0: not asked for
+    float oracle; // < 0: not requested
     float second; // of --oracle
     bool edit;
     bool json;
@@ -69,31 +69,31 @@ static void fill_bench_tables(bench_options *o, tables *t) {
 typedef struct result {
     double load_ms, ttft_ms, tpot_ms; // medians
     uint64_t bytes_per_token;
-    uint64_t peak_bytes;    // resident, with file pages
-    double memory_pressure; // fall of MemAvailable over MemTotal
+    uint64_t peak_bytes;    // resident, including file pages
+    double memory_pressure; // decrease of MemAvailable over MemTotal
 
-    // Streaming; all 0 where everything is in memory. The bound: no run can be faster than its disk or than its computing.
+    // Streaming; all 0 if everything is in memory. The bound: no run can be faster than its disk or its computation.
     uint64_t resident_bytes, streamed_bytes_per_token;
-    double disk_rate, stream_rate; // bytes per second: the disk's own, reached while reading
+    double disk_rate, stream_rate; // bytes per second: the disk's own, and the rate while reading
     double compute_ms, bound_ms;   // per token
-    double hidden_share;           // of the reading, behind computing
-    uint64_t window_bytes;         // of --weights window, by proposition 5 of TPI-LLM and as the ring and what stays take
+    double hidden_share;           // share of the reading that is hidden behind computation
+    uint64_t window_bytes; // of --weights window: by proposition 5 of TPI-LLM, and as the ring and the retained weights take
     uint64_t window_taken_bytes;
-    kin_shard_memory window_memory; // all of it
+    kin_shard_memory window_memory; // total
     const char *window_state;       // whether proposition 3, 4 or 6 holds
 
-    // What was expected (docs/PLANNING.md): by the profiles alone, held against all repetitions; and with what the first half of
-    // them taught, held against the second half. 0: nothing was.
+    // Predictions (docs/PLANNING.md): from the profiles alone, compared with all repetitions; and corrected by the first half of
+    // the repetitions, compared with the second half. 0: no prediction.
     kin_oracle_result oracle; // of --oracle
     double predicted_ttft_ms, predicted_tpot_ms, corrected_tpot_ms, second_half_tpot_ms;
 } result;
 
-// A text whose tokens depend on nothing the model says (as llama-bench does), in passes of n_rows tokens: the one that was
-// written last, and behind it those that follow, as drafts that are always right.
+// A sequence whose tokens do not depend on the model's output (as in llama-bench), in passes of n_rows tokens: the last one
+// generated, followed by the next ones as drafts that are always right.
 typedef struct passes {
     kin_session *s;
     const bench_options *o;
-    const int32_t *prompt; // [o->n_prompt], again and again
+    const int32_t *prompt; // [o->n_prompt], repeated
     bool draws;
 } passes;
 
@@ -117,7 +117,7 @@ static int measure(kin_compute_loop *loop, passes *p, double *ttft, double *tpot
     const kin_draft_source rows = {foresee, p};
     const kin_bench_text text = {.prompt = p->prompt,
                                  .n_prompt = o->n_prompt,
-                                 .n_tokens = 1 + o->n_gen * o->n_rows, // the first one is of the prompt
+                                 .n_tokens = 1 + o->n_gen * o->n_rows, // the first token comes from the prompt
                                  .choose = choose,
                                  .user = p,
                                  .drafts = o->n_rows > 1 ? &rows : NULL};
@@ -130,7 +130,7 @@ static int measure_disk(const kin_session *s, result *r, kin_err *err) {
     return kin_disk_rate(kin_gguf_file_path(s->model.gguf, 0), 256u << 20, &r->disk_rate, err);
 }
 
-// What streaming did during the measured tokens: differences of the counters before and after.
+// Computes what streaming did during the measured tokens, from the counters before and after.
 static void explain_streaming(const kin_session *s, const kin_stream_stats *a, const kin_stream_stats *b, double tpot_ms,
                               result *r) {
     double n = (double)(b->n_passes - a->n_passes), busy_ns = (double)(b->busy_ns - a->busy_ns),
@@ -149,7 +149,7 @@ static void explain_streaming(const kin_session *s, const kin_stream_stats *a, c
     r->bound_ms = disk_ms > r->compute_ms ? disk_ms : r->compute_ms;
 }
 
-// After so many repetitions what they took is taken into account.
+// After this many repetitions their times are used to correct the prediction.
 static int n_to_learn_from(int n_reps) {
     return n_reps / 2;
 }
@@ -158,7 +158,7 @@ static bool compares_drafts(const bench_options *o) {
     return o->oracle >= 0 || o->edit || o->session.draft;
 }
 
-// What is predicted is streaming, and fused attention.
+// Predictions exist only for streaming with fused attention.
 static bool can_be_predicted(const bench_options *o) {
     return strcmp(o->session.weights, "stream") == 0 && !o->session.no_flash && o->n_rows == 1 && !compares_drafts(o);
 }
@@ -166,13 +166,14 @@ static bool can_be_predicted(const bench_options *o) {
 static void expect(kin_session *s, const bench_options *o, result *r) {
     kin_expectation e;
     if (!can_be_predicted(o) || !kin_session_expects(s, &e)) return;
-    bool chunks_are_own = s->with_others && o->session.fleet.n_chunk > 0; // not those that TTFT is predicted for
+    bool chunks_are_own = s->with_others && o->session.fleet.n_chunk > 0; // not the chunks for which TTFT is predicted
     if (!chunks_are_own) r->predicted_ttft_ms = e.before.ttft_s * 1e3;
     r->predicted_tpot_ms = e.before.tpot_s * 1e3;
     r->corrected_tpot_ms = e.corrected.tpot_s * 1e3;
 }
 
-// TPI-LLM's conditions beside what happened. Computing and sums are taken to be as long as a block is large.
+// Compares TPI-LLM's conditions with the measurement. Times of computation and reductions are assumed to be proportional to the
+// size of a block.
 static void explain_window(kin_session *s, result *r) {
     kin_weights_stats w = kin_shard_get_stats(s->shard).weights;
     const kin_sliding_blocks *b = &w.blocks;
@@ -194,7 +195,7 @@ static int measure_all(kin_compute_loop *loop, passes *p, result *r, kin_err *er
     kin_session *s = p->s;
     const bench_options *o = p->o;
     double ttft[MAX_REPS], tpot[MAX_REPS];
-    if (measure(loop, p, ttft, tpot, err) != 0) return KIN_FAIL; // not counted: pages and caches get warm
+    if (measure(loop, p, ttft, tpot, err) != 0) return KIN_FAIL; // not counted: warms pages and caches
     const kin_head *head = s->head;
     uint64_t ring = kin_head_ring_number(head);
     kin_stream_stats before = kin_shard_get_stats(s->shard).weights.stream;
@@ -208,7 +209,7 @@ static int measure_all(kin_compute_loop *loop, passes *p, result *r, kin_err *er
     r->second_half_tpot_ms = kin_median(tpot + learned, o->n_reps - learned);
     r->ttft_ms = kin_median(ttft, o->n_reps);
     r->tpot_ms = kin_median(tpot, o->n_reps);
-    if (s->head != head || kin_head_ring_number(head) != ring) return 0; // another shard has counted since
+    if (s->head != head || kin_head_ring_number(head) != ring) return 0; // the counters are those of another shard
     kin_stream_stats after = kin_shard_get_stats(s->shard).weights.stream;
     explain_streaming(s, &before, &after, r->tpot_ms, r);
     explain_window(s, r);
@@ -233,7 +234,7 @@ static int measure_drafts(kin_session *s, const bench_options *o, const int32_t 
 static int measure_tokens(kin_session *s, const bench_options *o, const int32_t *prompt, result *r, kin_err *err) {
     kin_compute_loop *loop;
     passes p = {.s = s, .o = o, .prompt = prompt};
-    if (o->n_rows > 1) s->draft = KIN_DRAFT_ALSO_INEXACT; // whatever the kernels
+    if (o->n_rows > 1) s->draft = KIN_DRAFT_ALSO_INEXACT; // with any kernels
     s->draft_min = s->draft_max = o->n_rows - 1;
     if (kin_compute_loop_open(&loop, s, 1, false, err) != 0) return KIN_FAIL;
     int rc = kin_compute_loop_enter(loop, err);
@@ -248,7 +249,8 @@ static int bench(kin_session *s, const bench_options *o, result *r, kin_err *err
     kin_memory before = kin_memory_read();
     if (o->n_gen > INT32_MAX / 2 / o->n_rows) return kin_err_set(err, "--gen %d is too much", o->n_gen);
     int n_tokens = o->n_prompt + o->n_gen * o->n_rows;
-    if (strcmp(o->session.weights, "window") == 0) { // it takes 8 MiB, which do not count where memory is held against a formula
+    if (strcmp(o->session.weights, "window") == 0) { // measuring takes 8 MiB, which must not count where memory is compared with
+                                                     // a formula
         if (measure_disk(s, r, err) != 0) r->disk_rate = 0;
         kin_memory_trim();
     }
@@ -380,7 +382,7 @@ static void print_json(const kin_session *s, const bench_options *o, const resul
         {"compute_ms", r->compute_ms, false},
         {"bound_ms", r->bound_ms, false},
     };
-    char name[1024]; // of a file: perhaps no UTF-8
+    char name[1024]; // a file name may not be UTF-8
     json_t *root = json_object();
     json_object_set_new(root, "model", json_string(kin_escape(name, sizeof name, s->model_name, strlen(s->model_name))));
     json_object_set_new(root, "arch", json_string(s->model.hp.arch->name));

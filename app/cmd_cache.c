@@ -1,4 +1,4 @@
-// kin cache: what earlier runs left on the disk: weights, prepacked and fetched, and pages of texts.
+// kin cache: lists and removes what earlier runs left on the disk: prepacked and fetched weights, and pages of the KV cache.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static void fill_cache_table(const char **dir, bool *texts, kin_option table[N_C
     memcpy(table, own, sizeof own);
 }
 
-// What a fetched model is called, as its manifest has it; empty if that is damaged.
+// Returns the name of a fetched model from its manifest; empty if that is damaged.
 static void name_model(const kin_cache_entry *entry, char *shown, size_t n) {
     char path[sizeof entry->path + 16];
     uint8_t *bytes;
@@ -54,13 +54,13 @@ static void print_one(const kin_cache_entry *entry) {
            kin_size_format(entry->bytes, size, sizeof size), when, kind_of(entry), model);
 }
 
-// wanted: a name's beginning, or "all"; NULL: texts.
+// wanted: the beginning of a name, or "all"; NULL: KV cache pages.
 static bool is_wanted(const kin_cache_entry *entry, const char *wanted) {
     if (!wanted) return entry->kind == KIN_CACHE_KV;
     return strcmp(wanted, "all") == 0 || strncmp(kin_cache_entry_name(entry), wanted, strlen(wanted)) == 0;
 }
 
-// What can be removed is, also where something else cannot.
+// Removes every wanted entry; continues after a failure.
 static int remove_wanted(const kin_cache_entry *entries, size_t n, const char *dir, const char *wanted, kin_err *err) {
     size_t n_wanted = 0;
     int rc = 0;
@@ -84,7 +84,7 @@ static int use_cache(const char *dir, bool removes, const char *wanted, kin_err 
     kin_cache_entry *entries;
     size_t n = kin_cache_dir_list(dir, &entries);
     int rc = removes ? remove_wanted(entries, n, dir, wanted, err) : 0;
-    for (size_t i = n; i > 0 && !removes; i--) print_one(&entries[i - 1]); // the last used first
+    for (size_t i = n; i > 0 && !removes; i--) print_one(&entries[i - 1]); // most recently used first
     free(entries);
     if (n == 0 && rc == 0 && (!removes || wanted)) kin_app_say("nothing is cached in %s", dir);
     return rc;

@@ -29,8 +29,8 @@ typedef struct tables {
     kin_session_tables session;
 } tables;
 
-// Once the model is there, the terminal is the conversation's: what is waited for is said with the answer that waits (show_wait),
-// of a ring only that it was lost.
+// Once the model is loaded, the terminal belongs to the conversation: wait states are shown with the pending answer (show_wait);
+// of the ring only its loss is reported.
 static atomic_bool is_loaded;
 
 static void show_status(const char *line) {
@@ -78,18 +78,18 @@ static void fill_chat_tables(chat_options *o, tables *t) {
 
 typedef struct chatting {
     const chat_options *o;
-    kin_chat_server *server; // NULL: another program's
+    kin_chat_server *server; // NULL: an external server
     kin_chat_client *client;
     kin_conversation conversation;
     kin_chat_server_facts facts;
-    char *key; // of --api-key-file; NULL: none
+    char *key; // from --api-key-file; NULL: none
     json_t *fields;
     size_t n_written; // of an answer in a pipe
     int write_rc;
     kin_err write_err;
 } chatting;
 
-// ---- what is waited for
+// ---- wait states
 
 static bool goes_on(void *user) {
     chatting *v = user;
@@ -100,13 +100,13 @@ static bool goes_on(void *user) {
 static void show_wait(void *user, const char *what, double percent) {
     const chatting *v = user;
     char line[300];
-    if (v->server && !v->facts.model[0]) return;                    // it is this program that loads, and says so itself
-    if (v->n_written > 0 && !kin_app_takes_escapes(stderr)) return; // no line of a log for each state of a ring that comes back
+    if (v->server && !v->facts.model[0]) return;                    // this program is loading and reports that itself
+    if (v->n_written > 0 && !kin_app_takes_escapes(stderr)) return; // no log line for each state of a ring that recovers
     snprintf(line, sizeof line, percent >= 0 ? "%.200s: %.0f %%" : "%.200s", what, percent);
     kin_app_status(line);
 }
 
-// ---- in a pipe: all of stdin is one message, the answer is all of stdout
+// ---- in a pipe: stdin is one message, stdout is the answer
 
 static void on_grown(void *user, const kin_chat_stream *s) {
     chatting *v = user;
@@ -145,7 +145,7 @@ static json_t *fields_of(const chat_options *o) {
     return fields;
 }
 
-// On the command line, not in the environment: that is for commands that open files.
+// Only if given on the command line: the environment variable is meant for commands that open files.
 static const char *named_model(const chat_options *o) {
     return o->session.model && o->session.model != getenv("KIN_MODEL") ? o->session.model : NULL;
 }
@@ -198,7 +198,8 @@ static int run_chat(const chat_options *o) {
     chatting v = {.o = o};
     kin_err err;
     int rc = chat(&v, &err);
-    if (rc != 0 && v.server && !atomic_load(&kin_app_stop)) kin_chat_server_has_failed(v.server, &err); // then that is why
+    // Then that is the reason
+    if (rc != 0 && v.server && !atomic_load(&kin_app_stop)) kin_chat_server_has_failed(v.server, &err);
     int status = rc == 0 ? KIN_EXIT_OK : kin_app_fail(&err);
     if (atomic_load(&kin_app_stop)) status = KIN_EXIT_INTERRUPTED;
     kin_chat_client_close(v.client);
@@ -225,7 +226,7 @@ static int command_chat(int argc, char **argv) {
     if (kin_options_parse((kin_option_tables){t.own, t.session.own, t.session.fleet}, argc, argv, &operand, &err) != 0 ||
         check_options(&o, operand, &err) != 0 || kin_session_end_parsing(&o.session, operand, &err) != 0)
         return kin_app_usage("chat", &err);
-    o.session.keeps_kv = o.session.fleet.cluster; // a text goes on after a loss with what there is of it
+    o.session.keeps_kv = o.session.fleet.cluster; // after a loss the sequence continues from its stored KV cache
     return run_chat(&o);
 }
 

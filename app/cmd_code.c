@@ -1,4 +1,4 @@
-// kin code: the code of this machine's cluster, which each device is asked for once.
+// kin code: prints the code of this machine's cluster, which is entered once on each device.
 #include <stdio.h>
 #include <string.h>
 

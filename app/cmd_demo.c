@@ -1,4 +1,4 @@
-// kin demo: the main job on one machine: a ring of processes that tells a story.
+// kin demo: shows kin's main use on one machine: a ring of processes that generates a story.
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static void fill_demo_table(demo_options *o, kin_option table[N_DEMO_OPTIONS]) {
     memcpy(table, own, sizeof own);
 }
 
-// What is set for other commands, and where this user's files are, is not for the demo.
+// Clears settings of other commands and paths of this user's files, which must not affect the demo.
 static void clear_environment(void) {
     extern char **environ;
     char name[128];
@@ -39,7 +39,7 @@ static void clear_environment(void) {
     }
 }
 
-// The head is kin run.
+// Prints how to see recovery. The head is kin run.
 static int tell_how_to_stop(const kin_household *h, const demo_options *o) {
     char home[KIN_HOUSEHOLD_PATH], key[KIN_HOUSEHOLD_PATH], cache[KIN_HOUSEHOLD_PATH], port[16], n_devices[16], seed[32];
     snprintf(port, sizeof port, "%u", h->port);
@@ -97,7 +97,9 @@ static int demo(const demo_options *o) {
     bool is_lost = kin_household_lost(&h, &err);
     int n_devices = h.n_devices;
     kin_household_close(&h);
-    if (atomic_load(&kin_app_interrupted)) return KIN_EXIT_INTERRUPTED; // whatever else has ended by that
+    if (atomic_load(&kin_app_interrupted))
+        return KIN_EXIT_INTERRUPTED; // takes precedence over whatever else ended because of
+                                     // it
     if (is_lost) {
         kin_app_say("%s: the story ends here", err.text);
         return KIN_EXIT_FAILED;

@@ -1,4 +1,4 @@
-// kin doctor: what this machine and its cluster can do, what is missing, and the command that mends it.
+// kin doctor: checks this machine and its cluster, and prints what is missing and the commands that fix it.
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

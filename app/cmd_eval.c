@@ -1,4 +1,4 @@
-// kin eval: what a model computes, for checking: logits and greedy ids of given tokens, token ids of texts, perplexity.
+// kin eval: prints a model's results for verification: logits and greedy ids of given tokens, token ids of texts, perplexity.
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@ typedef struct eval_options {
     kin_session_options session;
     const char *tokens, *logits, *tokenize, *ppl;
     int greedy;
-    int32_t *ids; // of tokens // [n_ids]
+    int32_t *ids; // of tokens // token ids // [n_ids]
     int n_ids;
 } eval_options;
 
@@ -67,14 +67,14 @@ static int32_t likeliest(const float *logits, int n_vocab) {
     return best;
 }
 
-// Ids that are fed, and what comes back of them.
+// Token ids to evaluate, and the results.
 typedef struct evaluation {
-    int n_vocab, n_greedy, n_made, n_seen;                        // n_seen: tokens fed whose logits came
+    int n_vocab, n_greedy, n_made, n_seen;                        // n_seen: tokens whose logits have arrived
     FILE *logits;                                                 // NULL: not wanted
-    void (*row)(struct evaluation *e, int pos, const float *row); // after each token fed, in order; NULL: not wanted
+    void (*row)(struct evaluation *e, int pos, const float *row); // called for each token, in order; NULL: not wanted
     bool failed;
     kin_err why;
-    // of a perplexity
+    // for perplexity
     const int32_t *ids; // [n_ids]
     int n_ids, n_scored;
     double sum;
@@ -88,7 +88,7 @@ static void take_row(evaluation *e, const float *row) {
     kin_err_set(&e->why, "the logits cannot be written");
 }
 
-// Rows come again when a ring was lost.
+// Rows are repeated after the loss of a ring.
 static void take_prompt_logits(void *user, int pos, const float *rows, int n) {
     evaluation *e = user;
     for (int i = e->n_seen - pos; i < n; i++) take_row(e, rows + (size_t)i * (size_t)e->n_vocab);
@@ -196,7 +196,7 @@ static int eval_tokenize(const kin_session *s, const eval_options *o, kin_err *e
 
 enum { PPL_CTX = 512 };
 
-// -ln of the probability of `id` under one row of logits.
+// Returns -ln of the probability of `id` under one row of logits.
 static double surprise(const float *row, int n_vocab, int32_t id) {
     double max = row[0], sum = 0;
     for (int i = 1; i < n_vocab; i++) max = row[i] > max ? row[i] : max;
@@ -210,7 +210,8 @@ static void score_row(evaluation *e, int pos, const float *row) {
     e->n_scored++;
 }
 
-// As llama.cpp counts: the text in pieces of one context, in each the second half is scored, seen from the first.
+// Scores like llama.cpp: the text is cut into pieces of one context each; in each piece the second half is scored, given the
+// first.
 static int score(kin_session *s, kin_compute_loop *loop, int32_t *ids, int n, kin_err *err) {
     int n_ctx = s->n_ctx < n ? s->n_ctx : n, rc = 0;
     int32_t bos = kin_vocab_add_bos(s->vocab) ? kin_vocab_bos(s->vocab) : KIN_TOKEN_NONE;
@@ -246,7 +247,7 @@ static int eval_ppl(kin_session *s, const eval_options *o, kin_err *err) {
     return rc;
 }
 
-// What the options mean together.
+// Checks the combination of options.
 static int check(eval_options *o, kin_err *err) {
     if (!o->tokens + !o->tokenize + !o->ppl != 2) return kin_err_set(err, "give one of --tokens, --tokenize, --ppl");
     if (!o->tokens && (o->greedy || o->logits))

@@ -1,4 +1,4 @@
-// kin info: what a model file is, and what it would need.
+// kin info: describes a model file and its memory requirements.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// kin join: this machine becomes a device of somebody's ring.
+// kin join: makes this machine a device of a ring.
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -54,7 +54,7 @@ static void show_status(void *user, const char *line) {
 }
 
 static void show_progress(void *user, const char *what, uint64_t done, uint64_t total, uint64_t rate) {
-    static char line[128]; // at one address: the same work goes on
+    static char line[128]; // at one address: otherwise each line would count as new work
     if (rate == 0 || total < done) {
         kin_app_progress(user, what, done, total);
         return;
@@ -63,7 +63,7 @@ static void show_progress(void *user, const char *what, uint64_t done, uint64_t 
     kin_app_progress(user, line, done, total);
 }
 
-// What this machine can do, measured the first time: heads plan by it.
+// Measures this machine the first time: heads plan with the result.
 static int measure_machine(const join_options *o, const kin_identity *self, const char *cache_dir, kin_device_facts *facts,
                            kin_err *err) {
     kin_devices devices;
@@ -79,7 +79,7 @@ static int measure_machine(const join_options *o, const kin_identity *self, cons
     return rc;
 }
 
-// Without the model's file its weights are fetched, and need a place.
+// Without a model file the weights are fetched and need space on disk.
 static int check_cache(const join_options *o, const char *dir, kin_err *err) {
     if (o->model) return 0;
     int rc = kin_folder_make(dir, err);
@@ -90,7 +90,7 @@ static int check_cache(const join_options *o, const char *dir, kin_err *err) {
 typedef struct typed_key {
     const kin_identity_options *net;
     const kin_key *key;
-    bool is_typed; // not kept yet
+    bool is_typed; // not saved yet
 } typed_key;
 
 static void keep_key(void *user) {
@@ -101,7 +101,7 @@ static void keep_key(void *user) {
     typed->is_typed = false;
 }
 
-// Takes part until it is stopped. Where the head has another key, the code is asked for again, if somebody is there to type it.
+// Takes part in the cluster until stopped. If the head has another key, asks for the code again, provided that it can be typed.
 static int take_part(kin_join_options *jo, typed_key *typed, kin_err *err) {
     bool has_other_key = true;
     int rc = 0;

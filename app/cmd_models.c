@@ -1,4 +1,4 @@
-// kin models: the model files of a folder.
+// kin models: lists the model files of a folder.
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,7 +60,7 @@ static void print_usable(const kin_model_file *files, int n) {
         const kin_model_file *f = &files[i];
         char text[32];
         if (!f->is_usable) continue;
-        if (t->n_rows == KIN_TABLE_MAX_ROWS) { // the table is full: the next one goes on
+        if (t->n_rows == KIN_TABLE_MAX_ROWS) { // the table is full: continue in another one
             kin_table_print(t, stdout);
             kin_table_init(t, "llrlrr", titles);
         }

@@ -1,4 +1,4 @@
-// kin plan: which device would compute what, how long a token would take, and why.
+// kin plan: shows which device would compute which layers, the predicted time per token, and the reasons.
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,17 +14,17 @@
 #include "sys/highs.h"
 
 typedef struct plan_options {
-    kin_session_options session; // of these: the model, what sizes its cache, the work, the scheduler and its rounds
+    kin_session_options session; // of these it uses the model, the sizes of its cache, the work, the scheduler and its rounds
     const char *what_if, *save, *draft;
-    int n_cached; // tokens before the one that is predicted; -1: not asked for
+    int n_cached; // tokens before the predicted one; -1: not given
     bool all, json;
 } plan_options;
 
-// What each kind of plan heeds. Where a table does not apply it is empty, so its options are unknown.
+// Options that each kind of plan accepts. A table that does not apply is empty, so its options are unknown.
 typedef struct plan_tables {
     kin_option always[11];
     kin_option one[3];   // not with --all
-    kin_option model[3]; // where the model is read from its file
+    kin_option model[3]; // if the model is read from its file
     kin_option here[7];  // not with --what-if
     kin_option others[KIN_IDENTITY_N_OPTIONS + 3];
 } plan_tables;
@@ -129,18 +129,18 @@ static int parse_tables(plan_options *o, const plan_tables *t, int argc, char **
                                                                      : KIN_FAIL;
 }
 
-// Of all that kin run takes as --draft, the draft model's file.
+// Takes the draft model's file from the words that --draft accepts in kin run.
 static int take_draft(plan_options *o, kin_err *err) {
     kin_draft_mode mode;
     const char *words = o->draft;
     if (!words) return 0;
     if (kin_draft_words_read(words, &mode, &o->draft, err) != 0) return KIN_FAIL;
-    const char *of_all = getenv("KIN_DRAFT"); // of all commands, so it need not be of use here
+    const char *of_all = getenv("KIN_DRAFT"); // the environment applies to all commands, so it may be ignored here
     if (o->draft || (of_all && strcmp(of_all, words) == 0)) return 0;
     return kin_err_set(err, "--draft %s: what a draft model would gain is said of its FILE", words);
 }
 
-// First with all tables, to see which kind of plan is asked for, then without those that such a plan does not heed.
+// Parses with all tables to determine the kind of plan, and again without the tables that it does not accept.
 static int parse(plan_options *o, int argc, char **argv, kin_err *err) {
     static const char of_file[] = "--what-if plans with the devices of its file";
     plan_tables t;
@@ -168,7 +168,7 @@ static int parse(plan_options *o, int argc, char **argv, kin_err *err) {
     return take_draft(o, err);
 }
 
-// ---- where facts come from
+// ---- sources of facts
 
 static int model_from_file(const kin_session_options *o, const kin_work_facts *work, kin_model_facts *model, kin_err *err) {
     kin_session s;
@@ -185,7 +185,7 @@ static void override_work(const plan_options *o, kin_work_facts *work) {
     if (o->n_cached >= 0) work->n_cached = o->n_cached;
 }
 
-// A prompt, and a token after those that are cached, must fit the context. What nobody asked for gives way to it.
+// The prompt, and the cached tokens plus one, must fit the context. Values that were not given are reduced to fit.
 static int fit_work(const plan_options *o, kin_work_facts *work, kin_err *err) {
     bool gives_way = !o->what_if || o->session.n_ctx > 0;
     if (gives_way && o->session.n_prompt == 0 && work->n_prompt > work->n_ctx) work->n_prompt = work->n_ctx;
@@ -208,7 +208,7 @@ static int facts_from_file(const plan_options *o, kin_facts *facts, kin_err *err
     return 0;
 }
 
-// What is here: this machine, and with --cluster whoever has joined.
+// Collects the facts of this machine and, with --cluster, of the devices that have joined.
 static int facts_from_here(const plan_options *o, kin_facts *facts, kin_err *err) {
     enum { N_CTX = 4096 };
     kin_session_options so = o->session;
@@ -228,7 +228,7 @@ static int find_facts(const plan_options *o, kin_facts *facts, kin_err *err) {
     return o->save ? kin_facts_file_write(o->save, facts, err) : 0;
 }
 
-// ---- what is printed
+// ---- output
 
 static int print_json(json_t *json, kin_err *err) {
     if (!json) return kin_err_set(err, "no memory");
@@ -236,7 +236,7 @@ static int print_json(json_t *json, kin_err *err) {
     return 0;
 }
 
-// Its vocabulary is to be that of the model, where there is a file of it.
+// Checks that the draft model has the vocabulary of the model, if the model's file is available.
 static int check_draft(const plan_options *o, kin_err *err) {
     kin_session s = {0};
     kin_gguf *gguf = NULL;
@@ -250,7 +250,7 @@ static int check_draft(const plan_options *o, kin_err *err) {
     return rc;
 }
 
-// What the draft model of --draft would gain.
+// Predicts the gain of --draft's model.
 static int find_gain(const plan_options *o, const kin_facts *facts, const kin_plan_options *how,
                      const kin_plan_scheduler *scheduler, kin_draft_gain *gain, kin_err *err) {
     kin_session_options so = o->session;
@@ -263,7 +263,7 @@ static int find_gain(const plan_options *o, const kin_facts *facts, const kin_pl
     if (draft.n_vocab != facts->model.n_vocab)
         return kin_err_set(err, "%s: has %d tokens, the model %d: it cannot be its draft model", o->draft, draft.n_vocab,
                            facts->model.n_vocab);
-    draft.cpu_buffer_bytes -= (double)kin_shard_overhead_bytes(); // the program is there once
+    draft.cpu_buffer_bytes -= (double)kin_shard_overhead_bytes(); // the program's overhead is counted only once
     return kin_draft_gain_make(gain, facts, how, scheduler, &draft, err);
 }
 

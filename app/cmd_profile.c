@@ -1,4 +1,4 @@
-// kin profile: what this machine can do, as plans count on it.
+// kin profile: measures this machine's performance, as the planner uses it.
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// kin run: text from a model. Tokens go to stdout as they come, talk goes to stderr.
+// kin run: generates text from a model. Tokens go to stdout as they are generated, messages to stderr.
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -29,7 +29,7 @@ typedef struct run_options {
     const char *logit_bias;
     const char *grammar, *json_schema;
     const char *trace;
-    int browsers_port; // -1: they do not join
+    int browsers_port; // -1: browsers cannot join
     kin_https_options https;
     bool ignore_eos, special, no_echo, lines, stats;
 } run_options;
@@ -100,13 +100,13 @@ static void fill_run_tables(run_options *o, tables *t) {
     kin_session_option_tables(&o->session, &t->session);
 }
 
-// "12=-inf,7=1.5" into bias [MAX_BIAS].
+// Parses "12=-inf,7=1.5" into bias [MAX_BIAS].
 static int parse_bias(const char *option, kin_logit_bias *bias, size_t *n, kin_err *err) {
     const char *text = option;
     for (*n = 0; text && *text; ++*n) {
         char *end;
         if (*n == MAX_BIAS) return kin_err_set(err, "--logit-bias: at most %d tokens", MAX_BIAS);
-        long long id = strtoll(text, &end, 10); // what is too large for it becomes its largest value
+        long long id = strtoll(text, &end, 10); // strtoll clamps a number that is too large
         if (end == text || *end != '=') return kin_err_set(err, "--logit-bias %s: write ID=X,ID=X", option);
         if (id < 0 || id > INT32_MAX) return kin_err_set(err, "--logit-bias %s: %lld is not a token id", option, id);
         bias[*n].id = (int32_t)id;
@@ -120,7 +120,7 @@ static int parse_bias(const char *option, kin_logit_bias *bias, size_t *n, kin_e
 }
 
 typedef struct timing {
-    kin_time begun, first, ended; // request, first token, end
+    kin_time begun, first, ended; // time of the request, of the first token, of the end
     int n_prompt, n_generated;
 } timing;
 
@@ -137,12 +137,12 @@ typedef struct generation {
     FILE *trace; // NULL: none
     int n_max;
     timing t;
-    // Of the text that is written.
+    // For the present request.
     bool failed;
     kin_err why;
 } generation;
 
-// How memory moves while tokens come: for plots.
+// Writes memory figures for each token, for plots.
 static int write_trace(const generation *g, kin_err *err) {
     if (!g->trace) return 0;
     kin_shard_stats st = kin_shard_get_stats(g->s->shard);
@@ -151,7 +151,7 @@ static int write_trace(const generation *g, kin_err *err) {
     return fflush(g->trace) == 0 ? 0 : kin_err_set(err, "%s: %s", g->o->trace, strerror(errno));
 }
 
-// The next token, or KIN_FAIL.
+// Returns the next token, or KIN_FAIL.
 static int32_t sample(generation *g, float *logits, kin_err *err) {
     kin_constraint *constraint = g->constrained.constraint;
     int32_t id = kin_sampler_sample_constrained(g->sampler, logits, constraint);
@@ -162,7 +162,7 @@ static int32_t sample(generation *g, float *logits, kin_err *err) {
     return constraint && kin_constraint_accept(constraint, id, err) != 0 ? KIN_FAIL : id;
 }
 
-// Shows the token. *ends: it is the last one.
+// Prints the token. *ends: it is the last one.
 static int write_token(generation *g, int32_t id, bool *ends, kin_err *err) {
     const kin_constraint *constraint = g->constrained.constraint;
     if (g->t.n_generated++ == 0) g->t.first = kin_clock_now();
@@ -212,7 +212,7 @@ static int generate(generation *g, const int32_t *prompt, int n_prompt, kin_err 
     if (constraint && kin_constraint_reset(constraint, err) != 0) return KIN_FAIL;
     g->failed = false;
     g->drafts = (kin_draft_counts){0};
-    kin_drafter_reset(g->drafter); // a line before was another text
+    kin_drafter_reset(g->drafter); // an earlier line was another sequence
     g->t.begun = kin_clock_now();
     g->t.n_prompt = n_prompt;
     for (int i = 0; i < n_prompt; i++) kin_sampler_accept(g->sampler, prompt[i]);
@@ -240,7 +240,7 @@ static void print_drafts(const kin_draft_counts *c) {
 static void print_stats(const generation *g) {
     const timing *t = &g->t;
     const kin_session *s = g->s;
-    if (!s->shard) return; // a new ring's could not be opened
+    if (!s->shard) return; // the shard of a new ring could not be opened
     kin_shard_stats st = kin_shard_get_stats(s->shard);
     char a[32], b[32], c[32], d[32], e[32];
     double ttft = kin_clock_ms(t->begun, t->first), rest = kin_clock_ms(t->first, t->ended);
@@ -269,7 +269,7 @@ static void print_stats(const generation *g) {
     if (s->with_others) kin_ring_view_print(s->timeline, stderr);
 }
 
-// The prompt as it was asked for: -p, -f, or nothing (the model begins on its own). *read: what was read for it, or NULL.
+// Opens the prompt: -p, -f, or empty (the model starts without one). *read: the memory of a file's contents, or NULL.
 static int open_prompt(const run_options *o, uint8_t **read, kin_str *text, kin_err *err) {
     *text = (kin_str){o->prompt ? o->prompt : "", o->prompt ? strlen(o->prompt) : 0};
     if (!o->file) return 0;
@@ -289,7 +289,7 @@ static int open_generation(generation *g, const run_options *o, int n_ctx, kin_e
     if (kin_compute_loop_open(&g->loop, s, 1, s->kv_disk.dir != NULL, err) != 0) return KIN_FAIL;
     if (kin_compute_loop_open_drafter(g->loop, false, &g->drafter, err) != 0) return KIN_FAIL;
     if (kin_detok_new(&g->detok, s->vocab, flags, err) != 0) return KIN_FAIL;
-    // The sampler sees only ids that the vocabulary can write: an embedding may be padded beyond them.
+    // The sampler may only choose ids of the vocabulary: an embedding may be padded beyond them.
     kin_sampler_options sampler = o->sampler;
     sampler.suppressed = kin_vocab_suppressed(s->vocab, &sampler.n_suppressed);
     return kin_sampler_new(&g->sampler, kin_vocab_n_tokens(s->vocab), &sampler, err);
@@ -305,7 +305,7 @@ static void close_generation(generation *g) {
     kin_detok_free(g->detok);
 }
 
-// How many tokens to make after n_prompt.
+// Determines how many tokens to generate after n_prompt.
 static int plan_length(generation *g, int n_prompt, kin_err *err) {
     int n_ctx = g->s->n_ctx, n_asked = g->o->n_predict;
     if (n_prompt >= n_ctx) {
@@ -317,19 +317,19 @@ static int plan_length(generation *g, int n_prompt, kin_err *err) {
     return 0;
 }
 
-// What was held back, and the end of the line.
+// Prints the held-back rest and the end of the line.
 static int end_text(const generation *g, kin_err *err) {
     kin_str rest = kin_detok_flush(g->detok);
     return kin_app_write(rest.at, rest.len, err) == 0 ? kin_app_write("\n", 1, err) : KIN_FAIL;
 }
 
-// What an error means for the text.
+// Completes an error message with its consequence for the text.
 static int say_end(kin_err *err) {
     const kin_err why = *err;
     return kin_err_set(err, "%s; the text ends here", why.text);
 }
 
-// One text: the prompt, and what the model makes of it.
+// Runs one request: reads the prompt and generates the rest.
 static int write_text(generation *g, kin_str text, const int32_t *prompt, int n_prompt, kin_err *err) {
     const run_options *o = g->o;
     g->t = (timing){0};
@@ -370,7 +370,7 @@ done:
     return rc;
 }
 
-// A prompt a line, until the end of the input. What goes wrong with one is said, and the next one is waited for.
+// Reads one prompt per line until the end of the input. A failed prompt is reported, and the next one is read.
 static int run_lines(generation *g, kin_err *err) {
     char *line = NULL;
     size_t cap = 0;
@@ -407,7 +407,7 @@ static int run_prompts(const run_options *o) {
     return status;
 }
 
-// A word that is no option is the model, as in all commands; but here it may be a prompt.
+// An operand is the model, as in all commands; but here it may be a prompt.
 static int take_operand(run_options *o, const char *operand, kin_err *err) {
     const char *colon = operand ? strchr(operand, ':') : NULL;
     if (operand && colon && colon > operand && colon[1] && !strpbrk(operand, " \t\n") && !kin_session_is_model(operand))
@@ -449,7 +449,7 @@ static int command_run(int argc, char **argv) {
     if (o.seed == UINT64_MAX) o.seed = kin_clock_now() ^ (uint64_t)getpid() << 40;
     o.sampler.seed = o.seed;
     o.session.records = o.stats && o.session.fleet.cluster;
-    o.session.keeps_kv = o.session.fleet.cluster; // a text goes on after a loss with what there is of it
+    o.session.keeps_kv = o.session.fleet.cluster; // after a loss the sequence continues from its stored KV cache
     return run_prompts(&o);
 }
 

@@ -1,4 +1,4 @@
-// kin serve: a server for chats and texts, for the clients of OpenAI, Anthropic, llama.cpp and Ollama.
+// kin serve: a server for chat and text completion, for clients of OpenAI, Anthropic, llama.cpp and Ollama.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +45,7 @@ static void fill_serve_tables(serve_options *o, tables *t) {
     o->console = kin_app_console;
     o->session.console = &o->console;
     o->session.keeps_kv = true;
-    o->session.does_without_gpu = true; // as llama-server, whose scripts are to run here
+    o->session.does_without_gpu = true; // as llama-server, so that its scripts run
     o->session.fleet.begins_alone = true;
     o->sampler = kin_sampler_options_defaults();
     o->host = "127.0.0.1";
@@ -139,7 +139,7 @@ static void fill_serve_tables(serve_options *o, tables *t) {
         if (row->name && strcmp(row->name, "ctx") == 0)
             row->help = "tokens of context, of all texts together (default: 16384, at most the model's)";
     }
-    for (kin_option *row = t->session.fleet; row->kind != KIN_OPTION_END; row++) { // --port is that of clients here
+    for (kin_option *row = t->session.fleet; row->kind != KIN_OPTION_END; row++) { // --port is the port for clients here
         if (row->name && strcmp(row->name, "port") == 0) row->name = "cluster-port";
     }
 }
@@ -149,17 +149,17 @@ typedef struct serving {
     kin_server *server;
     kin_tls_ctx *tls;       // NULL: none
     kin_loaded_model model; // or several:
-    kin_model_file *files;  // [n_room], n_files of them at the start
+    kin_model_file *files;  // [n_room], of which n_files were found at the start
     int n_files, n_room;
     kin_model_host *host;
     char alias[256];
-    const char *chat_template;    // its text; NULL: the model's
-    const char *names[MAX_NAMES]; // [n_names] of --alias, in `alias`
+    const char *chat_template;    // the template's text; NULL: the model's
+    const char *names[MAX_NAMES]; // [n_names] from --alias, stored in `alias`
     int n_names;
     atomic_bool drained;
 } serving;
 
-static serving *shown; // whose clients are told what is being done
+static serving *shown; // the server whose clients see progress
 
 static void show_progress(void *user, const char *what, uint64_t done, uint64_t total) {
     kin_app_console.progress(user, what, done, total);
@@ -186,7 +186,7 @@ static void on_hurry(void *user) {
     on_drained(user);
 }
 
-// "a,b" becomes two texts; the first is the alias.
+// Splits "a,b" into two names; the first is the alias.
 static int split_names(serving *v, kin_err *err) {
     for (char *at = v->alias; *at;) {
         size_t n = strcspn(at, ",");
@@ -199,7 +199,7 @@ static int split_names(serving *v, kin_err *err) {
     return v->n_names > 0 ? 0 : kin_err_set(err, "--alias %s: there is no name in it", v->o->alias);
 }
 
-// "Qwen3-0.6B-Q8_0" of "/models/Qwen3-0.6B-Q8_0.gguf"
+// Derives "Qwen3-0.6B-Q8_0" from "/models/Qwen3-0.6B-Q8_0.gguf".
 static int name_model(serving *v, kin_err *err) {
     const char *name = v->o->alias ? v->o->alias : v->o->session.model ? v->o->session.model : "demo";
     const char *slash = strrchr(name, '/');
@@ -239,7 +239,7 @@ static kin_reasoning reasoning_of(const serve_options *o) {
     return strcmp(o->reasoning, "on") == 0 ? KIN_REASONING_ON : KIN_REASONING_OFF;
 }
 
-// The template's text. NULL: none was given.
+// Sets the template's text. NULL: none was given.
 static int find_template(const serve_options *o, const char **text, kin_err *err) {
     *text = o->chat_template;
     if (!*text || strstr(*text, "{%") || strstr(*text, "{{")) return 0;
@@ -259,7 +259,7 @@ static kin_pooling pooling_of(const serve_options *o) {
     return strcmp(o->pooling, "last") == 0 ? KIN_POOLING_LAST : KIN_POOLING_CLS;
 }
 
-// Texts lie there: for nobody else.
+// The folder holds texts: accessible to the owner only.
 static int make_slot_folder(const char *path, kin_err *err) {
     char file[4096];
     snprintf(file, sizeof file, "%s/slot", path);
@@ -268,7 +268,7 @@ static int make_slot_folder(const char *path, kin_err *err) {
     return rc;
 }
 
-// In a small container weights and texts need the memory more.
+// In a small container weights and sequences need the memory more.
 static size_t request_memory(size_t most) {
     uint64_t share = kin_memory_read().total / 8;
     return share < most ? (size_t)share : most;
@@ -356,7 +356,7 @@ static kin_loaded_model_options loading_of(serving *v) {
 
 // ---- several models
 
-// The usable ones of the folder; behind the model of the command line, if there is one.
+// Finds the usable files of the folder; they follow the model of the command line, if there is one.
 static int find_files(serving *v, kin_err *err) {
     const char *first = v->o->session.model;
     kin_model_file *found = NULL;
@@ -420,10 +420,12 @@ static void on_begun(void *user) {
 static int load_and_serve(serving *v, bool is_first, kin_err *err) {
     kin_loaded_model_options lo = loading_of(v);
     if (v->o->session.fleet.cluster) lo.service.begun = on_begun;
-    if (!is_first) lo.session.fleet.n_devices = 0; // the ring was up: it is made of those that are here
+    if (!is_first) lo.session.fleet.n_devices = 0; // the ring was up before: build it from the devices that are present
     if (kin_loaded_model_open(&v->model, &lo, err) != 0) return KIN_FAIL;
     kin_server_set_model(v->server, v->model.service, &v->model.preparer);
-    if (!atomic_load(&kin_app_stop) && is_first) say_where(v); // of a ring before it is up: browsers need the address to join
+    if (!atomic_load(&kin_app_stop) && is_first)
+        say_where(v); // for a ring before it is up, because browsers need the address
+                      // to join
     if (!is_first) kin_app_say("the model is loaded anew");
     return kin_service_run(v->model.service, err);
 }
@@ -433,7 +435,7 @@ static bool has_changed(const serving *v) {
     return v->model.service && kin_service_has_changed(v->model.service, &why);
 }
 
-// Until the model's files are whole again, or the server is to end.
+// Waits until the model's files are complete again, or the server is stopping.
 static void await_files(serving *v, kin_model_wait *wait, const kin_err *why) {
     kin_app_say("%s", why->text);
     kin_server_drop_model(v->server, why);
@@ -466,7 +468,7 @@ static int serve(serving *v, kin_err *err) {
     return v->o->models_dir || v->o->sleep_idle_s > 0 ? serve_several(v, err) : serve_one(v, err);
 }
 
-// Until the session is closed its threads tell the server what is being done.
+// The session's threads report to the server until the session is closed.
 static void close_serving(serving *v) {
     kin_server_stop(v->server);
     kin_model_host_close(v->host);
@@ -482,10 +484,10 @@ static int run_serve(serve_options *o) {
     shown = &v;
     o->console.progress = show_progress;
     o->console.status = show_status;
-    o->session.predicts = o->session.fleet.cluster; // texts are divided by what the plan is expected to take
+    o->session.predicts = o->session.fleet.cluster; // requests are divided by the predicted times
     int rc = serve(&v, &err);
     close_serving(&v);
-    if (atomic_load(&v.drained)) return KIN_EXIT_OK; // it was told to end
+    if (atomic_load(&v.drained)) return KIN_EXIT_OK; // a regular shutdown
     return rc == 0 ? KIN_EXIT_OK : kin_app_fail(&err);
 }
 

@@ -1,4 +1,4 @@
-// kin status: how a running head and its devices are.
+// kin status: shows the state of a running head and its devices.
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ static void fill_status_table(status_options *o, kin_option table[N_OPTIONS]) {
     memcpy(table, own, sizeof own);
 }
 
-// ---- reading the report: what is missing or of another kind is 0 or empty
+// ---- reading the status: values that are missing or of another type are 0 or empty
 
 static double number(const json_t *o, const char *key) {
     return json_number_value(json_object_get(o, key));
@@ -45,7 +45,7 @@ static const char *text_of(const json_t *o, const char *key) {
     return text ? text : "";
 }
 
-// A text of a peer, for a terminal.
+// Escapes a peer's text for the terminal.
 static char *words(const json_t *o, const char *key, char buf[WORDS]) {
     const char *text = text_of(o, key);
     return kin_escape(buf, WORDS, text, strlen(text));
@@ -103,7 +103,7 @@ static void print_devices(const json_t *devices) {
     kin_table_print(&table, stdout);
 }
 
-// What a table has no room for.
+// Prints what does not fit into the table.
 static void print_remarks(const json_t *devices) {
     for (size_t i = 0; i < json_array_size(devices); i++) {
         const json_t *d = json_array_get(devices, i);

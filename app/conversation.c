@@ -91,7 +91,7 @@ static int check_messages(const json_t *messages, const char *path, kin_err *err
     return 0;
 }
 
-// The messages of a file; KIN_ABSENT: there is no file.
+// Reads the messages of a file. KIN_ABSENT: there is no file.
 static int read_messages(json_t **out, const char *path, kin_err *err) {
     uint8_t *bytes;
     size_t n;

@@ -27,10 +27,10 @@ static const char *const names[KIN_HOUSEHOLD_DEVICES] = {"attic",   "kitchen", "
                                                          "bedroom", "garage",  "hall",   "garden"};
 static const char head_home[] = "desk";
 
-enum { STOP_MS = 2000, LOOK_MS = 50 }; // until a device that was told to stop is killed
+enum { STOP_MS = 2000, LOOK_MS = 50 }; // STOP_MS: until a device that does not stop is killed
 
 typedef struct ended {
-    int device, status; // as of waitpid
+    int device, status; // as from waitpid
 } ended;
 
 // ---- the folder
@@ -79,7 +79,7 @@ static int make_homes(kin_household *h, kin_err *err) {
     return rc;
 }
 
-// One that nobody listens on now: the devices must know it before the head listens.
+// Finds a port that is free now: the devices must know it before the head listens.
 static int find_port(uint16_t *port, kin_err *err) {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t n = sizeof at;
@@ -102,7 +102,7 @@ static void log_progress(void *user, const char *what, uint64_t done, uint64_t t
     (void)user, (void)what, (void)done, (void)total, (void)rate;
 }
 
-// Nothing is measured of it: the demo gives everybody as many layers.
+// The device is not measured: the demo gives each device the same number of layers.
 static int join(const kin_household *h, const char *name) {
     char cache[KIN_HOUSEHOLD_PATH], key_file[KIN_HOUSEHOLD_PATH];
     kin_identity self;
@@ -131,7 +131,7 @@ static int join(const kin_household *h, const char *name) {
     return rc == 0 ? KIN_EXIT_OK : kin_app_fail(&err);
 }
 
-// In the device's process, until it ends.
+// Runs in the device's process until it ends.
 static _Noreturn void be_device(const kin_household *h, int i, pid_t supervisor, const sigset_t *signals) {
     char path[KIN_HOUSEHOLD_PATH];
     int fd = open(path_of(h->folder, names[i], "log", path), O_WRONLY | O_CREAT | O_APPEND, 0600);
@@ -145,7 +145,7 @@ static _Noreturn void be_device(const kin_household *h, int i, pid_t supervisor,
 #ifdef __linux__
     prctl(PR_SET_PDEATHSIG, SIGKILL);
 #endif
-    if (getppid() != supervisor) _exit(KIN_EXIT_FAILED); // it ended before that
+    if (getppid() != supervisor) _exit(KIN_EXIT_FAILED); // the supervisor ended before prctl
     _exit(join(h, names[i]));
 }
 
@@ -153,16 +153,16 @@ static _Noreturn void be_device(const kin_household *h, int i, pid_t supervisor,
 
 typedef struct supervisor {
     const kin_household *h;
-    pid_t head, pids[KIN_HOUSEHOLD_DEVICES]; // 0: there is none
+    pid_t head, pids[KIN_HOUSEHOLD_DEVICES]; // 0: none
     int from_head, to_head;
-    int n_left; // devices that run
+    int n_left; // running devices
 } supervisor;
 
 static void on_child(int signal) {
-    (void)signal; // it is here to interrupt pselect
+    (void)signal; // its only purpose is to interrupt pselect
 }
 
-// Takes note of devices that ended; tells the head of them, if it is to know.
+// Collects devices that ended; reports them to the head if `tells`.
 static void collect(supervisor *k, bool tells) {
     int status;
     for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
@@ -195,9 +195,9 @@ static void stop_devices(supervisor *k, const sigset_t *signals) {
     }
 }
 
-// In the supervisor's process, until the head closes its pipe, or ends.
+// Runs in the supervisor's process until the head closes its pipe or ends.
 static _Noreturn void keep(supervisor *k) {
-    sigset_t children, signals; // to be interrupted by them only while it waits
+    sigset_t children, signals; // blocked, except while it waits in pselect
     pid_t self = getpid();
     setsid();
     signal(SIGINT, SIG_IGN);
@@ -206,7 +206,7 @@ static _Noreturn void keep(supervisor *k) {
     signal(SIGPIPE, SIG_IGN);
     sigemptyset(&children);
     sigaddset(&children, SIGCHLD);
-    sigprocmask(SIG_SETMASK, &children, NULL); // unblocks those that start blocked, now ignored
+    sigprocmask(SIG_SETMASK, &children, NULL); // unblocks signals that were blocked at start and are now ignored
     sigemptyset(&signals);
     sigaction(SIGCHLD, &(struct sigaction){.sa_handler = on_child}, NULL);
     for (int i = 0; i < k->h->n_devices; i++) {
@@ -273,13 +273,13 @@ int kin_household_open(kin_household *h, int n_devices, kin_err *err) {
     kin_assert(n_devices >= 1 && n_devices <= KIN_HOUSEHOLD_DEVICES);
     *h = (kin_household){.n_devices = n_devices, .to_supervisor = -1, .from_supervisor = -1};
     sigaction(SIGUSR1, &(struct sigaction){.sa_handler = on_ended}, NULL);
-    sigaction(SIGCHLD, &(struct sigaction){.sa_handler = on_ended}, NULL); // the supervisor
+    sigaction(SIGCHLD, &(struct sigaction){.sa_handler = on_ended}, NULL); // of the supervisor
     if (make_homes(h, err) == 0 && find_port(&h->port, err) == 0 && start_supervisor(h, err) == 0) return 0;
     kin_household_close(h);
     return KIN_FAIL;
 }
 
-// A device that was held up before it closed the pipe's end keeps it open when the supervisor is gone.
+// A device that stalled before it closed its copy of the pipe keeps it open after the supervisor has ended.
 static bool supervisor_has_ended(const kin_household *h) {
     siginfo_t info = {0};
     return waitid(P_PID, (id_t)h->supervisor, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == h->supervisor;
@@ -304,8 +304,8 @@ void kin_household_close(kin_household *h) {
     if (h->to_supervisor >= 0) close(h->to_supervisor);
     while (h->supervisor > 0 && waitpid(h->supervisor, NULL, 0) < 0 && errno == EINTR) {
     }
-    if (h->supervisor > 0) kill(-h->supervisor, SIGKILL); // devices that it left, if it was killed: its group
+    if (h->supervisor > 0) kill(-h->supervisor, SIGKILL); // if it was killed: devices left in its process group
     if (h->from_supervisor >= 0) close(h->from_supervisor);
-    remove_folder(h->folder); // what the supervisor left, if it was killed
+    remove_folder(h->folder); // if the supervisor was killed: what it left
     *h = (kin_household){.to_supervisor = -1, .from_supervisor = -1};
 }

@@ -15,7 +15,7 @@ enum {
     PATH_BYTES = 4096
 };
 
-// The file of that name beside the cluster's key.
+// Returns the path of a file beside the cluster's key.
 static int path_beside_key(char path[PATH_BYTES], const char *name, kin_err *err) {
     char *slash = kin_key_default_path(path, PATH_BYTES) ? strrchr(path, '/') : NULL;
     size_t room = slash ? PATH_BYTES - (size_t)(slash + 1 - path) : 0;
@@ -25,7 +25,7 @@ static int path_beside_key(char path[PATH_BYTES], const char *name, kin_err *err
     return 0;
 }
 
-// What clients in the home may write in the address.
+// Collects the names that local clients may use in the address.
 static int find_names(const char *names[N_NAMES], char host[UV_MAXHOSTNAMESIZE], char local[UV_MAXHOSTNAMESIZE + 8],
                       char addresses[N_ADDRESSES][KIN_ADDRESS_HOST]) {
     int n = 0;

@@ -11,7 +11,7 @@
 
 struct kin_join_page {
     kin_server *server;
-    kin_tls_ctx *tls; // NULL: none
+    kin_tls_ctx *tls; // NULL: no TLS
 };
 
 static bool is_any(const char *host) {
@@ -55,7 +55,8 @@ static int open_server(kin_join_page *p, const kin_session *s, int port, const k
     sigset_t all, before;
     sigfillset(&all);
     sigdelset(&all, SIGBUS);
-    pthread_sigmask(SIG_SETMASK, &all, &before); // its threads inherit it: Ctrl-C is for the one that may be reading a prompt
+    pthread_sigmask(SIG_SETMASK, &all, &before); // its threads inherit it: Ctrl-C must reach the thread that may be reading a
+                                                 // prompt
     int rc = kin_server_open(&p->server, &o, err);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc != 0) return KIN_FAIL;

@@ -10,13 +10,13 @@
 enum {
     IDLE_MS = 200,
     ESCAPE_MS = 50,    // between the bytes of one key
-    PASTE_MS = 5000,   // between those of a paste
+    PASTE_MS = 5000,   // between the bytes of a paste
     MAX_SEQUENCE = 16, // bytes
     MAX_PASTE = 16 << 20,
     ESC = 27
 };
 
-// The next byte; -1: none comes in time, or a signal came.
+// Returns the next byte; -1: timeout or signal.
 static int get(kin_key_reader *r, int ms) {
     if (r->next < r->n) return r->bytes[r->next++];
     struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
@@ -51,8 +51,7 @@ static kin_key_press text_press(const kin_key_reader *r) {
     return r->text.len > 0 ? (kin_key_press){KIN_PRESS_TEXT, r->text.at, r->text.len} : press(KIN_PRESS_NONE);
 }
 
-// A character that begins with this byte, behind what is in the text; it is dropped if it is none. What cuts it off is a key of
-// its own.
+// Appends a character that begins with this byte; drops it if it is invalid. A byte that interrupts it is treated as a key.
 static void add_character(kin_key_reader *r, int first, int ms) {
     char bytes[KIN_UTF8_MAX] = {(char)first};
     size_t n = 1;
@@ -66,7 +65,7 @@ static void add_character(kin_key_reader *r, int first, int ms) {
 
 static const char paste_end[] = "\033[201~";
 
-// Up to its mark. Lines end with CR, LF or both, whatever the terminal makes of them.
+// Reads up to the end mark. Lines may end with CR, LF or both, depending on the terminal.
 static kin_key_press read_paste(kin_key_reader *r) {
     size_t n_end = 0;
     bool after_cr = false;
@@ -76,7 +75,7 @@ static kin_key_press read_paste(kin_key_reader *r) {
             n_end++;
             continue;
         }
-        // Another escape: what of it can be shown is text. It may begin where it stops being the mark.
+        // An escape that is not the mark: its printable bytes are text. The mark may begin where the match failed.
         if (n_end > 0 && r->text.len < MAX_PASTE) kin_text_put(&r->text, paste_end + 1, n_end - 1);
         n_end = c == ESC;
         bool is_line_end = c == '\r' || (c == '\n' && !after_cr);
@@ -92,7 +91,7 @@ static kin_key_press read_paste(kin_key_reader *r) {
 
 // ---- keys of several bytes
 
-// "A" of ESC [ A and ESC O A, with Ctrl or Alt as in ESC [ 1 ; 5 A.
+// Returns the key for "A" of ESC [ A and ESC O A, with Ctrl or Alt as in ESC [ 1 ; 5 A.
 static kin_press_kind arrow(char last, bool by_word) {
     switch (last) {
     case 'A': return KIN_PRESS_UP;

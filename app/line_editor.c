@@ -20,18 +20,18 @@ enum { MAX_HISTORY = 500, MAX_TEXT = 16 << 20 };
 
 struct kin_line_editor {
     kin_key_reader keys;
-    kin_text_buffer text; // being typed
-    size_t at;            // the cursor's byte
+    kin_text_buffer text; // the message being typed
+    size_t at;            // byte offset of the cursor
     char *history[MAX_HISTORY];
-    int n_history, i_history; // i_history == n_history: what is typed
-    char *draft;              // what was typed when the history was opened
-    bool is_plain;            // the terminal knows no escape sequences: its own line is taken as it is
-    pthread_mutex_t mutex;    // over what follows: other threads say sentences
+    int n_history, i_history; // i_history == n_history: the typed message
+    char *draft;              // the typed message while the history is shown
+    bool is_plain;            // the terminal has no escape sequences: it edits its own lines
+    pthread_mutex_t mutex;    // protects the fields below, because other threads print sentences
     bool is_shown;
-    int shown_row; // of the cursor, from the first row that is shown
+    int shown_row; // of the cursor, counted from the first row shown
 };
 
-static struct termios original, typing, waiting; // as it was; while a message is typed; while an answer comes
+static struct termios original, typing, waiting; // original settings; while a message is typed; while an answer is shown
 static volatile sig_atomic_t has_resized;
 static kin_line_editor *the_editor;
 
@@ -42,7 +42,7 @@ static void on_resize(int sig) {
     has_resized = 1;
 }
 
-// Back from a stop: the shell has set the terminal for itself.
+// After SIGCONT: the shell has changed the terminal's settings.
 static void on_continue(int sig) {
     (void)sig;
     tcsetattr(STDIN_FILENO, TCSADRAIN, &waiting);
@@ -55,7 +55,7 @@ static void set_modes(void) {
     typing.c_lflag &= ~(tcflag_t)(ICANON | ECHO | IEXTEN);
     typing.c_cc[VMIN] = 1;
     typing.c_cc[VTIME] = 0;
-    waiting = typing; // Ctrl-C is a signal
+    waiting = typing; // Ctrl-C sends a signal
     typing.c_lflag &= ~(tcflag_t)ISIG;
 }
 
@@ -71,10 +71,10 @@ int kin_line_editor_columns(void) {
     return size_now().ws_col;
 }
 
-// ---- what is shown. Under the mutex
+// ---- display. Requires the mutex
 
-// Behind a space: tmux takes clearing from the very first cell for clearing the screen, and keeps what was there in its history,
-// from where it comes back when the terminal grows.
+// Clears from the second column: tmux treats clearing from the very first cell as clearing the screen, saves the old content in
+// its history, and shows it again when the terminal grows.
 static void erase(kin_line_editor *e) {
     if (!e->is_shown) return;
     if (e->shown_row > 0) printf("\033[%dA", e->shown_row);
@@ -82,7 +82,7 @@ static void erase(kin_line_editor *e) {
     e->is_shown = false;
 }
 
-// As many rows as there is room for, around the cursor.
+// Shows as many rows as fit, around the cursor.
 static void show(kin_line_editor *e) {
     struct winsize w = size_now();
     kin_str text = kin_text_str(&e->text);
@@ -107,7 +107,7 @@ static void redraw(kin_line_editor *e) {
     pthread_mutex_unlock(&e->mutex);
 }
 
-// The terminal has wrapped its rows anew: the cursor is where the text's layout now has it.
+// The terminal has rewrapped its rows: the cursor moved to its position in the new layout.
 static void resized(kin_line_editor *e) {
     struct winsize w = size_now();
     int row = kin_text_place_of(kin_text_str(&e->text), e->at, w.ws_col).row;
@@ -119,7 +119,7 @@ static void resized(kin_line_editor *e) {
     pthread_mutex_unlock(&e->mutex);
 }
 
-// A sentence of another thread comes, or has come.
+// Called before and after a sentence of another thread.
 static void frame(bool begins) {
     static bool was_shown;
     kin_line_editor *e = the_editor;
@@ -216,7 +216,7 @@ static void remember(kin_line_editor *e) {
     e->history[e->n_history++] = text;
 }
 
-// A row up or down; beyond the first and the last one: through the history.
+// Moves a row up or down; beyond the first and last row, through the history.
 static void move_row(kin_line_editor *e, int by) {
     int columns = kin_line_editor_columns();
     kin_str text = kin_text_str(&e->text);
@@ -227,7 +227,7 @@ static void move_row(kin_line_editor *e, int by) {
         e->at = kin_text_at(text, (kin_text_place){p.row + by, p.column}, columns);
 }
 
-// ---- the end of a message
+// ---- end of a message
 
 static const char marks[] = "\"\"\"";
 
@@ -235,7 +235,7 @@ static bool has_marks(const kin_line_editor *e) {
     return e->text.len >= 3 && memcmp(e->text.at, marks, 3) == 0;
 }
 
-// Enter: whether the message is whole. If not it has a new line.
+// Handles Enter. True if the message is complete; otherwise inserts a newline.
 static bool is_whole(kin_line_editor *e) {
     size_t n = e->text.len;
     bool is_open = has_marks(e) && (n < 6 || memcmp(e->text.at + n - 3, marks, 3) != 0);
@@ -281,7 +281,7 @@ static void edit(kin_line_editor *e, kin_key_press key) {
 
 static void suspend(kin_line_editor *e) {
     tcsetattr(STDIN_FILENO, TCSADRAIN, &original);
-    raise(SIGTSTP); // returns when the shell lets it go on
+    raise(SIGTSTP); // returns when the shell continues the program
     tcsetattr(STDIN_FILENO, TCSADRAIN, &typing);
     pthread_mutex_lock(&e->mutex);
     e->is_shown = false;
@@ -295,7 +295,7 @@ static void clear_screen(kin_line_editor *e) {
     pthread_mutex_unlock(&e->mutex);
 }
 
-// One key; false: the message is at its end, and *outcome says how.
+// Handles one key. False: the message is complete, and *outcome says how.
 static bool take_key(kin_line_editor *e, kin_key_press key, kin_line_outcome *outcome) {
     switch (key.kind) {
     case KIN_PRESS_ENTER: *outcome = KIN_LINE_TEXT; return !is_whole(e);
@@ -325,7 +325,7 @@ static kin_line_outcome read_keys(kin_line_editor *e) {
     return goes_on ? KIN_LINE_END : outcome;
 }
 
-// Lines as the terminal gives them, after Enter.
+// Reads whole lines from the terminal, after Enter.
 static kin_line_outcome read_plain(kin_line_editor *e) {
     char bytes[4096];
     const char *prompt = "> ";
@@ -333,7 +333,7 @@ static kin_line_outcome read_plain(kin_line_editor *e) {
         fputs(prompt, stdout);
         fflush(stdout);
         struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
-        ssize_t n = poll(&p, 1, -1); // interrupted by a signal, as reading is not
+        ssize_t n = poll(&p, 1, -1); // a signal interrupts poll, but not read
         if (n >= 0) n = read(STDIN_FILENO, bytes, sizeof bytes);
         if (n < 0 && errno == EINTR && !atomic_load(&kin_app_stop)) return KIN_LINE_INTERRUPTED;
         if (n <= 0) return e->text.len > 0 ? KIN_LINE_TEXT : KIN_LINE_END;
@@ -367,7 +367,7 @@ kin_line_outcome kin_line_editor_read(kin_line_editor *e, kin_str *text) {
     pthread_mutex_unlock(&e->mutex);
     tcsetattr(STDIN_FILENO, TCSADRAIN, &waiting);
     if (outcome == KIN_LINE_TEXT) remember(e);
-    // Typed right behind the message, while Ctrl-C was a key still.
+    // Ctrl-C was typed right after the message, while it was still read as a key.
     if (outcome == KIN_LINE_TEXT && kin_key_reader_take_interrupt(&e->keys)) raise(SIGINT);
     *text = message(e);
     return outcome;
@@ -391,7 +391,7 @@ int kin_line_editor_open(kin_line_editor **out, kin_err *err) {
     sigaction(SIGWINCH, &(struct sigaction){.sa_handler = on_resize, .sa_flags = SA_RESTART}, NULL);
     sigaction(SIGCONT, &(struct sigaction){.sa_handler = on_continue, .sa_flags = SA_RESTART}, NULL);
     tcsetattr(STDIN_FILENO, TCSADRAIN, &waiting);
-    printf("\033[?2004h"); // pasted text comes between marks
+    printf("\033[?2004h"); // enables bracketed paste
     fflush(stdout);
     the_editor = e;
     kin_app_set_frame(frame);

@@ -8,7 +8,7 @@
 
 typedef enum treatment {
     SAME,    // kin has it under the name `as`
-    NOTHING, // kin does so anyway, or it does not matter
+    NOTHING, // kin does so anyway, or it has no effect here
     NOTHING_WITH_VALUE,
     REFUSED,
 } treatment;
@@ -16,7 +16,7 @@ typedef enum treatment {
 typedef struct llama_option {
     const char *name;
     treatment treatment;
-    const char *as; // kin's name, why it does nothing, or why it cannot be
+    const char *as; // kin's name, why it does nothing, or why it is not supported
 } llama_option;
 
 #define NO_SAMPLER "the sampler has penalties, top_k, top_p, min_p and temperature only"
@@ -311,12 +311,12 @@ static const llama_option options[] = {
 
 enum { N_OPTIONS = sizeof options / sizeof *options };
 
-// Its environment variables for what kin has, and for what would be missed; the others say nothing that matters here.
+// llama-server's environment variables with an equivalent in kin, or whose absence would be noticed; others are ignored.
 typedef struct llama_variable {
-    const char *name; // behind LLAMA_
+    const char *name; // after LLAMA_
     const char *option;
     bool is_flag;
-    const char *opposite; // of a flag that is off, or LLAMA_ARG_NO_...; NULL: it does nothing
+    const char *opposite; // for a flag that is off, or LLAMA_ARG_NO_...; NULL: ignored
 } llama_variable;
 
 static const llama_variable variables[] = {
@@ -369,7 +369,7 @@ static const llama_variable variables[] = {
 
 enum { N_VARIABLES = sizeof variables / sizeof *variables };
 
-// By its name, with or without "=value".
+// Finds an option by name, with or without "=value".
 static const llama_option *find(const char *word) {
     size_t n = strcspn(word, "=");
     for (int i = 0; i < N_OPTIONS; i++) {
@@ -378,7 +378,7 @@ static const llama_option *find(const char *word) {
     return NULL;
 }
 
-// Of these -1 is llama-server's word for what it finds right, and for any seed; or the value is what kin does.
+// True if the value is llama-server's -1 for "automatic" or "any seed" in these options, or equals kin's default.
 static bool is_left_open(const char *name, const char *value) {
     static const char *const names[] = {"-np",  "--parallel",     "-t",          "--threads", "-s", "--seed",
                                         "-ngl", "--n-gpu-layers", "--gpu-layers"};
@@ -389,14 +389,14 @@ static bool is_left_open(const char *name, const char *value) {
     return false;
 }
 
-// Another option is none; a number below 0 is.
+// True if the word is a value, not an option; it may be a negative number.
 static bool is_value(const char *word) {
     return word[0] != '-' || (word[1] >= '0' && word[1] <= '9');
 }
 
-// ---- its environment
+// ---- environment
 
-// Their value. NULL: it is not set, or empty.
+// Returns the variable's value. NULL: not set, or empty.
 static const char *value_of(const char *kind, const char *name) {
     char full[64];
     snprintf(full, sizeof full, "LLAMA_%s%s", kind, name);
@@ -417,7 +417,7 @@ static const char *flag_of(const llama_variable *v, bool *is_known) {
     return is_off ? v->opposite : NULL;
 }
 
-// Appends the words that the variables stand for to words; they are before those of the command line, so that it wins.
+// Appends the words for the variables; they precede the command line's, so that it wins.
 static int read_variables(char **words, int *n, kin_err *err) {
     for (int i = 0; i < N_VARIABLES; i++) {
         const llama_variable *v = &variables[i];
@@ -476,7 +476,7 @@ int kin_llama_options_translate(int argc, char **argv, char ***out, int *n, char
     return rc;
 }
 
-// Whether this variable's value alone fails with the same words.
+// True if this variable's value alone causes the same error.
 static bool fails_alone(const llama_variable *v, kin_option_tables tables, const kin_err *err) {
     const char *value = v->is_flag ? NULL : value_of("", v->name);
     const llama_option *o = value ? find(v->option) : NULL;
@@ -488,7 +488,7 @@ static bool fails_alone(const llama_variable *v, kin_option_tables tables, const
 
 void kin_llama_options_explain(kin_option_tables tables, kin_err *err) {
     kin_err other;
-    if (kin_options_parse(tables, 0, NULL, NULL, &other) != 0) return; // it is kin's own environment
+    if (kin_options_parse(tables, 0, NULL, NULL, &other) != 0) return; // the error is in kin's own environment
     for (int i = 0; i < N_VARIABLES; i++) {
         if (!fails_alone(&variables[i], tables, err)) continue;
         kin_err_prefix(err, "environment variable LLAMA_%s", variables[i].name);

@@ -29,7 +29,7 @@ static void on_interrupt(int sig) {
     atomic_store(&kin_app_stop, true);
 }
 
-// A terminal that is closed ends the program as Ctrl-C does; nohup's wish is kept.
+// A closed terminal ends the program like Ctrl-C, unless nohup has disabled SIGHUP.
 static void catch_hangup(const struct sigaction *action) {
     struct sigaction before;
     if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN) sigaction(SIGHUP, action, NULL);
@@ -59,7 +59,7 @@ static const kin_command *find_command(const char *name) {
     return NULL;
 }
 
-// Commands of other programs, and what does the same here.
+// Commands of other programs, and their equivalents in kin.
 static const char *find_instead(const char *name) {
     static const struct {
         const char *names[4], *instead;
@@ -97,14 +97,14 @@ static int unknown_command(const char *name) {
     return KIN_EXIT_USAGE;
 }
 
-// ggml's threads wait for each other by spinning, by default for so long that two other busy programs slow a token from 24 ms
-// to 90 or 700. 20,000 turns cost little on a quiet machine (39.7 and 41.9 tokens/s against 42.3 and 41.1) and keep 19 tokens/s
-// beside the two. OpenMP reads this once, before main: so the program starts itself again.
+// ggml's threads wait for each other by spinning, by default for so long that two other busy programs slow a token from 24 ms to
+// 90 or 700. 20,000 spins cost little on an idle machine (39.7 and 41.9 tokens/s instead of 42.3 and 41.1) and keep 19 tokens/s
+// beside those two. OpenMP reads the setting only once, before main, so the program executes itself again.
 static void spin_less(char **argv) {
 #ifdef __linux__
     if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
     setenv("GOMP_SPINCOUNT", "20000", 1);
-    execv("/proc/self/exe", argv); // where that fails, waiting is only less polite
+    execv("/proc/self/exe", argv); // on failure it continues with longer spins
 #else
     (void)argv;
 #endif
@@ -160,7 +160,7 @@ int main(int argc, char **argv) {
     spin_less(argv);
     kin_app_catch_interrupts();
     kin_bus_error_watch();
-    signal(SIGXFSZ, SIG_IGN); // a file at the limit of ulimit -f: the write fails and says so
+    signal(SIGXFSZ, SIG_IGN); // at the limit of ulimit -f the write fails and reports it
     kin_log_set_sink(write_log, NULL);
     if (read_environment() != 0) return KIN_EXIT_USAGE;
     return kin_app_close_stdout(run_command(argc, argv));

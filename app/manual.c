@@ -35,7 +35,7 @@ void kin_manual_command(const kin_command *c) {
 // ---- all options of some tables, one by one
 
 typedef struct walk {
-    void (*visit)(const kin_option *option, void *user); // a KIN_OPTION_NEEDS too
+    void (*visit)(const kin_option *option, void *user); // including KIN_OPTION_NEEDS
     void *user;
 } walk;
 
@@ -61,7 +61,7 @@ static bool names_file(const kin_option *o) {
 
 // ---- the manual page
 
-// A text for roff: hyphens that may be copied, no line that it takes for a request.
+// Escapes text for roff: hyphens can be copied, and no line is taken for a request.
 static void put_roff(const char *text) {
     bool at_start = true;
     for (; *text; text++) {
@@ -150,7 +150,7 @@ static void put_word(const kin_option *o, void *user) {
     if (o->letter) printf(" -%c", o->letter);
 }
 
-// The words that a value may be, "f16|q8_0", without those that only stand for one: "N".
+// Prints the literal words in "f16|q8_0", without placeholders such as "N".
 static void put_choices(const char *arg) {
     bool first = true;
     for (const char *at = arg; *at;) {
@@ -207,7 +207,7 @@ static void print_bash(void) {
            "complete -o default -F _kin kin\n");
 }
 
-// In a specification of _arguments, between single quotes.
+// Escapes text for a specification of _arguments, in single quotes.
 static void put_zsh(const char *text) {
     for (; *text; text++) {
         if (strchr("[]:\\", *text)) putchar('\\');

@@ -15,7 +15,7 @@
 
 enum { HELP_COLUMN = 26 };
 
-// *needs: the row that says which flag it needs, or NULL.
+// *needs: the row that names the required flag, or NULL.
 static const kin_option *find_option(kin_option_tables tables, const char *name, size_t len, char letter,
                                      const kin_option **needs) {
     for (int t = 0; t < KIN_MAX_TABLES && tables[t]; t++) {
@@ -62,9 +62,9 @@ static int threads_here(const kin_option *o, double asked) {
     return most;
 }
 
-// ---- strings that are not just any
+// ---- strings with a restricted set of values
 
-// One of those that `arg` lists. *listed: they, for a sentence.
+// True if the text is one of the words in `arg`. *listed: these words, for an error message.
 static bool is_choice(const char *arg, const char *text, char *listed, size_t size) {
     size_t used = 0;
     bool fits = false;
@@ -95,7 +95,7 @@ static int check_string(const kin_option *o, const char *text, kin_err *err) {
 static int check_address(const kin_option *o, const char *text, kin_err *err) {
     char address[INET6_ADDRSTRLEN];
     uint8_t bytes[16];
-    snprintf(address, sizeof address, "%.*s", (int)strcspn(text, "%"), text); // without the zone of fe80::1%eth0
+    snprintf(address, sizeof address, "%.*s", (int)strcspn(text, "%"), text); // without the zone in fe80::1%eth0
     if (inet_pton(AF_INET, address, bytes) == 1 || inet_pton(AF_INET6, address, bytes) == 1) return 0;
     return kin_err_set(err, "--%s %s: must be an address in numbers, as 192.168.1.5 or ::1", o->name, text);
 }
@@ -113,7 +113,8 @@ static int set_value(const kin_option *o, const char *text, kin_err *err) {
     case KIN_OPTION_SIZE: return kin_size_parse(text, o->value, err) == 0 ? 0 : kin_err_prefix(err, "--%s", o->name);
     case KIN_OPTION_U64:
         errno = 0;
-        *(uint64_t *)o->value = strtoull(text, &end, 10); // -1 is the largest: no seed is chosen, as llama.cpp's programs mean it
+        *(uint64_t *)o->value = strtoull(text, &end, 10); // -1 becomes the largest value: random seed, as in llama.cpp's
+                                                          // programs
         return strcmp(text, "-1") == 0 || (isdigit((unsigned char)text[0]) && !*end && !errno)
                    ? 0
                    : kin_err_set(err, "--%s %s: must be a whole number", o->name, text);
@@ -136,7 +137,7 @@ static int set_value(const kin_option *o, const char *text, kin_err *err) {
     return kin_err_set(err, "--%s cannot be set", o->name);
 }
 
-// gpu-layers -> KIN_GPU_LAYERS
+// Returns KIN_GPU_LAYERS for gpu-layers.
 static const char *env_name(const kin_option *o, char *buf, size_t n) {
     snprintf(buf, n, "KIN_%s", o->name);
     for (char *p = buf; *p; p++) *p = *p == '-' ? '_' : (char)toupper((unsigned char)*p);
@@ -155,10 +156,10 @@ static int apply_environment(kin_option_tables tables, kin_err *err) {
     return 0;
 }
 
-// An option of the command line.
+// An option on the command line.
 typedef struct given {
-    const kin_option *option; // NULL: the word is none
-    const kin_option *needs;  // NULL: nothing
+    const kin_option *option; // NULL: the word is not an option
+    const kin_option *needs;  // NULL: no flag required
     const char *text;         // its value
 } given;
 
@@ -173,7 +174,7 @@ static int fail_unknown(kin_option_tables tables, const char *word, size_t len, 
                   : kin_err_set(err, "unknown option '%s'", word);
 }
 
-// What argv[*i] is; moves *i past it and its value: --name VALUE, --name=VALUE, -l VALUE.
+// Parses argv[*i]; moves *i past it and its value: --name VALUE, --name=VALUE, -l VALUE.
 static int next_word(kin_option_tables tables, int argc, char **argv, int *i, given *g, kin_err *err) {
     const char *word = argv[(*i)++];
     *g = (given){0};
@@ -190,7 +191,7 @@ static int next_word(kin_option_tables tables, int argc, char **argv, int *i, gi
     return g->text ? 0 : kin_err_set(err, "--%s needs a value (%s)", g->option->name, g->option->arg);
 }
 
-// The flag may stand after what needs it, so all words are looked at once more.
+// A required flag may follow the option that needs it, so all words are checked again.
 static int check_needs(kin_option_tables tables, int argc, char **argv, kin_err *err) {
     given g;
     for (int i = 0; i < argc;) {

@@ -16,11 +16,11 @@ typedef struct writing {
     int n_prompt, n_vocab;
     kin_oracle_options o;
     kin_draft_model *draft_model; // NULL: none
-    double luck;                  // of the last run of right tokens, 0 to 1
-    bool *right;                  // [n_gen]: what the oracle says there is
-    double second_luck;           // of the last token where it is not
-    bool *second_right;           // [n_gen]: or what it says in the second place
-    int32_t *known, *made;        // [n_gen]: without drafts, and now
+    double luck;                  // low-discrepancy variable for runs of right tokens, 0 to 1
+    bool *right;                  // [n_gen]: the oracle's token is right
+    double second_luck;           // the same for the second candidate
+    bool *second_right;           // [n_gen]: the second candidate is right
+    int32_t *known, *made;        // [n_gen]: tokens without drafts, and now
 } writing;
 
 static int32_t edited(const writing *w, int i) {
@@ -33,12 +33,13 @@ static int32_t choose(void *user, const float *logits, int i) {
     writing *w = user;
     int32_t best = 0;
     for (int32_t id = 1; id < w->n_vocab; id++) best = logits[id] > logits[best] ? id : best;
-    if (w->o.text == KIN_ORACLE_EDITS) best = edited(w, i); // what sampling takes has been taken
+    if (w->o.text == KIN_ORACLE_EDITS) best = edited(w, i); // after sampling, so that its time counts
     return w->made[i] = best;
 }
 
-// Where the oracle is right, in a text: whatever is asked when. Lengths of runs of right tokens are those of chance, but of luck
-// that is spread evenly: texts are short (of 32 tokens with 70 % right their passes have 10 % more tokens or less, by chance 20).
+// Draws where the oracle is right in a sequence, independently of the requests. Lengths of runs of right tokens follow the
+// distribution of chance, but with evenly spread samples, because sequences are short (with 32 tokens and 70 % right the tokens
+// per pass vary by 10 %, at random by 20).
 static void draw_luck(writing *w) {
     static const double GOLDEN = 0.6180339887498949;
     for (int i = 0; i < w->o.n_gen; i++) {
@@ -52,16 +53,16 @@ static void draw_luck(writing *w) {
     }
 }
 
-// What it says is at a place in the text, in the first or the second place.
+// Returns the oracle's first or second candidate for a position.
 static int32_t say(const writing *w, int at, bool second) {
     bool is_right = second ? !w->right[at] && w->second_right[at] : w->right[at];
     return (w->known[at] + (is_right ? 0 : second ? 2 : 1)) % w->n_vocab;
 }
 
-// What may be behind a token that is in the draft.
+// A candidate to follow a token of the draft.
 typedef struct choice {
     int parent, at;
-    double chance; // that it and all before it are right
+    double chance; // probability that it and all tokens before it are right
     bool second;
 } choice;
 
@@ -71,7 +72,7 @@ static void add_choices(const writing *w, choice *choices, int *n, int parent, i
     if (w->o.second_chance > 0) choices[(*n)++] = (choice){parent, at, chance * (1 - w->o.chance) * w->o.second_chance, true};
 }
 
-// The likeliest tokens, as far as the oracle knows itself.
+// Proposes the likeliest tokens, by the oracle's own probabilities.
 static void propose(void *user, const int32_t *tokens, int n, int most, kin_draft *out) {
     const writing *w = user;
     choice choices[2 * KIN_DRAFT_MAX + 2];
@@ -137,7 +138,7 @@ static int write_pair(writing *w, kin_draft_counts *drafts, double *plain_ms, do
 static int write_pairs(writing *w, int n_reps, kin_oracle_result *out, kin_err *err) {
     double plain_ms[MAX_REPS], drafted_ms[MAX_REPS];
     kin_draft_counts warm = {0};
-    if (write_pair(w, &warm, plain_ms, drafted_ms, err) != 0) return KIN_FAIL; // not counted, as in all of kin bench
+    if (write_pair(w, &warm, plain_ms, drafted_ms, err) != 0) return KIN_FAIL; // warm-up, not counted, as in all of kin bench
     for (int i = 0; i < n_reps; i++) {
         if (write_pair(w, &out->drafts, &plain_ms[i], &drafted_ms[i], err) != 0) return KIN_FAIL;
         kin_app_progress(NULL, "measuring", (uint64_t)i + 1, (uint64_t)n_reps);

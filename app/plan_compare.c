@@ -23,7 +23,7 @@ int kin_plan_compare_make(kin_plan_compare *c, const kin_facts *facts, const kin
     return 0;
 }
 
-// "tower 9+35, phone 4": layers on GPU and CPU along the ring, cut at the table's width.
+// Formats "tower 9+35, phone 4": layers on GPU and CPU along the ring, truncated to the table's width.
 static void describe_plan(const kin_facts *facts, const kin_plan *plan, char *text, size_t size) {
     size_t used = 0;
     text[0] = '\0';
@@ -46,7 +46,7 @@ static void print_without_plan(const kin_plan_compare *c, FILE *file) {
         const char *name = c->entries[i].scheduler->name, *why_not = c->entries[i].why_not.text;
         if (c->entries[i].has_plan) continue;
         size_t n = strlen(name);
-        if (strncmp(why_not, name, n) == 0 && why_not[n] == ':') why_not += n + 2; // it names itself
+        if (strncmp(why_not, name, n) == 0 && why_not[n] == ':') why_not += n + 2; // the reason names its scheduler
         char shown[2 * sizeof c->entries[i].why_not.text];
         fprintf(file, "%s%s: %s\n", first ? "\n" : "", name, kin_escape(shown, sizeof shown, why_not, strlen(why_not)));
         first = false;

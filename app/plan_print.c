@@ -29,7 +29,7 @@ static double weights_bytes(const kin_model_facts *m) {
     return m->n_layer * kin_facts_layer_bytes(m) + kin_facts_bytes_sum(m->output_bytes);
 }
 
-// "44", or "3 x 9, 2 x 8" where a token comes by several times
+// Formats "44", or "3 x 9, 2 x 8" if a token passes the device several times.
 static void describe_windows(const kin_plan *plan, const kin_layer_share *share, char *text, size_t size) {
     int least = share->n_layer / plan->n_rounds, longer = share->n_layer % plan->n_rounds, shorter = plan->n_rounds - longer;
     if (plan->n_rounds == 1)
@@ -71,7 +71,7 @@ static void fill_row(kin_table *table, const kin_plan_view *view, int device, bo
     if (share->n_layer_gpu > 0) kin_table_cell(table, ON_GPU, "%d", share->n_layer_gpu);
     double resident = p->resident_bytes, streamed = p->streamed_bytes;
     const kin_shared_facts *shared = &view->facts->shared[device];
-    for (int i = 0; i < shared->n_members - 1; i++) { // a group's devices together
+    for (int i = 0; i < shared->n_members - 1; i++) { // sums over a group's devices
         resident += view->prediction.devices[shared->members[i].device].resident_bytes;
         streamed += view->prediction.devices[shared->members[i].device].streamed_bytes;
     }
@@ -94,7 +94,7 @@ static void print_devices(const kin_plan_view *view, FILE *file) {
     free(table);
 }
 
-// "  network             112 ms   8 %  ###"; what cannot be seen is left out.
+// Prints "  network       112 ms   8 %  ###"; omits parts that are too small to see.
 static void print_part(FILE *file, const char *what, double seconds, double of_s, const char *remark) {
     static const char bar[] = "########################################";
     char text[KIN_PLAN_PRINT_TIME];
@@ -120,7 +120,7 @@ static void print_parts(const kin_plan_view *view, FILE *file) {
     print_part(file, "starting windows", p->windows_s, p->tpot_s, "");
 }
 
-// What the scheduler has proven is of the closed form. Where weights are streamed, the token is simulated, and has another time.
+// The proof applies to the closed form. With streamed weights the token's time is simulated and differs.
 static void print_proof(const kin_plan *plan, double tpot_s, FILE *file) {
     char text[KIN_PLAN_PRINT_TIME], proof[64];
     double gap = fmax(0, 1 - plan->bound_s / plan->tpot_s);
@@ -181,7 +181,7 @@ static void fill_loss(kin_table *table, const kin_plan_view *view, int device) {
         kin_table_cell(table, BY, "computing %d token%s", l->n_computed, plural(l->n_computed));
 }
 
-// How long a text pauses without each device. Nothing where nothing is known.
+// Prints how long a sequence pauses after the loss of each device. Prints nothing if that is unknown.
 static void print_losses(const kin_plan_view *view, FILE *file) {
     static const char *const titles[] = {"IF LOST", "PAUSE", "PAGES", "COMPUTED", "NO SPARES", "THE TEXT GOES ON BY"};
     kin_table *table = malloc(sizeof *table);

@@ -7,12 +7,12 @@
 enum { BAR = 20 };
 
 typedef struct view {
-    double token_ms;                      // the mean
-    double compute_ms[KIN_TIMELINE_ROWS]; // of a token
-    double rest_ms;                       // of a token, while nobody computed
+    double token_ms;                      // mean
+    double compute_ms[KIN_TIMELINE_ROWS]; // per token
+    double rest_ms;                       // per token, while no device computed
 } view;
 
-// What of a bar lies between the first mark and the last.
+// Returns the time of a bar between the first and the last mark.
 static double inside_ms(const kin_bar *bar, kin_time begin, kin_time end) {
     kin_time from = bar->event.begin > begin ? bar->event.begin : begin, to = bar->event.end < end ? bar->event.end : end;
     return to > from ? kin_clock_ms(from, to) : 0;
@@ -28,7 +28,7 @@ static void sum(const kin_timeline *t, view *v) {
     }
     v->rest_ms = v->token_ms;
     for (int row = 0; row < kin_timeline_n_rows(t); row++) v->rest_ms -= v->compute_ms[row];
-    if (v->rest_ms < 0) v->rest_ms = 0; // clocks of machines are known to a fraction of a millisecond
+    if (v->rest_ms < 0) v->rest_ms = 0; // clocks of machines are only synchronized to a fraction of a millisecond
 }
 
 static void add_row(kin_table *table, const char *name, const char *layers, double ms, double token_ms) {

@@ -10,9 +10,9 @@ static int min3(int a, int b, int c) {
     return least < c ? least : c;
 }
 
-// Letters to add, drop, replace, or to swap with their neighbour (optimal string alignment). a, b: at most MAX_LETTERS.
+// Returns the edit distance with swaps of neighbours (optimal string alignment). a, b: at most MAX_LETTERS.
 static int distance_of(const char *a, int n_a, const char *b, int n_b) {
-    int rows[3][MAX_LETTERS + 1]; // of the last two letters of a and this one
+    int rows[3][MAX_LETTERS + 1]; // for the last two letters of a and this one
     int *before = rows[0], *last = rows[1], *now = rows[2];
     for (int j = 0; j <= n_b; j++) last[j] = j;
     for (int i = 1; i <= n_a; i++) {

@@ -32,7 +32,7 @@ static int width_of(const char *text) {
     return n;
 }
 
-// Nothing follows a row's last text.
+// Omits trailing spaces.
 static void print_row(const kin_table *table, int row, const int *widths, FILE *file) {
     int n = table->n_columns;
     while (n > 0 && !table->cells[row][n - 1][0]) n--;

@@ -1,4 +1,4 @@
-// What kin shows: sentences and progress on stderr, text on stdout.
+// Terminal output: sentences and progress on stderr, text on stdout.
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -16,12 +16,12 @@
 
 enum { MAX_LINE = 2048, MAX_SHOWN = 4 * MAX_LINE };
 
-static pthread_mutex_t progress_mutex = PTHREAD_MUTEX_INITIALIZER; // over what stands on the terminal
+static pthread_mutex_t progress_mutex = PTHREAD_MUTEX_INITIALIZER; // protects progress_shown and stderr
 static bool progress_shown;
 static void (*_Atomic frame)(bool begins);
-static atomic_bool text_open; // text on stdout, on the same terminal, has not ended its line
+static atomic_bool text_open; // the last text on stdout, on the same terminal, did not end its line
 
-// What is said in the middle of a text has lines of its own.
+// Starts a new line if text on stdout is in the middle of one.
 static void begin_line(void) {
     if (atomic_exchange(&text_open, false) && isatty(STDERR_FILENO)) fputc('\n', stderr);
 }
@@ -68,18 +68,18 @@ int kin_app_usage(const char *command, const kin_err *err) {
 
 // ---- progress
 
-// Under the mutex.
 bool kin_app_takes_escapes(FILE *stream) {
     const char *term = getenv("TERM");
     return isatty(fileno(stream)) && term && strcmp(term, "dumb") != 0;
 }
 
+// Requires the mutex.
 static void clear_progress(void) {
     if (progress_shown) fputs("\r\033[K", stderr);
     progress_shown = false;
 }
 
-// Under the mutex. Short work shows nothing; long work shows ten times a second.
+// Requires the mutex. Shows nothing for short work; updates ten times a second for long work.
 static void show_progress(const char *what, uint64_t done, uint64_t total) {
     static kin_time begun, shown;
     static const char *of;
@@ -107,7 +107,7 @@ void kin_app_progress(void *user, const char *what, uint64_t done, uint64_t tota
     pthread_mutex_unlock(&progress_mutex);
 }
 
-// Of a line, what does not change while the same goes on.
+// Returns the length of the part of a line that stays the same while one activity continues.
 static size_t stem(const char *line) {
     size_t n = strcspn(line, ";");
     for (size_t i = 0; i + 2 < n; i++) {
@@ -149,7 +149,7 @@ void kin_app_progress_clear(void) {
 
 // ---- stdout
 
-// What a character of a text looks like on a terminal. Lines and tabs stay what they are.
+// Writes a character as the terminal shows it. Newlines and tabs are unchanged.
 static size_t put_shown(const char *text, size_t n) {
     char shown[KIN_ESCAPE_CHAR];
     size_t len = kin_escape_char(text, n, shown);
@@ -173,7 +173,7 @@ int kin_app_write(const char *text, size_t n, kin_err *err) {
 
 void kin_app_open_stdio(void) {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
-        // The wrong way round, so that reading what is not there and writing to what is not there fail with a sentence.
+        // With the wrong access mode, so that reading from stdin and writing to stdout or stderr fail with a message.
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) (void)!open("/dev/null", fd == STDOUT_FILENO ? O_RDONLY : O_WRONLY);
     }
 }
@@ -217,7 +217,7 @@ static bool ask_terminal(const char *question, char *line, size_t n) {
     return fgets(line, (int)n, stdin);
 }
 
-// What is no terminal may be a journal, which others read.
+// Not a terminal: it may be a journal that others can read.
 static void show_new_code(const char *code) {
     if (!isatty(STDERR_FILENO)) {
         kin_app_say("this machine has a cluster of its own now; 'kin code' shows its code, which 'kin join' on each other device "

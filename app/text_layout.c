@@ -13,9 +13,9 @@
 
 enum { TAB = 4 };
 
-// What the C library says of a character, in a locale of UTF-8 whatever the user's is.
+// Returns wcwidth in a UTF-8 locale, independent of the user's.
 static int width_of(uint32_t codepoint) {
-    static locale_t utf8; // for the whole run
+    static locale_t utf8; // kept for the whole run
     if (!utf8) utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", NULL);
     if (!utf8) utf8 = newlocale(LC_CTYPE_MASK, "en_US.UTF-8", NULL); // macOS before 15
     locale_t before = utf8 ? uselocale(utf8) : NULL;
@@ -24,7 +24,7 @@ static int width_of(uint32_t codepoint) {
     return width < 0 ? 1 : width;
 }
 
-// How it is written, in `shown`.
+// Writes the character's displayed form to `shown`.
 static size_t character(const char *text, size_t n, int *width, char shown[KIN_ESCAPE_CHAR]) {
     size_t len = kin_escape_char(text, n, shown);
     if (*text == '\t') strcpy(shown, "    ");
@@ -39,7 +39,7 @@ size_t kin_text_character(const char *text, size_t n, int *width) {
     return character(text, n, width, shown);
 }
 
-// Moves on over a character: `here` is where it stands, `next` where the one after it would.
+// Advances over a character: `here` is its position, `next` that of the following one.
 static void step(char c, int width, int columns, kin_text_place *here, kin_text_place *next) {
     if (c != '\n' && next->column + width > columns) *next = (kin_text_place){next->row + 1, 0};
     *here = *next;
@@ -47,7 +47,7 @@ static void step(char c, int width, int columns, kin_text_place *here, kin_text_
     if (c == '\n') *next = (kin_text_place){next->row + 1, KIN_TEXT_INDENT};
 }
 
-// A full row: what follows stands in the next one.
+// In a full row the next character is in the following row.
 static kin_text_place settled(kin_text_place p, int columns) {
     return p.column >= columns ? (kin_text_place){p.row + 1, 0} : p;
 }
@@ -60,7 +60,7 @@ kin_text_place kin_text_place_of(kin_str text, size_t at, int columns) {
         step(text.at[i], width, columns, &here, &next);
         i += len;
     }
-    if (at < text.len && text.at[at] != '\n') { // a wide one may not fit
+    if (at < text.len && text.at[at] != '\n') { // a wide character may not fit
         kin_text_character(text.at + at, text.len - at, &width);
         if (next.column + width > columns) return (kin_text_place){next.row + 1, 0};
     }

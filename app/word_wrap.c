@@ -21,7 +21,7 @@ static void put_word(kin_word_wrap *w, int columns) {
     }
     put_spaces(w);
     put(w, w->word, w->n_word);
-    w->column = (w->column + w->width - 1) % columns + 1; // where the terminal itself wraps a wide word
+    w->column = (w->column + w->width - 1) % columns + 1; // position after the terminal has wrapped a wide word
     w->n_word = 0;
     w->width = 0;
 }
@@ -34,7 +34,7 @@ static void end_line(kin_word_wrap *w, int columns) {
     w->n_ticks = 0;
 }
 
-// Three ticks at the beginning of a line begin or end code.
+// Three backticks at the beginning of a line begin or end code.
 static void count_tick(kin_word_wrap *w, char c) {
     if (w->n_ticks < 0 || (c == ' ' && w->n_ticks == 0)) return;
     w->n_ticks = c == '`' ? w->n_ticks + 1 : -1;

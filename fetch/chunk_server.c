@@ -14,9 +14,9 @@
 enum { REQUESTS_MAX = 64, DATA_HEAD = 8, LACK_BYTES = 4, QUEUE_BYTES = 2 << 20 };
 
 typedef enum request_kind {
-    WANTS_HASHES, // [at, ...) of the chunks are still to be sent
-    WANTS_BYTES,  // [at, end) of the chunk
-    WANTS_PAGE,   // the same of a page of the KV cache
+    WANTS_HASHES, // chunks [at, ...) are still to be sent
+    WANTS_BYTES,  // bytes [at, end) of the chunk
+    WANTS_PAGE,   // the same for a page of the KV cache
     GETS_LACK,
 } request_kind;
 
@@ -26,19 +26,19 @@ typedef struct request {
     kin_page_name page;
 } request;
 
-// A link, and what it waits for.
+// A link and its pending requests.
 typedef struct client {
     kin_chunk_server *server;
-    kin_link *link; // NULL: gone, but the thread pool has the piece
+    kin_link *link; // NULL: closed, but a read is still running
     request requests[REQUESTS_MAX];
     int first, n;
 
     uv_work_t work;
-    bool is_reading;         // the thread pool has what follows
-    kin_chunk_store *chunks; // NULL: the piece is of the page
+    bool is_reading;         // the thread pool uses the fields below
+    kin_chunk_store *chunks; // NULL: the data is of a page
     kin_page_name page;
     uint32_t i_chunk, offset;
-    uint32_t n_bytes; // of the piece; after reading, 0: nothing to be sent
+    uint32_t n_bytes; // of the read; afterwards 0: nothing to send
     uint8_t *bytes;   // [KIN_FRAME_DATA_BYTES]
     int rc;
     kin_err err;
@@ -48,9 +48,9 @@ struct kin_chunk_server {
     uv_loop_t *loop;
     kin_chunk_server_options o;
     kin_chunk_store *chunks; // NULL: none
-    char *pages_dir;         // NULL: no pages are given
-    client **clients;        // [n_links], NULL: a free place
-    int turn;                // whose turn it is to read
+    char *pages_dir;         // NULL: pages are not served
+    client **clients;        // [n_links], NULL: free slot
+    int turn;                // client whose turn it is to read
     int n_reading;
     bool is_closed;
     kin_chunk_server_stats stats;
@@ -104,7 +104,7 @@ static void pop(client *c) {
     c->n--;
 }
 
-// ---- answers. Each says whether it got away; if not, `drained` or `closed` follows
+// ---- answers. Each returns whether it was sent; if not, `drained` or `closed` follows
 
 static bool send_parts(client *c, kin_frame_type type, int n_parts, const kin_frame_part *parts) {
     kin_link_sent sent = kin_link_send(c->link, type, 0, n_parts, parts);
@@ -142,7 +142,7 @@ static bool send_hashes(client *c) {
     kin_manifest_transfer_give(&message, m, r->at);
     size_t n = kin_proto_size_hashes(&message);
     uint8_t *bytes = malloc(n);
-    if (!bytes) { // answers as if it had nothing; the client asks again
+    if (!bytes) { // answers as if the chunk were absent; the client asks again
         *r = (request){.kind = GETS_LACK, .i_chunk = KIN_PROTO_NO_CHUNK};
         return true;
     }
@@ -160,7 +160,7 @@ static bool has_chunk(const kin_chunk_server *s, uint32_t i_chunk) {
            !kin_chunk_store_withholds(s->chunks, i_chunk);
 }
 
-// Sends what can be sent without the disk. Returns true if the disk is what it waits for.
+// Sends what needs no disk read. Returns true if the next request does.
 static bool advance(client *c) {
     while (c->link && !c->is_reading && c->n > 0) {
         request *r = front(c);
@@ -190,7 +190,7 @@ static void read_piece(uv_work_t *work) {
 }
 
 static void on_piece(uv_work_t *work, int status) {
-    (void)status; // nothing here cancels work
+    (void)status; // work is never cancelled here
     client *c = work->data;
     kin_chunk_server *s = c->server;
     if (c->chunks) kin_chunk_store_let_go(c->chunks);
@@ -226,7 +226,7 @@ static void begin_reading(client *c) {
     uv_queue_work(c->server->loop, &c->work, read_piece, on_piece);
 }
 
-// A piece for each in turn.
+// Starts one read per client, in turn.
 static void read_next(kin_chunk_server *s) {
     for (int i = 0; i < s->o.n_links && s->n_reading < s->o.n_reads; i++) {
         client *c = s->clients[s->turn];
@@ -235,9 +235,9 @@ static void read_next(kin_chunk_server *s) {
     }
 }
 
-// ---- what comes
+// ---- requests
 
-// NULL: there are too many, and the link is closed.
+// Returns NULL if there are too many; the link is then closed.
 static request *new_request(client *c) {
     if (c->n == c->server->o.n_requests) {
         end_client(c, "more than %d requests at a time", c->server->o.n_requests);
@@ -259,7 +259,7 @@ static void take_hashes_wanted(client *c, const kin_proto_hashes_wanted *m) {
     read_next(c->server);
 }
 
-// There, the chunk is a number of the asker's.
+// For pages, the chunk number in messages is chosen by the requester.
 static void take_get_page(client *c, const kin_proto_get *m, const kin_page_name *name) {
     request *r = new_request(c);
     if (!r) return;
@@ -330,7 +330,7 @@ static void on_drained(void *user, kin_link *link) {
 }
 
 static void on_client_closed(void *user, kin_link *link, const char *reason) {
-    (void)link, (void)reason; // which the link has logged
+    (void)link, (void)reason; // the link has logged it
     client *c = user;
     kin_chunk_server *s = c->server;
     forget_client(c);
@@ -370,7 +370,7 @@ void kin_chunk_server_set_store(kin_chunk_server *s, kin_chunk_store *chunks) {
     if (chunks) kin_chunk_store_hold(chunks);
     kin_chunk_store_let_go(s->chunks);
     s->chunks = chunks;
-    for (int i = 0; i < s->o.n_links; i++) { // what was asked for was of the former one
+    for (int i = 0; i < s->o.n_links; i++) { // pending requests refer to the former store
         client *c = s->clients[i];
         for (int k = 0; c && k < c->n; k++) {
             request *r = &c->requests[(c->first + k) % REQUESTS_MAX];

@@ -6,7 +6,7 @@ struct kin_chunk_store {
     uv_work_t work;
     uv_loop_t *loop;
     kin_store *store;
-    bool *is_private; // [n_chunks]; NULL: none is
+    bool *is_private; // [n_chunks]; NULL: none
     int n_holders;
 };
 

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-enum { AT_ONCE = 2 }; // of the pool's threads, which others need, too
+enum { AT_ONCE = 2 }; // threads of the pool; others need it, too
 
 typedef struct buffer {
     struct buffer *next;
@@ -19,7 +19,7 @@ struct kin_chunk_writer {
     kin_chunk_store *chunks;
     kin_chunk_writer_kept kept;
     void *user;
-    buffer *first; // in the order in which they came; n_working of them, anywhere, are with the pool
+    buffer *first; // in order of arrival; n_working of them are in the pool
     int n_working;
     bool is_closed;
 };
@@ -68,7 +68,7 @@ static void write_chunk(uv_work_t *work) {
 }
 
 static void on_put(uv_work_t *work, int status) {
-    (void)status; // nothing here cancels work
+    (void)status; // work is never cancelled here
     buffer *p = work->data;
     kin_chunk_writer *k = p->writer;
     int sender = p->sender;

@@ -8,26 +8,26 @@
 #include "base/log.h"
 
 enum {
-    SLICE_BYTES = 64 << 10,     // of a chunk that is fetched gently, asked for at once: half a millisecond of a gigabit link
-    SLICE_BYTES_MAX = 96 << 10, // the last one: no rest for a few bytes
-    SLICE_REST = 3,             // then it waits so many times as long as that took: a quarter of the link at most
+    SLICE_BYTES = 64 << 10,     // rate-limited: bytes per request, half a millisecond of a gigabit link
+    SLICE_BYTES_MAX = 96 << 10, // the last slice may be this long, to save a pause for a few bytes
+    SLICE_REST = 3,             // pause, as a multiple of a slice's time: uses at most a quarter of the link
 };
 
 // A chunk in flight.
 typedef struct buffer {
     kin_proto_hash of; // the model, or the page
     uint32_t n, n_asked;
-    kin_chunk_part part; // bytes // [n], NULL until the first of them come
+    kin_chunk_part part; // bytes // bytes // [n], NULL until the first bytes arrive
 } buffer;
 
 struct kin_download {
-    kin_dial *dial; // NULL: it is accepted
-    kin_link *link; // NULL: not yet
+    kin_dial *dial; // NULL: accepted
+    kin_link *link; // NULL: not open yet
     kin_download_callbacks callbacks;
     void *user;
     bool wants_hashes, is_gentle;
-    kin_time asked_at, next_at; // when a slice was asked for last; before that no other one shall be, 0: now
-    uint32_t n_heard;           // bytes of the DATA that is arriving, which the owner was told
+    kin_time asked_at, next_at; // when the last slice was requested; earliest time for the next, 0: now
+    uint32_t n_heard;           // bytes of the arriving DATA message that the owner was told of
     buffer buffers[KIN_DOWNLOAD_REQUESTS];
     int n_buffers;
 };
@@ -41,7 +41,7 @@ static int find_buffer(const kin_download *s, uint32_t i_chunk) {
     return -1;
 }
 
-// The buffer that these bytes are the next of; NULL: nobody asked for them.
+// Returns the buffer that these bytes continue; NULL: they were not requested.
 static buffer *find_place(kin_download *s, const kin_proto_data *m) {
     int i = find_buffer(s, m->i_chunk);
     buffer *p = i < 0 ? NULL : &s->buffers[i];
@@ -56,7 +56,7 @@ static int add_bytes(buffer *p, const kin_proto_data *m, kin_err *err) {
     return 0;
 }
 
-// The DATA that is arriving, as far as it has come; NULL: none, or all of it will not be what was asked for.
+// Returns the DATA message that is arriving, as far as it is here; NULL: none, or it does not match a request.
 static buffer *find_arriving(kin_download *s, kin_proto_data *m) {
     kin_frame frame;
     size_t n;
@@ -67,11 +67,11 @@ static buffer *find_arriving(kin_download *s, kin_proto_data *m) {
     return find_place(s, &whole);
 }
 
-// The link ends within a message: what has come of it counts.
+// Keeps the received part of a message when the link ends within it.
 static void keep_arriving(kin_download *s) {
     kin_proto_data m;
     buffer *p = find_arriving(s, &m);
-    if (p) (void)add_bytes(p, &m, NULL); // without memory for it, it is lost
+    if (p) (void)add_bytes(p, &m, NULL); // out of memory: it is lost
 }
 
 // ---- the end
@@ -110,14 +110,14 @@ static void on_link_closed(void *user, kin_link *link, const char *reason) {
     on_closed(user, link, reason);
 }
 
-// By our own doing, from inside of the link's callbacks.
+// Ends the download for a local reason, inside the link's callbacks.
 static void end_download(kin_download *s, const char *reason) {
     kin_log(KIN_LOG_WARN, "link %s: %s", kin_link_name(s->link), reason);
     kin_link_close(s->link, reason);
     on_closed(s, s->link, reason);
 }
 
-// ---- what comes
+// ---- receiving
 
 static int take_hashes(kin_download *s, const kin_frame *frame, const uint8_t *payload, kin_err *err) {
     kin_proto_hashes m;
@@ -138,7 +138,7 @@ static bool send_message(kin_download *s, kin_frame_type type, const uint8_t *by
     return sent == KIN_LINK_SENT || sent == KIN_LINK_QUEUED;
 }
 
-// All that was not asked for yet, or gently a slice of it.
+// Requests the rest of a chunk, or one slice of it if rate-limited.
 static bool ask_more(kin_download *s, buffer *p) {
     uint32_t n = p->n - p->n_asked;
     if (s->is_gentle && n > SLICE_BYTES_MAX) n = SLICE_BYTES;
@@ -149,7 +149,7 @@ static bool ask_more(kin_download *s, buffer *p) {
     return send_message(s, KIN_FRAME_GET, bytes, kin_proto_encode_get(bytes, sizeof bytes, &m));
 }
 
-// A slice is here.
+// Called when a slice has arrived: starts the pause.
 static void rest(kin_download *s) {
     kin_time now = kin_clock_now();
     s->next_at = s->is_gentle ? now + SLICE_REST * (now - s->asked_at) : now;
@@ -160,7 +160,7 @@ void kin_download_tick(kin_download *s) {
     if (kin_clock_now() < s->next_at) return;
     for (int i = 0; i < s->n_buffers; i++) {
         buffer *p = &s->buffers[i];
-        if (p->part.n_here == p->n_asked && p->n_asked < p->n) ask_more(s, p); // what cannot be sent ends the link
+        if (p->part.n_here == p->n_asked && p->n_asked < p->n) ask_more(s, p); // if it cannot be sent, the link ends
     }
 }
 
@@ -222,7 +222,7 @@ static void on_frame(void *user, kin_link *link, const kin_frame *frame, const u
     kin_err err;
     int rc;
     (void)link;
-    // Each of them calls its callback last, in which the source may be closed.
+    // Each of these calls its callback last, because the download may be closed inside.
     if (frame->type == KIN_FRAME_DATA)
         rc = take_data(s, frame, payload, &err);
     else if (frame->type == KIN_FRAME_HASHES)
@@ -267,7 +267,7 @@ int kin_download_open(kin_download **out, uv_loop_t *loop, const kin_dial_option
     return KIN_FAIL;
 }
 
-// ---- asking
+// ---- requests
 
 bool kin_download_ask_hashes(kin_download *s, const kin_proto_hash *model) {
     kin_proto_hashes_wanted m = {.model = *model};

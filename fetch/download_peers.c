@@ -18,13 +18,13 @@ typedef struct peer {
     kin_download_peers *peers;
     kin_proto_id id;
     kin_proto_endpoint endpoint;
-    int i_address;  // that is tried next
+    int i_address;  // next address to try
     uint8_t *offer; // [(n_chunks + 7) / 8], NULL: nothing
     uint32_t n_chunks;
     kin_download *source; // NULL: no link
     bool is_banned;
     kin_time retry_at;
-    uint32_t retry_ms; // to wait after the next failure
+    uint32_t retry_ms; // wait after the next failure
     char reason[256];
 } peer;
 
@@ -34,7 +34,7 @@ struct kin_download_peers {
     kin_download_peers_callbacks callbacks;
     void *user;
     kin_rng rng;
-    peer *list[KIN_DOWNLOAD_PEERS_MAX]; // they stay where they are: links point to them
+    peer *list[KIN_DOWNLOAD_PEERS_MAX]; // allocated separately, because links point to them
     int n;
     bool is_gentle, is_closed;
 };
@@ -48,7 +48,7 @@ static int number_of(const peer *p) {
 
 // ---- links
 
-// Each wait is shortened at random to between half and all of it.
+// Waits are randomized to between half and all of retry_ms.
 static void wait_after_failure(peer *p, const char *reason) {
     uint64_t wait_ms = p->retry_ms / 2 + kin_rng_u64(&p->peers->rng) % (p->retry_ms / 2 + 1);
     p->retry_at = kin_clock_now() + wait_ms * 1000000;
@@ -73,7 +73,7 @@ static void on_heard(void *user, uint32_t n_bytes) {
     p->peers->callbacks.heard(p->peers->user, number_of(p), n_bytes);
 }
 
-// With its sender, if any of it came from there.
+// Adds the peer to the part's senders, if it sent any of it.
 static kin_chunk_part sign(const peer *p, const kin_chunk_part *part) {
     kin_chunk_part signed_part = *part;
     if (part->n_here > part->n_before) signed_part.senders |= UINT64_C(1) << number_of(p);
@@ -232,7 +232,7 @@ void kin_download_peers_tick(kin_download_peers *all, const uint8_t *missing, ui
     }
 }
 
-// ---- an open one
+// ---- an open peer
 
 bool kin_download_peers_is_open(const kin_download_peers *all, int i) {
     return all->list[i]->source && kin_download_is_accepted(all->list[i]->source);

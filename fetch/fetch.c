@@ -10,7 +10,7 @@
 
 enum {
     TICK_MS = 100,
-    PACE_MS = 5,   // the tick of a gentle fetch: between two slices (fetch/download.c)
+    PACE_MS = 5,   // tick of a rate-limited fetch: between two slices (fetch/download.c)
     TELL_MS = 500, // between two calls of `progress`, and of `have_changed`
 };
 
@@ -44,12 +44,12 @@ static void stop(kin_fetch *f, kin_fetch_phase last) {
 
 void kin_fetch_fail(kin_fetch *f, const char *reason) {
     char text[sizeof((kin_err *)0)->text];
-    snprintf(text, sizeof text, "%s", reason); // it may be inside of what is freed now
+    snprintf(text, sizeof text, "%s", reason); // `reason` may be inside memory that is freed now
     stop(f, KIN_FETCH_FAILED);
     f->callbacks.failed(f->user, text);
 }
 
-// ---- telling. The owner may cancel inside: look at the phase afterwards
+// ---- reporting. The owner may cancel inside: check the phase afterwards
 
 static kin_fetch_progress progress_now(const kin_fetch *f) {
     kin_fetch_progress p = {.sent = {.stage = f->writer ? KIN_PROTO_FETCHING : KIN_PROTO_HASHING}, .left_ns = UINT64_MAX};
@@ -94,9 +94,9 @@ static void tell_news(kin_fetch *f) {
     if (f->phase < KIN_FETCH_RESTING && is_due(f->progress_at, now)) kin_fetch_tell_progress(f);
 }
 
-// ---- asking
+// ---- requests
 
-// What is asked and is not waited for any more: the link's end is the way to forget it.
+// True if a request to the peer has timed out: such requests are dropped by closing the link.
 static bool is_silent(const kin_fetch *f, int peer) {
     for (int i = 0; i < kin_download_peers_n_asked(f->peers, peer); i++) {
         if (!kin_swarm_is_asked(f->swarm, f->swarm_of[peer], kin_download_peers_asked(f->peers, peer, i))) return true;
@@ -124,7 +124,7 @@ static void give_up(kin_fetch *f, const char *reason) {
     kin_fetch_fail(f, text);
 }
 
-// For what is not here yet of that chunk.
+// Requests the missing bytes of a chunk.
 static void ask_peer(kin_fetch *f, int peer, uint32_t i_chunk) {
     uint32_t n = kin_chunk_bitmap_chunk_bytes(&f->bitmap, i_chunk);
     kin_chunk_part part = kin_chunk_parts_take(&f->parts, i_chunk);
@@ -133,7 +133,7 @@ static void ask_peer(kin_fetch *f, int peer, uint32_t i_chunk) {
     drop_peer(f, peer, "it could not be asked");
 }
 
-// Asks for whatever is to be asked for now, and goes on when all is there.
+// Sends all requests that are due, and moves on when everything is present.
 void kin_fetch_pump(kin_fetch *f) {
     if (f->phase != KIN_FETCH_FETCHING) return;
     if (kin_swarm_complete(f->swarm)) {
@@ -155,7 +155,7 @@ void kin_fetch_pump(kin_fetch *f) {
     }
 }
 
-// ---- what was fetched
+// ---- received chunks
 
 static uint64_t bit_of(int peer) {
     return UINT64_C(1) << peer;
@@ -165,7 +165,7 @@ static uint64_t bit_of(int peer) {
 static void take_right_chunk(kin_fetch *f, int peer, const kin_chunk_part *chunk) {
     int source = f->swarm_of[peer];
     if (chunk->senders == bit_of(peer)) f->doubted &= ~bit_of(peer);
-    free(kin_chunk_parts_take(&f->parts, chunk->i_chunk).bytes); // from a second source
+    free(kin_chunk_parts_take(&f->parts, chunk->i_chunk).bytes); // from a second peer
     if (kin_chunk_bitmap_add(&f->bitmap, chunk->i_chunk)) f->has_news = true;
     if (f->callbacks.kept) f->callbacks.kept(f->user);
     if (f->phase >= KIN_FETCH_FAILED) return;
@@ -173,8 +173,9 @@ static void take_right_chunk(kin_fetch *f, int peer, const kin_chunk_part *chunk
     if (f->phase == KIN_FETCH_FETCHING) kin_fetch_tell_first_window(f);
 }
 
-// Of a chunk from several peers it is not known who sent the wrong bytes. It is asked for again; the next time that one of them
-// sends wrong bytes it has sent all of the chunk. Without the head nothing comes at all, so its parts are never left.
+// If a wrong chunk came from several peers, the bad one is unknown. The chunk is requested again, and partial data of those peers
+// is no longer kept, so a peer that sends wrong bytes again has sent the whole chunk. The head is exempt: without it nothing
+// works, so its parts are always kept.
 static void take_wrong_chunk(kin_fetch *f, int peer, const kin_chunk_part *chunk, const char *reason) {
     int source = f->swarm_of[peer];
     bool is_alone = chunk->senders == bit_of(peer);
@@ -211,7 +212,7 @@ void kin_fetch_on_peer_opened(void *user, int peer) {
     kin_fetch *f = user;
     if (f->phase == KIN_FETCH_ASKING && peer == KIN_FETCH_HEAD) ask_hashes(f);
     if (!f->swarm) return;
-    uint8_t id[KIN_SWARM_ID_BYTES] = {(uint8_t)peer}; // a number is as good as an id
+    uint8_t id[KIN_SWARM_ID_BYTES] = {(uint8_t)peer}; // the swarm needs an id that is unique here
     int source = kin_swarm_add_source(f->swarm, id, peer == KIN_FETCH_HEAD);
     f->swarm_of[peer] = source;
     if (source < 0) {
@@ -270,7 +271,7 @@ static void on_lacks(void *user, int peer, uint32_t i_chunk) {
     }
 }
 
-// The next tick asks others.
+// The next tick asks other peers.
 static void on_lost(void *user, int peer, const char *reason) {
     kin_fetch *f = user;
     (void)reason; // kin_download_peers_reason has it
@@ -284,7 +285,7 @@ static void tick_asking(kin_fetch *f) {
     if (kin_clock_now() - f->asked_at > (kin_time)f->give_up_ms * 1000000) give_up(f, "the model's hashes did not come");
 }
 
-// Chunks that wait for our disk are not their sender's silence.
+// Chunks that wait for the local disk do not count as their sender's silence.
 static void excuse_senders(kin_fetch *f) {
     for (int i = 0; i < kin_download_peers_n(f->peers); i++) {
         if (f->swarm_of[i] >= 0 && kin_chunk_writer_has_from(f->writer, i))
@@ -389,7 +390,7 @@ void kin_fetch_cancel(kin_fetch *f) {
     uv_close((uv_handle_t *)&f->timer, on_fetch_timer_closed);
 }
 
-// ---- what the owner tells
+// ---- changes by the owner
 
 void kin_fetch_set_windows(kin_fetch *f, const kin_windows *windows) {
     if (f->phase >= KIN_FETCH_FAILED) return;

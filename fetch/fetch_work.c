@@ -1,12 +1,12 @@
-// The phases of a fetch, and what the thread pool does in each.
+// The phases of a fetch, and their work in the thread pool.
 #include "base/bytes.h"
 #include "engine/cache_dir.h"
 #include "fetch/fetch_impl.h"
 #include "sys/cpu.h"
 
 enum {
-    SHUFFLE_CHUNKS = 8, // of a window, see want_all
-    OPEN_TRIES = 10,    // a fetch that was cancelled, or a process that ended, may still be closing the store
+    SHUFFLE_CHUNKS = 8, // within a window, see want_all
+    OPEN_TRIES = 10,    // a cancelled fetch, or a process that ended, may still be closing the store
     OPEN_WAIT_MS = 300,
 };
 
@@ -20,7 +20,7 @@ static void begin_work(kin_fetch *f, kin_fetch_phase phase, uv_work_cb run, uv_a
     uv_queue_work(f->loop, &f->work, run, end);
 }
 
-// False: nobody is interested any more.
+// Returns false if the fetch was cancelled or has failed.
 static bool end_work(kin_fetch *f) {
     f->is_working = false;
     return f->phase < KIN_FETCH_FAILED;
@@ -34,7 +34,7 @@ static int check_sizes(const kin_fetch *f, const kin_manifest *m, kin_err *err) 
     return same ? 0 : kin_err_set(err, "the plan names other sizes of files than the model has");
 }
 
-// Nothing to find where there is a chunk store.
+// There is nothing to find if a chunk store was given.
 static void run_find(uv_work_t *work) {
     kin_fetch *f = work->data;
     if (!f->chunks) f->rc = kin_store_find_manifest(&f->manifest, f->cache_dir, f->model.bytes, &f->err);
@@ -48,7 +48,7 @@ static void run_open(uv_work_t *work) {
     if (f->rc == 0) f->rc = kin_store_verify(f->opened, kin_cpu_n_cores(), &f->stop, &f->err);
 }
 
-// The chunks, given or made of the store that was opened, is what the fetch works with from here on.
+// Sets the chunk store for the rest of the fetch: the one given, or a new one for the opened store.
 static int take_stock(kin_fetch *f) {
     if (!f->chunks && kin_chunk_store_new(&f->chunks, f->loop, f->opened, &f->err) != 0) return KIN_FAIL;
     f->opened = NULL;
@@ -71,7 +71,7 @@ static void go_on_with_stock(kin_fetch *f) {
 
 static void on_opened(uv_work_t *work, int status) {
     kin_fetch *f = work->data;
-    (void)status; // nothing here cancels work
+    (void)status; // work is never cancelled here
     if (end_work(f)) {
         if (f->rc == 0)
             go_on_with_stock(f);
@@ -89,7 +89,7 @@ void kin_fetch_begin_open(kin_fetch *f) {
 
 static void on_found(uv_work_t *work, int status) {
     kin_fetch *f = work->data;
-    (void)status; // nothing here cancels work
+    (void)status; // work is never cancelled here
     if (end_work(f)) {
         f->asked_at = kin_clock_now();
         if (f->rc == KIN_ABSENT) f->phase = KIN_FETCH_ASKING;
@@ -109,9 +109,9 @@ void kin_fetch_begin_find(kin_fetch *f) {
     begin_work(f, KIN_FETCH_FINDING, run_find, on_found);
 }
 
-// ---- surveying
+// ---- scanning
 
-// What is still to come must have room, and leave some to others.
+// Makes room for the missing data, and leaves some to others.
 static int make_room_for_model(kin_fetch *f) {
     kin_store *store = kin_chunk_store_store(f->chunks);
     uint64_t need = 0;
@@ -122,7 +122,7 @@ static int make_room_for_model(kin_fetch *f) {
     return kin_cache_dir_make_room_for_model(f->cache_dir, need, f->cache_cap, &f->err);
 }
 
-// As many windows as may come, the first ones.
+// Keeps only the first windows that fit the limit.
 static void cut_windows(kin_fetch *f) {
     kin_store *store = kin_chunk_store_store(f->chunks);
     uint64_t need = 0;
@@ -146,8 +146,8 @@ static void run_survey(uv_work_t *work) {
     if (f->rc == 0) f->rc = make_room_for_model(f);
 }
 
-// Headers are needed at once. Weights are packed as they come, the first ones first: only neighbours change places, so that
-// devices that fetch the same can give each other what they have.
+// Headers are needed at once. Weights are packed as they arrive, the first ones first, so only neighbours are shuffled: devices
+// that fetch the same chunks then have different ones to exchange.
 static void want_group(kin_fetch *f, const uint32_t *chunks, size_t n, bool is_header) {
     kin_time now = kin_clock_now();
     size_t step = is_header ? n : SHUFFLE_CHUNKS;
@@ -171,7 +171,7 @@ static void want_all(kin_fetch *f) {
     kin_chunk_parts_keep(&f->parts, f->bitmap.missing);
 }
 
-// One that still wants what nobody needs any more is replaced, and its links with it, for they are full of such chunks.
+// A swarm that still wants chunks of the old windows is replaced, with its links, because such chunks are queued on them.
 static int settle_swarm(kin_fetch *f) {
     static const uint8_t nobody[KIN_SWARM_ID_BYTES];
     if (f->swarm && kin_swarm_complete(f->swarm)) return 0;
@@ -192,7 +192,7 @@ static int settle_swarm(kin_fetch *f) {
     return 0;
 }
 
-// What a device had from elsewhere, or before heads withheld it, is not given on by it either.
+// Withholds private chunks even if this device received them elsewhere, or before heads withheld them.
 static void withhold_private(kin_fetch *f) {
     if (f->survey.is_private) kin_chunk_store_withhold_take(f->chunks, f->survey.is_private);
     f->survey.is_private = NULL;
@@ -200,7 +200,7 @@ static void withhold_private(kin_fetch *f) {
 
 static void on_surveyed(uv_work_t *work, int status) {
     kin_fetch *f = work->data;
-    (void)status; // nothing here cancels work
+    (void)status; // work is never cancelled here
     if (!end_work(f)) {
         kin_fetch_let_go(f);
         return;
@@ -218,7 +218,7 @@ static void on_surveyed(uv_work_t *work, int status) {
         if (f->survey.is_whole && !f->windows_changed && f->callbacks.headers_here) f->callbacks.headers_here(f->user);
         if (f->phase == KIN_FETCH_FETCHING) kin_fetch_tell_first_window(f);
         if (f->phase == KIN_FETCH_FETCHING && is_new && kin_download_peers_is_open(f->peers, KIN_FETCH_HEAD))
-            kin_fetch_on_peer_opened(f, KIN_FETCH_HEAD); // its link is there since it was asked for the hashes
+            kin_fetch_on_peer_opened(f, KIN_FETCH_HEAD); // its link is open since the hashes were requested
         else
             kin_fetch_pump(f);
     }
@@ -257,7 +257,7 @@ static void rest(kin_fetch *f) {
 
 static void on_synced(uv_work_t *work, int status) {
     kin_fetch *f = work->data;
-    (void)status; // nothing here cancels work
+    (void)status; // work is never cancelled here
     if (end_work(f)) {
         if (f->rc != 0)
             kin_fetch_fail(f, f->err.text);

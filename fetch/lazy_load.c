@@ -6,14 +6,14 @@
 
 #include "sys/cond.h"
 
-enum { LOOK_NS = 200000000 }; // how often a wait looks whether to stop
+enum { LOOK_NS = 200000000 }; // interval at which a wait checks `stop`
 
 struct kin_lazy_load {
     const atomic_bool *stop;
-    pthread_mutex_t mutex; // over the following; the store has its own, taken inside of this one
+    pthread_mutex_t mutex; // protects the fields below; the store's own mutex is taken inside it
     pthread_cond_t changed;
     uint32_t ticket;
-    kin_store *store; // NULL: nothing comes
+    kin_store *store; // NULL: nothing is arriving
     bool is_whole;
     char reason[sizeof((kin_err *)0)->text];
 };
@@ -64,7 +64,7 @@ void kin_lazy_load_end(kin_lazy_load *f, const char *reason) {
     pthread_mutex_unlock(&f->mutex);
 }
 
-// 0: they are here; KIN_ABSENT: not yet. Called with the mutex.
+// Returns 0 if the chunks are present, KIN_ABSENT if not yet. Call with the mutex held.
 static int look_for_chunks(const kin_lazy_load_view *v, int i_file, uint64_t offset, uint64_t bytes, kin_err *err) {
     const kin_lazy_load *f = v->lazy_load;
     uint32_t begin, end;

@@ -13,7 +13,7 @@
 
 // ---- headers
 
-// Bytes from the start of a file that are there without a gap.
+// Returns the contiguous bytes present from the start of a file.
 static uint64_t bytes_here(kin_store *store, int i_file) {
     const kin_manifest_file *file = &kin_store_manifest(store)->files[i_file];
     uint32_t i = file->chunk_begin;
@@ -44,7 +44,7 @@ static void add_chunk(kin_missing_chunks *s, bool *seen, uint32_t i_chunk) {
     seen[i_chunk] = true;
 }
 
-// The chunks of all headers, as far as they are known; whether they are there.
+// Collects the chunks of all headers, as far as known, and sets is_whole.
 static int survey_headers(kin_missing_chunks *s, kin_store *store, bool *seen, kin_err *err) {
     s->is_whole = true;
     for (int i = 0; i < kin_store_manifest(store)->n_files; i++) {
@@ -83,7 +83,7 @@ static int survey_windows(kin_missing_chunks *s, kin_store *store, const kin_win
     kin_ranges_wanted wanted = {.header = true};
     int rc = kin_ranges_private(model.gguf, kin_store_manifest(store), s->is_private, err);
     if (rc == 0) rc = survey_window(s, store, model.gguf, &wanted, seen, err);
-    wanted = (kin_ranges_wanted){.slices = kin_share_slices(share, &model.hp)}; // which kin_ranges_list checks
+    wanted = (kin_ranges_wanted){.slices = kin_share_slices(share, &model.hp)}; // kin_ranges_list checks it
     for (int i = 0; i < windows->n && rc == 0; i++) {
         wanted.layer_begin = windows->at[i].layer_begin;
         wanted.layer_end = windows->at[i].layer_end;

@@ -12,14 +12,14 @@
 
 enum {
     PEERS_MAX = KIN_SWARM_SOURCES,
-    COPIES_MAX = 4096, // that wait
+    COPIES_MAX = 4096, // most queued copies
     JOBS_MAX = KIN_DOWNLOAD_REQUESTS + 1,
-    TICK_MS = 2,        // pauses between slices end at a tick: a slice of 64 KiB at 1 Gbit/s has one of 1.6 ms
-    PATIENCE_MS = 1000, // for what is wanted, since something came
-    SETTLE_MS = 2000,   // for copies, before all ends
-    COPY_MS = 30000,    // for a copy, since something came: DATA of 256 KiB at 70 kbit/s
-    DIAL_MS = 600,      // for a link to open
-    RETRY_MS = 3000,    // before a peer that could not be reached is tried again
+    TICK_MS = 2,        // pauses between slices end at a tick: after a slice of 64 KiB at 1 Gbit/s the pause is 1.6 ms
+    PATIENCE_MS = 1000, // for wanted pages, since the last data
+    SETTLE_MS = 2000,   // for copies, before shutdown
+    COPY_MS = 30000,    // for a copy, since the last data: DATA of 256 KiB at 70 kbit/s
+    DIAL_MS = 600,      // time limit to open a link
+    RETRY_MS = 3000,    // before an unreachable peer is tried again
     NOBODY = -1,
     LATE = -2,
 };
@@ -33,12 +33,12 @@ typedef struct peer {
     kin_time retry_at;
 } peer;
 
-// A page that a peer was asked for; its place is the number of the chunk in messages.
+// A page requested from a peer; its index is the chunk number in messages.
 typedef struct job {
     enum { FREE, ASKED, WRITING } state;
     kin_page_name name;
     int peer;
-    int i_wanted; // NOBODY: a copy; LATE: it was wanted
+    int i_wanted; // NOBODY: a copy; LATE: it was wanted, but that request has ended
 } job;
 
 typedef struct copy {
@@ -47,7 +47,7 @@ typedef struct copy {
     int peer;
 } copy;
 
-typedef enum want_state { MISSING, IN_FLIGHT, LACKED, HERE } want_state; // lacked: by the peer whose turn it is
+typedef enum want_state { MISSING, IN_FLIGHT, LACKED, HERE } want_state; // LACKED: by the peer whose turn it is
 
 typedef struct written {
     uv_work_t work;
@@ -69,22 +69,22 @@ struct kin_page_fetch {
     uint32_t copy_patience_ms;
     uv_timer_t timer;
     bool is_closed, has_told_failure;
-    int n_held; // by the owner, the timer and the thread pool
+    int n_held; // references: the owner, the timer and the thread pool
     peer *peers[PEERS_MAX];
     int n_peers;
     job jobs[JOBS_MAX];
-    copy copies[COPIES_MAX]; // cyclic
+    copy copies[COPIES_MAX]; // ring buffer
     int first_copy, n_copies;
     bool is_copying;
-    kin_time copy_at;   // when the next one may be asked for
-    kin_time settle_by; // until then somebody waits for copies; 0: nobody
+    kin_time copy_at;   // earliest time for the next request
+    kin_time settle_by; // a thread waits for copies until then; 0: none
     kin_completion settled;
     kin_page_fetch_stats stats;
 
-    // What is wanted; names NULL: nothing.
+    // The pending query; names NULL: none.
     const kin_page_name *names; // [n]
     uint8_t *states;            // [n] want_state
-    int n, n_tried, turn;       // of the peers; whose turn it is
+    int n, n_tried, turn;       // n_tried: peers tried; turn: the peer whose turn it is
     size_t bytes;
     kin_time heard_at, want_by;
     kin_completion done;
@@ -93,9 +93,9 @@ struct kin_page_fetch {
         int n;
         size_t bytes;
         kin_time by;
-    } asked; // by the thread that waits; read when the loop's thread was told
+    } asked; // set by the waiting thread; read once the loop's thread was notified
 
-    uv_mutex_t mutex; // one page is written at a time
+    uv_mutex_t mutex; // serializes page writes
     kin_kv_room room;
 };
 
@@ -123,12 +123,12 @@ static int find_free_job(const kin_page_fetch *f) {
     return i < JOBS_MAX ? i : NOBODY;
 }
 
-// The links belong to steps.
+// True while copies must be rate-limited, because steps need the links.
 static bool goes_gently(const kin_page_fetch *f) {
     return !f->settle_by && f->is_busy && f->is_busy(f->user);
 }
 
-// False: not now.
+// Returns false if it cannot be requested now.
 static bool ask(kin_page_fetch *f, int i_peer, const kin_page_name *name, uint32_t bytes, int i_wanted) {
     int i = find_free_job(f);
     kin_proto_hash hash = kin_page_fetch_hash(name);
@@ -143,7 +143,7 @@ static bool ask(kin_page_fetch *f, int i_peer, const kin_page_name *name, uint32
     return true;
 }
 
-// A job is over.
+// Ends a job.
 static void end_job(kin_page_fetch *f, int i, bool is_here) {
     job j = f->jobs[i];
     f->jobs[i].state = FREE;
@@ -179,7 +179,7 @@ static void write_page(uv_work_t *work) {
 }
 
 static void on_written(uv_work_t *work, int status) {
-    (void)status; // nothing here cancels work
+    (void)status; // work is never cancelled here
     written *w = work->data;
     kin_page_fetch *f = w->fetch;
     if (w->rc != 0 && !f->has_told_failure) kin_log(KIN_LOG_WARN, "a page of a text is not kept: %s", w->err.text);
@@ -193,14 +193,14 @@ static void on_written(uv_work_t *work, int status) {
     let_go(f);
 }
 
-// ---- what peers say. The chunk's number is the job's
+// ---- callbacks of downloads. The chunk number is the job's index
 
 static void on_accepted(void *user) {
     advance(((peer *)user)->fetch);
 }
 
 static void on_hashes(void *user, const kin_proto_hashes *hashes) {
-    (void)user, (void)hashes; // none is asked for
+    (void)user, (void)hashes; // never requested
 }
 
 static void on_heard(void *user, uint32_t n_bytes) {
@@ -224,7 +224,7 @@ static void on_page(void *user, const kin_chunk_part *whole) {
     f->jobs[i].state = WRITING;
     f->n_held++;
     uv_queue_work(f->loop, &w->work, write_page, on_written);
-    advance(f); // the next one may be asked for meanwhile
+    advance(f); // the next page may be requested meanwhile
 }
 
 static void on_lacks(void *user, uint32_t i) {
@@ -251,7 +251,7 @@ static void on_closed(void *user, const char *reason) {
 
 // ---- peers
 
-// Whether it can be asked, now or when its link is open.
+// True if the peer can be asked, now or once its link is open.
 static bool is_of_use(peer *p) {
     static const kin_download_callbacks callbacks = {on_accepted, on_hashes, on_heard, on_page, NULL, on_lacks, on_closed};
     kin_page_fetch *f = p->fetch;
@@ -286,7 +286,7 @@ void kin_page_fetch_forget(kin_page_fetch *f) {
     for (int i = 0; i < f->n_peers; i++) f->peers[i]->is_known = false;
 }
 
-// Whether its place may be another one's: it is gone, or its link has ended, and nothing waits for it.
+// True if its slot can be reused: the peer is gone, or its link has ended, and nothing waits for it.
 static bool is_vacant(const kin_page_fetch *f, int i) {
     const peer *p = f->peers[i];
     bool is_needed = p->link || (p->is_known && p->retry_at == 0);
@@ -295,7 +295,7 @@ static bool is_vacant(const kin_page_fetch *f, int i) {
     return !is_needed;
 }
 
-// A place for another peer; NOBODY: there is none.
+// Returns a slot for another peer; NOBODY: there is none.
 static int new_place(kin_page_fetch *f) {
     if (f->n_peers < PEERS_MAX) {
         peer *p = calloc(1, sizeof *p);
@@ -322,7 +322,7 @@ void kin_page_fetch_know(kin_page_fetch *f, const kin_proto_id *id, const kin_pr
     f->peers[i]->retry_at = 0;
 }
 
-// ---- what is wanted
+// ---- wanted pages
 
 static int count(const kin_page_fetch *f, want_state state) {
     int n = 0;
@@ -333,7 +333,7 @@ static int count(const kin_page_fetch *f, want_state state) {
 static void end_want(kin_page_fetch *f) {
     kin_log(KIN_LOG_DEBUG, "pages of texts: %d of %d that are wanted came from others", f->states ? count(f, HERE) : 0, f->n);
     f->names = NULL;
-    for (int i = 0; i < JOBS_MAX; i++) { // what still comes is kept
+    for (int i = 0; i < JOBS_MAX; i++) { // pages that still arrive are kept
         if (f->jobs[i].i_wanted != NOBODY) f->jobs[i].i_wanted = LATE;
     }
     free(f->states);
@@ -349,7 +349,7 @@ static void ask_for_missing(kin_page_fetch *f) {
     }
 }
 
-// The next one is asked for what this one lacks.
+// Turns to the next peer for the pages that this one lacks.
 static void take_turns(kin_page_fetch *f) {
     for (int i = 0; i < f->n; i++) {
         if (f->states[i] == LACKED) f->states[i] = MISSING;
@@ -365,7 +365,7 @@ static void advance_wanted(kin_page_fetch *f) {
             if (!kin_download_is_accepted(p->link)) return; // callbacks follow
             ask_for_missing(f);
             if (count(f, IN_FLIGHT) > 0) return;
-            if (count(f, MISSING) > 0 && find_free_job(f) == NOBODY) return; // until something is written
+            if (count(f, MISSING) > 0 && find_free_job(f) == NOBODY) return; // until a page has been written
         }
         take_turns(f);
     }
@@ -380,7 +380,7 @@ static void on_want(void *arg) {
     f->bytes = f->asked.bytes;
     f->want_by = f->asked.by;
     f->n_tried = 0;
-    f->turn = f->n_peers > 0 ? f->turn % f->n_peers : 0; // first the one who had some the last time
+    f->turn = f->n_peers > 0 ? f->turn % f->n_peers : 0; // starts with the peer that had pages the last time
     f->heard_at = kin_clock_now();
     f->stats.n_wanted += (uint64_t)f->n;
     f->states = calloc((size_t)f->n, 1);
@@ -425,7 +425,7 @@ static void advance_copies(kin_page_fetch *f) {
         peer *p = f->peers[c->peer];
         bool is_of_some_use = is_of_use(p);
         if (is_of_some_use && !kin_download_is_accepted(p->link)) return;
-        if (is_of_some_use && !ask(f, c->peer, &c->name, c->bytes, NOBODY)) return; // when another one has come
+        if (is_of_some_use && !ask(f, c->peer, &c->name, c->bytes, NOBODY)) return; // retried when another job ends
         f->stats.n_left_out += !is_of_some_use;
         f->first_copy = (f->first_copy + 1) % COPIES_MAX;
         f->n_copies--;
@@ -454,7 +454,7 @@ static void look_settled(kin_page_fetch *f) {
 
 // ---- time
 
-// What was wanted would come too late.
+// Closes links with outstanding wanted pages, which would come too late.
 static void close_slow_links(kin_page_fetch *f) {
     for (int i = 0; i < JOBS_MAX; i++) {
         const job *j = &f->jobs[i];
@@ -462,7 +462,7 @@ static void close_slow_links(kin_page_fetch *f) {
     }
 }
 
-// Of whom a copy does not come, rests between slices apart.
+// Closes links to peers from which a copy does not arrive; pauses between slices do not count.
 static void leave_hanging_peers(kin_page_fetch *f, kin_time now) {
     for (int i = 0; i < JOBS_MAX; i++) {
         const job *j = &f->jobs[i];
@@ -485,14 +485,14 @@ static void on_timer(uv_timer_t *timer) {
     kin_time now = kin_clock_now();
     if (f->names && (now > f->want_by || kin_clock_ms(f->heard_at, now) > PATIENCE_MS)) {
         close_slow_links(f);
-        take_turns(f); // the next time another one comes first
+        take_turns(f); // the next query starts with another peer
         end_want(f);
     }
     leave_hanging_peers(f, now);
     advance(f);
 }
 
-// The timer runs while something is to come.
+// Continues pending work. The timer runs while anything is outstanding.
 static void advance(kin_page_fetch *f) {
     if (f->names)
         advance_wanted(f);
