@@ -1,8 +1,8 @@
-// Layers that a lost device had, computed alone from what was passed on to it (engine/border_log.h, engine/kv_pages.h): shards
-// that share a disk.
+// Recomputes only the layers of a lost device, from the logged hidden states that were sent to it (engine/border_log.h,
+// engine/kv_pages.h). The shards share a disk.
 //
 //     before     a: layers 0 to 2, keeps pages     b: layers 2 to 5, keeps none, is lost
-//     after      c: layers 0 to 4, from a's pages and its log of border 2     d: layer 4, from what c logs at border 4
+//     after      c: layers 0 to 4, from a's pages and its log of border 2     d: layer 4, from c's log of border 4
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@ static char model_path[] = "/tmp/kin-test-recompute-model-XXXXXX";
 static char dir[64];
 static kin_model model;
 static kin_devices devices;
-static float inputs[(N_TOKENS + 1) * N_EMBD]; // of the first layer
+static float inputs[(N_TOKENS + 1) * N_EMBD]; // the first layer's inputs
 
 static int set_up(void **state) {
     (void)state;
@@ -65,7 +65,7 @@ static int remove_dir(void **state) {
     return system(command);
 }
 
-static kin_activation_type wire; // of all shards
+static kin_activation_type wire; // the activation type between all shards
 
 static kin_shard *open_shard(int layer_begin, int layer_end, kin_stream_mode mode, bool keeps) {
     kin_shard_options o = kin_shard_options_defaults(&model);
@@ -82,7 +82,7 @@ static kin_shard *open_shard(int layer_begin, int layer_end, kin_stream_mode mod
     return s;
 }
 
-// Tokens from position `pos` on, in steps of at most n_step. x // f32 [n, n_embd], in place
+// Runs n tokens from position `pos` on, in steps of at most n_step. x: f32 [n, n_embd], in place
 static void run(kin_shard *s, int pos, int n, int n_step, float *x) {
     kin_err err;
     for (int at = 0, some; at < n; at += some) {
@@ -114,7 +114,7 @@ static int ask(kin_shard *s, const kin_page_request *r) {
     return n;
 }
 
-// Rows as the other end of a hop gets them. x // f32 [n, N_EMBD], in place
+// Rounds rows as sending them over a hop does. x: f32 [n, N_EMBD], in place
 static void send(float *x, int n) {
     uint8_t row[N_EMBD * sizeof(float)];
     for (int i = 0; i < n; i++) {
@@ -123,7 +123,7 @@ static void send(float *x, int n) {
     }
 }
 
-// a and b compute all, and a keeps it. x // f32 [n_embd] of the token behind the pages, after the last layer
+// a and b compute all tokens, and a keeps its pages. x: f32 [n_embd], the output of the last layer for the token after the pages
 static void compute_in_two(float *x) {
     kin_shard *a = open_shard(0, 2, KIN_STREAM_RESIDENT, true), *b = open_shard(2, N_LAYER, KIN_STREAM_RESIDENT, false);
     float all[N_TOKENS * N_EMBD];
@@ -163,7 +163,7 @@ static void lost_layers_have_the_bits_that_they_had(void **state) {
     }
 }
 
-// b comes back without its pages, and a sends what it sent before.
+// b returns without its pages, and computes from the rows that a logged when it sent them.
 static void a_device_that_comes_back_computes_from_what_it_had_got(void **state) {
     (void)state;
     const kin_activation_type wires[] = {KIN_ACTIVATION_F32, KIN_ACTIVATION_F16, KIN_ACTIVATION_Q8};
@@ -187,7 +187,7 @@ static void a_device_that_comes_back_computes_from_what_it_had_got(void **state)
     wire = KIN_ACTIVATION_F32;
 }
 
-// a computes the layers of b, which is lost, and then c is lost, which had got rounded rows from b.
+// b is lost and a computes its layers. Then c is lost, which had received rounded rows from b.
 static void a_border_where_a_lost_device_sent_is_logged_as_it_was_sent(void **state) {
     (void)state;
     const kin_activation_type wires[] = {KIN_ACTIVATION_F32, KIN_ACTIVATION_F16, KIN_ACTIVATION_Q8};
@@ -225,7 +225,8 @@ static void a_border_where_a_lost_device_sent_is_logged_as_it_was_sent(void **st
     wire = KIN_ACTIVATION_F32;
 }
 
-// The head's embeddings are sent, too; what is behind recomputed layers was inside of a device.
+// The head's embeddings are rounded too, because they are sent. The rows after the recomputed layers are not, because they stayed
+// inside one device.
 static void rows_are_logged_as_the_next_layer_gets_them(void **state) {
     (void)state;
     float sent[N_TOKENS * N_EMBD], expected[N_EMBD], got[N_EMBD];
@@ -251,7 +252,7 @@ static void rows_are_logged_as_the_next_layer_gets_them(void **state) {
     wire = KIN_ACTIVATION_F32;
 }
 
-// c first: what it computed is on the disk afterwards, as pages and at its own border.
+// c recomputes first. Its results are then on the disk, as pages and as the log of its own border, from which d cannot compute.
 static void what_was_computed_is_kept_for_the_next_loss(void **state) {
     (void)state;
     float x[N_EMBD];
@@ -269,7 +270,7 @@ static void what_was_computed_is_kept_for_the_next_loss(void **state) {
     kin_shard_close(d);
 }
 
-// d without c's log, and one that begins in the middle of what was lost.
+// A shard begins at a layer whose input was not logged: inside the lost device's layers, or after them without c's log.
 static void without_hidden_states_nothing_is_computed(void **state) {
     (void)state;
     float x[N_EMBD];
@@ -282,7 +283,7 @@ static void without_hidden_states_nothing_is_computed(void **state) {
     }
 }
 
-// The first layer's input is given by the head.
+// The head supplies the first layer's input.
 static void the_first_layers_begin_with_what_the_head_gives(void **state) {
     (void)state;
     float expected[N_EMBD], got[N_EMBD];
@@ -312,7 +313,7 @@ static kin_border_log *open_log(int n_embd) {
     return log;
 }
 
-// Rows of a block from its cell `at` on, each of `value` and its place.
+// Adds n rows of a block from its cell `at` on, each with the value `value` + cell.
 static void add(kin_border_log *log, int block, int at, int n, float value) {
     int64_t cells[KIN_KV_CELLS];
     float rows[KIN_KV_CELLS];
@@ -340,9 +341,9 @@ static void a_block_is_kept_when_all_its_rows_are_known(void **state) {
     assert_false(has(log, 0, 100, 64, 0));
     add(log, 0, 40, 24, 100);
     assert_true(has(log, 0, 100, 64, 0));
-    add(log, 1, 20, 44, 100); // not from the first on
+    add(log, 1, 20, 44, 100); // the first rows are missing
     assert_false(has(log, 1, 100, 64, 0));
-    add(log, 2, 0, 64, 100); // drafted tokens that are others, from 50 on
+    add(log, 2, 0, 64, 100); // from cell 50 on rejected drafts, which are overwritten
     add(log, 2, 50, 14, 200);
     assert_true(has(log, 2, 100, 50, 200));
     add(log, 4, 0, 64, 100);
@@ -364,7 +365,7 @@ static void a_block_with_rows_that_are_not_finite_is_not_kept(void **state) {
         kin_border_log_settle(log);
         assert_false(kin_border_log_get(log, 3, &name, NULL));
     }
-    add(log, 2, 0, 64, 100); // one after them is
+    add(log, 2, 0, 64, 100); // a later block is kept
     assert_true(has(log, 2, 100, 64, 0));
     kin_border_log_close(log);
 }
@@ -373,14 +374,14 @@ static void a_copy_of_a_block_begins_with_its_rows(void **state) {
     (void)state;
     kin_border_log *log = open_log(1);
     add(log, 0, 0, 64, 100);
-    assert_true(has(log, 0, 100, 64, 0)); // it is known, though it was kept
+    assert_true(has(log, 0, 100, 64, 0)); // its rows stay in memory after it was kept
     kin_border_log_copy(log, 0, 7);
     add(log, 7, 30, 34, 200);
     assert_true(has(log, 7, 100, 30, 200));
     kin_border_log_close(log);
 }
 
-// There is room for a step of 1024 tokens and 16 blocks more: 32.
+// The log has room for a step of 1024 tokens and 16 more blocks: 32 blocks.
 static void kept_blocks_make_room_and_others_are_left_out(void **state) {
     (void)state;
     enum { WIDE = (1 << 20) / 4 / KIN_KV_CELLS };
@@ -394,11 +395,11 @@ static void kept_blocks_make_room_and_others_are_left_out(void **state) {
         if (block == 32) kin_border_log_keep(log, 5, &names[0]);
         kin_border_log_add(log, 3, cells, KIN_KV_CELLS, rows);
     }
-    kin_border_log_keep(log, 32, &names[1]); // in the place of block 5
+    kin_border_log_keep(log, 32, &names[1]); // block 32 took the place of block 5
     for (int i = 0; i < KIN_KV_CELLS; i++) cells[i] = 50 * KIN_KV_CELLS + i;
-    for (int n = 0; n < 2; n++) kin_border_log_add(log, 3, cells, KIN_KV_CELLS, rows); // in that of block 32
+    for (int n = 0; n < 2; n++) kin_border_log_add(log, 3, cells, KIN_KV_CELLS, rows); // takes the place of block 32
     for (int i = 0; i < KIN_KV_CELLS; i++) cells[i] = 51 * KIN_KV_CELLS + i;
-    kin_border_log_add(log, 3, cells, KIN_KV_CELLS, rows); // all are still to be kept
+    kin_border_log_add(log, 3, cells, KIN_KV_CELLS, rows); // no room: no other block has been kept
     kin_border_log_keep(log, 51, &names[2]);
     kin_border_log_settle(log);
     assert_true(kin_border_log_get(log, 3, &names[0], NULL));
@@ -409,7 +410,7 @@ static void kept_blocks_make_room_and_others_are_left_out(void **state) {
     kin_border_log_close(log);
 }
 
-// As when a disk is full: what it has not taken is tried again when a later block is kept, unless its rows have gone.
+// As on a full disk: a block that could not be written is tried again when a later block is kept, unless its rows were dropped.
 static void what_the_disk_did_not_take_is_tried_again(void **state) {
     (void)state;
     kin_border_log *log = open_log(1);

@@ -1,4 +1,4 @@
-// The reference engine: against exact logits of small models, against ggml's own dequantization and rope, and against itself.
+// The reference engine, compared with exact logits of small models, with ggml's dequantization and rope, and with itself.
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,7 +25,7 @@
 #define GOLDEN_ERROR_MAX 1e-5 // relative L2 of a row; 5e-7 measured. The rule for this engine is 1e-4.
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-// Uniform in [-1, 1), the same on every machine (xorshift64).
+// Returns a number uniform in [-1, 1), the same on every machine (xorshift64).
 static float random_float(uint64_t *state) {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -56,7 +56,7 @@ static double largest_error(const kin_ref_model *model, char *ids, FILE *exact) 
         assert_int_equal(kin_logits_best(got, model->n_vocab), kin_logits_best(want, model->n_vocab));
         error_max = fmax(error_max, kin_logits_error(got, want, model->n_vocab));
     }
-    assert_int_equal(fgetc(exact), EOF); // one row for each id
+    assert_int_equal(fgetc(exact), EOF); // one row per id
     kin_ref_session_close(session);
     free(want);
     free(got);
@@ -86,7 +86,7 @@ static void check_golden(const char *name, char *ids) {
     kin_gguf_close(gguf);
 }
 
-// golden.tsv: name, n_vocab, prompt, greedy, ... ; ids are the prompt's, then the greedy ones.
+// golden.tsv: name, n_vocab, prompt, greedy, ...; the ids are those of the prompt, then the greedy ones.
 static void golden_models_give_the_exact_logits(void **state) {
     (void)state;
     FILE *table = fopen(GOLDEN_DIR "/golden.tsv", "r");
@@ -96,7 +96,7 @@ static void golden_models_give_the_exact_logits(void **state) {
     }
     char line[4096], name[64], prompt[1024], greedy[1024], ids[2049];
     int n_models = 0;
-    assert_non_null(fgets(line, sizeof line, table)); // titles
+    assert_non_null(fgets(line, sizeof line, table)); // column titles
     while (fgets(line, sizeof line, table)) {
         assert_int_equal(sscanf(line, "%63[^\t]\t%*d\t%1023[^\t]\t%1023[^\t]", name, prompt, greedy), 3);
         snprintf(ids, sizeof ids, "%s %s", prompt, greedy);
@@ -107,13 +107,14 @@ static void golden_models_give_the_exact_logits(void **state) {
     fclose(table);
 }
 
-// ---- dequantization, rope: ggml's own
+// ---- dequantization and rope, compared with ggml's
 
 static const int types[] = {KIN_REF_F32,  KIN_REF_F16,  KIN_REF_BF16, KIN_REF_Q8_0,   KIN_REF_Q4_0,
                             KIN_REF_Q4_1, KIN_REF_Q5_0, KIN_REF_Q5_1, KIN_REF_Q2_K,   KIN_REF_Q3_K,
                             KIN_REF_Q4_K, KIN_REF_Q5_K, KIN_REF_Q6_K, KIN_REF_IQ4_XS, KIN_REF_MXFP4};
 
-// Equal within one rounding of the block's largest element: compilers may fuse d * q + m. NaN and infinity match themselves.
+// Asserts equality within one rounding of the block's largest element, because compilers may fuse d * q + m. NaN and infinity
+// match themselves.
 static void assert_block_near(const float *got, const float *want, int n) {
     float largest = 0;
     for (int i = 0; i < n; i++) largest = fmaxf(largest, fabsf(want[i]));
@@ -132,7 +133,7 @@ static void assert_dequant_equals_ggmls(int type, const uint8_t *row, int n) {
     if (to_float)
         to_float(row, want, n);
     else
-        memcpy(want, row, (size_t)n * sizeof *want); // F32 has none
+        memcpy(want, row, (size_t)n * sizeof *want); // F32 has no conversion
     for (int i = 0; i < n; i += kin_ref_block_n(type)) assert_block_near(got + i, want + i, kin_ref_block_n(type));
 }
 
@@ -173,7 +174,7 @@ static void unknown_types_have_no_blocks(void **state) {
     }
 }
 
-// head // (n): ggml's rope of it, in place.
+// Applies ggml's rope in place. head: (n)
 static void ggml_rope_head(ggml_backend_t backend, const kin_ref_rope *rope, const float *factors, int pos, float *head, int n) {
     struct ggml_context *ctx =
         ggml_init((struct ggml_init_params){ggml_tensor_overhead() * 8 + ggml_graph_overhead(), NULL, true});
@@ -222,7 +223,7 @@ static void rope_equals_ggmls(void **state) {
         kin_ref_rope_turns(&rope, used, 123, turns);
         kin_ref_rope_apply(&rope, turns, got);
         ggml_rope_head(backend, &rope, used, 123, want, HEAD);
-        for (int j = 0; j < HEAD; j++) assert_float_equal(got[j], want[j], 1e-4); // ggml sums angles up in float32
+        for (int j = 0; j < HEAD; j++) assert_float_equal(got[j], want[j], 1e-4); // ggml accumulates angles in float32
     }
     ggml_backend_free(backend);
 }
@@ -239,7 +240,7 @@ typedef struct toy {
     float floats[1 << 17];
 } toy;
 
-// A random tensor whose elements lie within `scale` of `middle`.
+// Makes a random tensor whose elements are within `scale` of `middle`.
 static kin_ref_tensor toy_tensor(toy *t, int n_mats, int n_rows, int n_cols, float middle, float scale) {
     const size_t n = (size_t)n_mats * (size_t)n_rows * (size_t)n_cols;
     float *data = t->floats + t->n_floats;
@@ -305,7 +306,7 @@ static kin_ref_session *open_all(const kin_ref_model *model) {
     return session;
 }
 
-// Logits of every token of a sequence. tokens // (n), logits // (n, VOCAB)
+// Computes the logits of every token of a sequence. tokens: (n), logits: (n, VOCAB)
 static void run_sequence(const kin_ref_model *model, const int *tokens, int n, float *logits) {
     kin_ref_session *session = open_all(model);
     float x[EMBD];
@@ -333,7 +334,7 @@ static void split_at_any_layer_gives_the_same_bits(void **state) {
     }
 }
 
-// Each side has the tensors of its own layers only; the first embeds, the second has the output.
+// Each half has only the tensors of its layers; the first has the embedding, the second the output matrix.
 static void two_sessions_of_half_a_model_give_the_same_bits(void **state) {
     toy *t = *state;
     float want[N_A * VOCAB], got[VOCAB], x[EMBD];
@@ -388,7 +389,7 @@ static void rewound_session_forgets_what_came_after(void **state) {
     kin_ref_session_close(session);
 }
 
-// One layer of attention sees its past as a set; only rope tells it the order.
+// Attention sees the past as a set; only rope encodes the order.
 static void order_matters_within_one_layer(void **state) {
     toy *t = *state;
     const int orders[2][3] = {{7, 8, 9}, {8, 7, 9}};
@@ -419,7 +420,7 @@ static void every_feature_changes_the_logits(void **state) {
     }
 }
 
-// The same weights with expert 0 as the only feed-forward.
+// Replaces the experts by expert 0 as a dense feed-forward block.
 static void make_dense(toy *t) {
     t->model.n_expert = t->model.n_expert_used = 0;
     for (int il = 0; il < LAYERS; il++) {
@@ -448,7 +449,7 @@ static void equal_experts_equal_the_dense_model(void **state) {
     run_sequence(&t->model, tokens_a, N_A, moe);
     make_dense(t);
     run_sequence(&t->model, tokens_a, N_A, dense);
-    assert_true(kin_logits_error(moe, dense, N_A * VOCAB) < 1e-5); // so the shares sum to 1
+    assert_true(kin_logits_error(moe, dense, N_A * VOCAB) < 1e-5); // so the experts' shares sum to 1
 }
 
 static void of_equal_experts_the_first_is_chosen(void **state) {
@@ -472,7 +473,7 @@ static void wrong_calls_are_refused(void **state) {
     assert_int_equal(kin_ref_session_embed(s, -1, x), -1);
     assert_int_equal(kin_ref_session_embed(s, VOCAB, x), -1);
     assert_int_equal(kin_ref_session_embed(s, 1, x), 0);
-    assert_int_equal(kin_ref_session_run(s, 0, 3, 0, x), -1);  // layer 0 is not the session's
+    assert_int_equal(kin_ref_session_run(s, 0, 3, 0, x), -1);  // the session does not have layer 0
     assert_int_equal(kin_ref_session_run(s, 1, 4, 0, x), -1);  // there is no layer 3
     assert_int_equal(kin_ref_session_run(s, 2, 1, 0, x), -1);  // backwards
     assert_int_equal(kin_ref_session_run(s, 1, 3, 1, x), -1);  // nothing at position 0 yet
@@ -518,17 +519,17 @@ static void wrong_models_are_refused_by_name(void **state) {
     REFUSED(t->model.rope_freqs.n_cols++, "rope_freqs");
     REFUSED(t->layers[2].wo.data = NULL, "wo");
     REFUSED(t->layers[2].wq.type = 1000, "wq");
-    REFUSED(t->layers[2].wk.type = KIN_REF_Q4_K, "wk"); // 32 columns are no whole block
+    REFUSED(t->layers[2].wk.type = KIN_REF_Q4_K, "wk"); // 32 columns are not a whole block
     REFUSED(t->layers[0].ffn_up.n_bytes -= 4, "ffn_up");
     REFUSED(t->layers[0].ffn_down.n_mats = 3, "ffn_down");
     REFUSED(t->layers[0].bv.n_cols *= 2, "bv");
 #undef REFUSED
     assert_null(kin_ref_session_open(&t->model, 0, LAYERS, 0));
     assert_null(kin_ref_session_open(&t->model, 0, LAYERS, KIN_REF_CTX_MAX + 1));
-    assert_null(kin_ref_model_check(&t->model, 1, 1)); // no layers at all: a head
+    assert_null(kin_ref_model_check(&t->model, 1, 1)); // no layers, as in a head: valid
 }
 
-// Claims of tensors, with nothing behind them: 2^50 bytes of keys are more than any address space has.
+// The tensors have large shapes and no data: 2^50 bytes of keys exceed every address space.
 static void short_memory_gives_no_session(void **state) {
     toy *t = *state;
     kin_ref_layer *w = &t->layers[0];
@@ -543,7 +544,7 @@ static void short_memory_gives_no_session(void **state) {
     assert_null(kin_ref_session_open(&t->model, 0, 1, KIN_REF_CTX_MAX));
 }
 
-// The smallest file that loads, with what `architecture`, `scaling` and one more tensor make of it.
+// Loads the smallest valid file, modified by `architecture`, `scaling` and one more tensor.
 static int load_file(const char *architecture, const char *scaling, const char *tensor, kin_ref_model *model, kin_err *err) {
     static const float data[64];
     const int64_t ne[] = {8, 8};

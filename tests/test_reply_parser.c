@@ -1,4 +1,4 @@
-// Replies of chat models: text, reasoning and tool calls come out the same wherever the bytes are cut.
+// Replies of chat models: text, reasoning and tool calls are the same however the bytes are cut.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,13 +34,13 @@ static kin_reply_options options_of(kin_reply_format format) {
     return (kin_reply_options){.format = format, .tools = tools, .n_tools = 3, .reasoning = true};
 }
 
-// Events as a text: "text(...)", "think(...)", "call 0 NAME#ID(ARGUMENTS)" with a "~" where the end is missing.
+// Events as text: "text(...)", "think(...)", "call 0 NAME#ID(ARGUMENTS)" with a "~" if the end is missing.
 typedef struct script {
     char text[8192];
     size_t n;
     int last; // kin_reply_kind, or -1
     bool open;
-    bool is_cut; // the reply
+    bool is_cut; // the reply was cut off
 } script;
 
 static void put(script *s, kin_str text) {
@@ -97,7 +97,7 @@ static void add_events(script *s, const kin_reply_event *events, int n) {
 static void push(script *s, kin_reply_parser *p, const char *at, size_t len) {
     const kin_reply_event *events;
     int n;
-    char *copy = malloc(len + 1); // so that reading beyond the piece is seen
+    char *copy = malloc(len + 1); // a tight buffer, so that sanitizers find a read beyond the piece
     assert_non_null(copy);
     memcpy(copy, at, len);
     assert_int_equal(kin_reply_parser_push(p, copy, len, &events, &n), 0);
@@ -116,7 +116,7 @@ static void flush(script *s, kin_reply_parser *p) {
 static void expect_end(const kin_reply_options *options, bool is_cut, const char *reply, const char *expected) {
     size_t len = strlen(reply);
     for (size_t cut = 0; cut <= len; cut++) {
-        for (size_t step = 1; step <= 3; step++) { // two pieces at each place; pieces of 1, 2, 3 bytes from there on
+        for (size_t step = 1; step <= 3; step++) { // step 1: two pieces; then pieces of 1 and 2 bytes after the cut
             kin_reply_parser *p;
             script s = {.last = -1, .is_cut = is_cut};
             assert_int_equal(kin_reply_parser_new(&p, options, NULL), 0);
@@ -330,7 +330,7 @@ static void xml_parameters_become_json_of_the_schemas_types(void **state) {
     expect(KIN_REPLY_XML, "<tool_call>\n<function=nobody>\n</function>", "text(<tool_call>\n<function=nobody>\n</function>)");
 }
 
-// ---- how soon, how much, and how wrong
+// ---- delays, limits and errors
 
 static size_t n_events_of(kin_reply_parser *p, const char *text, const kin_reply_event **events) {
     int n;
@@ -403,7 +403,7 @@ static void markers_are_told_from_other_tokens(void **state) {
 static void a_call_that_is_cut_in_its_beginning_is_no_text(void **state) {
     (void)state;
     static const char call[] = "<tool_call>\n{\"name\": \"time\", ";
-    for (size_t n = 2; n < sizeof call; n++) { // "<" alone may be anything
+    for (size_t n = 2; n < sizeof call; n++) { // "<" alone is not yet a call
         char reply[64];
         snprintf(reply, sizeof reply, "Well.\n%.*s", (int)n, call);
         expect_cut(KIN_REPLY_HERMES, reply, "text(Well.)");

@@ -1,4 +1,5 @@
-// Which blocks stay in memory: the order is fair at every budget, and a budget is used as far as blocks allow.
+// The choice of resident blocks: the streamed blocks are evenly spread at every budget, and the budget is used as far as block
+// sizes allow.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,7 +46,7 @@ static void make_equal(instance *in, size_t n, uint64_t bytes) {
     add_up(in);
 }
 
-// Sizes of all magnitudes, every fourth block empty.
+// Makes blocks of all magnitudes, a quarter of them empty.
 static void make_random(instance *in) {
     in->n = 1 + random_below(MAX_BLOCKS);
     for (size_t i = 0; i < in->n; i++)
@@ -92,7 +93,7 @@ static void empty_blocks_come_last(void **state) {
     }
 }
 
-// Blocks from one that left to the next one that left, round the cycle; the largest of them.
+// Returns the largest distance between consecutive evicted blocks in the cycle.
 static size_t largest_gap(const bool *left, size_t n) {
     size_t first = 0, largest = 0;
     while (!left[first]) first++;
@@ -104,7 +105,7 @@ static size_t largest_gap(const bool *left, size_t n) {
     return largest;
 }
 
-// k blocks of n can at best leave n / k between them.
+// With k evicted blocks of n, the best possible distance is n / k.
 static void every_prefix_is_spread_evenly_over_the_cycle(void **state) {
     (void)state;
     instance in;
@@ -217,7 +218,7 @@ static void of_equal_blocks_the_sets_of_smaller_budgets_are_nested(void **state)
     }
 }
 
-// Only blocks that use the last leaver's room may come the other way: less than one block of bytes.
+// When the budget falls, only blocks that fit the room of the last evicted block are loaded: less than one block of bytes.
 static void a_smaller_budget_fetches_less_than_one_block_anew(void **state) {
     (void)state;
     instance in;

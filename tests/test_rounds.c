@@ -1,4 +1,4 @@
-// Laying windows out: every layer is somebody's, in order, in proportion.
+// The layout of windows: every layer is assigned once, in order and in proportion.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,7 +39,7 @@ static void the_last_round_is_shared_in_proportion(void **state) {
     (void)state;
     static kin_member_windows out[3];
     const kin_round_share shares[] = {{4, 4}, {2, 0}, {1, 0}};
-    assert_int_equal(lay_out(shares, 3, 10, out), 2); // 3 are left: 1.71, 0.86, 0.43
+    assert_int_equal(lay_out(shares, 3, 10, out), 2); // the last round has 3 layers: 1.71, 0.86, 0.43
     expect_window(&out[0], 1, 1, 7, 9, 2);
     expect_window(&out[1], 1, 1, 9, 10, 0);
     assert_int_equal(out[2].windows.n, 1);
@@ -56,7 +56,7 @@ static void a_relay_has_no_windows(void **state) {
 static void a_spread_is_what_the_planner_predicts(void **state) {
     (void)state;
     static kin_member_windows out[3];
-    // Head 3 layers, then 5 of which 3 on the GPU, then 2: the ring's order is 1, 2, head.
+    // The head has 3 layers, device 1 has 5 (3 on its GPU), device 2 has 2; the order in the ring is 1, 2, head.
     const kin_round_share shares[] = {{5, 3}, {2, 0}, {3, 0}};
     kin_plan plan = {
         .n_rounds = 2, .n_stops = 3, .stops = {{0, false}, {1, false}, {2, false}}, .shares = {{3, 0}, {5, 3}, {2, 0}}};

@@ -1,7 +1,6 @@
-// The router of a server with several models (serve/router.h): which model is
-// loaded, which one makes room, who waits and is told what. The model host is
-// this test's: it answers an order when the test says so, and every model is
-// the demo.
+// The router of a server with several models (serve/router.h): which model is loaded, which one is unloaded for it, and which
+// requests wait or are refused. The test replaces the model host by one that answers an order when the test says so; every model
+// is the demo.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,7 +39,7 @@ const kin_model_host_options *kin_model_host_get_options(const kin_model_host *h
 }
 
 void kin_model_host_order(kin_model_host *host, int model, bool load) {
-    assert_false(host->has_order || host->has_answer); // one at a time
+    assert_false(host->has_order || host->has_answer); // one order at a time
     host->has_order = true;
     host->ordered = model;
     host->load = load;
@@ -58,7 +57,7 @@ bool kin_model_host_is_whole(kin_model_host *host, int model) {
     return true;
 }
 
-// ---- a router, with clients of which each has a connection of its own
+// ---- a router, and clients with one connection each
 
 typedef struct world world;
 
@@ -66,20 +65,20 @@ typedef struct client {
     world *w;
     kin_http_service service;
     kin_http_connection *c;
-    kin_http_exchange *x;    // it waits, or its model works for it
-    kin_served_model *model; // that its request began with; NULL: it has not begun
+    kin_http_exchange *x;    // the unanswered request; NULL: none
+    kin_served_model *model; // the model that handles the request; NULL: the request has not begun
     kin_text_buffer got;
 } client;
 
 struct world {
     uv_loop_t loop;
-    kin_model_file files[N_MODELS + 1]; // with room for one more
+    kin_model_file files[N_MODELS + 1]; // room for one added model
     kin_model_host host;
     kin_router router;
     client clients[MAX_CLIENTS];
     int n_clients, n_begun;
     bool needs;
-    const kin_api_format *format; // of what may be a stream; NULL: of no stream
+    const kin_api_format *format; // of requests that may stream; NULL: requests do not stream
 };
 
 static void send_bytes(void *socket, const void *bytes, size_t n) {
@@ -113,13 +112,13 @@ static void on_gone(void *user, kin_http_exchange *x) {
     c->x = NULL;
 }
 
-// The route is the client.
+// `route` is the client.
 static void begin(void *user, kin_served_model *model, const void *route, kin_http_exchange *x) {
     client *c = (client *)route;
     assert_ptr_equal(c->x, x);
     assert_null(c->model);
     c->model = model;
-    model->n_errands++; // it is busy with it
+    model->n_errands++; // the model is busy with the request
     ((world *)user)->n_begun++;
 }
 
@@ -136,7 +135,7 @@ static void open_world(world *w, int n_max, int max_waiting, bool has_first) {
     assert_int_equal(kin_router_open(&w->router, &o, &w->host), 0);
 }
 
-// The server ends: connections first, then the loop.
+// Ends the server: connections first, then the loop.
 static void close_world(world *w) {
     for (int i = 0; i < w->n_clients; i++) {
         kin_http_connection_free(w->clients[i].c);
@@ -165,7 +164,7 @@ static client *send_text(world *w, const char *text) {
     return c;
 }
 
-// A request for the model; NULL: it names none.
+// Sends a request for the model; NULL: without a model's name.
 static client *ask(world *w, const char *name) {
     char text[200];
     snprintf(text, sizeof text, "GET /x%s%s HTTP/1.1\r\nHost: a\r\n\r\n", name ? "?model=" : "", name ? name : "");
@@ -182,7 +181,7 @@ static void disconnect(client *c) {
     kin_http_connection_end(c->c);
 }
 
-// Its answer is written.
+// Writes the answer of the client's request.
 static void finish(client *c) {
     kin_http_exchange *x = c->x;
     assert_non_null(c->model);
@@ -202,7 +201,7 @@ static void expect_order(const world *w, int model, bool load) {
     assert_int_equal(w->host.load, load);
 }
 
-// The host does what it was told to.
+// The host carries out its order.
 static void obey(world *w) {
     assert_true(w->host.has_order);
     w->host.has_order = false;
@@ -236,7 +235,7 @@ static void expect_refused(const client *c, const char *status, const char *word
     if (!strstr(c->got.at, status) || !strstr(c->got.at, words)) fail_msg("no '%s' and '%s' in: %s", status, words, c->got.at);
 }
 
-// Loads the model by a request that is answered at once.
+// Loads the model by a request, and answers that at once.
 static void use(world *w, const char *name) {
     client *c = ask(w, name);
     while (w->host.has_order) obey(w);
@@ -249,7 +248,7 @@ static void a_request_waits_until_its_model_is_loaded(void **state) {
     (void)state;
     world w;
     open_world(&w, 1, 10, false);
-    assert_false(w.host.has_order); // nobody asks
+    assert_false(w.host.has_order); // no request yet
     client *first = ask(&w, "b"), *second = ask(&w, "b:latest");
     expect_order(&w, B, true);
     expect_waits(first);
@@ -262,7 +261,7 @@ static void a_request_waits_until_its_model_is_loaded(void **state) {
     expect_begun(&w, second, B);
     assert_false(w.host.has_order);
     client *third = ask(&w, "b");
-    expect_begun(&w, third, B); // at once
+    expect_begun(&w, third, B); // without waiting
     close_world(&w);
 }
 
@@ -279,7 +278,7 @@ static void the_least_recently_used_idle_model_makes_room(void **state) {
     expect_order(&w, C, true);
     obey(&w);
     expect_begun(&w, c, C);
-    client *b = ask(&w, "b"); // c was used last, but a is idle
+    client *b = ask(&w, "b"); // c is busy, a is idle
     expect_order(&w, A, false);
     obey(&w);
     obey(&w);
@@ -307,7 +306,7 @@ static void a_model_that_makes_room_takes_no_further_requests(void **state) {
     client *a = ask(&w, "a");
     obey(&w);
     client *b = ask(&w, "b"), *later = ask(&w, "a");
-    assert_false(w.host.has_order); // a works
+    assert_false(w.host.has_order); // a is busy
     expect_waits(b);
     expect_waits(later);
     finish(a);
@@ -318,7 +317,7 @@ static void a_model_that_makes_room_takes_no_further_requests(void **state) {
     expect_begun(&w, b, B);
     expect_waits(later);
     finish(b);
-    expect_order(&w, B, false); // whose turn it is now
+    expect_order(&w, B, false); // now b makes room
     obey(&w);
     obey(&w);
     expect_begun(&w, later, A);
@@ -367,7 +366,7 @@ static void keep_alive_0_takes_a_model_out_when_it_is_idle(void **state) {
     alarm(0);
     obey(&w);
     expect_begun(&w, a, A);
-    kin_str body = kin_http_body(a->x); // it is back, for who answers
+    kin_str body = kin_http_body(a->x); // the router has given the body back
     assert_int_equal(body.len, strlen("{\"model\":\"a\",\"keep_alive\":0}"));
     assert_false(w.host.has_order);
     finish(a);
@@ -375,15 +374,15 @@ static void keep_alive_0_takes_a_model_out_when_it_is_idle(void **state) {
     close_world(&w);
 }
 
-// ---- who is refused
+// ---- refused requests
 
 static void a_model_that_is_added_takes_requests_and_none_is_added_twice(void **state) {
     (void)state;
     world w;
     open_world(&w, 1, 8, false);
     expect_refused(ask(&w, "d"), "404", "there is no model 'd'");
-    kin_router_add(&w.router, &(kin_model_file){.name = "a", .path = "/elsewhere/a"}); // the name is there
-    kin_router_add(&w.router, &(kin_model_file){.name = "another", .path = "/b"});     // the file is
+    kin_router_add(&w.router, &(kin_model_file){.name = "a", .path = "/elsewhere/a"}); // the name exists
+    kin_router_add(&w.router, &(kin_model_file){.name = "another", .path = "/b"});     // the file exists
     assert_int_equal(w.router.n, N_MODELS);
     kin_router_add(&w.router, &(kin_model_file){.name = "d", .path = "/d"});
     assert_int_equal(w.router.n, N_MODELS + 1);
@@ -392,7 +391,7 @@ static void a_model_that_is_added_takes_requests_and_none_is_added_twice(void **
     obey(&w);
     expect_begun(&w, c, N_MODELS);
     finish(c);
-    kin_router_add(&w.router, &(kin_model_file){.name = "e", .path = "/e"}); // there is no room
+    kin_router_add(&w.router, &(kin_model_file){.name = "e", .path = "/e"}); // no room for another model
     assert_int_equal(w.router.n, N_MODELS + 1);
     close_world(&w);
 }
@@ -424,7 +423,7 @@ static void the_only_model_takes_any_name_if_it_is_to(void **state) {
     world w;
     open_world(&w, 1, 8, false);
     w.router.o.takes_any_name = true;
-    expect_refused(ask(&w, "d"), "404", "there is no model 'd'"); // of three
+    expect_refused(ask(&w, "d"), "404", "there is no model 'd'"); // there are three models
     w.router.n = 1;
     client *c = ask(&w, "d");
     expect_order(&w, A, true);
@@ -476,7 +475,7 @@ static void so_many_requests_wait_and_further_ones_are_429(void **state) {
     expect_refused(third, " 429 ", "Retry-After");
     obey(&w);
     expect_begun(&w, a, A);
-    expect_waits(ask(&w, "c")); // there is room again
+    expect_waits(ask(&w, "c")); // the queue has room again
     expect_refused(ask(&w, "c"), " 429 ", "wait already");
     expect_waits(b);
     close_world(&w);
@@ -491,10 +490,10 @@ static void all_who_wait_are_told_why_a_model_cannot_be_loaded(void **state) {
     expect_refused(first, " 500 ", "'a' cannot be loaded: its file is cut");
     expect_refused(second, " 500 ", "its file is cut");
     expect_waits(b);
-    expect_order(&w, B, true); // others are not held up
+    expect_order(&w, B, true); // requests for other models go on
     obey(&w);
     finish(b);
-    ask(&w, "a"); // it is tried again
+    ask(&w, "a"); // a new request loads the model again
     obey(&w);
     expect_order(&w, A, true);
     close_world(&w);
@@ -510,7 +509,7 @@ static void who_waits_too_long_is_503(void **state) {
     kin_router_tick(&w.router, kin_clock_now() + (kin_time)601e9);
     expect_refused(a, " 503 ", "not loaded yet");
     assert_int_equal(w.router.n_waiting, 0);
-    obey(&w); // it is there all the same
+    obey(&w); // the model is still loaded
     expect_begun(&w, ask(&w, "a"), A);
     close_world(&w);
 }
@@ -598,7 +597,7 @@ static void a_stream_that_has_begun_is_refused_by_an_event(void **state) {
         fail_to(&w, "its file is cut");
         expect_refused(c, "HTTP/1.1 200 ", cases[i].event);
         assert_int_equal(count(c, "its file is cut"), 1);
-        assert_int_equal(count(c, "\r\n0\r\n\r\n"), 1); // and it ends
+        assert_int_equal(count(c, "\r\n0\r\n\r\n"), 1); // the end of the stream
         close_world(&w);
     }
 }
@@ -610,9 +609,9 @@ static void whoever_goes_away_does_not_wait_any_more(void **state) {
     world w;
     open_world(&w, 1, 3, false);
     client *first = ask(&w, "a"), *second = ask(&w, "a"), *third = ask(&w, "a");
-    disconnect(second); // in the middle
+    disconnect(second); // in the middle of the queue
     assert_int_equal(w.router.n_waiting, 2);
-    disconnect(third); // the last one
+    disconnect(third); // at its end
     client *fourth = ask(&w, "a");
     disconnect(first);
     obey(&w);
@@ -657,7 +656,7 @@ static void who_waits_when_the_server_ends_is_forgotten(void **state) {
     open_world(&w, 1, 10, false);
     ask(&w, "a");
     ask(&w, "b");
-    post(&w, "{\"model\":\"c\"}"); // in the pool
+    post(&w, "{\"model\":\"c\"}"); // its body is still in the thread pool
     close_world(&w);
     assert_int_equal(w.n_begun, 0);
 }

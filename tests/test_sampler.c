@@ -1,4 +1,4 @@
-// Sampler: the cuts are exact, the draws follow the probabilities, and a seed means the same everywhere.
+// The sampler: cuts are exact, draws follow the probabilities, and a seed gives the same ids everywhere.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@
 
 enum { MAX_VOCAB = 1000 };
 
-// All stages off but the draw.
+// Returns options with all stages off except the draw.
 static kin_sampler_options plain(void) {
     kin_sampler_options options = kin_sampler_options_defaults();
     options.temperature = 1;
@@ -44,7 +44,7 @@ static int32_t sample(kin_sampler *sampler, const float *logits, int32_t n_vocab
     return kin_sampler_sample(sampler, copy);
 }
 
-// How often each id comes up in n draws, each with a seed of its own.
+// Counts how often each id is drawn in n draws, each with its own seed.
 static void count(kin_sampler_options options, const float *logits, int32_t n_vocab, int n, int *counts) {
     kin_sampler *sampler = sampler_of(n_vocab, options);
     memset(counts, 0, (size_t)n_vocab * sizeof *counts);
@@ -57,7 +57,7 @@ static void count(kin_sampler_options options, const float *logits, int32_t n_vo
     kin_sampler_free(sampler);
 }
 
-// Which ids can come up, as a bit mask.
+// Returns a bit mask of the ids that can be drawn.
 static unsigned support(kin_sampler_options options, const float *logits, int32_t n_vocab) {
     int counts[32];
     unsigned mask = 0;
@@ -73,7 +73,7 @@ static int32_t sample_once(kin_sampler_options options, const float *logits, int
     return id;
 }
 
-// Probabilities 1/2, 1/4, 1/8, 1/16, 1/16 in some order of ids.
+// Logits of the probabilities 1/8, 1/2, 1/16, 1/4, 1/16.
 enum { N = 5 };
 static const float halves[N] = {-2.0794415f, -0.6931472f, -2.7725887f, -1.3862944f, -2.7725887f};
 
@@ -132,7 +132,7 @@ static void draws_follow_the_probabilities(void **state) {
     double chi_square = 0;
     count(plain(), halves, N, N_DRAWS, counts);
     for (int i = 0; i < N; i++) chi_square += pow(counts[i] - N_DRAWS * p[i], 2) / (N_DRAWS * p[i]);
-    assert_true(chi_square < 18.47); // 4 degrees of freedom: exceeded by one good sampler in a thousand
+    assert_true(chi_square < 18.47); // 4 degrees of freedom: a correct sampler exceeds this once in a thousand times
 }
 
 static void temperature_bends_the_probabilities(void **state) {
@@ -152,7 +152,7 @@ static void temperature_bends_the_probabilities(void **state) {
     assert_true(chi_square < 18.47);
 }
 
-// The probabilities of what the last id was drawn from; of others 0. Returns their sum.
+// Stores in p the probabilities of the candidates of the last draw, and 0 for other ids. Returns their sum.
 static double told_of(const kin_sampler *sampler, double *p, int32_t n_vocab) {
     double sum = 0;
     for (int32_t id = 0; id < n_vocab; id++) p[id] = 0;
@@ -205,7 +205,7 @@ static void temperature_0_takes_the_largest_and_of_equals_the_first(void **state
 
 static void top_k_keeps_the_k_largest(void **state) {
     (void)state;
-    static const unsigned expected[] = {0x1f, 0x02, 0x0a, 0x0b, 0x0f, 0x1f, 0x1f}; // of ids 2 and 4 the first
+    static const unsigned expected[] = {0x1f, 0x02, 0x0a, 0x0b, 0x0f, 0x1f, 0x1f}; // of the equal ids 2 and 4 the first
     for (int32_t k = 0; k <= 6; k++) {
         kin_sampler_options options = plain();
         options.top_k = k;
@@ -224,7 +224,7 @@ static void top_p_keeps_the_fewest_that_reach_p(void **state) {
         kin_sampler_options options = plain();
         options.top_p = expected[i].p;
         assert_int_equal(support(options, halves, N), expected[i].mask);
-        options.temperature = 50; // top-p looks at the probabilities of temperature 1
+        options.temperature = 50; // top-p uses the probabilities of temperature 1
         assert_int_equal(support(options, halves, N), expected[i].mask);
     }
 }
@@ -253,7 +253,7 @@ static void min_p_keeps_what_is_near_the_best(void **state) {
     }
 }
 
-// Sorted by top-k or by top-p's own heap: the same ids in the same order, so the same draws.
+// Sorting by top-k and by top-p's heap gives the same ids in the same order, and so the same draws.
 static void cuts_agree_however_they_sort(void **state) {
     (void)state;
     kin_rng rng;
@@ -261,7 +261,7 @@ static void cuts_agree_however_they_sort(void **state) {
     for (int round = 0; round < 200; round++) {
         float logits[MAX_VOCAB];
         for (int i = 0; i < MAX_VOCAB; i++) logits[i] = (float)(int)(kin_rng_unit(&rng) * 20); // many equal ones
-        logits[MAX_VOCAB - 1] = -1000; // so unlikely that top-k may leave it out unnoticed
+        logits[MAX_VOCAB - 1] = -1000; // so unlikely that top-k can omit it without effect
         kin_sampler_options options = plain();
         options.seed = (uint64_t)round;
         options.top_p = (float)(0.01 + 0.98 * kin_rng_unit(&rng));
@@ -306,7 +306,7 @@ static void penalties_follow_their_formula(void **state) {
     options.penalty_frequency = 0.25f;
     options.penalty_presence = 0.5f;
     kin_sampler *sampler = sampler_of(N, options);
-    static const int32_t accepted[] = {3, 0, 1, 1, 0}; // the 3 has left the window
+    static const int32_t accepted[] = {3, 0, 1, 1, 0}; // 3 is no longer in the window
     for (int i = 0; i < 5; i++) kin_sampler_accept(sampler, accepted[i]);
     float logits[N] = {8, -3, 1, 2, 0};
     assert_int_equal(kin_sampler_sample(sampler, logits), 0);
@@ -329,7 +329,7 @@ static void penalties_look_back_on_the_last_n_only(void **state) {
     options.penalty_presence = 10;
     kin_sampler *sampler = sampler_of(N, options);
     static const float logits[N] = {4, 3, 2, 1, 0};
-    for (int32_t i = 0; i < 100; i++) { // the best of those that are not among the last three
+    for (int32_t i = 0; i < 100; i++) { // expects the best id that is not among the last three
         int32_t id = sample(sampler, logits, N);
         assert_int_equal(id, i % 4);
         kin_sampler_accept(sampler, id);
@@ -412,14 +412,15 @@ static void huge_logits_do_not_overflow(void **state) {
     (void)state;
     static const float logits[N] = {-FLT_MAX, FLT_MAX, 0, 1, -INFINITY};
     for (int i = 0; i < N_MODES; i++) {
-        if (i != 6) assert_int_equal(support(mode(i), logits, N), 0x02); // at temperature FLT_MAX even these are near
+        if (i != 6)
+            assert_int_equal(support(mode(i), logits, N), 0x02); // at temperature FLT_MAX even these probabilities are close
     }
     static const float infinite[N] = {3, INFINITY, -INFINITY, INFINITY, NAN};
     for (int i = 1; i < N_MODES; i++) {
         if (i != 3) assert_int_equal(support(mode(i), infinite, N), 0x0a);
     }
     assert_int_equal(support(mode(0), infinite, N), 0x02);
-    assert_int_equal(support(mode(3), infinite, N), 0x02); // half of two equal ones is one
+    assert_int_equal(support(mode(3), infinite, N), 0x02); // top-p 0.5 of two equal probabilities keeps one
 }
 
 static void vocabulary_of_one_works(void **state) {
@@ -484,7 +485,7 @@ typedef struct constrained {
     kin_constraint *c;
 } constrained;
 
-// Over the small vocabulary: token SMALL_SPM_BYTES + b is the byte b.
+// Uses the small vocabulary, where token SMALL_SPM_BYTES + b is the byte b.
 static constrained constrain(const char *gbnf, const char *marker) {
     constrained k = {.vocab = small_vocab(small_spm_spec())};
     assert_int_equal(kin_token_trie_new(&k.trie, k.vocab, NULL), 0);
@@ -506,7 +507,7 @@ static int32_t byte_token(char c) {
     return SMALL_SPM_BYTES + (uint8_t)c;
 }
 
-// Logits of a few letters: probabilities x 8/16, a 4/16, b 2/16, c 1/16, y 1/16.
+// Sets logits with these probabilities: x 8/16, a 4/16, b 2/16, c 1/16, y 1/16.
 static void few_letters(float *logits) {
     for (int32_t id = 0; id < SMALL_SPM_N; id++) logits[id] = -INFINITY;
     logits[byte_token('x')] = 0;
@@ -589,7 +590,8 @@ static void a_marker_turns_the_grammar_on_wherever_it_ends(void **state) {
     assert_true(kin_constraint_allows(k.c, byte_token('q')));
     release(&k);
 
-    k = constrain("root ::= \"b\"", "a"); // tokens "aa", "ab": the marker and what the grammar says of the rest
+    k = constrain("root ::= \"b\"",
+                  "a"); // tokens "aa" and "ab": the marker ends inside them, and the grammar decides about the rest
     assert_false(kin_constraint_allows(k.c, SMALL_SPM_AA));
     assert_true(kin_constraint_allows(k.c, SMALL_SPM_AB));
     const uint64_t *set = kin_constraint_mask(k.c);

@@ -72,7 +72,7 @@ static bool fits(const char *schema_text, const char *document_text) {
     return result;
 }
 
-// Asserts that all documents, up to NULL, fit, or that none does.
+// Assert that all documents match the schema, or that none does.
 #define assert_fit(schema, ...) assert_all(schema, true, (const char *const[]){__VA_ARGS__, NULL})
 #define assert_no_fit(schema, ...) assert_all(schema, false, (const char *const[]){__VA_ARGS__, NULL})
 
@@ -478,7 +478,7 @@ static void patterns_lengths_and_formats_hold_together(void **state) {
     assert_fit(date, "'2024-02-28'");
     assert_refused("{'type':'string','format':'date','minLength':11}", "no text matches");
     assert_fit("{'type':'string','pattern':'^.*$','maxLength':3}", "'\xf0\x9f\x98\x80\\\\\xc3\xa9'", "'\\u0001ab'");
-    assert_no_fit("{'type':'string','pattern':'^.*$','maxLength':3}", "'abcd'", "'\\u0061'"); // a letter must be unescaped
+    assert_no_fit("{'type':'string','pattern':'^.*$','maxLength':3}", "'abcd'", "'\\u0061'"); // a letter must not be escaped
     assert_fit("{'type':'object','properties':{'a':{'type':'string','pattern':'^a+$','maxLength':9},"
                "'b':{'type':'string','pattern':'^a+$','maxLength':9}},'required':['a','b']}",
                "{'a':'aaaaaaaaa','b':'a'}");
@@ -538,7 +538,7 @@ static void multiples_hold_with_bounds(void **state) {
     assert_fit("{'type':'integer','multipleOf':1000000}", "3000000", "0");
 }
 
-// Unsupported keywords of a relaxed schema.
+// A relaxed schema: the unsupported keywords are listed.
 static void what_says_nothing_is_named(void **state) {
     (void)state;
     static const char *const cases[][2] = {
@@ -571,7 +571,7 @@ static void what_says_nothing_is_named(void **state) {
 
 static void too_much_combination_is_refused(void **state) {
     (void)state;
-    kin_text_buffer schema = {0}; // 3 alternatives, 20 times: separate rules would be 3^20
+    kin_text_buffer schema = {0}; // 20 times 3 alternatives: 3^20 rules if they were separate
     kin_text_print(&schema, "{'allOf':[");
     for (int i = 0; i < 20; i++)
         kin_text_print(&schema, "%s{'anyOf':[{'minimum':%d},{'minLength':%d},{'minItems':%d}]}", i ? "," : "", i, i, i);
@@ -580,7 +580,7 @@ static void too_much_combination_is_refused(void **state) {
     kin_text_fini(&schema);
 }
 
-// Schemas whose cost is quadratic in their size must be rejected before it takes seconds.
+// A schema whose cost is quadratic in its size must be rejected before that takes seconds.
 static void long_lists_are_refused_or_fast(void **state) {
     (void)state;
     static const char *const heads[] = {"{'required':[", "{'type':'object','properties':{", "{'prefixItems':[", "{'oneOf':["};

@@ -1,4 +1,4 @@
-// A session with others (node/session.h): what is wrong at its beginning.
+// A clustered session (node/session.h): failures at its start, and the context of its pages.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ static int plan_nothing(void *user, const kin_cluster_question *question, kin_ri
     return kin_err_set(err, "there is no plan");
 }
 
-// The shard of an earlier ring is closed when another one is opened, whether that ring comes up or not.
+// Opening a ring closes the shard of the previous ring, even if the new ring does not come up.
 static void a_ring_that_does_not_come_up_leaves_no_shard_of_an_earlier_one(void **state) {
     (void)state;
     static kin_shard *const earlier = (kin_shard *)&model;
@@ -35,7 +35,7 @@ static void a_ring_that_does_not_come_up_leaves_no_shard_of_an_earlier_one(void 
     assert_int_equal(kin_session_begin(&s, &err), KIN_FAIL);
     assert_string_equal(err.text, "stopped");
     assert_null(s.shard);
-    assert_int_equal(kin_session_end_timeline(&s, &so, &err), 0); // looks at no shard
+    assert_int_equal(kin_session_end_timeline(&s, &so, &err), 0); // must not access the closed shard
     kin_cluster_close(s.fleet.cluster);
     kin_timeline_close(s.timeline);
 }
@@ -71,7 +71,7 @@ static uint64_t context_with(const char *allreduce) {
     return context;
 }
 
-// Sums in another order have other last bits, and so have keys and values.
+// Another order of additions changes the last bits of sums, and so of keys and values: the pages need another context.
 static void pages_are_of_one_order_of_sums(void **state) {
     (void)state;
     char home[] = "/tmp/kin-test-session-XXXXXX", command[64];

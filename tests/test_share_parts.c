@@ -1,5 +1,5 @@
-// A device of a group over a sparse file that has the chunks of its slices and no others: what it computes, packs and streams has
-// the bits of one over the whole file.
+// A device of a group with a sparse file that has only the chunks of its slices: it computes, packs and streams the same bits as
+// with the whole file.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ typedef struct world {
     kin_model model;
     kin_manifest manifest;
     kin_store *whole, *parts;
-    kin_share share; // of the second device
+    kin_share share; // the second device's share
     kin_lazy_load *lazy_load;
     kin_lazy_load_view view;
     kin_arrival arrival;
@@ -43,13 +43,13 @@ static kin_windows all_layers(void) {
     return kin_windows_one(0, N_LAYER, 0);
 }
 
-// The chunks of the share's slices, and how many the model has beside them.
+// Copies the chunks of the share's slices. Returns the number of the model's other chunks.
 static uint32_t fill_parts(world *w) {
     static uint8_t bytes[KIN_CHUNK_BYTES_MIN];
     kin_windows windows = all_layers();
     kin_missing_chunks missing;
     kin_err err;
-    for (int pass = 0; pass < 2; pass++) { // the headers, then what they say
+    for (int pass = 0; pass < 2; pass++) { // first the headers, then the chunks that these list
         ok(kin_missing_chunks_make(&missing, pass == 0 ? w->whole : w->parts, &windows, &w->share, &err), &err);
         size_t n = pass == 0 ? missing.ends[0] : missing.n;
         for (size_t i = 0; i < n; i++) {
@@ -75,7 +75,7 @@ static int open_world(void **state) {
     if (!mkdtemp(w->folder)) return -1;
     snprintf(w->path, sizeof w->path, "%s/model.gguf", w->folder);
     const char *path = w->path;
-    spec.mix = "q4_0"; // which many CPUs pack
+    spec.mix = "q4_0"; // a type that many CPUs pack
     spec.n_layer = N_LAYER;
     o.chunk_bytes = KIN_CHUNK_BYTES_MIN;
     ok(kin_model_gen(&spec, w->path, &err), &err);
@@ -91,7 +91,7 @@ static int open_world(void **state) {
     print_message("%u of %u chunks are absent\n", (unsigned)n_absent, (unsigned)w->manifest.n_chunks);
     assert_true(n_absent > w->manifest.n_chunks / 4);
     kin_lazy_load_begin(w->lazy_load, TICKET, w->parts);
-    kin_lazy_load_is_whole(w->lazy_load); // a wait for another chunk fails
+    kin_lazy_load_is_whole(w->lazy_load); // so waiting for another chunk fails
     w->view = (kin_lazy_load_view){w->lazy_load, TICKET, false};
     w->arrival = kin_lazy_load_arrival(&w->view);
     return 0;
@@ -131,7 +131,7 @@ static kin_proto_plan plan_of(const world *w) {
     return p;
 }
 
-// Of the others nothing comes: what is left is this device's part.
+// A sum without the other devices: leaves this device's part.
 static int add_nothing(void *user, float *x, int n_rows, int n_embd, kin_err *err) {
     (void)user, (void)x, (void)n_rows, (void)n_embd, (void)err;
     return 0;
@@ -180,7 +180,7 @@ static void its_bits_are_those_of_the_whole_file(void **state) {
     expect_same(w, &o, &s);
 }
 
-// What a shard of this plan takes, with three quarters of what its weights need.
+// Returns memory for a shard of this plan with three quarters of its weights.
 static uint64_t little_memory(const world *w) {
     kin_shard_options so = kin_shard_options_defaults(&w->model);
     uint64_t weights = 0;
@@ -201,7 +201,7 @@ static void what_streams_has_them_too(void **state) {
     kin_engine_instance_options o = options_of(w, true);
     o.memory = little_memory(w);
     o.cache_dir = w->folder;
-    for (int i = 0; i < 2; i++) { // packs, then finds the packed ones
+    for (int i = 0; i < 2; i++) { // packs first, then uses the cache
         expect_same(w, &o, &s);
         assert_true(s.weights.stream.read_bytes > 0);
     }
