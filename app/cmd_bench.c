@@ -166,7 +166,8 @@ static bool can_be_predicted(const bench_options *o) {
 static void expect(kin_session *s, const bench_options *o, result *r) {
     kin_expectation e;
     if (!can_be_predicted(o) || !kin_session_expects(s, &e)) return;
-    bool chunks_are_own = s->with_others && o->session.fleet.n_chunk > 0; // not the chunks for which TTFT is predicted
+    bool chunks_are_own =
+        s->with_others && o->session.fleet.n_chunk > 0; // the user's chunks, not those that TTFT is predicted for
     if (!chunks_are_own) r->predicted_ttft_ms = e.before.ttft_s * 1e3;
     r->predicted_tpot_ms = e.before.tpot_s * 1e3;
     r->corrected_tpot_ms = e.corrected.tpot_s * 1e3;
@@ -249,8 +250,8 @@ static int bench(kin_session *s, const bench_options *o, result *r, kin_err *err
     kin_memory before = kin_memory_read();
     if (o->n_gen > INT32_MAX / 2 / o->n_rows) return kin_err_set(err, "--gen %d is too much", o->n_gen);
     int n_tokens = o->n_prompt + o->n_gen * o->n_rows;
-    if (strcmp(o->session.weights, "window") == 0) { // measuring takes 8 MiB, which must not count where memory is compared with
-                                                     // a formula
+    // Measuring takes 8 MiB, which must not count where memory is compared with a formula.
+    if (strcmp(o->session.weights, "window") == 0) {
         if (measure_disk(s, r, err) != 0) r->disk_rate = 0;
         kin_memory_trim();
     }

@@ -39,7 +39,7 @@ static void clear_environment(void) {
     }
 }
 
-// Prints how to see recovery. The head is kin run.
+// Runs the head, which is kin run, in this process; returns its exit status.
 static int tell_how_to_stop(const kin_household *h, const demo_options *o) {
     char home[KIN_HOUSEHOLD_PATH], key[KIN_HOUSEHOLD_PATH], cache[KIN_HOUSEHOLD_PATH], port[16], n_devices[16], seed[32];
     snprintf(port, sizeof port, "%u", h->port);
@@ -98,8 +98,8 @@ static int demo(const demo_options *o) {
     int n_devices = h.n_devices;
     kin_household_close(&h);
     if (atomic_load(&kin_app_interrupted))
-        return KIN_EXIT_INTERRUPTED; // takes precedence over whatever else ended because of
-                                     // it
+        // Takes precedence over whatever else ended because of it.
+        return KIN_EXIT_INTERRUPTED;
     if (is_lost) {
         kin_app_say("%s: the story ends here", err.text);
         return KIN_EXIT_FAILED;

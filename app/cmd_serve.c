@@ -423,9 +423,8 @@ static int load_and_serve(serving *v, bool is_first, kin_err *err) {
     if (!is_first) lo.session.fleet.n_devices = 0; // the ring was up before: build it from the devices that are present
     if (kin_loaded_model_open(&v->model, &lo, err) != 0) return KIN_FAIL;
     kin_server_set_model(v->server, v->model.service, &v->model.preparer);
-    if (!atomic_load(&kin_app_stop) && is_first)
-        say_where(v); // for a ring before it is up, because browsers need the address
-                      // to join
+    // A ring's address is printed before the ring is up, because browsers need it to join.
+    if (!atomic_load(&kin_app_stop) && is_first) say_where(v);
     if (!is_first) kin_app_say("the model is loaded anew");
     return kin_service_run(v->model.service, err);
 }

@@ -197,7 +197,7 @@ static void stop_devices(supervisor *k, const sigset_t *signals) {
 
 // Runs in the supervisor's process until the head closes its pipe or ends.
 static _Noreturn void keep(supervisor *k) {
-    sigset_t children, signals; // blocked, except while it waits in pselect
+    sigset_t children, signals; // SIGCHLD, blocked outside of pselect; the mask of pselect
     pid_t self = getpid();
     setsid();
     signal(SIGINT, SIG_IGN);

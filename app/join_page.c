@@ -55,8 +55,8 @@ static int open_server(kin_join_page *p, const kin_session *s, int port, const k
     sigset_t all, before;
     sigfillset(&all);
     sigdelset(&all, SIGBUS);
-    pthread_sigmask(SIG_SETMASK, &all, &before); // its threads inherit it: Ctrl-C must reach the thread that may be reading a
-                                                 // prompt
+    // Its threads inherit it: Ctrl-C must reach the thread that may be reading a prompt.
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     int rc = kin_server_open(&p->server, &o, err);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc != 0) return KIN_FAIL;

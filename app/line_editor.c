@@ -73,7 +73,7 @@ int kin_line_editor_columns(void) {
 
 // ---- display. Requires the mutex
 
-// Clears from the second column: tmux treats clearing from the very first cell as clearing the screen, saves the old content in
+// Writes a space before it clears: tmux treats clearing from the very first cell as clearing the screen, saves the old content in
 // its history, and shows it again when the terminal grows.
 static void erase(kin_line_editor *e) {
     if (!e->is_shown) return;

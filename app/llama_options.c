@@ -378,7 +378,7 @@ static const llama_option *find(const char *word) {
     return NULL;
 }
 
-// True if the value is llama-server's -1 for "automatic" or "any seed" in these options, or equals kin's default.
+// True if the value is llama-server's -1 for "automatic" or "any seed" in these options, or requests what kin does anyway.
 static bool is_left_open(const char *name, const char *value) {
     static const char *const names[] = {"-np",  "--parallel",     "-t",          "--threads", "-s", "--seed",
                                         "-ngl", "--n-gpu-layers", "--gpu-layers"};

@@ -113,8 +113,8 @@ static int set_value(const kin_option *o, const char *text, kin_err *err) {
     case KIN_OPTION_SIZE: return kin_size_parse(text, o->value, err) == 0 ? 0 : kin_err_prefix(err, "--%s", o->name);
     case KIN_OPTION_U64:
         errno = 0;
-        *(uint64_t *)o->value = strtoull(text, &end, 10); // -1 becomes the largest value: random seed, as in llama.cpp's
-                                                          // programs
+        // -1 becomes the largest value: random seed, as in llama.cpp's programs.
+        *(uint64_t *)o->value = strtoull(text, &end, 10);
         return strcmp(text, "-1") == 0 || (isdigit((unsigned char)text[0]) && !*end && !errno)
                    ? 0
                    : kin_err_set(err, "--%s %s: must be a whole number", o->name, text);

@@ -135,8 +135,7 @@ static void visitor_frame(void *user, kin_link *link, const kin_frame *frame, co
 }
 
 static void visitor_closed(void *user, kin_link *link, const char *reason) {
-    kin_log(KIN_LOG_WARN, "link %s: %s", kin_link_name(link), reason); // from an unidentified peer, whose link has no other
-                                                                       // owner
+    kin_log(KIN_LOG_WARN, "link %s: %s", kin_link_name(link), reason); // the link has no other owner
     leave(user);
 }
 

@@ -188,8 +188,7 @@ int kin_tls_ctx_open_server(kin_tls_ctx **out, const char *cert_file, const char
     if (!ctx) return kin_err_set(err, "this OpenSSL cannot do TLS 1.2 (%s)", last_reason());
     ctx->has_certificate = true;
     SSL_CTX_set_mode(ctx->ssl, SSL_MODE_RELEASE_BUFFERS);
-    SSL_CTX_set_default_passwd_cb_userdata(ctx->ssl, ""); // password of an encrypted key; otherwise OpenSSL would prompt at the
-                                                          // terminal
+    SSL_CTX_set_default_passwd_cb_userdata(ctx->ssl, ""); // otherwise OpenSSL prompts for it
     if (SSL_CTX_set_cipher_list(ctx->ssl, "ECDHE+AESGCM:ECDHE+CHACHA20") != 1)
         kin_err_set(err, "this OpenSSL cannot do TLS 1.2 (%s)", last_reason());
     else if (SSL_CTX_use_certificate_chain_file(ctx->ssl, cert_file) != 1)

@@ -12,8 +12,7 @@
 
 import { GpuError, openGpu } from './gpu.js';
 
-const MEMORY_PAGES = [65536, 32768, 16384, 8192]; // most memory, in units of 64 KiB: the first size that this browser can
-                                                  // reserve is used
+const MEMORY_PAGES = [65536, 32768, 16384, 8192]; // in units of 64 KiB: the first size that can be reserved is used
 export const STEP = 11; // frame types
 export const PAGES = 31;
 

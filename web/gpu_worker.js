@@ -43,8 +43,7 @@ class Gpu {
     this.compiling = []; // promises
     for (const kernel of KERNELS) this.#compile(kernel);
     this.grown = {}; // buffers that grow on demand: arena, numbers, params, back
-    this.nothing = [0, 1, 2].map(() => this.#create(4, USAGE.weights)); // placeholders for weights, keys and values that a
-                                                                        // kernel does not read
+    this.nothing = [0, 1, 2].map(() => this.#create(4, USAGE.weights)); // for bindings that a kernel does not read
     this.clear();
   }
 
