@@ -1,5 +1,5 @@
-// The server: requests with the key, and streams of server-sent events. Its paths are beside the page's folder, so a prefix
-// (--api-prefix) or a proxy in front changes nothing.
+// Access to the server: requests with the API key, and streams of server-sent events. Paths are relative to the page's folder, so that a
+// prefix (--api-prefix) or a reverse proxy needs no configuration.
 
 const BASE = new URL('..', import.meta.url);
 
@@ -34,7 +34,7 @@ async function refused(answer) {
   let error = {};
   try {
     error = (await answer.json()).error ?? {};
-  } catch {} // not kin's
+  } catch {} // not a kin error
   return new ApiError(error.message ?? `The server answered ${answer.status}.`, answer.status, error.loading);
 }
 

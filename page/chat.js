@@ -1,4 +1,4 @@
-// The chat: one conversation at a time, its branch on the page, and the answer that is being written.
+// The chat: one conversation at a time, the branch on the page, and the answer that is being generated.
 
 import { completeWhenReady, interrupt, isEmpty } from './complete.js';
 import { Composer } from './composer.js';
@@ -10,16 +10,16 @@ import * as store from './store.js';
 import { Tree } from './tree.js';
 import { drawWelcome } from './welcome.js';
 
-const SAVE_MS = 300; // a text that is being written is kept so often
-const BEAT_MS = 2000; // and so often at least, that other tabs know that it is still written
+const SAVE_MS = 300; // interval at which a growing answer is stored
+const BEAT_MS = 2000; // maximum interval, so that other tabs know that it is still growing
 
 export class Chat {
   /** changed(conversation): its title or time is another. */
   constructor(box, changed) {
     this.changed = changed;
     this.views = [];
-    this.thread = null; // {conversation, tree, isKept} on the page; null while one is opened. What is sent belongs to the one it was sent in
-    this.abort = null; // of the turn: set before anything is waited for, so that there is one turn at a time
+    this.thread = null; // {conversation, tree, isKept} on the page; null while one is opened. A request belongs to the thread in which it was sent
+    this.abort = null; // of the turn: set before any wait, so that there is one turn at a time
     this.scrolledTo = 0;
     this.welcome = () => drawWelcome(server.model === 'demo', (text) => this.submit(text));
     this.isAtEnd = true;
@@ -38,7 +38,7 @@ export class Chat {
     box.addEventListener('keydown', (e) => e.key === 'Escape' && this.abort && this.stop());
     takeDrops(box, (files) => this.composer.addFiles(files));
     this.scroller.addEventListener('scroll', () => this.noteScroll(), { passive: true });
-    new ResizeObserver(() => this.scrollToEnd()).observe(this.log); // messages get their height when they come into sight
+    new ResizeObserver(() => this.scrollToEnd()).observe(this.log); // messages get their height when they become visible
   }
 
   // ---- conversations
@@ -233,7 +233,7 @@ export class Chat {
     if (this.abort === turn.abort) this.abort = null;
     this.composer.update();
     await this.keep(store.putMessage(message));
-    if (!contextLength() || server.models.length > 1) await untilReady(); // the model was loaded for this answer, others were not kept
+    if (!contextLength() || server.models.length > 1) await untilReady(); // the model may have been loaded for this answer, replacing others
     this.views.find((v) => v.message === message)?.update();
     if (turn.thread === this.thread) (this.drawMeter(), this.scrollToEnd());
   }
@@ -243,7 +243,7 @@ export class Chat {
     if (err.name === 'AbortError') return void interrupt(m);
     takeError(err);
     if (err.status === 0) untilReady();
-    if (err.status === 0 && !isEmpty(m)) return void interrupt(m); // the page says that the server is away
+    if (err.status === 0 && !isEmpty(m)) return void interrupt(m); // the page shows that the server is unreachable
     m.state = 'error';
     m.error = err.message;
   }
@@ -275,7 +275,7 @@ export class Chat {
     this.composer.update();
   }
 
-  // ---- scrolling: the end is followed, unless one has scrolled up
+  // ---- scrolling: follows the end, unless the user has scrolled up
 
   noteScroll() {
     const s = this.scroller, left = s.scrollHeight - s.scrollTop - s.clientHeight;
@@ -293,6 +293,6 @@ export class Chat {
   async reload(conversations) {
     const here = conversations.find((c) => c.id === this.conversation?.id);
     if (here) this.conversation.title = here.title; // it may have been renamed
-    if (this.thread?.isKept && !here) await this.open(null); // one that is not kept yet cannot have been removed
+    if (this.thread?.isKept && !here) await this.open(null); // one that is not stored yet cannot have been removed
   }
 }

@@ -1,4 +1,4 @@
-// The cluster: what the machines do, live, and the plan with its reasons.
+// The cluster view: live activity of the machines, and the plan with its reasons.
 
 import { h, svg, toast } from './dom.js';
 import { drawCards } from './devices.js';
@@ -14,7 +14,7 @@ const HISTORY = 60; // seconds
 export class ClusterView {
   constructor(box) {
     this.history = [];
-    this.colors = new Map(); // a device keeps its colour while the page lives
+    this.colors = new Map(); // a device keeps its colour for the life of the page
     this.live = new Live((name, data) => this.take(name, data), (why) => this.lose(why));
     this.figures = h('div', { class: 'figures' });
     this.picture = h('div', { class: 'picture' });
@@ -82,7 +82,7 @@ export class ClusterView {
     return out;
   }
 
-  // ---- drawing: only what differs from what is there
+  // ---- drawing: only what has changed
 
   replace(box, key, make) {
     const text = JSON.stringify(key);

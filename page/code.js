@@ -1,11 +1,11 @@
-// Colours of code: one tokenizer, whose tables say what comments, strings and keywords look like in a language. Text nodes and
-// spans, which together are the code as it was. A language that is not known has no colours.
+// Syntax colouring: one tokenizer with tables of each language's comments, strings and keywords. The result is text nodes and spans that
+// together are the unchanged code. Unknown languages are not coloured.
 
 import { h } from './dom.js';
 
-const MAX_CODE = 50000; // characters; what is longer is shown without
+const MAX_CODE = 50000; // characters; longer code is not coloured
 
-// ---- what comments and strings look like; one that is not closed goes on to the end, of the line or of the code
+// ---- comments and strings; an unclosed one extends to the end of the line or of the code
 
 const LINE = /\/\/[^\n]*/, BLOCK = /\/\*[^]*?(?:\*\/|$)/, HASH = /#[^\n]*/, DASHES = /--[^\n]*/, SEMICOLON = /;[^\n]*/, PERCENT = /%[^\n]*/;
 const DOUBLE = /"(?:\\[^]|[^"\\\n])*"?/, SINGLE = /'(?:\\[^]|[^'\\\n])*'?/, BACK = /`(?:\\[^]|[^`\\])*(?:`|$)/, TRIPLE = /"""[^]*?(?:"""|$)|'''[^]*?(?:'''|$)/;
@@ -33,7 +33,7 @@ const HASKELL = 'case class data deriving do else forall if import in infix infi
 const R = 'break else FALSE for function if in Inf library NA NaN next NULL repeat return TRUE while';
 const LISP = 'def defn defun defmacro defvar let lambda fn if cond do loop recur quote set setq progn require ns nil true false';
 
-// Names, each with its [comments and strings, keywords, what else is one].
+// Rows: names, [comments and strings, keywords, further tokens].
 const TABLE = [
   ['c h', [[LINE, BLOCK, DOUBLE, SINGLE], C]],
   ['cpp c++ cc cxx hpp cuda cu objc objective-c arduino', [[LINE, BLOCK, DOUBLE, SINGLE], CPP]],
@@ -69,7 +69,7 @@ const TABLE = [
 
 const LANGUAGES = new Map(TABLE.flatMap(([names, rules]) => names.split(' ').map((name) => [name, rules])));
 
-// ---- reading
+// ---- tokenizing
 
 const NUMBER = /\b(?:0[xXbBoO][\da-fA-F_]+|\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d+)?)\w*/, WORD = /[A-Za-z_$][\w$]*/;
 const source = (patterns) => patterns.map((p) => p.source).join('|');
@@ -83,7 +83,7 @@ function readerOf(name) {
   return readers.get(name);
 }
 
-const MARKS = { '"': 'string', "'": 'string', '`': 'string', r: 'string', '+': 'string' }; // by its first character; else it is a comment
+const MARKS = { '"': 'string', "'": 'string', '`': 'string', r: 'string', '+': 'string' }; // by first character; otherwise it is a comment
 
 function kindOf({ mark, key, number, word }, reader, after) {
   if (mark) return mark[0] === '-' && mark[1] !== '-' ? 'removed' : (MARKS[mark[0]] ?? 'comment');

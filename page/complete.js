@@ -1,12 +1,12 @@
-// One answer: the request to /v1/chat/completions, and what its events say, put into the message; until then the server is waited
-// for. Without the page.
+// Generates one answer: sends the request to /v1/chat/completions and applies its events to the message; waits until the server is ready.
+// Independent of the page.
 
 import { stream } from './api.js';
 import { withFiles } from './files.js';
 import { server, takeError, untilReady } from './server.js';
 import { askForKey, requestFields, systemPrompt } from './settings.js';
 
-const MAX_TRIES = 3; // of an answer that ends before its first word although the server is there
+const MAX_TRIES = 3; // for an answer that fails before its first word although the server is reachable
 
 const forServer = (m) => {
   if (m.role === 'tool') return { role: 'tool', tool_call_id: m.call, content: m.content };
@@ -23,7 +23,7 @@ export function interrupt(message) {
   if (isEmpty(message)) message.error = 'Stopped before the first word.';
 }
 
-// An answer in which nothing was written says nothing to the model.
+// Answers without content are not sent to the model.
 const counts = (m) => m.role !== 'assistant' || m.content || m.calls?.length;
 
 function takeCalls(message, deltas) {

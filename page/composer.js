@@ -1,4 +1,4 @@
-// The entry below the conversation: what is being typed, the button that sends it or stops the answer, and how full the context is.
+// The input below the conversation: the text being typed, the button that sends it or stops the answer, and the context meter.
 
 import { h, iconButton, toast } from './dom.js';
 import { drawFiles, readTextFiles } from './files.js';
@@ -9,7 +9,7 @@ export class Composer {
   /** actions: send(text, files), true once they are taken; stop(); isBusy(). */
   constructor(actions) {
     this.actions = actions;
-    this.id = undefined; // of the conversation that the draft belongs to, null for a new one; undefined until one is opened
+    this.id = undefined; // conversation that the draft belongs to, null for a new one; undefined until one is opened
     this.files = [];
     this.shownFiles = h('div', { class: 'entry-files' });
     this.input = h('textarea', { id: 'prompt', rows: 1, placeholder: 'Write a message', 'aria-label': 'Message', autocomplete: 'off' });
@@ -39,7 +39,7 @@ export class Composer {
 
   /** What was being typed there last, in place of what is being typed here. */
   open(id) {
-    const isTyping = this.id === undefined && !this.isEmpty; // before the page was there
+    const isTyping = this.id === undefined && !this.isEmpty; // typed before the page was ready
     this.id = id;
     if (isTyping) return this.noteChange();
     const { text, files } = getDraft(id);

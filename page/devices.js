@@ -1,4 +1,4 @@
-// A card for each device: its layers within the model, its memory, what it does.
+// A card for each device: its layers within the model, its memory, its activity.
 
 import { h } from './dom.js';
 import { bytes, ms, plural } from './format.js';
@@ -14,7 +14,7 @@ function layerStrip(device, nLayer) {
   return h('div', { class: 'strip', role: 'img', 'aria-label': what, title: what }, cells.map((c) => h('i', { class: c })));
 }
 
-// Parts of the last second; the disk works beside the others.
+// Shares of the last second; disk reads overlap with the others.
 function shares(device) {
   const parts = [['compute', device.compute_share, 'computing'], ['wait', device.wait_share, 'waiting'], ['disk', device.disk_share, 'reading from the disk']];
   return parts.filter(([, v]) => v > 0.005).map(([, v, word]) => `${Math.round(100 * v)} % ${word}`).join(', ');
@@ -45,7 +45,7 @@ function streamed(planned) {
   return planned?.streamed_bytes > 0 ? line('From disk', `${bytes(planned.streamed_bytes)} for every token`) : null;
 }
 
-// Its layers, its part of each, and who shares them.
+// The device's layers, its share of each, and the devices that share them.
 function layers(device, stop, plan) {
   if (!device.layers) return device.role === 'head' ? 'none: embedding and output' : 'none: it passes numbers on';
   const share = shareOf(groupOf(plan, stop), device), others = stop.filter((d) => d !== device).map((d) => d.name);

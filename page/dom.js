@@ -1,4 +1,4 @@
-// Making elements. Text goes in as text nodes only: nothing here, or anywhere in the page, parses HTML.
+// Creates elements. Text is inserted only as text nodes: no code of this page parses HTML.
 
 const SVG = 'http://www.w3.org/2000/svg', MATHML = 'http://www.w3.org/1998/Math/MathML';
 
@@ -22,7 +22,7 @@ export const svg = (tag, props, ...children) => fill(document.createElementNS(SV
 /** And in MathML. */
 export const mathml = (tag, props, ...children) => fill(document.createElementNS(MATHML, tag), props, children);
 
-// Lines in a box of 24 by 24.
+// Paths in a box of 24 by 24.
 const ICONS = {
   menu: 'M4 6h16M4 12h16M4 18h16',
   plus: 'M12 5v14M5 12h14',

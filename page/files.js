@@ -1,12 +1,12 @@
-// Text files beside a message: reading them, what the model is sent of them, and how they are shown.
+// Text files attached to a message: reads them, formats them for the model, and displays them.
 
 import { h, icon, iconButton } from './dom.js';
 import { bytes } from './format.js';
 
-const MAX_FILE = 512 << 10; // bytes: some 130,000 tokens, more than most contexts
-const MAX_FILES = 10; // of one message
+const MAX_FILE = 512 << 10; // bytes: about 130,000 tokens, more than most contexts
+const MAX_FILES = 10; // per message
 
-// UTF-8, or UTF-16 that says so in its first two bytes. Throws where it is neither.
+// Decodes UTF-8, or UTF-16 with a byte order mark. Throws for anything else.
 function decode(data) {
   const [a, b] = data;
   const name = a === 0xff && b === 0xfe ? 'utf-16le' : a === 0xfe && b === 0xff ? 'utf-16be' : 'utf-8';

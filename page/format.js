@@ -1,4 +1,4 @@
-// Numbers for people.
+// Formats numbers for display.
 
 const n1 = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
 const n0 = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });

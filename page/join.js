@@ -1,4 +1,4 @@
-// How a device joins: the command, and the code that it asks for, shown when it is wanted.
+// How a device joins: the command, and the code, which is shown on request.
 
 import { getJson, origin } from './api.js';
 import { copyText, h, icon, toast } from './dom.js';
@@ -31,7 +31,7 @@ export function joinAt(head, from = origin()) {
   return `kin join ${own.includes(':') ? `[${own}]` : own}:${head?.port ?? 'PORT'}`;
 }
 
-// Browsers compute on pages that they call secure only.
+// Browsers allow computing only in secure contexts.
 function browserHint() {
   const { protocol, hostname } = new URL(origin()), link = h('a', { href: `${origin()}/join` }, `${origin()}/join`);
   if (protocol === 'https:') return h('p', { class: 'quiet' }, 'A phone, or anything with a browser: open ', link, ' there, and type the code.');

@@ -1,4 +1,4 @@
-// The server's events (/kin/events) while somebody looks at them: they are not asked for while the view, or the page, is hidden.
+// The server's events (/kin/events), requested only while the view and the page are visible.
 
 import { stream } from './api.js';
 import { takeError, untilReady } from './server.js';

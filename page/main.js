@@ -1,4 +1,4 @@
-// The page: its bar, its two views, and what connects them.
+// The page: its bar, its two views, and their connections.
 
 import { origin } from './api.js';
 import { Chat } from './chat.js';
@@ -49,7 +49,7 @@ function drawModel() {
   const { models, model } = server;
   if (models.length > 1) {
     const words = models.map(wordsOf), key = JSON.stringify([words, model]);
-    if (modelBox.kinKey === key) return; // it may be open
+    if (modelBox.kinKey === key) return; // the list may be open
     modelBox.kinKey = key;
     modelBox.replaceChildren(h('select', { 'aria-label': 'Model', onchange: (e) => chooseModel(e.target.value) }, models.map((m, i) => h('option', { value: m.id, selected: m.id === model }, words[i]))));
   } else {
@@ -66,7 +66,7 @@ function drawPill() {
   pill.textContent = words;
 }
 
-// What is said of a server that does not answer, in one place: questions wait meanwhile.
+// Shown in one place while the server does not answer; questions wait meanwhile.
 const away = h('div', { class: 'away', role: 'status', hidden: true },
   h('div', {}, h('strong', {}, 'The server does not answer'),
     h('p', {}, `kin at ${origin()} was stopped, or this device has lost its network. Questions wait here, and are sent when it is back.`)),
@@ -101,7 +101,7 @@ function nextTheme() {
   drawTheme();
 }
 
-// ---- the beginning
+// ---- start
 
 addEventListener('keydown', (e) => {
   if (e.ctrlKey && e.shiftKey && e.key.toLowerCase() === 'o') (e.preventDefault(), sidebar.open(null), chat.composer.input.focus());

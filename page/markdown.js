@@ -1,5 +1,5 @@
-// Markdown as DOM nodes. Text becomes text nodes; there is no way from a text to markup, a script or a handler. Links are http,
-// https and mailto only. It knows headings, lists, tables, code, quotes, rules, emphasis, links, formulas; everything else stays as it is.
+// Converts Markdown to DOM nodes. Text becomes text nodes, so it can never become markup, a script or a handler. Links are http, https and
+// mailto only. Supports headings, lists, tables, code, quotes, rules, emphasis, links, formulas; everything else is shown as it is.
 
 import { colourCode } from './code.js';
 import { copyText, h, icon } from './dom.js';
@@ -8,10 +8,10 @@ import { displayOf, endOfMath, isMath, mathAt } from './math.js';
 const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([^`]*)$/, HEADING = /^(#{1,6})\s+(.*?)\s*#*$/, RULE = /^ {0,3}([-*_])(\s*\1){2,}\s*$/;
 const QUOTE = /^ {0,3}> ?/, ITEM = /^( *)([-*+]|\d{1,9}[.)])(\s+|$)(.*)$/;
 const TABLE_LINE = /^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/;
-const MAX_SPAN = 2000; // characters of a link, an emphasis or a formula in a line
-const MAX_DEPTH = 12; // of lists, quotes and emphasis in each other
+const MAX_SPAN = 2000; // characters of a link, an emphasis or an inline formula
+const MAX_DEPTH = 12; // nesting of lists, quotes and emphasis
 
-// ---- blocks: the lines of each, and its kind
+// ---- blocks: splits the source into lines by kind
 
 const isBlank = (line) => /^\s*$/.test(line);
 const isTable = (lines, i) => lines[i].includes('|') && i + 1 < lines.length && lines[i + 1].includes('-') && TABLE_LINE.test(lines[i + 1]);
@@ -26,7 +26,7 @@ function endOfFence(lines, i) {
   return Math.min(end + 1, lines.length);
 }
 
-// A list goes on while lines are items, indented, or blank before such a line.
+// A list continues while lines are items, indented, or blank before such a line.
 function endOfList(lines, i) {
   let end = i + 1;
   for (; end < lines.length; end++) {
@@ -125,7 +125,7 @@ const isSpecial = (source, i) =>
   '\\$`*_~[!<'.includes(source[i]) || (source[i] === 'h' && source.startsWith('http', i)) || (source[i] === ' ' && source[i + 1] === ' ');
 
 function special(source, i, depth) {
-  const rest = source.slice(i, i + MAX_SPAN), before = source.slice(Math.max(0, i - 1), i); // what is not closed within that is no emphasis
+  const rest = source.slice(i, i + MAX_SPAN), before = source.slice(Math.max(0, i - 1), i); // an emphasis must close within MAX_SPAN
   const formula = mathAt(rest, before);
   if (formula) return formula;
   for (const [pattern, make] of INLINE) {
@@ -206,7 +206,7 @@ function draw(block, depth = 0) {
   if (kind === 'math') return drawDisplay(text);
   if (kind === 'quote') return h('blockquote', {}, splitBlocks(text.split('\n').map((l) => l.replace(QUOTE, '')).join('\n')).map((b) => draw(b, depth + 1)));
   const [, marks, title] = text.match(HEADING);
-  return h(`h${Math.min(6, marks.length + 2)}`, {}, inline(title)); // the page's own headings are above them
+  return h(`h${Math.min(6, marks.length + 2)}`, {}, inline(title)); // the page's own headings rank above them
 }
 
 /** Shows the source in `box`. Blocks that are as before keep their nodes: while a text grows only its end is drawn. */

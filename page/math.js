@@ -1,6 +1,6 @@
-// Formulas in TeX's notation as MathML. Nodes only: a formula's characters become text nodes in elements that are named here, and
-// what it asks for beside them (colours, links, styles) is not done. A command that is not known is shown by its name, in the
-// formula; a formula that does not parse (a brace without its partner) is null: its source is shown then.
+// Converts formulas in TeX notation to MathML. The text of a formula becomes text nodes in a fixed set of elements; commands for anything
+// else (colours, links, styles) are ignored. An unknown command is shown by name; a formula that does not parse (an unbalanced brace)
+// yields null, and its source is shown.
 
 import { h, mathml as m } from './dom.js';
 import { Reader } from './math_reader.js';
@@ -25,9 +25,9 @@ export function drawMath(source, isDisplay) {
   }
 }
 
-// ---- is it one?
+// ---- detection
 
-// "$5 and $6" and "\(optional\)" are prose: words beside each other, or one long word, without anything of a formula.
+// "$5 and $6" and "\(optional\)" are prose: adjacent words, or one long word, without any mathematical symbol.
 const TEXT_COMMANDS = /\\(?:text\w*|mbox|operatorname\*?|math\w+|begin|end|label|tag)\s*\{[^}]*\}|\\[A-Za-z]+/g;
 
 function isProse(source) {
@@ -52,7 +52,7 @@ export function mathAt(source, before) {
   const kind = IN_TEXT.find(({ open }) => source.startsWith(open));
   const found = kind && !(source[0] === '$' && /[\w\\$]/.test(before)) && source.match(kind.find);
   if (!found || !found[1].trim() || /\n\s*\n/.test(found[1])) return null;
-  if (kind.isDisplay ? kind.open === '\\[' && !/[\\^_=+<>]/.test(found[1]) : isProse(found[1])) return null; // \[1\]: brackets that are no link
+  if (kind.isDisplay ? kind.open === '\\[' && !/[\\^_=+<>]/.test(found[1]) : isProse(found[1])) return null; // \[1\]: brackets that are not a link
   const node = drawMath(found[1].trim(), kind.isDisplay);
   return { node: node ? framed(node, kind.isDisplay, 'span') : found[0], n: found[0].length };
 }
@@ -60,7 +60,7 @@ export function mathAt(source, before) {
 // ---- displays that begin a line
 
 const OPEN = /^ {0,3}(?:(\$\$)|(\\\[)|\\begin\{((?:align|alignat|equation|gather|multline|eqnarray|displaymath)\*?)\})/;
-const MAX_LINES = 200; // of a display
+const MAX_LINES = 200; // per display
 
 export const isMath = (line) => OPEN.test(line);
 

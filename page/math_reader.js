@@ -1,11 +1,11 @@
-// From the words of a formula to MathML: rows, scripts, fractions, fences, tables.
+// Converts the tokens of a formula to MathML: rows, scripts, fractions, fences, tables.
 
 import { mathml as m } from './dom.js';
 import { ACCENTS, ARROWS, FENCES, FONTS, FUNCTIONS, inFont, INTEGRALS, LARGE, LETTERS, LIMITS, NOT, NOTHING, OPERATORS, SIGNS, SIZES, SPACES, STYLES, TEXTS, UNDER, WIDE } from './math_symbols.js';
 import { readRows, readTable } from './math_tables.js';
 import { Unreadable, Words } from './math_words.js';
 
-const MAX_DEPTH = 60; // of groups in each other
+const MAX_DEPTH = 60; // nesting of groups
 
 const row = (nodes) => (nodes.length === 1 ? nodes[0].node : m('mrow', {}, nodes.map((n) => n.node)));
 const unknown = (name) => m('mtext', { class: 'unknown' }, `\\${name}`);
@@ -281,7 +281,7 @@ export class Reader {
     if (name === 'substack') return item(m('mtable', { class: 'tight' }, readRows(this.child(`${this.words.raw()}\\end`), 'c')));
     if (/^[pb]?mod$/.test(name)) return this.modulo(name);
     if (name === 'tag' || name === 'tag*') return item(m('mrow', {}, m('mspace', { width: '2em' }), m('mtext', {}, name === 'tag' ? `(${this.words.raw()})` : this.words.raw())));
-    if (name === 'label') return this.words.raw(), space('0'); // nobody sees it in TeX either
+    if (name === 'label') return this.words.raw(), space('0'); // TeX does not show it either
     return null;
   }
 

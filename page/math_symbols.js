@@ -1,19 +1,19 @@
-// TeX's commands and what they show: a table each, of pairs of a name and a text.
+// Tables of TeX's commands and the characters that they show.
 
 const pairs = (text) => new Map(text.trim().split(/\s+/).reduce((all, word, i, words) => (i % 2 ? all : [...all, [word, words[i + 1]]]), []));
 const names = (text) => new Set(text.trim().split(/\s+/));
 
-// Shown as a variable is.
+// Shown like a variable, in italics.
 export const LETTERS = pairs(`alpha α beta β gamma γ delta δ epsilon ϵ varepsilon ε zeta ζ eta η theta θ vartheta ϑ iota ι kappa κ varkappa ϰ
   lambda λ mu μ nu ν xi ξ omicron ο pi π varpi ϖ rho ρ varrho ϱ sigma σ varsigma ς tau τ upsilon υ phi ϕ varphi φ chi χ psi ψ omega ω
   digamma ϝ ell ℓ imath ı jmath ȷ wp ℘ aleph ℵ beth ℶ gimel ℷ`);
-// Upright.
+// Shown upright.
 export const SIGNS = pairs(`Gamma Γ Delta Δ Theta Θ Lambda Λ Xi Ξ Pi Π Sigma Σ Upsilon Υ Phi Φ Psi Ψ Omega Ω hbar ℏ hslash ℏ Re ℜ Im ℑ
   partial ∂ infty ∞ emptyset ∅ varnothing ∅ top ⊤ bot ⊥ angle ∠ measuredangle ∡ degree ° prime ′ backprime ‵ dots … ldots … cdots ⋯
   vdots ⋮ ddots ⋱ dotsc … dotsb ⋯ dotsm ⋯ checkmark ✓ square □ Box □ blacksquare ■ triangle △ Diamond ◊ lozenge ◊ bigstar ★ clubsuit ♣
   diamondsuit ♢ heartsuit ♡ spadesuit ♠ flat ♭ natural ♮ sharp ♯ S § P ¶ copyright © pounds £ euro € mho ℧ % % # # & & $ $ _ _
   nabla ∇ forall ∀ exists ∃ nexists ∄ complement ∁ therefore ∴ because ∵ QED ∎`);
-// Between two things: MathML knows the space about each.
+// Operators: MathML defines the space around each.
 export const OPERATORS = pairs(`pm ± mp ∓ times × div ÷ cdot ⋅ ast ∗ star ⋆ circ ∘ bullet • oplus ⊕ ominus ⊖ otimes ⊗ oslash ⊘ odot ⊙
   cap ∩ cup ∪ sqcap ⊓ sqcup ⊔ uplus ⊎ wedge ∧ land ∧ vee ∨ lor ∨ setminus ∖ smallsetminus ∖ wr ≀ amalg ⨿ dagger † ddagger ‡ ltimes ⋉
   rtimes ⋊ bowtie ⋈ le ≤ leq ≤ leqslant ⩽ ge ≥ geq ≥ geqslant ⩾ ne ≠ neq ≠ ll ≪ gg ≫ lll ⋘ ggg ⋙ approx ≈ approxeq ≊ equiv ≡ cong ≅
@@ -25,7 +25,7 @@ export const OPERATORS = pairs(`pm ± mp ∓ times × div ÷ cdot ⋅ ast ∗ st
   longmapsto ⟼ hookrightarrow ↪ hookleftarrow ↩ uparrow ↑ downarrow ↓ updownarrow ↕ Uparrow ⇑ Downarrow ⇓ nearrow ↗ searrow ↘
   swarrow ↙ nwarrow ↖ rightharpoonup ⇀ leftharpoonup ↼ rightleftharpoons ⇌ leadsto ⇝ rightsquigarrow ⇝ twoheadrightarrow ↠
   nrightarrow ↛ colon : mathcolon : lt < gt >`);
-// Large ones: their limits stand above and below in displays; those of integrals beside.
+// Large operators: in displays the limits are above and below, but beside integrals.
 export const LARGE = pairs(`sum ∑ prod ∏ coprod ∐ bigcup ⋃ bigcap ⋂ bigsqcup ⨆ biguplus ⨄ bigoplus ⨁ bigotimes ⨂ bigodot ⨀ bigvee ⋁ bigwedge ⋀`);
 export const INTEGRALS = pairs(`int ∫ iint ∬ iiint ∭ oint ∮ oiint ∯ oiiint ∰ smallint ∫`);
 export const FUNCTIONS = names(`sin cos tan cot sec csc sinh cosh tanh coth arcsin arccos arctan arccot arcsec arccsc exp log ln lg deg dim hom ker arg`);
@@ -46,11 +46,11 @@ export const TEXTS = names(`text textrm textnormal textsf texttt textbf textit e
 export const NOTHING = names(`nonumber notag allowbreak nobreak relax limits nolimits left. right. displaylimits mathstrut strut`);
 export const FONTS = { mathbf: 'bold', boldsymbol: 'bold', bm: 'bold', pmb: 'bold', mathbb: 'double', Bbb: 'double', mathcal: 'script', mathscr: 'script', mathfrak: 'fraktur', mathsf: 'sans', mathtt: 'mono',
   mathrm: 'upright', mathit: 'italic', mathnormal: 'italic', mathup: 'upright' };
-// Environments: their fences, and how their columns are aligned.
+// Environments: their fences, and the alignment of their columns.
 export const TABLES = { matrix: ['', ''], pmatrix: ['(', ')'], bmatrix: ['[', ']'], Bmatrix: ['{', '}'], vmatrix: ['|', '|'], Vmatrix: ['‖', '‖'], smallmatrix: ['', ''], cases: ['{', '', 'l'], dcases: ['{', '', 'l'],
   rcases: ['', '}', 'l'], array: ['', ''], aligned: ['', '', 'rl'], align: ['', '', 'rl'], alignat: ['', '', 'rl'], alignedat: ['', '', 'rl'], split: ['', '', 'rl'], eqnarray: ['', '', 'rcl'], gathered: ['', ''], gather: ['', ''],
   multline: ['', ''], equation: ['', ''], displaymath: ['', ''], math: ['', ''], subequations: ['', ''] };
-// ---- letters of other alphabets: where their A, a, 0 are, and those that Unicode has elsewhere
+// ---- mathematical alphabets: code points of A, a and 0, and exceptions that Unicode has elsewhere
 
 const ALPHABETS = {
   bold: [0x1d400, 0x1d41a, 0x1d7ce], double: [0x1d538, 0x1d552, 0x1d7d8, { C: 'ℂ', H: 'ℍ', N: 'ℕ', P: 'ℙ', Q: 'ℚ', R: 'ℝ', Z: 'ℤ' }], sans: [0x1d5a0, 0x1d5ba, 0x1d7e2], mono: [0x1d670, 0x1d68a, 0x1d7f6],

@@ -5,9 +5,9 @@ import { item, stretched } from './math_reader.js';
 import { TABLES } from './math_symbols.js';
 import { Unreadable } from './math_words.js';
 
-const ROOM = /^\[\s*-?[\d.]+\s*(?:em|ex|pt|mm|cm|in|mu)\s*\]/; // below a row
+const ROOM = /^\[\s*-?[\d.]+\s*(?:em|ex|pt|mm|cm|in|mu)\s*\]/; // vertical space after a row
 
-// Pairs of columns meet at their border; of others each has its side.
+// In 'rl' tables columns are pairs that meet at their border; in others each has its own alignment.
 const sideOf = (align, i) => ({ l: 'left', r: 'right' })[align === 'rl' ? align[i % 2] : (align[i] ?? align.at(-1))];
 
 /** After \begin. */
@@ -17,7 +17,7 @@ export function readTable(reader) {
   let [left, right, align = 'c'] = TABLES[name];
   words.option();
   if (name === 'array') align = words.raw().replace(/[^lcr]/g, '') || 'c';
-  if (name.startsWith('align') && name.includes('at')) words.raw(); // how many columns
+  if (name.startsWith('align') && name.includes('at')) words.raw(); // number of columns
   reader.isDisplay = align === 'rl' || /^(dcases|gather|multline|equation|displaymath)/.test(name);
   const displaystyle = reader.isDisplay ? 'true' : undefined;
   const rows = reader.deeper(() => readRows(reader, align));

@@ -1,4 +1,4 @@
-// The words of a formula in TeX's notation: commands, numbers, braces, characters.
+// Tokenizes a formula in TeX notation: commands, numbers, braces, characters.
 
 /** A formula that does not parse. */
 export class Unreadable extends Error {}

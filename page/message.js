@@ -1,4 +1,4 @@
-// One message on the page: an article whose parts are changed in place while it is written.
+// One message on the page: an article whose parts are updated in place while it is generated.
 
 import { copyText, h, icon, iconButton, toast } from './dom.js';
 import { drawFiles } from './files.js';
@@ -10,7 +10,7 @@ const pretty = (json) => {
   try {
     return JSON.stringify(JSON.parse(json), null, 2);
   } catch {
-    return json; // not whole yet
+    return json; // incomplete so far
   }
 };
 
@@ -27,7 +27,7 @@ function statsText(stats, nContext) {
 
 function progressText(message, progress) {
   if (isElsewhere(message)) return 'Being written in another tab';
-  if (progress?.waiting) return ''; // said above it
+  if (progress?.waiting) return ''; // already shown above
   if (progress?.first && progress.n > 1) {
     const perSecond = ((progress.n - 1) * 1000) / (performance.now() - progress.first);
     return `${rate(perSecond)} tokens/s · ${count(progress.n)} tokens`;
@@ -142,7 +142,7 @@ export class MessageView {
       this.node.classList.remove('editing');
       this.update();
     };
-    // While another answer is written nothing is taken: the text stays.
+    // While another answer is generated the text is not accepted and stays in the field.
     const send = () => {
       const text = area.value.trim(), isEmpty = !text && !this.message.files?.length;
       if (isEmpty || this.actions.edit(this.message, text)) close();

@@ -1,4 +1,4 @@
-// The plan: what a token is expected to take, where the time goes, why each device has its layers, and what changes without it.
+// The plan: the predicted time per token, where the time goes, why each device has its layers, and the effect of losing one.
 
 import { h } from './dom.js';
 import { count, ms, plural, rate, sentence } from './format.js';
@@ -21,7 +21,7 @@ function stack(parts, total) {
   return box;
 }
 
-// The way of a token round the ring: what each device takes, then its hop, one after the other; those of a group beside each other.
+// A token's path round the ring: each device's time, then its hop, in sequence; the devices of a group in parallel.
 function pathRows(plan, index) {
   const whole = plan.tpot_ms || 1;
   let at = 0;
@@ -42,7 +42,7 @@ function pathRows(plan, index) {
   return rows.length > 1 ? h('ol', { class: 'ways', 'aria-label': 'A token on its way round the ring' }, rows) : null;
 }
 
-// Who shares layers, in which parts, and what that costs and gains.
+// The devices that share layers, their shares, and the costs and gains of sharing.
 function groups(plan, index) {
   return (plan.groups ?? []).map((g) => {
     const bar = h('div', { class: 'stack', 'aria-hidden': 'true' }, g.devices.map((name, i) => {
@@ -55,13 +55,13 @@ function groups(plan, index) {
   });
 }
 
-// "a ring is faster: kitchen + attic share 8 layers, …" is of groups that the plan does not have.
+// A sentence such as "a ring is faster: kitchen + attic share 8 layers, …" describes groups that the plan does not use.
 function ofGroups({ group, groups }) {
   if (!group || groups?.length || !/ share \d+ layers/.test(group)) return group && sentence(group);
   return `Looked at, and not taken: ${group.replace(/^[^:]*: /, '')}`;
 }
 
-// Why so, in the planner's words: one sentence; "kitchen: 3 layers" and whether groups are worth it on request.
+// The reasons, in the planner's words: one sentence; the devices' and groups' details can be expanded.
 function reasons(plan) {
   const list = [ofGroups(plan), ...plan.devices.map((d) => d.why?.replace(/; without it .*$/, ''))].filter(Boolean);
   const details = list.length ? h('details', { class: 'reasons' }, h('summary', {}, 'Details'), h('ul', {}, list.map((why) => h('li', {}, why)))) : null;
@@ -69,7 +69,7 @@ function reasons(plan) {
   return [h('h3', {}, 'Why so'), plan.reason ? h('p', {}, `${sentence(plan.reason)}.`) : null, details];
 }
 
-// A plan by rule, of which no times are known.
+// A plan made by a fixed rule, without predicted times.
 function unmeasured(plan, index) {
   const out = plan.devices.slice(1).filter((d) => !d.layers).map((d) => d.name);
   return [
@@ -78,7 +78,7 @@ function unmeasured(plan, index) {
   ].flat().filter(Boolean);
 }
 
-// "; texts pause for 1.9 s": what the loss of it is expected to cost, whatever becomes of its connection.
+// "; texts pause for 1.9 s": the expected cost of losing the device.
 const pauses = (lost) => (lost?.pause_ms > 0 ? `; texts pause for about ${ms(lost.pause_ms)}` : '');
 
 function leaving(plan) {

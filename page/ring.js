@@ -1,5 +1,5 @@
-// The ring as a picture: devices in the order in which a token passes them, the links between them, and outside of it, dashed, those
-// that compute nothing now. Devices that share each of their layers are side by side in one box.
+// A picture of the ring: devices in the order in which a token passes them, the links between them, and beside it, dashed, the devices that
+// compute nothing now. Devices that share their layers are side by side in one box.
 
 import { cutToWidth, svg } from './dom.js';
 import { ms, plural } from './format.js';
@@ -7,7 +7,7 @@ import { drawLink, placeStops } from './ring_layout.js';
 
 const NODE_W = 164, NODE_H = 76, CELL_W = 148, CELL_H = 44, GAP = 8;
 const NAME = '620 15px', WORDS = '13px'; // fonts, as in cluster.css
-let W = 760; // of the picture; the pages of phones have a narrower one
+let W = 760; // width of the picture; narrower on phones
 
 const text = (x, y, what, cls, anchor = 'middle') => svg('text', { x, y, class: cls, 'text-anchor': anchor }, what);
 
@@ -57,7 +57,7 @@ function drawNode(device, x, y, index) {
     text(left + 14, top + 48, cutToWidth(describe(device, [device]), NODE_W - 26, WORDS), 'what', 'start'));
 }
 
-// A group on its own has its devices in columns, one in a ring below each other.
+// A group without other stops has its devices in columns, otherwise one below the other.
 const columns = (stop, isAlone, narrow) => (isAlone ? Math.min(stop.length, narrow ? 2 : 4) : 1);
 
 const sizeOf = (stop, n) => (stop.length < 2 ? { w: NODE_W, h: NODE_H } : { w: n * (CELL_W + GAP) + GAP, h: 56 + Math.ceil(stop.length / n) * (CELL_H + GAP) });
@@ -74,7 +74,7 @@ function drawCell(device, x, y, group, index) {
     share && text(x + CELL_W - 10, y + 23, share, 'what', 'end'));
 }
 
-// Devices that share each of their layers; what adding up their parts is expected to take, where it is known.
+// Draws devices that share their layers, and the predicted time of their reductions, if known.
 function drawGroup(stop, n, x, y, group, index) {
   const { w, h } = sizeOf(stop, n), left = x - w / 2, top = y - h / 2;
   const sums = group?.sums_ms >= 0 ? `, sums ${ms(group.sums_ms)}` : '';
@@ -86,7 +86,7 @@ function drawGroup(stop, n, x, y, group, index) {
   return g;
 }
 
-// How much of the last second it computed.
+// Share of the last second in which it computed.
 const load = (device) => Math.min(1, device.compute_share ?? 0);
 
 function drawAlone(device, nLayer) {
@@ -110,7 +110,7 @@ export function drawRing(devices, plan, nLayer, index, narrow) {
   const sizes = stops.map((stop) => sizeOf(stop, columns(stop, isAlone, narrow)));
   const places = members.length > 1 ? placeStops(sizes, W) : { at: [], height: 216 };
   const inRow = narrow ? 2 : 4, extra = others.length && members.length ? Math.ceil(others.length / inRow) * (NODE_H + 18) + 26 : 0;
-  const above = stops.length < 3 || places.isGrid ? 0 : Math.max(0, Math.min(...places.at.map((p) => p.y - p.h / 2)) - 50); // nothing is there
+  const above = stops.length < 3 || places.isGrid ? 0 : Math.max(0, Math.min(...places.at.map((p) => p.y - p.h / 2)) - 50); // empty space at the top
   const picture = svg('svg', { viewBox: `0 ${above} ${W} ${places.height + extra - above}`, role: 'img', 'aria-label': label, class: places.isGrid ? 'ring whole' : 'ring' });
   const isBusy = members.some((d) => d.state === 'computing');
   if (members.length === 1) picture.append(drawAlone(members[0], nLayer));

@@ -1,11 +1,11 @@
-// Where the stops of a ring are in its picture, and the links between them: on an ellipse, or, where they would not fit there, on the
-// border of a grid. The head, the last one, is at the bottom; a token goes round clockwise.
+// Positions of a ring's stops and links: on an ellipse, or if they do not fit, on the border of a grid. The head, the last stop, is at the
+// bottom; a token goes round clockwise.
 
 import { svg } from './dom.js';
 import { bytes, ms } from './format.js';
 
-const MAX_ELLIPSE = 6; // stops: with more the links' words do not fit between them
-const MARGIN = 44, ROOM = 52; // above and below the grid, between its rows: for what the links say
+const MAX_ELLIPSE = 6; // stops: with more, the labels of links do not fit between them
+const MARGIN = 44, ROOM = 52; // space above and below the grid, and between its rows, for the labels of links
 
 const text = (x, y, what, cls, anchor = 'middle') => svg('text', { x, y, class: cls, 'text-anchor': anchor }, what);
 
@@ -23,12 +23,13 @@ function onEllipse(sizes, width) {
   return { at, height, center };
 }
 
-// The rows of the border, of `columns` at the top and as many, or one less, at the bottom; two in each row between.
+// Rows of the border: `columns` stops at the top and as many, or one fewer, at the bottom; two in each row between.
 function onBorder(sizes, width) {
   const n = sizes.length, columns = width < 500 ? 2 : 4;
   const bottom = (n - columns) % 2 === 0 ? columns : columns - 1, middle = (n - columns - bottom) / 2;
   const x = (i, of) => width / 2 + (i - (of - 1) / 2) * (width / columns);
-  // From the end of the bottom row leftward, up, right and down; then turned so that the head is in the bottom row's middle.
+  // Starts at the right end of the bottom row and goes left, up, right and down; then rotated so that the head is in the middle of the
+  // bottom row.
   const cells = [
     ...Array.from({ length: bottom }, (_, i) => ({ row: middle + 1, x: x(bottom - 1 - i, bottom) })), ...Array.from({ length: middle }, (_, i) => ({ row: middle - i, x: x(0, columns) })),
     ...Array.from({ length: columns }, (_, i) => ({ row: 0, x: x(i, columns) })), ...Array.from({ length: middle }, (_, i) => ({ row: i + 1, x: x(columns - 1, columns) })),
@@ -52,7 +53,7 @@ export function placeStops(sizes, width) {
 const arrow = (at, angle) => svg('path', { class: 'arrow', d: 'M-6 -6 L6 0 L-6 6 Z', transform: `translate(${at.x} ${at.y}) rotate(${angle})` });
 const said = (link) => [link?.rtt_ms > 0 && ms(link.rtt_ms), link?.bytes_s > 0 && `${bytes(link.bytes_s)}/s`];
 
-// A curve, bent outward.
+// Draws a curve, bent outward.
 function drawCurve(g, a, b, { at, center }, link, width) {
   const n = at.length, mid = { x: (a.x + b.x) / 2, y: (a.y + b.y) / 2 };
   const out = { x: mid.x - center.x, y: mid.y - center.y }, length = Math.hypot(out.x, out.y) || 1;
@@ -61,14 +62,14 @@ function drawCurve(g, a, b, { at, center }, link, width) {
   const c = { x: mid.x + nx * bend, y: mid.y + ny * bend }, top = { x: (a.x + 2 * c.x + b.x) / 4, y: (a.y + 2 * c.y + b.y) / 4 };
   g.append(svg('path', { d: `M${a.x} ${a.y} Q${c.x} ${c.y} ${b.x} ${b.y}` }), arrow(top, (Math.atan2(b.y - a.y, b.x - a.x) * 180) / Math.PI));
   const anchor = Math.abs(nx) < 0.4 ? 'middle' : nx > 0 ? 'start' : 'end';
-  const [far, up, down] = width < 500 && n > 2 ? [30, anchor === 'middle' ? -58 : -8, 4] : [18, -24, 24]; // above two that are close
+  const [far, up, down] = width < 500 && n > 2 ? [30, anchor === 'middle' ? -58 : -8, 4] : [18, -24, 24]; // above two stops that are close
   const x = top.x + nx * far, y = top.y + (ny < -0.1 ? up : ny > 0.1 ? down : -4), [latency, speed] = said(link);
   if (latency) g.append(text(x, y, latency, 'latency', anchor));
   if (speed) g.append(text(x, y + 15, speed, 'speed', anchor));
 }
 
-// A straight one, from border to border. Its words are outside of a row, on the inner side between rows, beside the lower end where
-// it is oblique.
+// Draws a straight link between borders. Its label is outside of a row, on the inner side between rows, or beside the lower end of a
+// diagonal link.
 function drawStraight(g, a, b, link, width) {
   const isLevel = a.row === b.row, side = Math.sign(b.x - a.x), down = Math.sign(b.y - a.y);
   const from = isLevel ? { x: a.x + (side * a.w) / 2, y: a.y } : { x: a.x, y: a.y + (down * a.h) / 2 };

@@ -1,4 +1,4 @@
-// What the page knows of the server: whether it is ready, its models, the length of its context. `changed` events tell of news.
+// The page's knowledge of the server: whether it is ready, its models, the context length. Fires `changed` events.
 
 import { ApiError, getJson } from './api.js';
 import { progress } from './format.js';
@@ -7,7 +7,7 @@ import { askForKey } from './settings.js';
 export const server = Object.assign(new EventTarget(), {
   state: 'unknown', // 'ready', 'loading', 'unreachable', 'refused'
   doing: '',
-  progress: '', // of what it is doing
+  progress: '', // of the current activity
   models: [],
   model: '',
 });
@@ -27,7 +27,7 @@ export function chooseModel(id) {
   server.model = id;
   try {
     localStorage.setItem('kin.model', id);
-  } catch {} // it is asked again next time
+  } catch {} // requested again the next time
   server.dispatchEvent(new Event('changed'));
 }
 

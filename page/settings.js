@@ -1,4 +1,4 @@
-// What requests say beside their messages, and the key. Kept in this browser.
+// Parameters of requests, and the API key. Stored in this browser.
 
 import { getKey, setKey } from './api.js';
 import { h, openDialog } from './dom.js';

@@ -1,4 +1,4 @@
-// The conversations at the side: choosing, renaming, removing, files. On a phone it comes in over the page.
+// The sidebar with conversations: opens, renames, removes, exports and imports them. On a phone it overlays the page.
 
 import { h, icon, iconButton, openDialog, toast } from './dom.js';
 import { ago } from './format.js';
@@ -72,7 +72,7 @@ export class Sidebar {
     const form = h('form', { id: 'rename', onsubmit: async (e) => {
       e.preventDefault();
       dialog.close();
-      const now = (await store.listConversations()).find(({ id }) => id === c.id); // a message may have come meanwhile
+      const now = (await store.listConversations()).find(({ id }) => id === c.id); // a message may have arrived meanwhile
       if (now && input.value.trim()) await store.putConversation({ ...now, title: input.value.trim() });
       this.draw();
     } }, h('div', { class: 'field' }, h('label', { for: 'new-title' }, 'Title'), input));

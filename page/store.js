@@ -1,5 +1,5 @@
-// Conversations in IndexedDB. A conversation is a tree of messages: each has its parent, and `current` is the last one of the
-// branch that is shown. Where there is no IndexedDB (private windows of some browsers), they live as long as the page.
+// Stores conversations in IndexedDB. A conversation is a tree of messages: each has its parent, and `current` is the last message of the
+// branch shown. Without IndexedDB (private windows of some browsers) they live as long as the page.
 
 const DB = 'kin', VERSION = 1;
 const memory = { conversations: new Map(), messages: new Map() };
@@ -19,13 +19,13 @@ export const tab = (() => {
   }
 })();
 
-// What is kept is told to the other tabs: a conversation, a message, or the id of a conversation that was removed.
+// Changes are sent to other tabs: a conversation, a message, or the id of a removed conversation.
 const channel = typeof BroadcastChannel === 'function' ? new BroadcastChannel('kin') : null;
 
 /** take({conversation}), take({message}) or take({removed}) is called when another tab has kept or removed it. */
 export const hearTabs = (take) => channel?.addEventListener('message', (event) => take(event.data));
 
-const LOST_MS = 5000; // an answer of another tab that was not kept for that long is not written any more
+const LOST_MS = 5000; // an answer of another tab that was not stored for this long is no longer being generated
 export const isElsewhere = (message) => message.state === 'writing' && message.tab !== tab && Date.now() - message.kept < LOST_MS;
 
 export async function openStore() {
@@ -52,14 +52,14 @@ async function put(store, value) {
 export const putConversation = (conversation) => put('conversations', conversation);
 export const putMessage = (message) => put('messages', message);
 
-// When the page is left, a change of the database may come too late; this does not.
+// When the page is closed, a change of the database may come too late; session storage is synchronous.
 const LAST = `kin.last.${tab}`;
 
 /** Keeps a message at once, until takeLast. */
 export function putLast(message) {
   try {
     sessionStorage.setItem(LAST, JSON.stringify(message));
-  } catch {} // then it is as it was kept last
+  } catch {} // then the last stored state remains
 }
 
 /** What putLast has kept, if it is this message. */
@@ -74,7 +74,7 @@ export function takeLast(id) {
   }
 }
 
-// What is being typed into a conversation ('' is a new one) and the files beside it: of this tab, until it is sent.
+// The draft of a conversation ('' for a new one) with its files: kept per tab, until it is sent.
 const draftName = (id) => `kin.draft.${id ?? ''}`;
 
 export function putDraft(id, draft) {
@@ -134,7 +134,7 @@ export async function exportAll(ids) {
 const text = (value) => (typeof value === 'string' ? value : '');
 const readFiles = (files) => (Array.isArray(files) ? files.map((f) => ({ name: text(f?.name), text: text(f?.text) })) : undefined);
 
-// Ids are made anew, so that what is here already stays. What is not understood is left out.
+// Imported messages get new ids, so that existing ones are kept. Invalid ones are skipped.
 function readMessage(m, conversation, ids, i) {
   return {
     id: ids.get(m.id), conversation, parent: ids.get(m.parent) ?? null, role: m.role, content: text(m.content),

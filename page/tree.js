@@ -1,10 +1,10 @@
-// The messages of one conversation as a tree, without the page. Each message has a parent; those with the same parent are
-// siblings: other versions of the same turn. A branch is the path from the root to a message.
+// The messages of one conversation as a tree, independent of the page. Each message has a parent; messages with the same parent are
+// siblings: versions of the same turn. A branch is the path from the root to a message.
 
 export class Tree {
   constructor(messages = []) {
     this.byId = new Map();
-    this.children = new Map(); // of each parent, null for the root, in the order in which they were made
+    this.children = new Map(); // by parent, null for the root, in the order of creation
     for (const m of messages) this.add(m);
   }
 
@@ -22,7 +22,7 @@ export class Tree {
   /** From the first message to this one. */
   branch(id) {
     const path = [];
-    const seen = new Set(); // an imported file may have a circle
+    const seen = new Set(); // an imported file may contain a cycle
     for (let m = this.byId.get(id); m && !seen.has(m.id); m = this.byId.get(m.parent)) {
       seen.add(m.id);
       path.push(m);

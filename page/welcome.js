@@ -1,8 +1,8 @@
-// What stands in place of a conversation that has not begun.
+// Shown before a conversation has begun.
 
 import { h } from './dom.js';
 
-// What the demo model can; and what others can.
+// Suggestions that suit the demo model; and other models.
 const STORIES = ['Tell me a story about a brave little dragon.', 'Tell me a story about a girl named Mia and a ball.', 'Tell me a story about two good friends.', 'What can you do?'];
 const STARTERS = ['Tell me a story about a brave little dragon.', 'Explain how a rainbow is made, in three sentences.', 'Write a haiku about the sea.', 'Compare tea and coffee in a table.'];
 
