@@ -39,7 +39,7 @@ static void clear_environment(void) {
     }
 }
 
-// Runs the head, which is kin run, in this process; returns its exit status.
+// Runs the head, which is kin run, in this process. Returns its exit status.
 static int tell_how_to_stop(const kin_household *h, const demo_options *o) {
     char home[KIN_HOUSEHOLD_PATH], key[KIN_HOUSEHOLD_PATH], cache[KIN_HOUSEHOLD_PATH], port[16], n_devices[16], seed[32];
     snprintf(port, sizeof port, "%u", h->port);

@@ -14,7 +14,7 @@ typedef struct eval_options {
     kin_session_options session;
     const char *tokens, *logits, *tokenize, *ppl;
     int greedy;
-    int32_t *ids; // of tokens // token ids // [n_ids]
+    int32_t *ids; // token ids // [n_ids]
     int n_ids;
 } eval_options;
 

@@ -273,13 +273,13 @@ int kin_household_open(kin_household *h, int n_devices, kin_err *err) {
     kin_assert(n_devices >= 1 && n_devices <= KIN_HOUSEHOLD_DEVICES);
     *h = (kin_household){.n_devices = n_devices, .to_supervisor = -1, .from_supervisor = -1};
     sigaction(SIGUSR1, &(struct sigaction){.sa_handler = on_ended}, NULL);
-    sigaction(SIGCHLD, &(struct sigaction){.sa_handler = on_ended}, NULL); // of the supervisor
+    sigaction(SIGCHLD, &(struct sigaction){.sa_handler = on_ended}, NULL); // the supervisor is a child of this process
     if (make_homes(h, err) == 0 && find_port(&h->port, err) == 0 && start_supervisor(h, err) == 0) return 0;
     kin_household_close(h);
     return KIN_FAIL;
 }
 
-// A device that stalled before it closed its copy of the pipe keeps it open after the supervisor has ended.
+// The pipe alone does not tell: a device that stalled before it closed its copy keeps it open after the supervisor has ended.
 static bool supervisor_has_ended(const kin_household *h) {
     siginfo_t info = {0};
     return waitid(P_PID, (id_t)h->supervisor, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == h->supervisor;

@@ -1,5 +1,5 @@
 // Partial chunks: the received beginning of a chunk whose download broke, so that the rest can be fetched from the same peer or
-// from another one. A chunk is verified against its hash only when it is complete; until then a part is only as trustworthy as
+// from another one. A chunk is verified against its hash only when it is complete; until then it is only as trustworthy as
 // the peers that sent it.
 //
 // Plain data; bytes are on the heap, and the list owns them while they are in it. Owner: fetch/fetch.c. Thread: one at a time.

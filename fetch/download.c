@@ -17,7 +17,7 @@ enum {
 typedef struct buffer {
     kin_proto_hash of; // the model, or the page
     uint32_t n, n_asked;
-    kin_chunk_part part; // bytes // bytes // [n], NULL until the first bytes arrive
+    kin_chunk_part part; // bytes // [n], NULL until the first bytes arrive
 } buffer;
 
 struct kin_download {

@@ -24,7 +24,7 @@ typedef struct kin_missing_chunks {
     // ends[g]).
     int n_groups;
     size_t ends[1 + KIN_MAX_WINDOWS];
-    bool *is_private; // of kin_ranges_private // from kin_ranges_private // [n_chunks]; NULL: headers are missing
+    bool *is_private; // from kin_ranges_private // [n_chunks]; NULL: headers are missing
 } kin_missing_chunks;
 
 // Fails if a file has no valid GGUF header, if the model lacks these layers or cannot be split into this share, or if a file

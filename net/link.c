@@ -110,7 +110,7 @@ static void end(kin_link *l) {
 }
 
 // True if no large frame has ever arrived although small ones have: they opened the link, and the peer is still heard, but it
-// receives nothing for silence_ms.
+// has acknowledged nothing for stuck_ms.
 static bool swallows_large(const kin_link *l, kin_time now) {
     bool is_stuck = l->n_unacknowledged > 0 && now >= after_ms(l->acknowledged, l->stuck_ms);
     return is_stuck && now < after_ms(l->heard, l->stuck_ms) && l->large_at > 0 && l->n_acknowledged < l->large_at;
