@@ -412,8 +412,7 @@ static void huge_logits_do_not_overflow(void **state) {
     (void)state;
     static const float logits[N] = {-FLT_MAX, FLT_MAX, 0, 1, -INFINITY};
     for (int i = 0; i < N_MODES; i++) {
-        if (i != 6)
-            assert_int_equal(support(mode(i), logits, N), 0x02); // at temperature FLT_MAX even these probabilities are close
+        if (i != 6) assert_int_equal(support(mode(i), logits, N), 0x02); // mode 6: at temperature FLT_MAX all are about equal
     }
     static const float infinite[N] = {3, INFINITY, -INFINITY, INFINITY, NAN};
     for (int i = 1; i < N_MODES; i++) {
@@ -590,8 +589,7 @@ static void a_marker_turns_the_grammar_on_wherever_it_ends(void **state) {
     assert_true(kin_constraint_allows(k.c, byte_token('q')));
     release(&k);
 
-    k = constrain("root ::= \"b\"",
-                  "a"); // tokens "aa" and "ab": the marker ends inside them, and the grammar decides about the rest
+    k = constrain("root ::= \"b\"", "a"); // the marker ends inside the tokens "aa" and "ab"; the grammar restricts the rest
     assert_false(kin_constraint_allows(k.c, SMALL_SPM_AA));
     assert_true(kin_constraint_allows(k.c, SMALL_SPM_AB));
     const uint64_t *set = kin_constraint_mask(k.c);

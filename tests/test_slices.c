@@ -1,4 +1,5 @@
-// Slices of weights: what is opened, packed, cached and streamed of a slice is the slice, and rows multiply as in the whole.
+// Slices of weights: a slice that is opened, packed, cached or streamed has exactly its own bytes, and its rows give the same
+// products as in the whole matrix.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +33,7 @@ static void ok(int rc, const kin_err *err) {
     if (rc != 0) fail_msg("%s", err->text);
 }
 
-// Models that were made: to quantize one takes longer than what is tested with it.
+// Generated models, reused because quantizing one takes longer than a test.
 static struct {
     char path[64];
     const char *arch, *mix;
@@ -115,9 +116,9 @@ static kin_weights_options options_of(const world *w, const kin_slices *slices) 
     return o;
 }
 
-// What a pass over the layer saw of each weight.
+// Each weight as seen during a pass over the layer.
 typedef struct seen {
-    float *y[KIN_W_COUNT]; // f32 [N_X, rows] products; of dense matrices
+    float *y[KIN_W_COUNT]; // f32 [N_X, rows], the products of dense matrices
     uint8_t *bytes[KIN_W_COUNT];
     int64_t ne[KIN_W_COUNT][3];
     bool packed[KIN_W_COUNT];
@@ -130,7 +131,7 @@ static void free_seen(seen *s) {
     }
 }
 
-// As the model's graphs multiply.
+// Multiplies like the model's graphs.
 static float *product(const world *w, struct ggml_tensor *weight) {
     struct ggml_init_params params = {.mem_size = 32 << 20};
     struct ggml_context *ctx = ggml_init(params);
@@ -171,7 +172,7 @@ static void look(const world *w, kin_weights *weights, int i_compute_block, seen
     }
 }
 
-// Two passes: in the second one something is read again where weights stream.
+// Runs two passes: streamed weights are read again in the second one.
 static seen pass(const world *w, const kin_slices *slices, bool want_cached) {
     seen s = {0};
     kin_weights *weights;
@@ -193,7 +194,7 @@ static seen pass(const world *w, const kin_slices *slices, bool want_cached) {
     return s;
 }
 
-// Part i of n of every weight that can be split so.
+// Returns part i of n of every weight that can be split in this dimension.
 static kin_slices part_of(const world *w, kin_slice_dim dim, int i, int n) {
     kin_slices s = {0};
     for (int id = 0; id < KIN_W_COUNT; id++) {
@@ -203,7 +204,7 @@ static kin_slices part_of(const world *w, kin_slice_dim dim, int i, int n) {
     return s;
 }
 
-// The slice's bytes as the file has them, row by row, and packed where the tensor is.
+// Returns the slice's bytes from the file, row by row, and packed if the tensor is.
 static uint8_t *expected_bytes(const kin_gguf_tensor *t, const kin_slice *s, bool packed, size_t *n) {
     bool columns = s->dim == KIN_SLICE_COLUMNS, rows = s->dim == KIN_SLICE_ROWS;
     int64_t c0 = columns ? s->begin : 0, nc = columns ? s->end - s->begin : t->ne[0];
@@ -232,7 +233,7 @@ static void expect_slice(const world *w, const kin_slices *slices, const seen *s
     }
 }
 
-// Rows [begin, end) of the product with the whole are the product with the slice.
+// Expects the product with the slice to equal rows [begin, end) of the product with the whole matrix.
 static void expect_rows(const seen *whole, const seen *part, const kin_slices *slices) {
     for (int id = 0; id < KIN_W_COUNT; id++) {
         if (!part->y[id]) continue;
@@ -326,7 +327,7 @@ static void slices_in_pieces_are_not_streamed_without_a_cache(void **state) {
     close_world(&w);
 }
 
-// ---- which slices there are
+// ---- valid slices
 
 static void slices_end_where_blocks_and_panels_do(void **state) {
     (void)state;
@@ -346,7 +347,7 @@ static void slices_end_where_blocks_and_panels_do(void **state) {
     assert_false(kin_slice_can_split(&bias, KIN_SLICE_COLUMNS, 1));
     kin_slice_view v = kin_slice_view_of(&(kin_slice){KIN_SLICE_ROWS, 16, 48}, &bias);
     assert_true(v.ne[0] == 32 && v.ne[1] == 1 && v.first == 64 && v.bytes == 128 && v.n_runs == 1);
-    assert_false(kin_slice_can_split(&odd, KIN_SLICE_ROWS, 2)); // no kernel takes 40 rows: a slice would get another one
+    assert_false(kin_slice_can_split(&odd, KIN_SLICE_ROWS, 2)); // no kernel takes 40 rows, but one may take a slice
     assert_true(kin_slice_can_split(&odd, KIN_SLICE_COLUMNS, 3));
 }
 
@@ -370,7 +371,7 @@ static void parts_are_the_whole_without_gaps(void **state) {
 
 // ---- ranges of the file
 
-// Which bytes of the tensors of layer 0 belong to the slices: 1; padding after a tensor may be in a range: 2.
+// Marks bytes of layer 0: 1 if they belong to the slices, 2 for padding after a tensor, which may be in a range.
 static uint8_t *mark_wanted(const world *w, const kin_slices *slices, uint64_t size) {
     uint8_t *wanted = calloc(1, size);
     for (int id = 0; id < KIN_W_COUNT; id++) {

@@ -1,4 +1,4 @@
-// TPI-LLM's sliding window: its formulas, against the figures of the paper.
+// TPI-LLM's sliding window: its formulas, compared with the paper's figures.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -48,8 +48,7 @@ static void the_head_has_tiles_in_place_of_blocks_that_are_smaller(void **state)
     }
 }
 
-// Section 4.4: four laptops and Llama 2-7B, of whose layers the paper says that they are steady, though not by the tight
-// condition.
+// Section 4.4: with four laptops and Llama 2-7B the layers are steady according to the paper, but not by the tight condition.
 static void four_laptops_are_loosely_steady_and_not_tightly(void **state) {
     (void)state;
     const kin_sliding_window window = {4, 0}, retains = {4, 2};
@@ -61,7 +60,7 @@ static void four_laptops_are_loosely_steady_and_not_tightly(void **state) {
     t.load_ff_s = 0.045;
     assert_false(kin_sliding_window_is_steady(&window, 32, &t));
     assert_true(kin_sliding_window_is_steady(&retains, 32, &t));
-    t.load_attn_s = 0.060; // a feed-forward block that stays does not help
+    t.load_attn_s = 0.060; // here a retained feed-forward block does not help
     assert_false(kin_sliding_window_is_steady(&retains, 32, &t));
 }
 

@@ -1,10 +1,11 @@
-// A ring of real processes on loopback under random faults: as long as the head lives, each text is the right one, to its end,
-// and afterwards the ring works again. Nothing hangs, and nobody ends on its own; with sanitizers, no process reports a leak or a
+// A ring of real processes on loopback under random faults: while the head lives, each text is correct and complete, and
+// afterwards the ring works again. Nothing hangs, and no process ends unasked; with sanitizers, no process reports a leak or a
 // race.
 //
-//     test_soak [FAULTS [SEED]]      or SOAK_FAULTS and SOAK_SEED of the environment; a few if neither is there. The same seed
-//     gives
-//                                    the same faults
+//     test_soak [FAULTS [SEED]]
+//
+// The environment's SOAK_FAULTS and SOAK_SEED do the same. By default there are a few faults. A seed always gives the same
+// faults.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,9 +35,9 @@
 
 enum {
     N_DEVICES = 2,
-    N_TOKENS = 60, // of a text; a grammar keeps line breaks away
+    N_TOKENS = 60, // per text; a grammar excludes line breaks
     TEXT_BYTES = 4096,
-    REQUEST_MS = 150000, // far more than anything may take, sanitizers and a busy machine included
+    REQUEST_MS = 150000, // far more than any request takes, even with sanitizers on a busy machine
 };
 
 static int n_faults = 3;
@@ -50,12 +51,12 @@ typedef struct soak {
     char dir[64], profile[96], grammar[96];
     kin_key key;
     kin_process head, devices[N_DEVICES];
-    kin_proxy *proxies[N_DEVICES]; // between a device and the head
+    kin_proxy *proxies[N_DEVICES]; // between each device and the head
     uint16_t port, ports[N_DEVICES];
-    long log_begin[N_DEVICES]; // of what a device says since its last start
+    long log_begin[N_DEVICES]; // the offset in the device's log of its last start
     char want[2][TEXT_BYTES];
-    int text_ms;           // what the last right text took
-    char line[TEXT_BYTES]; // of the head's output, so far
+    int text_ms;           // duration of the last correct text
+    char line[TEXT_BYTES]; // the line of the head's output read so far
     size_t n_line;
 } soak;
 
@@ -92,7 +93,7 @@ static void show_logs(const soak *s) {
         fail_msg(__VA_ARGS__);                                                                                                   \
     } while (0)
 
-// The environment of this process but kin's own variables, and a home.
+// Returns the environment of this process without kin's variables, and with another home.
 static char **make_environment(const char *home) {
     extern char **environ;
     static char *envp[512], home_text[256];
@@ -103,12 +104,12 @@ static char **make_environment(const char *home) {
         if (!is_kins) envp[n++] = *e;
     }
     envp[n++] = home_text;
-    envp[n++] = "OMP_WAIT_POLICY=passive"; // so that kin does not start itself anew
+    envp[n++] = "OMP_WAIT_POLICY=passive"; // so that kin does not restart itself to set it
     envp[n] = NULL;
     return envp;
 }
 
-// Where its key lies, and beside it its identity.
+// Returns the path of a process's key; its identity is in the same folder.
 static const char *key_path(const soak *s, const char *name, char path[128]) {
     snprintf(path, 128, "%s/%s/key", s->dir, name);
     return path;
@@ -160,7 +161,7 @@ static void start_device(soak *s, int i) {
     start(s, &s->devices[i], names[i], arguments, false);
 }
 
-// Nobody ends unless it was told to, or while it is expected to.
+// Fails if a process has ended that was not told to.
 static void expect_alive(soak *s) {
     char end[32];
     for (int i = -1; i < N_DEVICES; i++) {
@@ -191,7 +192,7 @@ static void expect_no_report(soak *s, const char *path) {
 
 // ---- requests
 
-// Reads what is there. True: a line is whole, and stands in s->line without its end.
+// Reads the available output. Returns true when s->line holds a complete line, without its newline.
 static bool read_line(soak *s) {
     char c;
     while (s->head.out >= 0 && read(s->head.out, &c, 1) == 1) {
@@ -211,7 +212,7 @@ static void send_prompt(soak *s, int which) {
     if (write(s->head.in, text, (size_t)n) != n) FAIL(s, "the head takes no prompt");
 }
 
-// The end of a request: the text is right.
+// Waits for the end of a request and expects the correct text.
 static void finish(soak *s, int which) {
     kin_time begun = kin_clock_now();
     while (!read_line(s)) {
@@ -248,7 +249,7 @@ static void send_noise(soak *s, uint16_t port) {
     close(fd);
 }
 
-// Somebody with the key, who says nonsense.
+// A peer that has the key and sends malformed messages.
 typedef struct babbler {
     soak *s;
     uv_loop_t loop;
@@ -286,7 +287,7 @@ static void send_nonsense(soak *s, uint16_t port) {
     uv_loop_init(&b.loop);
     kin_link_options o = kin_link_options_default(tls);
     b.is_over = kin_link_connect(&link, &b.loop, "127.0.0.1", port, &o, &callbacks, &b, &err) != 0;
-    uv_run(&b.loop, UV_RUN_DEFAULT); // until the other side has had enough
+    uv_run(&b.loop, UV_RUN_DEFAULT); // until the other side closes the connection
     assert_true(b.is_over);
     assert_int_equal(uv_loop_close(&b.loop), 0);
     kin_tls_ctx_close(tls);
@@ -324,7 +325,7 @@ static void damage_cache(soak *s, int i) {
     if (n_files > 0) damage_file(s, files[pick(s, n_files)]);
 }
 
-// ---- faults: what happens to device i while a request runs. They may leave it ill; heal mends it
+// ---- faults of device i while a request runs; they may leave it broken, and heal repairs it
 
 typedef void fault_fn(soak *s, int i);
 
@@ -345,7 +346,7 @@ static void stutter(soak *s, int i) {
     }
 }
 
-// A process that has said nothing yet may be too young to know how to leave.
+// Waits for the first log line, because a process may not have installed its signal handlers before it.
 static void leave(soak *s, int i) {
     kin_time begun = kin_clock_now();
     while (size_of(s->devices[i].log) == s->log_begin[i]) {
@@ -410,7 +411,7 @@ static void heal(soak *s, int i) {
 }
 
 static void suffer(soak *s, int number) {
-    // All kinds once before any comes again.
+    // Each kind occurs once before any is repeated.
     static int order[N_KINDS];
     for (int k = 0; k < N_KINDS && number % N_KINDS == 0; k++) order[k] = k;
     for (int k = N_KINDS - 1; k > 0 && number % N_KINDS == 0; k--) {
@@ -422,7 +423,7 @@ static void suffer(soak *s, int number) {
     kin_time begun = kin_clock_now();
     print_message("fault %d: %s %s", number + 1, names[i], faults[kind].name);
     send_prompt(s, which);
-    nap(pick(s, 10 + s->text_ms * 5 / 4)); // in the text, or before it, or soon after it
+    nap(pick(s, 10 + s->text_ms * 5 / 4)); // before, during or soon after the text
     faults[kind].fn(s, i);
     if (s->head.pid) finish(s, which);
     print_message(": %s after %.1f s", s->head.pid ? "right" : "gone", kin_clock_ms(begun, kin_clock_now()) / 1e3);
@@ -433,9 +434,9 @@ static void suffer(soak *s, int number) {
     print_message(", right again after %.1f s\n", kin_clock_ms(begun, kin_clock_now()) / 1e3);
 }
 
-// ---- the whole
+// ---- the test
 
-// What a machine on its own writes, in the file that it says goes to.
+// Runs kin on one machine. Returns its output in `text`.
 static void run_alone(soak *s, const char *name, const char *const *arguments, char *text, size_t n) {
     kin_process p = {0};
     size_t got = 0;
@@ -518,7 +519,7 @@ static void random_faults_end_in_the_right_text(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(random_faults_end_in_the_right_text)};
     const char *faults_wanted = getenv("SOAK_FAULTS"), *seed_wanted = getenv("SOAK_SEED");
-    signal(SIGPIPE, SIG_IGN); // of a head that is gone
+    signal(SIGPIPE, SIG_IGN); // the pipe to a head that has ended
     if (faults_wanted) n_faults = atoi(faults_wanted);
     if (seed_wanted) seed = strtoull(seed_wanted, NULL, 10);
     if (argc > 1) n_faults = atoi(argv[1]);

@@ -1,4 +1,5 @@
-// How many drafted tokens a step verifies (pure/plan/speculation.h): simulated machines and texts, whose best is known.
+// The number of drafted tokens that a step verifies (pure/plan/speculation.h), on simulated machines and texts whose optimum is
+// known.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,12 +33,12 @@ static double experts_from_disk(int n) {
 typedef struct world {
     double (*time_of)(int n_rows);
     double chance;
-    double noise;           // of times
-    double pass_s;          // 0: drafts cost nothing; else a draft model's, of a pass
-    double catch_up_s;      // what the first one takes longer
-    bool goes_on;           // the draft model does, while a step is verified
-    int n_known;            // tokens that it knows then
-    int n_texts, n_unlucky; // n_unlucky: tokens that are wrong in any case, before others
+    double noise;           // relative noise of step times
+    double pass_s;          // time of a draft model's pass; 0: drafts cost nothing
+    double catch_up_s;      // additional time of the first pass
+    bool goes_on;           // the draft model continues while a step is verified
+    int n_known;            // tokens that it has computed by then
+    int n_texts, n_unlucky; // n_unlucky: the number of tokens at the start that are always wrong
     kin_rng rng;
     kin_speculation s;
     double took_s, n_written, n_drafted, drafting_s;
@@ -50,7 +51,8 @@ static world make_world(double (*time_of)(int n_rows), double chance, int n_text
     return w;
 }
 
-// A draft model's, which is as sure of each token as of the others. It computes one that is not worth it, too, to know that.
+// Computes a draft by a draft model with the same confidence in each token. Returns the time, which includes a last token that
+// turns out not to be worth a row.
 static double compute(world *w, kin_draft *draft) {
     kin_draft_limits l = kin_speculation_limit_model(&w->s, w->n_texts, KIN_DRAFT_MAX, w->n_texts, w->n_known);
     double chance = 1;
@@ -69,7 +71,7 @@ static double compute(world *w, kin_draft *draft) {
     return n_passes * w->pass_s + (w->n_known == 0 ? w->catch_up_s : 0);
 }
 
-// While a step of took_s is verified: of the drafted tokens, the guess behind them and those after it.
+// Returns the number of tokens that the draft model computes while a step of took_s is verified.
 static int count_known(world *w, int n_drafted, double took_s) {
     kin_draft_limits l = kin_speculation_limit_ahead(&w->s, w->n_texts, took_s);
     int n_known = 0;
@@ -91,7 +93,7 @@ static void verify(world *w, const kin_draft *d, int n) {
     if (w->goes_on && (!accepted || kin_rng_unit(&w->rng) >= w->chance)) w->n_known = 0;
 }
 
-// Of a chain.
+// Returns the number of tokens taken of a chain.
 static int n_of(uint32_t taken) {
     int n = 0;
     for (; taken; taken &= taken - 1) n++;
@@ -112,7 +114,7 @@ static void step(world *w) {
     for (int i = 0; i < w->n_texts; i++) n_rows += n_of(taken[i]);
     assert_true(n_rows <= KIN_SPECULATION_MAX_ROWS);
     double took = w->time_of(n_rows) * (1 + w->noise * kin_rng_unit(&w->rng));
-    if (w->noise > 0 && kin_rng_u64(&w->rng) % 50 == 0) took *= 5; // somebody else had the processor
+    if (w->noise > 0 && kin_rng_u64(&w->rng) % 50 == 0) took *= 5; // another program had the processor
     kin_speculation_learn_time(&w->s, n_rows, took);
     w->n_known = w->goes_on ? count_known(w, n_rows - w->n_texts, w->time_of(n_rows)) : 0;
     for (int i = 0; i < w->n_texts; i++) verify(w, &draft, n_of(taken[i]));
@@ -121,14 +123,14 @@ static void step(world *w) {
     w->n_drafted += n_rows - w->n_texts;
 }
 
-// Tokens per second of n steps, as a multiple of those without drafts.
+// Returns the speed of n steps relative to that without drafts.
 static double gain_of(world *w, int n_steps) {
     w->took_s = w->n_written = w->n_drafted = w->drafting_s = 0;
     for (int i = 0; i < n_steps; i++) step(w);
     return w->n_written / w->took_s * w->time_of(w->n_texts) / w->n_texts;
 }
 
-// Of a chain of one text, if everything is known.
+// Returns the best gain for a chain of one text with all figures known.
 static double best_gain_with(double (*time_of)(int n_rows), double chance, double pass_s) {
     double best = 1, expected = 1;
     for (int n = 2; n <= KIN_SPECULATION_MAX_ROWS; n++) {
@@ -190,7 +192,7 @@ static void texts_that_change_are_noticed(void **state) {
     world w = make_world(memory_bound, 0, 1);
     gain_of(&w, 2000);
     w.chance = 0.9;
-    gain_of(&w, 3000); // tries are rare by now
+    gain_of(&w, 3000); // drafts are rarely tried by now
     assert_true(gain_of(&w, 500) > 2.5);
     w.chance = 0;
     assert_true(gain_of(&w, 1000) > 0.97);
@@ -219,7 +221,7 @@ static void with_another_ring_times_are_measured_first(void **state) {
     assert_true(gain_of(&w, 100) > 0.95);
 }
 
-// Passes of a tenth of a step's time, and for a disk of a hundredth.
+// A pass takes a tenth of a step's time, or a hundredth if the disk is the limit.
 static void a_draft_model_gains_nearly_what_it_can_and_never_loses(void **state) {
     (void)state;
     double (*const machines[])(int) = {memory_bound, compute_bound, disk_bound, experts_from_disk};
@@ -238,12 +240,12 @@ static void a_draft_model_gains_nearly_what_it_can_and_never_loses(void **state)
     gain_of(&w, 100);
     assert_true(gain_of(&w, 1000) > 1.2);
     w = make_world(memory_bound, 0.9, 1);
-    w.pass_s = 0.020; // as large as the model itself
+    w.pass_s = 0.020; // a draft model as large as the model
     gain_of(&w, 100);
     assert_true(gain_of(&w, 2000) >= 0.98);
 }
 
-// Behind k drafted tokens the next ones are known in chance^(k + 1) of the steps.
+// After k drafted tokens the next ones are already known with a probability of chance^(k + 1).
 static void a_draft_model_that_goes_on_meanwhile_gains_more(void **state) {
     (void)state;
     double (*const machines[])(int) = {memory_bound, disk_bound};
@@ -268,12 +270,12 @@ static void a_pass_meanwhile_is_to_fit(void **state) {
     (void)state;
     kin_speculation s;
     kin_speculation_init(&s);
-    assert_int_equal(kin_speculation_limit_ahead(&s, 1, 1).most, 0); // what it takes is not known
+    assert_int_equal(kin_speculation_limit_ahead(&s, 1, 1).most, 0); // the time of a pass is not known yet
     kin_speculation_learn_pass(&s, true, 1, 0.004);
     kin_speculation_learn_pass(&s, false, 1, 0.003);
     assert_int_equal(kin_speculation_limit_ahead(&s, 1, 0.0039).most, 0);
     assert_int_equal(kin_speculation_limit_ahead(&s, 1, 0.0041).most, KIN_DRAFT_MAX);
-    assert_int_equal(kin_speculation_limit_ahead(&s, 8, 0.0041).most, 0); // 8 texts take longer
+    assert_int_equal(kin_speculation_limit_ahead(&s, 8, 0.0041).most, 0); // passes for 8 texts take longer
     assert_true(kin_speculation_limit_ahead(&s, 1, 0.001).catch_up_s == 0.001);
 }
 
@@ -290,8 +292,7 @@ static double rows_cost_a_sixth(int n) {
     return 0.023 + 0.005 * n;
 }
 
-// Behind a text's last token and one that was right the first pass has two rows; that says nothing of the price of a second
-// token.
+// The first pass has two rows if a drafted token was accepted; its longer time must not count as the cost of a second token.
 static void a_first_pass_that_takes_longer_does_not_end_a_draft(void **state) {
     (void)state;
     world w = make_world(rows_cost_a_sixth, 0.7, 1);
@@ -320,11 +321,12 @@ static void so_many_tokens_are_verified_as_were_asked_for(void **state) {
         kin_speculation_choose(&s, 2, 7, drafts, 2, 0.001, taken);
         assert_int_equal(n_of(taken[0]) + n_of(taken[1]), 7);
         for (int i = 0; i < 3; i++) kin_speculation_learn_time(&s, 2, 0.020);
-        for (int i = 0; i < 3; i++) kin_speculation_learn_time(&s, 12, 2.0); // never worth it
+        for (int i = 0; i < 3; i++) kin_speculation_learn_time(&s, 12, 2.0); // never worth the time
     }
 }
 
-// The formula gives 2.5 times with four members at 0.8; rows of their own give less where each costs.
+// By the formula several steps in flight give a gain of 2.5 with four members at 0.8. One step with more rows gains less when
+// each row costs time.
 static void several_steps_at_once_are_for_rings_whose_computing_is_the_limit(void **state) {
     (void)state;
     kin_draft d = {.kind = KIN_DRAFT_ORACLE, .n = 20};
@@ -338,14 +340,14 @@ static void several_steps_at_once_are_for_rings_whose_computing_is_the_limit(voi
         for (int k = 0; k < 500; k++) kin_speculation_learn_token(&w.s, KIN_DRAFT_ORACLE, 0, false, k % 5 != 0);
         assert_true(kin_speculation_prefers_ahead(&w.s, &d, 31, 4, 0) == (i == 0));
         assert_false(kin_speculation_prefers_ahead(&w.s, &d, 31, 1, 0));
-        kin_speculation_learn_ahead(&w.s, 16, 16 * w.time_of(1)); // as measured it gains nothing
+        kin_speculation_learn_ahead(&w.s, 16, 16 * w.time_of(1)); // measured without gain
         assert_false(kin_speculation_prefers_ahead(&w.s, &d, 31, 4, 0));
-        gain_of(&w, 600); // that is long ago
+        gain_of(&w, 600); // the measurement becomes outdated
         assert_true(kin_speculation_prefers_ahead(&w.s, &d, 31, 4, 0) == (i == 0));
     }
 }
 
-// A quarter of a step's 20 ms, half of it, or nearly all.
+// The head takes a quarter of a step's 20 ms, half of it, or nearly all.
 static void the_head_may_be_the_longest_stage_of_several_steps(void **state) {
     (void)state;
     kin_draft d = {.kind = KIN_DRAFT_ORACLE, .n = 20};
@@ -354,7 +356,7 @@ static void the_head_may_be_the_longest_stage_of_several_steps(void **state) {
     for (int k = 0; k < 500; k++) kin_speculation_learn_token(&w.s, KIN_DRAFT_ORACLE, 0, false, k % 5 != 0);
     assert_true(kin_speculation_prefers_ahead(&w.s, &d, 31, 4, 0.005));  // 5 tokens in 40 ms
     assert_true(kin_speculation_prefers_ahead(&w.s, &d, 31, 4, 0.010));  // in 60 ms
-    assert_false(kin_speculation_prefers_ahead(&w.s, &d, 31, 4, 0.019)); // in 96 ms, as one by one
+    assert_false(kin_speculation_prefers_ahead(&w.s, &d, 31, 4, 0.019)); // in 96 ms, as slow as one step at a time
 }
 
 static void many_texts_have_fewer_rows_to_spare(void **state) {
@@ -367,7 +369,7 @@ static void many_texts_have_fewer_rows_to_spare(void **state) {
     assert_true(w.n_drafted == 0);
 }
 
-// The surer text gets the rows.
+// The text with the higher probabilities gets the rows.
 static void the_likeliest_tokens_are_verified(void **state) {
     (void)state;
     kin_draft a = {.n = 4, .grades = {0, 0, 0, 0}}, b = {.n = 4, .grades = {7, 7, 7, 7}};
@@ -389,7 +391,8 @@ static void the_likeliest_tokens_are_verified(void **state) {
     assert_int_equal(taken[0] | taken[1], 0);
 }
 
-// The likeliest set of n tokens that has with each the one before it and those beside it that come first, of all such sets.
+// Returns the expected number of accepted tokens of the best set of n tokens, by brute force. A set must contain, with each
+// token, its parent and its earlier siblings.
 static double best_set(const kin_draft *d, const double *chances, int n) {
     double best = 0;
     for (uint32_t set = 0; set < UINT32_C(1) << d->n; set++) {
@@ -437,7 +440,7 @@ static double dear(int n) {
     return 1 + 0.2 * (n - 1);
 }
 
-// Each token has its two likeliest successors, as far as there is room.
+// Adds two successors of each token, until the draft is full.
 static void add_pairs(kin_draft *d) {
     for (int i = -1; d->n + 2 <= KIN_DRAFT_MAX; i++) {
         kin_draft_add(d, i, 2 * i + 5, 0);
@@ -445,7 +448,8 @@ static void add_pairs(kin_draft *d) {
     }
 }
 
-// Random trees of 12 tokens, of which a first one is right in 0.5 to 0.9, a second one in a third of the rest.
+// Random trees of 12 tokens: the first successor is right with a probability of 0.5 to 0.9, the second in a third of the other
+// cases.
 static void of_a_tree_the_likeliest_tokens_are_verified(void **state) {
     (void)state;
     enum { N = 12 };
@@ -484,7 +488,7 @@ static void of_a_tree_the_likeliest_tokens_are_verified(void **state) {
     assert_true(n_branches > 100);
 }
 
-// Right in 0.6 and in 0.9 of the cases, where a row costs nothing, and where it costs a fifth of a step.
+// First successors are right with a probability of 0.6 or 0.9; a row costs nothing or a fifth of a step.
 static void where_rows_are_dear_or_tokens_sure_a_tree_is_a_chain(void **state) {
     (void)state;
     for (int i = 0; i < 4; i++) {
@@ -530,14 +534,14 @@ static void a_part_of_a_tree_is_a_tree(void **state) {
     kin_draft d = {.kind = KIN_DRAFT_MODEL};
     add_pairs(&d);
     kin_draft part = d;
-    kin_draft_keep(&part, 1 << 0 | 1 << 1 | 1 << 4 | 1 << 10); // 1: beside 0; 4: behind 1; 10: behind 4
+    kin_draft_keep(&part, 1 << 0 | 1 << 1 | 1 << 4 | 1 << 10); // 1 is a sibling of 0; 4 follows 1; 10 follows 4
     assert_int_equal(part.n, 4);
     const int parents[] = {-1, -1, 1, 2};
     for (int i = 0; i < 4; i++) assert_int_equal(kin_draft_parent(&part, i), parents[i]);
     assert_true(kin_draft_is_branch(&part, 1) && !kin_draft_is_branch(&part, 0) && !kin_draft_is_branch(&part, 2));
     assert_int_equal(part.tokens[3], d.tokens[10]);
     assert_int_equal(kin_draft_chain(&part), 1);
-    part = (kin_draft){.n = 5}; // a source that knows of no trees
+    part = (kin_draft){.n = 5}; // from a source without trees
     assert_int_equal(kin_draft_chain(&part), 31);
 }
 

@@ -1,4 +1,4 @@
-// The report (observe/status_json.h): what a head tells of its cluster, as JSON.
+// The head's report of its cluster as JSON (observe/status_json.h).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -137,7 +137,7 @@ static void a_device_tells_its_windows_numbers_and_shares(void **state) {
     assert_true(number(d, "memory_planned") == 5000 && number(d, "memory_lent") == 6000 && number(d, "memory_total") == 8000);
     assert_true(number(d, "resident_bytes") == 100 && number(d, "streamed_bytes") == 90 && number(d, "memory_free") == 110);
     assert_true(number(d, "bytes_in") == 70 && number(d, "bytes_out") == 80 && number(d, "weights_bytes") == 2);
-    // 300 ns of 400 since the last look
+    // 300 ns of 400 since the last sample
     assert_true(number(d, "compute_share") == 0.75 && number(d, "wait_share") == 0.25 && number(d, "disk_share") == 0.25);
     assert_true(number(d, "rtt_ms") == 0.25 && number(d, "head_rtt_ms") == 1.5);
     assert_null(json_object_get(d, "gpu"));
@@ -210,7 +210,7 @@ static void the_largest_report_fits_and_says_what_it_leaves_out(void **state) {
     assert_true(number(last, "windows_left_out") == KIN_MAX_WINDOWS);
     json_decref(root);
 
-    r->n_members = 1; // one alone has room for its windows
+    r->n_members = 1; // the windows of a single member fit
     root = parse(r, KIN_FRAME_REPORT_BYTES);
     assert_int_equal(json_array_size(json_object_get(json_array_get(json_object_get(root, "devices"), 0), "windows")),
                      KIN_MAX_WINDOWS);

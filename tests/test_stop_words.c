@@ -1,4 +1,4 @@
-// Stop words: found wherever the text is cut, with nothing of them given out before.
+// Stop words: found however the text is cut, without emitting any part of them.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@ static kin_str str(const char *text) {
 }
 
 typedef struct result {
-    char before[MAX_TEXT]; // all text that came out
+    char before[MAX_TEXT]; // the emitted text
     size_t n_before;
     int found;
 } result;
@@ -39,7 +39,7 @@ static kin_stop_words *open_words(const char *const *words) {
     return stop;
 }
 
-// Pieces of `step` bytes.
+// Searches the text in pieces of `step` bytes.
 static result search(const char *const *words, const char *text, size_t step) {
     kin_stop_words *stop = open_words(words);
     result r = {.found = -1};
@@ -93,7 +93,7 @@ static void a_beginning_within_a_beginning_is_not_lost(void **state) {
     expect(WORDS("ab:abc", "b:abd"), "ab:abd", 1, "a");
 }
 
-// Only what may become a stop word is held back.
+// Only text that may become a stop word is held back.
 static void no_more_is_held_back_than_must_be(void **state) {
     (void)state;
     kin_stop_words *stop = open_words(WORDS("</s>", "<end>"));
@@ -132,7 +132,7 @@ static void limits_are_told_in_a_sentence(void **state) {
     assert_null(stop);
 }
 
-// What it should be: for each end the words that end there.
+// The specification: for each position, the words that end there.
 static int plain_search(const char *const *words, const char *text, size_t *n_before) {
     for (size_t end = 1; end <= strlen(text); end++) {
         int found = -1;

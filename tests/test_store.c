@@ -1,4 +1,4 @@
-// The sparse copy of a model: whatever happened to it, a chunk that it claims to have has the right bytes.
+// The sparse copy of a model: whatever has happened to its files, a chunk that it claims to have has the right bytes.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@
 
 enum { CHUNK = KIN_CHUNK_BYTES_MIN, N_CHUNKS = 200, N_FIRST = 150, TAIL = 77 };
 
-// A model of two files: the first ends with a short chunk.
+// A model of two files, of which the first ends with a short chunk.
 static const uint64_t sizes[2] = {(N_FIRST - 1) * CHUNK + TAIL, (N_CHUNKS - N_FIRST) * CHUNK};
 static const char *const names[2] = {"m-00001-of-00002.gguf", "m-00002-of-00002.gguf"};
 
@@ -84,7 +84,7 @@ static int tear_down(void **state) {
     *strrchr(f->chunks, '/') = '\0';
     rmdir(f->chunks);
     kin_manifest_fini(&f->manifest);
-    int rc = rmdir(f->folder); // nothing else may have been made
+    int rc = rmdir(f->folder); // fails if other files were made
     free(f);
     return rc;
 }
@@ -117,7 +117,7 @@ static void put_well(kin_store *s, uint32_t begin, uint32_t end) {
     }
 }
 
-// Every chunk that the store claims to have is read and compared. Returns their number.
+// Reads and compares every chunk that the store claims to have. Returns their number.
 static uint32_t count_right(kin_store *s) {
     uint32_t n = 0;
     for (uint32_t i = 0; i < N_CHUNKS; i++) {
@@ -144,7 +144,7 @@ static uint32_t count_after_open(const fixture *f) {
     return n;
 }
 
-// ---- put, read, found again
+// ---- writing, reading, reopening
 
 static void chunks_that_were_put_are_found_again(void **state) {
     fixture *f = *state;
@@ -200,12 +200,12 @@ static void wrong_bytes_are_the_senders_fault_and_change_nothing(void **state) {
     assert_int_equal(kin_store_put(s, N_FIRST - 1, bytes_of(N_FIRST - 1).at, CHUNK, &err), KIN_STORE_WRONG);
     assert_int_equal(kin_store_put(s, N_CHUNKS, bytes_of(7).at, CHUNK, &err), KIN_STORE_WRONG);
     put_well(s, 7, 8);
-    assert_int_equal(kin_store_put(s, 7, b.at, CHUNK, &err), KIN_STORE_WRONG); // also of a chunk that is there
+    assert_int_equal(kin_store_put(s, 7, b.at, CHUNK, &err), KIN_STORE_WRONG); // also if the store has the chunk
     assert_int_equal(count_right(s), 1);
     kin_store_close(s);
 }
 
-// In place of libcrypto's: it may have no memory.
+// Replaces libcrypto's function, to simulate a lack of memory.
 static atomic_bool cannot_hash;
 
 int EVP_Digest(const void *bytes, size_t n, unsigned char *hash, unsigned *n_hash, const EVP_MD *type, ENGINE *engine) {
@@ -255,7 +255,7 @@ static void a_store_over_whole_files_has_everything_and_takes_nothing(void **sta
     kin_err err;
     if (kin_store_open_files(&s, &f->manifest, paths, &err) != 0) fail_msg("%s", err.text);
     assert_int_equal(count_right(s), N_CHUNKS);
-    assert_int_equal(put(s, 3, &err), KIN_STORE_OK); // it has it
+    assert_int_equal(put(s, 3, &err), KIN_STORE_OK); // it already has the chunk
     assert_int_equal(kin_store_sync(s, &err), 0);
     kin_store_close(s);
     assert_int_equal(truncate(f->path[1], 5), 0);
@@ -270,7 +270,7 @@ static void a_model_in_one_file_has_a_plain_name(void **state) {
     fixture *f = *state;
     kin_manifest m;
     const uint64_t size = 5;
-    const char *name = "../evil"; // nor does it decide where bytes go
+    const char *name = "../evil"; // a name must not choose the folder
     assert_int_equal(kin_manifest_begin(&m, CHUNK, 1, &size, &name, NULL), KIN_FAIL);
     name = "other.gguf";
     assert_int_equal(kin_manifest_begin(&m, CHUNK, 1, &size, &name, NULL), 0);
@@ -360,7 +360,7 @@ static void unusable_folders_are_refused_in_one_sentence(void **state) {
         assert_null(s);
         assert_true(err.text[0] && !strchr(err.text, '\n'));
     }
-    fill_store(f, 0, 1); // for tear_down
+    fill_store(f, 0, 1); // tear_down expects files
 }
 
 // ---- damage
@@ -373,10 +373,10 @@ static void chunks_of_a_cut_file_are_looked_at_again(void **state) {
         expect_open_fails(f, KIN_STORE_READ, "not the model's");
         uint32_t n_whole = (uint32_t)(cut / CHUNK) + N_CHUNKS - N_FIRST;
         assert_int_equal(count_after_open(f), n_whole);
-        assert_int_equal(count_after_open(f), n_whole); // and it stays known
+        assert_int_equal(count_after_open(f), n_whole); // the result is stored
     }
     fill_store(f, 0, N_CHUNKS);
-    assert_int_equal(truncate(f->path[0], (off_t)sizes[0] + 5), 0); // longer: all of it is right
+    assert_int_equal(truncate(f->path[0], (off_t)sizes[0] + 5), 0); // a longer file is accepted
     assert_int_equal(count_after_open(f), N_CHUNKS);
     unlink(f->path[1]);
     assert_int_equal(count_after_open(f), N_FIRST);
@@ -488,13 +488,13 @@ static void chunks_are_read_again_only_when_the_files_or_the_boot_are_others(voi
     fill_store(f, 0, 30);
     assert_int_equal(count_unverified(f, KIN_STORE_READ), 30);
     assert_int_equal(count_unverified(f, KIN_STORE_FILL), 30);
-    fill_store(f, 30, 50); // its own writing is no doubt
+    fill_store(f, 30, 50); // the store's own writes need no check
     assert_int_equal(count_unverified(f, KIN_STORE_FILL), 50);
-    change_byte(f, 60 * CHUNK); // where no chunk is: who knows where else
+    change_byte(f, 60 * CHUNK); // outside of the chunks, but other bytes may have changed too
     assert_int_equal(count_unverified(f, KIN_STORE_FILL), 0);
     assert_int_equal(count_after_open(f), 50);
     assert_int_equal(count_unverified(f, KIN_STORE_FILL), 50);
-    unlink(f->checked); // as after another boot
+    unlink(f->checked); // as after a reboot
     assert_int_equal(count_unverified(f, KIN_STORE_FILL), 0);
     assert_int_equal(count_after_open(f), 50);
 }
@@ -519,7 +519,7 @@ static void verifying_ends_when_asked_to_and_goes_on_the_next_time(void **state)
     assert_int_equal(kin_store_open(&s, f->folder, &f->manifest, KIN_STORE_FILL, &err), 0);
     assert_int_equal(kin_store_verify(s, 1, &stop, &err), KIN_FAIL);
     assert_false(kin_store_has(s, 0));
-    put_well(s, 0, 1); // as if it were fetched
+    put_well(s, 0, 1); // as if the chunk had been fetched
     assert_true(kin_store_has(s, 0));
     kin_store_close(s);
     assert_int_equal(count_after_open(f), N_CHUNKS);
@@ -644,7 +644,7 @@ static void a_killed_process_leaves_only_right_chunks(void **state) {
         kill(child, SIGKILL);
         assert_int_equal(waitpid(child, &status, 0), child);
         assert_true(WIFSIGNALED(status));
-        uint32_t n = count_after_open(f); // its lock is gone too
+        uint32_t n = count_after_open(f); // works because the lock ended with the process
         assert_true(n >= n_before);
         n_kept += n > n_before;
         n_before = n;
@@ -657,7 +657,7 @@ static void a_killed_process_leaves_only_right_chunks(void **state) {
 
 // ---- a full disk
 
-// 0 if all is as it should be.
+// Returns 0 if all checks pass.
 static int use_small_disk(const fixture *f) {
     kin_store *s;
     kin_err err = {""};

@@ -1,4 +1,4 @@
-// The streamer: whatever the budget, whenever it changes and wherever a pass stops, an acquired extent has the file's bytes.
+// The streamer: an acquired extent has the file's bytes, whatever the budget, whenever it changes and wherever a pass stops.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,13 +31,13 @@ enum {
     N_BLOCKS = N_LAYER_BLOCKS + N_TILES,
     MAX_GROUP = 3,        // blocks
     IN_MEMORY = 5,        // the block that has no extents
-    MAX_PAUSE_NS = 10000, // between two changes of a budget
-    PATIENCE_MS = 20000   // for what must happen soon
+    MAX_PAUSE_NS = 10000, // between two changes of the budget
+    PATIENCE_MS = 20000   // timeout for events that must happen soon
 };
 
 static const size_t file_bytes[N_FILES] = {9000001, 6 << 20, 3333333};
 
-// ---- random numbers, from a seed of each test
+// ---- random numbers; each test has a seed
 
 static uint64_t rng_state;
 
@@ -51,7 +51,7 @@ static uint64_t random_below(uint64_t end) {
 typedef struct world {
     char paths[N_FILES][512];
     int fds[N_FILES];
-    uint8_t *bytes[N_FILES]; // what is in the files
+    uint8_t *bytes[N_FILES]; // the files' contents
     uint8_t *maps[N_FILES];
     kin_stream_block blocks[N_BLOCKS];
     size_t n_blocks;
@@ -85,7 +85,7 @@ static void make_file(world *w, const char *dir, int i) {
     w->fds[i] = fd;
 }
 
-// From a few bytes to more than one read; at any offset, now and then up to the file's last byte.
+// Returns an extent of a few bytes up to more than one read, at any offset; some end at the file's last byte.
 static kin_extent random_extent(const world *w) {
     int i = (int)random_below(N_FILES);
     uint64_t bytes = 1 + random_below(random_below(3) == 0 ? 500 : random_below(12) == 0 ? 3 << 20 : 200000);
@@ -137,14 +137,14 @@ static void close_world(world *w) {
     free(w);
 }
 
-// Tests of one folder come one after the other and share its world, as none of them leaves another one.
+// Consecutive tests of one folder share its world, because no test changes it.
 static struct {
     const char *dir;
     world *w;
     uint64_t rng_state;
 } shared;
 
-// *state: the folder. Afterwards: the world.
+// *state: the folder before, the world afterwards.
 static int share_world(void **state) {
     if (shared.dir != *state) {
         close_world(shared.w);
@@ -184,9 +184,9 @@ static kin_stream *open_stream(const world *w, kin_stream_mode mode, uint64_t bu
 // ---- passes
 
 typedef struct outcome {
-    bool begun;              // begin said true
-    bool failed;             // an acquire did
-    uint64_t resident_bytes; // of the blocks acquired, those that came from their mapping
+    bool begun;              // kin_stream_begin returned true
+    bool failed;             // an acquire failed
+    uint64_t resident_bytes; // bytes acquired from the mapping
 } outcome;
 
 static size_t group_end(const world *w, size_t begin) {
@@ -203,7 +203,7 @@ static void expect_bytes(const world *w, size_t block, const uint8_t *const *ptr
     }
 }
 
-// The pointers of a group's blocks, as one computation needs them: all at the same time.
+// The pointers of a group's blocks, which one computation needs at the same time.
 typedef struct held {
     const uint8_t *ptrs[MAX_GROUP][KIN_STREAM_MAX_EXTENTS];
 } held;
@@ -222,7 +222,7 @@ static int acquire_group(const world *w, kin_stream *s, size_t begin, size_t end
     return 0;
 }
 
-// Group by group as kin_weights does it, checking all bytes, from block `begin` on. Stops after block `stop`.
+// Acquires and releases groups from block `begin` on, like kin_weights, and checks all bytes. Stops after block `stop`.
 static outcome run_from(const world *w, kin_stream *s, size_t begin, bool with_output, size_t stop) {
     outcome out = {.begun = kin_stream_begin(s, begin, with_output)};
     size_t end = with_output ? w->n_blocks : N_LAYER_BLOCKS;
@@ -263,7 +263,7 @@ static void every_budget_gives_the_files_bytes(void **state) {
     }
 }
 
-// The ring is mapped twice, so its size is a multiple of whatever a page is; so are the pages that are given back.
+// The ring is mapped twice, so its size must be a multiple of the page size; so must be the ranges that are dropped.
 static void pages_of_16_and_64_KiB_give_the_files_bytes(void **state) {
     const world *w = *state;
     for (uint64_t page = 16 << 10; page <= 64 << 10; page *= 4) {
@@ -316,7 +316,7 @@ static void without_output_units_passes_are_the_layers_only(void **state) {
     kin_stream_close(s);
 }
 
-// What is held stays as it is however far the reading goes meanwhile.
+// Acquired bytes do not change, however far the streamer reads ahead meanwhile.
 static void what_is_acquired_is_not_overwritten_before_release(void **state) {
     const world *w = *state;
     kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, min_budget(w));
@@ -353,7 +353,7 @@ static void the_intervals_of_reading_add_up_to_the_busy_time(void **state) {
         sum += got[i].end - got[i].begin;
     }
     assert_true(last <= kin_clock_now());
-    assert_true(sum >= least && sum <= most); // reading ahead goes on
+    assert_true(sum >= least && sum <= most); // an interval, because reading ahead continues
     n = kin_stream_take_intervals(s, KIN_STREAM_STALLS, got, KIN_BUSY_KEPT);
     sum = 0;
     for (size_t i = 0; i < n; i++) sum += got[i].end - got[i].begin;
@@ -399,7 +399,7 @@ static void the_resident_bytes_are_those_of_the_stats_and_fit_the_budget(void **
 static void when_everything_is_in_memory_passes_run_without_the_stream(void **state) {
     const world *w = *state;
     kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, UINT64_MAX);
-    assert_true(whole_pass(w, s, true).begun); // fetches
+    assert_true(whole_pass(w, s, true).begun); // the first pass fetches all blocks
     for (int pass = 0; pass < 3; pass++) assert_false(whole_pass(w, s, true).begun);
     kin_stream_stats stats = kin_stream_get_stats(s);
     assert_int_equal(stats.read_bytes, 0);
@@ -408,8 +408,8 @@ static void when_everything_is_in_memory_passes_run_without_the_stream(void **st
     kin_stream_close(s);
 }
 
-// Passes until one runs without the stream. More than one where the OS has taken pages back: fetching them faults, and what
-// faults is looked at once more.
+// Runs passes until one needs no streaming. More than one is needed if the OS has dropped pages: fetching them faults, and blocks
+// that fault are checked once more.
 static void run_until_all_is_here(const world *w, kin_stream *s) {
     int n = 0;
     while (whole_pass(w, s, true).begun) assert_true(++n < 10);
@@ -427,7 +427,7 @@ static void a_budget_may_shrink_and_grow_between_passes(void **state) {
         uint64_t half = min_budget(w) + w->total / 2, resident = kin_stream_set_budget(s, half);
         assert_true(resident > 0 && resident <= w->total / 2);
         whole_pass(w, s, true);
-        whole_pass(w, s, true); // the first one may have been read ahead
+        whole_pass(w, s, true); // the blocks of the first pass may have been read ahead
         assert_int_equal(whole_pass(w, s, true).resident_bytes, resident);
         assert_int_equal(kin_stream_set_budget(s, UINT64_MAX), w->total);
         whole_pass(w, s, false); // layers may have been read ahead
@@ -450,7 +450,7 @@ static void *change_budgets(void *arg) {
         uint64_t resident = kin_stream_set_budget(c->s, budget);
         if (resident > budget) abort();
         for (kin_time begun = kin_clock_now(); kin_clock_now() - begun < at % MAX_PAUSE_NS;) {
-        } // to yield may take as long as a turn
+        } // spins, because yielding may take as long as a time slice
     }
     atomic_store(&c->done, true);
     return NULL;
@@ -499,7 +499,7 @@ static void in_willneed_mode_units_are_announced_and_come_from_the_mapping(void 
 
 // ---- reading ahead
 
-// Until that many bytes were read: it must happen without anybody asking.
+// Waits until this many bytes were read, without acquiring anything.
 static void await_read_bytes(kin_stream *s, uint64_t bytes) {
     kin_time begun = kin_clock_now();
     while (kin_stream_get_stats(s).read_bytes < bytes) {
@@ -508,7 +508,7 @@ static void await_read_bytes(kin_stream *s, uint64_t bytes) {
     }
 }
 
-// Blocks of 1 MiB, and a first one of 8 that makes the ring large enough for several of them.
+// Returns blocks of 1 MiB after a first one of 8 MiB, which makes the ring large enough for several of them.
 static world with_even_blocks(const world *from) {
     world w = *from;
     w.slots = w.total = 0;
@@ -528,7 +528,7 @@ static uint64_t slot_bytes_of(const kin_stream_block *b) {
     return sum;
 }
 
-// The ring has the largest three groups in a row, and a budget of nothing is enough.
+// The ring holds the largest three consecutive groups, even with a budget of 0.
 static void a_window_holds_so_many_parts_and_what_stays(void **state) {
     world w = *(const world *)*state;
     uint64_t want = 0, stays = 0, largest = 0;
@@ -576,7 +576,7 @@ static void later_units_are_read_while_earlier_ones_are_computed(void **state) {
     assert_int_equal(kin_stream_acquire(s, 2, ptrs, &err), 1);
     assert_int_equal(kin_stream_get_stats(s).wait_ns, waited);
     kin_stream_release(s, 3);
-    await_read_bytes(s, 19 << 20); // those three once, then ten more fit the ring; all but the last one may be counted
+    await_read_bytes(s, 19 << 20); // after those three, ten more fit the ring; the last one may not be counted yet
     kin_stream_close(s);
 }
 
@@ -586,7 +586,7 @@ static void reading_goes_on_across_the_end_of_a_pass(void **state) {
     const uint8_t *ptrs[KIN_STREAM_MAX_EXTENTS];
     kin_err err;
     whole_pass(&w, s, true);
-    await_read_bytes(s, w.slots + (10 << 20)); // the next pass is not begun, but its layers are read
+    await_read_bytes(s, w.slots + (10 << 20)); // reads the next pass's layers before it begins
     uint64_t waited = kin_stream_get_stats(s).wait_ns;
     assert_true(kin_stream_begin(s, 0, true));
     for (size_t i = 0; i < 3; i++) assert_int_equal(kin_stream_acquire(s, i, ptrs, &err), 1);
@@ -596,7 +596,7 @@ static void reading_goes_on_across_the_end_of_a_pass(void **state) {
 
 // ---- stats
 
-// Bytes of the blocks that one pass streams, and nothing else but what is read ahead of the next one.
+// A pass reads the bytes of its streamed blocks once, apart from those read ahead for the next pass.
 static void a_pass_reads_what_is_streamed_once(void **state) {
     const world *w = *state;
     kin_time begun = kin_clock_now();
@@ -616,7 +616,7 @@ static void a_pass_reads_what_is_streamed_once(void **state) {
     kin_stream_close(s);
 }
 
-// What the OS does when it needs memory. False where the files have no other place than memory.
+// Drops all pages, as the OS does when it needs memory. False if the files exist only in memory.
 static bool take_pages_back(const world *w) {
     bool gone = madvise_is_real();
     for (int i = 0; i < N_FILES; i++) {
@@ -640,20 +640,20 @@ static void pages_that_the_os_took_back_are_fetched_again_ahead_of_their_use(voi
     const kin_stream_stats before = kin_stream_get_stats(s);
     for (int pass = 0; pass < 3; pass++) whole_pass(w, s, true);
     const uint64_t again = kin_stream_get_stats(s).fetch_bytes - before.fetch_bytes;
-    assert_in_range(again, before.resident_bytes / 2, before.resident_bytes); // some were faster by faulting
+    assert_in_range(again, before.resident_bytes / 2, before.resident_bytes); // some pages were faulted in before
     kin_stream_close(s);
 }
 
 static void the_rings_memory_goes_back_when_nothing_is_streamed(void **state) {
     const world *w = *state;
-    if (!take_pages_back(w)) skip(); // files in memory look like rings
+    if (!take_pages_back(w)) skip(); // files in memory count as memory of rings
     kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, min_budget(w));
     whole_pass(w, s, true);
     assert_in_range(kin_memory_read().rings, min_budget(w) / 2, min_budget(w));
     kin_stream_set_budget(s, w->total);
     int passes = 1;
     while (whole_pass(w, s, true).begun) passes++;
-    assert_in_range(passes, 2, 4); // all fetched, and looked at once more because fetching faults
+    assert_in_range(passes, 2, 4); // all blocks are fetched, and checked once more because fetching faults
     assert_int_equal(kin_memory_read().rings, 0);
     kin_stream_close(s);
 }
@@ -671,7 +671,7 @@ static void resident_units_are_fetched_once_and_never_streamed(void **state) {
     kin_stream_close(s);
 }
 
-// A ring's windows: runs over parts of the pass. In order they cost nothing; and any order gives the right bytes.
+// The windows of a ring are runs over parts of a pass. In order they cost no additional reads; any order gives the right bytes.
 static void a_pass_in_several_runs_reads_no_more_than_in_one(void **state) {
     const world *w = *state;
     enum { N_PASSES = 6 };
@@ -690,7 +690,7 @@ static void a_pass_in_several_runs_reads_no_more_than_in_one(void **state) {
         kin_stream_close(s);
     }
     assert_true(read[1] <= read[0] + min_budget(w) &&
-                read[0] <= read[1] + min_budget(w)); // but for what is read ahead at the end
+                read[0] <= read[1] + min_budget(w)); // apart from the bytes read ahead at the end
 }
 
 static void runs_in_any_order_give_the_files_bytes(void **state) {
@@ -718,18 +718,18 @@ static void restore_file(const world *w, int i) {
 
 static void a_file_that_becomes_shorter_is_an_error_until_it_is_whole_again(void **state) {
     const world *w = *state;
-    kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, min_budget(w)); // nobody touches the mapping
+    kin_stream *s = open_stream(w, KIN_STREAM_RESIDENT, min_budget(w)); // nothing accesses the mapping
     for (int round = 0; round < 2; round++) {
         bool failed = false;
         whole_pass(w, s, true);
         assert_int_equal(truncate(w->paths[0], 1000000), 0);
         for (int pass = 0; pass < 3 && !failed; pass++)
-            failed = run_pass(w, s, true, SIZE_MAX).failed; // the first was read ahead
+            failed = run_pass(w, s, true, SIZE_MAX).failed; // the first pass was read ahead
         assert_true(failed);
         assert_true(run_pass(w, s, true, SIZE_MAX).failed);
         assert_true(run_pass(w, s, false, SIZE_MAX).failed);
         restore_file(w, 0);
-        run_pass(w, s, true, SIZE_MAX); // may have been read ahead
+        run_pass(w, s, true, SIZE_MAX); // may still use bytes that were read ahead
         run_pass(w, s, false, SIZE_MAX);
         for (int pass = 0; pass < 2; pass++) whole_pass(w, s, true);
     }
@@ -780,10 +780,10 @@ static void files_are_closed_whether_opening_succeeds_or_not(void **state) {
         ON(dir, a_file_that_becomes_shorter_is_an_error_until_it_is_whole_again),                                                \
         ON(dir, files_are_closed_whether_opening_succeeds_or_not)
 
-// O_DIRECT has a real disk below it in the build folder, and perhaps none in the other.
+// The build folder supports O_DIRECT on a real disk; the other folder may not.
 static const char on_disk[] = KIN_BINARY_DIR, in_memory[] = "/dev/shm";
 
-// With a pattern: the tests whose names fit.
+// With an argument: runs only the tests whose names match this pattern.
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         STREAM_TESTS(on_disk),

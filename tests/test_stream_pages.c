@@ -1,4 +1,4 @@
-// Which pages of a file are in memory while it is streamed: those of its resident blocks, and none of the others.
+// The pages of a file that are in memory while it is streamed: those of its resident blocks, and no others.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,14 +19,14 @@
 
 enum {
     N_BLOCKS = 12,
-    BLOCK = (3 << 20) + (64 << 10), // bytes: no huge page begins where a block does, but the first
+    BLOCK = (3 << 20) + (64 << 10), // bytes; only the first block begins at a huge page
     N = N_BLOCKS * BLOCK,
 };
 
 typedef struct file {
     int fd;
     void *reserved;
-    uint8_t *at; // [N] at a huge page's begin
+    uint8_t *at; // [N], aligned to huge pages
     kin_stream_block blocks[N_BLOCKS];
 } file;
 
@@ -55,7 +55,7 @@ static void close_file(file *f) {
     close(f->fd);
 }
 
-// False where the OS keeps them, or does not tell.
+// Drops the pages. False if the OS keeps them or gives no information.
 static bool take_back(const file *f) {
     if (!madvise_is_real()) return false;
     drop_cached_pages(f->fd);
@@ -76,7 +76,7 @@ static kin_stream *open_stream(const file *f, uint64_t budget) {
     return s;
 }
 
-// So many blocks are resident.
+// Returns the budget for n resident blocks.
 static uint64_t budget_of(const file *f, uint64_t n_resident) {
     return kin_stream_min_budget(f->blocks, N_BLOCKS) + n_resident * BLOCK;
 }
@@ -101,7 +101,7 @@ static int pass(const file *f, kin_stream *s, bool resident[N_BLOCKS]) {
     return n_resident;
 }
 
-// After the second pass: of the first some blocks may have been read before the budget changed.
+// Checks after two passes, because blocks of the first may have been read before the budget changed.
 static void expect_pages_of(const file *f, kin_stream *s, int n_resident) {
     bool resident[N_BLOCKS];
     pass(f, s, resident);

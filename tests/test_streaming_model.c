@@ -1,9 +1,9 @@
-// A model larger than the memory that it may take computes what it computes with all the memory: the same bits.
+// A model larger than its memory computes the same bits as with enough memory.
 //
-// Packed weights are multiplied by kin's kernels, plain ones by ggml's, which round activations to 8 bits in different ways. So
-// there are two results of every model: with packed weights (unlimited memory, or any memory and a cache) and with plain ones (no
-// packing, or streaming without a cache). Each must be the same bits wherever the weights came from. Where a cache is only
-// partly usable the blocks are a mixture of both; then the logits must be near.
+// Packed weights are multiplied by kin's kernels, plain ones by ggml's, which round activations to 8 bits differently. So every
+// model has two results: with packed weights (unlimited memory, or any memory and a cache) and with plain ones (no packing, or
+// streaming without a cache). Each result must have the same bits wherever the weights came from. If a cache is only partly
+// usable the blocks are a mixture of both, and the logits must be close.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,7 +30,7 @@ enum {
     MAX_VOCAB = 10240,
     N_PROMPT = 45, // three batches
     N_BATCH = 20,
-    N_MADE = 8, // tokens generated after it
+    N_MADE = 8, // tokens generated after the prompt
     N_AGAIN = 5 // tokens of another prompt after a clear
 };
 
@@ -59,7 +59,7 @@ static kin_model_spec experts(const char *arch) {
     return s;
 }
 
-// What was computed, all of it, one row of logits after the other.
+// All computed logits, row by row.
 typedef struct result {
     float prompt[N_PROMPT * (size_t)MAX_VOCAB];
     float made[N_MADE * (size_t)MAX_VOCAB];
@@ -68,15 +68,15 @@ typedef struct result {
     kin_shard_stats stats;
 } result;
 
-// A model in a file, a folder for its cache, and what it computes with all the memory it wants.
+// A model file, a folder for its cache, and the results with unlimited memory.
 typedef struct fixture {
     char dir[64], path[96], cache_dir[96];
     kin_model_spec spec;
     kin_runner_options o;
     size_t n_vocab;
     bool has_experts;
-    uint64_t weights_bytes;              // of the CPU
-    uint64_t least_memory, ample_memory; // what opens at all; what holds all weights
+    uint64_t weights_bytes;              // weights on the CPU
+    uint64_t least_memory, ample_memory; // the least memory with which the model opens; enough for all weights
     result packed, plain, got;
 } fixture;
 
@@ -91,7 +91,8 @@ static void eval(kin_runner *r, int32_t pos, const int32_t *tokens, int n, float
     if (kin_head_eval(r->head, 0, pos, tokens, n, logits, n_logits, &err) != 0) fail_msg("%s", err.text);
 }
 
-// Batches with all logits; tokens one by one; a clear; a prompt of which only the last logits are wanted.
+// Evaluates a prompt in batches with all logits, generates tokens one by one, clears, and evaluates a prompt for its last logits
+// only.
 static void compute(const fixture *f, kin_runner *r, result *to) {
     int32_t prompt[N_PROMPT];
     for (int i = 0; i < N_PROMPT; i++) prompt[i] = (i * 37 + 1) % (int)f->n_vocab;
@@ -129,7 +130,8 @@ static void expect_same_bits(const fixture *f, const result *want) {
     assert_memory_equal(f->got.again, want->again, row);
 }
 
-// Relative L2 distance of the logits after two prompts. Between packed and plain it is 0.024, of wrong bytes about 1.
+// Checks the relative L2 distance of the logits after two prompts. It is 0.024 between packed and plain weights, about 1 for
+// wrong bytes.
 static void expect_near(const fixture *f, const result *want) {
     const float *got[] = {f->got.prompt + (N_PROMPT - 1) * f->n_vocab, f->got.again};
     const float *wanted[] = {want->prompt + (N_PROMPT - 1) * f->n_vocab, want->again};
@@ -154,7 +156,7 @@ static bool opens(const fixture *f, uint64_t memory, kin_err *err) {
     return true;
 }
 
-// To 64 KiB: what opens, while 64 KiB less do not.
+// Returns the least memory with which the model opens, to 64 KiB.
 static uint64_t find_least_memory(const fixture *f) {
     uint64_t too_little = MIB, enough = 256 * MIB;
     kin_err err;
@@ -170,12 +172,12 @@ static uint64_t find_least_memory(const fixture *f) {
 
 // ---- set-up
 
-// Made once each, for all tests.
+// Each model is made once for all tests.
 typedef enum which { Q4_K_M, SMALL, Q8_0_CACHE, F16, MIXTRAL, QWEN3MOE, N_MODELS } which;
 
 static fixture *fixtures[N_MODELS];
 
-// The file of another one that is of the same model, which need not be quantized again.
+// Returns the file of a fixture with the same model, which then need not be quantized again, or NULL.
 static const char *path_of_same(const fixture *f) {
     for (int i = 0; i < N_MODELS; i++) {
         const fixture *o = fixtures[i];
@@ -253,7 +255,7 @@ static int set_up_qwen3moe(void **state) {
     return set_up(state, QWEN3MOE, experts("qwen3moe"), GGML_TYPE_F16);
 }
 
-// Every file of a folder of our own, and the folder.
+// Removes a folder of this test and its files.
 static void remove_dir(const char *path) {
     DIR *dir = opendir(path);
     if (!dir) return;
@@ -280,12 +282,12 @@ static int remove_models(void **state) {
 
 // ---- memory
 
-// part 0: the least memory, to 4: what holds everything.
+// part: from 0 (the least memory) to 4 (enough for everything).
 static uint64_t memory_of(const fixture *f, uint64_t part) {
     return f->least_memory + (f->ample_memory - f->least_memory) * part / 4;
 }
 
-// Dense models read again in every pass what is not resident; of experts only the chosen ones are wanted.
+// Dense models read all non-resident weights in every pass, models with experts only the chosen experts.
 static void expect_streaming(const fixture *f, uint64_t part) {
     const kin_weights_stats *w = &f->got.stats.weights;
     const uint64_t n_passes = (N_PROMPT + N_BATCH - 1) / N_BATCH + N_MADE + 2;
@@ -353,7 +355,7 @@ static void modes_that_leave_it_to_the_os_give_the_same_bits(void **state) {
     }
 }
 
-// ---- a cache that is not there, or only partly
+// ---- a missing or incomplete cache
 
 static void an_unusable_cache_folder_is_as_none(void **state) {
     fixture *f = *state;
@@ -365,7 +367,7 @@ static void an_unusable_cache_folder_is_as_none(void **state) {
     expect_same_bits(f, &f->plain);
 }
 
-// The only packed file in the cache's folder.
+// Returns the path of the only packed file in the cache's folder.
 static void find_cache_file(const fixture *f, char *path, size_t size) {
     DIR *dir = opendir(f->cache_dir);
     assert_non_null(dir);
@@ -378,7 +380,7 @@ static void find_cache_file(const fixture *f, char *path, size_t size) {
     assert_true(path[0]);
 }
 
-// Streamed or not, the bytes that come from the disk are held against their hash before they are used.
+// Bytes from the cache are checked against their hash before they are used, whether streamed or not.
 static void a_flipped_byte_in_the_cache_is_mended_while_it_streams(void **state) {
     fixture *f = *state;
     kin_runner_options o = f->o;
@@ -412,7 +414,7 @@ static void a_flipped_byte_in_the_cache_is_mended_while_it_streams(void **state)
 }
 
 static void invalidate_all_blocks(const char *path) {
-    static const uint8_t zeros[4096 - 64]; // the table of blocks, see packed.h
+    static const uint8_t zeros[4096 - 64]; // overwrites the table of blocks (packed.h)
     int fd = open(path, O_WRONLY);
     assert_true(fd >= 0);
     assert_int_equal(pwrite(fd, zeros, sizeof zeros, 64), sizeof zeros);
@@ -426,7 +428,7 @@ static void limit_file_size(rlim_t bytes) {
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
 
-// As on a full disk: the file is there, but what is written beyond its first megabytes fails.
+// As on a full disk: the file exists, but writes beyond its first megabytes fail.
 static void a_cache_that_cannot_be_completed_is_used_as_far_as_it_goes(void **state) {
     fixture *f = *state;
     kin_runner_options o = f->o;
@@ -449,11 +451,11 @@ static void a_cache_that_cannot_be_completed_is_used_as_far_as_it_goes(void **st
         assert_int_equal(w->anonymous_bytes, 0);
         expect_near(f, &f->plain);
     }
-    run(f, &o, &f->got); // the rest is written now
+    run(f, &o, &f->got); // now writes the rest
     expect_same_bits(f, &f->packed);
     unlink(path);
     limit_file_size(complete / 3);
-    run(f, &o, &f->got); // not even the empty file can be made
+    run(f, &o, &f->got); // cannot even make an empty file
     limit_file_size(RLIM_INFINITY);
     assert_int_equal(f->got.stats.weights.packed_bytes, 0);
     expect_same_bits(f, &f->plain);

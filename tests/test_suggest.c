@@ -1,4 +1,4 @@
-// What somebody meant. app/ is a program, not a library: it is compiled in here.
+// Suggestions of the closest known word. app/ is a program, not a library, so this file includes its source.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

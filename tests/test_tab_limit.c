@@ -1,4 +1,4 @@
-// How long a tab may take for a step (serve/tab_limit.h).
+// The time limit of a tab for a step (serve/tab_limit.h).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 
 static const uint64_t MB = 1000000;
 
-// 10 GB/s and 50 GFLOP/s with every type of weights.
+// Returns a tab with 10 GB/s and 50 GFLOP/s for every type of weights.
 static kin_device_facts a_tab(kin_os os) {
     kin_device_facts f = {.os = os};
     for (int q = 0; q < KIN_N_QUANT; q++) {
@@ -32,14 +32,14 @@ static void a_piece_of_a_prompt_has_many_times_its_prediction(void **state) {
     (void)state;
     kin_device_facts cpu = a_tab(KIN_OS_BROWSER);
     assert_int_equal(kin_tab_step_limit_ms(&cpu, 500 * MB, 512), KIN_TAB_LEAST_MS + 30 * (50 + 20480));
-    cpu.cpu.prompt_flop_s[KIN_QUANT_Q6_K] /= 2; // by the slowest type
+    cpu.cpu.prompt_flop_s[KIN_QUANT_Q6_K] /= 2; // the slowest type counts
     assert_int_equal(kin_tab_step_limit_ms(&cpu, 500 * MB, 512), KIN_TAB_LEAST_MS + 30 * (50 + 40960));
 }
 
 static void no_figure_of_a_tab_gives_it_more_than_the_most(void **state) {
     (void)state;
     kin_device_facts cpu = a_tab(KIN_OS_BROWSER);
-    cpu.cpu.token_bytes_s[KIN_QUANT_F32] = cpu.cpu.prompt_flop_s[KIN_QUANT_F32] = 1e6; // the least that is believed
+    cpu.cpu.token_bytes_s[KIN_QUANT_F32] = cpu.cpu.prompt_flop_s[KIN_QUANT_F32] = 1e6; // the lowest accepted rate
     assert_int_equal(kin_tab_step_limit_ms(&cpu, 4000 * MB, 4096), KIN_TAB_MOST_MS);
 }
 

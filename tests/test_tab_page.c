@@ -1,4 +1,4 @@
-// The page /join as files of the program: what is there, and what it may not have in it.
+// The embedded files of the page /join: their presence and size, and constructs that they must not contain.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 
 #include "serve/tab_page.h"
 
-enum { MAX_SCRIPTS = 40 << 10, MAX_GPU_SCRIPTS = 28 << 10, MAX_ENGINE = 1200 << 10 }; // bytes of all files of a kind
+enum { MAX_SCRIPTS = 40 << 10, MAX_GPU_SCRIPTS = 28 << 10, MAX_ENGINE = 1200 << 10 }; // bytes of all files of each kind
 
 static const kin_webui_file *find(const char *name) {
     const kin_webui_file *f = NULL;
@@ -37,7 +37,7 @@ static void every_file_of_the_folder_is_in_the_program(void **state) {
 
 static void it_is_small_enough_for_a_phone(void **state) {
     (void)state;
-    size_t n_engine = 0, n_scripts = 0, n_gpu = 0; // the GPU's are fetched where there is WebGPU
+    size_t n_engine = 0, n_scripts = 0, n_gpu = 0; // n_gpu: scripts fetched only with WebGPU
     const kin_webui_file *f;
     for (int i = 0; (f = kin_tab_page_at(i)); i++) {
         size_t *n = f->is_gzip ? &n_engine : strncmp(f->name, "gpu_", 4) == 0 ? &n_gpu : &n_scripts;

@@ -1,7 +1,7 @@
-// Text without memory: wherever an allocation fails, the call says so and leaves nothing behind.
+// Text modules with failing allocations: wherever one fails, the call returns an error and leaks nothing.
 //
-// malloc and its family are replaced by ones that count and can fail on demand (glibc only, and not under a sanitizer, which
-// replaces them itself: then this test is skipped).
+// malloc and its family are replaced by functions that count and can fail on demand. This works with glibc only, and not under a
+// sanitizer, which replaces them itself; otherwise the test is skipped.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -124,7 +124,7 @@ static int make_sampler(const job *job, kin_err *err) {
     return rc;
 }
 
-// From a JSON schema to a token that is accepted.
+// Everything from a JSON schema to an accepted token.
 static int make_constraint(const job *job, kin_err *err) {
     static const char schema[] =
         "{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[\"x\",1]},\"b\":{\"type\":\"string\",\"pattern\":"
@@ -149,7 +149,7 @@ static int make_constraint(const job *job, kin_err *err) {
     return rc;
 }
 
-// Calls whose arguments are passed on, come before the name, and are parameters.
+// Reads calls whose arguments follow the name, precede the name, or are XML parameters.
 static int read_reply(const job *job, kin_err *err) {
     static const char schema[] = "{\"properties\":{\"a\":{\"type\":\"integer\"}}}";
     static const char reply[] = "<think>Hm</think>Yes <tool_call>{\"name\":\"f\",\"arguments\":{\"a\":1}}</tool_call>\n"
@@ -234,7 +234,7 @@ static void replies_survive_failed_allocations(void **state) {
     (void)state;
     const job job = {.vocab = small_vocab(small_spm_spec())};
     fail_everywhere(read_reply, NULL, 10);
-    fail_everywhere(make_reply_grammar, &job, 0); // the second attempt has memory
+    fail_everywhere(make_reply_grammar, &job, 0); // a failed call tries again inside, and may succeed
     kin_vocab_free((kin_vocab *)job.vocab);
     fail_everywhere(find_stop_word, NULL, 3);
 }

@@ -1,19 +1,19 @@
-// Texts in simulated clusters, with a seed: the words are those of an undisturbed run, whatever dies while they are written.
+// Generation in simulated clusters, by seed: the output is that of an undisturbed run, whatever fails meanwhile.
 //
-//     scheduler, KV caches, pages: the real ones      steps, disks, processes, links: of the simulated world, in memory
+//     real: scheduler, KV caches, pages      simulated in memory: steps, disks, processes, links
 //
-// What a member computes is a chain of hashes: of a token, its position, and in each layer of all that its text has in the KV
-// cache there. So a page of another text, a cell that was not filled again, or a token that was computed twice gives another
-// text. Members keep pages on disks that survive them, write them some time after they were told, and the next one has copies; a
-// process that dies while it writes leaves nothing, or a page that does not open. When the head dies its client asks again.
+// A member computes a chain of hashes: of a token, its position, and in each layer of everything that its sequence has in the KV
+// cache there. So a page of another sequence, a cell that was not filled again, or a token that was computed twice changes the
+// output. Members keep pages on disks that survive them and write them some time after the request; the next member has copies. A
+// process that dies while it writes leaves nothing, or a page that does not open. If the head dies its client asks again.
 //
-// Texts have drafts, as chains, as trees, or in steps ahead; a device may leave out a step that a later one forgets. Some texts
-// are cancelled, and asked for again. Some devices keep no pages. Faults happen at any time, or aimed, as when a page is being
-// copied.
+// Sequences have drafts: chains, trees, or several steps ahead. A device may skip a step that a later one rolls back. Some
+// requests are cancelled and sent again. Some devices keep no pages. Faults happen at random times or are aimed at events, such
+// as the copying of a page.
 //
-// The world is testkit/cluster_sim.h. This file stands in for pipeline/head.h (a head whose steps are messages of that world),
-// engine/kv_store.h (disks) and base/clock.h (its time), by the same names. KIN_SIM_SEEDS=n changes how many schedules run,
-// KIN_SIM_FIRST=s with which seed they begin, KIN_SIM_SEED=s runs one and tells its story.
+// testkit/cluster_sim.h simulates the cluster. This file replaces pipeline/head.h (a head whose steps are simulated messages),
+// engine/kv_store.h (disks) and base/clock.h (simulated time) by functions of the same names. KIN_SIM_SEEDS=n sets the number of
+// schedules, KIN_SIM_FIRST=s the first seed; KIN_SIM_SEED=s runs one schedule and prints its events.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,16 +46,16 @@ enum {
     N_FAULTS = 14,
     CALM_MS = 20000,
     END_MS = 90000,
-    N_EMBD = 4, // of 16 bits each: see put_rows
+    N_EMBD = 4, // 16 bits each, see put_rows
 };
 
 typedef struct text {
-    int32_t tokens[MAX_TOKENS], expected[MAX_TOKENS]; // the prompt first
+    int32_t tokens[MAX_TOKENS], expected[MAX_TOKENS]; // both begin with the prompt
     int n_prompt, n, n_most;
     kin_sim_guesses guesses;
     bool is_done;
     kin_draft_source drafts;
-    kin_generation *generation; // NULL: not asked for
+    kin_generation *generation; // NULL: not submitted
 } text;
 
 typedef struct cache {
@@ -66,12 +66,12 @@ typedef struct cache {
 
 typedef struct step {
     uint64_t number;
-    uint32_t left_out_by;                             // a set of nodes
-    bool is_back, is_forgotten, has_pages, has_later; // has_later: the head's part is to be done when it is back
-    int n, n_out, n_ops, n_good, il;                  // il: the layer that comes next
+    uint32_t left_out_by;                             // the set of nodes that skipped the step
+    bool is_back, is_forgotten, has_pages, has_later; // has_later: the head does its part when the step is back
+    int n, n_out, n_ops, n_good, il;                  // il: the next layer
     int32_t seq[N_BATCH], pos[N_BATCH], out[N_BATCH];
-    int64_t cells[N_BATCH]; // the head's,
-    kin_kv_copies copies;   // and these
+    int64_t cells[N_BATCH]; // the head's cells
+    kin_kv_copies copies;   // the head's copies
     uint64_t x[N_BATCH];
     float *logits;
     kin_page_request pages;
@@ -98,13 +98,13 @@ static struct {
     kin_prefix_pages *prefix;
     text texts[N_TEXTS];
     int n_texts, draft_least;
-    bool is_ahead; // texts are in several steps at once
+    bool is_ahead; // sequences have several steps in flight
     cache caches[KIN_SIM_NODES];
     totals totals;
     bool is_settled; // nothing is in flight
-    bool is_plain;   // texts have no drafts, none is cancelled, faults are not aimed
+    bool is_plain;   // no drafts, no cancelled requests, no aimed faults
     bool has_slow_pages, never_has_copies, has_no_borders;
-    kin_time late; // what slow pages took so far, for the scheduler's clock only
+    kin_time late; // time that slow pages took so far; only the scheduler's clock includes it
 } t;
 static kin_sim_disks disks;
 static kin_sim_faults faults;
@@ -147,7 +147,7 @@ bool kin_kv_store_is_queued(kin_kv_store *s, const kin_page_key *key) {
 
 uint8_t *kin_kv_store_begin(kin_kv_store *s) {
     (void)s;
-    if (kin_sim_below(t.w, 50) == 0) return NULL; // the disk is behind
+    if (kin_sim_below(t.w, 50) == 0) return NULL; // as if the disk's queue were full
     uint8_t *content = malloc(KIN_SIM_PAGE_BYTES);
     assert_non_null(content);
     return content;
@@ -163,7 +163,7 @@ void kin_kv_store_give_up(kin_kv_store *s, uint8_t *content) {
     free(content);
 }
 
-// What was passed on: others ask for it next. Sometimes the disk takes longer than one waits.
+// Writes logged hidden states, which other members request next. Sometimes the disk takes longer than the timeout.
 void kin_kv_store_settle(kin_kv_store *s) {
     if (s->kind == KIN_SIM_OF_BORDER && kin_sim_below(t.w, 40) > 0) kin_sim_settle_pages(&disks, s->node, s->kind);
 }
@@ -173,7 +173,7 @@ void kin_kv_store_remove(kin_kv_store *s, const kin_page_key *key) {
     if (p) p->is_there = false;
 }
 
-// At once, or not in time.
+// Fetches each page at once or not in time.
 void kin_kv_store_fetch(kin_kv_store *s, const kin_page_key *keys, int n, int patience_ms) {
     assert_true(patience_ms > 0);
     for (int i = 0; i < n; i++) {
@@ -208,7 +208,7 @@ static const kin_device *on_cpu(const void *user, int il) {
     return user;
 }
 
-// The head is the last member.
+// Returns a node's window; the head is the last member.
 static kin_window window_of(int node) {
     int n = t.w->n_planned + 1, i = 0;
     while (i < t.w->n_planned && t.w->planned[i] != node) i++;
@@ -222,7 +222,7 @@ static void close_cache(cache *c) {
     *c = (cache){0};
 }
 
-// Of this epoch and this life: another one begins empty.
+// Returns the node's cache for this epoch and this life of its process; a new one is empty.
 static cache *cache_of(int node, uint32_t epoch) {
     static const kin_device cpu;
     static const uint8_t variant[KIN_KV_VARIANT_BYTES] = "keys and values";
@@ -261,7 +261,7 @@ static void take_pages(cache *c, step *s) {
     if (n < s->n_good) s->n_good = n;
 }
 
-// Hidden states as rows of floats, 16 bits in each: any 32 bits could be no number, which is not kept.
+// Converts hidden states to rows of floats with 16 bits each. With 32 bits a float could be NaN, which is not kept.
 static void put_rows(float *rows, const uint64_t *x, int n) {
     for (int i = 0; i < n * N_EMBD; i++) rows[i] = (float)(x[i / N_EMBD] >> 16 * (i % N_EMBD) & 0xffff);
 }
@@ -272,7 +272,7 @@ static uint64_t get_row(const float *row) {
     return x;
 }
 
-// kin_kv_compute: a token after the other.
+// Implements kin_kv_compute, token by token.
 static int compute_lost(void *user, int layer_begin, int layer_end, int32_t seq, int pos, int n, float *rows, kin_err *err) {
     const cache *c = user;
     (void)err;
@@ -299,7 +299,7 @@ static void recompute(cache *c, step *s) {
     assert_in_range(s->n_good, 0, r.n);
 }
 
-// As the real shard.
+// Logs hidden states like the real shard.
 static void pass_on(const cache *c, const step *s, const int64_t *cells, const kin_kv_copies *copies) {
     float row[N_EMBD] = {0};
     for (int i = 0; i < s->n; i++) {
@@ -314,13 +314,14 @@ static void pass_on(const cache *c, const step *s, const int64_t *cells, const k
 
 static void compute_window(const cache *c, step *s, int node, const int64_t *cells, const kin_kv_copies *copies) {
     kin_window w = window_of(node);
-    assert_int_equal(s->il, w.layer_begin); // no layer twice, none left out
+    assert_int_equal(s->il, w.layer_begin); // no layer is computed twice or skipped
     t.totals.n_computed += (uint64_t)(s->n * (w.layer_end - w.layer_begin));
     for (; s->il < w.layer_end; s->il++) kin_sim_compute_layer(c->kv, s->il, s->seq, s->pos, cells, copies, s->n, s->x);
     if (s->il < N_LAYER) pass_on(c, s, cells, copies);
 }
 
-// Whether a later step forgets tokens of this one, and waits at the node already: half of them do, as soon as they are sent.
+// True if a later step that rolls back tokens of this one is already at the node. Half of the later steps arrive as soon as they
+// are sent.
 static bool is_lost(int node, uint64_t number, const kin_batch *batch) {
     for (uint64_t later = number + 1; later < t.head.next; later++) {
         const step *s = &t.head.steps[later % KIN_STEPS_IN_FLIGHT];
@@ -341,7 +342,7 @@ static bool is_forgotten(const kin_batch *batch, uint64_t after, uint64_t until)
     return is;
 }
 
-// To be kept are tokens of a step that the node left out, or that follow such.
+// True if the pages to keep include tokens of a step that the node skipped, or tokens after those.
 static bool is_lost_page(int node, const step *s) {
     uint64_t at = s->number < KIN_STEPS_IN_FLIGHT ? 1 : s->number + 1 - KIN_STEPS_IN_FLIGHT;
     bool is = false;
@@ -356,13 +357,13 @@ static bool is_lost_page(int node, const step *s) {
     return is;
 }
 
-// kin_sim_steps
+// Implements a callback of kin_sim_steps: computes a step at a node.
 static void compute(void *user, int node, uint64_t number) {
     (void)user;
     step *s = &t.head.steps[number % KIN_STEPS_IN_FLIGHT];
     int64_t cells[N_BATCH];
     kin_kv_copies copies;
-    if (s->number != number) return; // it was given up
+    if (s->number != number) return; // the step was given up
     cache *c = cache_of(node, t.w->request_epoch);
     place(c, s, cells, &copies);
     kin_batch batch = batch_of(s);
@@ -401,7 +402,7 @@ static void came_back(void *user, uint64_t number) {
 
 // ---- the head (pipeline/head.h)
 
-static bool pump(void); // one thing happens
+static bool pump(void); // handles one event
 
 int kin_head_n_batch(const kin_head *h) {
     (void)h;
@@ -441,7 +442,7 @@ bool kin_head_has_room(const kin_head *h) {
     return h->next - h->done < KIN_STEPS_IN_FLIGHT;
 }
 
-// As the real one.
+// Like the real head.
 static void end_own_pages(kin_head *h, const kin_kv_op *op) {
     bool are_computed = true;
     for (uint64_t i = h->done; i < h->next; i++) {
@@ -469,7 +470,7 @@ void kin_head_clear(kin_head *h) {
     assert_int_equal(kin_head_change(h, (kin_kv_op){-1, -1, 0}, &err), 0);
 }
 
-// Steps in flight whose tokens this one forgets have no cells of the head's any more.
+// Undoes the head's cells of steps in flight whose tokens the next step rolls back.
 static void end_lost_steps(const kin_head *h, const cache *c) {
     for (uint64_t i = h->done; i < h->next; i++) {
         step *s = &t.head.steps[i % KIN_STEPS_IN_FLIGHT];
@@ -483,7 +484,7 @@ static void end_lost_steps(const kin_head *h, const cache *c) {
     }
 }
 
-// The head has its cells when it sends, in the order of the steps.
+// Sends a step. The head allocates its cells when it sends, in the order of the steps.
 static void send(kin_head *h, step *s) {
     cache *c = cache_of(KIN_SIM_HEAD, t.w->request_epoch);
     end_lost_steps(h, c);
@@ -561,7 +562,7 @@ int kin_head_receive(kin_head *h, const kin_head_meanwhile *meanwhile, uint64_t 
     return 0;
 }
 
-// No text has a draft model: that would be computed by a head of its own.
+// No sequence has a draft model.
 void kin_draft_model_end(kin_draft_model *m, uint64_t text) {
     (void)m, (void)text;
 }
@@ -581,7 +582,7 @@ int kin_draft_model_n_known(const kin_draft_model *m, const kin_draft_wish *wish
     return 0;
 }
 
-// For steps in flight at once, which no text is in.
+// Not needed here.
 void kin_head_count_texts(kin_head *h, uint64_t n_begun, int n_running) {
     (void)h, (void)n_begun, (void)n_running;
 }
@@ -639,7 +640,7 @@ static void propose(void *user, const int32_t *tokens, int n, int most, kin_draf
     kin_sim_guess(&x->guesses, x->expected, x->n_prompt + x->n_most, n, most, out);
 }
 
-// As after a start of the head: what was written before is forgotten, and asked for again.
+// Submits a request from its beginning, as after a restart of the head.
 static void ask(text *x) {
     kin_generation_options o = {.prompt = x->tokens, .n_prompt = x->n_prompt, .next = next, .ended = ended, .user = x};
     kin_err err;
@@ -655,7 +656,7 @@ static void ask_for_all(void) {
     }
 }
 
-// Somebody goes, now and then, and comes back.
+// Sometimes cancels a request; it is submitted again later.
 static void cancel_one(void) {
     text *x = &t.texts[kin_sim_below(t.w, (uint64_t)t.n_texts)];
     if (t.is_plain || kin_sim_is_calm(t.w) || !x->generation || kin_sim_below(t.w, 150) > 0) return;
@@ -672,7 +673,7 @@ static void open_scheduler(void) {
     o.draft_least = t.draft_least;
     if (kin_scheduler_open(&t.scheduler, &o, &err) != 0) fail_msg("%s", err.text);
     t.head.life = t.w->nodes[KIN_SIM_HEAD].life;
-    for (int i = 0; i < t.n_texts; i++) t.texts[i].generation = NULL; // of the former life
+    for (int i = 0; i < t.n_texts; i++) t.texts[i].generation = NULL; // belonged to the previous process
     ask_for_all();
 }
 
@@ -698,12 +699,12 @@ static bool all_done(void) {
     return true;
 }
 
-// All members have given out the same cells.
+// Checks that all members have allocated the same blocks.
 static void check_caches(void) {
     const kin_kv *own = cache_of(KIN_SIM_HEAD, t.w->request_epoch)->kv;
     for (int i = 0; i < t.w->n_planned; i++) {
         const cache *c = &t.caches[t.w->planned[i]];
-        if (!c->kv || c->epoch != t.w->request_epoch) continue; // no step came there
+        if (!c->kv || c->epoch != t.w->request_epoch) continue; // no step reached this member
         for (int seq = 0; seq < KIN_SCHEDULER_MAX_SEQUENCES; seq++) {
             int n = kin_kv_n_tokens(own, seq);
             assert_int_equal(kin_kv_n_tokens(c->kv, seq), n);
@@ -720,7 +721,7 @@ static void settle(void) {
     t.is_settled = true;
 }
 
-// Until the ring is lost, all is written, or a better plan waits: as node/compute_loop.c.
+// Runs steps until the ring is lost, all requests are done, or a better plan waits, like node/compute_loop.c.
 static void write_texts(void) {
     bool busy = true;
     kin_err err;
@@ -797,7 +798,7 @@ static void set_up(kin_sim *w, kin_sim_totals *of_world, uint64_t seed) {
         kin_sim_push(w, (kin_sim_event){.at = kin_sim_between_ms(w, 1500, CALM_MS - 1), .what = KIN_SIM_FAULT});
 }
 
-// Nothing is left of the texts but what is kept of them, and then nothing.
+// Checks that no request remains, and that erasing the kept sequences frees all blocks.
 static void check_nothing_is_left(void) {
     if (!t.is_settled || !t.scheduler) return;
     assert_int_equal(kin_membership_n_requests(t.w->membership), 0);
@@ -863,11 +864,11 @@ static void whatever_dies_a_text_is_that_of_an_undisturbed_run(void **state) {
     if (getenv("KIN_SIM_SEED")) return run_schedule(number_of("KIN_SIM_SEED", 0), true);
     const uint64_t n = number_of("KIN_SIM_SEEDS", N_SCHEDULES), first = number_of("KIN_SIM_FIRST", 0);
     for (uint64_t seed = first; seed < first + n; seed++) {
-        fprintf(stderr, "\rseed %llu ", (unsigned long long)seed); // which one it was, if it ends here
+        fprintf(stderr, "\rseed %llu ", (unsigned long long)seed); // shows the seed if the test aborts here
         run_schedule(seed, false);
     }
     print_totals(n);
-    const totals *c = &t.totals; // else nothing was tested
+    const totals *c = &t.totals; // the counts prove that the cases occurred
     assert_true(c->n_lost > n && c->n_yields > n / 10 && c->n_restarts > n / 10 && c->n_cancelled > n / 5);
     assert_true(c->n_cached > 64 * n && c->n_recomputed > 10 * n);
     assert_true(disks.n_copied > n && c->n_fetched > n && disks.n_torn > n / 25 && disks.n_refused > n / 10);
@@ -875,7 +876,7 @@ static void whatever_dies_a_text_is_that_of_an_undisturbed_run(void **state) {
     for (int i = 0; i < KIN_SIM_N_FAULT_KINDS; i++) assert_true(faults.kinds[i].n_hits > n / 20);
 }
 
-// How much a counter of t.totals rises in schedules without drafts and aimed faults, while *flag is set.
+// Returns the increase of a counter of t.totals over schedules without drafts and aimed faults; *flag is set meanwhile.
 static uint64_t count(const uint64_t *counter, bool *flag) {
     uint64_t before = *counter;
     t.is_plain = true;
@@ -886,7 +887,7 @@ static uint64_t count(const uint64_t *counter, bool *flag) {
     return *counter - before;
 }
 
-// What computing gives sooner is computed, once a page or two have shown it.
+// Tokens are computed instead of loaded after one or two pages have shown that loading is slower.
 static void slow_pages_are_left(void **state) {
     (void)state;
     uint64_t quick = count(&t.totals.n_asked, NULL), slow = count(&t.totals.n_asked, &t.has_slow_pages);
@@ -894,7 +895,7 @@ static void slow_pages_are_left(void **state) {
     assert_in_range(slow, 1, quick - quick / 100);
 }
 
-// Layers that nobody has pages of are computed alone.
+// Only the layers without pages are computed.
 static void lost_layers_are_computed_alone(void **state) {
     (void)state;
     t.never_has_copies = true;

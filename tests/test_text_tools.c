@@ -1,4 +1,4 @@
-// The smaller endpoints' bodies: tokenize, detokenize, apply-template, embeddings, infill, models, props, slots.
+// Bodies of the smaller endpoints: tokenize, detokenize, apply-template, embeddings, infill, models, props, slots.
 #include "tests/api_case.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-// A budget of reasoning (pure/text/thinking_budget.h): what it counts, and when it forces the end.
+// The budget of reasoning tokens (pure/text/thinking_budget.h): which tokens count, and when it forces the end.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@ static kin_thinking_budget *budget_of(int n_tokens, bool begun) {
     return b;
 }
 
-// The text goes on so, a token a string; none of them is forced.
+// Continues the text with these strings, one token each; none is forced.
 static void write_all(kin_thinking_budget *b, int n, const char *const *tokens) {
     for (int i = 0; i < n; i++) {
         assert_int_equal(kin_thinking_budget_next(b), KIN_FAIL);
@@ -55,7 +55,7 @@ static void what_was_not_begun_counts_from_the_marker_on(void **state) {
     kin_thinking_budget *b = budget_of(2, false);
     WRITE(b, "\n ", "<think>", "I", " think");
     expect_end(b);
-    b = budget_of(2, false); // in pieces, the last of which goes on
+    b = budget_of(2, false); // the marker is cut, and its last piece has more text
     WRITE(b, " <th", "in", "k>I", " think", " so");
     expect_end(b);
 }

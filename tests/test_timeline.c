@@ -1,4 +1,4 @@
-// The timeline (observe/timeline.h): events of several clocks on one axis, and the picture of them.
+// The timeline (observe/timeline.h): events of several clocks on one axis, and its SVG and trace files.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,9 +38,9 @@ static void a_devices_clock_is_brought_to_the_heads(void **state) {
     assert_int_equal(kin_timeline_n_bars(t), 2);
     assert_int_equal(kin_timeline_bar(t, 0).event.begin, 105 * MS);
     assert_int_equal(kin_timeline_bar(t, 1).event.end, 170 * MS);
-    kin_timeline_add(t, 0, NULL, 0, 14 * MS); // it is known better now
+    kin_timeline_add(t, 0, NULL, 0, 14 * MS); // a better estimate of the clock's offset
     assert_int_equal(kin_timeline_bar(t, 0).event.begin, 106 * MS);
-    e.begin = e.end = 5; // a clock that began a moment ago
+    e.begin = e.end = 5; // a clock that started 5 ns ago
     kin_timeline_add(t, kin_timeline_row(t, "cleo"), &e, 1, -200 * (int64_t)MS);
     assert_int_equal(kin_timeline_bar(t, 2).event.begin, 200 * MS + 5);
     kin_timeline_close(t);
@@ -69,7 +69,7 @@ static void what_lies_far_outside_of_the_marks_is_dropped(void **state) {
     int row = kin_timeline_row(t, "desk");
     const kin_proto_event prompt = event(KIN_PROTO_EVENT_COMPUTE, 800, 890), before = event(KIN_PROTO_EVENT_COMPUTE, 890, 910),
                           across = event(KIN_PROTO_EVENT_DISK, 990, 1010), later = event(KIN_PROTO_EVENT_COMPUTE, 1290, 1310);
-    kin_timeline_add(t, row, &across, 1, 0); // nobody knows yet
+    kin_timeline_add(t, row, &across, 1, 0); // dropped: there is no mark yet
     kin_timeline_mark(t, 1000 * MS);
     kin_timeline_add(t, row, &prompt, 1, 0);
     kin_timeline_add(t, row, &before, 1, 0);
@@ -114,7 +114,7 @@ static void a_recorder_keeps_what_it_can_and_only_while_it_is_on(void **state) {
     assert_int_equal(kin_trace_take(e, got, 1), 1);
     assert_true(got[0].kind == KIN_PROTO_EVENT_DISK && got[0].begin == 3);
     kin_trace_take(e, got, 8);
-    // 10 to 20, with pauses; those of other steps do not count
+    // From 10 to 20 with pauses; pauses outside are cut.
     kin_trace_add_compute(e, 9, 1, 10, 20, (kin_interval[]){{3, 12}, {12, 13}, {15, 18}, {19, 25}}, 4);
     static const struct {
         kin_proto_event_kind kind;
@@ -133,7 +133,7 @@ static void a_recorder_keeps_what_it_can_and_only_while_it_is_on(void **state) {
     assert_int_equal(kin_trace_take(NULL, got, 8), 0);
 }
 
-// ---- the picture
+// ---- SVG
 
 static char *write_as(kin_timeline *t, const char *ending) {
     char path[64];
@@ -161,7 +161,7 @@ static int count(const char *text, const char *what) {
     return n;
 }
 
-// Every tag is closed, in order.
+// Expects every tag to be closed in order.
 static void expect_well_formed(const char *text) {
     const char *open[16];
     int depth = 0;
@@ -201,7 +201,7 @@ static void the_picture_has_a_row_for_each_member_and_a_bar_for_each_event(void 
     assert_int_equal(count(svg, ">token "), 2);
     assert_int_equal(count(svg, "computes 50 %"), 1);
     assert_int_equal(count(svg, "reading from the disk, 70.000 ms"), 1);
-    // 100 ms on 950 units: the disk's bar is cut at the first mark.
+    // 100 ms are 950 units wide, and the disk's bar is cut at the first mark.
     assert_int_equal(count(svg, "class=\"disk\" x=\"130.00\" y=\"20\" width=\"570.00\""), 1);
     kin_timeline_close(t);
 }
@@ -253,7 +253,7 @@ static const char *text_of(const json_t *event, const char *key) {
     return text ? text : "";
 }
 
-// The i-th event of a phase ("X", "M", "i"); NULL: there are fewer.
+// Returns the i-th event of a phase ("X", "M", "i"), or NULL.
 static const json_t *event_of(const json_t *root, const char *phase, int i) {
     const json_t *events = json_object_get(root, "traceEvents"), *e;
     size_t k;
@@ -286,7 +286,7 @@ static void a_file_named_json_has_a_trace_event_for_each_event_in_microseconds(v
     expect_event(event_of(root, "M", 0), "process_name", 1, 0, 0);
     assert_string_equal(text_of(json_object_get(event_of(root, "M", 0), "args"), "name"), "\"anna\" of the attic");
     expect_event(event_of(root, "M", 1), "thread_name", 1, 1, 0);
-    expect_event(event_of(root, "X", 0), "layers 0-3, 8-11, step 7", 1, 1, 10000); // the disk began 10 ms before
+    expect_event(event_of(root, "X", 0), "layers 0-3, 8-11, step 7", 1, 1, 10000); // the disk's event is 10 ms earlier
     assert_float_equal(json_number_value(json_object_get(event_of(root, "X", 0), "dur")), 50000, 1e-6);
     assert_int_equal(json_integer_value(json_object_get(json_object_get(event_of(root, "X", 0), "args"), "round")), 2);
     expect_event(event_of(root, "X", 1), "disk", 1, 1 + KIN_PROTO_EVENT_DISK, 0);

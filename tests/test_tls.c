@@ -1,4 +1,4 @@
-// TLS between two ends in memory: with one key they understand each other, with two keys both say so, and nothing else gets in.
+// TLS between two ends in memory: with the same key they connect, with different keys both report it, and no other peer gets in.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -37,7 +37,7 @@ static void close_pair(pair *p) {
     kin_tls_ctx_close(p->server_ctx);
 }
 
-// Carries all that one has to say to the other, `step` bytes at a time; reads nothing.
+// Carries all output of one end to the other, `step` bytes at a time.
 static int carry(kin_tls *from, kin_tls *to, size_t step, kin_err *err) {
     size_t n, n_read;
     int rc = 0;
@@ -124,7 +124,7 @@ static void a_connection_keeps_its_context_until_it_is_closed(void **state) {
     assert_int_equal(kin_tls_state_now(p.server), KIN_TLS_OPEN);
     expect_bytes(p.client, p.server, 100000);
     expect_bytes(p.server, p.client, 100000);
-    shake_hands(&q, SIZE_MAX / 2); // the keys are still what they were: wiped ones would be the same
+    shake_hands(&q, SIZE_MAX / 2); // the keys still differ; wiped keys would be equal
     assert_int_equal(kin_tls_fault_of(q.client), KIN_TLS_FAULT_OTHER_KEY);
     close_pair(&p);
     close_pair(&q);
@@ -145,7 +145,7 @@ static void with_two_keys_both_say_so(void **state) {
     close_pair(&p);
 }
 
-// A fatal alert in place of a server's answer.
+// Returns the fault after a fatal alert instead of a server's answer.
 static kin_tls_fault fault_after_alert(uint8_t alert) {
     const uint8_t bytes[] = {0x15, 0x03, 0x03, 0, 2, 2, alert};
     pair p = open_pair(good_key, good_key);
@@ -157,7 +157,7 @@ static kin_tls_fault fault_after_alert(uint8_t alert) {
 
 static void what_may_be_a_kin_in_need_is_no_stranger(void **state) {
     (void)state;
-    assert_int_equal(fault_after_alert(80), KIN_TLS_FAULT_NONE);     // internal error: it has no memory at the moment
+    assert_int_equal(fault_after_alert(80), KIN_TLS_FAULT_NONE);     // internal error: perhaps a kin without memory
     assert_int_equal(fault_after_alert(40), KIN_TLS_FAULT_STRANGER); // handshake failure
     assert_int_equal(fault_after_alert(70), KIN_TLS_FAULT_STRANGER); // protocol version
 }
@@ -174,7 +174,7 @@ static void the_server_says_nothing_unasked(void **state) {
 static void nothing_follows_the_handshake_unasked(void **state) {
     (void)state;
     size_t n;
-    pair p = open_shaken_pair(); // no session ticket
+    pair p = open_shaken_pair(); // sends no session ticket
     kin_tls_output(p.server, &n);
     assert_int_equal(n, 0);
     close_pair(&p);
@@ -222,7 +222,7 @@ static void garbage_instead_of_a_handshake_is_an_error(void **state) {
 
 static void every_changed_bit_of_a_record_is_noticed(void **state) {
     (void)state;
-    for (size_t i = 5; i < 30; i++) { // behind its header
+    for (size_t i = 5; i < 30; i++) { // after the record's header
         pair p = open_shaken_pair();
         kin_err err;
         size_t n, n_read;
@@ -271,9 +271,9 @@ static void the_end_is_told(void **state) {
     close_pair(&p);
 }
 
-// ---- others who speak TLS, but have no key
+// ---- TLS peers without the key
 
-// Carries a stranger's handshake to ours and back; returns what ours says.
+// Carries the handshake between a stranger and our end. Returns our end's result.
 static int meet(SSL *stranger, BIO *in, BIO *out, kin_tls *ours, kin_err *err) {
     char buf[16384];
     for (int i = 0; i < 4; i++) {
@@ -307,7 +307,7 @@ static void expect_stranger_refused(bool is_server, int version) {
     kin_err err;
     SSL_CTX *stranger_ctx = SSL_CTX_new(TLS_method());
     assert_int_equal(kin_tls_ctx_open(&ctx, good_key, NULL), 0);
-    assert_int_equal(kin_tls_open(&ours, ctx, is_server, NULL), 0); // the other way round
+    assert_int_equal(kin_tls_open(&ours, ctx, is_server, NULL), 0); // is_server is the stranger's role
     SSL_CTX_set_max_proto_version(stranger_ctx, version);
     if (is_server) self_sign(stranger_ctx);
     SSL *stranger = SSL_new(stranger_ctx);
@@ -338,7 +338,7 @@ static void a_client_without_a_key_is_refused(void **state) {
     expect_stranger_refused(false, TLS1_2_VERSION);
 }
 
-// One that has the identity, and a key of its own, offered with this cipher's hash and these modes.
+// A peer that has the right identity and key, and offers the key with this cipher.
 static const char *offered_cipher;
 
 static int offer_key(SSL *ssl, const EVP_MD *hash, const unsigned char **id, size_t *id_bytes, SSL_SESSION **session) {
@@ -363,7 +363,7 @@ static int meet_with_key(const char *cipher, bool without_exchange) {
     SSL_CTX_set_ciphersuites(stranger_ctx, cipher);
     if (without_exchange) {
         SSL_CTX_set_options(stranger_ctx, SSL_OP_ALLOW_NO_DHE_KEX);
-        SSL_CTX_set1_groups_list(stranger_ctx, "P-521"); // none in common: only psk_ke would do
+        SSL_CTX_set1_groups_list(stranger_ctx, "P-521"); // no common group, so only psk_ke would be possible
     }
     SSL_CTX_set_psk_use_session_callback(stranger_ctx, offer_key);
     SSL *stranger = SSL_new(stranger_ctx);

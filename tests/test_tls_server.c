@@ -1,4 +1,4 @@
-// TLS with a certificate: the one that kin makes itself, clients of several versions, and HTTP over it.
+// TLS with a certificate: the certificate that kin makes, clients of several TLS versions, and HTTPS.
 #include "tests/http_world.h"
 
 #include <openssl/pem.h>
@@ -61,7 +61,7 @@ static void another_name_a_lost_key_or_age_make_a_new_one(void **state) {
     unlink(key_file);
     assert_int_equal(kin_certificate_keep(cert_file, key_file, more, 2, NULL), 0);
     expect_fingerprint(before, false);
-    // A key of another certificate.
+    // The key of another certificate.
     kin_certificate_fingerprint(cert_file, before, NULL);
     unlink(key_file);
     snprintf(other, sizeof other, "%s/other.pem", folder);

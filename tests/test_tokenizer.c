@@ -1,4 +1,4 @@
-// Tokenizer: real vocabularies give the expected ids, small ones those worked out by hand; no text takes too long.
+// The tokenizer: real vocabularies give the expected ids, small ones the ids worked out by hand, and no text takes too long.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

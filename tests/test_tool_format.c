@@ -1,5 +1,5 @@
-// Formats of tool calls: real chat templates are told apart, and a grammar lets a model write calls of the offered tools only,
-// which the reply parser then reads.
+// Formats of tool calls: real chat templates are recognised, and a grammar restricts a model to calls of the offered tools, which
+// the reply parser can read.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -85,7 +85,7 @@ static void real_templates_are_told_apart(void **state) {
     }
 }
 
-// Markers alone, for where those templates are not.
+// Tests the markers alone, because the real templates may be absent.
 static void a_template_that_tells_no_tools_gets_the_generic_form(void **state) {
     (void)state;
     static const char tells[] = "{% for t in tools %}{{ t | tojson }}{% endfor %}{{ messages[0].content }}";
@@ -114,7 +114,7 @@ static void a_template_that_tells_no_tools_gets_the_generic_form(void **state) {
     assert_true(format_of("{{ raise_exception('no') }}", 27).is_generic);
 }
 
-// A file may have one template for chats and one for tools.
+// A file may have one template for chats and one for tools, so the rendered text counts more than the source.
 static void what_a_template_renders_says_more_than_a_source(void **state) {
     (void)state;
     static const char hermes[] = "{{ messages[-1].content }}{% for t in tools %}<tool_call>arguments{{ t | tojson }}{% endfor %}";
@@ -354,7 +354,7 @@ static void what_schemas_cannot_say_is_any_object_unless_strict(void **state) {
     assert_int_equal(kin_reply_rules_to_gbnf(&rules, NULL, &gbnf, &err), KIN_FAIL);
     kin_text_fini(&gbnf);
     tool.parameters =
-        str(" {\"properties\":{\"a\":{\"type\":\"integer\"}},\"required\":[\"a\"]}"); // an object, though it does not say so
+        str(" {\"properties\":{\"a\":{\"type\":\"integer\"}},\"required\":[\"a\"]}"); // an object without "type": "object"
     expect(&rules, true, REPLIES(H("f", "{\"a\": 1}")));
     expect(&rules, false, REPLIES(H("f", "1"), H("f", "{}")));
 }
@@ -434,11 +434,11 @@ static void what_cannot_be_is_refused_in_a_sentence(void **state) {
     assert_null(grammar);
 }
 
-// ---- control tokens, and the way there and back
+// ---- control tokens, and round trips through grammar and parser
 
 enum { TOOL_CALLS = SMALL_BPE_N, ARGS, CALL_ID, TAG, END_TAG, THINK, END_THINK, PYTHON, N_TOKENS };
 
-// Bytes, some words, and the markers; control: as control tokens.
+// Returns a vocabulary of bytes, some words, and the markers; control: as control tokens.
 static kin_vocab *marker_vocab(bool control) {
     static const char *const markers[] = {"[TOOL_CALLS]", "[ARGS]",  "[CALL_ID]", "<tool_call>",
                                           "</tool_call>", "<think>", "</think>",  "<|python_tag|>"};
@@ -457,8 +457,8 @@ static kin_vocab *marker_vocab(bool control) {
     return small_vocab(spec);
 }
 
-// A walk with random allowed tokens; what the parser makes of it must be calls of offered tools with arguments that are JSON.
-// Returns whether it came to an end.
+// Writes random allowed tokens. The parser must read them as calls of offered tools with JSON arguments. Returns true if the
+// reply ended.
 static bool walk(kin_constraint *c, const kin_vocab *vocab, const kin_reply_options *options, kin_rng *rng, int *n_calls,
                  int *n_texts) {
     kin_reply_parser *p;
@@ -481,14 +481,14 @@ static bool walk(kin_constraint *c, const kin_vocab *vocab, const kin_reply_opti
             int weight = is_end ? 20 : is_marker ? 8 : is_closing ? (length > 100 ? 60 : 6) : is_letter;
             for (int k = 0; k < weight && n_choices < MAX_CHOICES; k++) choices[n_choices++] = i;
         }
-        if (n_choices == 0) { // a character beyond ASCII was begun, or white space is asked for
+        if (n_choices == 0) { // only a continuation of a non-ASCII character or white space is allowed
             for (int32_t i = 0; i < N_TOKENS; i++) {
                 if (kin_token_set_has(set, i)) choices[n_choices++] = i;
             }
         }
         assert_true(n_choices > 0);
         id = choices[kin_rng_u64(rng) % (uint64_t)n_choices];
-        int32_t next = "</parameter>"[n_spelled]; // by chance that is never written
+        int32_t next = "</parameter>"[n_spelled]; // spelled on purpose, because random tokens hardly ever write it
         if (next && length > 100 && kin_token_set_has(set, next) && kin_rng_u64(rng) % 16 > 0) id = next;
         n_spelled = id == next && next ? n_spelled + 1 : id == '<';
         assert_int_equal(kin_constraint_accept(c, id, NULL), 0);

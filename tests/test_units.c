@@ -126,10 +126,10 @@ static void what_has_no_room_is_left_out_from_a_word_on(void **state) {
         {24, "see /a/path for the log", "see /a/path for the log"},
         {23, "see /a/path for the log", "see /a/path for ..."},
         {16, "see /a/path for the log", "see /a/path ..."},
-        {15, "see /a/path for the log", "see ..."}, // no part of the path
+        {15, "see /a/path for the log", "see ..."}, // does not cut inside the path
         {9, "/a/path/of/one", "/a/pa..."},
         {9, "/a/p\xc3\xbch", "/a/p\xc3\xbch"},
-        {9, "/a/p\xc3\xbchl/", "/a/p..."}, // a character is not cut
+        {9, "/a/p\xc3\xbchl/", "/a/p..."}, // does not cut a character
         {4, "log", "log"},
         {4, "logs", "..."},
         {3, "logs", ""},

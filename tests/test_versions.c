@@ -1,5 +1,5 @@
-// Versions of the protocol (pure/proto/versions.h): ranges that meet, and what is said where they do not; then between an
-// endpoint and a dial.
+// Versions of the protocol (pure/proto/versions.h): ranges that overlap, and the error if they do not; then between an endpoint
+// and a dial.
 #include <stdatomic.h>
 
 #include "net/dial.h"
@@ -17,7 +17,7 @@ static uint16_t meet(kin_proto_versions a, kin_proto_versions b, kin_err *err) {
     kin_proto_speaker desk = {"desk", "0.1.0", a}, anna = {"anna", "0.3.0", b};
     kin_err other;
     uint16_t version = kin_proto_versions_meet(&desk, &anna, err);
-    assert_int_equal(kin_proto_versions_meet(&anna, &desk, &other), version); // both sides come to the same
+    assert_int_equal(kin_proto_versions_meet(&anna, &desk, &other), version); // both sides choose the same version
     return version;
 }
 
@@ -59,7 +59,7 @@ static void the_sentence_fits_whatever_the_names_are(void **state) {
 
 // ---- between two processes
 
-static atomic_int version_there; // of the link, at the endpoint
+static atomic_int version_there; // the link's version at the endpoint
 
 static void opened(void *user, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
     static const kin_link_callbacks none = {0};
@@ -121,7 +121,7 @@ static void both_sides_take_the_highest_common_version(void **state) {
     outcome out = dial(*state, (kin_proto_versions){5, 7}, (kin_proto_versions){6, 9});
     assert_int_equal(out.version, 7);
     assert_int_equal(atomic_load(&version_there), 7);
-    out = dial(*state, (kin_proto_versions){0, 0}, (kin_proto_versions){0, 0}); // not set: of this program
+    out = dial(*state, (kin_proto_versions){0, 0}, (kin_proto_versions){0, 0}); // unset: the versions of this program
     assert_int_equal(out.version, KIN_PROTO_VERSION_MAX);
 }
 
@@ -131,7 +131,7 @@ static void who_has_no_common_version_is_refused_with_both_ranges(void **state) 
     assert_int_equal(out.end, KIN_DIAL_REFUSED);
     assert_string_equal(out.reason, "version: of the protocol 'desk' (kin 0.1.0) speaks versions 5 to 6, 'anna' (kin 0.3.0) "
                                     "speaks versions 8 to 9; update kin on 'desk'");
-    assert_int_equal(atomic_load(&version_there), 0); // the owner does not hear of it
+    assert_int_equal(atomic_load(&version_there), 0); // the endpoint's owner is not told
 }
 
 int main(void) {

@@ -1,4 +1,4 @@
-// Vocabulary: the bytes of tokens, the end of generation, and descriptions and files that must be rejected.
+// The vocabulary: bytes of tokens, end-of-generation tokens, and descriptions and files that must be rejected.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -289,7 +289,7 @@ static void llama_3_begins_texts_with_bos(void **state) {
 
     w = bpe_writer();
     kin_gguf_writer_put_str(w, "tokenizer.ggml.pre", "llama-bpe");
-    vocab = expect_loaded(w); // without bos, as in its publisher's tokenizer
+    vocab = expect_loaded(w); // adds no bos, like its publisher's tokenizer
     assert_int_equal(kin_vocab_bos(vocab), KIN_TOKEN_NONE);
     assert_false(kin_vocab_add_bos(vocab));
     kin_vocab_free(vocab);

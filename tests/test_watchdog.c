@@ -1,4 +1,4 @@
-// A computing thread that hangs is noticed (pipeline/watchdog.h), and its device leaves the ring; one that is slow is not.
+// A hanging computing thread is detected (pipeline/watchdog.h) and its device leaves the ring; a slow one is not.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +32,7 @@ static dog open_dog(void) {
     return d;
 }
 
-// So long without a sign. True: it hangs.
+// Passes for_ms without a sign of progress. Returns true if the thread is considered to hang.
 static bool stays_silent(dog *d, int for_ms, bool is_busy) {
     bool hangs = false;
     for (int t = 0; t < for_ms; t += TICK_MS) {
@@ -53,7 +53,7 @@ static void who_waits_for_work_does_not_hang(void **state) {
     (void)state;
     dog d = open_dog();
     assert_false(stays_silent(&d, 100 * LEAST_MS, false));
-    assert_false(stays_silent(&d, LEAST_MS - TICK_MS, true)); // the waiting is not counted
+    assert_false(stays_silent(&d, LEAST_MS - TICK_MS, true)); // the time of waiting does not count
 }
 
 static void signs_begin_it_anew(void **state) {
@@ -97,7 +97,7 @@ static void a_graph_gives_signs(void **state) {
     kin_runner_close(&r);
 }
 
-// An engine that hangs in its first step, until it is let go.
+// An engine that hangs in its first step until the gate opens.
 typedef struct engine {
     pthread_mutex_t gate;
     atomic_bool has_left;
@@ -152,7 +152,7 @@ static void a_device_whose_step_hangs_leaves(void **state) {
     assert_int_equal(kin_head_eval(kin_cluster_head(c), 0, 0, ids, 4, logits, 1, &err), KIN_FAIL);
     if (!strstr(err.text, "a step has not gone on for ")) fail_msg("%s", err.text);
     kin_cluster_end(c);
-    pthread_mutex_unlock(&e.gate); // and it does not come back
+    pthread_mutex_unlock(&e.gate); // the device does not rejoin
     pthread_join(anna.thread, NULL);
     assert_true(atomic_load(&e.has_left));
     assert_int_equal(anna.rc, KIN_FAIL);

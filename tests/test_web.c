@@ -1,6 +1,6 @@
-// kin's engine in WebAssembly (web/) gives the bits of the native one: the payloads that a member sends on, for the same plan and
-// steps, in node and in Chromium. On a GPU, which Chromium's software stands in for, it gives close ones. Skipped where clang-19
-// was not there to build it, or node is not there to run it.
+// kin's engine in WebAssembly (web/) gives the same bits as the native one: the payloads that a member sends, for the same plan
+// and steps, in node and in Chromium. On a GPU, for which Chromium's software renderer stands in, the results are close. Skipped
+// if clang-19 was missing at build time, or node is missing.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,11 +31,11 @@ typedef struct model {
     kin_proto_kv_type kv;
     bool rope_freqs;
     where on;
-    int n_prompt; // longer than a span of attention; on a GPU that a processor stands in for, than a block
+    int n_prompt; // more tokens than a span of attention; on the simulated GPU, more than a block
 } model;
 
-// Dense layers and experts, both ways of rotating, norms and biases of heads, every kind of product; and the demo model. On GPUs,
-// which compute no experts and no KV cache of Q8_0, every type of weights.
+// Dense layers and experts, both variants of rope, norms and biases of heads, every kind of product; and the demo model. On GPUs,
+// which support neither experts nor a KV cache of Q8_0, every type of weights.
 static const model models[] = {
     {"llama", "q4_k_m", KIN_PROTO_KV_F16, true, PROCESSOR, 520}, {"qwen3", "q8_0", KIN_PROTO_KV_Q8_0, false, PROCESSOR, 520},
     {"qwen2", "q4_0", KIN_PROTO_KV_F16, false, PROCESSOR, 520},  {"qwen3moe", "q4_k_m", KIN_PROTO_KV_F16, false, PROCESSOR, 520},
@@ -46,14 +46,14 @@ static const model models[] = {
     {"qwen3", "q8_0", KIN_PROTO_KV_F16, false, GPU, 10}};
 enum { N_MODELS = sizeof models / sizeof *models };
 
-// How far a GPU's rows are from native ones, of their length. It rounds activations to bytes as kin does everywhere, but adds up
-// in another order, so that here and there one is rounded to the next byte: 6e-3 measured. Natively that rounding itself
-// is 1.4e-2 (Q8_0) to 2.5e-2 from exact sums (testkit/golden.h). Where no activation is rounded otherwise, in most rows, 5e-7.
+// The largest distance of a GPU's rows from native ones, relative to their length. The GPU rounds activations to bytes like all
+// engines, but adds in another order, so some activations are rounded to the next byte: 6e-3 measured. That rounding itself is
+// 1.4e-2 (Q8_0) to 2.5e-2 from exact sums natively (testkit/golden.h). In most rows no activation is rounded differently: 5e-7.
 #define MOST_ERROR 1.4e-2
 #define SAME_BYTES_ERROR 2e-6
 
 static char folder[] = "/tmp/kin-test-web-XXXXXX";
-static char paths[3][N_MODELS][MAX_PATH]; // models, cases, what was computed of them
+static char paths[3][N_MODELS][MAX_PATH]; // models, cases, results
 enum { MODEL, CASE, OUT };
 
 // ---- cases
@@ -66,7 +66,7 @@ static void step(kin_web_case *c, int32_t seq, int32_t pos, int n, const kin_kv_
     if (kin_web_case_step(c, seq, pos, n, ops, n_ops, &ns, &err) != 0) fail_msg("%s", err.text);
 }
 
-// A prompt, tokens of it and of another sequence, one that shares its beginning.
+// A case: a prompt, tokens of its sequence and of another one, and a sequence that shares its prefix.
 static void make_case(int i) {
     kin_web_case *c;
     kin_err err;
@@ -135,7 +135,7 @@ static int remove_cases(void **state) {
     return rmdir(folder);
 }
 
-// ---- what is computed of them
+// ---- results
 
 static void check_bits(int i, FILE *f) {
     long at = 0;
@@ -146,7 +146,7 @@ static void check_bits(int i, FILE *f) {
     assert_int_equal(getc(f), EOF);
 }
 
-// A payload: 0 at the end of the file.
+// Reads a payload. Returns its length, or 0 at the end of the file.
 static size_t read_part(FILE *f, uint8_t *part, size_t cap) {
     uint8_t length[4];
     if (fread(length, 1, 4, f) != 4) return 0;
@@ -161,7 +161,7 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-// errors: of each row. -> how many
+// Stores the error of each row in `errors`. Returns the number of rows.
 static int row_errors(const kin_proto_step *got, const kin_proto_step *want, double *errors) {
     int n = (int)want->n_embd;
     float *rows[2] = {malloc(sizeof(float) * (size_t)n), malloc(sizeof(float) * (size_t)n)};
@@ -226,8 +226,8 @@ static void set_or_unset(const char *name, const char *value) {
         unsetenv(name);
 }
 
-// tests/web/SCRIPT MODULES UNIT THREADS MODEL CASE OUT ... way: rows are multiplied in it (kernels/kernels.h); NULL: as the
-// script does
+// Runs tests/web/SCRIPT MODULES UNIT THREADS MODEL CASE OUT ... way: the variant of multiplying rows (kernels/kernels.h); NULL:
+// the script's default
 static void check_with(const char *script, char *unit, char *threads, where on, const char *way, const char *js_flags) {
     char path[MAX_PATH], modules[] = MODULES, *argv[32 + 3 * N_MODELS];
     kin_process p = {0};
@@ -239,11 +239,11 @@ static void check_with(const char *script, char *unit, char *threads, where on, 
     set_or_unset("GPU", on == GPU ? "on" : NULL);
     snprintf(path, sizeof path, KIN_SOURCE_DIR "/tests/web/%s", script);
     snprintf(p.log, sizeof p.log, "%s/log", folder);
-    argv[n++] = "/usr/bin/env"; // finds it
+    argv[n++] = "/usr/bin/env"; // finds node
     argv[n++] = "node";
     argv[n++] = "--no-warnings";
-    argv[n++] = "--experimental-wasm-relaxed-simd"; // a name that later ones ignore
-    argv[n++] = "--no-liftoff";                     // V8 11.3's computes relaxed products wrongly
+    argv[n++] = "--experimental-wasm-relaxed-simd"; // ignored by later versions
+    argv[n++] = "--no-liftoff";                     // the baseline compiler of V8 11.3 miscomputes relaxed products
     argv[n++] = path;
     argv[n++] = modules;
     argv[n++] = unit;
@@ -255,7 +255,7 @@ static void check_with(const char *script, char *unit, char *threads, where on, 
     if (kin_process_start(&p, argv, environ, false, &err) != 0) skip();
     bool ended = kin_process_wait(&p, MS_MOST);
     int code = ended && WIFEXITED(p.status) ? WEXITSTATUS(p.status) : -1;
-    if (code == 77 || code == 127) skip(); // no such instructions, or browser; no node
+    if (code == 77 || code == 127) skip(); // 77: no such instructions or no browser; 127: no node
     if (!ended || p.status != 0) show_log(p.log);
     if (!ended) kin_process_kill(&p);
     assert_true(ended);
@@ -284,7 +284,7 @@ static void chromium_gives_native_bits(void **state) {
     check_with("chromium.mjs", "relaxed", "2", PROCESSOR, "3", NULL);
 }
 
-// A browser computes with it at first. (If Chromium no longer knew the flag, it would be the test above.)
+// A browser starts with its baseline compiler. (If Chromium ignored the flag, this would equal the test above.)
 static void chromium_s_baseline_compiler_gives_native_bits(void **state) {
     (void)state;
     check_with("chromium.mjs", "relaxed", "1", PROCESSOR, "3", "--liftoff-only");

@@ -1,4 +1,5 @@
-// serve/websocket.h: messages come whole however their bytes are cut, and what a client must not send ends the connection.
+// serve/websocket.h: messages arrive whole however their bytes are cut, and a protocol violation of the client ends the
+// connection.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,7 +54,7 @@ static int close_world(void **state) {
 
 enum { CONTINUES, TEXT, BINARY, CLOSE = 8, PING, PONG, FIN = 0x80, MASKED = 0x80 };
 
-// A client's frame; returns its bytes.
+// Writes a client's frame. Returns its length.
 static size_t put_frame(uint8_t *to, uint8_t first, bool is_masked, const void *payload, size_t n) {
     static const uint8_t mask[4] = {1, 2, 3, 250};
     const uint8_t *bytes = payload;
@@ -132,7 +133,7 @@ static void pieces_that_are_too_long_together_end_it(void **state) {
     assert_int_equal(w->n_messages, 0);
 }
 
-// Each piece takes memory, also where its bytes are within the limit.
+// Each fragment takes memory, even if the total length is within the limit.
 static void endless_pieces_end_it(void **state) {
     world *w = *state;
     uint8_t bytes[ROOM];
@@ -150,14 +151,14 @@ static void a_close_is_answered_and_ends_it(void **state) {
     assert_int_equal(w->out[0], FIN | CLOSE);
 }
 
-// 123 bytes are the most; a piece of a character would be no UTF-8.
+// A reason has at most 123 bytes and must be UTF-8, so no character may be cut.
 static void a_long_reason_ends_behind_a_character(void **state) {
     world *w = *state;
     char reason[201] = "";
     for (int i = 0; i < 100; i++) strcat(reason, "ä");
     kin_websocket_end(w->ws, 1000, reason);
     assert_int_equal(w->out[0], FIN | CLOSE);
-    assert_int_equal(w->out[1], 2 + 120 + 3); // a status, 60 characters, dots
+    assert_int_equal(w->out[1], 2 + 120 + 3); // the status, 60 characters, "..."
     assert_memory_equal(w->out + w->n_out - 5, "ä...", 5);
 }
 
@@ -168,12 +169,12 @@ static void what_a_client_must_not_send_ends_it(void **state) {
         bool is_masked;
         const char *payload;
         size_t n;
-    } cases[] = {{FIN | TEXT, true, "\xff\xfe", 2},  // no UTF-8
+    } cases[] = {{FIN | TEXT, true, "\xff\xfe", 2},  // not UTF-8
                  {FIN | TEXT, false, "hi", 2},       // no mask
-                 {FIN | CONTINUES, true, "hi", 2},   // of nothing
-                 {FIN | 0x40 | TEXT, true, "hi", 2}, // an extension that was not agreed upon
-                 {FIN | 3, true, "hi", 2},           // no such kind
-                 {PING, true, "hi", 2}};             // in pieces
+                 {FIN | CONTINUES, true, "hi", 2},   // continues no message
+                 {FIN | 0x40 | TEXT, true, "hi", 2}, // an extension that was not negotiated
+                 {FIN | 3, true, "hi", 2},           // an unknown opcode
+                 {PING, true, "hi", 2}};             // a fragmented control frame
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         uint8_t bytes[ROOM];
         void *one;

@@ -1,4 +1,4 @@
-// The web page as files of the program: what is there, and what it may not have in it.
+// The embedded files of the web page: their presence and size, and constructs that they must not contain.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -52,7 +52,7 @@ static void there_is_nothing_by_another_name(void **state) {
     assert_null(kin_webui_find((kin_str){"main.js\0", 8}));
 }
 
-// The headers forbid what a text could become; the page does not even try.
+// The response headers forbid inline markup and code; the page's scripts do not contain any way to create them from text.
 static void no_script_makes_markup_or_code_of_text(void **state) {
     (void)state;
     static const char *const words[] = {

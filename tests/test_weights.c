@@ -1,4 +1,4 @@
-// Sets of weights.
+// Sets of weights (model/weights.h).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

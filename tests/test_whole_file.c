@@ -1,4 +1,4 @@
-// Small files as a whole (sys/whole_file.h).
+// Reading and writing small files as a whole (sys/whole_file.h).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,7 +34,7 @@ static void what_is_read_is_what_was_written_and_a_nul(void **state) {
     kin_err err;
     snprintf(path, sizeof path, "%s/file", folder);
 #ifdef M_PERTURB
-    mallopt(M_PERTURB, 0x55); // memory that is not set is not 0
+    mallopt(M_PERTURB, 0x55); // fills new memory, so that uninitialised bytes are not 0
 #endif
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         size_t n = sizes[i], got;
@@ -67,7 +67,7 @@ static void a_pipe_that_nobody_writes_to_is_refused(void **state) {
     kin_err err;
     snprintf(path, sizeof path, "%s/pipe", folder);
     assert_int_equal(mkfifo(path, 0600), 0);
-    alarm(60); // ends a test that waits for a writer
+    alarm(60); // ends the test if it waits for a writer
     assert_int_equal(kin_whole_file_read(path, 100, &bytes, &n, &err), KIN_FAIL);
     alarm(0);
     assert_null(bytes);

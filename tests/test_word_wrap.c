@@ -1,4 +1,4 @@
-// What a model writes, broken between words for a terminal (app/word_wrap.h).
+// A model's output wrapped between words for a terminal (app/word_wrap.h).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@ static void show(void *user, const char *text, size_t n) {
     strncat(shown, text, n);
 }
 
-// In pieces of so many bytes, which are whole characters in these texts.
+// Wraps the text in pieces of this many bytes, which are whole characters in these texts.
 static const char *wrapped(const char *text, int columns, size_t piece) {
     kin_word_wrap w = {.put = show};
     size_t n = strlen(text);
