@@ -25,7 +25,7 @@ void kin_conversation_clear(kin_conversation *c);
 // Returns the messages for a request: a copy with one more user message. text NULL: the messages up to the last user message, to
 // regenerate the answer. Returns NULL if there is no such message, or out of memory. The caller owns the result.
 json_t *kin_conversation_ask(const kin_conversation *c, kin_str text);
-// Replaces the messages by `asked` and appends the answer. Takes over `asked`.
+// Replaces the messages with `asked` and appends the answer. Takes over `asked`.
 void kin_conversation_answer(kin_conversation *c, json_t *asked, kin_str text);
 
 // Saves the conversation. "~/" stands for the home directory. An existing file that is not a conversation is not overwritten.

@@ -85,7 +85,7 @@ export class Composer {
     this.input.focus();
   }
 
-  // ---- what is shown
+  // ---- display
 
   grow() {
     this.input.style.height = 'auto';

@@ -110,7 +110,7 @@ fn minimum(p: u32, r: u32, j: u32) -> f32 {
 const NO_MINIMUM = 'fn minimum(p: u32, r: u32, j: u32) -> f32 { return 0.0; }';
 const NIBBLES_K4 = 'let j = column & 7u; let g = column >> 3u; let low = (w[p + (8u * (g >> 1u) + j) * 16u + r] >> (4u * (g & 1u))) & 0x0f0f0f0fu;';
 
-// words: per 256 columns of a panel; small: per 32. four(): 4 columns of row r as signed bytes, group number `column` of the 256.
+// words: per 256 columns of a panel; small: per 32. four(): 4 columns of row r as signed bytes; `column` counts groups of 4.
 // p: offset of the block's words, which have 32 n columns. scale(): per 16 columns.
 const QUANTIZED = {
   12: { name: 'Q4_K', words: 576, code: `fn four(p: u32, r: u32, column: u32) -> u32 { ${NIBBLES_K4} return low; } ${SCALES_K4(512)}` },

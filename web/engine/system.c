@@ -83,7 +83,7 @@ void kin_file_guard(kin_file *file) {
     (void)file;
 }
 
-// ---- memory: limited to what the page gave the module
+// ---- memory: only the memory that the page gave the module
 
 uint64_t kin_governor_held(bool with_rings) {
     (void)with_rings;
