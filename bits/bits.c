@@ -306,6 +306,19 @@ static uint64_t norm(const kin_kernels *k, int what) {
     return hash;
 }
 
+static uint64_t centered(const kin_kernels *k, int what) {
+    uint64_t hash = 0;
+    kin_rng rng;
+    kin_rng_seed(&rng, (uint64_t)what);
+    for (int64_t n = 16; n <= WIDTH; n *= 2) {
+        float *x = random_floats(&rng, WIDTH, (float)n);
+        k->center(n, x, x);
+        hash = kin_bits_hash_f32(x, WIDTH, hash);
+        free(x);
+    }
+    return hash;
+}
+
 // Alternates add and add_scaled, as a layer adds its parts.
 static uint64_t sums(const kin_kernels *k, int what) {
     kin_rng rng;
@@ -461,6 +474,7 @@ static const kin_bits_case cases[] = {
     {"capped attention F16", 0x4cf8bfd1ff1fddc9, capped_attention, KIN_TYPE_F16},
     {"capped attention Q8_0", 0xbfe09734db1f9be4, capped_attention, KIN_TYPE_Q8_0},
     {"norm", 0xbe129113f5375087, norm, 1},
+    {"center", 0xa57dc4d0681440f1, centered, 8},
     {"sums", 0x0fa7afc50724ffeb, sums, 2},
     {"gate by SiLU", 0xe38c9ec3153cc4df, gate, KIN_GATE_SILU},
     {"gate by GELU", 0x9ad48b1d81e9e184, gate, KIN_GATE_GELU},

@@ -138,7 +138,7 @@ static int count_layer_ops(const kin_model *m, const kin_shard_options *o, int i
     for (int i = 0; i < KIN_ROPES; i++) // in a whole model the first layers compute these
         g.all.turns[i] = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, hp->ropes[i].n_rot, 1);
     struct ggml_tensor *x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, hp->n_embd, 1);
-    ggml_build_forward_expand(g.gf, kin_block_ffn(&g, il, kin_block_attention(&g, il, x)));
+    ggml_build_forward_expand(g.gf, kin_block_layer(&g, il, x));
     *n_ops = 0;
     for (int i = 0; i < ggml_graph_n_nodes(g.gf); i++) *n_ops += computes(ggml_graph_node(g.gf, i));
     ggml_free(ctx);

@@ -84,6 +84,7 @@ struct kin_shard {
     const int32_t **table, **out_table;         // [n_batch]: the table of each token
     int32_t *chosen;                            // [n_batch, n_expert_used]
     float *half;                                // [n_batch, n_ff] between the halves of a feed-forward block; NULL with experts
+    float *before;                              // [n_batch, n_embd] a layer's input, if both of its blocks read it; else NULL
     float *tile;                                // [MAX_OUTPUT_ROWS, n_vocab] logits of one tile of the vocabulary
 };
 
@@ -286,10 +287,7 @@ static struct ggml_tensor *build_layers(const void *user, kin_graph *g, struct g
     layers of = {(variant - LAYERS) / LAYERS_STEP, (variant - LAYERS) % LAYERS_STEP};
     const kin_window *window = is_some ? window_with(ls->shard, of.begin) : &ls->shard->o.windows.at[variant];
     of = layers_on(window, is_some ? of : all_layers(window), ls->on_gpu);
-    for (int il = of.begin; il < of.end; il++) {
-        x = kin_block_attention(g, il, x);
-        x = kin_block_ffn(g, il, x);
-    }
+    for (int il = of.begin; il < of.end; il++) x = kin_block_layer(g, il, x);
     return x;
 }
 
@@ -376,6 +374,12 @@ static int open_steps(kin_shard *s, kin_err *err) {
     return s->steps ? 0 : kin_err_set(err, "out of memory");
 }
 
+static bool has_parallel_layers(const kin_hparams *hp) {
+    for (int il = 0; il < hp->n_layer; il++)
+        if (kin_layer_of(hp, il).is_parallel) return true;
+    return false;
+}
+
 static int open_inputs(kin_shard *s, kin_err *err) {
     const kin_hparams *hp = &s->hp;
     size_t n_batch = (size_t)s->o.n_batch, n_cells = (size_t)kin_kv_n_cells(s->o.n_ctx);
@@ -398,9 +402,10 @@ static int open_inputs(kin_shard *s, kin_err *err) {
     s->out_table = malloc(n_batch * sizeof *s->out_table);
     s->chosen = malloc(n_batch * (size_t)(hp->n_expert_used + 1) * sizeof *s->chosen);
     s->half = hp->n_ff > 0 ? malloc(n_batch * (size_t)hp->n_ff * sizeof *s->half) : NULL;
+    s->before = has_parallel_layers(hp) ? malloc(n_batch * (size_t)hp->n_embd * sizeof *s->before) : NULL;
     s->tile = s->o.output ? malloc(MAX_OUTPUT_ROWS * (size_t)hp->n_vocab * sizeof *s->tile) : NULL;
     bool ok = s->layers && s->out_pos && s->out_seen && s->mask && s->out_mask && s->tables && s->table && s->out_table &&
-              s->chosen && (s->half || hp->n_ff == 0) && (s->tile || !s->o.output);
+              s->chosen && (s->half || hp->n_ff == 0) && (s->before || !has_parallel_layers(hp)) && (s->tile || !s->o.output);
     return ok ? open_steps(s, err) : kin_err_set(err, "out of memory");
 }
 
@@ -529,6 +534,7 @@ void kin_shard_close(kin_shard *s) {
     free(s->out_first_seen);
     free(s->chosen);
     free(s->half);
+    free(s->before);
     free(s->tile);
     free(s);
 }
@@ -685,12 +691,23 @@ static int run_block(kin_shard *s, int il, int block, kin_stage_shape shape, con
     return rc;
 }
 
+// Copies the rows of a layer's input whose output is needed, before attention overwrites them.
+static void keep_input(kin_shard *s, kin_stage_shape shape, const kin_stage_inputs *in) {
+    const size_t n_embd = (size_t)s->hp.n_embd;
+    for (int i = 0; i < shape.n_out; i++) {
+        size_t row = (size_t)(shape.n_out < shape.n_tokens ? in->out_rows[i] : i);
+        memcpy(s->before + (size_t)i * n_embd, in->x + row * n_embd, n_embd * sizeof *s->before);
+    }
+}
+
 // Runs a layer block by block. Rows whose output is not needed are dropped in the attention of the model's last layer.
 static int run_layer(kin_shard *s, int il, kin_stage_shape shape, const kin_stage_inputs *in, float *y, kin_err *err) {
+    const bool is_parallel = kin_layer_of(&s->hp, il).is_parallel;
+    if (is_parallel) keep_input(s, shape, in);
     if (run_block(s, il, 0, shape, in, y, err) != 0) return KIN_FAIL;
     kin_stage_shape ffn = {.n_tokens = shape.n_out, .n_kv = shape.n_kv, .n_out = shape.n_out};
     kin_stage_inputs ffn_in = *in;
-    ffn_in.x = y;
+    ffn_in.x = is_parallel ? s->before : y;
     if (kin_layer_of(&s->hp, il).has_experts) return run_block(s, il, 1, ffn, &ffn_in, y, err);
     if (run_block(s, il, 1, ffn, &ffn_in, s->half, err) != 0) return KIN_FAIL;
     ffn.half = true;
@@ -961,9 +978,10 @@ bool kin_shard_get_memory(const kin_shard *s, kin_shard_memory *m) {
     const kin_weights_stats *w = &stats.weights;
     if (w->sliding.n_blocks == 0) return false;
     uint64_t half = s->half ? (uint64_t)s->o.n_batch * (uint64_t)s->hp.n_ff * sizeof *s->half : 0;
+    uint64_t before = s->before ? (uint64_t)s->o.n_batch * (uint64_t)s->hp.n_embd * sizeof *s->before : 0;
     *m = (kin_shard_memory){.weights = kin_sliding_window_bytes(&w->sliding, &w->blocks),
                             .kv = stats.kv_bytes,
-                            .buffers = stats.compute_bytes + half + message_bytes(s) + kin_kv_pages_bytes(s->pages) +
+                            .buffers = stats.compute_bytes + half + before + message_bytes(s) + kin_kv_pages_bytes(s->pages) +
                                        w->stream.state_bytes,
                             .program = s->program_bytes,
                             .taken = kin_governor_held(true) + w->stream.resident_bytes};

@@ -231,6 +231,9 @@ typedef struct kin_kernels {
     // y = x / sqrt(mean(x^2) + eps) * weight; all // f32 [n], n a multiple of 16. y may be x.
     void (*rms_norm)(int64_t n, const float *x, const float *weight, float eps, float *y);
 
+    // y = x - mean(x); f32 [n], n a multiple of 16. y may be x.
+    void (*center)(int64_t n, const float *x, float *y);
+
     // y += x; f32 [n]
     void (*add)(int64_t n, const float *x, float *y);
 

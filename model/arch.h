@@ -43,6 +43,7 @@ extern const kin_arch kin_arch_llama;
 extern const kin_arch kin_arch_qwen2;
 extern const kin_arch kin_arch_qwen3;
 extern const kin_arch kin_arch_qwen3moe;
+extern const kin_arch kin_arch_cohere2;
 extern const kin_arch kin_arch_gemma2;
 extern const kin_arch kin_arch_gemma3;
 extern const kin_arch kin_arch_glm4;

@@ -12,7 +12,9 @@ struct ggml_tensor *kin_block_output(kin_graph *g, struct ggml_tensor *matrix, s
 
 struct ggml_tensor *kin_block_norm(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *weight) {
     if (g->kernels) return kin_op_norm(g, x, weight);
-    return ggml_mul(g->ctx, ggml_rms_norm(g->ctx, x, g->hp->rms_eps), weight);
+    struct ggml_tensor *y =
+        g->hp->centers_norms ? ggml_norm(g->ctx, x, g->hp->rms_eps) : ggml_rms_norm(g->ctx, x, g->hp->rms_eps);
+    return ggml_mul(g->ctx, y, weight);
 }
 
 // Products with unquantized weights are summed in f32: such weights are meant to be exact, but some GPUs would sum in half
@@ -217,7 +219,8 @@ struct ggml_tensor *kin_block_attention(kin_graph *g, int il, struct ggml_tensor
 // ---- dense feed-forward blocks
 
 static struct ggml_tensor *norm_ffn(kin_graph *g, int il, struct ggml_tensor *x) {
-    struct ggml_tensor *const *w = g->layers[il].w, *norm = w[KIN_W_FFN_NORM] ? w[KIN_W_FFN_NORM] : w[KIN_W_FFN_NORM_2];
+    struct ggml_tensor *const *w = g->layers[il].w, *norm = w[KIN_W_FFN_NORM];
+    if (!norm) norm = w[KIN_W_FFN_NORM_2] ? w[KIN_W_FFN_NORM_2] : w[KIN_W_FFN_NORM_ATTN];
     return norm ? kin_block_norm(g, x, norm) : x; // [n_embd, n]
 }
 
@@ -350,6 +353,13 @@ static struct ggml_tensor *ffn_experts(kin_graph *g, int il, struct ggml_tensor 
 struct ggml_tensor *kin_block_ffn(kin_graph *g, int il, struct ggml_tensor *x) {
     if (kin_layer_of(g->hp, il).has_experts) return ffn_experts(g, il, x);
     return ffn_down(g, il, kin_block_ffn_in(g, il, x), x);
+}
+
+struct ggml_tensor *kin_block_layer(kin_graph *g, int il, struct ggml_tensor *x) {
+    struct ggml_tensor *y = kin_block_attention(g, il, x); // [n_embd, n]
+    if (!kin_layer_of(g->hp, il).is_parallel) return kin_block_ffn(g, il, y);
+    if (drops_rows(g, il)) x = ggml_get_rows(g->ctx, x, g->out_rows); // [n_embd, n_out]
+    return ffn_down(g, il, kin_block_ffn_in(g, il, x), y);
 }
 
 struct ggml_tensor *kin_block_route(kin_graph *g, int il, struct ggml_tensor *x) {

@@ -4,7 +4,7 @@
 
 #include "model/graph.h"
 
-// Root-mean-square norm over the first dimension, times `weight`.
+// Root-mean-square norm over the first dimension, of x minus its mean if the model says so, times `weight`.
 struct ggml_tensor *kin_block_norm(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *weight);
 
 // The output layer, or a tile of its rows: x: [n_embd, n] -> [n_rows, n]
@@ -20,6 +20,9 @@ struct ggml_tensor *kin_block_attention(kin_graph *g, int il, struct ggml_tensor
 
 // The feed-forward block, dense or with experts. x: [n_embd, n] -> x + ffn(norm(x))
 struct ggml_tensor *kin_block_ffn(kin_graph *g, int il, struct ggml_tensor *x);
+
+// Both blocks of a layer. x: [n_embd, n_tokens] -> [n_embd, n], as kin_block_attention does
+struct ggml_tensor *kin_block_layer(kin_graph *g, int il, struct ggml_tensor *x);
 
 // The two halves of a dense block. x: [n_embd, n] -> h: [n_ff, n]; h -> g->residual + down(h): [n_embd, n]
 struct ggml_tensor *kin_block_ffn_in(kin_graph *g, int il, struct ggml_tensor *x);

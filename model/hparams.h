@@ -24,6 +24,7 @@ typedef struct kin_layer {
     int rope;         // index into kin_hparams.ropes for queries and keys; or KIN_ROPE_NONE
     bool is_windowed; // a token sees the last kin_hparams.window tokens, including itself; false: all before it
     bool has_experts; // false: the feed-forward block is dense
+    bool is_parallel; // the feed-forward block reads the layer's input, not attention's result
     kin_gate gate;    // of the feed-forward block
     float attn_scale; // multiplies q k
     float softcap;    // of the scores; 0: none
@@ -47,9 +48,10 @@ typedef struct kin_hparams {
     int n_ff_shared;     // of the experts that every token uses, in total
     kin_routing routing; // of layers with experts; its bias is a weight
     float rms_eps;
-    int n_dense;      // layers before the first one with experts
-    int window;       // of windowed layers; 0: none
-    float attn_scale; // multiplies q k; 0: 1 / sqrt(head_dim)
+    bool centers_norms; // norms of hidden states subtract the mean first (LayerNorm without a bias)
+    int n_dense;        // layers before the first one with experts
+    int window;         // of windowed layers; 0: none
+    float attn_scale;   // multiplies q k; 0: 1 / sqrt(head_dim)
     float score_softcap;
     bool has_no_rope;
     bool rope_neox; // pairs are (i, i + n_rot / 2); false: (2i, 2i + 1)

@@ -141,7 +141,10 @@ static void run_norm(struct ggml_tensor *y, struct kin_op *op, int n_threads) {
     const struct ggml_tensor *x = y->src[0], *weight = y->src[1];
     int64_t n = y->ne[0];
     for (int i; kin_op_take(op, n_threads, (int)y->ne[1], &i);) {
-        op->kernels->rms_norm(n, (const float *)x->data + i * n, weight->data, op->hp->rms_eps, (float *)y->data + i * n);
+        const float *in = (const float *)x->data + i * n;
+        float *out = (float *)y->data + i * n;
+        if (op->hp->centers_norms) op->kernels->center(n, in, out);
+        op->kernels->rms_norm(n, op->hp->centers_norms ? out : in, weight->data, op->hp->rms_eps, out);
     }
 }
 

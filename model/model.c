@@ -48,6 +48,8 @@ static int take_layer(kin_model *m, int il, size_t *n_used, kin_err *err) {
         kin_weight_shape(w, &m->hp, ne);
         if (take(m, name, ne, kin_weight_is_vector(w), kin_weight_set_has(&required, w), &m->layers[il].w[w], n_used, err) != 0)
             return KIN_FAIL;
+        for (int k = 0; k < w; k++) // a tensor with two roles counts once
+            if (m->layers[il].w[w] && m->layers[il].w[k] == m->layers[il].w[w]) --*n_used;
     }
     return 0;
 }

@@ -43,6 +43,7 @@ static const weight_spec weight_specs[KIN_W_COUNT] = {
     [KIN_W_ATTN_OUT_NORM] = {"post_attention_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD}},
     [KIN_W_FFN_NORM] = {"ffn_norm.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD}},
     [KIN_W_FFN_NORM_2] = {"post_attention_norm.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD}},
+    [KIN_W_FFN_NORM_ATTN] = {"attn_norm.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD}},
     [KIN_W_FFN_GATE] = {"ffn_gate.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD, DIM_FF}},
     [KIN_W_FFN_UP] = {"ffn_up.weight", KIN_WEIGHT_BLOCK_FFN_UP, {DIM_EMBD, DIM_FF}},
     [KIN_W_FFN_GATE_UP] = {"ffn_up.weight", KIN_WEIGHT_BLOCK_FFN_UP, {DIM_EMBD, DIM_FF_TWICE}},

@@ -28,7 +28,8 @@ typedef enum kin_weight {
     KIN_W_ATTN_SINKS,
     KIN_W_ATTN_OUT_NORM, // of the block's output, before it is added to the input
     KIN_W_FFN_NORM,
-    KIN_W_FFN_NORM_2, // the same under another name
+    KIN_W_FFN_NORM_2,    // the same under another name
+    KIN_W_FFN_NORM_ATTN, // the same again: attention's norm, where both blocks read the layer's input
     KIN_W_FFN_GATE,
     KIN_W_FFN_UP,
     KIN_W_FFN_GATE_UP, // instead of GATE and UP: their rows, one after the other

@@ -1,5 +1,6 @@
 // Golden models of the families other than llama and Qwen, on the CPU: every configuration stays within the bounds of
-// testkit/golden.h, with kin's kernels and with ggml's operators.
+// testkit/golden.h, with kin's kernels and with ggml's operators. Some are in tests/golden, the others in a folder beside the
+// clone.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,9 +12,11 @@
 #include <cmocka.h>
 
 #include "testkit/golden.h"
+#include "testkit/head_eval.h"
+#include "testkit/runner.h"
 
 #define GOLDEN_DIR KIN_SOURCE_DIR "/../shared/golden-families"
-enum { EXIT_SKIP = 77 };
+#define OWN_DIR KIN_SOURCE_DIR "/tests/golden"
 
 // The models in the folder whose families kin knows.
 static const char *const known[] = {"gemma2.",  "gemma2-27b.", "gemma3.",     "gemma3-270m.", "glm4.",       "glm4moe.",
@@ -21,8 +24,8 @@ static const char *const known[] = {"gemma2.",  "gemma2-27b.", "gemma3.",     "g
                                     "olmo3.",   "phi3-mini.",  "phi4-mini.",  "qwen2moe.",    "smollm3."};
 enum { N_KNOWN = sizeof known / sizeof known[0] };
 
-static kin_golden models[KIN_GOLDEN_MAX_MODELS];
-static int n_models;
+static kin_golden models[KIN_GOLDEN_MAX_MODELS], own[KIN_GOLDEN_MAX_MODELS];
+static int n_models, n_own; // n_models 0: the folder beside the clone is not there
 
 static bool is_known(const kin_golden *g) {
     for (int i = 0; i < N_KNOWN; i++)
@@ -35,52 +38,54 @@ static bool lacks_ggml(const kin_golden *g) {
     return strncmp(g->name, "ministral3.", strlen("ministral3.")) == 0;
 }
 
-// Allows `tolerance` times the usual bounds.
-static void check_all(const kin_runner_options *options, double tolerance) {
-    int n = 0, n_wrong = 0;
-    for (int i = 0; i < n_models; i++) {
-        kin_golden g = models[i];
-        kin_golden_result r;
-        kin_err err;
-        if (!is_known(&g)) continue;
-        n++;
-        g.error_median *= tolerance;
-        g.error_max *= tolerance;
-        int rc = kin_golden_check(GOLDEN_DIR, &g, options, &r, &err);
-        if (options->device.ggml_kernels && lacks_ggml(&g)) {
-            assert_int_not_equal(rc, 0);
-            assert_non_null(strstr(err.text, "needs kin's kernels"));
-            continue;
-        }
-        n_wrong += rc != 0;
-        if (rc != 0)
-            print_message("%s\n", err.text);
-        else
-            print_message("             %-24s errors %.2e %.2e (llama.cpp %.2e %.2e), %2d ids generated\n", g.name,
-                          r.error_median, r.error_max, g.error_median, g.error_max, r.n_generated);
+// Returns whether the model is computed as it must be.
+static bool check_model(const char *dir, const kin_golden *g, const kin_runner_options *options) {
+    kin_golden_result r;
+    kin_err err;
+    int rc = kin_golden_check(dir, g, options, &r, &err);
+    if (options->device.ggml_kernels && lacks_ggml(g)) {
+        assert_int_not_equal(rc, 0);
+        assert_non_null(strstr(err.text, "needs kin's kernels"));
+        return true;
     }
-    assert_int_equal(n, N_KNOWN);
+    if (rc != 0)
+        print_message("%s\n", err.text);
+    else
+        print_message("             %-24s errors %.2e %.2e (llama.cpp %.2e %.2e), %2d ids generated\n", g->name, r.error_median,
+                      r.error_max, g->error_median, g->error_max, r.n_generated);
+    return rc == 0;
+}
+
+static void check_all(const kin_runner_options *options) {
+    int n = 0, n_wrong = 0;
+    for (int i = 0; i < n_own; i++) n_wrong += !check_model(OWN_DIR, &own[i], options);
+    for (int i = 0; i < n_models; i++) {
+        if (!is_known(&models[i])) continue;
+        n++;
+        n_wrong += !check_model(GOLDEN_DIR, &models[i], options);
+    }
+    assert_int_equal(n, n_models ? N_KNOWN : 0);
     assert_int_equal(n_wrong, 0);
 }
 
 static void kin_s_kernels_are_as_exact_as_llama_cpp(void **state) {
     (void)state;
     kin_runner_options o = kin_runner_options_defaults();
-    check_all(&o, 1);
+    check_all(&o);
 }
 
 static void weights_as_in_the_file_are_as_exact_as_llama_cpp(void **state) {
     (void)state;
     kin_runner_options o = kin_runner_options_defaults();
     o.device.repack = false;
-    check_all(&o, 1);
+    check_all(&o);
 }
 
 static void ggml_s_operators_are_as_exact_as_llama_cpp(void **state) {
     (void)state;
     kin_runner_options o = kin_runner_options_defaults();
     o.device.ggml_kernels = true;
-    check_all(&o, 1);
+    check_all(&o);
 }
 
 static void plain_attention_is_as_exact_as_llama_cpp(void **state) {
@@ -88,21 +93,75 @@ static void plain_attention_is_as_exact_as_llama_cpp(void **state) {
     kin_runner_options o = kin_runner_options_defaults();
     o.device.ggml_kernels = true;
     o.flash = false;
-    check_all(&o, 1);
+    check_all(&o);
 }
 
 static void a_prompt_in_small_batches_is_as_exact_as_llama_cpp(void **state) {
     (void)state;
     kin_runner_options o = kin_runner_options_defaults();
     o.n_batch = 8;
-    check_all(&o, 1);
+    check_all(&o);
 }
 
 static void a_prompt_token_by_token_is_as_exact_as_llama_cpp(void **state) {
     (void)state;
     kin_runner_options o = kin_runner_options_defaults();
     o.n_batch = 1;
-    check_all(&o, 1);
+    check_all(&o);
+}
+
+// All logits of a model's ids // [n_ids, n_vocab]; returns the bytes of weights that were streamed.
+static uint64_t eval_ids(const char *path, const kin_golden *g, const kin_runner_options *o, float *logits) {
+    kin_runner r;
+    kin_err err;
+    if (kin_runner_open(&r, path, o, &err) != 0) return 0;
+    if (kin_head_eval(r.head, 0, 0, g->ids, g->n_ids, logits, g->n_ids, &err) != 0) fail_msg("%s: %s", g->name, err.text);
+    uint64_t streamed = kin_shard_get_stats(r.shard).weights.stream.read_bytes;
+    kin_runner_close(&r);
+    return streamed;
+}
+
+static uint64_t fixed_bytes(const char *path, const kin_runner_options *o, uint64_t *weights) {
+    kin_model m;
+    kin_err err;
+    if (kin_model_open(&m, path, &err) != 0) fail_msg("%s", err.text);
+    kin_shard_options so = kin_shard_options_defaults(&m);
+    so.n_ctx = o->n_ctx;
+    so.n_batch = o->n_batch;
+    uint64_t fixed = kin_shard_fixed_bytes(&m, &so);
+    *weights = 0;
+    for (int il = 0; il < m.hp.n_layer; il++) *weights += kin_model_layer_bytes(&m, il);
+    kin_model_close(&m);
+    return fixed;
+}
+
+static void check_streamed(const char *dir, const kin_golden *g) {
+    char path[1024];
+    uint64_t weights, streamed = 0;
+    kin_runner_options o = kin_runner_options_defaults();
+    size_t n = (size_t)g->n_ids * (size_t)g->n_vocab * sizeof(float);
+    float *want = calloc(1, n), *got = malloc(n);
+    assert_true(want && got);
+    snprintf(path, sizeof path, "%s/%s.gguf", dir, g->name);
+    o.device.repack = false;
+    o.n_batch = 24; // the last layer drops rows in the last batch only
+    eval_ids(path, g, &o, want);
+    const uint64_t fixed = fixed_bytes(path, &o, &weights);
+    for (uint64_t sixteenth = 1; sixteenth < 16 && !streamed; sixteenth++) { // the least memory that a ring fits in
+        o.memory = fixed + weights * sixteenth / 16;
+        streamed = eval_ids(path, g, &o, got);
+    }
+    if (!streamed) fail_msg("%s: nothing was streamed", g->name);
+    if (memcmp(got, want, n) != 0) fail_msg("%s: streamed weights give other logits", g->name);
+    free(got);
+    free(want);
+}
+
+static void streamed_weights_give_the_same_bits(void **state) {
+    (void)state;
+    for (int i = 0; i < n_own; i++) check_streamed(OWN_DIR, &own[i]);
+    for (int i = 0; i < n_models; i++)
+        if (is_known(&models[i])) check_streamed(GOLDEN_DIR, &models[i]);
 }
 
 int main(void) {
@@ -113,14 +172,13 @@ int main(void) {
         cmocka_unit_test(plain_attention_is_as_exact_as_llama_cpp),
         cmocka_unit_test(a_prompt_in_small_batches_is_as_exact_as_llama_cpp),
         cmocka_unit_test(a_prompt_token_by_token_is_as_exact_as_llama_cpp),
+        cmocka_unit_test(streamed_weights_give_the_same_bits),
     };
     kin_err err;
     n_models = kin_golden_load(GOLDEN_DIR, models, &err);
-    if (n_models == 0) {
-        printf("test_families: skipped: there is no %s\n", GOLDEN_DIR);
-        return EXIT_SKIP;
-    }
-    if (n_models < 0) {
+    if (n_models >= 0) n_own = kin_golden_load(OWN_DIR, own, &err);
+    if (n_models == 0) printf("test_families: without %s, which is not there\n", GOLDEN_DIR);
+    if (n_models < 0 || n_own < 0) {
         fprintf(stderr, "%s\n", err.text);
         return 1;
     }

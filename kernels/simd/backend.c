@@ -9,6 +9,7 @@ const kin_kernels SIMD_FN(kin_kernels) = {
     .attend = SIMD_FN(kin_attend),
     .attend_merge = SIMD_FN(kin_attend_merge),
     .rms_norm = SIMD_FN(kin_rms_norm),
+    .center = SIMD_FN(kin_center),
     .add = SIMD_FN(kin_add),
     .add_scaled = SIMD_FN(kin_add_scaled),
     .gate = SIMD_FN(kin_gate),

@@ -8,6 +8,13 @@ void SIMD_FN(kin_rms_norm)(int64_t n, const float *x, const float *weight, float
     for (int64_t i = 0; i < n; i += 16) vf_store(y + i, vf_mul(vf_mul(vf_load(x + i), scale), vf_load(weight + i)));
 }
 
+void SIMD_FN(kin_center)(int64_t n, const float *x, float *y) {
+    vf sum = vf_zero();
+    for (int64_t i = 0; i < n; i += 16) sum = vf_add(sum, vf_load(x + i));
+    vf mean = vf_set1(vf_sum(sum) / (float)n);
+    for (int64_t i = 0; i < n; i += 16) vf_store(y + i, vf_sub(vf_load(x + i), mean));
+}
+
 void SIMD_FN(kin_add)(int64_t n, const float *x, float *y) {
     int64_t i = 0;
     for (; i + 16 <= n; i += 16) vf_store(y + i, vf_add(vf_load(y + i), vf_load(x + i)));
