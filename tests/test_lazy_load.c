@@ -1,6 +1,6 @@
-// Seats that are opened while their weights are still in flight: they are open with the first window, wait for what they need,
-// and compute the bits of a whole model.
-#define SMALL_MODEL_MIX "q4_0" // which many CPUs pack
+// Engine instances opened while their weights are still in flight: they open with the first window, wait for the weights that
+// they need, and compute the same bits as with the whole model.
+#define SMALL_MODEL_MIX "q4_0" // a type that many CPUs pack
 #include "tests/small_model.h"
 
 #include <pthread.h>
@@ -16,7 +16,7 @@
 
 enum { TICKET = 3, N_TOKENS = 4, HEADER_CHUNKS = 8 };
 
-// A store that is filled bit by bit, and somebody who opens an engine instance over it.
+// A store that is filled chunk by chunk, and a thread that opens an engine instance over it.
 typedef struct bench {
     char cache[64];
     kin_store *store, *whole;
@@ -27,7 +27,7 @@ typedef struct bench {
     atomic_bool has_ended;
     kin_engine_instance *instance;
     kin_err err;
-    uint64_t budget; // of its weights, which stream then through a cache of packed ones; 0: all that they need
+    uint64_t budget; // memory for weights, which then stream from a prepacked cache; 0: unlimited
     uint16_t n_gpu;  // layers of each window on the GPU
     kin_lazy_load_view view;
     kin_arrival arrival;
@@ -47,7 +47,7 @@ static kin_proto_plan plan_of_all(uint16_t n_gpu) {
     return p;
 }
 
-// What a shard of this plan takes, with so much for its weights.
+// Returns the memory of a shard of this plan with this budget for weights.
 static uint64_t memory_for(uint64_t budget) {
     kin_shard_options so = kin_shard_options_defaults(&model);
     so.windows = (kin_windows){.n = 2, .at = {{0, 2, 0}, {2, N_LAYER, 0}}};
@@ -114,7 +114,7 @@ static void tear_down(bench *b) {
     assert_int_equal(system(command), 0);
 }
 
-// The hidden state of some tokens after the first window.
+// Computes the hidden states of some tokens after the first window.
 static void compute_first(kin_engine_instance *instance, float *x) {
     static const int32_t pos[N_TOKENS] = {0, 1, 2, 3};
     kin_batch batch = {.n_tokens = N_TOKENS, .pos = pos};
@@ -126,7 +126,7 @@ static void compute_first(kin_engine_instance *instance, float *x) {
         fail_msg("%s", err.text);
 }
 
-// And after both.
+// Computes the hidden states after both windows.
 static void compute(kin_engine_instance *instance, float *x) {
     kin_err err;
     compute_first(instance, x);
@@ -134,7 +134,7 @@ static void compute(kin_engine_instance *instance, float *x) {
         fail_msg("%s", err.text);
 }
 
-// What an instance over the whole model computes.
+// Computes the same with an instance over the whole model.
 static void compute_whole(bench *b, float *x) {
     kin_proto_plan plan = plan_of_all(b->n_gpu);
     kin_engine_instance_options o = {.model_path = model_path, .n_threads = 2, .pool = b->pool, .stop = &b->stop};
@@ -170,9 +170,9 @@ static void a_seat_over_weights_that_come_in_any_order_gives_the_same_bits(void 
     tear_down(&b);
 }
 
-// ---- the first window is here, the other one comes later
+// ---- the first window is present, the second one arrives later
 
-// The chunks of both windows' layers, in the order of need, and how many are the first one's.
+// Lists the chunks of both windows' layers in the order of need. n_first: the number for the first window. Returns the total.
 static size_t list_chunks(uint32_t **all, size_t *n_first) {
     kin_ranges_wanted wanted[] = {{.layer_begin = 0, .layer_end = 2}, {.layer_begin = 0, .layer_end = N_LAYER}};
     size_t n_ranges, n[2];
@@ -189,7 +189,7 @@ static size_t list_chunks(uint32_t **all, size_t *n_first) {
     return n[1];
 }
 
-// A instance that is open with its first window.
+// Opens an instance with its first window.
 static void set_up_early(bench *b, uint64_t budget, uint16_t n_gpu) {
     uint32_t *chunks;
     size_t n_first;
@@ -217,13 +217,14 @@ static void check_late_window(uint64_t budget, uint16_t n_gpu) {
     set_up_early(&b, budget, n_gpu);
     compute_whole(&b, want);
     compute_first(b.instance, got);
-    assert_int_equal(kin_engine_instance_stats(b.instance).weights.stream.ring_bytes, 0); // nothing reads ahead of what comes
+    // Nothing is read ahead while weights are arriving.
+    assert_int_equal(kin_engine_instance_stats(b.instance).weights.stream.ring_bytes, 0);
     assert_int_equal(pthread_create(&b.thread, NULL, bring_the_rest, &b), 0);
     assert_int_equal(kin_stage_executor_run(kin_engine_instance_executor(b.instance), 1, 1, N_TOKENS, got, &err),
-                     N_TOKENS); // waits
+                     N_TOKENS); // waits for the second window
     assert_memory_equal(got, want, sizeof got);
     pthread_join(b.thread, NULL);
-    do { // until all that came is packed
+    do { // until all weights that arrived are packed
         compute(b.instance, got);
         assert_memory_equal(got, want, sizeof got);
     } while (budget && kin_engine_instance_stats(b.instance).weights.stream.read_bytes == 0);
@@ -235,7 +236,7 @@ static void a_step_waits_for_a_later_window_and_gives_the_same_bits(void **state
     check_late_window(0, 0);
 }
 
-// Less than the weights, more than the ring.
+// Returns a budget smaller than the weights and larger than the ring.
 static uint64_t streaming_budget(void) {
     uint64_t all = 0;
     for (int il = 0; il < N_LAYER; il++) all += kin_model_layer_bytes(&model, il);
@@ -253,7 +254,7 @@ static void a_later_window_on_the_gpu_gives_the_same_bits(void **state) {
     kin_device_options o = kin_device_options_defaults();
     kin_err err;
     o.gpu = true;
-    if (kin_devices_open(&some, &o, &err) != 0) skip(); // no GPU here
+    if (kin_devices_open(&some, &o, &err) != 0) skip(); // no GPU
     kin_devices_close(&some);
     check_late_window(0, 1);
     check_late_window(0, 2);
@@ -274,7 +275,7 @@ static void too_little_memory_to_stream_is_found_before_a_later_window_comes(voi
     tear_down(&b);
 }
 
-// A later window fails with these words; what is here is not lost by it, and the instance closes.
+// Expects the second window to fail with this message. The first window still works afterwards, and the instance closes.
 static void expect_step_failed(bench *b, const char *words) {
     static float x[N_TOKENS * N_EMBD];
     kin_err err;
@@ -312,7 +313,7 @@ static void a_stop_ends_the_wait_of_a_step(void **state) {
     kin_err err;
     assert_int_equal(kin_stage_executor_begin(kin_engine_instance_executor(b.instance), 1, &batch, &err), 0);
     int is = kin_stage_executor_run(kin_engine_instance_executor(b.instance), 1, 0, N_TOKENS, x,
-                                    &err); // the graph itself may be stopped
+                                    &err); // may fail already, if the graph is stopped
     if (is > 0) is = kin_stage_executor_run(kin_engine_instance_executor(b.instance), 1, 1, N_TOKENS, x, &err);
     assert_int_equal(is, KIN_FAIL);
     assert_string_equal(err.text, "stopped");
@@ -385,7 +386,7 @@ static void what_was_not_asked_for_is_not_waited_for(void **state) {
     bench b;
     set_up(&b);
     for (uint32_t i = HEADER_CHUNKS; i + 1 < manifest.n_chunks; i += 2) put(&b, i);
-    assert_false(atomic_load(&b.has_ended)); // half of it is no use
+    assert_false(atomic_load(&b.has_ended)); // half of the chunks are not enough
     kin_lazy_load_is_whole(b.lazy_load);
     expect_failed(&b, "weights are needed that the plan's windows do not have");
 }

@@ -1,4 +1,4 @@
-// Ring links (pipeline/neighbours.h) and hops by way of the head (pipeline/relay.h): endpoints of one process, on loopback.
+// Ring links (pipeline/neighbours.h) and hops through the head (pipeline/relay.h), between endpoints of one process on loopback.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,14 +26,14 @@ typedef struct member {
     kin_message_pool *pool;
     kin_message_queue *in;
     kin_neighbours *neighbours;
-    kin_relay *relay; // of a head
+    kin_relay *relay; // only in a head
     kin_ring_place place;
     pthread_mutex_t mutex;
     int n_told[KIN_N_SIDES];
     bool is_open[KIN_N_SIDES];
     char reason[KIN_N_SIDES][256];
-    int n_begun;      // hops that are passed on
-    uint64_t net_out; // when something was told last
+    int n_begun;      // relayed hops
+    uint64_t net_out; // bytes sent, at the last report
 } member;
 
 static void on_hop(void *user, kin_side side, uint32_t epoch, bool is_open, const char *reason) {
@@ -124,7 +124,7 @@ static void connect_now(void *arg) {
     atomic_store(&c->is_done, true);
 }
 
-// To the endpoint of `to`, whose id is expected unless `head` passes on.
+// Connects to the endpoint of `to`. by_head: `to` is the head, which relays the hop.
 static void connects(member *m, kin_side side, const member *to, bool by_head) {
     static call c;
     c = (call){.m = m, .side = side, .to = {kin_endpoint_port(to->endpoint), 1, {"127.0.0.1"}}, .answers = {{to->id}}};
@@ -133,7 +133,7 @@ static void connects(member *m, kin_side side, const member *to, bool by_head) {
     while (!atomic_load(&c.is_done)) usleep(1000);
 }
 
-// What was told last of that side, after so many times.
+// Waits for n reports about this side. Returns if it is open, and the last reason.
 static bool told(member *m, kin_side side, int n, char reason[256]) {
     for (int waited_ms = 0; waited_ms < PATIENCE_MS; waited_ms += 5) {
         pthread_mutex_lock(&m->mutex);
@@ -196,7 +196,7 @@ static void steps_pass_whoever_opened_the_link(void **state) {
         close_member(&b);
         assert_false(told(&a, KIN_SIDE_NEXT, 2, NULL));
         pthread_mutex_lock(&a.mutex);
-        assert_true(a.net_out > UINT64_C(10) * FRAME_MAX); // of the link that has ended
+        assert_true(a.net_out > UINT64_C(10) * FRAME_MAX); // includes the bytes of the link that has ended
         pthread_mutex_unlock(&a.mutex);
         close_member(&a);
     }
@@ -214,7 +214,7 @@ static void the_sender_keeps_the_link_that_it_has(void **state) {
     assert_true(told(&a, KIN_SIDE_NEXT, 1, NULL));
     assert_true(told(&b, KIN_SIDE_PREVIOUS, 1, NULL));
     connects(&b, KIN_SIDE_PREVIOUS, &a, false);
-    for (int i = 0; i < 100; i++) { // it is refused, which is not told
+    for (int i = 0; i < 100; i++) { // the second link is refused, which is not reported
         sends(&a, 100);
         receive(&b, 100);
     }
@@ -225,7 +225,7 @@ static void the_sender_keeps_the_link_that_it_has(void **state) {
     close_member(&b);
 }
 
-// A call that failed is repeated after a while, and meanwhile the next member may have opened the link.
+// A failed connection attempt is repeated later, and meanwhile the next member may have opened the link.
 static void a_sender_that_has_a_link_opens_no_other(void **state) {
     (void)state;
     member a, b;
@@ -237,7 +237,7 @@ static void a_sender_that_has_a_link_opens_no_other(void **state) {
     assert_true(told(&a, KIN_SIDE_NEXT, 1, NULL));
     assert_true(told(&b, KIN_SIDE_PREVIOUS, 1, NULL));
     connects(&a, KIN_SIDE_NEXT, &b, false);
-    for (int i = 0; i < 20; i++) { // time enough for another link, and what is sent when it takes the place of this one is lost
+    for (int i = 0; i < 20; i++) { // long enough for another link to replace this one, which would lose frames
         sends(&a, FRAME_MAX);
         receive(&b, FRAME_MAX);
     }
@@ -248,7 +248,7 @@ static void a_sender_that_has_a_link_opens_no_other(void **state) {
     close_member(&b);
 }
 
-// ---- who it is
+// ---- identities
 
 static void a_ring_link_of_a_stranger_is_refused(void **state) {
     (void)state;
@@ -258,7 +258,7 @@ static void a_ring_link_of_a_stranger_is_refused(void **state) {
         open_member(&a, 1, false);
         open_member(&b, 2, false);
         enter(&a, 2, 2);
-        enter(&b, 3, 3); // it expects others on both sides
+        enter(&b, 3, 3); // b expects other members on both sides
         connects(&a, is_back ? KIN_SIDE_PREVIOUS : KIN_SIDE_NEXT, &b, false);
         assert_false(told(&a, is_back ? KIN_SIDE_PREVIOUS : KIN_SIDE_NEXT, 1, reason));
         assert_string_equal(reason, "identity: that is not its neighbour in this ring");
@@ -284,7 +284,7 @@ static void another_device_at_the_next_ones_address_is_not_sent_to(void **state)
     close_member(&b);
 }
 
-// The same port on two machines, and one is known by 127.0.0.1.
+// Two machines may use the same port, and one of them may be known as 127.0.0.1.
 static void an_address_that_leads_back_to_oneself_is_no_neighbour(void **state) {
     (void)state;
     member a;
@@ -299,7 +299,7 @@ static void an_address_that_leads_back_to_oneself_is_no_neighbour(void **state) 
     close_member(&a);
 }
 
-// Somebody with the key who takes every link, and says another id than the one that is called.
+// A peer with the key that accepts every link and answers with another id than the expected one.
 static void say_accept(void *user, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
     member *m = user;
     (void)epoch, (void)open;
@@ -332,7 +332,7 @@ static void an_answer_with_another_id_is_not_believed(void **state) {
     }
 }
 
-// ---- by way of the head
+// ---- through the head
 
 static void the_head_passes_on_what_two_cannot_send(void **state) {
     (void)state;
@@ -353,7 +353,7 @@ static void the_head_passes_on_what_two_cannot_send(void **state) {
         for (int i = 0; i < N_BUFFERS; i++) sends(&a, i % 2 ? 40 : FRAME_MAX);
         for (int i = 0; i < N_BUFFERS; i++) receive(&b, i % 2 ? 40 : FRAME_MAX);
         expect_counts(&head, 0, 0, 1);
-        close_member(&b); // and the other end hears of it
+        close_member(&b); // the other end is told
         assert_false(told(&a, KIN_SIDE_NEXT, 2, NULL));
         close_member(&a);
         close_member(&head);
@@ -388,7 +388,7 @@ static void wait_for_leave(void *arg) {
     pthread_mutex_unlock(arg);
 }
 
-// Else the head's memory would fill with what a slow or hostile member does not take.
+// Without a bound, frames that a slow or hostile member does not accept would fill the head's memory.
 static void a_relayed_hop_has_a_bound(void **state) {
     (void)state;
     enum { FRAME = 64 << 10 };
@@ -405,7 +405,7 @@ static void a_relayed_hop_has_a_bound(void **state) {
     connects(&a, KIN_SIDE_NEXT, &head, true);
     connects(&b, KIN_SIDE_PREVIOUS, &head, true);
     assert_true(told(&a, KIN_SIDE_NEXT, 1, NULL) && told(&b, KIN_SIDE_PREVIOUS, 1, NULL));
-    pthread_mutex_t leave = PTHREAD_MUTEX_INITIALIZER; // to go on
+    pthread_mutex_t leave = PTHREAD_MUTEX_INITIALIZER; // held while b's loop must not read
     pthread_mutex_lock(&leave);
     kin_endpoint_call(b.endpoint, wait_for_leave, &leave);
     for (bool is_over = false; !is_over;) {

@@ -1,5 +1,4 @@
-// Halda and the published objective: the equations agree with each other, and the published choices come out of the published
-// clusters.
+// Halda and the published objective: the equations agree with each other, and the published clusters give the published choices.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,7 +45,7 @@ static void assert_share(const kin_facts *facts, const kin_plan *plan, const cha
 
 // ---- the objective
 
-// Random w, n and k for random facts; every device has at least one layer in each round.
+// Makes random w, n and k for random facts, with at least one layer per device and round. False if a device has no disk.
 static bool make_windows(kin_facts *facts, kin_halda_model *h, int *w, int *n, int *k, kin_rng *rng) {
     int members[KIN_FACTS_MAX_DEVICES];
     double hop_s[KIN_FACTS_MAX_DEVICES];
@@ -78,7 +77,7 @@ static void the_linear_terms_add_up_to_the_objective(void **state) {
         for (int i = 0; i < facts.n_device; i++) {
             kin_halda_set set = kin_halda_set_of(&h, i, w[i], n[i], k, false);
             kin_halda_terms t = kin_halda_terms_of(&h, i, set);
-            // Set M1 has no GPU; set M3 counts a layer on the GPU as not held, so its loading leaves with it.
+            // Devices of set M1 have no GPU. In set M3 a layer on the GPU does not count as held in memory, so it is not loaded.
             sum += k * (t.a_s * w[i] + t.b_s * n[i] + t.c_s) + t.constant_s;
             n_of_set[set]++;
         }
@@ -88,7 +87,7 @@ static void the_linear_terms_add_up_to_the_objective(void **state) {
     for (int set = 0; set < 4; set++) assert_true(n_of_set[set] > 50);
 }
 
-// The paper adds loading up, so more rounds only add hops. prima.cpp's own solver always answers k = 1.
+// The paper sums all loading times, so more rounds only add hops. prima.cpp's solver always answers k = 1.
 static void in_the_published_objective_more_rounds_never_help(void **state) {
     (void)state;
     kin_facts facts;
@@ -117,7 +116,7 @@ static void models_up_to_14b_run_on_d3_alone(void **state) {
                 kin_plan halda = plan_by(kin_plan_halda, &facts, &options), exact = plan_by(kin_plan_exact, &facts, &options);
                 assert_share(&facts, &halda, "D3", facts.model.n_layer, 0);
                 assert_share(&facts, &exact, "D3", facts.model.n_layer, 0);
-                assert_int_equal(exact.n_stops, 1); // no network in the path
+                assert_int_equal(exact.n_stops, 1); // no network hop
             }
         }
     }
@@ -143,7 +142,7 @@ static void larger_models_fill_the_gpus_of_d2_and_d3_first(void **state) {
 }
 
 // A.19.2: 13 / 46 / 19 layers on the GPUs of D0, D2, D6, two on D2's CPU, and D5 is removed. prima.cpp's released objective gives
-// just that. The published one counts reading of memory too, and there a 1080 Ti is faster than a 4060 Ti: D5 takes D0's place.
+// exactly this. The published objective also counts memory reads, where a 1080 Ti is faster than a 4060 Ti, so D5 replaces D0.
 static void the_70b_model_takes_three_of_ten_devices(void **state) {
     (void)state;
     kin_plan_options released = with_ilp(KIN_HALDA_RELEASED), published = with_ilp(KIN_HALDA_PUBLISHED);
@@ -175,7 +174,7 @@ static void models_below_32b_run_on_one_of_ten_devices(void **state) {
     }
 }
 
-// A.7: D4 and D6 have weak CPUs and slow disks; with them it is slower. Here both together give less than a hundredth.
+// A.7: D4 and D6 have weak CPUs and slow disks and make the ring slower. Here both together gain less than 1 %.
 static void exact_gains_nothing_worth_from_d4_and_d6(void **state) {
     (void)state;
     kin_plan_options options = with_ilp(KIN_HALDA_PUBLISHED);
@@ -187,7 +186,7 @@ static void exact_gains_nothing_worth_from_d4_and_d6(void **state) {
     assert_true(plan_by(kin_plan_exact, &facts, &options).tpot_s < 1.01 * plan.tpot_s);
 }
 
-// Every cluster and model of the paper, by every scheduler: what docs/PLANNING.md has as a table.
+// Every cluster and model of the paper with every scheduler, as in the table of docs/PLANNING.md.
 static void exact_is_the_best_in_every_row(void **state) {
     (void)state;
     kin_plan_options options = with_ilp(KIN_HALDA_PUBLISHED);
@@ -237,7 +236,7 @@ static void a_solver_that_fails_is_an_error_and_one_that_finds_nothing_is_not(vo
     options.ilp = never_solves;
     assert_int_equal(kin_plan_halda(&facts, &options, &plan, &err), KIN_FAIL);
     assert_string_equal(err.text, "halda: out of order");
-    options.ilp = finds_none; // then layers are in proportion to memory
+    options.ilp = finds_none; // then layers are shared in proportion to memory
     assert_int_equal(kin_plan_halda(&facts, &options, &plan, &err), 0);
     assert_true(plan.shares[0].n_layer > plan.shares[1].n_layer);
 }

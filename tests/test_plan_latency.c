@@ -1,4 +1,4 @@
-// The timeline model: its closed form against a plan played out block by block, and what its equations promise.
+// The timeline model: its closed form compared with a simulation block by block, and properties of its equations.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@
 
 enum { N_PLAYED = 1500, N_RANDOM = 500 };
 
-// A plan of one device, the head.
+// Returns a plan with the head alone.
 static kin_plan alone(const kin_facts *facts, int n_gpu) {
     kin_plan plan = {.n_rounds = 1, .n_stops = 1};
     plan.shares[0] = (kin_layer_share){facts->model.n_layer, n_gpu};
@@ -33,7 +33,7 @@ static kin_prediction predict(const kin_facts *facts, const kin_plan *plan) {
     return out;
 }
 
-// ---- against the timeline played
+// ---- compared with the simulated timeline
 
 static int by_value(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
@@ -98,7 +98,7 @@ static void layers_of_unlike_sizes_are_played_as_they_are(void **state) {
         if (!make_case(&facts, &plan, &rng)) continue;
         for (int il = 0; il < facts.model.n_layer; il++) sizes[il] = 10 + kin_random_below(&rng, 20);
         kin_facts_set_shares(&facts.model, sizes);
-        if (kin_timeline_closed(&facts, &plan, &p, NULL) != 0) continue; // a GPU may have got the large ones
+        if (kin_timeline_closed(&facts, &plan, &p, NULL) != 0) continue; // the GPU's layers may be too large for its memory
         assert_int_equal(kin_timeline_play(&facts, &plan, &played_s, NULL), 0);
         double error = fabs(p.tpot_s / played_s - 1);
         bool streams = false;
@@ -167,9 +167,10 @@ static void a_prediction_that_is_shown_is_the_played_one(void **state) {
     assert_true(n_disk > N_RANDOM / 20);
 }
 
-// ---- what the equations promise
+// ---- properties of the equations
 
-// 1 device, 10 layers of 100 MB in 4 weight blocks, block 75 MB, CPU 10 GB/s: 10 ms a layer; output 100 MB: 10 ms.
+// n_device equal devices. 10 layers of 100 MB in 4 weight blocks, the largest read of 50 MB, CPU 10 GB/s: 10 ms per layer. Output
+// 100 MB: 10 ms.
 static void make_simple(kin_facts *f, int n_device) {
     kin_facts facts = {.n_device = n_device};
     kin_model_facts *m = &facts.model;
@@ -179,7 +180,7 @@ static void make_simple(kin_facts *f, int n_device) {
     m->layer_flops[KIN_QUANT_Q4_K] = 400e6;
     m->output_bytes[KIN_QUANT_Q4_K] = 100e6;
     m->output_flops[KIN_QUANT_Q4_K] = 400e6;
-    m->block_bytes = 50e6; // gate and up: four weight blocks of 25 MB, a ring of 62.5 MB
+    m->block_bytes = 50e6; // gate and up; a layer has four weight blocks of 25 MB, and the ring 62.5 MB
     m->weight_block_bytes = 1;
     m->n_vocab = 1000;
     kin_facts_set_shares(m, NULL);
@@ -201,8 +202,8 @@ static void assert_close(double got, double expected) {
     if (fabs(got - expected) > 1e-6 * expected + 1e-12) fail_msg("%.9g, expected %.9g", got, expected);
 }
 
-// Two devices, 5 layers each, 10 ms for the weights and 1 ms a token: 16 tokens a chunk take 130 ms on a device, their hop 1 ms
-// and 16 ms of wire.
+// Two devices with 5 layers each; a layer takes 10 ms for the weights and 1 ms per token. A chunk of 16 tokens takes 130 ms on a
+// device, and its hop 1 ms and 16 ms of transfer.
 static void chunks_of_a_prompt_follow_each_other(void **state) {
     (void)state;
     kin_facts facts;
@@ -214,20 +215,20 @@ static void chunks_of_a_prompt_follow_each_other(void **state) {
     assert_close(predict(&facts, &plan).ttft_s, 5 * window_s + 2 * hop_s + output_s);
     assert_int_equal(kin_prompt_play(&facts, &plan, &played_s, NULL), 0);
     assert_close(played_s, 5 * window_s + 2 * hop_s + output_s);
-    plan.shares[0].n_layer = plan.shares[1].n_layer = 4; // two rounds of 2 layers, always something to do
+    plan.shares[0].n_layer = plan.shares[1].n_layer = 4; // two rounds of 2 layers: the devices are never idle
     facts.model.n_layer = 8;
     plan.n_rounds = 2;
     assert_close(predict(&facts, &plan).ttft_s, 2 * 4 * 2 * 0.026 + 2 * 0.026 + 2 * hop_s + output_s);
     assert_int_equal(kin_prompt_play(&facts, &plan, &played_s, NULL), 0);
     assert_close(played_s, 2 * 4 * 2 * 0.026 + 2 * 0.026 + 2 * hop_s + output_s);
-    facts.links[1][0].bytes_s = 1e6; // now the way home takes 160 ms
+    facts.links[1][0].bytes_s = 1e6; // now the transfer back takes 160 ms
     plan.n_rounds = 1;
     assert_close(predict(&facts, &plan).ttft_s, 2 * 4 * 0.026 + 0.017 + 0.001 + 4 * 0.160 + output_s);
     assert_int_equal(kin_prompt_play(&facts, &plan, &played_s, NULL), 0);
     assert_close(played_s, 2 * 4 * 0.026 + 0.017 + 0.001 + 4 * 0.160 + output_s);
 }
 
-// What the head does (pipeline/head.c): two chunks for each member, none smaller than 16 nor larger than a batch.
+// The head's rule (pipeline/head.c): two chunks per member, none smaller than 16 tokens or larger than a batch.
 static void a_prompt_is_cut_as_the_head_cuts_it(void **state) {
     (void)state;
     assert_int_equal(kin_prompt_chunk_tokens(1000, 1, 512, 0), 512);
@@ -312,7 +313,7 @@ static void in_memory_a_token_is_computing_only(void **state) {
     assert_close(p.ttft_s, 10 * (0.050 + 0.050 + 0.030) + 0.010);
 }
 
-// Memory 662.5 MB: resident 600 MB, streamed 500 MB of 1100: 500 ms of reading, and 110 ms of computing behind it.
+// With 662.5 MB of memory, 600 MB are resident and 500 MB of 1100 streamed: 500 ms of reading, which hides 110 ms of computing.
 static void streaming_alone_costs_the_disk_its_time(void **state) {
     (void)state;
     kin_facts facts;
@@ -326,18 +327,19 @@ static void streaming_alone_costs_the_disk_its_time(void **state) {
     assert_int_equal(p.slowest_disk, 0);
 }
 
-// Beside gate and up the ring has 12.5 MB, too few for a weight block: while they are computed, for 5 ms of each layer, nothing
-// is read.
+// Beside gate and up the ring has room for 12.5 MB, too little for a weight block, so nothing is read while these are computed: 5
+// ms per layer.
 static void what_the_ring_cannot_take_while_a_block_is_computed_is_waited_for(void **state) {
     (void)state;
     kin_facts facts;
     make_simple(&facts, 1);
-    facts.devices[0].memory_bytes = 62.5e6; // all is streamed
+    facts.devices[0].memory_bytes = 62.5e6; // everything is streamed
     kin_plan plan = alone(&facts, 0);
     kin_prediction p = predict(&facts, &plan);
     assert_close(p.devices[0].streamed_bytes, 1.1e9);
     assert_close(p.tpot_s, 10 * (0.100 + 0.005) + 0.100);
-    facts.devices[0].disk_bytes_s = 10e9; // 2.5 ms a weight block: gate comes while attention is computed, attention behind down
+    // 2.5 ms per weight block: gate is read while attention is computed, the next attention while down is.
+    facts.devices[0].disk_bytes_s = 10e9;
     p = predict(&facts, &plan);
     assert_close(p.tpot_s, 10 * (0.010 + 2 * 0.0025) + 0.010);
     facts.model.block_bytes = 80e6; // now the ring has 100 MB
@@ -346,11 +348,8 @@ static void what_the_ring_cannot_take_while_a_block_is_computed_is_waited_for(vo
     assert_close(p.tpot_s, 0.110);
 }
 
-// Two devices of 5 layers, the second with a disk behind the computing of the first. Of its layers' weight blocks 2.4 are
-// streamed. If two are, a layer takes 50 ms; if attention, gate and up are, 75 and 5 of computing behind which nothing fits. A
-// window begins with two weight blocks in the ring: 50 ms, less what is computed meanwhile of its first layer, 10 of two weight
-// blocks' and 5 of three's. The facts' ring holds 37.5 MB, gate with up have 50: the engine makes its ring for what must lie in
-// it at once.
+// The facts' ring holds 37.5 MB, but gate and up need 50 MB: the engine sizes its ring for the weights that must be in it at
+// once.
 static void a_block_that_is_larger_than_the_ring_takes_finite_time(void **state) {
     (void)state;
     kin_facts facts;
@@ -366,12 +365,16 @@ static void a_block_that_is_larger_than_the_ring_takes_finite_time(void **state)
     assert_true(isfinite(p.exposed_s) && p.exposed_s > 0);
 }
 
+// Two devices with 5 layers each; the second one reads its disk while the first one computes. On average 2.4 of a layer's weight
+// blocks are streamed. With two streamed a layer takes 50 ms; with attention, gate and up 75 ms, and 5 ms of computing during
+// which no block fits. A window begins with two weight blocks in the ring, which saves 50 ms, less the computing in its first
+// layer: 10 ms with two blocks, 5 ms with three.
 static void more_rounds_hide_more_loading(void **state) {
     (void)state;
     kin_facts facts;
     double before_s = INFINITY, wait_s = 5 * (0.6 * 0.050 + 0.4 * 0.080 - 0.010), hidden_s = 0.6 * 0.040 + 0.4 * 0.045;
     make_simple(&facts, 2);
-    facts.devices[1].memory_bytes = 262.5e6; // resident 200, streamed 300 MB: 0.3 s at 1 GB/s
+    facts.devices[1].memory_bytes = 262.5e6; // 200 MB resident, 300 MB streamed: 0.3 s at 1 GB/s
     facts.devices[0].cpu.token_bytes_s[KIN_QUANT_OTHER] = 2e9;
     kin_plan plan = {.n_stops = 2, .stops = {{0, false}, {1, false}}, .shares = {{5, 0}, {5, 0}}};
     for (plan.n_rounds = 1; plan.n_rounds <= 3; plan.n_rounds++) {
@@ -409,7 +412,7 @@ static void a_gpu_has_its_own_memory_or_shares_it(void **state) {
     assert_non_null(strstr(err.text, "cannot hold 10 layers, 7 of them on the GPU"));
 }
 
-// As the engine has it: then its bytes are in the GPU's memory, and its time is the GPU's.
+// As in the engine: the output matrix is in the GPU's memory and its time is the GPU's.
 static void a_gpu_with_all_layers_has_the_output_too(void **state) {
     (void)state;
     kin_facts facts;
@@ -431,7 +434,7 @@ static void a_gpu_with_all_layers_has_the_output_too(void **state) {
     const kin_plan_options options = kin_plan_options_defaults();
     assert_int_equal(kin_plan_exact(&facts, &options, &best, NULL), 0);
     assert_int_equal(best.shares[0].n_layer_gpu, 10);
-    d->gpu_memory_bytes = 1.05e9; // the layers, but not the output
+    d->gpu_memory_bytes = 1.05e9; // room for the layers, but not for the output
     assert_int_equal(kin_timeline_closed(&facts, &plan, &p, NULL), KIN_FAIL);
     for (const kin_plan_scheduler *s = kin_plan_schedulers; s->name; s++) {
         if (s->plan(&facts, &options, &best, NULL) != 0) continue;
@@ -453,12 +456,12 @@ static void attention_of_a_prompt_has_its_own_rate(void **state) {
     facts.devices[0].cpu.prompt_read_bytes_s = 50e9;
     assert_int_equal(kin_latency_pass(&facts, &plan, 101, 50, 0, &p, NULL), 0);
     assert_close(p.tpot_s, 10 * (0.010 + 101 * 0.001 + 101 * 100 * 1e4 / 50e9)); // a token sees 100 cells on average
-    facts.devices[0].cpu.prompt_read_bytes_s = 0;                                // not known: a token's
+    facts.devices[0].cpu.prompt_read_bytes_s = 0;                                // not known: uses the rate of single tokens
     assert_int_equal(kin_latency_pass(&facts, &plan, 101, 50, 0, &p, NULL), 0);
     assert_close(p.tpot_s, 10 * (0.010 + 101 * 0.001 + 101 * 100 * 1e4 / 10e9));
 }
 
-// 10 ms for the weights and 1 ms a token of a layer.
+// A layer takes 10 ms for the weights and 1 ms per token, times the measured factor of the batch size.
 static void a_batch_takes_what_was_measured_of_so_many_rows(void **state) {
     (void)state;
     kin_facts facts;
@@ -472,19 +475,19 @@ static void a_batch_takes_what_was_measured_of_so_many_rows(void **state) {
         double layer_s;
     } expected[] = {
         {1, 0.010},        {2, 0.9 * 0.012},  {4, 0.8 * 0.014},  {8, 0.7 * 0.018},
-        {16, 0.9 * 0.026}, {32, 1.2 * 0.042}, {64, 1.1 * 0.074}, // half way to 128 tokens
+        {16, 0.9 * 0.026}, {32, 1.2 * 0.042}, {64, 1.1 * 0.074}, // interpolated half way to 128 tokens
         {128, 0.138},      {400, 0.410},
     };
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
         assert_int_equal(kin_latency_pass(&facts, &plan, expected[i].n_tokens, 0, 0, &p, NULL), 0);
         assert_close(p.tpot_s, 10 * expected[i].layer_s);
     }
-    // Three tokens are drafted: all four rows pass through the output.
+    // With three drafted tokens all four rows need the output matrix.
     assert_int_equal(kin_latency_pass(&facts, &plan, 4, 0, 4, &p, NULL), 0);
     assert_close(p.tpot_s, 11 * 0.8 * 0.014);
 }
 
-// The output's type gains nothing from few rows, the layers' type is one of the others.
+// The output's type has its own factor; the layers' type uses the common one.
 static void a_weight_type_has_a_factor_of_its_own(void **state) {
     (void)state;
     kin_facts facts;
@@ -498,12 +501,12 @@ static void a_weight_type_has_a_factor_of_its_own(void **state) {
     facts.devices[0].cpu.batch_factor[1][KIN_QUANT_Q6_K] = 0.95;
     assert_int_equal(kin_latency_texts(&facts, &plan, 4, 0, &p, NULL), 0);
     assert_close(p.tpot_s, (10 * 0.6 + 0.95) * 0.014);
-    assert_int_equal(kin_latency_texts(&facts, &plan, 3, 0, &p, NULL), 0); // between 1, for two rows, and what four have
+    assert_int_equal(kin_latency_texts(&facts, &plan, 3, 0, &p, NULL), 0); // interpolated between two rows (factor 1) and four
     double part = log2(3) - 1;
     assert_close(p.tpot_s, (10 * (1 - 0.4 * part) + 1 - 0.05 * part) * 0.013);
 }
 
-// 4 heads of a group, 10 kB of keys and values a token: 0.2 us to read a cell, 0.4 us to compute one for all heads.
+// Groups of 4 heads, 10 kB of keys and values per token: reading a cell takes 0.2 us, computing it for all heads 0.4 us.
 static void keys_and_values_are_read_once_for_a_group_s_heads_and_a_batch_s_rows(void **state) {
     (void)state;
     kin_facts facts;
@@ -520,22 +523,22 @@ static void keys_and_values_are_read_once_for_a_group_s_heads_and_a_batch_s_rows
     assert_int_equal(kin_latency_pass(&facts, &plan, 5, 10000, 0, &p, NULL), 0);
     assert_close(p.tpot_s, 10 * (0.015 + hypot(10004 * 0.2e-6, 5 * 10002 * 0.4e-6)));
     kin_prediction none;
-    assert_int_equal(kin_latency_texts(&facts, &plan, 5, 0, &none, NULL), 0); // but each text has its own
+    assert_int_equal(kin_latency_texts(&facts, &plan, 5, 0, &none, NULL), 0); // but each sequence reads its own cells
     assert_int_equal(kin_latency_texts(&facts, &plan, 5, 10000, &p, NULL), 0);
     assert_close(p.tpot_s - none.tpot_s, 10 * hypot(5 * 10000 * 0.2e-6, 5 * 10000 * 0.4e-6));
-    facts.devices[0].cpu.kv_bytes_s = 0; // each head and each row reads for itself, at 10 GB/s
+    facts.devices[0].cpu.kv_bytes_s = 0; // each head and each row reads separately, at 10 GB/s
     assert_int_equal(kin_latency_pass(&facts, &plan, 5, 10000, 0, &p, NULL), 0);
     assert_close(p.tpot_s, 10 * (0.015 + 5 * 10002 * 4e-6));
 }
 
-// 400 tokens, each a tenth of the experts, together all of them: each is read, and the FLOP count twice. 2 tokens: 19 in 100.
+// Each token uses a tenth of the experts. 400 tokens use all: every expert is read, and its FLOP count twice. 2 tokens use 19 %.
 static void an_expert_s_products_are_slower_than_a_batch_s(void **state) {
     (void)state;
     kin_facts facts;
     kin_prediction p;
     make_simple(&facts, 1);
     facts.model.expert_bytes[KIN_QUANT_Q4_K] = 1e9;
-    facts.model.expert_share = 0.1; // half of a layer's FLOP
+    facts.model.expert_share = 0.1; // experts have half of a layer's FLOP
     facts.devices[0].memory_bytes = 20e9;
     kin_plan plan = alone(&facts, 0);
     assert_int_equal(kin_latency_pass(&facts, &plan, 400, 0, 0, &p, NULL), 0);
@@ -543,7 +546,7 @@ static void an_expert_s_products_are_slower_than_a_batch_s(void **state) {
     assert_int_equal(kin_latency_pass(&facts, &plan, 2, 0, 0, &p, NULL), 0);
     assert_close(p.tpot_s, 10 * (0.010 + 2 * 0.0005 + 0.19 * 0.1 + 2 * 0.0005 * 2));
     facts.devices[0].cpu.kv_bytes_s = facts.devices[0].cpu.prompt_read_bytes_s =
-        1e15; // kin's kernels take an expert's tokens together
+        1e15; // kin's kernels compute an expert's tokens together
     assert_int_equal(kin_latency_pass(&facts, &plan, 400, 0, 0, &p, NULL), 0);
     assert_close(p.tpot_s, 10 * (0.010 + 400 * 0.0005 + 0.1 + 400 * 0.0005 * 1.1));
 }
@@ -552,13 +555,13 @@ static void experts_that_are_not_in_memory_wait_for_the_disk(void **state) {
     (void)state;
     kin_facts facts;
     make_simple(&facts, 1);
-    facts.model.expert_bytes[KIN_QUANT_Q4_K] = 1e9; // 10 GB in all, a tenth used: 2 layers' worth of bytes per layer
+    facts.model.expert_bytes[KIN_QUANT_Q4_K] = 1e9; // 10 GB in total, a tenth used: each layer reads twice as many bytes
     facts.model.expert_share = 0.1;
     facts.devices[0].memory_bytes = 20e9;
     kin_plan plan = alone(&facts, 0);
     kin_prediction p = predict(&facts, &plan);
     assert_close(p.tpot_s, 10 * 0.020 + 0.010);
-    facts.devices[0].memory_bytes = 6.1e9; // 1.1 GB for the rest, half of the experts
+    facts.devices[0].memory_bytes = 6.1e9; // room for the other 1.1 GB and half of the experts
     p = predict(&facts, &plan);
     assert_close(p.devices[0].experts_s, 10 * 0.5 * 0.1);
     assert_close(p.tpot_s, 10 * 0.020 + 0.010 + 0.5);
@@ -576,7 +579,7 @@ static void a_layer_s_size_counts_where_it_lies(void **state) {
     assert_close(p.devices[1].compute_s, 0.010 * 9 / 1.2);
 }
 
-// More memory, a faster disk, CPU or link is never slower.
+// More memory or a faster disk, CPU or link never increases the predicted time.
 static void better_facts_never_predict_a_longer_token(void **state) {
     (void)state;
     kin_plan_options options = kin_plan_options_defaults();

@@ -1,4 +1,4 @@
-// What a token takes: medians (pipeline/step_timing.h), and that a head and a device count the right steps.
+// The time of a token: medians (pipeline/step_timing.h), and the steps that a head and a device count.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,8 +21,8 @@ enum { N_ROUNDS = 2, ALL = KIN_STEP_TIMING_KEPT };
 
 // ---- medians
 
-// A token that takes 100 in all: a window of 30, of which it waits `stall`, and one of 20. The disk reads for `stall`, 2 bytes
-// each.
+// Adds a token that takes 100 ns in total: a window of 30, of which it waits `stall`, and one of 20. The disk reads for `stall`,
+// 2 bytes per ns.
 static void add(kin_step_timing *p, kin_time *now, kin_stream_stats *stream, uint64_t stall, bool is_token) {
     kin_step_timing_begin(p, *now);
     kin_step_timing_enter(p, *now + 10, stream);
@@ -45,11 +45,11 @@ static void nothing_is_known_before_eight_tokens(void **state) {
     kin_step_timing p = {0};
     kin_stream_stats stream = {.busy_ns = 70, .read_bytes = 80, .wait_ns = 90};
     kin_time now = 5;
-    add(&p, &now, &stream, 1, true); // what was read before it is not known
+    add(&p, &now, &stream, 1, true); // the counters before it are not known
     for (int i = 0; i < KIN_STEP_TIMING_LEAST; i++) {
         assert_true(is_unknown(kin_step_timing_median(&p)));
         add(&p, &now, &stream, 7, true);
-        add(&p, &now, &stream, 9, false); // part of a prompt
+        add(&p, &now, &stream, 9, false); // a chunk of a prompt
     }
     kin_token_times t = kin_step_timing_median(&p);
     assert_true(t.compute_ns == 43 && t.stall_ns == 7 && t.disk_ns == 7 && t.disk_bytes == 14 && t.total_ns == 100);
@@ -64,13 +64,13 @@ static void one_slow_token_changes_nothing_and_old_ones_are_forgotten(void **sta
     for (int i = 0; i < ALL - 1; i++) add(&p, &now, &stream, 0, true);
     add(&p, &now, &stream, 29, true);
     kin_token_times t = kin_step_timing_median(&p);
-    assert_true(t.compute_ns == 50 && t.stall_ns == 0 && t.disk_bytes == 0); // nothing is a time, too
+    assert_true(t.compute_ns == 50 && t.stall_ns == 0 && t.disk_bytes == 0); // zeros count in the median
     for (int i = 0; i < ALL; i++) add(&p, &now, &stream, 10, true);
     t = kin_step_timing_median(&p);
     assert_true(t.compute_ns == 40 && t.stall_ns == 10 && t.disk_bytes == 20);
 }
 
-// ---- a head on its own
+// ---- a head alone
 
 static void a_head_knows_what_its_tokens_take(void **state) {
     (void)state;
@@ -120,7 +120,7 @@ static void open_desk_of(desk *d, int n_rounds, const char *kv_dir) {
                            .n_batch = N_BATCH,
                            .n_threads = 1,
                            .n_rounds = (uint16_t)n_rounds,
-                           .n_windows = 1, // none in the second round
+                           .n_windows = 1, // no window in the second round
                            .window = {{0, 0, N_LAYER - 1, 0}}};
     *d = (desk){.n_rounds = n_rounds};
     assert_int_equal(kin_message_pool_open(&d->pool, 4, &err), 0);
@@ -142,7 +142,7 @@ static void close_desk(desk *d) {
     kin_message_pool_close(d->pool);
 }
 
-// n_tokens from position `first` on; n_kept: what was there behind so many is forgotten before. -1: nothing is.
+// Returns a step of n_tokens from position `first` on. n_kept: first truncates the sequence to this many tokens; -1: does not.
 static kin_message_buffer *pack(desk *d, uint64_t step, int round, int first, int n_tokens, int n_kept) {
     static float x[N_BATCH * N_EMBD];
     int32_t pos[N_BATCH];
@@ -155,7 +155,7 @@ static kin_message_buffer *pack(desk *d, uint64_t step, int round, int first, in
     return kin_steps_pack(&s, d->pool, 1, &hop, &batch, x);
 }
 
-// The buffer is the caller's afterwards.
+// Passes the buffer to the worker; afterwards it still belongs to the caller.
 static void take(desk *d, kin_message_buffer *buffer) {
     kin_err err;
     kin_metrics_begin(d->metrics, buffer, d->instance);
@@ -177,7 +177,7 @@ static void give_step(desk *d, int n_tokens) {
 
 static kin_proto_status status_of(desk *d) {
     bool is_computing;
-    usleep(110000); // what is published is at most so old
+    usleep(110000); // longer than the interval of publishing
     kin_metrics_publish(d->metrics, d->instance, true);
     return kin_metrics_status(d->metrics, &is_computing);
 }
@@ -188,7 +188,7 @@ static void a_device_knows_what_its_tokens_take(void **state) {
     open_desk(&d);
     for (int i = 0; i < 2 * KIN_STEP_TIMING_LEAST; i++) give_step(&d, 2);
     give_step(&d, 1);
-    assert_int_equal(status_of(&d).token_compute_ns, 0); // of a prompt's chunks nothing counts
+    assert_int_equal(status_of(&d).token_compute_ns, 0); // chunks of a prompt do not count
     for (int i = 1; i < KIN_STEP_TIMING_LEAST; i++) give_step(&d, 1);
     kin_proto_status s = status_of(&d);
     assert_true(s.token_compute_ns > 0 && s.token_stall_ns == 0 && s.token_disk_ns == 0 && s.token_disk_bytes == 0);
@@ -197,7 +197,7 @@ static void a_device_knows_what_its_tokens_take(void **state) {
     close_desk(&d);
 }
 
-// The last chunk of a prompt may be one token, with others in flight.
+// The last chunk of a prompt may have one token, while other chunks are in flight.
 static void steps_that_are_on_their_way_together_are_no_tokens(void **state) {
     (void)state;
     desk d;
@@ -217,13 +217,13 @@ static uint64_t n_dropped(const desk *d) {
     return kin_engine_instance_worker_stats(d->instance).n_dropped;
 }
 
-// Two steps with tokens 8 and 9 wait, and behind them another token 8, which goes on after eight as in a desk without the two.
+// Steps with tokens 8 and 9 wait, and after them another token 8, which gives the same result as without those two.
 static void a_step_that_a_later_one_forgets_is_not_computed(void **state) {
     (void)state;
     desk d, other;
     open_desk(&d);
     open_desk(&other);
-    other.n_steps = 2; // so that step 11 is due there without 9 and 10
+    other.n_steps = 2; // so that its eight steps end with number 10, and 11 is next
     for (int i = 0; i < 8; i++) give_step(&d, 1);
     for (int i = 0; i < 8; i++) give_step(&other, 1);
     kin_message_buffer *waiting[3] = {pack(&d, 9, 0, 8, 1, -1), pack(&d, 10, 0, 9, 1, -1), pack(&d, 11, 0, 8, 1, 8)};
@@ -232,7 +232,7 @@ static void a_step_that_a_later_one_forgets_is_not_computed(void **state) {
     memcpy(came, waiting[1]->payload, length);
     kin_message_queue_put(d.in, waiting[1]);
     kin_message_queue_put(d.in, waiting[2]);
-    waiting[2]->frame.epoch = 2; // of another one it says nothing
+    waiting[2]->frame.epoch = 2; // a step of another epoch has no effect
     take(&d, waiting[0]);
     assert_int_equal(n_dropped(&d), 0);
     waiting[2]->frame.epoch = 1;
@@ -240,7 +240,7 @@ static void a_step_that_a_later_one_forgets_is_not_computed(void **state) {
     take(&d, waiting[1]);
     assert_int_equal(n_dropped(&d), 1);
     assert_int_equal(waiting[1]->frame.length, length);
-    assert_memory_equal(waiting[1]->payload, came, length); // it goes on as it came
+    assert_memory_equal(waiting[1]->payload, came, length); // the dropped step is passed on unchanged
     assert_ptr_equal(kin_message_queue_take(d.in, 0), waiting[2]);
     kin_message_buffer *same = pack(&other, 11, 0, 8, 1, 8);
     take(&d, waiting[2]);
@@ -255,7 +255,7 @@ static void a_step_that_a_later_one_forgets_is_not_computed(void **state) {
     close_desk(&other);
 }
 
-// What takes no time is no token's time.
+// Steps that take no time must not count as tokens.
 static void dropped_steps_are_no_tokens(void **state) {
     (void)state;
     desk d;
@@ -273,7 +273,7 @@ static void dropped_steps_are_no_tokens(void **state) {
     close_desk(&d);
 }
 
-// Of the first page that the request after step `step` is to keep: whether it is.
+// Requests after step `step` that the first page be kept. Returns true if it is.
 static bool keeps_page(desk *d, uint64_t step, uint8_t name) {
     kin_proto_pages m;
     kin_err err;
@@ -287,8 +287,8 @@ static bool keeps_page(desk *d, uint64_t step, uint8_t name) {
     return m.n_good == 1;
 }
 
-// A page's first 63 tokens are there, and the last one is forgotten by a step that waits: it was not computed, unless that step
-// has come since.
+// A page has 63 tokens, and a waiting step rolls back the last one, which is therefore not computed, unless the waiting step
+// arrives only afterwards.
 static void pages_of_a_dropped_step_are_not_kept(void **state) {
     (void)state;
     enum { SAYS_NOTHING, WAITS, HAS_COME_SINCE, N };

@@ -1,5 +1,5 @@
-// Steps as frames (pipeline/steps.h), buffers and their queue (net/message_buffer.h), steps that pass
-// (pipeline/stage_executor.h), and the port of a head on its own (pipeline/loopback.h).
+// Steps as frames (pipeline/steps.h), buffers and their queue (net/message_buffer.h), steps passing through a member
+// (pipeline/stage_executor.h), and the transport of a head alone (pipeline/loopback.h).
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -150,7 +150,7 @@ static void a_pool_gives_as_many_as_it_has(void **state) {
     kin_message_pool_give(pool, a);
     kin_message_buffer *again = kin_message_pool_take(pool, 50);
     assert_ptr_equal(again, a);
-    assert_true(again->cap >= 100); // memory is kept
+    assert_true(again->cap >= 100); // the memory is reused
     kin_message_pool_give(pool, b);
     kin_message_pool_give(pool, again);
     kin_message_pool_give(pool, NULL);
@@ -188,7 +188,7 @@ static void a_queue_keeps_order_between_threads(void **state) {
         kin_message_pool_give(f.pool, p);
     }
     pthread_join(thread, NULL);
-    assert_null(kin_message_queue_take(f.queue, 1)); // in time, empty
+    assert_null(kin_message_queue_take(f.queue, 1)); // returns after the timeout
     kin_message_queue_close(f.queue);
     kin_message_pool_close(f.pool);
 }
@@ -217,7 +217,7 @@ static void an_interrupted_queue_gives_nothing_until_it_is_not(void **state) {
     assert_non_null(p);
     kin_message_queue_put(queue, p);
     kin_message_queue_interrupt(queue, true);
-    kin_message_queue_drain(queue, pool); // also then
+    kin_message_queue_drain(queue, pool); // works while interrupted
     kin_message_queue_close(queue);
     kin_message_pool_close(pool);
 }
@@ -236,7 +236,7 @@ static void who_waits_is_woken_once(void **state) {
     kin_message_queue_put(queue, p);
     kin_message_queue_wake(queue);
     kin_message_queue_wake(queue);
-    assert_ptr_equal(kin_message_queue_take(queue, -1), p); // what is there comes first
+    assert_ptr_equal(kin_message_queue_take(queue, -1), p); // a queued buffer comes before the wake-up
     assert_int_equal(transport.receive(transport.user, &hop, x, &err), 0);
     assert_int_equal(hop.step, 0);
     kin_message_queue_put(queue, p);
@@ -247,7 +247,7 @@ static void who_waits_is_woken_once(void **state) {
     kin_message_pool_close(pool);
 }
 
-// ---- what the last member sends
+// ---- the last member's answers
 
 typedef struct accused {
     kin_message_buffer *sent; // to the first member
@@ -262,7 +262,8 @@ static void note_wrong(void *user, const char *reason) {
     snprintf(((accused *)user)->reason, sizeof((accused *)user)->reason, "%s", reason);
 }
 
-// A step of two tokens, both wanted, is sent in round 0, and this comes back in its place. "": it is taken.
+// Sends a step of two tokens with outputs in round 0, and answers with this step instead. Returns the reason of the refusal; "":
+// the answer is accepted.
 static const char *answer_with(uint64_t step, int round, int n_rows, float value) {
     static accused a;
     static float rows[N_BATCH * N_EMBD];
@@ -344,15 +345,15 @@ static void a_relay_ends_only_steps_of_what_is_forgotten(void **state) {
     kin_stage_executor_options o = {.n_rounds = 2, .n_layer = 4, .n_steps = 4};
     assert_int_equal(kin_stage_executor_open(&relay, &o, &err), 0);
     for (int i = 0; i < 4; i++) assert_int_equal(begin_and_run(relay, (uint64_t)i, i % 2, i / 2, &err), 1);
-    static const kin_kv_op ops[] = {{0, 0, 0}, {1, 1, 1}}; // all of sequence 0; sequence 1 keeps one token
+    static const kin_kv_op ops[] = {{0, 0, 0}, {1, 1, 1}}; // removes sequence 0; sequence 1 keeps one token
     const int32_t third = 2, at = 0;
     const kin_batch next = {.n_tokens = 1, .pos = &at, .seq = &third, .ops = ops, .n_ops = 2};
-    assert_int_equal(kin_stage_executor_begin(relay, 9, &next, &err), 0); // there is a place again
+    assert_int_equal(kin_stage_executor_begin(relay, 9, &next, &err), 0); // there is room again
     assert_int_equal(kin_stage_executor_run(relay, 0, 1, 1, x, &err), KIN_FAIL);
     assert_int_equal(kin_stage_executor_run(relay, 1, 1, 1, x, &err), 1);
     assert_int_equal(kin_stage_executor_run(relay, 2, 1, 1, x, &err), KIN_FAIL);
     assert_int_equal(kin_stage_executor_run(relay, 3, 1, 1, x, &err), KIN_FAIL);
-    for (int i = 4; i < 7; i++) assert_int_equal(begin_and_run(relay, (uint64_t)i, 0, i, &err), 1); // and so are all others
+    for (int i = 4; i < 7; i++) assert_int_equal(begin_and_run(relay, (uint64_t)i, 0, i, &err), 1); // all other steps are intact
     kin_stage_executor_close(relay);
 }
 

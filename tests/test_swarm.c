@@ -1,4 +1,4 @@
-// Fetching from a head and from each other: rules one by one, then whole swarms in a seeded simulator.
+// Fetching from a head and from other devices: rules one by one, then whole swarms in a seeded simulator.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -74,7 +74,7 @@ static void expect_give_up(kin_swarm *s, kin_time now, const char *words) {
     if (!strstr(a.reason, words)) fail_msg("'%s' does not say '%s'", a.reason, words);
 }
 
-// So many bytes per second come from that source until then, a tenth of a second at a time.
+// Reports bytes_s bytes per second from a source until a time, every tenth of a second.
 static void hear_until(kin_swarm *s, int source, kin_time *now, kin_time until, uint32_t bytes_s) {
     for (; *now < until; *now += 100 * MS) kin_swarm_heard(s, source, bytes_s / 10, *now);
 }
@@ -108,7 +108,7 @@ static void on_a_slow_link_few_sources_are_asked_for_one_chunk_each(void **state
     kin_swarm_free(s);
 }
 
-// Before it is known that the link is slow six sources are asked, three times each.
+// Before the link is known to be slow, six sources are asked for three chunks each.
 static void on_a_link_that_turns_out_slow_requests_are_withdrawn(void **state) {
     (void)state;
     kin_swarm *s = new_swarm(64, 1);
@@ -123,7 +123,7 @@ static void on_a_link_that_turns_out_slow_requests_are_withdrawn(void **state) {
         int n = 0;
         for (uint32_t c = 0; c < 64; c++) n += kin_swarm_is_asked(s, i, c);
         n_asked += n > 0;
-        if (i > 3) assert_int_equal(n, 0); // nothing came from these
+        if (i > 3) assert_int_equal(n, 0); // these have sent nothing
     }
     assert_int_equal(n_asked, 3);
     hear_until(s, 0, &now, 12 * SECOND, 2500000);
@@ -131,7 +131,7 @@ static void on_a_link_that_turns_out_slow_requests_are_withdrawn(void **state) {
     kin_swarm_free(s);
 }
 
-// First the header alone, then all else.
+// The header is wanted first, then everything else.
 static void a_link_that_was_slow_is_slow_for_what_is_wanted_next(void **state) {
     (void)state;
     kin_swarm *s = new_swarm(64, 1);
@@ -149,7 +149,7 @@ static void a_link_that_was_slow_is_slow_for_what_is_wanted_next(void **state) {
     kin_swarm_free(s);
 }
 
-// It would only take its part of the link, and what comes twice is lost.
+// A second source would only share the slow link, and a chunk that arrives twice is wasted.
 static void on_a_slow_link_a_source_that_comes_back_is_not_asked_for_what_another_sends(void **state) {
     (void)state;
     kin_swarm *s = new_swarm(64, 1);
@@ -270,7 +270,7 @@ static void the_head_helps_out_where_all_devices_are_slow(void **state) {
     want_all(s, 8, true);
     for (int i = 0; i < 3; i++) expect_ask(s, 0, device, i);
     expect_wait(s, 1900 * MS);
-    expect_ask(s, 2100 * MS, head, 3); // nor does it say anything
+    expect_ask(s, 2100 * MS, head, 3); // the device has sent nothing for two seconds
     kin_swarm_free(s);
 }
 
@@ -285,8 +285,8 @@ static void a_silent_source_rests_and_others_are_asked(void **state) {
     int c = add_device(s, 2, 1);
     expect_ask(s, 10 * SECOND + 1, c, 0);
     assert_false(kin_swarm_is_asked(s, a, 0));
-    assert_true(kin_swarm_is_asked(s, b, 1)); // it was heard of
-    kin_swarm_got(s, a, 0, 11 * SECOND);      // late, and good all the same
+    assert_true(kin_swarm_is_asked(s, b, 1)); // b has sent bytes
+    kin_swarm_got(s, a, 0, 11 * SECOND);      // late, but accepted
     kin_swarm_got(s, b, 1, 11 * SECOND);
     assert_true(kin_swarm_complete(s));
     kin_swarm_got(s, c, 0, 12 * SECOND);
@@ -324,7 +324,7 @@ static void a_lost_source_gives_its_chunks_back(void **state) {
     assert_int_equal(kin_swarm_get_stats(s, 0).n_in_flight, 0);
     int head = add_head(s);
     expect_ask(s, 0, head, 0);
-    assert_int_equal(add_device(s, 0, 4), a); // it is back, with less
+    assert_int_equal(add_device(s, 0, 4), a); // the device is back with fewer chunks
     expect_ask(s, 0, a, 2);
     kin_swarm_free(s);
 }
@@ -336,7 +336,7 @@ static void who_lacks_a_chunk_is_not_asked_for_it_again(void **state) {
     want_all(s, 2, true);
     expect_ask(s, 0, a, 0);
     kin_swarm_lacks(s, a, 0);
-    kin_swarm_lacks(s, a, 77); // nonsense does nothing
+    kin_swarm_lacks(s, a, 77); // out of range: no effect
     expect_ask(s, 0, a, 1);
     expect_ask(s, 0, head, 0);
     kin_swarm_free(s);
@@ -353,7 +353,7 @@ static void a_liar_is_never_asked_again(void **state) {
     assert_int_equal(kin_swarm_add_source(s, id_of(0).bytes, false), -1);
     int head = add_head(s);
     for (int i = 0; i < 3; i++) expect_ask(s, 0, head, i);
-    for (int i = 1; i < 200; i++) { // many strangers do not make it forgotten
+    for (int i = 1; i < 200; i++) { // many other sources do not displace the record of the bad one
         int stranger = kin_swarm_add_source(s, (id){{(uint8_t)i, 7}}.bytes, false);
         if (stranger >= 0) kin_swarm_lost(s, stranger);
     }
@@ -379,7 +379,7 @@ static void the_last_chunk_is_asked_for_twice_when_it_is_late(void **state) {
     expect_ask(s, 0, a, 0);
     expect_wait(s, 1900 * MS);
     expect_ask(s, 2 * SECOND, b, 0);
-    expect_wait(s, 5 * SECOND); // not a third time
+    expect_wait(s, 5 * SECOND); // no third request
     kin_swarm_got(s, b, 0, 5 * SECOND);
     assert_true(kin_swarm_complete(s));
     assert_false(kin_swarm_is_asked(s, head, 0));
@@ -451,7 +451,7 @@ static void rate_and_time_left_follow_the_bytes(void **state) {
         kin_swarm_heard(s, head, CHUNK / 10, (kin_time)(i + 1) * 100 * MS); // 1 MiB/s
         if (i % 10 == 9) kin_swarm_got(s, head, (uint32_t)(i / 10), (kin_time)(i + 1) * 100 * MS);
         kin_swarm_stats now = kin_swarm_get_stats(s, (kin_time)(i + 1) * 100 * MS);
-        if (i < 19) assert_true(now.rate == 0 && now.left_ns == UINT64_MAX); // not before two seconds
+        if (i < 19) assert_true(now.rate == 0 && now.left_ns == UINT64_MAX); // no rate in the first two seconds
         if (i > 29) assert_true(now.rate > 0);
     }
     kin_swarm_heard(s, device, 1000, 5 * SECOND);
@@ -460,7 +460,7 @@ static void rate_and_time_left_follow_the_bytes(void **state) {
     assert_in_range(stats.left_ns, 4 * SECOND, 6 * SECOND);
     assert_int_equal(stats.bytes_head, (uint64_t)CHUNK / 10 * 50);
     assert_int_equal(stats.bytes_peers, 1000);
-    assert_true(kin_swarm_get_stats(s, 50 * SECOND).rate < stats.rate); // silence counts
+    assert_true(kin_swarm_get_stats(s, 50 * SECOND).rate < stats.rate); // silence lowers the rate
     kin_swarm_free(s);
 }
 
@@ -493,17 +493,17 @@ enum { NODES_MAX = 7, REQUESTS_MAX = 512, SIM_CHUNKS = 120 };
 typedef struct transfer {
     int client;
     uint32_t chunk;
-    uint32_t left; // bytes
+    uint32_t left; // remaining bytes
 } transfer;
 
 typedef struct node {
     kin_swarm *swarm; // NULL: the head
     bool has[SIM_CHUNKS], liar, caught[NODES_MAX];
-    int source_of[NODES_MAX]; // number of a node as a source of this one
+    int source_of[NODES_MAX]; // each node's number as a source of this one
     uint64_t up, down;        // bytes per step
     uint64_t down_left;
-    transfer queue[REQUESTS_MAX]; // what others have asked from this one
-    int n_queue, turn;            // whose it is
+    transfer queue[REQUESTS_MAX]; // requests to this node
+    int n_queue, turn;            // turn: the next transfer to serve
     uint64_t sent;
     kin_time dead_at;
 } node;
@@ -512,7 +512,7 @@ typedef struct simulation {
     node nodes[NODES_MAX]; // the first is the head
     int n;
     kin_rng rng;
-    double loss; // of requests
+    double loss; // the probability that a request is lost
     kin_time now;
 } simulation;
 
@@ -583,7 +583,7 @@ static void spread_news(simulation *sim) {
     }
 }
 
-// Everything that the swarm of one device wants done, and what must hold of it.
+// Carries out all actions of a device's swarm, and checks their invariants.
 static void act(simulation *sim, int i) {
     node *n = &sim->nodes[i];
     for (;;) {
@@ -618,7 +618,7 @@ static void deliver(simulation *sim, int from, const transfer *t) {
     }
 }
 
-// A piece of a transfer, as both links have room. False if there is none. The transfer may be over afterwards.
+// Sends a piece of a transfer, as much as both links have room for. False if there is no room. May end the transfer.
 static bool serve_piece(simulation *sim, int i, int q, uint64_t *up_left) {
     node *server = &sim->nodes[i];
     transfer *t = &server->queue[q];
@@ -639,7 +639,7 @@ static bool serve_piece(simulation *sim, int i, int q, uint64_t *up_left) {
     return true;
 }
 
-// One step of one uplink: its requests in turn.
+// Serves a node's requests in turn for one time step of its uplink.
 static void serve(simulation *sim, int i) {
     node *server = &sim->nodes[i];
     uint64_t left = server->up;
@@ -652,7 +652,7 @@ static void bury(simulation *sim) {
     for (int i = 1; i < sim->n; i++) {
         node *dead = &sim->nodes[i];
         if (is_alive(sim, i) || dead->up == 0) continue;
-        dead->up = 0; // once
+        dead->up = 0; // so that this happens once
         dead->n_queue = 0;
         for (int k = 1; k < sim->n; k++) {
             if (k != i) kin_swarm_lost(sim->nodes[k].swarm, sim->nodes[k].source_of[i]);
@@ -668,7 +668,7 @@ static bool all_complete(const simulation *sim) {
 }
 
 typedef struct outcome {
-    double head_share; // of all bytes sent
+    double head_share; // the head's share of all bytes sent
     double seconds;
     uint32_t n_twice;
 } outcome;
