@@ -1,5 +1,4 @@
-// Decodes any bytes as a discovery datagram, with and without a valid authenticator. A datagram is refused, or encodes to the
-// same bytes again.
+// Decodes any bytes as a discovery datagram, with and without a valid authenticator: it is refused, or encodes to the same bytes.
 #include <string.h>
 
 #include "base/err.h"

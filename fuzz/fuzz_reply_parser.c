@@ -95,8 +95,8 @@ static bool is_space(char c) {
     return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
-// A reply without calls and reasoning comes out whole; otherwise its text is a subsequence of the reply. White space may be
-// dropped.
+// A reply without calls and reasoning comes out whole; otherwise its text is a subsequence of the reply.
+// White space may be dropped.
 static void check_text(const result *r, const kin_reply_options *options, const char *at, size_t len) {
     size_t i = 0, k = 0;
     bool all = !r->has_calls && (options->reasoning_in_text || (!options->reasoning && !options->begins_in_reasoning));

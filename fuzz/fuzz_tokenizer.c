@@ -58,8 +58,7 @@ static void check_utf8(const char *text, size_t len) {
     }
 }
 
-// True if decoding restores the text. SPM's encoder inserts spaces after special tokens, so its texts with special tokens do not
-// come back.
+// True if decoding restores the text. SPM's encoder inserts spaces after special tokens, so it does not restore texts with these.
 static bool comes_back(const kin_vocab *vocab, const int32_t *ids, size_t n_ids) {
     if (kin_vocab_get_kind(vocab) == KIN_VOCAB_BPE) return true;
     for (size_t i = 0; i < n_ids; i++) {

@@ -57,8 +57,7 @@ static void *live_until_released(void *user) {
     _exit(read(o->release[0], &byte, 1) != 1);
 }
 
-// Starts the process. ends: its main thread has ended and another thread keeps its locks, like a process whose memory is released
-// slowly.
+// Starts the process. ends: its main thread ends and another thread keeps its locks, as if its memory were released slowly.
 static void start(other *o, bool ends) {
     assert_int_equal(pipe(o->told) | pipe(o->release), 0);
     fflush(stdout);

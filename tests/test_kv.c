@@ -1,5 +1,4 @@
-// The KV cache: the cell of each token, the cells that it attends to, and the copies made when sequences share a prefix. Needs no
-// model.
+// The KV cache, without a model: the cell of each token, the cells that it attends to, and the copies for shared prefixes.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -485,8 +485,7 @@ static uint16_t set_scale(int il, uint16_t bits) {
     return before;
 }
 
-// The layer before the faulty one has a valid page. ggml's conversion to Q8_0 turns NaN into finite numbers, so that case is
-// omitted.
+// The layer before the faulty one has a valid page. The omitted case: ggml's conversion to Q8_0 turns NaN into finite numbers.
 static void pages_that_are_not_finite_are_not_kept(void **state) {
     (void)state;
     const uint16_t wrong[] = {0x7e00, 0x7c00}; // NaN, infinite

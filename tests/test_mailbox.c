@@ -1,5 +1,5 @@
-// The mailbox of a loop's thread: calls run on that thread, each once, those of one poster in order, and a full mailbox refuses
-// calls.
+// The mailbox of a loop's thread: each call runs once on that thread, calls of one poster run in order, and a full mailbox
+// refuses.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

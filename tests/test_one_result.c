@@ -119,8 +119,8 @@ static void every_number_of_threads_gives_the_same_bits(void **state) {
         run(paths[i], &o, 64, expected);
         for (int n = 1; n <= 8; n += n < 4 ? 2 : 5) {
             o.device.n_threads = n;
-            run(paths[i], &o, n == 1 ? 128 : 64,
-                got); // one thread gets the most work per call, and 128 rows use the fewest panels at once
+            // One thread gets the most work per call, and 128 rows use the fewest panels at once.
+            run(paths[i], &o, n == 1 ? 128 : 64, got);
             assert_memory_equal(got, expected, sizeof got);
         }
     }

@@ -571,7 +571,7 @@ static void whoever_may_not_write_still_holds_the_file_as_a_reader(void **state)
     kin_packed_close(b);
     flip(path.text, 20, 1);
     assert_int_equal(kin_packed_open(&c, d.path, key, STAMP, N_BLOCKS, block_bytes, &err),
-                     KIN_FAIL); // a reset would truncate the pages of `a`
+                     KIN_FAIL); // a reset would truncate a's pages
     expect_bytes(a, 2);
     kin_packed_close(a);
     remove_dir(&d, path.text);

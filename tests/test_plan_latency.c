@@ -327,8 +327,8 @@ static void streaming_alone_costs_the_disk_its_time(void **state) {
     assert_int_equal(p.slowest_disk, 0);
 }
 
-// Beside gate and up the ring has room for 12.5 MB, too little for a weight block, so nothing is read while these are computed: 5
-// ms per layer.
+// Beside gate and up the ring has room for 12.5 MB, too little for a weight block, so nothing is read while these are computed,
+// for 5 ms per layer.
 static void what_the_ring_cannot_take_while_a_block_is_computed_is_waited_for(void **state) {
     (void)state;
     kin_facts facts;
@@ -348,8 +348,7 @@ static void what_the_ring_cannot_take_while_a_block_is_computed_is_waited_for(vo
     assert_close(p.tpot_s, 0.110);
 }
 
-// The facts' ring holds 37.5 MB, but gate and up need 50 MB: the engine sizes its ring for the weights that must be in it at
-// once.
+// The facts' ring holds 37.5 MB, but gate and up need 50 MB: the engine's ring is large enough for weights needed together.
 static void a_block_that_is_larger_than_the_ring_takes_finite_time(void **state) {
     (void)state;
     kin_facts facts;

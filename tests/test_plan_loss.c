@@ -122,8 +122,8 @@ static void all_is_computed_where_nobody_has_pages(void **state) {
     near(l.pause_s, KIN_LOSS_SWITCH_S + l.load_s + ttft_s);
 }
 
-// The lost device is a browser, of which no pages were kept. The second device takes over its layers 0 to 2, whose input the head
-// has.
+// The lost device is a browser, of which no pages were kept. The second device takes over its layers 0 to 2; the head has their
+// input.
 static void the_lost_layers_alone_are_computed_where_the_others_have_pages(void **state) {
     (void)state;
     kin_facts f = three();

@@ -1,5 +1,4 @@
-// The playoff: if weights stream, `kin plan` and rings use the plan that is best in simulation among the neighbours of the exact
-// plan.
+// The playoff: if weights stream, `kin plan` and rings use the best plan, by simulation, among the neighbours of the exact one.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -240,8 +240,7 @@ static void without_a_member_there_is_another_plan(void **state) {
     kin_planner_close(p);
 }
 
-// Two of three equal devices have room for all layers. The first of them is lost, and by its links the other one should be first
-// now.
+// Two of three equal devices have room for all layers. The first of them is lost; by its links the other one should now be first.
 static void without_a_member_the_others_keep_their_places(void **state) {
     (void)state;
     static asked all, less;

@@ -348,8 +348,7 @@ static branching run_branching(int n_prompt, const branching *known) {
     return b;
 }
 
-// Generation continues in the branch, so the sequence whose page is about to be written is dropped. All members still keep the
-// page.
+// Generation continues in the branch, so the sequence whose page is about to be written is dropped. All members keep the page.
 static void a_block_that_is_full_when_a_branch_is_right_is_kept(void **state) {
     (void)state;
     for (int n_prompt = KIN_KV_CELLS - 4; n_prompt < KIN_KV_CELLS; n_prompt++) {

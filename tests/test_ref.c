@@ -113,8 +113,8 @@ static const int types[] = {KIN_REF_F32,  KIN_REF_F16,  KIN_REF_BF16, KIN_REF_Q8
                             KIN_REF_Q4_1, KIN_REF_Q5_0, KIN_REF_Q5_1, KIN_REF_Q2_K,   KIN_REF_Q3_K,
                             KIN_REF_Q4_K, KIN_REF_Q5_K, KIN_REF_Q6_K, KIN_REF_IQ4_XS, KIN_REF_MXFP4};
 
-// Asserts equality within one rounding of the block's largest element, because compilers may fuse d * q + m. NaN and infinity
-// match themselves.
+// Asserts equality within one rounding of the block's largest element: compilers may fuse d * q + m. NaN and infinity match
+// themselves.
 static void assert_block_near(const float *got, const float *want, int n) {
     float largest = 0;
     for (int i = 0; i < n; i++) largest = fmaxf(largest, fabsf(want[i]));

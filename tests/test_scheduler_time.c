@@ -320,8 +320,7 @@ static void a_text_that_is_ready_follows_the_prompts_of_others(void **state) {
     }
 }
 
-// One step at a time suits the ring, as with streamed weights: no step is sent for only those sequences whose prompts were done
-// first.
+// One step at a time suits the ring, as with streamed weights: sequences whose prompts are done first get no step of their own.
 static void texts_whose_prompts_end_one_after_another_go_on_together(void **state) {
     (void)state;
     enum { N_MEMBERS = 4, N_TEXTS = 8, N_MADE = 10 };

@@ -4,8 +4,7 @@
 //
 //     test_soak [FAULTS [SEED]]
 //
-// The environment's SOAK_FAULTS and SOAK_SEED do the same. By default there are a few faults. A seed always gives the same
-// faults.
+// The environment's SOAK_FAULTS and SOAK_SEED do the same; the default is a few faults. A seed always gives the same faults.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,4 @@
-// The number of drafted tokens that a step verifies (pure/plan/speculation.h), on simulated machines and texts whose optimum is
-// known.
+// The number of drafted tokens that a step verifies (pure/plan/speculation.h), on simulated machines with a known optimum.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -448,8 +447,7 @@ static void add_pairs(kin_draft *d) {
     }
 }
 
-// Random trees of 12 tokens: the first successor is right with a probability of 0.5 to 0.9, the second in a third of the other
-// cases.
+// Random trees of 12 tokens: a first successor is right with a probability of 0.5 to 0.9, a second one in a third of the rest.
 static void of_a_tree_the_likeliest_tokens_are_verified(void **state) {
     (void)state;
     enum { N = 12 };

@@ -91,8 +91,7 @@ static void eval(kin_runner *r, int32_t pos, const int32_t *tokens, int n, float
     if (kin_head_eval(r->head, 0, pos, tokens, n, logits, n_logits, &err) != 0) fail_msg("%s", err.text);
 }
 
-// Evaluates a prompt in batches with all logits, generates tokens one by one, clears, and evaluates a prompt for its last logits
-// only.
+// Evaluates a prompt in batches with all logits, generates tokens one by one, clears, and evaluates a prompt for its last logits.
 static void compute(const fixture *f, kin_runner *r, result *to) {
     int32_t prompt[N_PROMPT];
     for (int i = 0; i < N_PROMPT; i++) prompt[i] = (i * 37 + 1) % (int)f->n_vocab;

@@ -320,8 +320,7 @@ static void compute_window(const cache *c, step *s, int node, const int64_t *cel
     if (s->il < N_LAYER) pass_on(c, s, cells, copies);
 }
 
-// True if a later step that rolls back tokens of this one is already at the node. Half of the later steps arrive as soon as they
-// are sent.
+// True if a later step that rolls back tokens of this one is already at the node. Half of the later steps arrive at once.
 static bool is_lost(int node, uint64_t number, const kin_batch *batch) {
     for (uint64_t later = number + 1; later < t.head.next; later++) {
         const step *s = &t.head.steps[later % KIN_STEPS_IN_FLIGHT];

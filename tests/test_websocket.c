@@ -1,5 +1,4 @@
-// serve/websocket.h: messages arrive whole however their bytes are cut, and a protocol violation of the client ends the
-// connection.
+// serve/websocket.h: messages arrive whole however their bytes are cut, and a client's protocol violation ends the connection.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
