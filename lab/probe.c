@@ -234,7 +234,7 @@ static void *work(void *arg) {
     return NULL;
 }
 
-// The threads exist before and wait; their barrier costs work of its own, which counts.
+// The threads were started earlier and wait at a barrier, whose cost counts.
 static double burst_us(int n_threads, double ms) {
     burst b = {.n_operations = (uint64_t)(ms * 1000 / OPERATION_US + 0.5)};
     pthread_t threads[THREADS_MAX];
@@ -261,7 +261,7 @@ static int bursts(int n_threads, double ms, int n) {
 
 // ---- work: always the same, in registers and in memory
 
-typedef float lanes __attribute__((vector_size(64))); // what matrix products are made of
+typedef float lanes __attribute__((vector_size(64))); // vectors, as in matrix products
 
 #if defined(__x86_64__) && !defined(__clang__)
 __attribute__((target_clones("avx512f", "avx2", "default")))

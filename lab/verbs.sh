@@ -161,7 +161,7 @@ calmly() { # COMMAND...
     done
 }
 
-# Values that are compared must have met the same machine, whatever its neighbours leave of it.
+# Values that are compared must be measured while the machine is equally fast.
 pace() { "$build/probe" work 15 >>"$state/paces" || fail "the machine's pace is not to be known"; }
 # shellcheck disable=SC2034 # n_tries and steady are for the scenario
 steadily() { # COMMAND...

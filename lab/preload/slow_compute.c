@@ -1,6 +1,6 @@
 // slow_compute: makes a program's computing with ggml (LD_PRELOAD) KIN_LAB_COMPUTES times as slow as on the undisturbed real
-// processor, whatever neighbours leave of it: 3 or more, since lower values are too often late. A value with a '/' is the name of
-// a file from which the factor is read at any moment. At its end the program appends a line to the file KIN_LAB_LATE: how many
+// processor, regardless of the load of the host: 3 or more, since lower values are too often late. A value with a '/' is the name
+// of a file from which the factor is read at any moment. At its end the program appends a line to the file KIN_LAB_LATE: how many
 // graphs it computed, and in seconds: their total time, by how much they were late, their undisturbed time, their real computing
 // time, and that of parts whose undisturbed time was not known yet (or turned out to be less by a hundredth).
 //
@@ -36,10 +36,10 @@
 
 typedef enum ggml_status compute_function(ggml_backend_t backend, struct ggml_cgraph *graph);
 
-static const double PART_BYTES = 8 << 20; // of weights;
-static const double FLOP_PER_BYTE = 2;    // or as much arithmetic per byte;
-static const double OP_BYTES = 24 << 10;  // each operation counts like this many bytes in addition
-static const uint64_t SPIN_NS = 60000;    // a sleep ends up to this late. Short: devices that spin share the processors
+static const double PART_BYTES = 8 << 20; // size of a part, in bytes of weights
+static const double FLOP_PER_BYTE = 2;    // arithmetic that counts like a byte of weights
+static const double OP_BYTES = 24 << 10;  // additional bytes for each operation
+static const uint64_t SPIN_NS = 60000;    // sleeps end up to this late; short, because devices that spin share the processors
 
 static const double DISTURBED = 1.25;
 static const uint64_t TURN_NS = 20000000; // how long a part whose time is not known waits for its turn
@@ -233,7 +233,7 @@ static uint64_t usual_time(const part_times *t) {
 }
 
 // Processes that do this at the same moment may lose a time, or count it twice. When a least time is much less than the previous
-// one, the mean starts anew, because the times before were disturbed.
+// one, the mean restarts, because the times before were disturbed.
 static void learn(part_times *t, uint64_t took) {
     const uint64_t least = t->least_ns;
     if (least == 0 || (double)took < 0.99 * (double)least) learned_ns += took;
