@@ -234,7 +234,7 @@ static void *work(void *arg) {
     return NULL;
 }
 
-// The threads were started earlier and wait at a barrier, whose cost counts.
+// Returns the time of a burst. Its threads are started before and wait at a barrier, whose cost counts.
 static double burst_us(int n_threads, double ms) {
     burst b = {.n_operations = (uint64_t)(ms * 1000 / OPERATION_US + 0.5)};
     pthread_t threads[THREADS_MAX];

@@ -45,7 +45,7 @@ static void assert_share(const kin_facts *facts, const kin_plan *plan, const cha
 
 // ---- the objective
 
-// Makes random w, n and k for random facts, with at least one layer per device and round. False if a device has no disk.
+// Makes random w, n and k for random facts, with at least one layer per device and round. False if a disk's rate is unknown.
 static bool make_windows(kin_facts *facts, kin_halda_model *h, int *w, int *n, int *k, kin_rng *rng) {
     int members[KIN_FACTS_MAX_DEVICES];
     double hop_s[KIN_FACTS_MAX_DEVICES];
