@@ -5,7 +5,7 @@
 //     faults for 20 s ──────────────► calm ─────────────► the ring must be up, on every device, with all of them
 //
 // The simulator, testkit/cluster_sim.h, asserts what must hold at every moment. KIN_SIM_SEEDS=n sets the number of schedules,
-// KIN_SIM_SEED=s runs one and prints its story.
+// KIN_SIM_SEED=s runs one and prints its events.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -252,7 +252,7 @@ static void rows_are_logged_as_the_next_layer_gets_them(void **state) {
     wire = KIN_ACTIVATION_F32;
 }
 
-// c recomputes first. Its results are then on the disk, as pages and as the log of its own border, from which d cannot compute.
+// c recomputes its layers. The results are then on the disk as pages, which c can load; d's layers have no pages.
 static void what_was_computed_is_kept_for_the_next_loss(void **state) {
     (void)state;
     float x[N_EMBD];
