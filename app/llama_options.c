@@ -129,7 +129,7 @@ static const llama_option options[] = {
     {"--fit", NOTHING_WITH_VALUE, "kin always fits the model into --memory"},
     {"--numa", NOTHING_WITH_VALUE, "the system places threads"},
     {"--prio", NOTHING_WITH_VALUE, "nice says it"},
-    {"--poll", NOTHING_WITH_VALUE, "OMP_WAIT_POLICY says how threads wait"},
+    {"--poll", NOTHING_WITH_VALUE, "threads wait for a moment and then sleep"},
     {"-C", NOTHING_WITH_VALUE, "the system places threads"},
     {"--cpu-mask", NOTHING_WITH_VALUE, "the system places threads"},
     {"-Cr", NOTHING_WITH_VALUE, "the system places threads"},
@@ -306,7 +306,7 @@ static const llama_option options[] = {
     {"--cpu-range-batch", NOTHING_WITH_VALUE, "the system places threads"},
     {"--cpu-strict-batch", NOTHING_WITH_VALUE, "the system places threads"},
     {"--prio-batch", NOTHING_WITH_VALUE, "nice says it"},
-    {"--poll-batch", NOTHING_WITH_VALUE, "OMP_WAIT_POLICY says how threads wait"},
+    {"--poll-batch", NOTHING_WITH_VALUE, "threads wait for a moment and then sleep"},
 };
 
 enum { N_OPTIONS = sizeof options / sizeof *options };

@@ -21,7 +21,7 @@ cleanup() {
 }
 trap cleanup EXIT
 trap 'exit 130' INT TERM
-export OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0 HOME="$work/head"
+export HOME="$work/head"
 mkdir "$HOME"
 n_texts=$(((tokens / 4 + n_each - 1) / n_each)) n_differ=0
 

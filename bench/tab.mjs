@@ -19,7 +19,7 @@ const CONTEXT = 256; // plans are for a token in its middle
 const TURNS = 3, LENGTHS = [25, 128, 512, 1024], LENGTH_TOKENS = 24, LENGTH_CONTEXT = 1280;
 const SLOW = '--js-flags=--liftoff-only'; // V8's compiler that does not optimize
 const dir = mkdtempSync(`${tmpdir()}/kin-tab-`);
-const env = { HOME: dir, XDG_CACHE_HOME: `${dir}/cache`, XDG_CONFIG_HOME: `${dir}/config`, OMP_WAIT_POLICY: 'passive', GOMP_SPINCOUNT: '0', KIN_VERBOSE: '1' };
+const env = { HOME: dir, XDG_CACHE_HOME: `${dir}/cache`, XDG_CONFIG_HOME: `${dir}/config`, KIN_VERBOSE: '1' };
 let n_rings = 0;
 
 const median = (list) => [...list].sort((a, b) => a - b)[list.length >> 1];

@@ -87,6 +87,21 @@ static bool stop_requested(void *user) {
     return atomic_load_explicit(o->stop, memory_order_relaxed);
 }
 
+// Set by the lab's preload, to compute at the pace of a slower processor (lab/preload/slow_compute.c); no other program has it.
+#define PACE_FUNCTION "kin_lab_compute"
+
+static int open_team(kin_devices *ds, kin_err *err) {
+    kin_compute *c = &ds->cpu.compute;
+    if (!ds->cpu.kernels) return 0;
+    if (kin_team_open(&c->team, ds->n_threads, err) != 0) return KIN_FAIL;
+    if (ds->options.stop) {
+        c->stops = stop_requested;
+        c->stops_user = &ds->options;
+    }
+    *(void **)&c->pace = dlsym(RTLD_DEFAULT, PACE_FUNCTION);
+    return 0;
+}
+
 static int open_device(kin_device *d, ggml_backend_dev_t dev, kin_err *err) {
     d->dev = dev;
     d->backend = ggml_backend_dev_init(dev, NULL);
@@ -147,7 +162,7 @@ static int open_cpu(kin_devices *ds, const kin_device_options *o, kin_err *err) 
     if (!o->ggml_kernels && choose_kernels(&ds->cpu.kernels, err) != 0) return KIN_FAIL;
     ds->cpu.packs = o->repack;
     describe_variant(ds);
-    return 0;
+    return open_team(ds, err);
 }
 
 static int open_gpu(kin_devices *ds, kin_err *err) {
@@ -180,6 +195,7 @@ void kin_devices_close_gpu(kin_devices *ds) {
 void kin_devices_close(kin_devices *ds) {
     if (!ds) return;
     kin_devices_close_gpu(ds);
+    kin_team_close(ds->cpu.compute.team);
     if (ds->cpu.backend) ggml_backend_free(ds->cpu.backend);
     *ds = (kin_devices){0};
 }

@@ -1,7 +1,8 @@
 // The compute devices of this machine as ggml knows them: the CPU, and at most one GPU.
 //
-// Owner: the code that opened the set. A device computes on one thread at a time: the one that runs the shard. (ggml's CPU
-// threads belong to the thread that starts a graph; computing from two threads would create two pools.)
+// Owner: the code that opened the set. A device computes on one thread at a time: the one that runs the shard. The CPU's team
+// computes graphs that consist of kin's kernels; ggml's threads compute other graphs, and each thread that starts one gets a pool
+// of its own.
 #pragma once
 
 #include <ggml-backend.h>
@@ -10,6 +11,7 @@
 
 #include "base/err.h"
 #include "kernels/kernels.h"
+#include "model/graph.h"
 
 typedef struct kin_device_options {
     int n_threads;        // 0: one per physical core
@@ -30,6 +32,7 @@ typedef struct kin_device {
     ggml_backend_buffer_type_t repack_buft; // ggml's faster layout for CPU weights; NULL if off or unknown
     const kin_kernels *kernels;             // kin's own CPU kernels; NULL: not used
     bool packs;                             // weights are packed for these kernels
+    kin_compute compute;                    // computes graphs that consist of these kernels
     bool is_gpu;
     char name[64]; // "CPU", "Vulkan0"
 } kin_device;

@@ -13,7 +13,10 @@ int kin_micro_benchmark_init(kin_micro_benchmark *g, const kin_device *device, s
     struct ggml_init_params params = {
         .mem_size = 2 * n_nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(n_nodes, false), .no_alloc = true};
     *g = (kin_micro_benchmark){.device = device, .galloc = ggml_gallocr_new(device->buft)};
-    g->graph = (kin_graph){.ctx = ggml_init(params), .kernels = device->kernels, .max_ops = device->kernels ? (int)n_nodes : 0};
+    g->graph = (kin_graph){.ctx = ggml_init(params),
+                           .kernels = device->kernels,
+                           .compute = &device->compute,
+                           .max_ops = device->kernels ? (int)n_nodes : 0};
     g->graph.ops = calloc((size_t)g->graph.max_ops + 1, kin_op_bytes());
     if (!g->graph.ctx || !g->galloc || !g->graph.ops) {
         kin_micro_benchmark_fini(g);

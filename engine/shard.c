@@ -306,7 +306,7 @@ static struct ggml_tensor *build_output(const void *user, kin_graph *g, struct g
     for (int i = 0; i < n_tiles; i++) {
         struct ggml_tensor *tile = kin_block_output(g, kin_weights_tile(s->weights, i), x); // [n_rows, n]
         struct ggml_tensor *to = ggml_view_2d(g->ctx, logits, tile->ne[0], tile->ne[1], logits->nb[1], offset);
-        ggml_build_forward_expand(g->gf, ggml_cpy(g->ctx, tile, to));
+        ggml_build_forward_expand(g->gf, g->kernels ? kin_op_copy(g, tile, to) : ggml_cpy(g->ctx, tile, to));
         offset += (size_t)tile->ne[0] * sizeof(float);
     }
     return logits;

@@ -34,6 +34,7 @@ int kin_stage_open(kin_stage **out, const kin_device *device, const kin_graph *p
     s->build = build;
     s->user = user;
     s->n_nodes = n_nodes;
+    s->proto.compute = &device->compute;
     s->proto.max_ops = s->proto.kernels || s->proto.sums ? (int)n_nodes : 0;
     s->meta_bytes = n_nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(n_nodes, false);
     s->meta = malloc(s->meta_bytes);
@@ -111,6 +112,18 @@ static int build_graph(kin_stage *s, kin_stage_shape shape, kin_err *err) {
     return 0;
 }
 
+// If the compute buffer has room for all nodes side by side, which it has for a few rows, none takes another one's memory.
+static void keep_all(kin_stage *s) {
+    enum { ALIGNMENT = 64 };
+    size_t bytes = 0;
+    if (!s->g.compute->team) return;
+    for (struct ggml_tensor *t = ggml_get_first_tensor(s->g.ctx); t; t = ggml_get_next_tensor(s->g.ctx, t)) {
+        if (!t->view_src) bytes += (ggml_nbytes(t) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    }
+    s->g.keeps_all = bytes <= ggml_gallocr_get_buffer_size(s->galloc, 0);
+    for (int i = 0; s->g.keeps_all && i < ggml_graph_n_nodes(s->g.gf); i++) ggml_set_output(ggml_graph_node(s->g.gf, i));
+}
+
 static int check_supported(const kin_stage *s, kin_err *err) {
     for (int i = 0; i < ggml_graph_n_nodes(s->g.gf); i++) {
         const struct ggml_tensor *node = ggml_graph_node(s->g.gf, i);
@@ -140,6 +153,7 @@ static void set_input(struct ggml_tensor *t, const void *data) {
 int kin_stage_run(kin_stage *s, kin_stage_shape shape, const kin_stage_inputs *in, void *y, kin_err *err) {
     if (!s->g.ctx || !same_shape(s->shape, shape)) {
         if (build_graph(s, shape, err) != 0) return KIN_FAIL;
+        keep_all(s);
         if (!ggml_gallocr_alloc_graph(s->galloc, s->g.gf)) {
             drop_graph(s);
             return kin_err_set(err, "%s has no room for the compute buffer", s->device->name);

@@ -53,3 +53,11 @@ int64_t kin_attention_plan(kin_attention *a, int n_threads) {
     if (a->n_spans < 1) a->n_spans = 1;
     return n_tasks * a->n_spans;
 }
+
+kin_attention_part kin_attention_part_of(const kin_attention *a, int64_t task) {
+    const int64_t group = a->n_head / a->kv.n_head_kv, head = task / a->n_spans * group, span = task % a->n_spans;
+    const int64_t floats = kin_attention_partial_floats(&a->kv), width = group * a->kv.head_dim;
+    kin_assert(a->n_rows == 1);
+    if (a->n_spans == 1) return (kin_attention_part){head * a->kv.head_dim, 1, width, width};
+    return (kin_attention_part){(head * a->n_spans + span) * floats, group, floats, a->n_spans * floats};
+}

@@ -143,6 +143,13 @@ typedef struct kin_attention {
 // follow when all tasks are done.
 int64_t kin_attention_plan(kin_attention *a, int n_threads);
 
+// The floats that a task writes if the batch is a single row: in `partial` if n_spans is above 1, else in `out`.
+typedef struct kin_attention_part {
+    int64_t begin, n_heads;
+    int64_t width, ld; // floats for a head, and from one head to the next
+} kin_attention_part;
+kin_attention_part kin_attention_part_of(const kin_attention *a, int64_t task);
+
 // True if anything would be split with this many threads, at least for a single row.
 bool kin_attention_may_split(int n_head_kv, int n_threads);
 

@@ -259,7 +259,7 @@ device_exec() { # NAME COMMAND...
     _preload=${_reads:+$build/slow_reads.so}${_computes:+ $build/slow_compute.so}
     set -- HOME="$_home" XDG_CACHE_HOME="$_home/.cache" XDG_CONFIG_HOME="$_home/.config" XDG_DATA_HOME="$_home/.local/share" \
         XDG_RUNTIME_DIR="$_home/.run" TMPDIR="$_home/tmp" PATH="$PATH" LANG="${LANG:-C.UTF-8}" USER=root LOGNAME=root \
-        OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0 "$@"
+        "$@"
     [ -z "$_threads" ] || set -- KIN_THREADS="$_threads" "$@"
     [ -z "$_reads" ] || set -- KIN_LAB_READS="$(bytes "$_reads" 1000)" "$@"
     [ -z "$_computes" ] || set -- KIN_LAB_COMPUTES="$state/slower.$_name" KIN_LAB_LATE="$out/$_name.late" \

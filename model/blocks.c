@@ -143,6 +143,11 @@ static bool drops_rows(const kin_graph *g, int il) {
     return g->out_rows && il == g->hp->n_layer - 1;
 }
 
+// Returns the rows of x // f32 [n, n_tokens] that are needed after the last layer: [n, n_out]
+static struct ggml_tensor *wanted_rows(kin_graph *g, struct ggml_tensor *x) {
+    return g->kernels ? kin_op_rows(g, x, g->out_rows) : ggml_get_rows(g->ctx, x, g->out_rows);
+}
+
 // Returns queries, keys and values of x in one tensor: [n_embd_q + 2 n_embd_kv, n]
 static struct ggml_tensor *stack_qkv(kin_graph *g, struct ggml_tensor *const *w, struct ggml_tensor *x) {
     struct ggml_tensor *const qkv[] = {w[KIN_W_ATTN_Q], w[KIN_W_ATTN_K], w[KIN_W_ATTN_V]};
@@ -160,11 +165,11 @@ static struct ggml_tensor *last_queries(kin_graph *g, int il, struct ggml_tensor
     struct ggml_tensor *const bias[] = {w[KIN_W_ATTN_K_BIAS], w[KIN_W_ATTN_V_BIAS]};
     if (w[KIN_W_ATTN_QKV]) {
         struct ggml_tensor *y = kin_op_heads(g, il, stack_qkv(g, w, x), hp->n_head, hp->n_head_kv, &g->all);
-        return ggml_get_rows(g->ctx, y, g->out_rows); // [n_embd_q + 2 n_embd_kv, n_out]
+        return wanted_rows(g, y); // [n_embd_q + 2 n_embd_kv, n_out]
     }
     struct ggml_tensor *y = linear_stack(g, kv, bias, 2, x); // [2 n_embd_kv, n_tokens]
     ggml_build_forward_expand(g->gf, kin_op_heads(g, il, y, 0, hp->n_head_kv, &g->all));
-    x = ggml_get_rows(g->ctx, x, g->out_rows);               // [n_embd, n_out]
+    x = wanted_rows(g, x);                                   // [n_embd, n_out]
     y = linear(g, w[KIN_W_ATTN_Q], w[KIN_W_ATTN_Q_BIAS], x); // [n_embd_q, n_out]
     return kin_op_heads(g, il, y, hp->n_head, 0, &g->out);
 }
@@ -200,8 +205,8 @@ static struct ggml_tensor *attend_by_ggml(kin_graph *g, int il, struct ggml_tens
 
     if (drops_rows(g, il)) {
         rows = &g->out;
-        x = ggml_get_rows(g->ctx, x, g->out_rows); // [n_embd, n_out]
-        if (all) all = ggml_get_rows(g->ctx, all, g->out_rows);
+        x = wanted_rows(g, x); // [n_embd, n_out]
+        if (all) all = wanted_rows(g, all);
     }
     struct ggml_tensor *q = part_of(g, all, 0, n_q, w[KIN_W_ATTN_Q], w[KIN_W_ATTN_Q_BIAS], x); // [n_embd_q, n]
     q = heads(g, il, q, hp->n_head, w[KIN_W_ATTN_Q_NORM_ALL], w[KIN_W_ATTN_Q_NORM], rows);
@@ -212,7 +217,7 @@ struct ggml_tensor *kin_block_attention(kin_graph *g, int il, struct ggml_tensor
     struct ggml_tensor *const *w = g->layers[il].w;
     struct ggml_tensor *cur = w[KIN_W_ATTN_NORM] ? kin_block_norm(g, x, w[KIN_W_ATTN_NORM]) : x; // [n_embd, n_tokens]
     cur = g->kernels ? attend_by_kernels(g, il, cur) : attend_by_ggml(g, il, cur);               // [n_embd_q, n]
-    if (drops_rows(g, il)) x = ggml_get_rows(g->ctx, x, g->out_rows);                            // [n_embd, n_out]
+    if (drops_rows(g, il)) x = wanted_rows(g, x);                                                // [n_embd, n_out]
     return end_block(g, w[KIN_W_ATTN_OUT], w[KIN_W_ATTN_OUT_BIAS], w[KIN_W_ATTN_OUT_NORM], cur, x);
 }
 

@@ -4,12 +4,14 @@
 // one that builds the graph.
 #pragma once
 
+#include <ggml-backend.h>
 #include <ggml.h>
 #include <stdbool.h>
 
 #include "kernels/kernels.h"
 #include "model/hparams.h"
 #include "model/weights.h"
+#include "threads/team.h"
 
 enum { KIN_GRAPH_ROUNDED = 4 };
 
@@ -73,6 +75,18 @@ typedef struct kin_graph_sums {
     kin_err err;
 } kin_graph_sums;
 
+// A function with the type of ggml_backend_graph_compute.
+typedef enum ggml_status kin_compute_fn(ggml_backend_t backend, struct ggml_cgraph *graph);
+
+// How a device computes graphs that consist of kin's nodes.
+typedef struct kin_compute {
+    kin_team *team;            // NULL: ggml's threads compute
+    bool (*stops)(void *user); // called between two nodes; true ends the graph. NULL: nothing ends it
+    void *stops_user;
+    // Set by the lab: computes a graph with `compute`, at the pace of a slower processor. NULL in other programs.
+    enum ggml_status (*pace)(kin_compute_fn *compute, ggml_backend_t backend, struct ggml_cgraph *graph);
+} kin_compute;
+
 typedef struct kin_graph {
     struct ggml_context *ctx;
     struct ggml_cgraph *gf;
@@ -93,6 +107,8 @@ typedef struct kin_graph {
 
     // With kin's kernels:
     const kin_kernels *kernels; // NULL: use ggml's
+    const kin_compute *compute; // NULL: ggml's threads compute
+    bool keeps_all;             // no two nodes share memory, so a node's inputs stay unchanged until the graph is done
     int n_threads;              // the number of threads that will compute the graph
     struct kin_op *ops;         // [max_ops] parameters of the graph's nodes
     int n_ops, max_ops;

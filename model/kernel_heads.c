@@ -4,18 +4,28 @@
 enum {
     SPLIT_ROWS = 4, // batches of at most this many rows may need their contexts split between threads
     ROWS_A_CHUNK = 4,
+    TURNS_A_CHUNK = 16, // each chunk computes the frequencies again
 };
 
 // ---- rotation
 
-static void run_turns(struct ggml_tensor *turns, struct kin_op *op, int n_threads) {
+static int count_turn_chunks(const struct ggml_tensor *turns, const struct kin_op *op, int n_threads) {
+    (void)op, (void)n_threads;
+    return (int)((turns->ne[1] + TURNS_A_CHUNK - 1) / TURNS_A_CHUNK);
+}
+
+static void compute_turns(struct ggml_tensor *turns, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
     kin_rope rope = op->hp->ropes[op->i_rope];
     double freq[KIN_ROPE_PAIRS];
+    const int64_t begin = (int64_t)c->i * TURNS_A_CHUNK, n = turns->ne[1];
+    (void)n_threads;
     if (op->has_factors) rope.factors = turns->src[0]->data;
     kin_rope_frequencies(&rope, freq);
-    for (int i; kin_op_take(op, n_threads, (int)turns->ne[1], &i);)
-        kin_rope_turns(&rope, freq, op->rows->plain.pos[i], (float *)turns->data + (int64_t)i * turns->ne[0]);
+    for (int64_t i = begin; i < n && i < begin + TURNS_A_CHUNK; i++)
+        kin_rope_turns(&rope, freq, op->rows->plain.pos[i], (float *)turns->data + i * turns->ne[0]);
 }
+
+static const kin_op_run rotation = {.count = count_turn_chunks, .compute = compute_turns};
 
 static struct ggml_tensor *turns_of(kin_graph *g, kin_graph_rows *rows, int i_rope) {
     if (rows->turns[i_rope]) return rows->turns[i_rope];
@@ -25,7 +35,7 @@ static struct ggml_tensor *turns_of(kin_graph *g, kin_graph_rows *rows, int i_ro
     op->has_factors = g->rope_factors != NULL;
     struct ggml_tensor *args[] = {g->rope_factors};
     rows->turns[i_rope] =
-        kin_op_node(g, GGML_TYPE_F32, g->hp->ropes[i_rope].n_rot, rows->n, args, op->has_factors, run_turns, op);
+        kin_op_node(g, GGML_TYPE_F32, g->hp->ropes[i_rope].n_rot, rows->n, args, op->has_factors, &rotation, op);
     return rows->turns[i_rope];
 }
 
@@ -68,7 +78,12 @@ static void store_copies(const struct kin_op *op, const kin_kv_rows *rows, int64
 }
 
 // Sources: the products, turns (K if there are none), K, V, and the norms of queries and of keys if there are any.
-static void run_heads(struct ggml_tensor *y, struct kin_op *op, int n_threads) {
+static int count_row_chunks(const struct ggml_tensor *y, const struct kin_op *op, int n_threads) {
+    (void)op, (void)n_threads;
+    return (int)((y->ne[1] + ROWS_A_CHUNK - 1) / ROWS_A_CHUNK);
+}
+
+static void make_heads(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
     const kin_hparams *hp = op->hp;
     const struct ggml_tensor *turns = y->src[1], *k = y->src[2], *v = y->src[3];
     const float *q_norm = op->has_q_norm ? y->src[4]->data : NULL;
@@ -84,21 +99,21 @@ static void run_heads(struct ggml_tensor *y, struct kin_op *op, int n_threads) {
         .ldv = y->ne[0],
         .cells = op->rows->plain.cells,
     };
-    int64_t n = y->ne[1];
-    for (int i; kin_op_take(op, n_threads, (int)((n + ROWS_A_CHUNK - 1) / ROWS_A_CHUNK), &i);) {
-        int64_t begin = (int64_t)i * ROWS_A_CHUNK, end = begin + ROWS_A_CHUNK < n ? begin + ROWS_A_CHUNK : n;
-        for (int64_t row = begin; row < end; row++) {
-            float *at = (float *)y->data + row * y->ne[0];
-            const float *turn = op->layer.rope == KIN_ROPE_NONE ? NULL : (const float *)turns->data + row * turns->ne[0];
-            turn_heads(op, at, op->n_q, q_norm, turn);
-            heat_queries(op, at, op->rows->plain.pos[row]);
-            turn_heads(op, at + op->n_q * hp->head_dim, op->n_kv, k_norm, turn);
-        }
-        if (!op->n_kv) continue;
-        op->kernels->kv_store(&rows, begin, end);
-        store_copies(op, &rows, begin, end);
+    const int64_t n = y->ne[1], begin = (int64_t)c->i * ROWS_A_CHUNK, end = begin + ROWS_A_CHUNK < n ? begin + ROWS_A_CHUNK : n;
+    (void)n_threads;
+    for (int64_t row = begin; row < end; row++) {
+        float *at = (float *)y->data + row * y->ne[0];
+        const float *turn = op->layer.rope == KIN_ROPE_NONE ? NULL : (const float *)turns->data + row * turns->ne[0];
+        turn_heads(op, at, op->n_q, q_norm, turn);
+        heat_queries(op, at, op->rows->plain.pos[row]);
+        turn_heads(op, at + op->n_q * hp->head_dim, op->n_kv, k_norm, turn);
     }
+    if (!op->n_kv) return;
+    op->kernels->kv_store(&rows, begin, end);
+    store_copies(op, &rows, begin, end);
 }
+
+static const kin_op_run heads_of_rows = {.count = count_row_chunks, .compute = make_heads};
 
 struct ggml_tensor *kin_op_heads(kin_graph *g, int il, struct ggml_tensor *y, int n_q, int n_kv, kin_graph_rows *rows) {
     const kin_graph_layer *layer = &g->layers[il];
@@ -119,7 +134,7 @@ struct ggml_tensor *kin_op_heads(kin_graph *g, int il, struct ggml_tensor *y, in
     op->norms_all = norms_all;
     op->layer = how;
     op->i_rope = how.rope == KIN_ROPE_NONE ? 0 : how.rope;
-    return kin_op_inplace(g, y, args, n_args, run_heads, op);
+    return kin_op_inplace(g, y, args, n_args, &heads_of_rows, op);
 }
 
 // ---- attention
@@ -150,19 +165,60 @@ static kin_attention attention_of(const struct ggml_tensor *out, const struct ki
     };
 }
 
-static void run_attend(struct ggml_tensor *out, struct kin_op *op, int n_threads) {
-    kin_attention a = attention_of(out, op);
-    int64_t n = kin_attention_plan(&a, n_threads);
-    for (int i; kin_op_take(op, n_threads, (int)n, &i);) op->kernels->attend(&a, i, i + 1);
+// Returns the plan of a node's attention. A thread keeps it from chunk to chunk, because it remembers the last tile.
+static kin_attention *planned_attention(const struct ggml_tensor *out, const struct kin_op *op, int n_threads,
+                                        const kin_team_chunk *c) {
+    _Static_assert(sizeof(kin_attention) <= KIN_TEAM_STATE, "a thread has room for it");
+    kin_attention *a = c->state;
+    if (!c->is_new) return a;
+    *a = attention_of(out, op);
+    kin_attention_plan(a, n_threads);
+    return a;
 }
 
-// Merges the spans that were separate tasks: out->src[0] is the output of run_attend.
-static void run_merge(struct ggml_tensor *out, struct kin_op *op, int n_threads) {
+static int count_tasks(const struct ggml_tensor *out, const struct kin_op *op, int n_threads) {
+    kin_attention a = attention_of(out, op);
+    return (int)kin_attention_plan(&a, n_threads);
+}
+
+// A chunk's result has the layout of its destination: `out`, or the scratch for spans.
+static void attend(struct ggml_tensor *out, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
+    kin_attention *a = planned_attention(out, op, n_threads, c);
+    if (c->result && a->n_spans > 1) a->partial = c->result;
+    if (c->result && a->n_spans == 1) a->out = c->result;
+    op->kernels->attend(a, c->i, c->i + 1);
+}
+
+// Only single rows: with more rows the floats that a task writes are not a rectangle.
+static size_t attention_bytes(const struct ggml_tensor *out, const struct kin_op *op, int n_threads) {
+    kin_attention a = attention_of(out, op);
+    if (a.n_rows > 1) return 0;
+    kin_attention_plan(&a, n_threads);
+    return a.n_spans > 1 ? kin_attention_partial_bytes(&a.kv, a.n_head, a.n_rows, a.n_cells[0]) : ggml_nbytes(out);
+}
+
+static kin_op_area attention_area(const struct ggml_tensor *out, const struct kin_op *op, int n_threads, int chunk) {
+    kin_attention a = attention_of(out, op);
+    kin_attention_plan(&a, n_threads);
+    const kin_attention_part p = kin_attention_part_of(&a, chunk);
+    return (kin_op_area){(a.n_spans > 1 ? a.partial : a.out) + p.begin, p.ld, p.n_heads, p.width, p.begin, p.ld};
+}
+
+static const kin_op_run attention = {
+    .count = count_tasks, .compute = attend, .result_bytes = attention_bytes, .area = attention_area};
+
+// Merges the spans that were separate tasks: out->src[0] is the output of attend().
+static int count_merged(const struct ggml_tensor *out, const struct kin_op *op, int n_threads) {
     kin_attention a = attention_of(out->src[0], op);
     kin_attention_plan(&a, n_threads);
-    int64_t n = a.n_spans > 1 ? a.n_rows : 0;
-    for (int i; kin_op_take(op, n_threads, (int)n, &i);) op->kernels->attend_merge(&a, i, i + 1);
+    return a.n_spans > 1 ? (int)a.n_rows : 0;
 }
+
+static void merge_row(struct ggml_tensor *out, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
+    op->kernels->attend_merge(planned_attention(out->src[0], op, n_threads, c), c->i, c->i + 1);
+}
+
+static const kin_op_run merging = {.count = count_merged, .compute = merge_row};
 
 static struct ggml_tensor *partial_of(kin_graph *g, const kin_graph_layer *layer, int n_rows) {
     if (g->partial || n_rows > SPLIT_ROWS || g->n_kv <= KIN_SPAN_CELLS) return g->partial;
@@ -186,12 +242,12 @@ struct ggml_tensor *kin_op_attend(kin_graph *g, int il, struct ggml_tensor *head
     op->layer = kin_layer_of(g->hp, il);
     op->has_partial = partial != NULL;
     op->has_sinks = sinks != NULL;
-    struct ggml_tensor *out = kin_op_node(g, GGML_TYPE_F32, kin_hparams_n_embd_q(g->hp), rows->n, args, n_args, run_attend, op);
+    struct ggml_tensor *out = kin_op_node(g, GGML_TYPE_F32, kin_hparams_n_embd_q(g->hp), rows->n, args, n_args, &attention, op);
     if (!partial) return out;
     struct kin_op *merge = kin_op_new(g, KIN_OP_MERGE);
     merge->rows = rows;
     merge->layer = op->layer;
     merge->has_partial = true;
     merge->has_sinks = op->has_sinks;
-    return kin_op_inplace(g, out, NULL, 0, run_merge, merge);
+    return kin_op_inplace(g, out, NULL, 0, &merging, merge);
 }

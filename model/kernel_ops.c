@@ -24,17 +24,17 @@ enum {
 #endif
 #if defined(__SANITIZE_THREAD__) || HAS_FEATURE(thread_sanitizer)
 #include <sanitizer/tsan_interface.h>
-static void acquire(void *at) {
-    __tsan_acquire(at);
+static void acquire(const void *at) {
+    __tsan_acquire((void *)at);
 }
-static void release(void *at) {
-    __tsan_release(at);
+static void release(const void *at) {
+    __tsan_release((void *)at);
 }
 #else
-static void acquire(void *at) {
+static void acquire(const void *at) {
     (void)at;
 }
-static void release(void *at) {
+static void release(const void *at) {
     (void)at;
 }
 #endif
@@ -44,62 +44,155 @@ static void release(void *at) {
 struct kin_op *kin_op_new(kin_graph *g, kin_op_code code) {
     kin_assert(g->n_ops < g->max_ops);
     struct kin_op *op = &g->ops[g->n_ops++];
-    *op = (struct kin_op){.code = code, .kernels = g->kernels, .hp = g->hp, .graph = g->ops, .sums = g->sums};
+    *op = (struct kin_op){.code = code, .kernels = g->kernels, .hp = g->hp, .graph = g, .sums = g->sums};
     return op;
-}
-
-enum ggml_status kin_ops_compute(kin_graph *g, ggml_backend_t backend) {
-    release(g->ops);
-    enum ggml_status status = ggml_backend_graph_compute(backend, g->gf);
-    acquire(g->ops);
-    return status;
 }
 
 size_t kin_op_bytes(void) {
     return sizeof(struct kin_op);
 }
 
-// Not instrumented, because `op` is read before the acquire.
-__attribute__((no_sanitize_thread)) static void run_node(struct ggml_tensor *y, int i_thread, int n_threads, void *user) {
-    (void)i_thread;
-    struct kin_op *op = user;
-    acquire(op->graph);
-    op->run(y, op, n_threads);
-    release(op->graph);
-}
+// ---- a node by ggml's threads
 
-struct ggml_tensor *kin_op_node(kin_graph *g, enum ggml_type type, int64_t ne0, int64_t ne1, struct ggml_tensor **args,
-                                int n_args, kin_op_run run, struct kin_op *op) {
-    kin_assert(n_args <= KIN_OP_ARGS);
-    op->run = run;
-    return ggml_custom_4d(g->ctx, type, ne0, ne1, 1, 1, args, n_args, run_node, GGML_N_TASKS_MAX, op);
-}
-
-struct ggml_tensor *kin_op_inplace(kin_graph *g, struct ggml_tensor *y, struct ggml_tensor **args, int n_args, kin_op_run run,
-                                   struct kin_op *op) {
-    op->run = run;
-    return ggml_custom_inplace(g->ctx, y, args, n_args, run_node, GGML_N_TASKS_MAX, op);
-}
-
-bool kin_op_take(struct kin_op *op, int n_threads, int n, int *i) {
+// Takes the next of n chunks. Returns false if none is left; this thread then must not ask again in this run. The last thread to
+// find none resets the counter for the next run.
+static bool take_chunk(struct kin_op *op, int n_threads, int n, int *i) {
     *i = atomic_fetch_add_explicit(&op->next, 1, memory_order_relaxed);
     if (*i < n) return true;
-    if (atomic_fetch_add(&op->done, 1) + 1 == n_threads) {
+    if (atomic_fetch_add(&op->n_done, 1) + 1 == n_threads) {
         atomic_store(&op->next, 0);
-        atomic_store(&op->done, 0);
+        atomic_store(&op->n_done, 0);
     }
     return false;
 }
 
-bool kin_op_take_ahead(struct kin_op *op, int n_threads, int n, kin_op_chunk *c) {
-    if (c->has_next)
-        c->i = c->next;
-    else if (c->has_ended || !kin_op_take(op, n_threads, n, &c->i))
-        return false;
-    bool is_near_end = c->i + 2 * n_threads >= n; // the last chunks go to whichever thread is free first
-    c->has_next = !is_near_end && kin_op_take(op, n_threads, n, &c->next);
-    c->has_ended = !is_near_end && !c->has_next;
+// Not instrumented, because `op` is read before the acquire.
+__attribute__((no_sanitize_thread)) static void run_node(struct ggml_tensor *y, int i_thread, int n_threads, void *user) {
+    (void)i_thread;
+    struct kin_op *op = user;
+    _Alignas(16) char state[KIN_TEAM_STATE];
+    kin_team_chunk c = {.next = -1, .state = state, .is_new = true};
+    acquire(op->graph);
+    const int n = op->run->count(y, op, n_threads);
+    for (; take_chunk(op, n_threads, n, &c.i); c.is_new = false) op->run->compute(y, op, n_threads, &c);
+    release(op->graph);
+}
+
+struct ggml_tensor *kin_op_node(kin_graph *g, enum ggml_type type, int64_t ne0, int64_t ne1, struct ggml_tensor **args,
+                                int n_args, const kin_op_run *run, struct kin_op *op) {
+    kin_assert(n_args <= KIN_OP_ARGS);
+    op->run = run;
+    struct ggml_tensor *y = ggml_custom_4d(g->ctx, type, ne0, ne1, 1, 1, args, n_args, run_node, GGML_N_TASKS_MAX, op);
+    y->extra = op;
+    return y;
+}
+
+struct ggml_tensor *kin_op_inplace(kin_graph *g, struct ggml_tensor *y, struct ggml_tensor **args, int n_args,
+                                   const kin_op_run *run, struct kin_op *op) {
+    op->run = run;
+    struct ggml_tensor *to = ggml_custom_inplace(g->ctx, y, args, n_args, run_node, GGML_N_TASKS_MAX, op);
+    to->extra = op;
+    return to;
+}
+
+// ---- graphs by a team
+
+typedef struct graph_job {
+    struct ggml_tensor **nodes;
+    int n_threads;
+    const kin_graph *graph;
+} graph_job;
+
+static const struct kin_op *op_of(const struct ggml_tensor *node) {
+    return node->op == GGML_OP_CUSTOM ? node->extra : NULL;
+}
+
+static kin_team_step plan_node(void *user, int i) {
+    const graph_job *j = user;
+    const struct ggml_tensor *y = j->nodes[i];
+    const struct kin_op *op = op_of(y);
+    if (!op) return (kin_team_step){0};
+    return (kin_team_step){
+        .n_chunks = op->run->count(y, op, j->n_threads),
+        .takes_ahead = op->run->takes_ahead,
+        .result_bytes = j->graph->keeps_all && op->run->result_bytes ? op->run->result_bytes(y, op, j->n_threads) : 0,
+    };
+}
+
+static void compute_chunk(void *user, const kin_team_chunk *c) {
+    const graph_job *j = user;
+    struct ggml_tensor *y = j->nodes[c->step];
+    const struct kin_op *op = op_of(y);
+    op->run->compute(y, op, j->n_threads, c);
+}
+
+static void publish_chunk(void *user, const kin_team_chunk *c) {
+    const graph_job *j = user;
+    const struct ggml_tensor *y = j->nodes[c->step];
+    const struct kin_op *op = op_of(y);
+    const kin_op_area a = op->run->area(y, op, j->n_threads, c->i);
+    const float *from = (const float *)c->result + a.result_at;
+    for (int64_t row = 0; row < a.n_rows; row++)
+        memcpy(a.at + row * a.ld, from + row * a.result_ld, (size_t)a.width * sizeof *from);
+}
+
+static bool job_stops(void *user) {
+    const kin_compute *c = ((const graph_job *)user)->graph->compute;
+    return c->stops(c->stops_user);
+}
+
+static bool computes_nothing(const struct ggml_tensor *node) {
+    switch (node->op) {
+    case GGML_OP_NONE:
+    case GGML_OP_VIEW:
+    case GGML_OP_RESHAPE:
+    case GGML_OP_PERMUTE:
+    case GGML_OP_TRANSPOSE: return true;
+    default: return false;
+    }
+}
+
+static bool is_for_team(struct ggml_tensor *const *nodes, int n_nodes) {
+    for (int i = 0; i < n_nodes; i++)
+        if (!op_of(nodes[i]) && !computes_nothing(nodes[i])) return false;
     return true;
+}
+
+enum ggml_status kin_ops_run(const kin_graph *g, kin_team *team, struct ggml_tensor **nodes, int n_nodes) {
+    graph_job job = {nodes, kin_team_size(team), g};
+    kin_err err;
+    if (kin_team_reserve(team, n_nodes, &err) != 0) return GGML_STATUS_ALLOC_FAILED;
+    const bool has_stop = g->compute && g->compute->stops;
+    const kin_team_job steps = {.n_steps = n_nodes,
+                                .plan = plan_node,
+                                .compute = compute_chunk,
+                                .publish = publish_chunk,
+                                .stops = has_stop ? job_stops : NULL,
+                                .user = &job};
+    return kin_team_run(team, &steps) ? GGML_STATUS_SUCCESS : GGML_STATUS_ABORTED;
+}
+
+// Returns the kin_graph that these nodes belong to, or NULL if none is kin's.
+static const kin_graph *graph_of(struct ggml_tensor *const *nodes, int n_nodes) {
+    for (int i = 0; i < n_nodes; i++)
+        if (op_of(nodes[i])) return op_of(nodes[i])->graph;
+    return NULL;
+}
+
+static enum ggml_status compute_graph(ggml_backend_t backend, struct ggml_cgraph *gf) {
+    struct ggml_tensor **nodes = ggml_graph_nodes(gf);
+    const int n = ggml_graph_n_nodes(gf);
+    const kin_graph *g = graph_of(nodes, n);
+    if (g && g->compute && g->compute->team && is_for_team(nodes, n)) return kin_ops_run(g, g->compute->team, nodes, n);
+    if (g) release(g);
+    enum ggml_status status = ggml_backend_graph_compute(backend, gf);
+    if (g) acquire(g);
+    return status;
+}
+
+enum ggml_status kin_ops_compute(kin_graph *g, ggml_backend_t backend) {
+    if (g->compute && g->compute->pace) return g->compute->pace(compute_graph, backend, g->gf);
+    return compute_graph(backend, g->gf);
 }
 
 bool kin_ops_fit(const kin_hparams *hp, int kv_type) {
@@ -137,20 +230,27 @@ bool kin_ops_take_experts(const kin_matrix *gate, const kin_matrix *up, const ki
 
 // ---- norms
 
-static void run_norm(struct ggml_tensor *y, struct kin_op *op, int n_threads) {
+// A chunk is a row.
+static int count_rows(const struct ggml_tensor *y, const struct kin_op *op, int n_threads) {
+    (void)op, (void)n_threads;
+    return (int)y->ne[1];
+}
+
+static void norm_row(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
     const struct ggml_tensor *x = y->src[0], *weight = y->src[1];
     int64_t n = y->ne[0];
-    for (int i; kin_op_take(op, n_threads, (int)y->ne[1], &i);) {
-        const float *in = (const float *)x->data + i * n;
-        float *out = (float *)y->data + i * n;
-        if (op->hp->centers_norms) op->kernels->center(n, in, out);
-        op->kernels->rms_norm(n, op->hp->centers_norms ? out : in, weight->data, op->hp->rms_eps, out);
-    }
+    (void)n_threads;
+    const float *in = (const float *)x->data + c->i * n;
+    float *out = (float *)y->data + c->i * n;
+    if (op->hp->centers_norms) op->kernels->center(n, in, out);
+    op->kernels->rms_norm(n, op->hp->centers_norms ? out : in, weight->data, op->hp->rms_eps, out);
 }
+
+static const kin_op_run norm = {.count = count_rows, .compute = norm_row};
 
 struct ggml_tensor *kin_op_norm(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *weight) {
     struct ggml_tensor *args[] = {x, weight};
-    return kin_op_node(g, GGML_TYPE_F32, x->ne[0], x->ne[1], args, 2, run_norm, kin_op_new(g, KIN_OP_NORM));
+    return kin_op_node(g, GGML_TYPE_F32, x->ne[0], x->ne[1], args, 2, &norm, kin_op_new(g, KIN_OP_NORM));
 }
 
 // ---- rounded activations
@@ -159,15 +259,22 @@ static int64_t n_blocks(int64_t columns) {
     return (columns + KIN_ACT_COLUMNS - 1) / KIN_ACT_COLUMNS;
 }
 
-static void run_round(struct ggml_tensor *act, struct kin_op *op, int n_threads) {
+static int count_blocks(const struct ggml_tensor *act, const struct kin_op *op, int n_threads) {
     const struct ggml_tensor *x = act->src[0];
-    int64_t columns = x->ne[0], n = x->ne[1], blocks = n_blocks(columns), n_tiles = (n + KIN_OP_TILE - 1) / KIN_OP_TILE;
-    for (int i; kin_op_take(op, n_threads, (int)(n_tiles * blocks), &i);) {
-        int64_t row = i / blocks * KIN_OP_TILE, block = i % blocks, rows = kin_op_tile_rows(n, row);
-        op->kernels->quantize(op->kind[0], columns, rows, (const float *)x->data + row * columns,
-                              (kin_act *)act->data + row * blocks, block * rows, (block + 1) * rows);
-    }
+    (void)op, (void)n_threads;
+    return (int)((x->ne[1] + KIN_OP_TILE - 1) / KIN_OP_TILE * n_blocks(x->ne[0]));
 }
+
+static void round_block(struct ggml_tensor *act, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
+    const struct ggml_tensor *x = act->src[0];
+    int64_t columns = x->ne[0], n = x->ne[1], blocks = n_blocks(columns);
+    int64_t row = c->i / blocks * KIN_OP_TILE, block = c->i % blocks, rows = kin_op_tile_rows(n, row);
+    (void)n_threads;
+    op->kernels->quantize(op->kind[0], columns, rows, (const float *)x->data + row * columns, (kin_act *)act->data + row * blocks,
+                          block * rows, (block + 1) * rows);
+}
+
+static const kin_op_run rounding = {.count = count_blocks, .compute = round_block};
 
 struct ggml_tensor *kin_op_rounded(kin_graph *g, struct ggml_tensor *x, kin_act_kind kind) {
     if (kind == KIN_ACT_F32) return x;
@@ -176,7 +283,7 @@ struct ggml_tensor *kin_op_rounded(kin_graph *g, struct ggml_tensor *x, kin_act_
     }
     struct kin_op *op = kin_op_new(g, KIN_OP_ROUND);
     op->kind[0] = kind;
-    struct ggml_tensor *act = kin_op_node(g, GGML_TYPE_I8, (int64_t)kin_act_bytes(x->ne[0], x->ne[1]), 1, &x, 1, run_round, op);
+    struct ggml_tensor *act = kin_op_node(g, GGML_TYPE_I8, (int64_t)kin_act_bytes(x->ne[0], x->ne[1]), 1, &x, 1, &rounding, op);
     if (g->n_rounded == KIN_GRAPH_ROUNDED) g->n_rounded = 0; // older ones are not used again
     g->rounded[g->n_rounded++] = (kin_graph_rounded){x, kind, act};
     return act;
@@ -273,11 +380,40 @@ static kin_matrix matrix_of(const struct ggml_tensor *y, span s) {
     return kin_op_matrix(y->src[s.at], 0, s.begin, s.end);
 }
 
-static void multiply_span(struct ggml_tensor *y, struct kin_op *op, span s, const void *next) {
+static int64_t linear_step(const struct ggml_tensor *y, int n_threads) {
+    return chunk_panels((y->ne[0] + KIN_PANEL_ROWS - 1) / KIN_PANEL_ROWS, y->ne[1], n_threads);
+}
+
+static int count_spans(const struct ggml_tensor *y, const struct kin_op *op, int n_threads) {
+    int64_t step = linear_step(y, n_threads), n = 0;
+    for (int i = 0, at = 0; i < op->n_weights; i++) {
+        n += n_chunks_of(y->src[at], step);
+        at += 2 + op->has_bias[i];
+    }
+    return (int)n;
+}
+
+static kin_op_area area_of(const struct ggml_tensor *y, int64_t column, int64_t width) {
+    return (kin_op_area){(float *)y->data + column, y->ne[0], y->ne[1], width, 0, width};
+}
+
+static kin_op_area linear_area(const struct ggml_tensor *y, const struct kin_op *op, int n_threads, int chunk) {
+    const span s = find_span(y, op, linear_step(y, n_threads), chunk);
+    return area_of(y, s.column + s.begin * KIN_PANEL_ROWS, matrix_of(y, s).rows);
+}
+
+static size_t linear_bytes(const struct ggml_tensor *y, const struct kin_op *op, int n_threads) {
+    (void)op;
+    return (size_t)(linear_step(y, n_threads) * KIN_PANEL_ROWS * y->ne[1]) * sizeof(float);
+}
+
+static void multiply_span(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
+    const int64_t step = linear_step(y, n_threads), n = y->ne[1];
+    const span s = find_span(y, op, step, c->i);
     kin_matrix m = matrix_of(y, s);
-    m.next = next;
-    int64_t n = y->ne[1], ldy = y->ne[0], first = s.begin * KIN_PANEL_ROWS;
-    float *to = (float *)y->data + s.column + first;
+    m.next = c->next < 0 ? NULL : matrix_of(y, find_span(y, op, step, c->next)).data;
+    const int64_t first = s.begin * KIN_PANEL_ROWS, ldy = c->result ? m.rows : y->ne[0];
+    float *to = c->result ? c->result : (float *)y->data + s.column + first;
     kin_op_multiply(op, &m, op->kind[s.weight], y->src[s.at + 1]->data, n, to, ldy);
     if (op->has_bias[s.weight]) kin_op_add_rows(op, n, m.rows, (const float *)y->src[s.at + 2]->data + first, 0, to, ldy);
     if (op->has_residual && s.weight == 0) {
@@ -286,17 +422,8 @@ static void multiply_span(struct ggml_tensor *y, struct kin_op *op, span s, cons
     }
 }
 
-static void run_linear(struct ggml_tensor *y, struct kin_op *op, int n_threads) {
-    int64_t panels = (y->ne[0] + KIN_PANEL_ROWS - 1) / KIN_PANEL_ROWS, step = chunk_panels(panels, y->ne[1], n_threads), n = 0;
-    for (int i = 0, at = 0; i < op->n_weights; i++) {
-        n += n_chunks_of(y->src[at], step);
-        at += 2 + op->has_bias[i];
-    }
-    for (kin_op_chunk c = {0}; kin_op_take_ahead(op, n_threads, (int)n, &c);) {
-        const void *next = c.has_next ? matrix_of(y, find_span(y, op, step, c.next)).data : NULL;
-        multiply_span(y, op, find_span(y, op, step, c.i), next);
-    }
-}
+static const kin_op_run linear = {
+    .count = count_spans, .compute = multiply_span, .result_bytes = linear_bytes, .area = linear_area, .takes_ahead = true};
 
 struct ggml_tensor *kin_op_linear(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *const *weights,
                                   struct ggml_tensor *const *bias, int n_weights, struct ggml_tensor *residual) {
@@ -320,25 +447,48 @@ struct ggml_tensor *kin_op_linear(kin_graph *g, struct ggml_tensor *x, struct gg
         op->has_bias[i] = bias && bias[i];
     }
     op->has_residual = residual != NULL;
-    return kin_op_node(g, GGML_TYPE_F32, n_out, x->ne[1], args, n_args, run_linear, op);
+    return kin_op_node(g, GGML_TYPE_F32, n_out, x->ne[1], args, n_args, &linear, op);
 }
 
 // Sources of kin_op_gated: gate, up (or gate again, if it contains both), their input. With few rows memory is the limit, and in
 // a browser, which has no prefetch instruction, the processor's own prefetcher starts again at each change between the two
 // matrices: so chunks are then as long as those of other products. (One row of Q4_K in Chromium, from memory: 4 panels per chunk
 // 9.8 GB/s, 8 10.2, 16 and more 10.5.)
-static void run_gated(struct ggml_tensor *y, struct kin_op *op, int n_threads) {
-    const struct ggml_tensor *gate = y->src[0], *up = y->src[1], *input = y->src[2];
-    const int64_t panels = kin_op_panels(gate) / (op->is_stacked ? 2 : 1), most = kin_op_gated_panels(y->ne[1]);
-    const int64_t usual = chunk_panels(panels, y->ne[1], n_threads), step = usual < most ? usual : most;
-    const int64_t up_at = op->is_stacked ? panels : 0;
-    for (kin_op_chunk c = {0}; kin_op_take_ahead(op, n_threads, (int)((panels + step - 1) / step), &c);) {
-        int64_t begin = c.i * step, end = begin + step < panels ? begin + step : panels;
-        kin_op_pair pair = {.gate = kin_op_matrix(gate, 0, begin, end), .up = kin_op_matrix(up, 0, up_at + begin, up_at + end)};
-        if (c.has_next) pair.up.next = kin_op_matrix(gate, 0, c.next * step, panels).data;
-        kin_op_multiply_gated(op, &pair, op->kind[0], input->data, y->ne[1], (float *)y->data + begin * KIN_PANEL_ROWS, y->ne[0]);
-    }
+static int64_t gated_panels(const struct ggml_tensor *y, const struct kin_op *op) {
+    return kin_op_panels(y->src[0]) / (op->is_stacked ? 2 : 1);
 }
+
+static int64_t gated_step(const struct ggml_tensor *y, const struct kin_op *op, int n_threads) {
+    const int64_t usual = chunk_panels(gated_panels(y, op), y->ne[1], n_threads), most = kin_op_gated_panels(y->ne[1]);
+    return usual < most ? usual : most;
+}
+
+static int count_gated(const struct ggml_tensor *y, const struct kin_op *op, int n_threads) {
+    const int64_t step = gated_step(y, op, n_threads);
+    return (int)((gated_panels(y, op) + step - 1) / step);
+}
+
+static kin_op_area gated_area(const struct ggml_tensor *y, const struct kin_op *op, int n_threads, int chunk) {
+    const int64_t step = gated_step(y, op, n_threads), panels = gated_panels(y, op), begin = chunk * step;
+    return area_of(y, begin * KIN_PANEL_ROWS, ((begin + step < panels ? begin + step : panels) - begin) * KIN_PANEL_ROWS);
+}
+
+static size_t gated_bytes(const struct ggml_tensor *y, const struct kin_op *op, int n_threads) {
+    return (size_t)(gated_step(y, op, n_threads) * KIN_PANEL_ROWS * y->ne[1]) * sizeof(float);
+}
+
+static void multiply_gated(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
+    const struct ggml_tensor *gate = y->src[0], *up = y->src[1], *input = y->src[2];
+    const int64_t panels = gated_panels(y, op), step = gated_step(y, op, n_threads), up_at = op->is_stacked ? panels : 0;
+    const int64_t begin = c->i * step, end = begin + step < panels ? begin + step : panels;
+    kin_op_pair pair = {.gate = kin_op_matrix(gate, 0, begin, end), .up = kin_op_matrix(up, 0, up_at + begin, up_at + end)};
+    if (c->next >= 0) pair.up.next = kin_op_matrix(gate, 0, c->next * step, panels).data;
+    float *to = c->result ? c->result : (float *)y->data + begin * KIN_PANEL_ROWS;
+    kin_op_multiply_gated(op, &pair, op->kind[0], input->data, y->ne[1], to, c->result ? pair.gate.rows : y->ne[0]);
+}
+
+static const kin_op_run gated = {
+    .count = count_gated, .compute = multiply_gated, .result_bytes = gated_bytes, .area = gated_area, .takes_ahead = true};
 
 struct ggml_tensor *kin_op_gated(kin_graph *g, kin_gate kind, struct ggml_tensor *x, struct ggml_tensor *gate,
                                  struct ggml_tensor *up) {
@@ -349,59 +499,99 @@ struct ggml_tensor *kin_op_gated(kin_graph *g, kin_gate kind, struct ggml_tensor
     op->kind[0] = act_kind;
     op->gate = kind;
     op->is_stacked = !up;
-    return kin_op_node(g, GGML_TYPE_F32, up ? gate->ne[1] : gate->ne[1] / 2, x->ne[1], args, 3, run_gated, op);
+    return kin_op_node(g, GGML_TYPE_F32, up ? gate->ne[1] : gate->ne[1] / 2, x->ne[1], args, 3, &gated, op);
 }
 
 // Sources: y, the residual.
-static void run_add(struct ggml_tensor *out, struct kin_op *op, int n_threads) {
+static void add_row(struct ggml_tensor *out, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
     const struct ggml_tensor *y = out->src[0], *residual = out->src[1];
     int64_t n = out->ne[0];
-    for (int i; kin_op_take(op, n_threads, (int)out->ne[1], &i);) {
-        float *to = (float *)out->data + i * n;
-        memcpy(to, (const float *)residual->data + i * n, (size_t)n * sizeof *to);
-        if (op->scale == 1)
-            op->kernels->add(n, (const float *)y->data + i * n, to);
-        else
-            op->kernels->add_scaled(n, op->scale, (const float *)y->data + i * n, to);
-    }
+    float *to = (float *)out->data + c->i * n;
+    (void)n_threads;
+    memcpy(to, (const float *)residual->data + c->i * n, (size_t)n * sizeof *to);
+    if (op->scale == 1)
+        op->kernels->add(n, (const float *)y->data + c->i * n, to);
+    else
+        op->kernels->add_scaled(n, op->scale, (const float *)y->data + c->i * n, to);
 }
+
+static const kin_op_run addition = {.count = count_rows, .compute = add_row};
 
 struct ggml_tensor *kin_op_add(kin_graph *g, struct ggml_tensor *y, float scale, struct ggml_tensor *residual) {
     struct ggml_tensor *args[] = {y, residual};
     struct kin_op *op = kin_op_new(g, KIN_OP_OTHER);
     op->scale = scale;
-    return kin_op_node(g, GGML_TYPE_F32, y->ne[0], y->ne[1], args, 2, run_add, op);
+    return kin_op_node(g, GGML_TYPE_F32, y->ne[0], y->ne[1], args, 2, &addition, op);
 }
 
 // Sources: x, the gate.
-static void run_scale_sigmoid(struct ggml_tensor *x, struct kin_op *op, int n_threads) {
+static void scale_row(struct ggml_tensor *x, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
     const float *gate = x->src[1]->data;
-    for (int i; kin_op_take(op, n_threads, (int)x->ne[1], &i);) {
-        float *row = (float *)x->data + i * x->ne[0];
-        op->kernels->scale_sigmoid(x->ne[0], gate[i], row, row);
-    }
+    float *row = (float *)x->data + c->i * x->ne[0];
+    (void)n_threads;
+    op->kernels->scale_sigmoid(x->ne[0], gate[c->i], row, row);
 }
 
+static const kin_op_run scaling = {.count = count_rows, .compute = scale_row};
+
 struct ggml_tensor *kin_op_scale_sigmoid(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *gate) {
-    return kin_op_inplace(g, x, &gate, 1, run_scale_sigmoid, kin_op_new(g, KIN_OP_OTHER));
+    return kin_op_inplace(g, x, &gate, 1, &scaling, kin_op_new(g, KIN_OP_OTHER));
 }
 
 // ---- sums
 
+static int count_one(const struct ggml_tensor *y, const struct kin_op *op, int n_threads) {
+    (void)y, (void)op, (void)n_threads;
+    return 1;
+}
+
 // Sources: the residual. A single thread talks to the other devices; the addition is short.
-static void run_sum(struct ggml_tensor *y, struct kin_op *op, int n_threads) {
+static void add_parts(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
     const float *residual = y->src[1]->data;
     int64_t n = y->ne[0] * y->ne[1];
     kin_graph_sums *s = op->sums;
     float *x = y->data;
-    for (int i; kin_op_take(op, n_threads, 1, &i);) {
-        if (!s->failed) s->failed = s->sum.add(s->sum.user, x, (int)y->ne[1], (int)y->ne[0], &s->err) != 0;
-        for (int64_t k = 0; k < n; k++) x[k] += residual[k];
-    }
+    (void)n_threads, (void)c;
+    if (!s->failed) s->failed = s->sum.add(s->sum.user, x, (int)y->ne[1], (int)y->ne[0], &s->err) != 0;
+    for (int64_t k = 0; k < n; k++) x[k] += residual[k];
 }
 
+static const kin_op_run sum_of_parts = {.count = count_one, .compute = add_parts};
+
 struct ggml_tensor *kin_op_sum(kin_graph *g, struct ggml_tensor *y, struct ggml_tensor *residual) {
-    struct ggml_tensor *sum = kin_op_inplace(g, y, &residual, 1, run_sum, kin_op_new(g, KIN_OP_OTHER));
+    struct ggml_tensor *sum = kin_op_inplace(g, y, &residual, 1, &sum_of_parts, kin_op_new(g, KIN_OP_OTHER));
     ggml_set_name(sum, "sum");
     return sum;
+}
+
+// ---- rows
+
+// Sources: x, the rows' numbers.
+static void copy_row(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
+    const struct ggml_tensor *x = y->src[0];
+    const int32_t row = ((const int32_t *)y->src[1]->data)[c->i];
+    (void)op, (void)n_threads;
+    memcpy((uint8_t *)y->data + (size_t)c->i * y->nb[1], (const uint8_t *)x->data + (size_t)row * x->nb[1], y->nb[1]);
+}
+
+static const kin_op_run some_rows = {.count = count_rows, .compute = copy_row};
+
+struct ggml_tensor *kin_op_rows(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *rows) {
+    struct ggml_tensor *args[] = {x, rows};
+    kin_assert(x->nb[1] == (size_t)x->ne[0] * sizeof(float));
+    return kin_op_node(g, GGML_TYPE_F32, x->ne[0], rows->ne[0], args, 2, &some_rows, kin_op_new(g, KIN_OP_ROWS));
+}
+
+// Sources: x.
+static void copy_over(struct ggml_tensor *to, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
+    const struct ggml_tensor *x = to->src[1];
+    (void)op, (void)n_threads;
+    memcpy((uint8_t *)to->data + (size_t)c->i * to->nb[1], (const uint8_t *)x->data + (size_t)c->i * x->nb[1], x->nb[1]);
+}
+
+static const kin_op_run copying = {.count = count_rows, .compute = copy_over};
+
+struct ggml_tensor *kin_op_copy(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *to) {
+    kin_assert(x->nb[1] == (size_t)x->ne[0] * sizeof(float) && x->ne[0] == to->ne[0] && x->ne[1] == to->ne[1]);
+    return kin_op_inplace(g, to, &x, 1, &copying, kin_op_new(g, KIN_OP_OTHER));
 }

@@ -1,7 +1,8 @@
-// kin's kernels as nodes of a ggml graph: they run in ggml's thread pool, between ggml's own operators.
+// kin's kernels as nodes of a ggml graph.
 //
-// A node's work is cut into chunks that the pool's threads take one after the other, so a slow core does not delay the others.
-// The result never depends on which thread computes a chunk.
+// A node's work is cut into chunks that threads take one after the other, so a slow core does not delay the others. The result
+// never depends on which thread computes a chunk. kin's own threads (threads/team.h) compute a graph that consists of such nodes;
+// ggml's threads compute one that also has ggml's operators.
 //
 // Activations are rounded once for all matrices that read them: see kin_op_linear. Thread: the one that builds the graph. The
 // nodes' parameters, besides their tensors, are in the graph's kin_ops.
@@ -17,8 +18,11 @@ bool kin_ops_fit(const kin_hparams *hp, int kv_type);
 // Returns the size of a node's kin_op.
 size_t kin_op_bytes(void);
 
-// Like ggml_backend_graph_compute, for a graph that may contain such nodes.
+// Computes a graph: with the device's team if all nodes are kin's, else like ggml_backend_graph_compute.
 enum ggml_status kin_ops_compute(kin_graph *g, ggml_backend_t backend);
+
+// Computes nodes of a graph, all of which must be kin's or views, with a team.
+enum ggml_status kin_ops_run(const kin_graph *g, kin_team *team, struct ggml_tensor **nodes, int n_nodes);
 
 // Marks a weight's tensor as packed into panels (kin_kernel_pack): ggml's operators must not read it.
 void kin_ops_mark_packed(struct ggml_tensor *weight);
@@ -57,6 +61,12 @@ struct ggml_tensor *kin_op_add(kin_graph *g, struct ggml_tensor *y, float scale,
 
 // Multiplies each row of x // [n_ff, n] by the sigmoid of its number in gate // [1, n]. Changes x.
 struct ggml_tensor *kin_op_scale_sigmoid(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *gate);
+
+// Selects rows of x // f32 [n, any] by their numbers // i32 [n_rows] -> [n, n_rows]
+struct ggml_tensor *kin_op_rows(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *rows);
+
+// Copies x // f32 [n, n_rows] to a view of the same shape, whose rows may lie farther apart.
+struct ggml_tensor *kin_op_copy(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *to);
 
 // Prepares the heads of y in place: rows of n_q query heads, n_kv key heads and n_kv value heads; either number may be 0. Queries
 // and keys are normalised if the layer says so and rotated by the rows' positions; keys and values go to their cells of the

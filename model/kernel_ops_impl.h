@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 
 #include "model/kernel_ops.h"
+#include "threads/team.h"
 
 enum {
     KIN_OP_TILE = 128,       // batch rows that are rounded and multiplied together
@@ -11,8 +12,25 @@ enum {
     KIN_OP_ARGS = 9,         // maximum tensors that a node reads (ggml's limit for custom operators)
 };
 
-// Computes a node: each of the pool's n_threads threads calls it and does its share.
-typedef void (*kin_op_run)(struct ggml_tensor *y, struct kin_op *op, int n_threads);
+// The rectangle of floats that a chunk computes: its place in the tensor, and in the chunk's result.
+typedef struct kin_op_area {
+    float *at;
+    int64_t ld; // floats from one row to the next
+    int64_t n_rows, width;
+    int64_t result_at, result_ld;
+} kin_op_area;
+
+// How a node is computed: it is cut into chunks that threads compute in any order (threads/team.h).
+typedef struct kin_op_run {
+    // Returns the number of chunks; 0: there is nothing to do.
+    int (*count)(const struct ggml_tensor *y, const struct kin_op *op, int n_threads);
+    void (*compute)(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *chunk);
+    // For nodes whose chunks may be computed twice: the maximum size of a chunk's result, and where it belongs. NULL: they may
+    // not.
+    size_t (*result_bytes)(const struct ggml_tensor *y, const struct kin_op *op, int n_threads);
+    kin_op_area (*area)(const struct ggml_tensor *y, const struct kin_op *op, int n_threads, int chunk);
+    bool takes_ahead;
+} kin_op_run;
 
 // The kind of a node, for code that computes it other than by `run` (web/engine/gpu.c).
 typedef enum kin_op_code {
@@ -25,13 +43,14 @@ typedef enum kin_op_code {
     KIN_OP_HEADS,
     KIN_OP_ATTEND,
     KIN_OP_MERGE,
+    KIN_OP_ROWS,
 } kin_op_code;
 
 // A node's parameters besides its tensors. Lives as long as its graph.
 struct kin_op {
     kin_op_code code;
-    kin_op_run run;
-    void *graph; // an address common to all nodes of a graph
+    const kin_op_run *run;
+    const kin_graph *graph;
     const kin_kernels *kernels;
     const kin_hparams *hp;
     kin_layer layer; // the layer that heads and attention belong to
@@ -50,34 +69,21 @@ struct kin_op {
     bool has_sinks;
     bool is_stacked; // one weight has the rows of gate, then those of up
     bool has_expert_bias;
+    bool gates; // a product of experts is gate and up; else down
 
-    char apart[64];        // padding: the counters below are written constantly, and must not share a cache line with the fields
-                           // above, which are read
-    atomic_int next, done; // chunks of a run: the next to take; the number of threads that found none left
+    char apart[64]; // padding: the counters below are written constantly, and must not share a cache line with the fields
+                    // above, which are read
+    atomic_int next, n_done; // for ggml's threads: the next chunk to take; the number of threads that found none left
 };
 
 // Allocates a node's parameters, zero except for code, kernels and hp.
 struct kin_op *kin_op_new(kin_graph *g, kin_op_code code);
 
 struct ggml_tensor *kin_op_node(kin_graph *g, enum ggml_type type, int64_t ne0, int64_t ne1, struct ggml_tensor **args,
-                                int n_args, kin_op_run run, struct kin_op *op);
+                                int n_args, const kin_op_run *run, struct kin_op *op);
 // Adds a node that changes y.
-struct ggml_tensor *kin_op_inplace(kin_graph *g, struct ggml_tensor *y, struct ggml_tensor **args, int n_args, kin_op_run run,
-                                   struct kin_op *op);
-
-// Takes the next of n chunks. Returns false if none is left; this thread then must not ask again in this run. The last thread to
-// find none resets the counter for the next run.
-bool kin_op_take(struct kin_op *op, int n_threads, int n, int *i);
-
-// A thread's chunk, and the next one, taken in advance so that its weights can be prefetched.
-typedef struct kin_op_chunk {
-    int i, next;
-    bool has_next;
-    bool has_ended; // kin_op_take has returned false
-} kin_op_chunk;
-
-// Like kin_op_take; *c is {0} at first. The last chunks are not taken in advance: a slow thread would delay all others.
-bool kin_op_take_ahead(struct kin_op *op, int n_threads, int n, kin_op_chunk *c);
+struct ggml_tensor *kin_op_inplace(kin_graph *g, struct ggml_tensor *y, struct ggml_tensor **args, int n_args,
+                                   const kin_op_run *run, struct kin_op *op);
 
 // Returns the rows of the tile that begins at row `begin` of n.
 static inline int64_t kin_op_tile_rows(int64_t n, int64_t begin) {

@@ -8,7 +8,7 @@ mkmodel=$(dirname "$kin")/mkmodel
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 for name in $(env | sed -n 's/^\(\(KIN\|LLAMA\)_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
-export XDG_CACHE_HOME="$dir/cache" XDG_CONFIG_HOME="$dir/config" OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0
+export XDG_CACHE_HOME="$dir/cache" XDG_CONFIG_HOME="$dir/config"
 out=$dir/out err=$dir/err
 n_checks=0 n_failed=0 claim=
 

@@ -20,7 +20,6 @@ trap stop_all EXIT
 trap 'exit 130' INT TERM
 for name in $(env | sed -n 's/^\(KIN_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
 unset XDG_CACHE_HOME XDG_CONFIG_HOME
-export OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0
 n_checks=0 n_failed=0 claim=
 
 fail() {

@@ -16,7 +16,7 @@ dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 trap 'exit 130' INT TERM
 for name in $(env | sed -n 's/^\(KIN_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
-export TMPDIR="$dir" HOME="$dir" XDG_CACHE_HOME="$dir/cache" OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0 CHROMIUM="$browser"
+export TMPDIR="$dir" HOME="$dir" XDG_CACHE_HOME="$dir/cache" CHROMIUM="$browser"
 unset XDG_CONFIG_HOME
 # The demo model with a longer context, as the conversations need.
 LC_ALL=C sed 's/\(llama.context_length....\)\x00\x02/\1\x00\x40/' "$(dirname "$0")/../assets/demo.gguf" >"$dir/demo.gguf"

@@ -16,7 +16,7 @@ pids=
 trap 'for pid in $pids; do kill -9 "$pid" 2>/dev/null; done; rm -rf "$dir" ${port_lock:+"$port_lock"}' EXIT
 trap 'exit 130' INT TERM
 for name in $(env | sed -n 's/^\(KIN_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
-export HOME="$dir" XDG_CACHE_HOME="$dir/cache" OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0
+export HOME="$dir" XDG_CACHE_HOME="$dir/cache"
 unset XDG_CONFIG_HOME
 (umask 077 && printf '%064d\n' 7 >"$dir/key")
 # The demo model with a longer context, as tool descriptions need.

@@ -10,7 +10,7 @@ mkmodel=$(dirname "$kin")/mkmodel
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 for name in $(env | sed -n 's/^\(KIN_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
-export OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0 KIN_VERBOSE=1
+export KIN_VERBOSE=1
 n_failed=0
 fail() {
     echo "FAILED: $*"

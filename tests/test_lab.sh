@@ -103,7 +103,6 @@ check says "$dir/said" '^one$'
 check says "$dir/said" '^processors 1$'
 check says "$dir/said" '^KIN_THREADS=3$'
 check says "$dir/said" '^GGML_VK_VISIBLE_DEVICES=0$'
-check says "$dir/said" '^OMP_WAIT_POLICY=passive$'
 check says "$dir/said" "^XDG_CACHE_HOME=$dir/kin-lab.*/two/.cache$"
 check is_not says "$dir/said" 'UNWANTED\|KIN_MEMORY'
 check says "$dir/said" unanswered

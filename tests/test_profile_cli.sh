@@ -1,7 +1,6 @@
 #!/bin/sh
 # kin profile: measured once and stored; measured again if the stored profile is unusable. $1: the kin program.
 set -eu
-export OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0
 kin=$1
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT

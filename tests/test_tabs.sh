@@ -16,7 +16,7 @@ dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 trap 'exit 130' INT TERM
 for name in $(env | sed -n 's/^\(KIN_[A-Z_]*\)=.*/\1/p'); do unset "$name"; done
-export HOME="$dir" XDG_CACHE_HOME="$dir/cache" OMP_WAIT_POLICY=passive GOMP_SPINCOUNT=0
+export HOME="$dir" XDG_CACHE_HOME="$dir/cache"
 unset XDG_CONFIG_HOME
 KIN_PROFILE=$(dirname "$0")/machine.json # so that no head measures this machine, which takes seconds
 export KIN_PROFILE

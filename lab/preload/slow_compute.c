@@ -345,7 +345,7 @@ static enum ggml_status compute_in_parts(compute_function *real, ggml_backend_t 
     return status;
 }
 
-// ---- ggml's two functions
+// ---- the functions that it stands for
 
 static enum ggml_status compute(compute_function *real, ggml_backend_t backend, struct ggml_cgraph *graph) {
     const bool on_cpu = ggml_backend_dev_type(ggml_backend_get_device(backend)) == GGML_BACKEND_DEVICE_TYPE_CPU;
@@ -365,4 +365,10 @@ enum ggml_status ggml_backend_graph_compute(ggml_backend_t backend, struct ggml_
 
 enum ggml_status ggml_backend_graph_compute_async(ggml_backend_t backend, struct ggml_cgraph *graph) {
     return compute(real_compute_async, backend, graph);
+}
+
+// For graphs that kin's own threads compute: engine/device.c looks for this function. `real` is kin's.
+enum ggml_status kin_lab_compute(compute_function *real, ggml_backend_t backend, struct ggml_cgraph *graph);
+enum ggml_status kin_lab_compute(compute_function *real, ggml_backend_t backend, struct ggml_cgraph *graph) {
+    return compute(real, backend, graph);
 }

@@ -28,7 +28,7 @@ process.on('exit', () => {
 });
 process.on('SIGINT', () => process.exit(130));
 
-const environment = { PATH: process.env.PATH, HOME: dir, LANG: 'C.UTF-8', OMP_WAIT_POLICY: 'passive', GOMP_SPINCOUNT: '0' };
+const environment = { PATH: process.env.PATH, HOME: dir, LANG: 'C.UTF-8' };
 const MINUTES = 10;
 
 // Runs a program for at most MINUTES; resolves to its output and exit status.

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "web/engine/gpu.h"
 #include "web/engine/threads.h"
 
 kin_device_options kin_device_options_defaults(void) {
@@ -16,7 +17,8 @@ int kin_devices_open(kin_devices *devices, const kin_device_options *options, ki
     if (!options->ggml_kernels && !devices->cpu.kernels) return KIN_FAIL;
     devices->cpu.packs = options->repack;
     memcpy(devices->cpu.name, "CPU", sizeof "CPU");
-    kin_threads_set(devices->n_threads);
+    kin_team *team = kin_web_team_set(devices->n_threads);
+    if (!kin_gpu_is_on()) devices->cpu.compute.team = team;
     return 0;
 }
 

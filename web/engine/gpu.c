@@ -286,12 +286,6 @@ static void add_rows(const struct ggml_tensor *y) {
     c->y = word_of(y);
 }
 
-static void compute_here(void *user, int i, int ith, int nth) {
-    struct ggml_tensor *node = user;
-    (void)i;
-    node->fun(node, ith, nth, node->userdata);
-}
-
 static void add_op(struct ggml_tensor *node, const struct kin_op *op) {
     switch (op->code) {
     case KIN_OP_NORM: add_norm(node, op); break;
@@ -301,8 +295,9 @@ static void add_op(struct ggml_tensor *node, const struct kin_op *op) {
     case KIN_OP_HEADS: add_heads(node, op); break;
     case KIN_OP_ATTEND: add_attend(node, op); break;
     case KIN_OP_MERGE: break; // attention is computed as a whole
+    case KIN_OP_ROWS: add_rows(node); break;
     case KIN_OP_TURNS:
-        kin_threads_run(compute_here, node, 1);
+        kin_ops_run(op->graph, kin_web_team(), &node, 1);
         send(node);
         break;
     case KIN_OP_OTHER: kin_assert(false); // experts are refused, and a tab belongs to no group
@@ -316,7 +311,6 @@ static void add_node(struct ggml_tensor *node) {
         if (src && src->is_input && src->type != GGML_TYPE_I8) send(src); // I8: scratch memory
     }
     if (op) add_op(node, op);
-    if (node->op == GGML_OP_GET_ROWS) add_rows(node);
     if (node->is_output) gpu.down = transfer_of(node);
 }
 

@@ -27,7 +27,7 @@ enum {
 
 // Work to be repeated for consecutive pieces of memory.
 typedef struct work {
-    kin_threads_step step;
+    kin_web_step step;
     int n_steps;
     void (*choose)(void *user, size_t piece);
     void *user;
@@ -56,7 +56,7 @@ static double time_pieces(const work *w) {
         size_t n = 0;
         do {
             w->choose(w->user, piece++ % w->n_pieces);
-            kin_threads_run(w->step, w->user, w->n_steps);
+            kin_web_team_each(w->step, w->user, w->n_steps);
             n++;
             now = kin_clock_now();
         } while (now - begun < LEAST_NS);
@@ -134,7 +134,7 @@ double kin_web_product_s(int type, int n_rows, int n_threads, size_t bytes, int 
     p.y = calloc((size_t)n_rows * WIDE, sizeof *p.y);
     double s = -1;
     if (p.weights && p.act && p.x && p.y) {
-        kin_threads_set(n_threads);
+        kin_web_team_set(n_threads);
         if (kind != KIN_ACT_F32) p.kernels->quantize(kind, WIDE, n_rows, p.x, p.act, 0, WIDE / KIN_ACT_COLUMNS * n_rows);
         s = time_pieces(&(work){multiply, p.n_products, choose_layer, &p, n_layers});
     }
@@ -200,7 +200,7 @@ double kin_web_attend_s(int n_rows, int n_threads, size_t bytes) {
     at.a.out = calloc((size_t)n_rows, row_bytes);
     double s = -1;
     if (at.caches && q && at.a.out) {
-        kin_threads_set(n_threads);
+        kin_web_team_set(n_threads);
         at.n_tasks = kin_attention_plan(&at.a, n_threads);
         s = time_pieces(&(work){attend, 1, choose_cache, &at, n_caches});
     }
@@ -249,6 +249,6 @@ static void choose_none(void *user, size_t piece) {
 double kin_web_op_s(int n_threads) {
     static small s; // zeros
     s.kernels = kin_kernels_at(0);
-    kin_threads_set(n_threads);
+    kin_web_team_set(n_threads);
     return time_pieces(&(work){compute_small, N_NODES, choose_none, &s, 1}) / N_NODES;
 }

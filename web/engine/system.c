@@ -15,7 +15,7 @@ kin_time kin_clock_now(void) {
 }
 
 int kin_cpu_n_cores(void) {
-    return kin_threads_n();
+    return kin_team_size(kin_web_team());
 }
 
 // ---- files: the beginning of a model's file, up to its weights, is kept in memory; the rest is read on demand

@@ -1,12 +1,14 @@
-// The computing threads: the one that runs the graph, and helpers, which are Web Workers with the same memory that run
-// kin_web_thread (web/engine_thread.js). A barrier follows each node.
+// The team of this module: the thread that runs the graph, and helpers: Web Workers that share its memory and run kin_web_thread
+// (web/engine_thread.js).
 #pragma once
 
-// Computes thread ith's share of step i of a job; each of nth threads calls it.
-typedef void (*kin_threads_step)(void *user, int i, int ith, int nth);
+#include "threads/team.h"
 
-// Sets the number of computing threads, including the caller: helpers 1 .. n - 1 must be running. Initially 1.
-void kin_threads_set(int n);
-int kin_threads_n(void);
+// Sets the number of threads, including the caller (initially 1): helpers 1 .. n - 1 must be running. Call between jobs. Returns
+// the team.
+kin_team *kin_web_team_set(int n);
+kin_team *kin_web_team(void);
 
-void kin_threads_run(kin_threads_step step, void *user, int n_steps);
+// Computes n_steps steps. Each of nth threads calls `step` once for its share of a step i.
+typedef void (*kin_web_step)(void *user, int i, int ith, int nth);
+void kin_web_team_each(kin_web_step step, void *user, int n_steps);

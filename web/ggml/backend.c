@@ -4,7 +4,6 @@
 #include "ggml-alloc.h"
 #include "ggml_impl.h"
 #include "web/engine/gpu.h"
-#include "web/engine/threads.h"
 #include "web/host.h"
 
 // ---- memory
@@ -189,27 +188,12 @@ bool ggml_gallocr_alloc_graph(ggml_gallocr_t g, struct ggml_cgraph *graph) {
 
 // ---- computing
 
-static void get_rows(struct ggml_tensor *t, int ith, int nth) {
-    const struct ggml_tensor *a = t->src[0], *rows = t->src[1];
-    for (int64_t i = ith; i < t->ne[1]; i += nth) {
-        size_t row = (size_t)((const int32_t *)rows->data)[i];
-        memcpy((char *)t->data + (size_t)i * t->nb[1], (const char *)a->data + row * a->nb[1], t->nb[1]);
-    }
-}
-
-static void compute_node(void *user, int i_node, int ith, int nth) {
-    struct ggml_tensor *t = ((struct ggml_cgraph *)user)->nodes[i_node];
-    if (t->op == GGML_OP_CUSTOM) t->fun(t, ith, nth, t->userdata);
-    if (t->op == GGML_OP_GET_ROWS) get_rows(t, ith, nth);
-}
-
+// The module's threads compute graphs without this (kin_ops_compute).
 enum ggml_status ggml_backend_graph_compute(ggml_backend_t backend, struct ggml_cgraph *graph) {
     const struct ggml_gallocr *g = (const void *)graph->nodes[0]->buffer; // the memory of a graph is one block
     (void)backend;
-    if (kin_gpu_is_on())
-        kin_gpu_compute(graph, g->buffer.memory, g->size);
-    else
-        kin_threads_run(compute_node, graph, graph->n);
+    kin_assert(kin_gpu_is_on());
+    kin_gpu_compute(graph, g->buffer.memory, g->size);
     return GGML_STATUS_SUCCESS;
 }
 

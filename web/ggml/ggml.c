@@ -50,7 +50,7 @@ size_t ggml_nbytes(const struct ggml_tensor *t) { // all are contiguous, except 
 }
 
 const char *ggml_op_desc(const struct ggml_tensor *t) {
-    static const char *const names[] = {"none", "view", "get_rows", "custom"};
+    static const char *const names[] = {"none", "view", "custom"};
     return names[t->op];
 }
 
@@ -163,11 +163,6 @@ struct ggml_tensor *ggml_view_2d(struct ggml_context *ctx, struct ggml_tensor *a
     return make_view(t, a, offset);
 }
 
-struct ggml_tensor *ggml_get_rows(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *rows) {
-    struct ggml_tensor *args[] = {a, rows};
-    return node(ctx, GGML_OP_GET_ROWS, GGML_TYPE_F32, (const int64_t[]){a->ne[0], rows->ne[0], 1, 1}, args, 2);
-}
-
 struct ggml_tensor *ggml_custom_4d(struct ggml_context *ctx, enum ggml_type type, int64_t ne0, int64_t ne1, int64_t ne2,
                                    int64_t ne3, struct ggml_tensor **args, int n_args, ggml_custom_op_t fun, int n_tasks,
                                    void *userdata) {
@@ -220,6 +215,10 @@ void ggml_build_forward_expand(struct ggml_cgraph *graph, struct ggml_tensor *t)
 
 int ggml_graph_n_nodes(struct ggml_cgraph *graph) {
     return graph->n;
+}
+
+struct ggml_tensor **ggml_graph_nodes(struct ggml_cgraph *graph) {
+    return graph->nodes;
 }
 
 struct ggml_tensor *ggml_graph_node(struct ggml_cgraph *graph, int i) {

@@ -25,6 +25,7 @@ enum ggml_type { // ggml's and GGUF's numbers
 
 enum ggml_status {
     GGML_STATUS_SUCCESS = 0,
+    GGML_STATUS_ALLOC_FAILED = -2,
     GGML_STATUS_ABORTED = 1,
 };
 
@@ -42,7 +43,14 @@ struct ggml_type_traits {
 
 typedef struct ggml_backend_buffer *ggml_backend_buffer_t;
 
-enum ggml_op { GGML_OP_NONE, GGML_OP_VIEW, GGML_OP_GET_ROWS, GGML_OP_CUSTOM };
+enum ggml_op { // the last three are never made
+    GGML_OP_NONE,
+    GGML_OP_VIEW,
+    GGML_OP_CUSTOM,
+    GGML_OP_RESHAPE,
+    GGML_OP_PERMUTE,
+    GGML_OP_TRANSPOSE,
+};
 
 typedef void (*ggml_custom_op_t)(struct ggml_tensor *dst, int ith, int nth, void *userdata);
 
@@ -97,7 +105,6 @@ void ggml_set_output(struct ggml_tensor *tensor);
 
 struct ggml_tensor *ggml_view_2d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, size_t nb1,
                                  size_t offset);
-struct ggml_tensor *ggml_get_rows(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *rows); // f32, i32
 struct ggml_tensor *ggml_custom_4d(struct ggml_context *ctx, enum ggml_type type, int64_t ne0, int64_t ne1, int64_t ne2,
                                    int64_t ne3, struct ggml_tensor **args, int n_args, ggml_custom_op_t fun, int n_tasks,
                                    void *userdata);
@@ -109,6 +116,7 @@ size_t ggml_graph_overhead_custom(size_t n_nodes, bool grads);
 void ggml_build_forward_expand(struct ggml_cgraph *graph, struct ggml_tensor *tensor);
 int ggml_graph_n_nodes(struct ggml_cgraph *graph);
 struct ggml_tensor *ggml_graph_node(struct ggml_cgraph *graph, int i);
+struct ggml_tensor **ggml_graph_nodes(struct ggml_cgraph *graph);
 
 // Ends the module: the caller should have refused the model (kin_weights_open does).
 struct ggml_tensor *ggml_absent(const char *op, ...);
@@ -117,6 +125,7 @@ struct ggml_tensor *ggml_absent(const char *op, ...);
 #define ggml_add_id(...) ggml_absent("add_id", __VA_ARGS__)
 #define ggml_argsort_top_k(...) ggml_absent("argsort_top_k", __VA_ARGS__)
 #define ggml_cast(...) ggml_absent("cast", __VA_ARGS__)
+#define ggml_get_rows(...) ggml_absent("get_rows", __VA_ARGS__)
 #define ggml_clamp(...) ggml_absent("clamp", __VA_ARGS__)
 #define ggml_concat(...) ggml_absent("concat", __VA_ARGS__)
 #define ggml_cont(...) ggml_absent("cont", __VA_ARGS__)

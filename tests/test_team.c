@@ -1,0 +1,189 @@
+// Teams of threads: steps come in order, each chunk has one result, and a thread that stands still delays no other.
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "threads/team.h"
+
+enum { N_STEPS = 40, MOST_CHUNKS = 64 };
+
+// A job that counts what happens to its chunks.
+typedef struct counted {
+    int n_chunks[N_STEPS]; // of each step
+    bool repeats;
+    atomic_int n_computed[N_STEPS][MOST_CHUNKS], n_published[N_STEPS][MOST_CHUNKS];
+    atomic_int n_done;       // chunks of the step that runs
+    int n_planned;           // steps; written by one thread at a time
+    atomic_int n_wrong;      // a step was planned while another one was not done, or chunks came out of order
+    atomic_int stands_still; // 1: the first thread that has chunk 0 of step 0 stays until a later step is planned
+    int stops_at;            // step before which the job ends; 0: never
+} counted;
+
+static kin_team_step plan(void *user, int step) {
+    counted *j = user;
+    if (step > 0 && j->n_chunks[step - 1] != atomic_load(&j->n_done)) j->n_wrong++;
+    if (j->n_planned++ != step) j->n_wrong++;
+    if (step > 2) atomic_store(&j->stands_still, 0);
+    atomic_store(&j->n_done, 0);
+    return (kin_team_step){.n_chunks = j->n_chunks[step], .takes_ahead = step % 2, .result_bytes = j->repeats ? sizeof(int) : 0};
+}
+
+static void note_done(counted *j, const kin_team_chunk *c) {
+    atomic_fetch_add(&j->n_published[c->step][c->i], 1);
+    atomic_fetch_add(&j->n_done, 1);
+}
+
+static void compute(void *user, const kin_team_chunk *c) {
+    counted *j = user;
+    int *last = c->state; // chunks of a thread ascend, unless it computes another one's again
+    if (!c->is_new && !j->repeats && *last >= c->i) j->n_wrong++;
+    *last = c->i;
+    if (c->next >= 0 && (c->next <= c->i || c->next >= j->n_chunks[c->step])) j->n_wrong++;
+    int one = 1;
+    if (c->step == 0 && c->i == 0 && atomic_compare_exchange_strong(&j->stands_still, &one, 2))
+        while (atomic_load(&j->stands_still)) sched_yield();
+    atomic_fetch_add(&j->n_computed[c->step][c->i], 1);
+    if (c->result)
+        memcpy(c->result, &c->i, sizeof c->i);
+    else
+        note_done(j, c);
+}
+
+static void publish(void *user, const kin_team_chunk *c) {
+    int i;
+    memcpy(&i, c->result, sizeof i);
+    assert_int_equal(i, c->i);
+    note_done(user, c);
+}
+
+static bool stops(void *user) {
+    const counted *j = user;
+    return j->stops_at > 0 && j->n_planned == j->stops_at;
+}
+
+static kin_team *open_team(int n_threads) {
+    kin_team *team;
+    kin_err err;
+    assert_int_equal(kin_team_open(&team, n_threads, &err), 0);
+    assert_int_equal(kin_team_size(team), n_threads);
+    assert_int_equal(kin_team_reserve(team, N_STEPS, &err), 0);
+    return team;
+}
+
+static bool run(kin_team *team, counted *j) {
+    return kin_team_run(team, &(kin_team_job){N_STEPS, plan, compute, publish, stops, j});
+}
+
+static void cut(counted *j) {
+    for (int i = 0; i < N_STEPS; i++) j->n_chunks[i] = i * 7 % (MOST_CHUNKS + 1); // 0 in the first one, and now and then
+}
+
+static void check_published(const counted *j, int n_steps) {
+    assert_int_equal(j->n_wrong, 0);
+    for (int step = 0; step < N_STEPS; step++)
+        for (int i = 0; i < MOST_CHUNKS; i++) assert_int_equal(j->n_published[step][i], step < n_steps && i < j->n_chunks[step]);
+}
+
+static void each_chunk_has_one_result_and_steps_come_in_order(void **state) {
+    (void)state;
+    for (int n_threads = 1; n_threads <= 9; n_threads += 2) { // more than there are processors, too
+        kin_team *team = open_team(n_threads);
+        for (int round = 0; round < 40; round++) {
+            static counted j;
+            memset(&j, 0, sizeof j);
+            j.repeats = round % 2;
+            cut(&j);
+            assert_true(run(team, &j));
+            check_published(&j, N_STEPS);
+        }
+        kin_team_close(team);
+    }
+}
+
+static void a_chunk_without_result_is_computed_once(void **state) {
+    (void)state;
+    kin_team *team = open_team(4);
+    static counted j;
+    memset(&j, 0, sizeof j);
+    cut(&j);
+    assert_true(run(team, &j));
+    for (int step = 0; step < N_STEPS; step++)
+        for (int i = 0; i < j.n_chunks[step]; i++) assert_int_equal(j.n_computed[step][i], 1);
+    kin_team_close(team);
+}
+
+// The thread that stands still goes on only when step 3 has begun: without it the job would never get there.
+static void another_thread_computes_the_chunk_of_one_that_stands_still(void **state) {
+    (void)state;
+    for (int n_threads = 2; n_threads <= 5; n_threads++) {
+        kin_team *team = open_team(n_threads);
+        for (int round = 0; round < 5; round++) {
+            static counted j;
+            memset(&j, 0, sizeof j);
+            j.repeats = true;
+            cut(&j);
+            j.n_chunks[0] = 3;
+            j.stands_still = 1;
+            assert_true(run(team, &j));
+            check_published(&j, N_STEPS);
+            assert_true(j.n_computed[0][0] >= 2);
+        }
+        kin_team_close(team);
+    }
+}
+
+static void a_job_ends_where_it_is_told_to_stop(void **state) {
+    (void)state;
+    for (int n_threads = 1; n_threads <= 3; n_threads++) {
+        kin_team *team = open_team(n_threads);
+        static counted j;
+        memset(&j, 0, sizeof j);
+        cut(&j);
+        j.stops_at = 11;
+        assert_false(run(team, &j));
+        check_published(&j, 11);
+        memset(&j, 0, sizeof j);
+        cut(&j);
+        assert_true(run(team, &j));
+        check_published(&j, N_STEPS);
+        kin_team_close(team);
+    }
+}
+
+static double cpu_s(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+// Seven helpers that spun would take seconds where there are processors for them, and at least one second anywhere.
+static void threads_without_a_job_leave_the_processors_to_others(void **state) {
+    (void)state;
+    kin_team *team = open_team(8);
+    static counted j;
+    memset(&j, 0, sizeof j);
+    cut(&j);
+    assert_true(run(team, &j));
+    const double begun = cpu_s();
+    nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
+    assert_true(cpu_s() - begun < 0.2);
+    kin_team_close(team);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_chunk_has_one_result_and_steps_come_in_order),
+        cmocka_unit_test(a_chunk_without_result_is_computed_once),
+        cmocka_unit_test(another_thread_computes_the_chunk_of_one_that_stands_still),
+        cmocka_unit_test(a_job_ends_where_it_is_told_to_stop),
+        cmocka_unit_test(threads_without_a_job_leave_the_processors_to_others),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,225 @@
+#include "threads/team.h"
+
+#include <limits.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "threads/system.h"
+#include "threads/team_impl.h"
+
+enum {
+    SPIN_NS = 50000, // how long a thread spins before it sleeps: a step takes 5 to 100 us
+    LOOKS = 32,      // at the value that a thread waits for, between two looks at the clock
+    LATE_NS = 15000, // a chunk of another thread that takes longer, and longer than two of this thread's, is computed again
+    BEHIND = 2,      // the last chunks of a step, so many for each thread, are not taken ahead: a slow thread would hold them
+};
+
+enum { TAKEN, PUBLISHING, DONE }; // progress of a chunk, in its mark
+
+// A thread of the team, while it computes.
+typedef struct member {
+    int i;
+    uint8_t *result;   // [KIN_TEAM_RESULT]
+    uint64_t chunk_ns; // that its last chunk took, of a step that repeats
+} member;
+
+static void relax(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+// ---- signals
+
+// A thread that goes to sleep counts itself before it looks at the value again, and set_signal looks at the count after it has
+// changed the value: no thread sleeps on.
+static void set_signal(kin_team_signal *s, int value) {
+    atomic_store(&s->value, value);
+    if (atomic_load(&s->n_asleep) > 0) kin_futex_wake(&s->value);
+}
+
+static void sleep_while(kin_team_signal *s, int old) {
+    atomic_fetch_add(&s->n_asleep, 1);
+    while (atomic_load(&s->value) == old) kin_futex_wait(&s->value, old);
+    atomic_fetch_sub(&s->n_asleep, 1);
+}
+
+static bool spin_while(kin_team_signal *s, int old, kin_time until) {
+    do {
+        for (int i = 0; i < LOOKS; i++, relax())
+            if (atomic_load_explicit(&s->value, memory_order_acquire) != old) return true;
+    } while (kin_clock_now() < until);
+    return false;
+}
+
+static int wait_change(kin_team_signal *s, int old) {
+    if (!spin_while(s, old, kin_clock_now() + SPIN_NS)) sleep_while(s, old);
+    return atomic_load_explicit(&s->value, memory_order_acquire);
+}
+
+// ---- steps
+
+static void mark_chunks(kin_team *t, kin_team_state *s) {
+    s->tag = ++t->tag;
+    for (int i = 0; i < s->n_chunks; i++) atomic_store_explicit(&t->marks[i], s->tag << 2 | TAKEN, memory_order_relaxed);
+}
+
+// Begins the first step from `step` on that has chunks, or ends the job.
+static void begin_step(kin_team *t, int step) {
+    for (; step < t->job.n_steps; step++) {
+        if (t->job.stops && t->job.stops(t->job.user)) {
+            atomic_store(&t->stopped, true);
+            step = t->job.n_steps;
+            break;
+        }
+        kin_team_step plan = t->job.plan(t->job.user, step);
+        if (plan.n_chunks == 0) continue;
+        kin_team_state *s = &t->steps[step];
+        s->n_chunks = plan.n_chunks;
+        s->takes_ahead = plan.takes_ahead;
+        s->repeats = t->most_threads > 1 && plan.n_chunks <= KIN_TEAM_MARKS && plan.result_bytes > 0 &&
+                     plan.result_bytes <= KIN_TEAM_RESULT;
+        if (s->repeats) mark_chunks(t, s);
+        atomic_store_explicit(&s->n_done, 0, memory_order_relaxed);
+        atomic_store_explicit(&s->next, 0, memory_order_relaxed);
+        break;
+    }
+    set_signal(&t->current, step);
+}
+
+static void finish_chunk(kin_team *t, int step) {
+    kin_team_state *s = &t->steps[step];
+    int n_chunks = s->n_chunks; // the last chunk's end is that of *s
+    if (atomic_fetch_add(&s->n_done, 1) + 1 == n_chunks) begin_step(t, step + 1);
+}
+
+// The first thread that ends a chunk publishes its result.
+static void publish(kin_team *t, const kin_team_state *s, const kin_team_chunk *c) {
+    unsigned taken = s->tag << 2 | TAKEN;
+    if (!atomic_compare_exchange_strong(&t->marks[c->i], &taken, s->tag << 2 | PUBLISHING)) return;
+    t->job.publish(t->job.user, c);
+    atomic_store(&t->marks[c->i], s->tag << 2 | DONE);
+    finish_chunk(t, c->step);
+}
+
+static int take_chunk(kin_team_state *s) {
+    return atomic_fetch_add_explicit(&s->next, 1, memory_order_relaxed);
+}
+
+// Computes chunks of a step until all are taken.
+static void compute_chunks(kin_team *t, kin_team_chunk *c, member *m) {
+    kin_team_state *s = &t->steps[c->step];
+    c->is_new = true;
+    c->result = s->repeats ? m->result : NULL;
+    for (int i = take_chunk(s), next; i < s->n_chunks; i = next < 0 ? take_chunk(s) : next) {
+        next = s->takes_ahead && i + BEHIND * t->most_threads < s->n_chunks ? take_chunk(s) : -1;
+        c->i = i;
+        c->next = next < s->n_chunks ? next : -1;
+        const kin_time begun = s->repeats ? kin_clock_now() : 0;
+        t->job.compute(t->job.user, c);
+        c->is_new = false;
+        if (s->repeats) {
+            m->chunk_ns = kin_clock_now() - begun;
+            publish(t, s, c);
+        } else {
+            finish_chunk(t, c->step);
+        }
+    }
+}
+
+// Computes the chunks that other threads have taken and not finished, beginning with different ones in each thread.
+static void compute_again(kin_team *t, kin_team_chunk *c, const member *m) {
+    const kin_team_state *s = &t->steps[c->step];
+    c->next = -1;
+    for (int k = 0; k < s->n_chunks && atomic_load(&t->current.value) == c->step; k++) {
+        c->i = (k + m->i) % s->n_chunks;
+        if (atomic_load(&t->marks[c->i]) != (s->tag << 2 | TAKEN)) continue;
+        t->job.compute(t->job.user, c);
+        c->is_new = false;
+        publish(t, s, c);
+    }
+}
+
+// Waits until a step is over. Returns the next one.
+static int wait_step(kin_team *t, kin_team_chunk *c, const member *m) {
+    const kin_team_state *s = &t->steps[c->step];
+    const uint64_t usual = 2 * m->chunk_ns;
+    if (s->repeats && !spin_while(&t->current, c->step, kin_clock_now() + (usual > LATE_NS ? usual : LATE_NS)))
+        compute_again(t, c, m);
+    return wait_change(&t->current, c->step);
+}
+
+// Two threads of a team that share a processor gain nothing from being two, but the system leaves them there as long as each
+// processor has work.
+static void leave_shared_cpu(kin_team *t, const member *m) {
+    const int cpu = kin_thread_cpu();
+    bool shares = false;
+    if (m->i >= KIN_TEAM_PLACED) return;
+    for (int i = 0; i < m->i && cpu >= 0; i++) shares |= atomic_load_explicit(&t->cpus[i], memory_order_relaxed) == cpu;
+    if (shares) kin_thread_avoid_cpus(t->cpus, m->i);
+    atomic_store_explicit(&t->cpus[m->i], kin_thread_cpu(), memory_order_relaxed);
+}
+
+static void work(kin_team *t, member *m) {
+    leave_shared_cpu(t, m);
+    m->result = t->results + (size_t)m->i * KIN_TEAM_RESULT;
+    _Alignas(16) uint8_t state[KIN_TEAM_STATE];
+    kin_team_chunk c = {.state = state};
+    c.step = atomic_load_explicit(&t->current.value, memory_order_acquire);
+    while (c.step < t->job.n_steps) {
+        compute_chunks(t, &c, m);
+        c.step = wait_step(t, &c, m);
+    }
+}
+
+// ---- jobs
+
+void kin_team_help(kin_team *t, int i) {
+    member m = {.i = i};
+    for (int seen = 0;;) {
+        seen = wait_change(&t->generation, seen);
+        if (seen == KIN_TEAM_CLOSES) return;
+        atomic_fetch_add(&t->inside.value, 1);
+        if (atomic_load(&t->is_open) && i < t->most_threads) work(t, &m);
+        if (atomic_fetch_sub(&t->inside.value, 1) == 1 && atomic_load(&t->inside.n_asleep) > 0) kin_futex_wake(&t->inside.value);
+    }
+}
+
+// Calls the helpers; release_helpers() waits until the last one has left the job.
+static void call_helpers(kin_team *t) {
+    atomic_store(&t->is_open, true);
+    set_signal(&t->generation, (atomic_load(&t->generation.value) + 1) & INT_MAX);
+}
+
+static void release_helpers(kin_team *t) {
+    atomic_store(&t->is_open, false);
+    for (int n; (n = atomic_load(&t->inside.value)) > 0;) wait_change(&t->inside, n);
+}
+
+bool kin_team_run(kin_team *t, const kin_team_job *job) {
+    kin_assert(job->n_steps <= t->cap_steps);
+    member m = {0};
+    t->job = *job;
+    atomic_store(&t->stopped, false);
+    begin_step(t, 0);
+    if (t->most_threads > 1) call_helpers(t);
+    work(t, &m);
+    if (t->most_threads > 1) release_helpers(t);
+    return !atomic_load(&t->stopped);
+}
+
+int kin_team_reserve(kin_team *t, int n_steps, kin_err *err) {
+    if (n_steps <= t->cap_steps) return 0;
+    kin_team_state *steps = aligned_alloc(_Alignof(kin_team_state), (size_t)n_steps * sizeof *steps);
+    if (!steps) return kin_err_set(err, "out of memory");
+    free(t->steps);
+    t->steps = steps;
+    t->cap_steps = n_steps;
+    return 0;
+}
+
+int kin_team_size(const kin_team *t) {
+    return t->most_threads;
+}
