@@ -19,10 +19,10 @@ async function openRing(kin, model, home, nth, plan, names) {
   return { base: `${await addressOf(head)}/`, head, devices, join };
 }
 
-/** Three processes: desk serves, anna and bert have joined. */
+/** Starts three processes: desk serves, anna and bert join. */
 export const startRing = ({ kin, model, dir }) => openRing(kin, model, `${dir}/ring`, 0, 'even', ['anna', 'bert']);
 
-/** desk and anna, who share each layer of a model that can be cut. */
+/** Starts desk and anna, which share each layer of a model that can be split. */
 export async function startPair({ kin, dir }) {
   const pair = await openRing(kin, `${dir}/pair.gguf`, `${dir}/pair`, 1, 'tp', ['anna']);
   return { ...pair, stopAll: () => Promise.all([pair.head, pair.devices.anna].map(stop)) };

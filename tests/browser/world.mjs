@@ -44,7 +44,7 @@ export async function until(what, test, ms = 60000) {
   throw new Error(`not within ${ms / 1000} s: ${what}`);
 }
 
-/** The address of a server that was started. */
+/** Waits for a server's address and returns it. */
 export const addressOf = (child) => until('kin serves', () => child.said.match(/serving .* at (http:\/\/\S+)/)?.[1]);
 
 export async function stop(child) {
@@ -64,7 +64,7 @@ async function launching() {
 
 export const openBrowser = async () => chromium.launch(await launching());
 
-/** A page of a browser that has been nowhere yet. What it says on its console as an error fails the test that closes it. */
+/** Opens a page in a fresh browser context. An error on its console fails the test that closes it. */
 export async function openPage(browser, url, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
   const page = await context.newPage();
@@ -82,7 +82,7 @@ export async function close(page) {
   if (page.problems.length) throw new Error(`the page said: ${page.problems.join('; ')}`);
 }
 
-/** What is cut off at the right of the page. */
+/** Returns the elements that extend beyond the right edge of the page. */
 export const isTooWide = (page) => page.evaluate(() => [...document.querySelectorAll('body *')].filter((e) => {
   const box = e.getBoundingClientRect();
   return box.width && box.right > innerWidth + 1 && !e.closest('.table, .formula, pre, .off-screen, svg, #sidebar') && getComputedStyle(e).visibility === 'visible';
@@ -90,7 +90,7 @@ export const isTooWide = (page) => page.evaluate(() => [...document.querySelecto
 
 const last = (page) => page.evaluate(() => document.querySelector('.message:last-of-type')?.dataset.id);
 
-/** Sends a message; its answer has begun then. */
+/** Sends a message and waits until its answer begins. */
 export async function ask(page, text) {
   const before = await last(page);
   await page.fill('#prompt', text);
@@ -101,7 +101,7 @@ export async function ask(page, text) {
 export const click = (page, selector) => () => page.click(selector);
 
 
-/** The text of the last answer, when it has ended. action: after which there is another last answer; without one: it has begun. */
+/** Returns the text of the last answer once it is complete. action: starts another answer first; without one, it has begun already. */
 export async function answer(page, action) {
   const before = action && (await last(page));
   if (action) await action();

@@ -37,7 +37,7 @@ class Element {
 
   addEventListener() {}
 
-  /** A canvas measures letters as a narrow and a wide font would. */
+  /** Measures text as a canvas would, with narrow and wide letters. */
   getContext() {
     return { measureText: (text) => ({ width: [...text].reduce((sum, c) => sum + (/[iljt.,1 ]/.test(c) ? 4 : /[\u3000-\uffffWM]/.test(c) ? 15 : 8), 0) }) };
   }
@@ -50,7 +50,7 @@ class Element {
     return this.childNodes.map((c) => c.textContent).join('');
   }
 
-  /** As HTML would be written, so that tests can say what they expect. */
+  /** The element as HTML, for expectations of tests. */
   get outer() {
     const attributes = Object.entries(this.attributes).map(([name, value]) => ` ${name}="${value}"`).join('');
     return `<${this.tag}${attributes}>${this.inner}</${this.tag}>`;
@@ -60,7 +60,7 @@ class Element {
     return this.childNodes.map((c) => c.outer).join('');
   }
 
-  /** All elements of this tag below, or of this class (".x"). */
+  /** All descendants with this tag, or with this class (".x"). */
   all(what) {
     const is = (e) => (what[0] === '.' ? (e.attributes.class ?? '').split(' ').includes(what.slice(1)) : e.tag === what);
     return this.childNodes.filter((c) => c instanceof Element).flatMap((c) => [...(is(c) ? [c] : []), ...c.all(what)]);

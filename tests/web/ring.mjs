@@ -14,7 +14,7 @@ export async function until(what, test) {
   throw new Error(`never: ${what}`);
 }
 
-/** A process that killAll ends; its stdout is .wrote, its stderr .said. */
+/** Starts a process that killAll ends; its stdout is in .wrote, its stderr in .said. */
 export function start(path, words, env = {}) {
   const child = spawn(path, words, { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } });
   children.push(child);
@@ -33,14 +33,14 @@ export async function serve(kin, model, ...words) {
 
 const ringOf = (dir) => ['--cluster', '--devices', '1', '--key-file', `${dir}/key`, '--listen', '127.0.0.1', '--hidden'];
 
-/** A head for one more device, the tab. .code is what it types. */
+/** Starts a head for one more device, the tab. .code: the code that the tab enters. */
 export async function serveRing(kin, model, dir) {
   const head = await serve(kin, model, ...ringOf(dir), '--cluster-port', String(8100 + (process.pid % 800)));
   head.code = readFileSync(`${dir}/key.code`, 'utf8').trim();
   return head;
 }
 
-/** kin run, which writes one text; .base and .code are for a tab, of the ring that `dir` has the key of. */
+/** Starts kin run, which writes one text, in the ring whose key is in `dir`; .base and .code are for a tab. */
 export async function run(kin, model, dir, ...words) {
   const child = start(kin, ['run', model, '-t', '1', '--ctx', '512', '-p', PROMPT, '--no-echo', '--temp', '0', '--ignore-eos', ...ringOf(dir), '--port', String(8100 + (process.pid % 800)), ...words], { KIN_PLAN: 'even' });
   child.base = await until('kin run lets browsers join', () => child.said.match(/browsers join at (http:\S+)\/join/)?.[1]).catch((e) => { throw new Error(`${e.message}: ${child.said}`); });
@@ -59,7 +59,7 @@ export function killAll() {
 
 const textOf = (lines) => lines.split('\n').filter((line) => /^data: {.*}$/.test(line)).map((line) => JSON.parse(line.slice(6)).content ?? '').join('');
 
-/** A text. begun: called when the first words are here. */
+/** Requests a text and returns it. begun: called when its first bytes have arrived. */
 export async function write(base, n = 40, begun = () => {}) {
   const body = JSON.stringify({ prompt: PROMPT, n_predict: n, temperature: 0, ignore_eos: true, stream: true });
   const signal = AbortSignal.timeout(MOST_MS);

@@ -13,7 +13,7 @@ function frame(opcode, payload) {
   return Buffer.concat([header, Buffer.alloc(4), payload]); // a mask of zeros
 }
 
-/** take(message): a string, or an ArrayBuffer. ended(): the connection is over. */
+/** Opens a WebSocket. take(message): called with a string or an ArrayBuffer. ended(): called when the connection has ended. */
 export function openWebSocket(url, take, ended) {
   const { hostname, port, pathname, host } = new URL(url);
   const socket = connect(Number(port), hostname);
