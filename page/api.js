@@ -5,7 +5,7 @@ const BASE = new URL('..', import.meta.url);
 
 export const url = (path) => new URL(path, BASE);
 
-/** Where the server is, as people type it. */
+/** The server's address, in the form that users type. */
 export const origin = () => BASE.href.replace(/\/$/, '');
 
 export function getKey() {
@@ -21,7 +21,7 @@ export function setKey(key) {
   else localStorage.removeItem('kin.key');
 }
 
-/** What went wrong: `status` is HTTP's, 0 where the server was not reached; `loading` is {what, percent, seconds_left} of a 503. */
+/** A failed request: `status` is the HTTP status, 0 if the server was unreachable; `loading` is {what, percent, seconds_left} of a 503. */
 export class ApiError extends Error {
   constructor(message, status, loading) {
     super(message);
@@ -55,7 +55,7 @@ export async function request(path, { body, signal } = {}) {
 
 export const getJson = async (path) => (await request(path)).json();
 
-/** Events of a stream: calls take(name, data) for each; the data is JSON, but for "[DONE]", which ends it. */
+/** Reads an event stream: calls take(name, data) for each event; data is JSON, except "[DONE]", which ends the stream. */
 export async function stream(path, options, take) {
   const answer = await request(path, options);
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();

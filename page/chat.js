@@ -14,7 +14,7 @@ const SAVE_MS = 300; // interval at which a growing answer is stored
 const BEAT_MS = 2000; // maximum interval, so that other tabs know that it is still growing
 
 export class Chat {
-  /** changed(conversation): its title or time is another. */
+  /** changed(conversation): called when its title or time has changed. */
   constructor(box, changed) {
     this.changed = changed;
     this.views = [];
@@ -63,7 +63,7 @@ export class Chat {
     if (matchMedia('(hover: hover)').matches) this.composer.input.focus();
   }
 
-  /** What was being written when the page was left. */
+  /** Marks an answer as interrupted whose tab was closed or reloaded while it was generated. */
   async mend(m) {
     if (m.state !== 'writing' || store.isElsewhere(m)) return;
     const last = store.takeLast(m.id);
@@ -74,7 +74,7 @@ export class Chat {
 
   // ---- other tabs
 
-  /** Another tab has kept a message or a conversation: what is shown here follows. */
+  /** Another tab has stored a message or a conversation: updates the view. */
   hear({ message, conversation }) {
     const { thread } = this, id = thread?.conversation?.id;
     if (id && message?.conversation === id) this.hearMessage(message);
@@ -95,7 +95,7 @@ export class Chat {
     this.scrollToEnd();
   }
 
-  /** A tab that was closed in the middle of an answer says nothing any more. */
+  /** Detects that a tab was closed in the middle of an answer: it no longer sends updates. */
   watch() {
     clearTimeout(this.watching);
     const view = this.views.findLast((v) => store.isElsewhere(v.message));
@@ -141,7 +141,7 @@ export class Chat {
     this.changed(thread.conversation);
   }
 
-  /** A browser that can keep nothing more says so; the page goes on with what it has. */
+  /** Waits for the store. If the browser cannot store more, the user is told, and the page continues with its state in memory. */
   async keep(done) {
     try {
       await done;
@@ -159,7 +159,7 @@ export class Chat {
 
   // ---- writing
 
-  /** A turn: from here to its end nothing else is sent. Null: one is on already, or no conversation is open yet. */
+  /** Begins a turn: until its end nothing else is sent. Returns null if one is running, or no conversation is open yet. */
   begin() {
     if (this.abort || !this.thread) return null;
     if (this.views.some((v) => store.isElsewhere(v.message))) return toast('Another tab is writing in this conversation.'), null;
@@ -177,7 +177,7 @@ export class Chat {
     return m;
   }
 
-  /** True: it is on its way. */
+  /** Returns true if the message is being sent. */
   submit(text, files = []) {
     const turn = this.begin();
     if (!turn) return false;
@@ -206,13 +206,13 @@ export class Chat {
     if (turn) this.write(turn, message);
   }
 
-  /** What was sent, if anything, and the answer to it. */
+  /** Adds the user's message, if any, and generates the answer. */
   async run(turn, message, parent) {
     const to = message ? (await this.add(turn, message)).id : parent;
     this.write(turn, await this.add(turn, { role: 'assistant', parent: to, model: server.model, state: 'writing', tab: store.tab, kept: Date.now() }));
   }
 
-  /** Writes this answer, or goes on with it. */
+  /** Generates this answer, or continues it. */
   async write(turn, message) {
     const { signal } = turn.abort;
     const job = { message, view: this.views.find((v) => v.message === message), progress: null };
@@ -258,7 +258,7 @@ export class Chat {
     this.draw(job);
   }
 
-  /** Once a frame, however many tokens came. */
+  /** Draws at most once per frame, however many tokens arrive. */
   draw(job) {
     if (job.frame) return;
     job.frame = requestAnimationFrame(() => {
@@ -289,7 +289,7 @@ export class Chat {
     if (always || this.isAtEnd) this.scroller.scrollTop = this.scroller.scrollHeight;
   }
 
-  /** For the settings and files: what is shown may be another. */
+  /** Called by settings and import: the shown conversation may have changed. */
   async reload(conversations) {
     const here = conversations.find((c) => c.id === this.conversation?.id);
     if (here) this.conversation.title = here.title; // it may have been renamed

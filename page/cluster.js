@@ -55,7 +55,7 @@ export class ClusterView {
     if (this.history.length > HISTORY + 1) this.history.shift();
   }
 
-  /** Devices that came or went are said, too. */
+  /** Also announces devices that joined or left. */
   announce(before, now) {
     if (!before || !now) return;
     const was = new Map(before.devices.map((d) => [d.name, d]));

@@ -93,7 +93,7 @@ function kindOf({ mark, key, number, word }, reader, after) {
   return reader.hasCalls && after === '(' ? 'call' : null;
 }
 
-/** The code as nodes and texts. */
+/** Returns the coloured code as nodes and strings. */
 export function colourCode(code, language) {
   const name = language.toLowerCase();
   if (!LANGUAGES.has(name) || code.length > MAX_CODE) return [code];

@@ -17,7 +17,7 @@ const forServer = (m) => {
 
 export const isEmpty = (message) => !message.content && !message.reasoning && !message.calls?.length;
 
-/** An answer that has not come to its end. */
+/** Marks an answer that has not reached its end. */
 export function interrupt(message) {
   message.state = isEmpty(message) ? 'error' : 'interrupted';
   if (isEmpty(message)) message.error = 'Stopped before the first word.';
@@ -61,8 +61,8 @@ function take(message, event, progress) {
 }
 
 /**
- * Writes `message` after the messages of `branch`; `changed(progress)` is called after each event. A message that has text already is
- * continued. Ends when the answer ends, or throws.
+ * Generates `message` after the messages of `branch`; calls `changed(progress)` after each event. A message that already has text is
+ * continued. Returns when the answer ends, or throws.
  */
 async function complete({ message, branch, model, signal, changed }) {
   const messages = branch.filter(counts).map(forServer);
@@ -93,8 +93,8 @@ async function waitForServer(signal, waiting) {
 }
 
 /**
- * The same, as soon as it can be: while the model is loaded, the server is away or a key is missing, it waits. `waiting(words)` is
- * told what for; `model()`: the one that is chosen then. What was begun is not begun again by itself.
+ * Does the same once it is possible: waits while the model is loading, the server is unreachable or a key is missing. `waiting(words)`
+ * receives the reason; `model()` returns the model chosen at that time. An answer that has begun is not retried.
  */
 export async function completeWhenReady({ model, waiting, ...options }) {
   const { message, signal } = options;

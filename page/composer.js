@@ -6,7 +6,7 @@ import { count } from './format.js';
 import { getDraft, putDraft } from './store.js';
 
 export class Composer {
-  /** actions: send(text, files), true once they are taken; stop(); isBusy(). */
+  /** actions: send(text, files) returns true if they were accepted; stop(); isBusy(). */
   constructor(actions) {
     this.actions = actions;
     this.id = undefined; // conversation that the draft belongs to, null for a new one; undefined until one is opened
@@ -37,7 +37,7 @@ export class Composer {
 
   // ---- the draft
 
-  /** What was being typed there last, in place of what is being typed here. */
+  /** Restores the draft of that conversation and replaces the present one. */
   open(id) {
     const isTyping = this.id === undefined && !this.isEmpty; // typed before the page was ready
     this.id = id;
@@ -46,7 +46,7 @@ export class Composer {
     this.setDraft(text, files);
   }
 
-  /** The conversation has got its name: its draft goes on under that. */
+  /** A new conversation has received its id: moves its draft to that id. */
   rename(id) {
     putDraft(this.id, { text: '', files: [] });
     this.id = id;
@@ -74,7 +74,7 @@ export class Composer {
     pick.click();
   }
 
-  /** Those that are texts and not too large; each other one is said. */
+  /** Adds text files that are not too large; reports each other file. */
   async addFiles(files) {
     const id = this.id, said = [];
     const read = await readTextFiles(files, this.files, (sentence) => said.push(sentence));
@@ -97,14 +97,14 @@ export class Composer {
     return iconButton(isBusy ? 'stop' : 'send', isBusy ? 'Stop' : 'Send', () => (this.actions.isBusy() ? this.actions.stop() : this.submit()), { class: 'send' });
   }
 
-  /** The button looks as if there was nothing to send, as long as there is nothing. It keeps its place in the order of Tab. */
+  /** Dims the button while there is nothing to send. It stays in the tab order. */
   dim() {
     const isIdle = this.isEmpty && !this.actions.isBusy();
     this.button.classList.toggle('idle', isIdle);
     this.button.setAttribute('aria-disabled', String(isIdle));
   }
 
-  /** After a turn has begun or ended. */
+  /** Call after a turn has begun or ended. */
   update() {
     this.dim();
     if (this.button.getAttribute('aria-label') === (this.actions.isBusy() ? 'Stop' : 'Send')) return;
@@ -115,7 +115,7 @@ export class Composer {
     if (had) made.focus();
   }
 
-  /** used of n tokens; n is 0 while it is not known. */
+  /** used of n tokens; n is 0 if unknown. */
   drawMeter(used, n) {
     this.meter.textContent = n ? (used ? `${count(used)} of ${count(n)} tokens` : `${count(n)} tokens of context`) : '';
     this.bar.style.width = n ? `${Math.min(100, (100 * used) / n)}%` : '0';

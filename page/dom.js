@@ -13,13 +13,13 @@ function fill(node, props, children) {
   return node;
 }
 
-/** An element: h('button', {class: 'plain', onclick: go}, 'Go'). Children that are null or false are left out. */
+/** Creates an element: h('button', {class: 'plain', onclick: go}, 'Go'). Children that are null or false are skipped. */
 export const h = (tag, props, ...children) => fill(document.createElement(tag), props, children);
 
-/** The same in SVG. */
+/** The same for SVG. */
 export const svg = (tag, props, ...children) => fill(document.createElementNS(SVG, tag), props, children);
 
-/** And in MathML. */
+/** The same for MathML. */
 export const mathml = (tag, props, ...children) => fill(document.createElementNS(MATHML, tag), props, children);
 
 // Paths in a box of 24 by 24.
@@ -53,14 +53,14 @@ const ICONS = {
 export const icon = (name) =>
   svg('svg', { viewBox: '0 0 24 24', class: 'icon', 'aria-hidden': 'true' }, svg('path', { d: ICONS[name] }));
 
-/** A button with an icon; its name is what a screen reader says, and its tooltip. */
+/** Creates a button with an icon; its label is for screen readers and the tooltip. */
 export const iconButton = (name, label, onclick, props) =>
   h('button', { type: 'button', class: 'icon-button', 'aria-label': label, title: label, onclick, ...props }, icon(name));
 
 const measured = new Map(); // widths, by font and text
 let pen;
 
-/** How wide a text is, in pixels of `font` ("600 15px"), in the page's family. */
+/** Returns the width of a text, in pixels, in `font` ("600 15px") of the page's family. */
 function widthOf(text, font) {
   const key = `${font} ${text}`;
   if (!measured.has(key)) {
@@ -72,7 +72,7 @@ function widthOf(text, font) {
   return measured.get(key);
 }
 
-/** The text, or its beginning with "…" where it is wider than `most` pixels. */
+/** Returns the text, or its beginning with "…" if it is wider than `most` pixels. */
 export function cutToWidth(text, most, font) {
   if (widthOf(text, font) <= most) return text;
   const letters = [...text];
@@ -81,7 +81,7 @@ export function cutToWidth(text, most, font) {
 }
 
 let toastTimer;
-/** A line at the bottom that goes away by itself. */
+/** Shows a line at the bottom that disappears by itself. */
 export function toast(text) {
   const box = document.getElementById('toasts');
   clearTimeout(toastTimer);
@@ -89,7 +89,7 @@ export function toast(text) {
   toastTimer = setTimeout(() => box.replaceChildren(), 5000);
 }
 
-/** Copies text. Where there is no clipboard (plain HTTP from another machine), by a selection. */
+/** Copies text; without a clipboard (plain HTTP from another machine) by means of a selection. */
 export async function copyText(text) {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);
   const area = h('textarea', { class: 'off-screen', 'aria-hidden': 'true', value: text });
@@ -99,7 +99,7 @@ export async function copyText(text) {
   area.remove();
 }
 
-/** A dialog over the page; Escape and its own buttons close it. It is removed when closed. */
+/** Opens a modal dialog, which Escape and its buttons close. It is removed when closed. */
 export function openDialog(title, content, buttons) {
   const dialog = h(
     'dialog',

@@ -15,7 +15,7 @@ function decode(data) {
   return text;
 }
 
-/** {name, text}. Throws an error with a sentence for people where the file is too large or no text. */
+/** Returns {name, text}. Throws an error with a message for the user if the file is too large or not text. */
 export async function readTextFile(file) {
   if (file.size > MAX_FILE) throw new Error(`“${file.name}” is too large: it has ${bytes(file.size)}, and a file may have ${bytes(MAX_FILE)}.`);
   let data;
@@ -31,7 +31,7 @@ export async function readTextFile(file) {
   }
 }
 
-/** What fits of `files` beside `there`. say(sentence) is told of each that does not. */
+/** Returns those of `files` that fit beside `there`. say(sentence) is called for each other one. */
 export async function readTextFiles(files, there, say) {
   const out = [];
   for (const file of files) {
@@ -48,7 +48,7 @@ export async function readTextFiles(files, there, say) {
   return out;
 }
 
-/** The message for the model: each file with its name in a fence that nothing in it ends, then the text. */
+/** Returns the message for the model: each file with its name in a fence that its content cannot close, then the text. */
 export function withFiles(text, files = []) {
   const parts = files.map((f) => {
     const longest = Math.max(2, ...(f.text.match(/`+/g) ?? []).map((run) => run.length));
@@ -58,13 +58,13 @@ export function withFiles(text, files = []) {
   return [...parts, text].filter(Boolean).join('\n\n');
 }
 
-/** The files as a list. remove(file): may be left out. */
+/** Draws the files as a list. remove(file) is optional. */
 export function drawFiles(files, remove) {
   return h('ul', { class: 'files', 'aria-label': 'Files' }, files.map((f) => h('li', {}, icon('file'), h('span', { class: 'file-name', title: f.name }, f.name), h('span', { class: 'file-size' }, bytes(new Blob([f.text]).size)),
     remove && iconButton('close', `Remove ${f.name}`, () => remove(f)))));
 }
 
-/** Files that are dropped anywhere on the page go to add(files) while `box` is shown: a browser would open them in its place. */
+/** Files that are dropped anywhere on the page go to add(files) while `box` is shown: otherwise the browser would open them. */
 export function takeDrops(box, add) {
   const hasFiles = (e) => e.dataTransfer?.types.includes('Files'), mark = (on) => box.classList.toggle('dropping', on);
   addEventListener('dragover', (e) => hasFiles(e) && (e.preventDefault(), mark(true)));

@@ -37,7 +37,7 @@ export function uptime(s) {
   return d ? `${d} d ${hours} h` : hours ? `${hours} h ${min} min` : min ? `${min} min` : `${Math.floor(s)} s`;
 }
 
-/** " 43 %, 12 s left", or what is known of it. */
+/** Returns " 43 %, 12 s left", as far as it is known. */
 export function progress(percent, secondsLeft) {
   if (!(percent >= 0)) return '';
   return ` ${Math.floor(percent)} %${secondsLeft > 0 ? `, ${uptime(secondsLeft)} left` : ''}`;

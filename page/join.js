@@ -25,7 +25,7 @@ function codeBox() {
 
 const isLocal = (host) => /^(localhost|127\.|\[::1\])/.test(host);
 
-/** "kin join 192.168.1.5:7577": what reaches the head from elsewhere. `origin`: where this page has it from. */
+/** Returns "kin join 192.168.1.5:7577" with an address that reaches the head from elsewhere. `origin`: the page's own. */
 export function joinAt(head, from = origin()) {
   const host = new URL(from).hostname, own = isLocal(host) ? (head?.address ?? 'ADDRESS') : host.replace(/^\[|\]$/g, '');
   return `kin join ${own.includes(':') ? `[${own}]` : own}:${head?.port ?? 'PORT'}`;
@@ -40,7 +40,7 @@ function browserHint() {
   return h('p', { class: 'quiet' }, 'A browser on this machine: ', link, '. For phones, start kin with ', words('--host 0.0.0.0', '--https', '--api-key-file FILE'), '.');
 }
 
-/** What to do, for a server with and without a cluster. */
+/** Draws the instructions, for a server with or without a cluster. */
 export function drawJoin(state) {
   if (state.has_others === undefined) return h('p', { class: 'quiet' }, 'When the model is there.');
   if (!state.has_others) {

@@ -7,7 +7,7 @@ import { askForKey } from './settings.js';
 const AGAIN_MS = 2000;
 
 export class Live {
-  /** take(name, data) gets each event; lost(message) when there are none for now. */
+  /** take(name, data) is called for each event; lost(message) when the events stop. */
   constructor(take, lost) {
     this.take = take;
     this.lost = lost;

@@ -118,7 +118,7 @@ await chat.open(await lastConversation());
 sidebar.select(chat.conversation);
 untilReady();
 
-/** The one that was open when the page was loaded again. */
+/** Returns the conversation that was open before the page was reloaded. */
 async function lastConversation() {
   const id = sessionStorage.getItem('kin.open');
   return (await listConversations()).find((c) => c.id === id) ?? null;

@@ -45,7 +45,7 @@ function endWhile(lines, i, test) {
   return i;
 }
 
-/** [{kind, text}], in order: what is drawn anew when one of them changes. */
+/** Returns [{kind, text}], in order: the units that are redrawn when one of them changes. */
 export function splitBlocks(source) {
   const lines = source.replace(/\r\n?/g, '\n').split('\n');
   const blocks = [];
@@ -209,7 +209,7 @@ function draw(block, depth = 0) {
   return h(`h${Math.min(6, marks.length + 2)}`, {}, inline(title)); // the page's own headings rank above them
 }
 
-/** Shows the source in `box`. Blocks that are as before keep their nodes: while a text grows only its end is drawn. */
+/** Shows the source in `box`. Unchanged blocks keep their nodes: while a text grows only its end is redrawn. */
 export function showMarkdown(box, source) {
   const before = box.kinBlocks ?? [];
   const blocks = splitBlocks(source);

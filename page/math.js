@@ -8,7 +8,7 @@ import { Unreadable } from './math_words.js';
 
 const MAX_LENGTH = 20000; // characters of a formula
 
-/** The formula as an element; null: it does not parse. */
+/** Returns the formula as an element; null if it does not parse. */
 export function drawMath(source, isDisplay) {
   if (source.length > MAX_LENGTH) return null;
   try {
@@ -44,10 +44,10 @@ const IN_TEXT = [
   { open: '\\[', find: /^\\\[([^]*?)\\\]/, isDisplay: true },
 ];
 
-/** A formula with its dollars or brackets, which takes a place of its own if it is a display. */
+/** Wraps a formula; a display gets its own element. */
 const framed = (node, isDisplay, tag) => (isDisplay ? h(tag, { class: 'formula', tabindex: '0' }, node) : node);
 
-/** The formula at the beginning of `source`: {node, n}, of n characters; null: there is none. before: the character before it. */
+/** Parses a formula at the beginning of `source`: {node, n} for n characters; null: none. before: the preceding character. */
 export function mathAt(source, before) {
   const kind = IN_TEXT.find(({ open }) => source.startsWith(open));
   const found = kind && !(source[0] === '$' && /[\w\\$]/.test(before)) && source.match(kind.find);
@@ -66,7 +66,7 @@ export const isMath = (line) => OPEN.test(line);
 
 const closeOf = ([, dollars, bracket, name]) => (dollars ? '$$' : bracket ? '\\]' : `\\end{${name}}`);
 
-/** The line after the display that begins in line i. One that is not closed, or not yet, ends where the paragraph does. */
+/** Returns the line after the display that begins in line i. An unclosed one ends with the paragraph. */
 export function endOfMath(lines, i) {
   const open = lines[i].match(OPEN), close = closeOf(open);
   for (let k = i; k < Math.min(lines.length, i + MAX_LINES); k++) if (lines[k].indexOf(close, k === i ? open[0].length : 0) >= 0) return k + 1;
@@ -75,7 +75,7 @@ export function endOfMath(lines, i) {
   return end;
 }
 
-/** Of the lines of a display: {node, rest}, the text after it; null: they are text. */
+/** Parses the lines of a display: {node, rest}, rest being the text after it; null: they are text. */
 export function displayOf(text) {
   const open = text.match(OPEN), close = closeOf(open), end = text.indexOf(close, open[0].length);
   if (end < 0) return { node: h('p', { class: 'source' }, text), rest: '' };

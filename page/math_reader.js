@@ -24,14 +24,14 @@ export class Reader {
     this.depth = depth;
   }
 
-  /** All of it. */
+  /** Reads the whole formula. */
   whole() {
     const list = this.list();
     if (!this.words.is('end')) throw new Unreadable('more than a formula');
     return list;
   }
 
-  /** A reader of a text in this one. */
+  /** Returns a reader for a text nested in this one. */
   child(source) {
     if (this.depth === MAX_DEPTH) throw new Unreadable('too deep');
     const reader = new Reader(source, false, this.depth + 1);
@@ -50,7 +50,7 @@ export class Reader {
     return out;
   }
 
-  /** What comes until a brace, a column, a row or the formula ends. */
+  /** Reads up to the end of a brace, a column, a row or the formula. */
   list() {
     const out = [];
     for (;;) {
@@ -77,7 +77,7 @@ export class Reader {
     return [item(word === 'choose' ? m('mrow', {}, stretched('(', 'prefix'), fraction, stretched(')', 'postfix')) : fraction)];
   }
 
-  /** {…} or the one thing that comes next. */
+  /** Reads {…} or the next single token. */
   argument() {
     const word = this.words.look();
     if (word.type === '{') return row(this.group());
@@ -128,7 +128,7 @@ export class Reader {
     return item(m('mi', { mathvariant: isUpright ? 'normal' : undefined }, shown));
   }
 
-  /** An operator. A sign after another operator, or at the beginning, belongs to what follows. */
+  /** Makes an operator. A sign after another operator, or at the beginning, is a prefix of what follows. */
   operator(text, before, props) {
     const isSign = '+−±∓'.includes(text) && ['open', 'op', 'punct', 'function'].includes(before);
     return item(m('mo', isSign ? { form: 'prefix', ...fixed } : props, text), 'op');
@@ -224,7 +224,7 @@ export class Reader {
     return item(m(isLimits ? 'mo' : 'mi', isLimits ? { movablelimits: 'true', ...fixed } : { mathvariant: 'normal' }, this.words.raw().replace(/\\[,;! ]/g, ' ').trim()), 'function', { limits: isLimits && 'display' });
   }
 
-  /** Words in a formula; in them, between dollars, formulas again. */
+  /** Reads words in a formula; between dollars they contain formulas again. */
   text(name) {
     const parts = this.words.raw().split(/(?<!\\)\$/);
     const style = { textbf: 'bold', textit: 'italic', emph: 'italic', texttt: 'mono' }[name];
@@ -232,7 +232,7 @@ export class Reader {
     return m('mrow', {}, nodes.filter(Boolean));
   }
 
-  /** A delimiter after \left, \big and the like; "" for a dot. */
+  /** Reads a delimiter after \left, \big and similar; "" for a dot. */
   delimiter() {
     this.words.look();
     const { type, text } = this.words.next();

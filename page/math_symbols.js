@@ -59,7 +59,7 @@ const ALPHABETS = {
 };
 const GREEK_BOLD = [['Α', 'Ω', 0x1d6a8], ['α', 'ω', 0x1d6c2]];
 
-/** In bold, script, … letters, as far as there are such. */
+/** Converts text to bold, script, … letters, as far as they exist. */
 export function inFont(text, font) {
   const [upper, lower, digit, others = {}] = ALPHABETS[font] ?? [];
   if (!upper) return text;

@@ -10,7 +10,7 @@ const ROOM = /^\[\s*-?[\d.]+\s*(?:em|ex|pt|mm|cm|in|mu)\s*\]/; // vertical space
 // In 'rl' tables columns are pairs that meet at their border; in others each has its own alignment.
 const sideOf = (align, i) => ({ l: 'left', r: 'right' })[align === 'rl' ? align[i % 2] : (align[i] ?? align.at(-1))];
 
-/** After \begin. */
+/** Reads a table after \begin. */
 export function readTable(reader) {
   const { words } = reader, whole = words.raw(), name = whole.replace(/\*$/, ''), before = reader.isDisplay;
   if (!Object.hasOwn(TABLES, name)) throw new Unreadable('no such environment');
@@ -27,7 +27,7 @@ export function readTable(reader) {
   return item(left || right ? m('mrow', {}, stretched(left, 'prefix'), table, stretched(right, 'postfix')) : table);
 }
 
-/** Until \end. */
+/** Reads rows up to \end. */
 export function readRows(reader, align) {
   const { words } = reader, rows = [];
   let cells = [], hasLine = false;

@@ -1,11 +1,11 @@
 // Tokenizes a formula in TeX notation: commands, numbers, braces, characters.
 
-/** A formula that does not parse. */
+/** Thrown for a formula that does not parse. */
 export class Unreadable extends Error {}
 
 const SPACE = /\s/;
 
-/** Words of a formula: {type: 'command', 'space', 'number', 'end' or the character itself, text, n characters of the source}. */
+/** Tokens of a formula: {type: 'command', 'space', 'number', 'end' or the character itself, text, n characters of the source}. */
 export class Words {
   constructor(source) {
     this.source = source;
@@ -33,7 +33,7 @@ export class Words {
     return word;
   }
 
-  /** The next one that is no space. */
+  /** Returns the next token that is not a space. */
   look() {
     while (this.peek().type === 'space') this.next();
     return this.peek();
@@ -54,7 +54,7 @@ export class Words {
     if (!this.take(type)) throw new Unreadable(`no ${type}`);
   }
 
-  /** The text of {…} as it stands there; "" where there is none. */
+  /** Returns the text of {…} unchanged; "" if there is none. */
   raw() {
     if (!this.take('{')) return '';
     const begin = this.at;
@@ -67,7 +67,7 @@ export class Words {
     return this.source.slice(begin, this.at - 1);
   }
 
-  /** The same of […]. */
+  /** The same for […]; null if there is none. */
   option() {
     if (!this.take('[')) return null;
     const begin = this.at;

@@ -35,7 +35,7 @@ function progressText(message, progress) {
   return progress?.prompt !== null && progress?.prompt !== undefined && progress.prompt < 1 ? `Reading the prompt: ${Math.floor(100 * progress.prompt)} %` : '';
 }
 
-/** `actions`: edit(message, text), true once it is taken, again, go (continue), choose(message), result(call, text); `nContext()`: of the server. */
+/** actions: edit(message, text), true if accepted; again, go (continue), choose(message), result(call, text). nContext(): the server's. */
 export class MessageView {
   constructor(message, siblings, actions, nContext) {
     this.message = message;
@@ -61,7 +61,7 @@ export class MessageView {
     this.body.append(this.reasoning, this.text, this.calls, this.pulse, this.note);
   }
 
-  /** Draws what has changed. progress: of an answer that is being written. */
+  /** Redraws the changed parts. progress: of an answer that is being generated. */
   update(progress) {
     const m = this.message, isWriting = m.state === 'writing';
     this.node.setAttribute('aria-busy', String(isWriting));
@@ -124,7 +124,7 @@ export class MessageView {
     this.foot.replaceChildren(...[this.branches, ...buttons, this.stats].filter(Boolean));
   }
 
-  /** ‹ 2/3 ›, where this turn has other versions. */
+  /** Shows ‹ 2/3 › if this turn has other versions. */
   setSiblings(siblings) {
     const i = siblings.findIndex((s) => s.id === this.message.id), n = siblings.length;
     if (this.branches) this.branches.remove();

@@ -11,11 +11,11 @@ let W = 760; // width of the picture; narrower on phones
 
 const text = (x, y, what, cls, anchor = 'middle') => svg('text', { x, y, class: cls, 'text-anchor': anchor }, what);
 
-/** "0-3, 8-11" of windows. */
+/** Returns the layers of a device's windows: "0-3, 8-11". */
 export const layersOf = (device) =>
   (device.windows ?? []).map((w) => (w.layer_end - w.layer_begin > 1 ? `${w.layer_begin}–${w.layer_end - 1}` : `${w.layer_begin}`)).join(', ');
 
-/** Devices of the ring, in its order, those together that share each of their layers: in a ring of others no two have the same ones. */
+/** Returns the ring's stops in order. Devices with the same windows form a group, because devices of separate stops share no layer. */
 export function stopsOf(members) {
   const stops = [];
   for (const d of members) {
@@ -26,10 +26,10 @@ export function stopsOf(members) {
   return stops;
 }
 
-/** The plan's group of exactly these devices, or undefined. */
+/** Returns the plan's group of exactly these devices, or undefined. */
 export const groupOf = (plan, stop) => plan?.groups?.find((g) => g.devices.length === stop.length && stop.every((d) => g.devices.includes(d.name)));
 
-/** "33 %" of each layer; "": not known. */
+/** Returns the device's share of each layer, "33 %"; "": unknown. */
 export function shareOf(group, device) {
   const i = group ? group.devices.indexOf(device.name) : -1;
   return i < 0 ? '' : `${Math.round(100 * group.shares[i])} %`;
@@ -101,7 +101,7 @@ function drawAlone(device, nLayer) {
   return g;
 }
 
-/** The picture. narrow: for a phone. plan: its links, [{from, to, rtt_ms, bytes_s}], and groups. index(device): of its colour. */
+/** Draws the picture. narrow: for a phone. plan: its links, [{from, to, rtt_ms, bytes_s}], and groups. index(device): colour index. */
 export function drawRing(devices, plan, nLayer, index, narrow) {
   W = narrow ? 400 : 760;
   const members = devices.filter((d) => d.stage > 0), others = devices.filter((d) => !d.stage), stops = stopsOf(members), isAlone = stops.length === 1;

@@ -42,7 +42,7 @@ function onBorder(sizes, width) {
   return { at: placed.map((p) => ({ ...p, y: tops[p.row] + heights[p.row] / 2 })), height, isGrid: true };
 }
 
-/** {at: [{x, y, w, h}], height} of stops with these sizes, [{w, h}], in a picture so wide. */
+/** Returns {at: [{x, y, w, h}], height} for stops of the given sizes, [{w, h}], in a picture of this width. */
 export function placeStops(sizes, width) {
   if (sizes.length === 1) return { at: [{ x: width / 2, y: sizes[0].h / 2 + 20, ...sizes[0] }], height: sizes[0].h + 40 };
   const ellipse = onEllipse(sizes, width);
@@ -90,7 +90,7 @@ function drawStraight(g, a, b, link, width) {
   }
 }
 
-/** The link from stop i to the next one, with an arrow and what it takes. */
+/** Draws the link from stop i to the next one, with an arrow and its label. */
 export function drawLink(places, i, link, isBusy, width) {
   const a = places.at[i], b = places.at[(i + 1) % places.at.length];
   const g = svg('g', { class: isBusy ? 'link busy' : 'link' });

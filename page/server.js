@@ -20,7 +20,7 @@ function set(state, doing = '', done = '') {
   server.dispatchEvent(new Event('changed'));
 }
 
-/** Of the chosen model; 0 while it is not loaded. */
+/** Context length of the chosen model; 0 while it is not loaded. */
 export const contextLength = () => server.models.find((m) => m.id === server.model)?.meta?.n_ctx ?? 0;
 
 export function chooseModel(id) {
@@ -34,7 +34,7 @@ export function chooseModel(id) {
 let wake = () => {};
 const sleep = (ms) => new Promise((later) => ((wake = later), setTimeout(later, ms)));
 
-/** Looks for the server at once, where the next look is waited for. */
+/** Checks the server at once, if the next check is waiting. */
 export const lookNow = () => wake();
 addEventListener('online', lookNow);
 
@@ -45,7 +45,7 @@ async function readModels() {
   server.model = server.models.some((m) => m.id === kept) ? kept : (server.models[0]?.id ?? '');
 }
 
-/** An error of a request as the server's state; false: it says nothing of it. */
+/** Applies a failed request to the server's state; false: the error is unrelated to it. */
 export function takeError(err) {
   if (err.loading || err.status === 503) set('loading', err.loading?.what ?? 'waiting', progress(err.loading?.percent, err.loading?.seconds_left));
   else if (err.status === 0) set('unreachable');
@@ -76,7 +76,7 @@ async function wait() {
   }
 }
 
-/** Until the server answers. False: it wants a key, and nobody gave one. */
+/** Waits until the server answers. False: it requires a key, and none was given. */
 export function untilReady() {
   waiting ??= wait().finally(() => (waiting = null));
   return waiting;

@@ -29,7 +29,7 @@ function save(values) {
 
 export const systemPrompt = () => current.system ?? '';
 
-/** Fields of a request; what is not set is the server's to choose. */
+/** Returns request fields; the server chooses what is not set. */
 export function requestFields() {
   const fields = {};
   for (const [name] of NUMBERS) if (Number.isFinite(current[name])) fields[name] = current[name];
@@ -49,7 +49,7 @@ function readTools(text) {
   return tools.map((t) => (t.type ? t : { type: 'function', function: t }));
 }
 
-/** The dialog. changed() is called when something was saved. */
+/** Opens the dialog. changed() is called when something was saved. */
 export function openSettings(changed) {
   const system = h('textarea', { id: 'set-system', rows: 4, value: systemPrompt(), placeholder: 'You are a helpful assistant.' });
   const tools = h('textarea', { id: 'set-tools', rows: 4, class: 'mono', value: current.tools ? JSON.stringify(current.tools, null, 2) : '', placeholder: '[{"name": "get_weather", "parameters": {…}}]', spellcheck: 'false' });
@@ -88,7 +88,7 @@ export function openSettings(changed) {
   system.focus();
 }
 
-/** Asks for the key that the server wants. True once there is one. */
+/** Asks for the key that the server requires. Resolves to true once there is one. */
 export function askForKey(message) {
   return new Promise((answer) => {
     const key = h('input', { type: 'password', id: 'ask-key', autocomplete: 'off', required: true });

@@ -9,7 +9,7 @@ const done = (request) => new Promise((yes, no) => ((request.onsuccess = () => y
 
 export const newId = () => Array.from(crypto.getRandomValues(new Uint8Array(9)), (b) => (b % 36).toString(36)).join('') + Date.now().toString(36);
 
-/** This tab; it stays the same when the page is loaded again. */
+/** Id of this tab; it survives a reload of the page. */
 export const tab = (() => {
   try {
     if (!sessionStorage.getItem('kin.tab')) sessionStorage.setItem('kin.tab', newId());
@@ -22,7 +22,7 @@ export const tab = (() => {
 // Changes are sent to other tabs: a conversation, a message, or the id of a removed conversation.
 const channel = typeof BroadcastChannel === 'function' ? new BroadcastChannel('kin') : null;
 
-/** take({conversation}), take({message}) or take({removed}) is called when another tab has kept or removed it. */
+/** take({conversation}), take({message}) or take({removed}) is called when another tab has stored or removed it. */
 export const hearTabs = (take) => channel?.addEventListener('message', (event) => take(event.data));
 
 const LOST_MS = 5000; // an answer of another tab that was not stored for this long is no longer being generated
@@ -55,14 +55,14 @@ export const putMessage = (message) => put('messages', message);
 // When the page is closed, a change of the database may come too late; session storage is synchronous.
 const LAST = `kin.last.${tab}`;
 
-/** Keeps a message at once, until takeLast. */
+/** Stores a message synchronously, until takeLast. */
 export function putLast(message) {
   try {
     sessionStorage.setItem(LAST, JSON.stringify(message));
   } catch {} // then the last stored state remains
 }
 
-/** What putLast has kept, if it is this message. */
+/** Returns what putLast has stored, if it is this message. */
 export function takeLast(id) {
   try {
     const last = JSON.parse(sessionStorage.getItem(LAST));

@@ -19,7 +19,7 @@ export class Tree {
     return this.children.get(message.parent) ?? [message];
   }
 
-  /** From the first message to this one. */
+  /** Returns the messages from the first one to this one. */
   branch(id) {
     const path = [];
     const seen = new Set(); // an imported file may contain a cycle
@@ -30,7 +30,7 @@ export class Tree {
     return path.reverse();
   }
 
-  /** The last message below this one, by the latest child each time. */
+  /** Returns the last message below this one, following the latest child. */
   leaf(message) {
     const seen = new Set();
     while (message && this.children.get(message.id)?.length && !seen.has(message.id)) {

@@ -6,7 +6,7 @@ import { h } from './dom.js';
 const STORIES = ['Tell me a story about a brave little dragon.', 'Tell me a story about a girl named Mia and a ball.', 'Tell me a story about two good friends.', 'What can you do?'];
 const STARTERS = ['Tell me a story about a brave little dragon.', 'Explain how a rainbow is made, in three sentences.', 'Write a haiku about the sea.', 'Compare tea and coffee in a table.'];
 
-/** send(text): one of the suggestions was chosen. */
+/** send(text): called when a suggestion was chosen. */
 export const drawWelcome = (isDemo, send) =>
   h('div', { class: 'empty' }, h('h1', {}, 'What shall we talk about?'),
     h('p', {}, 'The model runs on your own machines. Nothing you write leaves them.'),
