@@ -97,7 +97,7 @@ void kin_sim_tell_closed(kin_sim *w, int at, int side, const char *reason) {
         kin_sim_ring_closed(w, at, side, reason);
     } else if (node == KIN_SIM_HEAD) {
         kin_sim_head_step(w, (kin_membership_event){.kind = KIN_MEMBERSHIP_LOST, .link = l->serial, .reason = reason});
-    } else if (node != KIN_SIM_HEAD && at == w->nodes[node].control) {
+    } else if (at == w->nodes[node].control) {
         w->nodes[node].control = -1;
         kin_sim_device_step(w, node, (kin_member_event){.kind = KIN_MEMBER_LOST, .reason = reason});
     }

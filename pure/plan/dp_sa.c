@@ -53,7 +53,8 @@ static part *part_of(const solver *s, int device, int begin, int end) {
     return &s->parts[((size_t)device * row + (size_t)begin) * row + (size_t)end];
 }
 
-// Returns INFINITY unless all weights are resident.
+// Returns INFINITY unless all weights are resident. The output on the head's CPU is not counted, since every plan has it. Where
+// the head's GPU has all layers it has the output, too: then the cost differs by what that takes more or less.
 static double cost_of(const kin_device_rates *rates, double network_s, int n, double size, int n_gpu) {
     kin_load load = {.n_cpu = n - n_gpu, .n_gpu = n_gpu, .size_cpu = size * (n - n_gpu) / n, .size_gpu = size * n_gpu / n};
     kin_device_time t = kin_device_time_of(rates, &load);

@@ -12,7 +12,7 @@ typedef struct worker {
     double power, cpu_power; // layers per second
     int room;                // layers that fit where they are computed fast
     bool on_gpu;
-    int n_fast, n_cpu; // n_fast: its layers on the faster engine
+    int n_fast; // its layers on the faster engine
 } worker;
 
 static int cpu_room(const kin_device_rates *rates, int n_layer) {

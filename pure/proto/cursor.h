@@ -58,10 +58,6 @@ static inline double kin_reader_f64(kin_reader *r) {
     return v;
 }
 
-static inline int32_t kin_reader_i32(kin_reader *r) {
-    return (int32_t)kin_reader_u32(r);
-}
-
 // Copies the next n bytes; writes zeros after a failure.
 void kin_reader_copy(kin_reader *r, uint8_t *to, size_t n);
 
@@ -91,10 +87,6 @@ void kin_writer_u8(kin_writer *w, uint8_t v);
 void kin_writer_u16(kin_writer *w, uint16_t v);
 void kin_writer_u32(kin_writer *w, uint32_t v);
 void kin_writer_u64(kin_writer *w, uint64_t v);
-
-static inline void kin_writer_i32(kin_writer *w, int32_t v) {
-    kin_writer_u32(w, (uint32_t)v);
-}
 
 static inline void kin_writer_f64(kin_writer *w, double v) {
     uint64_t bits;
