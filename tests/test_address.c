@@ -114,12 +114,25 @@ static void the_clock_is_read_where_the_round_trip_was_shortest(void **state) {
     assert_int_equal(kin_heartbeat_clock_ahead(&q), -1000);
 }
 
+static void only_the_last_beats_count(void **state) {
+    (void)state;
+    kin_heartbeat p = {0};
+    kin_heartbeat_add(&p, 2000, 6005, 2010); // the shortest round trip
+    for (int i = 1; i < KIN_HEARTBEAT_KEPT; i++) kin_heartbeat_add(&p, 2000, 7010, 2020);
+    assert_int_equal(kin_heartbeat_clock_ahead(&p), 4000);
+    kin_heartbeat_add(&p, 2000, 7010, 2020);
+    assert_int_equal(kin_heartbeat_clock_ahead(&p), 5000);
+    assert_int_equal(kin_heartbeat_rtt(&p), 20);
+}
+
 static void times_that_cannot_be_are_ignored(void **state) {
     (void)state;
     kin_heartbeat p = {0};
     kin_heartbeat_add(&p, 101, 0, 100);
-    kin_heartbeat_add(&p, 0, 0, UINT64_C(61000000000));
+    kin_heartbeat_add(&p, 0, 0, UINT64_C(60000000001));
     assert_int_equal(kin_heartbeat_rtt(&p), 0);
+    kin_heartbeat_add(&p, 0, 0, UINT64_C(60000000000)); // a minute can be
+    assert_int_equal(kin_heartbeat_rtt(&p), UINT64_C(60000000000));
 }
 
 static void loopback_is_known_in_all_its_forms(void **state) {
@@ -140,6 +153,7 @@ int main(void) {
         cmocka_unit_test(looked_up_addresses_get_the_port_and_are_capped),
         cmocka_unit_test(the_round_trip_is_the_median_of_the_last),
         cmocka_unit_test(the_clock_is_read_where_the_round_trip_was_shortest),
+        cmocka_unit_test(only_the_last_beats_count),
         cmocka_unit_test(times_that_cannot_be_are_ignored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

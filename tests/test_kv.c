@@ -350,6 +350,25 @@ static void a_sequence_cut_within_a_shared_block_gets_its_own(void **state) {
     kin_kv_close(kv);
 }
 
+static void a_full_cache_cuts_a_block_of_its_own_and_needs_room_for_one_that_is_shared(void **state) {
+    (void)state;
+    kin_err err;
+    kin_kv *kv = open_kv();
+    expect_run(kv, 0, 0, N_CTX, 0);
+    truncate_to(kv, 0, N_CTX - 1); // the last block is its own
+    expect_run(kv, 0, N_CTX - 1, 1, N_CTX - 1);
+    truncate_to(kv, 0, 192);
+    assert_int_equal(change(kv, 1, 0, 192, &err), 0);
+    expect_run(kv, 2, 0, 1, 192);
+    assert_int_equal(change(kv, 0, 0, 10, &err), KIN_FAIL);
+    assert_string_equal(err.text, "the context of 200 tokens is full");
+    expect_refused(kv, 0, 191, "position 191 of sequence 0 is in the KV cache already"); // nothing has changed
+    truncate_to(kv, 1, 64);
+    truncate_to(kv, 0, 10); // the blocks that only it has make room
+    expect_run(kv, 0, 10, 2, 74);
+    kin_kv_close(kv);
+}
+
 static void a_share_that_cannot_be_is_refused(void **state) {
     (void)state;
     kin_err err;
@@ -484,6 +503,7 @@ int main(void) {
         cmocka_unit_test(a_sequence_branches_within_a_batch),
         cmocka_unit_test(a_branch_behind_a_full_block_has_nothing_to_copy),
         cmocka_unit_test(a_sequence_cut_within_a_shared_block_gets_its_own),
+        cmocka_unit_test(a_full_cache_cuts_a_block_of_its_own_and_needs_room_for_one_that_is_shared),
         cmocka_unit_test(a_share_that_cannot_be_is_refused),
         cmocka_unit_test(whatever_is_shared_each_sequence_keeps_its_own_text),
         cmocka_unit_test(tensors_are_keys_and_values_of_the_windows),

@@ -871,6 +871,80 @@ static void the_thirty_third_device_is_told_to_come_later(void **state) {
     assert_string_equal(kin_membership_device_at(membership, 4)->name, "late");
 }
 
+static const char *name_at(int i) {
+    return kin_membership_device_at(membership, i)->name;
+}
+
+static void a_full_cluster_gives_a_newcomer_the_place_of_the_device_gone_longest(void **state) {
+    (void)state;
+    begin_default();
+    for (uint8_t i = 1; i <= 32; i++) joins(100u + i, i, "node");
+    wait_ms(50);
+    of_link(KIN_MEMBERSHIP_LOST, 103, "connection reset");
+    wait_ms(50);
+    of_link(KIN_MEMBERSHIP_LEFT, 101, "its user ended it");
+    wait_ms(50);
+    of_link(KIN_MEMBERSHIP_LOST, 102, "connection reset");
+    hello(201, 41, "first", 3);
+    assert_string_equal(name_at(2), "first");
+    hello(202, 42, "second", 3);
+    assert_string_equal(name_at(0), "second");
+    hello(203, 43, "third", 3);
+    assert_string_equal(name_at(1), "third");
+}
+
+// A ring of devices 1 and 2 is up, in a full cluster of 32 devices.
+static void begin_with_full_cluster(void) {
+    begin_default();
+    for (uint8_t i = 1; i <= 32; i++) joins(100u + i, i, "node");
+    wait_ms(1000);
+    planned(1, "12", 7);
+    ring_opens(KIN_MEMBERSHIP_OWN);
+    for (uint8_t i = 1; i <= 2; i++) {
+        ready(100u + i);
+        ring_opens(100u + i);
+    }
+    assert_int_equal(kin_membership_state_now(membership), KIN_MEMBERSHIP_SERVING);
+    forget();
+}
+
+static void places_of_the_last_ring_are_given_away_last(void **state) {
+    (void)state;
+    begin_with_full_cluster();
+    of_link(KIN_MEMBERSHIP_LOST, 101, "connection reset");
+    of_link(KIN_MEMBERSHIP_LEFT, 102, "its user ended it");
+    wait_ms(50);
+    of_link(KIN_MEMBERSHIP_LEFT, 109, "its user ended it");
+    hello(201, 41, "first", 3);
+    assert_string_equal(name_at(8), "first");
+    hello(202, 42, "second", 3);
+    assert_string_equal(name_at(1), "second");
+    hello(203, 43, "third", 3);
+    assert_string_equal(name_at(0), "third");
+    forget();
+    hello(204, 44, "fourth", 3);
+    expect_words("refuse 204: busy: 32 devices are there already, which is the most\n");
+    of_link(KIN_MEMBERSHIP_LOST, 202, "connection reset");
+    wait_ms(50);
+    of_link(KIN_MEMBERSHIP_LOST, 201, "connection reset");
+    hello(205, 44, "fourth", 3);
+    assert_string_equal(name_at(1), "fourth"); // a newcomer is no member: the longest gone gives way
+}
+
+// When all members of the last ring are there, a plan is due at once. A newcomer is not one of them.
+static void a_newcomer_in_a_members_place_is_not_a_member(void **state) {
+    (void)state;
+    begin_with_full_cluster();
+    of_link(KIN_MEMBERSHIP_LOST, 102, "connection reset");
+    joins(201, 41, "late");
+    assert_string_equal(name_at(1), "late");
+    forget();
+    wait_ms(950);
+    expect(""); // others may still join
+    wait_ms(50);
+    expect_words("ask 2: ");
+}
+
 static void who_says_nothing_after_joining_is_dropped(void **state) {
     (void)state;
     begin_default();
@@ -979,6 +1053,9 @@ int main(void) {
         STORY(another_model_is_found_out_when_the_head_knows_its_own),
         STORY(names_are_made_different_and_clean),
         STORY(the_thirty_third_device_is_told_to_come_later),
+        STORY(a_full_cluster_gives_a_newcomer_the_place_of_the_device_gone_longest),
+        STORY(places_of_the_last_ring_are_given_away_last),
+        STORY(a_newcomer_in_a_members_place_is_not_a_member),
         STORY(who_says_nothing_after_joining_is_dropped),
         STORY(all_devices_lost_at_once_fit_into_the_actions),
         STORY(after_the_last_number_epochs_count_from_one),

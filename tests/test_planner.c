@@ -759,6 +759,52 @@ static void a_group_is_taken_where_it_is_faster_and_what_is_in_force_has_the_mar
     kin_planner_close(q);
 }
 
+// A head alone is as fast as the best ring of two such devices: the group of both is 2 % faster.
+static void a_group_that_a_newcomer_makes_possible_needs_no_margin(void **state) {
+    (void)state;
+    static asked alone, both;
+    kin_ring_plan ring;
+    ask_with_ratio(&both, 0.98);
+    ask_about(&alone, (int[]){0}, 1);
+    kin_planner_options o = options_of("auto", "exact");
+    o.begins_alone = true;
+    kin_planner *p = open_with(&o);
+    answer_to(p, &alone, &ring);
+    assert_int_equal(ring.n_members, 1);
+    assert_true(answers_group(p, &both));
+    kin_planner_close(p);
+}
+
+// Returns the time of a group of three devices, relative to a group of the first two.
+static double third_over_two(asked *a) {
+    static kin_grouped_plan two, three;
+    kin_plan_options options = kin_plan_options_defaults();
+    kin_err err;
+    ask_about(a, (int[]){0, 1}, 2);
+    assert_int_equal(kin_plan_grouped(&a->facts, &options, 1, &two, &err), 0);
+    ask_about(a, (int[]){0, 1, 2}, 3);
+    assert_int_equal(kin_plan_grouped(&a->facts, &options, 1, &three, &err), 0);
+    return three.prediction.tpot_s / two.prediction.tpot_s;
+}
+
+static void a_newcomer_that_makes_a_group_a_little_faster_leaves_it_as_it_is(void **state) {
+    (void)state;
+    static asked two, three;
+    kin_ring_plan ring;
+    kin_equal_devices(&cluster, 3, 1e-4);
+    double ratio;
+    for (double slow = 1; (ratio = third_over_two(&three)) < 0.955 && slow > 0.1; slow *= 0.95) {
+        for (int q = 0; q < KIN_N_QUANT; q++) cluster.devices[2].cpu.token_bytes_s[q] = 45e9 * slow;
+    }
+    assert_true(ratio >= 0.955 && ratio < 0.99);
+    ask_about(&two, (int[]){0, 1}, 2);
+    kin_planner *p = open_planner("auto", "exact");
+    assert_true(answers_group(p, &two));
+    answer_to(p, &three, &ring);
+    assert_int_equal(ring.groups[0].n_ranks, 2);
+    kin_planner_close(p);
+}
+
 static kin_cluster_measured measured_tokens(const asked *a, double compute_s) {
     kin_cluster_measured m = {.n = a->question.n, .facts = &a->facts};
     for (int k = 0; k < m.n; k++) {
@@ -934,6 +980,8 @@ int main(void) {
         cmocka_unit_test_setup(links_that_make_no_simple_ring_leave_devices_out, setup),
         cmocka_unit_test_setup(a_machine_alone_has_an_expectation, setup),
         cmocka_unit_test_setup(a_group_is_taken_where_it_is_faster_and_what_is_in_force_has_the_margin, setup),
+        cmocka_unit_test_setup(a_group_that_a_newcomer_makes_possible_needs_no_margin, setup),
+        cmocka_unit_test_setup(a_newcomer_that_makes_a_group_a_little_faster_leaves_it_as_it_is, setup),
         cmocka_unit_test_setup(a_group_of_all_is_expected_to_take_its_own_time, setup),
         cmocka_unit_test_setup(what_tokens_of_a_group_took_corrects_its_sums, setup),
         cmocka_unit_test_setup(a_group_that_streams_corrects_its_disks_and_not_its_sums, setup),

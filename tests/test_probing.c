@@ -108,6 +108,24 @@ static void a_window_that_is_not_open_yet_is_no_rate(void **state) {
     }
 }
 
+// Times of messages of 1 MiB on a path of 20 ms, after those that warm up and the round trips: the window is open when two were
+// no faster than those before. A message that is faster by a tenth begins anew.
+static void a_long_path_is_measured_until_two_messages_are_no_faster(void **state) {
+    (void)state;
+    static const double times_s[] = {0.2, 0.17, 0.16, 0.12, 0.125, 0.119};
+    kin_probing p;
+    kin_time now = 0;
+    kin_probing_init(&p, HIDDEN, now);
+    while (kin_probing_next(&p).n_bytes == 0) assert_false(kin_probing_take(&p, 0.02, now += 1));
+    while (kin_probing_next(&p).n_bytes < 1 << 20) assert_false(kin_probing_take(&p, 0.021, now += 1));
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(kin_probing_next(&p).n_bytes, 1 << 20);
+        assert_false(kin_probing_take(&p, times_s[i], now += 1));
+    }
+    assert_true(p.is_back);
+    assert_true(fabs(p.result.to_bytes_s / ((1 << 20) / (0.119 - 0.02)) - 1) < 1e-6);
+}
+
 static void a_probe_takes_so_long(void **state) {
     (void)state;
     assert_true(probe(&paths[0]).took_s < 0.15);
@@ -125,6 +143,7 @@ int main(void) {
         cmocka_unit_test(a_path_has_a_round_trip_and_two_rates),
         cmocka_unit_test(a_message_that_is_late_once_changes_nothing),
         cmocka_unit_test(a_window_that_is_not_open_yet_is_no_rate),
+        cmocka_unit_test(a_long_path_is_measured_until_two_messages_are_no_faster),
         cmocka_unit_test(a_probe_takes_so_long),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

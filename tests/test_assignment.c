@@ -1,0 +1,121 @@
+// An assignment of work (cluster/assignment.h): the bytes by which the head notices that a member's work has changed, and the
+// message that tells the member.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "cluster/assignment.h"
+
+static kin_assignment make(void) {
+    kin_assignment a;
+    memset(&a, 0, sizeof a);
+    a.n_rounds = 2;
+    a.ring.n_members = 3;
+    for (int i = 0; i < 3; i++) {
+        kin_member_windows *w = &a.windows[i];
+        a.ids[i] = (kin_proto_id){{(uint8_t)(i + 1)}};
+        a.ring.memory[i] = 1u << 30;
+        a.shares[i] =
+            (kin_share){.n_ranks = 2, .rank = (uint8_t)(i % 2), .head_begin = 1, .head_end = 4, .ff_begin = 5, .ff_end = 9};
+        w->windows.n = 2;
+        for (int k = 0; k < 2; k++) {
+            w->windows.at[k] = (kin_window){.layer_begin = 4 * k, .layer_end = 4 * k + 3, .n_gpu_layers = 1};
+            w->rounds[k] = k;
+        }
+    }
+    return a;
+}
+
+// Returns true if members 1 of both have the same bytes. The buffers begin with other contents, as a caller's do.
+static bool has_same_work(const kin_assignment *a, const kin_assignment *b) {
+    uint8_t bytes[2][KIN_ASSIGNMENT_BYTES];
+    memset(bytes[0], 0x11, sizeof bytes[0]);
+    memset(bytes[1], 0x22, sizeof bytes[1]);
+    size_t n = kin_assignment_of(a, 1, bytes[0]), other = kin_assignment_of(b, 1, bytes[1]);
+    assert_true(n <= KIN_ASSIGNMENT_BYTES && other <= KIN_ASSIGNMENT_BYTES);
+    return n == other && memcmp(bytes[0], bytes[1], n) == 0;
+}
+
+static void the_same_work_has_the_same_bytes(void **state) {
+    (void)state;
+    kin_assignment a = make(), b = make();
+    assert_true(has_same_work(&a, &b));
+    b.question = 7; // the same answer to another question, and other work of other members
+    b.ring.memory[0] = b.ring.memory[2] = 5;
+    b.shares[0].head_end = b.shares[2].head_end = 5;
+    b.windows[0].windows.n = b.windows[2].windows.n = 1;
+    b.windows[1].windows.at[2].layer_end = 9; // behind its windows
+    b.windows[1].rounds[2] = 9;
+    assert_true(has_same_work(&a, &b));
+}
+
+#define EXPECT_OTHER_WORK(change)                                                                                                \
+    do {                                                                                                                         \
+        kin_assignment a = make(), b = make();                                                                                   \
+        b.change;                                                                                                                \
+        if (has_same_work(&a, &b)) fail_msg("%s: the same bytes", #change);                                                      \
+    } while (0)
+
+static void each_part_of_the_work_changes_the_bytes(void **state) {
+    (void)state;
+    EXPECT_OTHER_WORK(n_rounds = 3);
+    EXPECT_OTHER_WORK(ring.memory[1]++);
+    EXPECT_OTHER_WORK(shares[1].n_ranks = 3);
+    EXPECT_OTHER_WORK(shares[1].rank = 0);
+    EXPECT_OTHER_WORK(shares[1].head_begin++);
+    EXPECT_OTHER_WORK(shares[1].head_end++);
+    EXPECT_OTHER_WORK(shares[1].ff_begin++);
+    EXPECT_OTHER_WORK(shares[1].ff_end++);
+    EXPECT_OTHER_WORK(windows[1].windows.n = 1);
+    EXPECT_OTHER_WORK(windows[1].windows.at[0].layer_begin = 1);
+    EXPECT_OTHER_WORK(windows[1].windows.at[0].layer_end++);
+    EXPECT_OTHER_WORK(windows[1].windows.at[1].n_gpu_layers = 0);
+    EXPECT_OTHER_WORK(windows[1].rounds[0] = 1);
+    EXPECT_OTHER_WORK(windows[1].rounds[1] = 0);
+}
+
+static void the_message_has_all_of_a_members_work(void **state) {
+    (void)state;
+    kin_assignment a = make();
+    kin_proto_plan m = {0};
+    kin_assignment_fill(&a, 1, &m);
+    assert_int_equal(m.memory, 1u << 30);
+    assert_int_equal(m.n_rounds, 2);
+    assert_int_equal(m.group.n_ranks, 2);
+    assert_int_equal(m.group.rank, 1);
+    assert_int_equal(m.group.head_begin, 1);
+    assert_int_equal(m.group.head_end, 4);
+    assert_int_equal(m.group.ff_begin, 5);
+    assert_int_equal(m.group.ff_end, 9);
+    assert_int_equal(m.n_windows, 2);
+    for (int k = 0; k < 2; k++) {
+        assert_int_equal(m.window[k].round, k);
+        assert_int_equal(m.window[k].layer_begin, 4 * k);
+        assert_int_equal(m.window[k].layer_end, 4 * k + 3);
+        assert_int_equal(m.window[k].n_gpu, 1);
+    }
+}
+
+static void a_device_is_found_by_its_id_and_the_head_is_none(void **state) {
+    (void)state;
+    kin_assignment a = make();
+    assert_int_equal(kin_assignment_find(&a, &a.ids[0]), 0);
+    assert_int_equal(kin_assignment_find(&a, &a.ids[1]), 1);
+    assert_int_equal(kin_assignment_find(&a, &a.ids[2]), -1); // the last member is the head
+    assert_int_equal(kin_assignment_find(&a, &(kin_proto_id){{9}}), -1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_same_work_has_the_same_bytes),
+        cmocka_unit_test(each_part_of_the_work_changes_the_bytes),
+        cmocka_unit_test(the_message_has_all_of_a_members_work),
+        cmocka_unit_test(a_device_is_found_by_its_id_and_the_head_is_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
