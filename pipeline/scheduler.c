@@ -705,12 +705,13 @@ static bool are_wrong(const float *logits, int n) {
 }
 
 // A row without a finite logit was computed wrongly, or from wrong keys and values. Nothing of the sequence is reused: ended
-// sequences with the same beginning leave the cache, and its pages leave the disks. It is recomputed once. True: that was
-// arranged; false: it was tried already, or it is still in a step.
+// sequences with the same beginning leave the cache, and its pages leave the disks. It is recomputed, once for each wrong row.
+// True: that was arranged; false: it was tried already for this row, or it is still in a step.
 static bool compute_again(kin_scheduler *s, kin_generation *g) {
     kin_scheduler_drop_ahead(s, g);
     if (g->is_second || g->n_steps > 0) return false;
-    kin_log(KIN_LOG_DEBUG, "no logit of a step is a number: what is kept of its text is dropped, and it is computed again, once");
+    kin_log(KIN_LOG_DEBUG,
+            "no logit of a step is a number: what is kept of its text is dropped, and the step is computed again, once");
     for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) {
         const kin_slot *t = &s->slots[i];
         if (t->n > 0 && common_prefix(g, t->tokens, t->n) >= LEAST_PREFIX) kin_scheduler_free_slot(s, i);

@@ -29,7 +29,7 @@ struct kin_generation {
     int n_ahead;
     int n_found;              // blocks found on the disks; those beyond n_sent are being loaded
     bool recomputes;          // some layers' pages were not found: these layers are recomputed
-    bool is_second;           // it is recomputed after a wrong result: nothing computed before is reused
+    bool is_second;           // it is recomputed after a wrong row, up to that row: nothing computed before is reused
     int n_to_drop, n_dropped; // blocks whose pages must leave the disks before that; blocks for which requests were sent
     bool cancelled, was_running;
 };
@@ -160,7 +160,8 @@ void kin_scheduler_look_on_disks(kin_scheduler *s, kin_generation *g);
 int kin_scheduler_send_loads(kin_scheduler *s, kin_err *err);
 int kin_scheduler_take_load(kin_scheduler *s, const kin_flight *f, kin_err *err);
 
-// Removes what was computed of the sequence: from the head's disk at once, from all disks by kin_scheduler_send_drops.
+// Removes what was computed of the sequence: from the head's disk at once, from all disks by kin_scheduler_send_drops,
+// which goes on at the next step if pages cannot be named.
 void kin_scheduler_distrust_pages(kin_scheduler *s, kin_generation *g);
 int kin_scheduler_send_drops(kin_scheduler *s, kin_err *err);
 

@@ -126,18 +126,21 @@ void kin_scheduler_distrust_pages(kin_scheduler *s, kin_generation *g) {
     kin_prefix_pages_forget(s->o.pages, g->tokens, g->n_to_drop);
 }
 
-static int send_drop(kin_scheduler *s, kin_generation *g, kin_err *err) {
+// *sent: false if the pages cannot be named now, for lack of memory.
+static int send_drop(kin_scheduler *s, kin_generation *g, bool *sent, kin_err *err) {
     kin_page_request r = {
         .drops = true, .first = g->n_dropped, .n = kin_scheduler_min(KIN_PAGES_MAX, g->n_to_drop - g->n_dropped)};
+    *sent = kin_prefix_pages_name(s->o.pages, g->tokens, r.first, r.n, r.keys);
+    if (!*sent) return 0;
     g->n_dropped += r.n;
-    if (!kin_prefix_pages_name(s->o.pages, g->tokens, r.first, r.n, r.keys)) return 0;
     return send_pages(s, kin_scheduler_new_flight(s, KIN_FLIGHT_KEEP), &r, NULL, err);
 }
 
 int kin_scheduler_send_drops(kin_scheduler *s, kin_err *err) {
+    bool sent = true;
     for (kin_generation *g = s->waiting; g; g = g->next) {
-        while (g->n_dropped < g->n_to_drop && kin_scheduler_has_room(s)) {
-            if (send_drop(s, g, err) != 0) return KIN_FAIL;
+        while (sent && g->n_dropped < g->n_to_drop && kin_scheduler_has_room(s)) {
+            if (send_drop(s, g, &sent, err) != 0) return KIN_FAIL;
         }
     }
     return 0;
@@ -172,8 +175,8 @@ int kin_scheduler_send_keep(kin_scheduler *s, bool *sent, kin_err *err) {
         const int32_t *tokens = find_unkept(s, t, &n_full);
         if (!tokens) continue;
         kin_page_request r = {.seq = i, .first = t->n_kept, .n = kin_scheduler_min(KIN_PAGES_MAX, n_full - t->n_kept)};
+        if (!kin_prefix_pages_name(s->o.pages, tokens, r.first, r.n, r.keys)) return 0; // the next step tries again
         t->n_kept += r.n;
-        if (!kin_prefix_pages_name(s->o.pages, tokens, r.first, r.n, r.keys)) return 0;
         const kin_border_set borders = kin_head_borders(s->head);
         kin_prefix_pages_keep(s->o.pages, tokens, r.first, r.n, r.keys, &borders);
         *sent = true;
