@@ -112,16 +112,19 @@ static int build_graph(kin_stage *s, kin_stage_shape shape, kin_err *err) {
     return 0;
 }
 
-// If the compute buffer has room for all nodes side by side, which it has for a few rows, none takes another one's memory.
-static void keep_all(kin_stage *s) {
+// Gives each node memory of its own if the compute buffer is large enough, which it is for a few rows. The allocator reuses its
+// last plan for a graph whose tensors fit in there, so it must plan again.
+static bool allocate(kin_stage *s) {
     enum { ALIGNMENT = 64 };
+    const int n_nodes = ggml_graph_n_nodes(s->g.gf);
     size_t bytes = 0;
-    if (!s->g.compute->team) return;
     for (struct ggml_tensor *t = ggml_get_first_tensor(s->g.ctx); t; t = ggml_get_next_tensor(s->g.ctx, t)) {
         if (!t->view_src) bytes += (ggml_nbytes(t) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     }
-    s->g.keeps_all = bytes <= ggml_gallocr_get_buffer_size(s->galloc, 0);
-    for (int i = 0; s->g.keeps_all && i < ggml_graph_n_nodes(s->g.gf); i++) ggml_set_output(ggml_graph_node(s->g.gf, i));
+    s->g.keeps_all = s->g.compute->team && bytes <= ggml_gallocr_get_buffer_size(s->galloc, 0);
+    for (int i = 0; s->g.keeps_all && i < n_nodes; i++) ggml_set_output(ggml_graph_node(s->g.gf, i));
+    if (s->g.keeps_all && !ggml_gallocr_reserve(s->galloc, s->g.gf)) return false;
+    return ggml_gallocr_alloc_graph(s->galloc, s->g.gf);
 }
 
 static int check_supported(const kin_stage *s, kin_err *err) {
@@ -153,8 +156,7 @@ static void set_input(struct ggml_tensor *t, const void *data) {
 int kin_stage_run(kin_stage *s, kin_stage_shape shape, const kin_stage_inputs *in, void *y, kin_err *err) {
     if (!s->g.ctx || !same_shape(s->shape, shape)) {
         if (build_graph(s, shape, err) != 0) return KIN_FAIL;
-        keep_all(s);
-        if (!ggml_gallocr_alloc_graph(s->galloc, s->g.gf)) {
+        if (!allocate(s)) {
             drop_graph(s);
             return kin_err_set(err, "%s has no room for the compute buffer", s->device->name);
         }

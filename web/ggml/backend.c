@@ -85,11 +85,13 @@ static void find_lives(struct ggml_cgraph *graph) {
     for (int i = 0; i < graph->n; i++) {
         struct ggml_tensor *t = graph->nodes[i], *root = root_of(t);
         if (root == t) t->first = t->last = i;
+        root->is_placed = false;
         if (kin_gpu_is_here(t)) t->first = 0;
         if (t->is_output) root->last = graph->n;
         for (int k = 0; k < GGML_MAX_SRC; k++) {
             struct ggml_tensor *src = t->src[k] ? root_of(t->src[k]) : NULL;
             if (src && src->op == GGML_OP_NONE) src->first = 0;
+            if (src) src->is_placed = false;
             if (src && src->last < i) src->last = i;
         }
         if (root->last < i) root->last = i;
