@@ -286,6 +286,7 @@ static void add_attention(generator *g, int il) {
         add_norm(g, in_layer(il, "attn_k_norm.weight").text, g->head_dim);
     }
     add_matrix(g, ROLE_ATTN_OUTPUT, il, in_layer(il, "attn_output.weight").text, n_q, s->n_embd, 0);
+    if (s->attn_out_bias) add_bias(g, in_layer(il, "attn_output.bias").text, s->n_embd);
 }
 
 static void add_ffn(generator *g, int il) {

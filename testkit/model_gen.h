@@ -25,6 +25,7 @@ typedef struct kin_model_spec {
     int n_ff_exp;                // 0: n_ff; llama requires that
     bool tied;                   // no output.weight: the embedding is the output
     bool rope_freqs;             // the tensor of Llama 3.1 and later
+    bool attn_out_bias;          // a bias of the attention's output, in each layer
     bool endless;                // the logit of </s> is 0, so it is never the likeliest token; not with `tied`
     float rope_freq_base;
     int pooling_type; // of embeddings, with the format's numbers; 0: not written

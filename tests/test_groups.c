@@ -30,6 +30,13 @@ typedef struct family {
     double bound; // bound on the distance from one machine's logits
 } family;
 
+// Another order of summation changes the last bits of a float (2e-7 of a row). If that makes one activation round differently,
+// all later roundings differ too; then the distance is that of rounding, 1.8e-2 measured.
+#define EXACT 1e-4 // 3.2e-5 measured: a key or value rounds differently to F16
+#define QUANTIZED 3e-2
+
+static const family biased = {"llama", "f32", EXACT}; // the attention's output has a bias
+
 // Heads of 64, four of them for each KV head: 256 columns of the attention's output, which is one block of the K types.
 static const family *made; // the family that the file holds
 
@@ -47,6 +54,7 @@ static void make(const family *f) {
     s.n_head_kv = 4;
     s.head_dim = 64;
     s.n_vocab = N_VOCAB;
+    s.attn_out_bias = f == &biased;
     if (strcmp(f->arch, "qwen3moe") == 0) {
         s.n_expert = 4;
         s.n_expert_used = 2;
@@ -163,11 +171,6 @@ static void expect_near(const kin_thread_ring_options *o, int first, int n, cons
     if (!(e <= bound)) fail_msg("a group of %d: %.2e from one machine, at most %.2e is allowed", n, e, bound);
 }
 
-// Another order of summation changes the last bits of a float (2e-7 of a row). If that makes one activation round differently,
-// all later roundings differ too; then the distance is that of rounding, 1.8e-2 measured.
-#define EXACT 1e-4 // 3.2e-5 measured: a key or value rounds differently to F16
-#define QUANTIZED 3e-2
-
 static const family plain = {"llama", "f32", EXACT}, mixed = {"llama", "q4_k_m", QUANTIZED};
 
 static const family families[] = {
@@ -188,6 +191,21 @@ static void two_three_and_four_devices_are_near_to_one_machine_with_equal_bits_e
         int n = strcmp(f->arch, "qwen3moe") == 0 ? 2 : 2 + i % 3;
         o = all_of(n, NULL);
         expect_near(&o, 0, n, want, f->bound, n_excepted);
+    }
+}
+
+static void a_bias_of_the_output_is_added_once_in_a_group(void **state) {
+    (void)state;
+    static float want[N_ROWS * N_VOCAB], without[N_ROWS * N_VOCAB];
+    kin_thread_ring_options o = one();
+    make(&plain); // the same weights
+    run_once(&o, without);
+    make(&biased);
+    run_once(&o, want);
+    assert_true(distance(want, without, 0) > 0.01);
+    for (int n = 2; n <= 3; n++) {
+        o = all_of(n, NULL);
+        expect_near(&o, 0, n, want, EXACT, 0);
     }
 }
 
@@ -406,6 +424,7 @@ static void golden_models_are_as_exact_as_llama_cpp(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_three_and_four_devices_are_near_to_one_machine_with_equal_bits_everywhere),
+        cmocka_unit_test(a_bias_of_the_output_is_added_once_in_a_group),
         cmocka_unit_test(uneven_shares_and_a_q8_0_cache_and_ggmls_layout_are_near_too),
         cmocka_unit_test(groups_inside_of_rings_are_near_too),
         cmocka_unit_test(groups_of_three_and_four_inside_of_rings_are_near_too),

@@ -1,7 +1,8 @@
 // The scheduler's timing (pipeline/scheduler.h): what it sends when, in a ring whose devices only take time.
 //
 // This file replaces pipeline/head.h (a pipeline of members, each of which does one step at a time), pipeline/draft_model.h
-// (which drafts all tokens but each WRONG_EVERY-th one correctly) and base/clock.h (simulated time), under the same names. A step
+// (which drafts all tokens but each WRONG_EVERY-th one correctly), pipeline/prefix_pages.h (all pages are stored) and
+// base/clock.h (simulated time), under the same names. A step
 // takes STEP_MS and ROW_MS for each token, divided by the members; a slow member takes a multiple of its share. A pass of the
 // draft model takes PASS_MS.
 #include <setjmp.h>
@@ -30,6 +31,8 @@ struct kin_head {
     double slowness[MAX_MEMBERS];        // of each member; 1: takes its share of a step's time
     double free_ms[MAX_MEMBERS];         // when each member becomes idle
     double back_ms[KIN_STEPS_IN_FLIGHT]; // when each step in flight comes back
+    int n_good[KIN_STEPS_IN_FLIGHT];     // pages that were loaded
+    double page_ms, load_ms;             // time to load a page, and of each request in addition
 };
 
 // Knows the tokens before `end`, behind the first `base` tokens of its only sequence.
@@ -111,13 +114,16 @@ int kin_head_send(kin_head *h, const kin_head_step *step, uint64_t *number, kin_
 }
 
 int kin_head_send_pages(kin_head *h, const kin_page_request *request, const int32_t *tokens, uint64_t *number, kin_err *err) {
-    (void)h, (void)request, (void)tokens, (void)number;
-    return kin_err_set(err, "no text is kept here");
+    (void)tokens, (void)err;
+    double took_ms = request->loads ? h->load_ms + h->page_ms * request->n : 0;
+    h->n_good[h->next % KIN_STEPS_IN_FLIGHT] = request->loads ? request->n : 0;
+    h->back_ms[h->next % KIN_STEPS_IN_FLIGHT] = t.now_ms + took_ms;
+    *number = h->next++;
+    return 0;
 }
 
 int kin_head_n_good(const kin_head *h, uint64_t number) {
-    (void)h, (void)number;
-    return 0;
+    return h->n_good[number % KIN_STEPS_IN_FLIGHT];
 }
 
 int kin_head_receive(kin_head *h, const kin_head_meanwhile *meanwhile, uint64_t *number, kin_err *err) {
@@ -133,6 +139,32 @@ int kin_head_receive(kin_head *h, const kin_head_meanwhile *meanwhile, uint64_t 
         t.now_ms = back_ms;
     else
         t.late_ms += t.now_ms - back_ms;
+    return 0;
+}
+
+// ---- the pages
+
+bool kin_prefix_pages_name(kin_prefix_pages *pages, const int32_t *tokens, int first, int n, kin_page_key *keys) {
+    (void)pages, (void)tokens, (void)first, (void)n, (void)keys;
+    return true;
+}
+
+int kin_prefix_pages_find(kin_prefix_pages *pages, const int32_t *tokens, int first, int n_blocks) {
+    (void)pages, (void)tokens, (void)first;
+    return n_blocks;
+}
+
+void kin_prefix_pages_forget(kin_prefix_pages *pages, const int32_t *tokens, int n_blocks) {
+    (void)pages, (void)tokens, (void)n_blocks;
+}
+
+void kin_prefix_pages_keep(kin_prefix_pages *pages, const int32_t *tokens, int first, int n, const kin_page_key *keys,
+                           const kin_border_set *borders) {
+    (void)pages, (void)tokens, (void)first, (void)n, (void)keys, (void)borders;
+}
+
+int kin_prefix_pages_borders(kin_prefix_pages *pages, const kin_page_key *keys, int n, kin_border_set *borders) {
+    (void)pages, (void)keys, (void)n, (void)borders;
     return 0;
 }
 
@@ -240,13 +272,16 @@ static void ended(void *user, kin_generation_end how, const kin_err *why) {
     ((text *)user)->has_ended = true;
 }
 
-static int draft_least; // for kin_scheduler_options; if not 0, all sequences have drafts
+static kin_prefix_pages *all_pages; // for kin_scheduler_options; not NULL: sequences are stored
+static int draft_least;             // for kin_scheduler_options; if not 0, all sequences have drafts
 
 static kin_scheduler *open_scheduler(int n_members, bool has_drafts) {
     kin_scheduler_options o = {.n_ctx = N_CTX,
                                .n_vocab = N_VOCAB,
                                .n_embd = N_VOCAB,
                                .n_parallel = MAX_TEXTS,
+                               .keeps = all_pages != NULL,
+                               .pages = all_pages,
                                .draft_model = has_drafts ? &t.drafts : NULL,
                                .draft_least = draft_least};
     kin_scheduler *s;
@@ -281,7 +316,7 @@ static void submit(kin_scheduler *s, int i, int n_prompt, int n_most) {
     for (int k = 0; k < n_prompt; k++) x->prompt[k] = (k * 7 + i) % N_VOCAB;
     kin_generation_options o = {.prompt = x->prompt,
                                 .n_prompt = n_prompt,
-                                .no_cache = true,
+                                .no_cache = all_pages == NULL,
                                 .next = next,
                                 .progress = progress,
                                 .ended = ended,
@@ -595,6 +630,35 @@ static void a_draft_model_goes_on_while_the_ring_computes(void **state) {
     assert_true(t.late_ms == 0); // no pass began that did not fit
 }
 
+// Returns how many of a prompt's pages are loaded if each request takes `late_ms` longer than computing their tokens.
+static int n_loaded(double late_ms) {
+    enum { N_PAGES = 20, N_PROMPT = N_PAGES * KIN_KV_CELLS + 1, N_ALONE = KIN_KV_CELLS - 1 };
+    kin_scheduler *s = open_scheduler(1, false);
+    submit(s, 0, N_ALONE, 1); // less than a page: is computed, and shows how long a token takes
+    double begun_ms = t.now_ms;
+    while (step(s)) continue;
+    t.head.page_ms = (texts[0].made_ms[0] - begun_ms) / N_ALONE * KIN_KV_CELLS;
+    t.head.load_ms = late_ms;
+    submit(s, 1, N_PROMPT, 1);
+    while (step(s)) continue;
+    assert_int_equal(texts[1].n_made, 1);
+    kin_scheduler_stats stats = kin_scheduler_get_stats(s);
+    assert_int_equal(stats.n_loaded_tokens + stats.n_prompt_tokens, N_PROMPT + N_ALONE);
+    kin_scheduler_close(s);
+    return (int)(stats.n_loaded_tokens / KIN_KV_CELLS);
+}
+
+// The first request asks for two pages.
+static void pages_may_take_a_quarter_of_a_second_longer_than_computing(void **state) {
+    (void)state;
+    static char any;
+    all_pages = (kin_prefix_pages *)&any; // never dereferenced
+    assert_int_equal(n_loaded(-50), 20);
+    assert_int_equal(n_loaded(240), 20);
+    assert_int_equal(n_loaded(260), 2);
+    all_pages = NULL;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_draft_model_goes_on_while_the_ring_computes),
@@ -605,6 +669,7 @@ int main(void) {
         cmocka_unit_test(after_slow_steps_pieces_are_those_of_quick_ones),
         cmocka_unit_test(what_followed_prompts_is_no_usual_step),
         cmocka_unit_test(hidden_states_are_computed_beside_texts_with_drafts),
+        cmocka_unit_test(pages_may_take_a_quarter_of_a_second_longer_than_computing),
         cmocka_unit_test(pieces_of_a_prompt_suit_an_uneven_ring),
         cmocka_unit_test(pieces_of_a_prompt_suit_texts_that_begin_meanwhile),
         cmocka_unit_test(pieces_of_a_prompt_suit_the_texts_that_are_left),
