@@ -14,22 +14,38 @@ struct kin_kv {
     void *copied_user;
 
     struct ggml_context *cpu_ctx, *gpu_ctx;
-    int n_layer, n_head_kv, head_dim;
+    int n_layer;
+    kin_layer *layers;           // [n_layer] of the model
     bool has_kernels;            // the CPU's blocks are laid out as kin_kv_layout says
-    size_t row_bytes;            // of a token's keys in a layer, or of its values
+    size_t row_bytes;            // of a token's keys in the widest layer, or of its values
     struct ggml_tensor **k, **v; // [n_layer] of the model; NULL for layers that are not here
     ggml_backend_buffer_t cpu_buf, gpu_buf;
     void *cpu_memory;
     size_t cpu_bytes;
 };
 
-static int64_t n_embd_kv(const kin_hparams *hp) {
-    return kin_hparams_n_embd_kv(hp);
+static int64_t n_embd_kv(const kin_hparams *hp, int il) {
+    const kin_layer layer = kin_layer_of(hp, il);
+    return kin_layer_n_embd_kv(&layer);
 }
 
 uint64_t kin_kv_bytes(const kin_hparams *hp, const kin_kv_options *o) {
-    uint64_t row = ggml_row_size(o->type, n_embd_kv(hp));
-    return 2 * row * (uint64_t)kin_kv_n_cells(o->n_ctx) * (uint64_t)kin_windows_n_layers(&o->windows);
+    uint64_t rows = 0;
+    for (int i = 0; i < o->windows.n; i++) {
+        const kin_window *w = &o->windows.at[i];
+        for (int il = w->layer_begin; il < w->layer_end; il++) rows += 2 * ggml_row_size(o->type, n_embd_kv(hp, il));
+    }
+    return rows * (uint64_t)kin_kv_n_cells(o->n_ctx);
+}
+
+// Fails if keys and values of a layer are not whole blocks of the cache's type.
+static int check_rows(const kin_hparams *hp, const kin_kv_options *o, kin_err *err) {
+    for (int il = 0; il < hp->n_layer; il++) {
+        if (n_embd_kv(hp, il) % ggml_blck_size(o->type) == 0) continue;
+        return kin_err_set(err, "a KV cache of type %s needs key and value rows of a multiple of %lld (here %lld)",
+                           ggml_type_name(o->type), (long long)ggml_blck_size(o->type), (long long)n_embd_kv(hp, il));
+    }
+    return 0;
 }
 
 // New pages from the OS are zero and take no memory until a token is written: a long context is paid for as it fills.
@@ -67,25 +83,22 @@ static int alloc_gpu(kin_kv *kv, const kin_device *gpu, kin_err *err) {
 int kin_kv_open(kin_kv **out, const kin_hparams *hp, const kin_kv_options *o,
                 const kin_device *(*device_of)(const void *user, int il), const void *user, kin_err *err) {
     *out = NULL;
-    if (n_embd_kv(hp) % ggml_blck_size(o->type) != 0) {
-        return kin_err_set(err, "a KV cache of type %s needs key and value rows of a multiple of %lld (here %lld)",
-                           ggml_type_name(o->type), (long long)ggml_blck_size(o->type), (long long)n_embd_kv(hp));
-    }
+    if (check_rows(hp, o, err) != 0) return KIN_FAIL;
     size_t n_layer = (size_t)kin_windows_n_layers(&o->windows);
     kin_kv *kv = calloc(1, sizeof *kv);
     if (!kv) return kin_err_set(err, "out of memory");
     kv->o = *o;
     kv->n_layer = hp->n_layer;
-    kv->n_head_kv = hp->n_head_kv;
-    kv->head_dim = hp->head_dim;
-    kv->row_bytes = ggml_row_size(o->type, n_embd_kv(hp));
+    kv->row_bytes = ggml_row_size(o->type, kin_hparams_n_embd_kv_max(hp));
+    kv->layers = calloc((size_t)hp->n_layer, sizeof *kv->layers);
+    for (int il = 0; il < hp->n_layer && kv->layers; il++) kv->layers[il] = kin_layer_of(hp, il);
     kv->k = calloc((size_t)hp->n_layer, sizeof *kv->k);
     kv->v = calloc((size_t)hp->n_layer, sizeof *kv->v);
     struct ggml_init_params params = {.mem_size = (2 * n_layer + 1) * ggml_tensor_overhead(), .no_alloc = true};
     kv->cpu_ctx = ggml_init(params);
     kv->gpu_ctx = ggml_init(params);
     kv->block_copy = malloc(kv->row_bytes * KIN_KV_CELLS);
-    if (!kv->block_copy || !kv->k || !kv->v || !kv->cpu_ctx || !kv->gpu_ctx) {
+    if (!kv->layers || !kv->block_copy || !kv->k || !kv->v || !kv->cpu_ctx || !kv->gpu_ctx) {
         kin_err_set(err, "out of memory");
         goto fail;
     }
@@ -98,8 +111,8 @@ int kin_kv_open(kin_kv **out, const kin_hparams *hp, const kin_kv_options *o,
             if (device->is_gpu) gpu = device;
             if (!device->is_gpu) kv->has_kernels = device->kernels != NULL;
             struct ggml_context *ctx = device->is_gpu ? kv->gpu_ctx : kv->cpu_ctx;
-            kv->k[il] = ggml_new_tensor_2d(ctx, o->type, n_embd_kv(hp), kin_kv_n_cells(o->n_ctx));
-            kv->v[il] = ggml_new_tensor_2d(ctx, o->type, n_embd_kv(hp), kin_kv_n_cells(o->n_ctx));
+            kv->k[il] = ggml_new_tensor_2d(ctx, o->type, n_embd_kv(hp, il), kin_kv_n_cells(o->n_ctx));
+            kv->v[il] = ggml_new_tensor_2d(ctx, o->type, n_embd_kv(hp, il), kin_kv_n_cells(o->n_ctx));
         }
     }
     if (alloc_cpu(kv, err) != 0 || alloc_gpu(kv, gpu, err) != 0) goto fail;
@@ -118,6 +131,7 @@ void kin_kv_close(kin_kv *kv) {
     if (kv->cpu_memory) munmap(kv->cpu_memory, kv->cpu_bytes);
     if (kv->cpu_ctx) ggml_free(kv->cpu_ctx);
     if (kv->gpu_ctx) ggml_free(kv->gpu_ctx);
+    free(kv->layers);
     free(kv->k);
     free(kv->v);
     free(kv->block_copy);
@@ -274,13 +288,15 @@ int kin_kv_block(const kin_kv *kv, int32_t seq, int i) {
     return table[i];
 }
 
-static size_t block_offset(const kin_kv *kv, int32_t seq, int i) {
-    return (size_t)kin_kv_block(kv, seq, i) * KIN_KV_CELLS * kv->row_bytes;
+// Returns the bytes of a block's keys in a layer, or of its values.
+static size_t block_bytes(const kin_kv *kv, int il) {
+    return kv->k[il]->nb[1] * KIN_KV_CELLS;
 }
 
 void kin_kv_page_get(const kin_kv *kv, int32_t seq, int i, int il, uint8_t *page) {
-    size_t bytes = kv->row_bytes * KIN_KV_CELLS, at = block_offset(kv, seq, i);
+    size_t bytes = block_bytes(kv, il), at = (size_t)kin_kv_block(kv, seq, i) * bytes;
     struct ggml_tensor *of[] = {kv->k[il], kv->v[il]};
+    memset(page + 2 * bytes, 0, kin_kv_page_bytes(kv) - 2 * bytes);
     for (int k = 0; k < 2; k++, page += bytes) {
         if (of[k]->buffer == kv->cpu_buf)
             memcpy(page, (const char *)of[k]->data + at, bytes);
@@ -290,7 +306,7 @@ void kin_kv_page_get(const kin_kv *kv, int32_t seq, int i, int il, uint8_t *page
 }
 
 void kin_kv_page_set(kin_kv *kv, int32_t seq, int i, int il, const uint8_t *page) {
-    size_t bytes = kv->row_bytes * KIN_KV_CELLS, at = block_offset(kv, seq, i);
+    size_t bytes = block_bytes(kv, il), at = (size_t)kin_kv_block(kv, seq, i) * bytes;
     struct ggml_tensor *of[] = {kv->k[il], kv->v[il]};
     for (int k = 0; k < 2; k++, page += bytes) {
         if (of[k]->buffer == kv->cpu_buf)
@@ -329,19 +345,20 @@ static bool are_ggml_scales_finite(const uint8_t *cells, size_t bytes) {
 }
 
 // The same in kin's layout: for each head the values, then the scales.
-static bool are_kernel_scales_finite(const kin_kv *kv, const uint8_t *cells, size_t bytes) {
-    const size_t head = bytes / (size_t)kv->n_head_kv, values = (size_t)kv->head_dim * KIN_KV_CELLS;
+static bool are_kernel_scales_finite(const kin_layer *layer, const uint8_t *cells, size_t bytes) {
+    const size_t head = bytes / (size_t)layer->n_head_kv, values = (size_t)layer->head_dim * KIN_KV_CELLS;
     bool are = true;
-    for (int i = 0; i < kv->n_head_kv; i++, cells += head) are = are && are_finite(cells + values, (head - values) / 2);
+    for (int i = 0; i < layer->n_head_kv; i++, cells += head) are = are && are_finite(cells + values, (head - values) / 2);
     return are;
 }
 
 bool kin_kv_page_is_finite(const kin_kv *kv, int il, const uint8_t *page) {
-    const size_t bytes = kv->row_bytes * KIN_KV_CELLS;
+    const size_t bytes = block_bytes(kv, il);
     if (kv->o.type == GGML_TYPE_F16) return are_finite(page, bytes); // keys and values
     if (!kv->has_kernels || kin_kv_is_on_gpu(kv, il))
         return are_ggml_scales_finite(page, bytes) && are_ggml_scales_finite(page + bytes, bytes);
-    return are_kernel_scales_finite(kv, page, bytes) && are_kernel_scales_finite(kv, page + bytes, bytes);
+    return are_kernel_scales_finite(&kv->layers[il], page, bytes) &&
+           are_kernel_scales_finite(&kv->layers[il], page + bytes, bytes);
 }
 
 int kin_kv_n_tokens(const kin_kv *kv, int32_t seq) {

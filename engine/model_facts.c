@@ -111,6 +111,7 @@ static struct ggml_tensor *weight(struct ggml_context *ctx, const kin_gguf_tenso
 static int count_layer_ops(const kin_model *m, const kin_shard_options *o, int il, const kin_kernels *kernels, double *n_ops,
                            kin_err *err) {
     const kin_hparams *hp = &m->hp;
+    const kin_layer layer = kin_layer_of(hp, il);
     const size_t n_max = MAX_NODES + 2 * (size_t)hp->n_expert_used;
     struct ggml_init_params params = {.mem_size = 2 * n_max * ggml_tensor_overhead() + ggml_graph_overhead_custom(n_max, false),
                                       .no_alloc = true};
@@ -124,8 +125,8 @@ static int count_layer_ops(const kin_model *m, const kin_shard_options *o, int i
         return kin_err_set(err, "out of memory");
     }
     for (int id = 0; id < KIN_W_COUNT; id++) layers[il].w[id] = weight(ctx, m->layers[il].w[id], kernels != NULL);
-    layers[il].k = ggml_new_tensor_2d(ctx, o->kv_type, kin_hparams_n_embd_kv(hp), 64);
-    layers[il].v = ggml_new_tensor_2d(ctx, o->kv_type, kin_hparams_n_embd_kv(hp), 64);
+    layers[il].k = ggml_new_tensor_2d(ctx, o->kv_type, kin_layer_n_embd_kv(&layer), 64);
+    layers[il].v = ggml_new_tensor_2d(ctx, o->kv_type, kin_layer_n_embd_kv(&layer), 64);
     kin_graph g = {.ctx = ctx, .gf = ggml_new_graph_custom(ctx, n_max, false), .hp = hp, .layers = layers, .flash = o->flash};
     g.kernels = kernels;
     g.ops = ops;
@@ -166,7 +167,8 @@ int kin_model_facts_of(kin_model_facts *f, const kin_model *m, const kin_shard_o
     set_shares(f, m);
     add_output(f, m);
     set_blocks(f, m);
-    f->kv_bytes = 2.0 * (double)ggml_row_size(o->kv_type, kin_hparams_n_embd_kv(hp));
+    f->kv_bytes =
+        2.0 * (double)ggml_row_size(o->kv_type, kin_hparams_n_embd_kv_max(hp)); // so that no plan exceeds a device's memory
     f->kv_reads = (double)hp->n_head / hp->n_head_kv;
     kin_share_pieces pieces = kin_share_pieces_of(m, (int)o->kv_type);
     f->share_heads = pieces.n_heads;

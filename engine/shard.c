@@ -218,19 +218,26 @@ static void fill_layers(kin_shard *s) {
     }
 }
 
-// True if a device has the fused attention operator for this model's heads and cache type.
-static bool supports_flash(const kin_shard *s, const kin_device *device) {
-    const kin_hparams *hp = &s->hp;
+// True if a device has the fused attention operator for a layer's heads and the cache's type.
+static bool supports_flash_of(const kin_shard *s, const kin_layer *layer, const kin_device *device) {
     struct ggml_init_params params = {.mem_size = 8 * ggml_tensor_overhead(), .no_alloc = true};
     struct ggml_context *ctx = ggml_init(params);
-    struct ggml_tensor *q = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, hp->head_dim, 1, hp->n_head);
-    struct ggml_tensor *k = ggml_new_tensor_3d(ctx, s->o.kv_type, hp->head_dim, 256, hp->n_head_kv);
-    struct ggml_tensor *v = ggml_new_tensor_3d(ctx, s->o.kv_type, hp->head_dim, 256, hp->n_head_kv);
+    struct ggml_tensor *q = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, layer->head_dim, 1, layer->n_head);
+    struct ggml_tensor *k = ggml_new_tensor_3d(ctx, s->o.kv_type, layer->head_dim, 256, layer->n_head_kv);
+    struct ggml_tensor *v = ggml_new_tensor_3d(ctx, s->o.kv_type, layer->head_dim, 256, layer->n_head_kv);
     struct ggml_tensor *mask = ggml_new_tensor_2d(ctx, GGML_TYPE_F16, 256, 1);
-    bool ok = hp->head_dim % ggml_blck_size(s->o.kv_type) == 0 &&
+    bool ok = layer->head_dim % ggml_blck_size(s->o.kv_type) == 0 &&
               ggml_backend_dev_supports_op(device->dev, ggml_flash_attn_ext(ctx, q, k, v, mask, 1.0f, 0, 0));
     ggml_free(ctx);
     return ok;
+}
+
+static bool supports_flash(const kin_shard *s, const kin_device *device) {
+    for (int il = 0; il < s->hp.n_layer; il++) {
+        const kin_layer layer = kin_layer_of(&s->hp, il);
+        if (!supports_flash_of(s, &layer, device)) return false;
+    }
+    return true;
 }
 
 static int block_variant(int il, int block) {
@@ -710,7 +717,7 @@ static int run_layer(kin_shard *s, int il, kin_stage_shape shape, const kin_stag
     ffn_in.x = is_parallel ? s->before : y;
     if (kin_layer_of(&s->hp, il).has_experts) return run_block(s, il, 1, ffn, &ffn_in, y, err);
     if (run_block(s, il, 1, ffn, &ffn_in, s->half, err) != 0) return KIN_FAIL;
-    ffn.half = true;
+    ffn.n_half = kin_layer_of(&s->hp, il).n_ff;
     ffn_in.x = s->half;
     ffn_in.residual = y;
     return run_block(s, il, 2, ffn, &ffn_in, y, err);

@@ -16,7 +16,7 @@ typedef struct kin_stage kin_stage;
 // The numbers that determine the graph's shape.
 typedef struct kin_stage_shape {
     int variant; // which of the builder's graphs
-    bool half;   // the second half of a feed-forward block: x is [n_tokens, n_ff], and there is a residual
+    int n_half;  // the second half of a feed-forward block: x is [n_tokens, n_half], and there is a residual; 0: not one
     int n_tokens;
     int n_kv;  // 0: no attention
     int n_out; // output rows; equal to n_tokens unless the stage ends the model

@@ -1,7 +1,6 @@
 #include "model/arch.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "model/keys.h"
@@ -39,10 +38,8 @@ const kin_arch *kin_arch_of(const kin_gguf *gguf, kin_err *err) {
 
 static void describe_layers(kin_meta *k, kin_hparams *hp) {
     if (k->failed) return;
-    hp->layers = calloc((size_t)hp->n_layer, sizeof *hp->layers);
-    if (!hp->layers) kin_meta_fail(k, "out of memory");
-    for (int il = 0; il < hp->n_layer && !k->failed; il++) {
-        hp->layers[il] = kin_layer_plain(hp);
+    for (int il = 0; il < hp->n_layer; il++) {
+        kin_layer_set_plain(hp, &hp->layers[il]);
         if (hp->arch->layer) hp->arch->layer(hp, il, &hp->layers[il]);
     }
 }

@@ -80,7 +80,7 @@ static struct ggml_tensor *heads(kin_graph *g, int il, struct ggml_tensor *y, in
     const kin_hparams *hp = g->hp;
     const kin_layer layer = kin_layer_of(hp, il);
     if (norm_all) y = kin_block_norm(g, y, norm_all);
-    y = ggml_reshape_3d(g->ctx, y, hp->head_dim, n_head, rows->n); // [head_dim, n_head, n]
+    y = ggml_reshape_3d(g->ctx, y, layer.head_dim, n_head, rows->n); // [head_dim, n_head, n]
     if (norm) y = kin_block_norm(g, y, norm);
     if (layer.rope == KIN_ROPE_NONE) return y;
     const kin_rope *r = &hp->ropes[layer.rope];
@@ -100,10 +100,9 @@ static void store(kin_graph *g, struct ggml_tensor *cache, struct ggml_tensor *r
 }
 
 // Returns the first n_kv cells of a cache, by head: [head_dim, n_kv, n_head_kv].
-static struct ggml_tensor *cached_heads(kin_graph *g, struct ggml_tensor *cache) {
-    const kin_hparams *hp = g->hp;
-    return ggml_view_3d(g->ctx, cache, hp->head_dim, g->n_kv, hp->n_head_kv, cache->nb[1],
-                        ggml_row_size(cache->type, hp->head_dim), 0);
+static struct ggml_tensor *cached_heads(kin_graph *g, const kin_layer *layer, struct ggml_tensor *cache) {
+    return ggml_view_3d(g->ctx, cache, layer->head_dim, g->n_kv, layer->n_head_kv, cache->nb[1],
+                        ggml_row_size(cache->type, layer->head_dim), 0);
 }
 
 // c tanh(x / c)
@@ -118,9 +117,9 @@ static struct ggml_tensor *attend(kin_graph *g, int il, struct ggml_tensor *q, c
     struct ggml_context *ctx = g->ctx;
     struct ggml_tensor *mask = how.is_windowed ? rows->window_mask : rows->mask, *sinks = layer->w[KIN_W_ATTN_SINKS], *out;
 
-    q = ggml_permute(ctx, q, 0, 2, 1, 3);              // [head_dim, n, n_head]
-    struct ggml_tensor *k = cached_heads(g, layer->k); // [head_dim, n_kv, n_head_kv]
-    struct ggml_tensor *v = cached_heads(g, layer->v); // [head_dim, n_kv, n_head_kv]
+    q = ggml_permute(ctx, q, 0, 2, 1, 3);                    // [head_dim, n, n_head]
+    struct ggml_tensor *k = cached_heads(g, &how, layer->k); // [head_dim, n_kv, n_head_kv]
+    struct ggml_tensor *v = cached_heads(g, &how, layer->v); // [head_dim, n_kv, n_head_kv]
     if (g->flash) {
         out = ggml_flash_attn_ext(ctx, q, k, v, mask, how.attn_scale, 0, how.softcap); // [head_dim, n_head, n]
         ggml_prec_set_acc(out, GGML_PREC_F32);
@@ -135,7 +134,7 @@ static struct ggml_tensor *attend(kin_graph *g, int il, struct ggml_tensor *q, c
         out = ggml_mul_mat(ctx, vt, kq);                                           // [head_dim, n, n_head]
         out = ggml_cont(ctx, ggml_permute(ctx, out, 0, 2, 1, 3));                  // [head_dim, n_head, n]
     }
-    return ggml_reshape_2d(ctx, out, kin_hparams_n_embd_q(g->hp), rows->n);
+    return ggml_reshape_2d(ctx, out, kin_layer_n_embd_q(&how), rows->n);
 }
 
 // True if only the rows of the output tokens are needed from here on: in the model's last layer.
@@ -159,26 +158,26 @@ static struct ggml_tensor *stack_qkv(kin_graph *g, struct ggml_tensor *const *w,
 // The same for the last layer, where queries are needed for the output rows only, after storing keys and values of all rows: [at
 // least n_embd_q, n_out]
 static struct ggml_tensor *last_queries(kin_graph *g, int il, struct ggml_tensor *x) {
-    const kin_hparams *hp = g->hp;
+    const kin_layer layer = kin_layer_of(g->hp, il);
     struct ggml_tensor *const *w = g->layers[il].w;
     struct ggml_tensor *const kv[] = {w[KIN_W_ATTN_K], w[KIN_W_ATTN_V]};
     struct ggml_tensor *const bias[] = {w[KIN_W_ATTN_K_BIAS], w[KIN_W_ATTN_V_BIAS]};
     if (w[KIN_W_ATTN_QKV]) {
-        struct ggml_tensor *y = kin_op_heads(g, il, stack_qkv(g, w, x), hp->n_head, hp->n_head_kv, &g->all);
+        struct ggml_tensor *y = kin_op_heads(g, il, stack_qkv(g, w, x), layer.n_head, layer.n_head_kv, &g->all);
         return wanted_rows(g, y); // [n_embd_q + 2 n_embd_kv, n_out]
     }
     struct ggml_tensor *y = linear_stack(g, kv, bias, 2, x); // [2 n_embd_kv, n_tokens]
-    ggml_build_forward_expand(g->gf, kin_op_heads(g, il, y, 0, hp->n_head_kv, &g->all));
+    ggml_build_forward_expand(g->gf, kin_op_heads(g, il, y, 0, layer.n_head_kv, &g->all));
     x = wanted_rows(g, x);                                   // [n_embd, n_out]
     y = linear(g, w[KIN_W_ATTN_Q], w[KIN_W_ATTN_Q_BIAS], x); // [n_embd_q, n_out]
-    return kin_op_heads(g, il, y, hp->n_head, 0, &g->out);
+    return kin_op_heads(g, il, y, layer.n_head, 0, &g->out);
 }
 
 // Attention by kin's kernels: a layer's three products are one node, its heads the next.
 static struct ggml_tensor *attend_by_kernels(kin_graph *g, int il, struct ggml_tensor *x) {
-    const kin_hparams *hp = g->hp;
+    const kin_layer layer = kin_layer_of(g->hp, il);
     if (drops_rows(g, il)) return kin_op_attend(g, il, last_queries(g, il, x), &g->out);
-    struct ggml_tensor *y = kin_op_heads(g, il, stack_qkv(g, g->layers[il].w, x), hp->n_head, hp->n_head_kv, &g->all);
+    struct ggml_tensor *y = kin_op_heads(g, il, stack_qkv(g, g->layers[il].w, x), layer.n_head, layer.n_head_kv, &g->all);
     return kin_op_attend(g, il, y, &g->all); // [n_embd_q, n]
 }
 
@@ -190,16 +189,16 @@ static struct ggml_tensor *part_of(kin_graph *g, struct ggml_tensor *all, int64_
 }
 
 static struct ggml_tensor *attend_by_ggml(kin_graph *g, int il, struct ggml_tensor *x) {
-    const kin_hparams *hp = g->hp;
+    const kin_layer how = kin_layer_of(g->hp, il);
     const kin_graph_layer *layer = &g->layers[il];
     struct ggml_tensor *const *w = layer->w;
     const kin_graph_rows *rows = &g->all;
-    const int64_t n_q = kin_hparams_n_embd_q(hp), n_kv = kin_hparams_n_embd_kv(hp);
+    const int64_t n_q = kin_layer_n_embd_q(&how), n_kv = kin_layer_n_embd_kv(&how);
     struct ggml_tensor *all = w[KIN_W_ATTN_QKV] ? stack_qkv(g, w, x) : NULL;
 
     struct ggml_tensor *k = part_of(g, all, n_q, n_kv, w[KIN_W_ATTN_K], w[KIN_W_ATTN_K_BIAS], x);        // [n_embd_kv, n_tokens]
     struct ggml_tensor *v = part_of(g, all, n_q + n_kv, n_kv, w[KIN_W_ATTN_V], w[KIN_W_ATTN_V_BIAS], x); // [n_embd_kv, n_tokens]
-    k = heads(g, il, k, hp->n_head_kv, w[KIN_W_ATTN_K_NORM_ALL], w[KIN_W_ATTN_K_NORM], rows);
+    k = heads(g, il, k, how.n_head_kv, w[KIN_W_ATTN_K_NORM_ALL], w[KIN_W_ATTN_K_NORM], rows);
     store(g, layer->k, ggml_reshape_2d(g->ctx, k, n_kv, rows->n));
     store(g, layer->v, v);
 
@@ -209,7 +208,7 @@ static struct ggml_tensor *attend_by_ggml(kin_graph *g, int il, struct ggml_tens
         if (all) all = wanted_rows(g, all);
     }
     struct ggml_tensor *q = part_of(g, all, 0, n_q, w[KIN_W_ATTN_Q], w[KIN_W_ATTN_Q_BIAS], x); // [n_embd_q, n]
-    q = heads(g, il, q, hp->n_head, w[KIN_W_ATTN_Q_NORM_ALL], w[KIN_W_ATTN_Q_NORM], rows);
+    q = heads(g, il, q, how.n_head, w[KIN_W_ATTN_Q_NORM_ALL], w[KIN_W_ATTN_Q_NORM], rows);
     return attend(g, il, q, rows); // [n_embd_q, n]
 }
 

@@ -1,6 +1,7 @@
 #include "model/hparams.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 // Far above any model, and far from overflow: dims * dims fits 63 bits with room for 4 more factors.
 enum { MAX_LAYERS = 4096, MAX_WIDTH = 1 << 20, MAX_HEADS = 4096, MAX_CONTEXT = 1 << 27, MAX_VOCAB = 1 << 24 };
@@ -13,15 +14,37 @@ static void read_n_layer(kin_meta *k, kin_hparams *hp) {
     hp->n_layer = n_block - hp->n_draft_layer;
 }
 
+// Reads one number for all layers, or one for each: into the layers where they differ, and the largest into *most.
+static void read_per_layer(kin_meta *k, kin_hparams *hp, const char *key, int fallback, int min, int max, int *most,
+                           size_t in_layer) {
+    int first = kin_meta_int_at(k, key, 0, fallback, min, max);
+    bool differ = false;
+    *most = first;
+    for (int il = 1; il < hp->n_layer && !k->failed; il++) {
+        int n = kin_meta_int_at(k, key, il, fallback, min, max);
+        differ = differ || n != first;
+        if (n > *most) *most = n;
+    }
+    for (int il = 0; il < hp->n_layer && differ && !k->failed; il++)
+        *(int *)((char *)&hp->layers[il] + in_layer) = kin_meta_int_at(k, key, il, fallback, min, max);
+}
+
+static void check_groups(kin_meta *k, const kin_hparams *hp) {
+    for (int il = 0; il < hp->n_layer && !k->failed; il++) {
+        const kin_layer layer = kin_layer_of(hp, il);
+        if (layer.n_head % layer.n_head_kv != 0)
+            kin_meta_fail(k, "%d query heads cannot share %d key/value heads evenly", layer.n_head, layer.n_head_kv);
+    }
+}
+
 static void read_heads(kin_meta *k, kin_hparams *hp) {
-    hp->n_head = kin_meta_int_of_all(k, "attention.head_count", KIN_KEY_REQUIRED, 1, MAX_HEADS);
-    hp->n_head_kv = kin_meta_int_of_all(k, "attention.head_count_kv", hp->n_head, 1, MAX_HEADS);
+    read_per_layer(k, hp, "attention.head_count", KIN_KEY_REQUIRED, 1, MAX_HEADS, &hp->n_head, offsetof(kin_layer, n_head));
+    read_per_layer(k, hp, "attention.head_count_kv", hp->n_head, 1, MAX_HEADS, &hp->n_head_kv, offsetof(kin_layer, n_head_kv));
+    check_groups(k, hp);
     if (k->failed) return;
-    int derived = hp->n_embd / hp->n_head;
+    int derived = hp->n_embd / kin_layer_of(hp, 0).n_head;
     hp->head_dim = kin_meta_int(k, "attention.key_length", derived > 0 ? derived : KIN_KEY_REQUIRED, 1, 4096);
     int value_length = kin_meta_int(k, "attention.value_length", hp->head_dim, 1, 4096);
-    if (!k->failed && hp->n_head % hp->n_head_kv != 0)
-        kin_meta_fail(k, "%d query heads cannot share %d key/value heads evenly", hp->n_head, hp->n_head_kv);
     if (!k->failed && value_length != hp->head_dim)
         kin_meta_fail(k, "key heads of %d and value heads of %d dimensions are not supported", hp->head_dim, value_length);
 }
@@ -29,7 +52,8 @@ static void read_heads(kin_meta *k, kin_hparams *hp) {
 static void read_feed_forward(kin_meta *k, kin_hparams *hp) {
     hp->n_expert = kin_meta_int(k, "expert_count", 0, 0, KIN_MAX_EXPERTS);
     hp->n_expert_used = kin_meta_int_of_all(k, "expert_used_count", hp->n_expert ? KIN_KEY_REQUIRED : 0, 0, KIN_MAX_EXPERTS);
-    hp->n_ff = kin_meta_int_of_all(k, "feed_forward_length", hp->n_expert ? 0 : KIN_KEY_REQUIRED, 0, MAX_WIDTH);
+    read_per_layer(k, hp, "feed_forward_length", hp->n_expert ? 0 : KIN_KEY_REQUIRED, hp->n_expert ? 0 : 1, MAX_WIDTH, &hp->n_ff,
+                   offsetof(kin_layer, n_ff));
     hp->n_ff_exp = kin_meta_int(k, "expert_feed_forward_length", hp->n_ff, 0, MAX_WIDTH);
     if (!k->failed && hp->n_expert && (hp->n_expert_used < 1 || hp->n_expert_used > hp->n_expert))
         kin_meta_fail(k, "%d of %d experts per token is impossible", hp->n_expert_used, hp->n_expert);
@@ -86,17 +110,46 @@ static void read_vocab_size(kin_meta *k, kin_hparams *hp) {
         hp->n_vocab = (int)embd->ne[1];
 }
 
-kin_layer kin_layer_plain(const kin_hparams *hp) {
-    return (kin_layer){
-        .rope = hp->has_no_rope ? KIN_ROPE_NONE : 0,
-        .has_experts = hp->n_expert > 0,
-        .attn_scale = hp->attn_scale != 0 ? hp->attn_scale : 1.0f / sqrtf((float)hp->head_dim),
-        .softcap = hp->score_softcap,
-    };
+static void set_widths(const kin_hparams *hp, kin_layer *layer) {
+    if (layer->n_head == 0) layer->n_head = hp->n_head;
+    if (layer->n_head_kv == 0) layer->n_head_kv = hp->n_head_kv;
+    if (layer->head_dim == 0) layer->head_dim = hp->head_dim;
+    if (layer->n_ff == 0) layer->n_ff = hp->n_ff;
+}
+
+void kin_layer_set_plain(const kin_hparams *hp, kin_layer *layer) {
+    layer->rope = hp->has_no_rope ? KIN_ROPE_NONE : 0;
+    layer->has_experts = hp->n_expert > 0;
+    layer->attn_scale = hp->attn_scale != 0 ? hp->attn_scale : 1.0f / sqrtf((float)hp->head_dim);
+    layer->softcap = hp->score_softcap;
 }
 
 kin_layer kin_layer_of(const kin_hparams *hp, int il) {
-    return hp->layers ? hp->layers[il] : kin_layer_plain(hp);
+    kin_layer layer = {0};
+    if (hp->layers)
+        layer = hp->layers[il];
+    else
+        kin_layer_set_plain(hp, &layer);
+    set_widths(hp, &layer);
+    return layer;
+}
+
+int kin_hparams_n_embd_kv_max(const kin_hparams *hp) {
+    int most = 0;
+    for (int il = 0; il < hp->n_layer; il++) {
+        const kin_layer layer = kin_layer_of(hp, il);
+        if (kin_layer_n_embd_kv(&layer) > most) most = kin_layer_n_embd_kv(&layer);
+    }
+    return most;
+}
+
+bool kin_hparams_is_uniform(const kin_hparams *hp) {
+    for (int il = 0; il < hp->n_layer; il++) {
+        const kin_layer l = kin_layer_of(hp, il);
+        if (l.n_head != hp->n_head || l.n_head_kv != hp->n_head_kv || l.head_dim != hp->head_dim || l.n_ff != hp->n_ff)
+            return false;
+    }
+    return true;
 }
 
 void kin_hparams_read(kin_hparams *hp, kin_meta *k) {
@@ -104,6 +157,10 @@ void kin_hparams_read(kin_hparams *hp, kin_meta *k) {
     read_n_layer(k, hp);
     hp->n_embd = kin_meta_int(k, "embedding_length", KIN_KEY_REQUIRED, 1, MAX_WIDTH);
     hp->n_ctx_train = kin_meta_int(k, "context_length", KIN_KEY_REQUIRED, 1, MAX_CONTEXT);
+    if (!k->failed) {
+        hp->layers = calloc((size_t)hp->n_layer, sizeof *hp->layers);
+        if (!hp->layers) kin_meta_fail(k, "out of memory");
+    }
     if (!k->failed) read_heads(k, hp);
     if (!k->failed) read_feed_forward(k, hp);
     if (!k->failed) read_rope(k, hp);

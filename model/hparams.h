@@ -21,7 +21,8 @@ enum {
 
 // How one layer computes. It has norms, biases, sinks and shared experts if it has their weights.
 typedef struct kin_layer {
-    int rope;         // index into kin_hparams.ropes for queries and keys; or KIN_ROPE_NONE
+    int n_head, n_head_kv, head_dim, n_ff; // in kin_hparams.layers 0: the model's
+    int rope;                              // index into kin_hparams.ropes for queries and keys; or KIN_ROPE_NONE
     bool is_windowed; // a token sees the last kin_hparams.window tokens, including itself; false: all before it
     bool has_experts; // false: the feed-forward block is dense
     bool is_parallel; // the feed-forward block reads the layer's input, not attention's result
@@ -38,7 +39,7 @@ typedef struct kin_hparams {
     int n_embd;
     int n_vocab;
     int n_ctx_train;
-    int n_head;
+    int n_head; // this and the next three: of the layer that has most
     int n_head_kv;
     int head_dim;
     int n_ff;            // of a dense layer
@@ -68,20 +69,27 @@ typedef struct kin_hparams {
     kin_layer *layers; // [n_layer], owned by the model; NULL: all are plain (kin_layer_of)
 } kin_hparams;
 
-static inline int kin_hparams_n_embd_q(const kin_hparams *hp) {
-    return hp->n_head * hp->head_dim;
+// The widths of queries, and of keys or values, of a layer from kin_layer_of.
+static inline int kin_layer_n_embd_q(const kin_layer *layer) {
+    return layer->n_head * layer->head_dim;
 }
 
-static inline int kin_hparams_n_embd_kv(const kin_hparams *hp) {
-    return hp->n_head_kv * hp->head_dim;
+static inline int kin_layer_n_embd_kv(const kin_layer *layer) {
+    return layer->n_head_kv * layer->head_dim;
 }
 
 // Returns the description of a layer. Hyper-parameters without a list have plain layers.
 kin_layer kin_layer_of(const kin_hparams *hp, int il);
 
-// Returns a layer like llama's.
-kin_layer kin_layer_plain(const kin_hparams *hp);
+// Makes *layer, whose widths are set, compute like llama's.
+void kin_layer_set_plain(const kin_hparams *hp, kin_layer *layer);
 
-// Reads and checks the keys common to all families ("llama.block_count") into *hp, which is zero except for the arch. The family
-// reads the rest (kin_arch_read).
+// Returns the widest keys of all layers.
+int kin_hparams_n_embd_kv_max(const kin_hparams *hp);
+
+// True if all layers have the same numbers of heads and the same widths.
+bool kin_hparams_is_uniform(const kin_hparams *hp);
+
+// Reads and checks the keys common to all families ("llama.block_count") into *hp, which is zero except for the arch, and makes
+// the list of layers with their widths. The family reads the rest (kin_arch_read). The caller frees the list in either case.
 void kin_hparams_read(kin_hparams *hp, kin_meta *keys);

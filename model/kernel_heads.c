@@ -41,16 +41,17 @@ static struct ggml_tensor *turns_of(kin_graph *g, kin_graph_rows *rows, int i_ro
 
 // ---- heads
 
-static kin_kv_layout layout_of(const kin_hparams *hp, const struct ggml_tensor *cache) {
-    return (kin_kv_layout){.type = (int)cache->type, .n_head_kv = hp->n_head_kv, .head_dim = hp->head_dim};
+static kin_kv_layout layout_of(const kin_layer *layer, const struct ggml_tensor *cache) {
+    return (kin_kv_layout){.type = (int)cache->type, .n_head_kv = layer->n_head_kv, .head_dim = layer->head_dim};
 }
 
 // Normalises and rotates n consecutive heads. turns NULL: no rotation.
 static void turn_heads(const struct kin_op *op, float *head, int n, const float *norm, const float *turns) {
     const kin_hparams *hp = op->hp;
-    if (norm && op->norms_all) op->kernels->rms_norm(n * hp->head_dim, head, norm, hp->rms_eps, head);
-    for (int i = 0; i < n; i++, head += hp->head_dim) {
-        if (norm && !op->norms_all) op->kernels->rms_norm(hp->head_dim, head, norm, hp->rms_eps, head);
+    const int head_dim = op->layer.head_dim;
+    if (norm && op->norms_all) op->kernels->rms_norm(n * head_dim, head, norm, hp->rms_eps, head);
+    for (int i = 0; i < n; i++, head += head_dim) {
+        if (norm && !op->norms_all) op->kernels->rms_norm(head_dim, head, norm, hp->rms_eps, head);
         if (turns) op->kernels->rope(hp->rope_neox, hp->ropes[op->i_rope].n_rot, turns, head);
     }
 }
@@ -60,7 +61,7 @@ static void heat_queries(const struct kin_op *op, float *q, int32_t pos) {
     const kin_hparams *hp = op->hp;
     if (hp->query_temperature == 0) return;
     float factor = kin_rope_temperature(hp->query_temperature, hp->ropes[0].n_ctx_orig, pos);
-    for (int i = 0; i < op->n_q * hp->head_dim; i++) q[i] *= factor;
+    for (int i = 0; i < op->n_q * op->layer.head_dim; i++) q[i] *= factor;
 }
 
 // Stores tokens that belong to several sequences in the blocks of all of them.
@@ -84,17 +85,17 @@ static int count_row_chunks(const struct ggml_tensor *y, const struct kin_op *op
 }
 
 static void make_heads(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
-    const kin_hparams *hp = op->hp;
+    const int head_dim = op->layer.head_dim;
     const struct ggml_tensor *turns = y->src[1], *k = y->src[2], *v = y->src[3];
     const float *q_norm = op->has_q_norm ? y->src[4]->data : NULL;
     const float *k_norm = op->has_k_norm ? y->src[4 + op->has_q_norm]->data : NULL;
-    float *keys = (float *)y->data + op->n_q * hp->head_dim;
+    float *keys = (float *)y->data + op->n_q * head_dim;
     const kin_kv_rows rows = {
-        .kv = layout_of(hp, k),
+        .kv = layout_of(&op->layer, k),
         .k = k->data,
         .v = v->data,
         .k_rows = keys,
-        .v_rows = keys + op->n_kv * hp->head_dim,
+        .v_rows = keys + op->n_kv * head_dim,
         .ldk = y->ne[0],
         .ldv = y->ne[0],
         .cells = op->rows->plain.cells,
@@ -106,7 +107,7 @@ static void make_heads(struct ggml_tensor *y, const struct kin_op *op, int n_thr
         const float *turn = op->layer.rope == KIN_ROPE_NONE ? NULL : (const float *)turns->data + row * turns->ne[0];
         turn_heads(op, at, op->n_q, q_norm, turn);
         heat_queries(op, at, op->rows->plain.pos[row]);
-        turn_heads(op, at + op->n_q * hp->head_dim, op->n_kv, k_norm, turn);
+        turn_heads(op, at + op->n_q * head_dim, op->n_kv, k_norm, turn);
     }
     if (!op->n_kv) return;
     op->kernels->kv_store(&rows, begin, end);
@@ -143,12 +144,11 @@ struct ggml_tensor *kin_op_heads(kin_graph *g, int il, struct ggml_tensor *y, in
 static kin_attention attention_of(const struct ggml_tensor *out, const struct kin_op *op) {
     const struct ggml_tensor *heads = out->src[0], *k = out->src[1], *v = out->src[2];
     const struct ggml_tensor *partial = op->has_partial ? out->src[3] : NULL;
-    const kin_hparams *hp = op->hp;
     return (kin_attention){
-        .kv = layout_of(hp, k),
+        .kv = layout_of(&op->layer, k),
         .k = k->data,
         .v = v->data,
-        .n_head = hp->n_head,
+        .n_head = op->layer.n_head,
         .scale = op->layer.attn_scale,
         .softcap = op->layer.softcap,
         .sinks = op->has_sinks ? out->src[3 + op->has_partial]->data : NULL,
@@ -221,10 +221,16 @@ static void merge_row(struct ggml_tensor *out, const struct kin_op *op, int n_th
 static const kin_op_run merging = {.count = count_merged, .compute = merge_row};
 
 static struct ggml_tensor *partial_of(kin_graph *g, const kin_graph_layer *layer, int n_rows) {
+    size_t bytes = 0;
     if (g->partial || n_rows > SPLIT_ROWS || g->n_kv <= KIN_SPAN_CELLS) return g->partial;
-    if (!kin_attention_may_split(g->hp->n_head_kv, g->n_threads)) return NULL;
-    const kin_kv_layout kv = layout_of(g->hp, layer->k);
-    size_t bytes = kin_attention_partial_bytes(&kv, g->hp->n_head, n_rows, g->n_kv);
+    for (int il = 0; il < g->hp->n_layer; il++) {
+        const kin_layer how = kin_layer_of(g->hp, il);
+        const kin_kv_layout kv = layout_of(&how, layer->k);
+        if (!kin_attention_may_split(how.n_head_kv, g->n_threads)) continue;
+        size_t of_layer = kin_attention_partial_bytes(&kv, how.n_head, n_rows, g->n_kv);
+        if (of_layer > bytes) bytes = of_layer;
+    }
+    if (bytes == 0) return NULL;
     g->partial = ggml_new_tensor_1d(g->ctx, GGML_TYPE_I8, (int64_t)bytes);
     ggml_set_input(g->partial); // is allocated from the start
     return g->partial;
@@ -242,7 +248,8 @@ struct ggml_tensor *kin_op_attend(kin_graph *g, int il, struct ggml_tensor *head
     op->layer = kin_layer_of(g->hp, il);
     op->has_partial = partial != NULL;
     op->has_sinks = sinks != NULL;
-    struct ggml_tensor *out = kin_op_node(g, GGML_TYPE_F32, kin_hparams_n_embd_q(g->hp), rows->n, args, n_args, &attention, op);
+    struct ggml_tensor *out =
+        kin_op_node(g, GGML_TYPE_F32, kin_layer_n_embd_q(&op->layer), rows->n, args, n_args, &attention, op);
     if (!partial) return out;
     struct kin_op *merge = kin_op_new(g, KIN_OP_MERGE);
     merge->rows = rows;

@@ -35,32 +35,31 @@ int kin_meta_int(kin_meta *k, const char *key, int fallback, int min, int max) {
     return value_or_fallback(k, name, rc, value, fallback, min, max);
 }
 
-// Returns the value that all elements of an array share.
-static int64_t get_alike(kin_meta *k, const char *name, const kin_gguf_array *array) {
-    if (array->kind == KIN_GGUF_STRING || array->kind == KIN_GGUF_F32 || array->kind == KIN_GGUF_F64) {
+// Finds an array with one number per layer. Returns false if the key has no array.
+static bool find_list(kin_meta *k, const char *name, kin_gguf_array *array) {
+    kin_err ignored;
+    if (kin_gguf_get_array(k->gguf, name, array, &ignored) != 0) return false;
+    if (array->kind == KIN_GGUF_STRING || array->kind == KIN_GGUF_F32 || array->kind == KIN_GGUF_F64)
         kin_meta_fail(k, "'%s' must be integers", name);
-        return 0;
-    }
-    if (array->n != (uint64_t)k->n_layer) {
+    else if (array->n != (uint64_t)k->n_layer)
         kin_meta_fail(k, "'%s' has %llu numbers for %d layers", name, (unsigned long long)array->n, k->n_layer);
-        return 0;
-    }
-    int64_t first = kin_gguf_array_i64(array, 0);
-    for (uint64_t i = 1; i < array->n; i++)
-        if (kin_gguf_array_i64(array, i) != first)
-            kin_meta_fail(k, "'%s' differs between layers, which is not supported for this family", name);
-    return first;
+    return true;
+}
+
+int kin_meta_int_at(kin_meta *k, const char *key, int il, int fallback, int min, int max) {
+    char name[NAME_BYTES];
+    kin_gguf_array array;
+    if (k->failed) return 0;
+    if (!find_list(k, full_key(k, key, name), &array)) return kin_meta_int(k, key, fallback, min, max);
+    return k->failed ? 0 : value_or_fallback(k, name, 0, kin_gguf_array_i64(&array, (uint64_t)il), fallback, min, max);
 }
 
 int kin_meta_int_of_all(kin_meta *k, const char *key, int fallback, int min, int max) {
-    char name[NAME_BYTES];
-    kin_gguf_array array;
-    kin_err ignored;
-    if (k->failed) return 0;
-    if (kin_gguf_get_array(k->gguf, full_key(k, key, name), &array, &ignored) != 0)
-        return kin_meta_int(k, key, fallback, min, max);
-    int64_t value = get_alike(k, name, &array);
-    return k->failed ? 0 : value_or_fallback(k, name, 0, value, fallback, min, max);
+    int first = kin_meta_int_at(k, key, 0, fallback, min, max);
+    for (int il = 1; il < k->n_layer; il++)
+        if (kin_meta_int_at(k, key, il, fallback, min, max) != first)
+            kin_meta_fail(k, "'%s.%s' differs between layers, which is not supported", k->family, key);
+    return first;
 }
 
 float kin_meta_float(kin_meta *k, const char *key, float fallback, float min, float max) {

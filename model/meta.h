@@ -26,6 +26,9 @@ int kin_meta_int(kin_meta *keys, const char *key, int fallback, int min, int max
 // Does the same for one number for all layers, or an array with one per layer, all equal.
 int kin_meta_int_of_all(kin_meta *keys, const char *key, int fallback, int min, int max);
 
+// Does the same for layer `il`'s number: one for all layers, or an array with one per layer.
+int kin_meta_int_at(kin_meta *keys, const char *key, int il, int fallback, int min, int max);
+
 float kin_meta_float(kin_meta *keys, const char *key, float fallback, float min, float max);
 bool kin_meta_bool(kin_meta *keys, const char *key, bool fallback);
 

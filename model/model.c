@@ -45,7 +45,7 @@ static int take_layer(kin_model *m, int il, size_t *n_used, kin_err *err) {
         char name[80];
         int64_t ne[3];
         snprintf(name, sizeof name, "blk.%d.%s", il, kin_weight_name(w));
-        kin_weight_shape(w, &m->hp, ne);
+        kin_weight_shape(w, &m->hp, il, ne);
         if (take(m, name, ne, kin_weight_is_vector(w), kin_weight_set_has(&required, w), &m->layers[il].w[w], n_used, err) != 0)
             return KIN_FAIL;
         for (int k = 0; k < w; k++) // a tensor with two roles counts once

@@ -46,9 +46,10 @@ static bool can_share_weight(kin_weight weight) {
     return found;
 }
 
-// True if devices can share the layers at all: not if something is normalised or scaled after a sum, or is not a sum of parts.
+// True if devices can share the layers at all: not if the layers differ in width, or something is normalised or scaled after a
+// sum, or is not a sum of parts.
 static bool can_share(const kin_model *m) {
-    if (m->hp.residual_scale != 1) return false;
+    if (m->hp.residual_scale != 1 || !kin_hparams_is_uniform(&m->hp)) return false;
     for (int il = 0; il < m->hp.n_layer; il++) {
         if (kin_layer_of(&m->hp, il).has_experts != (m->hp.n_expert > 0)) return false;
         for (int w = 0; w < KIN_W_COUNT; w++)

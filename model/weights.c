@@ -107,24 +107,25 @@ int kin_weight_is_experts(kin_weight weight) {
     return weight_specs[weight].dims[2] == DIM_EXPERT;
 }
 
-static int64_t dim_size(dim d, const kin_hparams *hp) {
+static int64_t dim_size(dim d, const kin_hparams *hp, const kin_layer *layer) {
     switch (d) {
     case DIM_ONE: return 1;
     case DIM_EMBD: return hp->n_embd;
-    case DIM_Q: return kin_hparams_n_embd_q(hp);
-    case DIM_KV: return kin_hparams_n_embd_kv(hp);
-    case DIM_HEAD: return hp->head_dim;
-    case DIM_FF: return hp->n_ff;
+    case DIM_Q: return kin_layer_n_embd_q(layer);
+    case DIM_KV: return kin_layer_n_embd_kv(layer);
+    case DIM_HEAD: return layer->head_dim;
+    case DIM_FF: return layer->n_ff;
     case DIM_FF_EXP: return hp->n_ff_exp;
     case DIM_EXPERT: return hp->n_expert;
-    case DIM_QKV: return kin_hparams_n_embd_q(hp) + 2 * (int64_t)kin_hparams_n_embd_kv(hp);
-    case DIM_N_HEAD: return hp->n_head;
-    case DIM_FF_TWICE: return 2 * (int64_t)hp->n_ff;
+    case DIM_QKV: return kin_layer_n_embd_q(layer) + 2 * (int64_t)kin_layer_n_embd_kv(layer);
+    case DIM_N_HEAD: return layer->n_head;
+    case DIM_FF_TWICE: return 2 * (int64_t)layer->n_ff;
     case DIM_FF_SHARED: return hp->n_ff_shared;
     }
     return 0;
 }
 
-void kin_weight_shape(kin_weight weight, const kin_hparams *hp, int64_t ne[3]) {
-    for (int i = 0; i < 3; i++) ne[i] = dim_size(weight_specs[weight].dims[i], hp);
+void kin_weight_shape(kin_weight weight, const kin_hparams *hp, int il, int64_t ne[3]) {
+    const kin_layer layer = kin_layer_of(hp, il);
+    for (int i = 0; i < 3; i++) ne[i] = dim_size(weight_specs[weight].dims[i], hp, &layer);
 }

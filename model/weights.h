@@ -117,5 +117,5 @@ int kin_weight_is_vector(kin_weight weight);
 // it.
 int kin_weight_is_experts(kin_weight weight);
 
-// Returns the shape that this weight must have, fastest dimension first; unused dimensions are 1.
-void kin_weight_shape(kin_weight weight, const kin_hparams *hp, int64_t ne[3]);
+// Returns the shape that this weight must have in layer `il`, fastest dimension first; unused dimensions are 1.
+void kin_weight_shape(kin_weight weight, const kin_hparams *hp, int il, int64_t ne[3]);

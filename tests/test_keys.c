@@ -37,6 +37,7 @@ static kin_gguf_writer *whole_file(void) {
     return w;
 }
 
+// The caller frees hp->layers.
 static int read_file(kin_gguf_writer *w, kin_hparams *hp, kin_err *err) {
     uint8_t *bytes;
     size_t size;
@@ -46,7 +47,6 @@ static int read_file(kin_gguf_writer *w, kin_hparams *hp, kin_err *err) {
     assert_int_equal(kin_gguf_open_bytes(&gguf, "test", bytes, size, err), 0);
     hp->arch = &kin_arch_llama;
     int rc = kin_arch_read(hp, gguf, err);
-    free(hp->layers);
     kin_gguf_close(gguf);
     free(bytes);
     return rc;
@@ -56,6 +56,8 @@ static kin_hparams expect_read(kin_gguf_writer *w) {
     kin_hparams hp;
     kin_err err = {""};
     if (read_file(w, &hp, &err) != 0) fail_msg("%s", err.text);
+    free(hp.layers);
+    hp.layers = NULL;
     return hp;
 }
 
@@ -63,6 +65,7 @@ static void expect_refused(kin_gguf_writer *w, const char *words) {
     kin_hparams hp;
     kin_err err = {""};
     assert_int_equal(read_file(w, &hp, &err), KIN_FAIL);
+    free(hp.layers);
     if (!strstr(err.text, words)) fail_msg("'%s' does not say '%s'", err.text, words);
 }
 
@@ -110,12 +113,36 @@ static void a_number_for_each_layer_is_one_number_if_all_are_equal(void **state)
     assert_int_equal(hp.n_ff, 16);
 }
 
-static void numbers_that_differ_between_layers_are_refused(void **state) {
+static void numbers_that_differ_belong_to_their_layers(void **state) {
     (void)state;
     kin_gguf_writer *w = file();
-    kin_gguf_writer_put_int(w, "llama.attention.head_count", KIN_GGUF_U32, 4);
-    put_ints(w, "llama.attention.head_count_kv", 2, 1, 2);
-    expect_refused(w, "'llama.attention.head_count_kv' differs between layers");
+    kin_hparams hp;
+    kin_err err;
+    put_ints(w, "llama.attention.head_count", 4, 8, 4);
+    put_ints(w, "llama.attention.head_count_kv", 2, 1, 4);
+    put_ints(w, "llama.feed_forward_length", 16, 16, 48);
+    if (read_file(w, &hp, &err) != 0) fail_msg("%s", err.text);
+    const kin_layer first = kin_layer_of(&hp, 0), second = kin_layer_of(&hp, 1), third = kin_layer_of(&hp, 2);
+    assert_int_equal(first.n_head, 4);
+    assert_int_equal(second.n_head, 8);
+    assert_int_equal(second.n_head_kv, 1);
+    assert_int_equal(third.n_head_kv, 4);
+    assert_int_equal(second.n_ff, 16);
+    assert_int_equal(third.n_ff, 48);
+    assert_int_equal(hp.n_head, 8);
+    assert_int_equal(hp.n_head_kv, 4);
+    assert_int_equal(hp.n_ff, 48);
+    assert_int_equal(kin_hparams_n_embd_kv_max(&hp), 4 * hp.head_dim);
+    assert_false(kin_hparams_is_uniform(&hp));
+    free(hp.layers);
+}
+
+static void numbers_of_layers_that_cannot_be_are_refused(void **state) {
+    (void)state;
+    kin_gguf_writer *w = file();
+    put_ints(w, "llama.attention.head_count", 4, 4, 4);
+    put_ints(w, "llama.attention.head_count_kv", 2, 2, 3);
+    expect_refused(w, "4 query heads cannot share 3 key/value heads evenly");
     w = file();
     kin_gguf_writer_put_array(w, "llama.attention.head_count", KIN_GGUF_I32, 2, (int32_t[]){4, 4});
     expect_refused(w, "'llama.attention.head_count' has 2 numbers for 3 layers");
@@ -184,7 +211,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_factor_without_a_type_scales_positions_linearly),
         cmocka_unit_test(a_number_for_each_layer_is_one_number_if_all_are_equal),
-        cmocka_unit_test(numbers_that_differ_between_layers_are_refused),
+        cmocka_unit_test(numbers_that_differ_belong_to_their_layers),
+        cmocka_unit_test(numbers_of_layers_that_cannot_be_are_refused),
         cmocka_unit_test(the_first_wrong_key_is_not_forgotten_over_the_next_right_one),
         cmocka_unit_test(what_kin_would_not_compute_is_refused),
         cmocka_unit_test(the_table_for_people_says_the_same),

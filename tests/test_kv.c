@@ -473,6 +473,41 @@ static void tensors_are_keys_and_values_of_the_windows(void **state) {
     kin_kv_close(NULL);
 }
 
+// Pages are as large as those of the widest layer; a narrower layer's has zeros at its end.
+static void layers_that_differ_in_width_keep_their_own_rows(void **state) {
+    (void)state;
+    static const kin_device cpu;
+    enum { ROW = 32 * sizeof(ggml_fp16_t), BLOCK = 64 };
+    kin_layer layers[N_LAYER] = {{.n_head_kv = 2}, {.n_head_kv = 1}, {.n_head_kv = 2}};
+    kin_hparams hp = hparams();
+    kin_kv *kv;
+    kin_err err;
+    hp.layers = layers;
+    assert_int_equal(kin_kv_bytes(&hp, &options), 2 * N_CELLS * (ROW + ROW / 2));
+    if (kin_kv_open(&kv, &hp, &options, on_cpu, &cpu, &err) != 0) fail_msg("%s", err.text);
+    assert_int_equal(kin_kv_k(kv, 1)->ne[0], 16);
+    assert_int_equal(kin_kv_k(kv, 2)->ne[0], 32);
+    assert_int_equal(kin_kv_page_bytes(kv), 2 * BLOCK * ROW);
+    expect_run(kv, 0, 0, 3 * BLOCK, 0);
+    for (int il = 1; il < N_LAYER; il++) {
+        static uint8_t page[2 * BLOCK * ROW], got[2 * BLOCK * ROW];
+        const size_t half = BLOCK * ROW / (il == 1 ? 2 : 1);
+        for (size_t i = 0; i < sizeof page; i++) page[i] = i < 2 * half ? (uint8_t)(i * 7 % 100 + 1) : 0;
+        kin_kv_page_set(kv, 0, 1, il, page);
+        const uint8_t *k = kin_kv_k(kv, il)->data, *v = kin_kv_v(kv, il)->data;
+        assert_memory_equal(k + half, page, half); // block 1
+        assert_memory_equal(v + half, page + half, half);
+        assert_int_equal(k[half - 1] | k[2 * half] | v[half - 1] | v[2 * half], 0); // its neighbours
+        memset(got, 1, sizeof got);
+        kin_kv_page_get(kv, 0, 1, il, got);
+        assert_memory_equal(got, page, sizeof page);
+        assert_true(kin_kv_page_is_finite(kv, il, page));
+        memcpy(page + 2 * half - 2, &(uint16_t){0x7c00}, 2);
+        assert_false(kin_kv_page_is_finite(kv, il, page));
+    }
+    kin_kv_close(kv);
+}
+
 static void rows_that_are_no_whole_blocks_are_refused(void **state) {
     (void)state;
     static const kin_device cpu;
@@ -507,6 +542,7 @@ int main(void) {
         cmocka_unit_test(a_share_that_cannot_be_is_refused),
         cmocka_unit_test(whatever_is_shared_each_sequence_keeps_its_own_text),
         cmocka_unit_test(tensors_are_keys_and_values_of_the_windows),
+        cmocka_unit_test(layers_that_differ_in_width_keep_their_own_rows),
         cmocka_unit_test(rows_that_are_no_whole_blocks_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

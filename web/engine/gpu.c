@@ -73,6 +73,7 @@ static void refuse(const char *sentence) {
 
 void kin_gpu_check(const kin_hparams *hp) {
     if (!hp->arch->is_like_llama) refuse("this family's layers are not computed there");
+    if (!kin_hparams_is_uniform(hp)) refuse("layers that differ in width are not computed there");
     if (hp->n_expert > 0) refuse("a mixture of experts is not computed there");
     if (hp->head_dim > HEAD_DIM_MOST) refuse("heads of more than 256 dimensions are not computed there");
 }
