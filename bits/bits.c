@@ -350,6 +350,25 @@ static uint64_t gate(const kin_kernels *k, int what) {
     return hash;
 }
 
+// Gates of whole heads, then of each of their values, with heads of 64.
+static uint64_t head_gates(const kin_kernels *k, int what) {
+    enum { DIM = 64, N = WIDTH / DIM };
+    const float sizes[] = {1, 10, 200};
+    uint64_t hash = 0;
+    kin_rng rng;
+    kin_rng_seed(&rng, 9);
+    for (int i = 0; i < 3; i++) {
+        float *x = random_floats(&rng, WIDTH, 2), *by = random_floats(&rng, WIDTH, sizes[i]);
+        k->gate_heads((kin_head_gate)what, false, N, DIM, by, x);
+        hash = kin_bits_hash_f32(x, WIDTH, hash);
+        k->gate_heads((kin_head_gate)what, true, N, DIM, by, x);
+        hash = kin_bits_hash_f32(x, WIDTH, hash);
+        free(by);
+        free(x);
+    }
+    return hash;
+}
+
 // Scaling by a sigmoid and soft caps, with a length that is not a multiple of 16.
 static uint64_t caps(const kin_kernels *k, int what) {
     uint64_t hash = 0;
@@ -479,6 +498,8 @@ static const kin_bits_case cases[] = {
     {"gate by SiLU", 0xe38c9ec3153cc4df, gate, KIN_GATE_SILU},
     {"gate by GELU", 0x9ad48b1d81e9e184, gate, KIN_GATE_GELU},
     {"gate of gpt-oss", 0x2d64fff0c04f6fcf, gate, KIN_GATE_OAI},
+    {"heads by sigmoid", 0xb56d2c8eef5717c6, head_gates, KIN_HEAD_GATE_SIGMOID},
+    {"heads by softplus", 0x8207f6f2a4cc4232, head_gates, KIN_HEAD_GATE_SOFTPLUS},
     {"caps", 0x4344e122f2f9753a, caps, 6},
     {"rope", 0xbba4e98faf3baaa8, rope, 4},
     {"route", 0x06616b24de335ab8, route, 5},

@@ -193,6 +193,12 @@ typedef enum kin_gate {
     KIN_GATE_OAI,  // gpt-oss: g = min(g, 7), u = clamp(u, -7, 7): g / (1 + e^(-1.702 g)) * (u + 1)
 } kin_gate;
 
+// What makes factors of the products that gate the results of attention's heads.
+typedef enum kin_head_gate {
+    KIN_HEAD_GATE_SIGMOID,
+    KIN_HEAD_GATE_SOFTPLUS, // ln(1 + e^g)
+} kin_head_gate;
+
 // How a token's experts are chosen and weighted.
 typedef enum kin_gating {
     KIN_GATING_CHOSEN,  // softmax of the chosen experts' logits
@@ -249,6 +255,10 @@ typedef struct kin_kernels {
 
     // y = x / (1 + e^-g): f32 [n], n a multiple of 16; g is one number. y may be x.
     void (*scale_sigmoid)(int64_t n, float g, const float *x, float *y);
+
+    // Multiplies heads x // f32 [n_head, head_dim] by factors made of gate // f32 [n_head] or, if is_each, [n_head, head_dim].
+    // head_dim is a multiple of 16.
+    void (*gate_heads)(kin_head_gate kind, bool is_each, int n_head, int head_dim, const float *gate, float *x);
 
     // x = cap tanh(scale x / cap), or scale x if cap is 0; f32 [n]
     void (*cap)(int64_t n, float scale, float cap, float *x);

@@ -212,11 +212,28 @@ static struct ggml_tensor *attend_by_ggml(kin_graph *g, int il, struct ggml_tens
     return attend(g, il, q, rows); // [n_embd_q, n]
 }
 
+// Multiplies the heads' results x [n_embd_q, n] by what the gate makes of the block's normed input [n_embd, n].
+static struct ggml_tensor *gate_heads(kin_graph *g, int il, struct ggml_tensor *x, struct ggml_tensor *normed) {
+    const kin_layer how = kin_layer_of(g->hp, il);
+    struct ggml_tensor *gate = linear(g, g->layers[il].w[KIN_W_ATTN_GATE], NULL, normed); // [n_head * n_head_gate, n]
+    if (g->kernels) return kin_op_gate_heads(g, il, x, gate);
+    const int64_t n = x->ne[1], n_embd_q = x->ne[0];
+    gate = how.head_gate == KIN_HEAD_GATE_SIGMOID ? ggml_sigmoid(g->ctx, gate) : ggml_softplus(g->ctx, gate);
+    gate = ggml_reshape_3d(g->ctx, gate, how.n_head_gate, how.n_head, n); // [n_head_gate, n_head, n]
+    x = ggml_reshape_3d(g->ctx, x, how.head_dim, how.n_head, n);          // [head_dim, n_head, n]
+    return ggml_reshape_2d(g->ctx, ggml_mul(g->ctx, x, gate), n_embd_q, n);
+}
+
 struct ggml_tensor *kin_block_attention(kin_graph *g, int il, struct ggml_tensor *x) {
     struct ggml_tensor *const *w = g->layers[il].w;
     struct ggml_tensor *cur = w[KIN_W_ATTN_NORM] ? kin_block_norm(g, x, w[KIN_W_ATTN_NORM]) : x; // [n_embd, n_tokens]
-    cur = g->kernels ? attend_by_kernels(g, il, cur) : attend_by_ggml(g, il, cur);               // [n_embd_q, n]
-    if (drops_rows(g, il)) x = wanted_rows(g, x);                                                // [n_embd, n_out]
+    struct ggml_tensor *normed = cur;
+    cur = g->kernels ? attend_by_kernels(g, il, cur) : attend_by_ggml(g, il, cur); // [n_embd_q, n]
+    if (w[KIN_W_ATTN_GATE]) {
+        if (drops_rows(g, il)) normed = wanted_rows(g, normed); // [n_embd, n_out]
+        cur = gate_heads(g, il, cur, normed);
+    }
+    if (drops_rows(g, il)) x = wanted_rows(g, x); // [n_embd, n_out]
     return end_block(g, w[KIN_W_ATTN_OUT], w[KIN_W_ATTN_OUT_BIAS], w[KIN_W_ATTN_OUT_NORM], cur, x);
 }
 
@@ -362,7 +379,7 @@ struct ggml_tensor *kin_block_ffn(kin_graph *g, int il, struct ggml_tensor *x) {
 struct ggml_tensor *kin_block_layer(kin_graph *g, int il, struct ggml_tensor *x) {
     struct ggml_tensor *y = kin_block_attention(g, il, x); // [n_embd, n]
     if (!kin_layer_of(g->hp, il).is_parallel) return kin_block_ffn(g, il, y);
-    if (drops_rows(g, il)) x = ggml_get_rows(g->ctx, x, g->out_rows); // [n_embd, n_out]
+    if (drops_rows(g, il)) x = wanted_rows(g, x); // [n_embd, n_out]
     return ffn_down(g, il, kin_block_ffn_in(g, il, x), y);
 }
 

@@ -29,6 +29,8 @@ typedef struct kin_layer {
     kin_gate gate;    // of the feed-forward block
     float attn_scale; // multiplies q k
     float softcap;    // of the scores; 0: none
+    int n_head_gate;  // products that gate each head's result: 1, or head_dim; 0: none
+    kin_head_gate head_gate;
 } kin_layer;
 
 typedef struct kin_hparams {

@@ -258,3 +258,27 @@ struct ggml_tensor *kin_op_attend(kin_graph *g, int il, struct ggml_tensor *head
     merge->has_sinks = op->has_sinks;
     return kin_op_inplace(g, out, NULL, 0, &merging, merge);
 }
+
+// ---- gates
+
+static int count_gated_rows(const struct ggml_tensor *x, const struct kin_op *op, int n_threads) {
+    (void)op, (void)n_threads;
+    return (int)x->ne[1];
+}
+
+// Sources: x, the gate.
+static void gate_row(struct ggml_tensor *x, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
+    const struct ggml_tensor *gate = x->src[1];
+    const kin_layer *how = &op->layer;
+    (void)n_threads;
+    op->kernels->gate_heads(how->head_gate, how->n_head_gate > 1, how->n_head, how->head_dim,
+                            (const float *)gate->data + c->i * gate->ne[0], (float *)x->data + c->i * x->ne[0]);
+}
+
+static const kin_op_run gating = {.count = count_gated_rows, .compute = gate_row};
+
+struct ggml_tensor *kin_op_gate_heads(kin_graph *g, int il, struct ggml_tensor *x, struct ggml_tensor *gate) {
+    struct kin_op *op = kin_op_new(g, KIN_OP_OTHER);
+    op->layer = kin_layer_of(g->hp, il);
+    return kin_op_inplace(g, x, &gate, 1, &gating, op);
+}

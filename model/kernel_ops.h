@@ -76,6 +76,10 @@ struct ggml_tensor *kin_op_heads(kin_graph *g, int il, struct ggml_tensor *y, in
 // Attention of rows of heads // [at least n_embd_q, n], queries first -> [n_embd_q, n]
 struct ggml_tensor *kin_op_attend(kin_graph *g, int il, struct ggml_tensor *heads, kin_graph_rows *rows);
 
+// Multiplies the heads' results x // [n_embd_q, n] by what the layer's gate makes of gate // [n_head * n_head_gate, n]. Changes
+// x.
+struct ggml_tensor *kin_op_gate_heads(kin_graph *g, int il, struct ggml_tensor *x, struct ggml_tensor *gate);
+
 // y + residual, where y // [n_embd, n] is this device's part of the group's result: all parts are added up first. Changes y.
 // Requires g->sums.
 struct ggml_tensor *kin_op_sum(kin_graph *g, struct ggml_tensor *y, struct ggml_tensor *residual);

@@ -13,6 +13,7 @@ typedef enum dim {
     DIM_EXPERT,
     DIM_QKV,    // query, key and value heads
     DIM_N_HEAD, // query heads
+    DIM_HEAD_GATES,
     DIM_FF_TWICE,
     DIM_FF_SHARED, // of the shared experts
 } dim;
@@ -40,6 +41,7 @@ static const weight_spec weight_specs[KIN_W_COUNT] = {
     [KIN_W_ATTN_Q_NORM_ALL] = {"attn_q_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_Q}},
     [KIN_W_ATTN_K_NORM_ALL] = {"attn_k_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_KV}},
     [KIN_W_ATTN_SINKS] = {"attn_sinks.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_N_HEAD}},
+    [KIN_W_ATTN_GATE] = {"attn_gate.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_HEAD_GATES}},
     [KIN_W_ATTN_OUT_NORM] = {"post_attention_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD}},
     [KIN_W_FFN_NORM] = {"ffn_norm.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD}},
     [KIN_W_FFN_NORM_2] = {"post_attention_norm.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD}},
@@ -119,6 +121,7 @@ static int64_t dim_size(dim d, const kin_hparams *hp, const kin_layer *layer) {
     case DIM_EXPERT: return hp->n_expert;
     case DIM_QKV: return kin_layer_n_embd_q(layer) + 2 * (int64_t)kin_layer_n_embd_kv(layer);
     case DIM_N_HEAD: return layer->n_head;
+    case DIM_HEAD_GATES: return (int64_t)layer->n_head * layer->n_head_gate;
     case DIM_FF_TWICE: return 2 * (int64_t)layer->n_ff;
     case DIM_FF_SHARED: return hp->n_ff_shared;
     }

@@ -26,6 +26,7 @@ typedef enum kin_weight {
     KIN_W_ATTN_Q_NORM_ALL, // instead of Q_NORM and K_NORM: of all heads at once
     KIN_W_ATTN_K_NORM_ALL,
     KIN_W_ATTN_SINKS,
+    KIN_W_ATTN_GATE,     // its products gate the heads' results
     KIN_W_ATTN_OUT_NORM, // of the block's output, before it is added to the input
     KIN_W_FFN_NORM,
     KIN_W_FFN_NORM_2,    // the same under another name

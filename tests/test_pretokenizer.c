@@ -57,6 +57,12 @@ static void qwen_2_cuts_numbers_by_one(void **state) {
     expect("deepseek-r1-qwen", "x 123", "x| |1|2|3");
 }
 
+static void laguna_cuts_lines_first(void **state) {
+    (void)state;
+    expect("qwen2", "a \n\n b", "a| \n\n| b");
+    expect("laguna", "a \n\n b12", "a| |\n\n| b|1|2");
+}
+
 static void combining_marks_stay_with_letters_in_qwen_35(void **state) {
     (void)state;
     expect("qwen2", "e\xcc\x81x", "e|\xcc\x81x");
@@ -138,6 +144,7 @@ int main(void) {
         cmocka_unit_test(gpt_2_keeps_one_space_with_its_word),
         cmocka_unit_test(llama_3_cuts_numbers_by_three),
         cmocka_unit_test(qwen_2_cuts_numbers_by_one),
+        cmocka_unit_test(laguna_cuts_lines_first),
         cmocka_unit_test(combining_marks_stay_with_letters_in_qwen_35),
         cmocka_unit_test(tekken_cuts_before_capitals),
         cmocka_unit_test(smollm_and_falcon_cut_digits_first),

@@ -14,6 +14,7 @@ const kin_kernels SIMD_FN(kin_kernels) = {
     .add_scaled = SIMD_FN(kin_add_scaled),
     .gate = SIMD_FN(kin_gate),
     .scale_sigmoid = SIMD_FN(kin_scale_sigmoid),
+    .gate_heads = SIMD_FN(kin_gate_heads),
     .cap = SIMD_FN(kin_cap),
     .rope = SIMD_FN(kin_rope),
     .route = SIMD_FN(kin_route),

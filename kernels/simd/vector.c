@@ -71,6 +71,28 @@ void SIMD_FN(kin_scale_sigmoid)(int64_t n, float g, const float *x, float *y) {
     for (int64_t i = 0; i < n; i += 16) vf_store(y + i, by_sigmoid(vf_load(x + i), all));
 }
 
+// max(a, 0) + ln(1 + t) with t = e^-|a|. With z = t / (2 + t), at most 1/3: ln(1 + t) = 2 z (1 + z^2 / 3 + z^4 / 5 + ...)
+SIMD_INLINE vf softplus(vf a) {
+    vf t = vf_exp(vf_sub(vf_zero(), vf_abs(a))), z = vf_div(t, vf_add(t, vf_set1(2))), square = vf_mul(z, z),
+       sum = vf_set1(1.0f / 15);
+    for (int n = 13; n >= 1; n -= 2) sum = vf_add(vf_mul(sum, square), vf_set1(1.0f / (float)n));
+    return vf_add(vf_max(a, vf_zero()), vf_mul(vf_add(z, z), sum));
+}
+
+SIMD_INLINE vf gate_factor(kin_head_gate kind, vf a) {
+    return kind == KIN_HEAD_GATE_SIGMOID ? by_sigmoid(vf_set1(1), a) : softplus(a);
+}
+
+void SIMD_FN(kin_gate_heads)(kin_head_gate kind, bool is_each, int n_head, int head_dim, const float *gate, float *x) {
+    for (int h = 0; h < n_head; h++, x += head_dim) {
+        vf factor = is_each ? vf_zero() : gate_factor(kind, vf_set1(gate[h]));
+        for (int d = 0; d < head_dim; d += 16) {
+            if (is_each) factor = gate_factor(kind, vf_load(gate + h * head_dim + d));
+            vf_store(x + d, vf_mul(vf_load(x + d), factor));
+        }
+    }
+}
+
 // tanh(a) = 1 - 2 / (e^2a + 1)
 SIMD_INLINE vf cap_of(vf x, float scale, float cap) {
     if (cap == 0) return vf_mul(x, vf_set1(scale));

@@ -63,6 +63,7 @@ enum { MAX_STAGES = 6 };
 static const char *const stages_gpt2[MAX_STAGES] = {GPT2};
 static const char *const stages_llama3[MAX_STAGES] = {LLAMA3};
 static const char *const stages_qwen2[MAX_STAGES] = {QWEN2};
+static const char *const stages_laguna[MAX_STAGES] = {"[^\\n]+|[\\n]+", QWEN2};
 static const char *const stages_qwen35[MAX_STAGES] = {QWEN35};
 static const char *const stages_tekken[MAX_STAGES] = {TEKKEN};
 static const char *const stages_gpt4o[MAX_STAGES] = {GPT4O};
@@ -116,6 +117,7 @@ static const entry entries[] = {
     {"hunyuan", stages_qwen2, {0}},
     {"megrez", stages_qwen2, {0}},
     {"solar-open", stages_qwen2, {0}},
+    {"laguna", stages_laguna, {0}},
     {"qwen35", stages_qwen35, {0}},
     {"tekken", stages_tekken, {.ignore_merges = true, .add_bos = true}},
     {"gpt-4o", stages_gpt4o, {0}},
