@@ -350,6 +350,20 @@ static uint64_t gate(const kin_kernels *k, int what) {
     return hash;
 }
 
+static uint64_t limited_gate(const kin_kernels *k, int what) {
+    uint64_t hash = 0;
+    kin_rng rng;
+    kin_rng_seed(&rng, (uint64_t)what);
+    for (int i = 1; i <= 3; i++) {
+        float *x = random_floats(&rng, WIDTH, 10), *up = random_floats(&rng, WIDTH, 10);
+        k->gate_limited(0.5f * (float)(i * i), WIDTH, x, up, x);
+        hash = kin_bits_hash_f32(x, WIDTH, hash);
+        free(x);
+        free(up);
+    }
+    return hash;
+}
+
 // Gates of whole heads, then of each of their values, with heads of 64.
 static uint64_t head_gates(const kin_kernels *k, int what) {
     enum { DIM = 64, N = WIDTH / DIM };
@@ -498,6 +512,7 @@ static const kin_bits_case cases[] = {
     {"gate by SiLU", 0xe38c9ec3153cc4df, gate, KIN_GATE_SILU},
     {"gate by GELU", 0x9ad48b1d81e9e184, gate, KIN_GATE_GELU},
     {"gate of gpt-oss", 0x2d64fff0c04f6fcf, gate, KIN_GATE_OAI},
+    {"gate with a limit", 0x96a947d56b7f5f15, limited_gate, 10},
     {"heads by sigmoid", 0xb56d2c8eef5717c6, head_gates, KIN_HEAD_GATE_SIGMOID},
     {"heads by softplus", 0x8207f6f2a4cc4232, head_gates, KIN_HEAD_GATE_SOFTPLUS},
     {"caps", 0x4344e122f2f9753a, caps, 6},

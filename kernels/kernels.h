@@ -253,6 +253,9 @@ typedef struct kin_kernels {
     // y = activation(gate) * up, as kin_gate says; f32 [n], n a multiple of 16. y may be gate or up.
     void (*gate)(kin_gate kind, int64_t n, const float *gate, const float *up, float *y);
 
+    // y = min(SiLU(gate), limit) * clamp(up, -limit, limit); otherwise like gate.
+    void (*gate_limited)(float limit, int64_t n, const float *gate, const float *up, float *y);
+
     // y = x / (1 + e^-g): f32 [n], n a multiple of 16; g is one number. y may be x.
     void (*scale_sigmoid)(int64_t n, float g, const float *x, float *y);
 

@@ -58,3 +58,4 @@ extern const kin_arch kin_arch_olmo2;
 extern const kin_arch kin_arch_phi3;
 extern const kin_arch kin_arch_qwen2moe;
 extern const kin_arch kin_arch_smollm3;
+extern const kin_arch kin_arch_step35;

@@ -89,9 +89,9 @@ static struct ggml_tensor *heads(kin_graph *g, int il, struct ggml_tensor *y, in
     if (yarn)
         return ggml_rope_ext(g->ctx, y, rows->pos, yarn, r->n_rot, type, r->n_ctx_orig, (float)r->base, 1, 0,
                              (float)kin_rope_length(r), 0, 0);
-    return ggml_rope_ext(g->ctx, y, rows->pos, g->rope_factors, r->n_rot, type, r->n_ctx_orig, (float)r->base,
-                         (float)r->freq_scale, (float)r->ext_factor, (float)r->attn_factor, (float)r->beta_fast,
-                         (float)r->beta_slow);
+    return ggml_rope_ext(g->ctx, y, rows->pos, hp->ignores_factors[layer.rope] ? NULL : g->rope_factors, r->n_rot, type,
+                         r->n_ctx_orig, (float)r->base, (float)r->freq_scale, (float)r->ext_factor, (float)r->attn_factor,
+                         (float)r->beta_fast, (float)r->beta_slow);
 }
 
 // Writes the tokens' rows [n_embd_kv, n] into their cells of the cache, before any other node reads it.
@@ -245,33 +245,38 @@ static struct ggml_tensor *norm_ffn(kin_graph *g, int il, struct ggml_tensor *x)
     return norm ? kin_block_norm(g, x, norm) : x; // [n_embd, n]
 }
 
-static struct ggml_tensor *apply_gate(kin_graph *g, kin_gate kind, struct ggml_tensor *gate, struct ggml_tensor *up) {
-    const float alpha = 1.702f, limit = 7;
+// limit: of the gate, 0: none
+static struct ggml_tensor *apply_gate(kin_graph *g, kin_gate kind, float limit, struct ggml_tensor *gate,
+                                      struct ggml_tensor *up) {
+    const float alpha = 1.702f, limit_oai = 7;
+    if (limit > 0)
+        return ggml_mul(g->ctx, ggml_clamp(g->ctx, ggml_silu(g->ctx, gate), -INFINITY, limit),
+                        ggml_clamp(g->ctx, up, -limit, limit));
     switch (kind) {
     case KIN_GATE_GELU: return ggml_geglu_split(g->ctx, gate, up);
-    case KIN_GATE_OAI: return ggml_swiglu_oai(g->ctx, gate, up, alpha, limit);
+    case KIN_GATE_OAI: return ggml_swiglu_oai(g->ctx, gate, up, alpha, limit_oai);
     default: return ggml_swiglu_split(g->ctx, gate, up);
     }
 }
 
 // activation(gate x) * up x: [n_ff, n]. up NULL: gate has the rows of both.
-static struct ggml_tensor *gated(kin_graph *g, kin_gate kind, struct ggml_tensor *gate, struct ggml_tensor *up,
+static struct ggml_tensor *gated(kin_graph *g, kin_gate kind, float limit, struct ggml_tensor *gate, struct ggml_tensor *up,
                                  struct ggml_tensor *x) {
-    if (g->kernels && kin_ops_gate(gate, up)) return kin_op_gated(g, kind, x, gate, up);
+    if (g->kernels && kin_ops_gate(gate, up)) return kin_op_gated(g, kind, limit, x, gate, up);
     struct ggml_tensor *y = linear(g, gate, NULL, x);
-    if (up) return apply_gate(g, kind, y, linear(g, up, NULL, x));
+    if (up) return apply_gate(g, kind, limit, y, linear(g, up, NULL, x));
     const int64_t n_ff = y->ne[0] / 2;
     struct ggml_tensor *first = ggml_view_2d(g->ctx, y, n_ff, y->ne[1], y->nb[1], 0);
     struct ggml_tensor *second = ggml_view_2d(g->ctx, y, n_ff, y->ne[1], y->nb[1], (size_t)n_ff * sizeof(float));
-    return apply_gate(g, kind, ggml_cont(g->ctx, first), ggml_cont(g->ctx, second));
+    return apply_gate(g, kind, limit, ggml_cont(g->ctx, first), ggml_cont(g->ctx, second));
 }
 
 struct ggml_tensor *kin_block_ffn_in(kin_graph *g, int il, struct ggml_tensor *x) {
     struct ggml_tensor *const *w = g->layers[il].w;
     const kin_gate kind = kin_layer_of(g->hp, il).gate;
     struct ggml_tensor *cur = norm_ffn(g, il, x); // [n_embd, n]
-    if (w[KIN_W_FFN_GATE_UP]) return gated(g, kind, w[KIN_W_FFN_GATE_UP], NULL, cur);
-    return gated(g, kind, w[KIN_W_FFN_GATE], w[KIN_W_FFN_UP], cur); // [n_ff, n]
+    if (w[KIN_W_FFN_GATE_UP]) return gated(g, kind, 0, w[KIN_W_FFN_GATE_UP], NULL, cur);
+    return gated(g, kind, 0, w[KIN_W_FFN_GATE], w[KIN_W_FFN_UP], cur); // [n_ff, n]
 }
 
 static struct ggml_tensor *ffn_down(kin_graph *g, int il, struct ggml_tensor *h, struct ggml_tensor *x) {
@@ -333,11 +338,12 @@ static struct ggml_tensor *experts_by_ggml(kin_graph *g, int il, struct ggml_ten
     struct ggml_tensor *const *w = g->layers[il].w, *chosen;
     struct ggml_context *ctx = g->ctx;
     const int64_t n = cur->ne[1], n_embd = cur->ne[0];
+    const kin_layer how = kin_layer_of(g->hp, il);
     struct ggml_tensor *weights = route_by_ggml(g, il, cur, &chosen); // [1, n_used, n]
     cur = ggml_reshape_3d(ctx, cur, n_embd, 1, n);                    // [n_embd, 1, n]
     struct ggml_tensor *gate = multiply_experts(g, w[KIN_W_FFN_GATE_EXPS], w[KIN_W_FFN_GATE_EXPS_BIAS], cur, chosen);
     struct ggml_tensor *up = multiply_experts(g, w[KIN_W_FFN_UP_EXPS], w[KIN_W_FFN_UP_EXPS_BIAS], cur, chosen);
-    cur = apply_gate(g, kin_layer_of(g->hp, il).gate, gate, up); // [n_ff_exp, n_used, n]
+    cur = apply_gate(g, how.gate, how.limit_exps, gate, up); // [n_ff_exp, n_used, n]
     cur = multiply_experts(g, w[KIN_W_FFN_DOWN_EXPS], w[KIN_W_FFN_DOWN_EXPS_BIAS], cur, chosen);
     cur = ggml_mul(ctx, cur, weights); // [n_embd, n_used, n]
     for (int i = 0; i < g->hp->n_expert_used; i++) {
@@ -350,7 +356,8 @@ static struct ggml_tensor *experts_by_ggml(kin_graph *g, int il, struct ggml_ten
 // sum + the shared experts' output for the normed cur. [n_embd, n]
 static struct ggml_tensor *add_shared(kin_graph *g, int il, struct ggml_tensor *sum, struct ggml_tensor *cur) {
     struct ggml_tensor *const *w = g->layers[il].w, *router = w[KIN_W_FFN_SHARED_ROUTER];
-    struct ggml_tensor *h = gated(g, kin_layer_of(g->hp, il).gate, w[KIN_W_FFN_SHARED_GATE], w[KIN_W_FFN_SHARED_UP], cur);
+    const kin_layer how = kin_layer_of(g->hp, il);
+    struct ggml_tensor *h = gated(g, how.gate, how.limit_shared, w[KIN_W_FFN_SHARED_GATE], w[KIN_W_FFN_SHARED_UP], cur);
     if (router) {
         struct ggml_tensor *gate = linear(g, router, NULL, cur); // [1, n]
         h = g->kernels ? kin_op_scale_sigmoid(g, h, gate) : ggml_mul(g->ctx, h, ggml_sigmoid(g->ctx, gate));
@@ -361,9 +368,10 @@ static struct ggml_tensor *add_shared(kin_graph *g, int il, struct ggml_tensor *
 static struct ggml_tensor *ffn_experts(kin_graph *g, int il, struct ggml_tensor *x) {
     struct ggml_tensor *const *w = g->layers[il].w, *cur = norm_ffn(g, il, x); // [n_embd, n]
     const bool as_is = adds_as_is(g, w[KIN_W_FFN_OUT_NORM]);
+    const kin_layer how = kin_layer_of(g->hp, il);
     struct ggml_tensor *sum = as_is && !g->sums ? x : NULL;
     if (experts_by_kernels(g, il))
-        sum = kin_op_experts(g, kin_layer_of(g->hp, il).gate, sum, cur, route_by_kernels(g, il, cur), w);
+        sum = kin_op_experts(g, &how, sum, cur, route_by_kernels(g, il, cur), w);
     else
         sum = experts_by_ggml(g, il, sum, cur);
     if (w[KIN_W_FFN_SHARED_DOWN]) sum = add_shared(g, il, sum, cur);

@@ -95,6 +95,7 @@ static void read_rope(kin_meta *k, kin_hparams *hp) {
     r->freq_scale = scaled ? (double)(1.0f / factor) : 1;
     r->ext_factor = yarn ? 1 : 0;
     hp->ropes[1] = *r;
+    hp->n_rope_factors = r->n_rot / 2;
 }
 
 // The vocabulary's size is the number of the embedding's rows. (A "vocab_size" key may count padding differently, so it is

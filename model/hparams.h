@@ -23,13 +23,15 @@ enum {
 typedef struct kin_layer {
     int n_head, n_head_kv, head_dim, n_ff; // in kin_hparams.layers 0: the model's
     int rope;                              // index into kin_hparams.ropes for queries and keys; or KIN_ROPE_NONE
-    bool is_windowed; // a token sees the last kin_hparams.window tokens, including itself; false: all before it
-    bool has_experts; // false: the feed-forward block is dense
-    bool is_parallel; // the feed-forward block reads the layer's input, not attention's result
-    kin_gate gate;    // of the feed-forward block
-    float attn_scale; // multiplies q k
-    float softcap;    // of the scores; 0: none
-    int n_head_gate;  // products that gate each head's result: 1, or head_dim; 0: none
+    bool is_windowed;   // a token sees the last kin_hparams.window tokens, including itself; false: all before it
+    bool has_experts;   // false: the feed-forward block is dense
+    bool is_parallel;   // the feed-forward block reads the layer's input, not attention's result
+    kin_gate gate;      // of the feed-forward block
+    float limit_exps;   // of the gate of experts, by kin_kernels.gate_limited; 0: none
+    float limit_shared; // the same of shared experts
+    float attn_scale;   // multiplies q k
+    float softcap;      // of the scores; 0: none
+    int n_head_gate;    // products that gate each head's result: 1, or head_dim; 0: none
     kin_head_gate head_gate;
 } kin_layer;
 
@@ -59,7 +61,9 @@ typedef struct kin_hparams {
     bool has_no_rope;
     bool rope_neox; // pairs are (i, i + n_rot / 2); false: (2i, 2i + 1)
     kin_rope ropes[KIN_ROPES];
-    bool has_long_factors; // the context size selects rope_factors_long or rope_factors_short
+    int n_rope_factors;              // numbers in the file's tensor of rope factors
+    bool ignores_factors[KIN_ROPES]; // this rope does not use them
+    bool has_long_factors;           // the context size selects rope_factors_long or rope_factors_short
 
     // 1 (caps: 0) if the family has none.
     float embedding_scale;

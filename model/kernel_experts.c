@@ -268,7 +268,7 @@ static void add_experts(struct ggml_tensor *out, const struct kin_op *op, int n_
 
 static const kin_op_run expert_sums = {.count = count_tokens, .compute = add_experts};
 
-struct ggml_tensor *kin_op_experts(kin_graph *g, kin_gate how, struct ggml_tensor *x, struct ggml_tensor *normed,
+struct ggml_tensor *kin_op_experts(kin_graph *g, const kin_layer *how, struct ggml_tensor *x, struct ggml_tensor *normed,
                                    struct ggml_tensor *routed, struct ggml_tensor *const *w) {
     struct ggml_tensor *gate = w[KIN_W_FFN_GATE_EXPS], *up = w[KIN_W_FFN_UP_EXPS], *down = w[KIN_W_FFN_DOWN_EXPS];
     struct ggml_tensor *gate_bias = w[KIN_W_FFN_GATE_EXPS_BIAS], *up_bias = w[KIN_W_FFN_UP_EXPS_BIAS],
@@ -288,7 +288,8 @@ struct ggml_tensor *kin_op_experts(kin_graph *g, kin_gate how, struct ggml_tenso
     }
     op = kin_op_new(g, KIN_OP_OTHER);
     op->kind[0] = kind;
-    op->gate = how;
+    op->gate = how->gate;
+    op->gate_limit = how->limit_exps;
     op->gates = true;
     op->has_expert_bias = gate_bias != NULL;
     struct ggml_tensor *gated[] = {counted, input, gate, up, gate_bias, up_bias};

@@ -32,7 +32,7 @@ static struct ggml_tensor *turns_of(kin_graph *g, kin_graph_rows *rows, int i_ro
     struct kin_op *op = kin_op_new(g, KIN_OP_TURNS);
     op->rows = rows;
     op->i_rope = i_rope;
-    op->has_factors = g->rope_factors != NULL;
+    op->has_factors = g->rope_factors && !g->hp->ignores_factors[i_rope];
     struct ggml_tensor *args[] = {g->rope_factors};
     rows->turns[i_rope] =
         kin_op_node(g, GGML_TYPE_F32, g->hp->ropes[i_rope].n_rot, rows->n, args, op->has_factors, &rotation, op);

@@ -334,7 +334,10 @@ void kin_op_multiply_gated(const struct kin_op *op, const kin_op_pair *pair, kin
         if (pair->up_bias) kin_op_add_rows(op, rows, width, pair->up_bias, 0, other, width);
         for (int64_t i = 0; i < rows; i++) {
             float *h = y + (row + i) * ldy;
-            op->kernels->gate(op->gate, width, h, other + i * width, h);
+            if (op->gate_limit > 0)
+                op->kernels->gate_limited(op->gate_limit, width, h, other + i * width, h);
+            else
+                op->kernels->gate(op->gate, width, h, other + i * width, h);
         }
     }
 }
@@ -494,7 +497,7 @@ static void multiply_gated(struct ggml_tensor *y, const struct kin_op *op, int n
 static const kin_op_run gated = {
     .count = count_gated, .compute = multiply_gated, .result_bytes = gated_bytes, .area = gated_area, .takes_ahead = true};
 
-struct ggml_tensor *kin_op_gated(kin_graph *g, kin_gate kind, struct ggml_tensor *x, struct ggml_tensor *gate,
+struct ggml_tensor *kin_op_gated(kin_graph *g, kin_gate kind, float limit, struct ggml_tensor *x, struct ggml_tensor *gate,
                                  struct ggml_tensor *up) {
     kin_act_kind act_kind = kin_kernel_act_kind((int)gate->type);
     kin_assert(!up || act_kind == kin_kernel_act_kind((int)up->type));
@@ -502,6 +505,7 @@ struct ggml_tensor *kin_op_gated(kin_graph *g, kin_gate kind, struct ggml_tensor
     struct kin_op *op = kin_op_new(g, KIN_OP_GATED);
     op->kind[0] = act_kind;
     op->gate = kind;
+    op->gate_limit = limit;
     op->is_stacked = !up;
     return kin_op_node(g, GGML_TYPE_F32, up ? gate->ne[1] : gate->ne[1] / 2, x->ne[1], args, 3, &gated, op);
 }

@@ -51,9 +51,9 @@ enum { KIN_OP_MATRICES = 3 };
 struct ggml_tensor *kin_op_linear(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *const *weights,
                                   struct ggml_tensor *const *bias, int n_weights, struct ggml_tensor *residual);
 
-// activation(gate x) * up x, for weights whose inputs are rounded alike: x // [n_embd, n] -> [n_ff, n]. up NULL: gate has the
-// rows of both, one after the other.
-struct ggml_tensor *kin_op_gated(kin_graph *g, kin_gate kind, struct ggml_tensor *x, struct ggml_tensor *gate,
+// activation(gate x) * up x, with a limit unless it is 0 (kin_kernels.gate_limited), for weights whose inputs are rounded alike:
+// x // [n_embd, n] -> [n_ff, n]. up NULL: gate has the rows of both, one after the other.
+struct ggml_tensor *kin_op_gated(kin_graph *g, kin_gate kind, float limit, struct ggml_tensor *x, struct ggml_tensor *gate,
                                  struct ggml_tensor *up);
 
 // residual + scale * y; all // [n_embd, n]
@@ -92,5 +92,5 @@ struct ggml_tensor *kin_op_route(kin_graph *g, struct ggml_tensor *logits, struc
 
 // x + the sum over a token's experts of share * down(activation(gate x') * (up x')), where x' is the normed x // [n_embd, n]. x
 // NULL: the sum alone. w: the layer's weights [KIN_W_COUNT], of which those of experts and their biases are used.
-struct ggml_tensor *kin_op_experts(kin_graph *g, kin_gate kind, struct ggml_tensor *x, struct ggml_tensor *normed,
+struct ggml_tensor *kin_op_experts(kin_graph *g, const kin_layer *how, struct ggml_tensor *x, struct ggml_tensor *normed,
                                    struct ggml_tensor *routed, struct ggml_tensor *const *w);

@@ -55,6 +55,7 @@ struct kin_op {
     const kin_hparams *hp;
     kin_layer layer; // the layer that heads and attention belong to
     kin_gate gate;
+    float gate_limit;
     int i_rope;
     float scale;
     int n_weights;

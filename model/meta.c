@@ -74,6 +74,22 @@ float kin_meta_float(kin_meta *k, const char *key, float fallback, float min, fl
     return k->failed ? 0 : value;
 }
 
+float kin_meta_float_at(kin_meta *k, const char *key, int il, float fallback, float min, float max) {
+    char name[NAME_BYTES];
+    kin_gguf_array array;
+    if (k->failed) return 0;
+    int rc = kin_gguf_get_array(k->gguf, full_key(k, key, name), &array, k->err);
+    if (rc == KIN_ABSENT) return fallback;
+    if (rc != 0 || array.kind != KIN_GGUF_F32 || array.n != (uint64_t)k->n_layer) {
+        kin_meta_fail(k, "'%s' must be %d numbers", name, k->n_layer);
+        return 0;
+    }
+    float value = (float)kin_gguf_array_f64(&array, (uint64_t)il);
+    if (!(value >= min && value <= max))
+        kin_meta_fail(k, "'%s' has %g, but must be between %g and %g", name, (double)value, (double)min, (double)max);
+    return k->failed ? 0 : value;
+}
+
 bool kin_meta_bool(kin_meta *k, const char *key, bool fallback) {
     char name[NAME_BYTES];
     bool value = fallback;

@@ -29,6 +29,9 @@ int kin_meta_int_of_all(kin_meta *keys, const char *key, int fallback, int min, 
 // Does the same for layer `il`'s number: one for all layers, or an array with one per layer.
 int kin_meta_int_at(kin_meta *keys, const char *key, int il, int fallback, int min, int max);
 
+// Reads layer `il`'s float of an array with one per layer; if there is no such key: `fallback`.
+float kin_meta_float_at(kin_meta *keys, const char *key, int il, float fallback, float min, float max);
+
 float kin_meta_float(kin_meta *keys, const char *key, float fallback, float min, float max);
 bool kin_meta_bool(kin_meta *keys, const char *key, bool fallback);
 

@@ -56,8 +56,7 @@ static int take_layer(kin_model *m, int il, size_t *n_used, kin_err *err) {
 
 static int take_ends(kin_model *m, size_t *n_used, kin_err *err) {
     const kin_hparams *hp = &m->hp;
-    const int64_t matrix[3] = {hp->n_embd, hp->n_vocab, 1}, norm[3] = {hp->n_embd, 1, 1},
-                  factors[3] = {hp->ropes[0].n_rot / 2, 1, 1};
+    const int64_t matrix[3] = {hp->n_embd, hp->n_vocab, 1}, norm[3] = {hp->n_embd, 1, 1}, factors[3] = {hp->n_rope_factors, 1, 1};
     const char *of_rope = hp->has_long_factors ? "rope_factors_short.weight" : "rope_freqs.weight";
     if (take(m, "token_embd.weight", matrix, false, true, &m->token_embd, n_used, err) != 0) return KIN_FAIL;
     if (take(m, "output_norm.weight", norm, true, true, &m->output_norm, n_used, err) != 0) return KIN_FAIL;

@@ -13,6 +13,7 @@ const kin_kernels SIMD_FN(kin_kernels) = {
     .add = SIMD_FN(kin_add),
     .add_scaled = SIMD_FN(kin_add_scaled),
     .gate = SIMD_FN(kin_gate),
+    .gate_limited = SIMD_FN(kin_gate_limited),
     .scale_sigmoid = SIMD_FN(kin_scale_sigmoid),
     .gate_heads = SIMD_FN(kin_gate_heads),
     .cap = SIMD_FN(kin_cap),

@@ -18,6 +18,7 @@ void SIMD_FN(kin_center)(int64_t n, const float *x, float *y);
 void SIMD_FN(kin_add)(int64_t n, const float *x, float *y);
 void SIMD_FN(kin_add_scaled)(int64_t n, float share, const float *x, float *y);
 void SIMD_FN(kin_gate)(kin_gate kind, int64_t n, const float *gate, const float *up, float *y);
+void SIMD_FN(kin_gate_limited)(float limit, int64_t n, const float *gate, const float *up, float *y);
 void SIMD_FN(kin_scale_sigmoid)(int64_t n, float g, const float *x, float *y);
 void SIMD_FN(kin_gate_heads)(kin_head_gate kind, bool is_each, int n_head, int head_dim, const float *gate, float *x);
 void SIMD_FN(kin_cap)(int64_t n, float scale, float cap, float *x);

@@ -66,6 +66,13 @@ void SIMD_FN(kin_gate)(kin_gate kind, int64_t n, const float *gate, const float 
     }
 }
 
+void SIMD_FN(kin_gate_limited)(float limit, int64_t n, const float *gate, const float *up, float *y) {
+    for (int64_t i = 0; i < n; i += 16) {
+        vf g = vf_load(gate + i), u = vf_max(at_most(vf_load(up + i), limit), vf_set1(-limit));
+        vf_store(y + i, vf_mul(at_most(by_sigmoid(g, g), limit), u));
+    }
+}
+
 void SIMD_FN(kin_scale_sigmoid)(int64_t n, float g, const float *x, float *y) {
     vf all = vf_set1(g);
     for (int64_t i = 0; i < n; i += 16) vf_store(y + i, by_sigmoid(vf_load(x + i), all));

@@ -140,6 +140,7 @@ struct ggml_tensor *ggml_absent(const char *op, ...);
 #define ggml_reshape_2d(...) ggml_absent("reshape_2d", __VA_ARGS__)
 #define ggml_reshape_3d(...) ggml_absent("reshape_3d", __VA_ARGS__)
 #define ggml_softplus(...) ggml_absent("softplus", __VA_ARGS__)
+#define ggml_silu(...) ggml_absent("silu", __VA_ARGS__)
 #define ggml_norm(...) ggml_absent("norm", __VA_ARGS__)
 #define ggml_rms_norm(...) ggml_absent("rms_norm", __VA_ARGS__)
 #define ggml_rope_ext(...) ggml_absent("rope_ext", __VA_ARGS__)
