@@ -10,11 +10,14 @@ struct ggml_tensor *kin_block_output(kin_graph *g, struct ggml_tensor *matrix, s
     return ggml_mul_mat(g->ctx, matrix, x);
 }
 
-struct ggml_tensor *kin_block_norm(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *weight) {
-    if (g->kernels) return kin_op_norm(g, x, weight);
-    struct ggml_tensor *y =
-        g->hp->centers_norms ? ggml_norm(g->ctx, x, g->hp->rms_eps) : ggml_rms_norm(g->ctx, x, g->hp->rms_eps);
+static struct ggml_tensor *norm_with(kin_graph *g, float eps, struct ggml_tensor *x, struct ggml_tensor *weight) {
+    if (g->kernels) return kin_op_norm(g, eps, x, weight);
+    struct ggml_tensor *y = g->hp->centers_norms ? ggml_norm(g->ctx, x, eps) : ggml_rms_norm(g->ctx, x, eps);
     return ggml_mul(g->ctx, y, weight);
+}
+
+struct ggml_tensor *kin_block_norm(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *weight) {
+    return norm_with(g, g->hp->rms_eps, x, weight);
 }
 
 // Products with unquantized weights are summed in f32: such weights are meant to be exact, but some GPUs would sum in half
@@ -39,7 +42,7 @@ static struct ggml_tensor *linear_onto(kin_graph *g, struct ggml_tensor *weight,
 static struct ggml_tensor *add_onto(kin_graph *g, struct ggml_tensor *y, struct ggml_tensor *norm, struct ggml_tensor *residual) {
     const float scale = g->hp->residual_scale;
     kin_assert(!g->sums); // ensured by kin_share_pieces_of
-    if (norm) y = kin_block_norm(g, y, norm);
+    if (norm) y = norm_with(g, g->hp->out_norm_eps != 0 ? g->hp->out_norm_eps : g->hp->rms_eps, y, norm);
     if (g->kernels) return kin_op_add(g, y, scale, residual);
     return ggml_add(g->ctx, scale == 1 ? y : ggml_scale(g->ctx, y, scale), residual);
 }

@@ -1,6 +1,7 @@
 #include "model/embed.h"
 
 #include <ggml.h>
+#include <math.h>
 #include <string.h>
 
 enum { PART_BYTES = 8 << 10 }; // bytes of a row read at once
@@ -28,12 +29,21 @@ static int embed_row(const kin_model *model, int32_t token, float *x, kin_err *e
     return 0;
 }
 
+// x /= sqrt(mean(x^2) + eps)
+static void normalize(const kin_hparams *hp, float *x) {
+    double squares = 0;
+    for (int i = 0; i < hp->n_embd; i++) squares += (double)x[i] * (double)x[i];
+    const float scale = (float)(1 / sqrt(squares / hp->n_embd + (double)hp->rms_eps));
+    for (int i = 0; i < hp->n_embd; i++) x[i] *= scale;
+}
+
 int kin_embed(const kin_model *model, const int32_t *tokens, int n, float *x, kin_err *err) {
     for (int i = 0; i < n; i++, x += model->hp.n_embd) {
         if (tokens[i] < 0 || tokens[i] >= model->hp.n_vocab) {
             return kin_err_set(err, "token %d is not in the vocabulary (0..%d)", tokens[i], model->hp.n_vocab - 1);
         }
         if (embed_row(model, tokens[i], x, err) != 0) return KIN_FAIL;
+        if (model->hp.norms_embedding) normalize(&model->hp, x);
         for (int k = 0; k < model->hp.n_embd && model->hp.embedding_scale != 1; k++) x[k] *= model->hp.embedding_scale;
     }
     return 0;

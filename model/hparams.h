@@ -53,6 +53,7 @@ typedef struct kin_hparams {
     int n_ff_shared;     // of the experts that every token uses, in total
     kin_routing routing; // of layers with experts; its bias is a weight
     float rms_eps;
+    float out_norm_eps; // of norms of blocks' outputs; 0: rms_eps
     bool centers_norms; // norms of hidden states subtract the mean first (LayerNorm without a bias)
     int n_dense;        // layers before the first one with experts
     int window;         // of windowed layers; 0: none
@@ -66,6 +67,7 @@ typedef struct kin_hparams {
     bool has_long_factors;           // the context size selects rope_factors_long or rope_factors_short
 
     // 1 (caps: 0) if the family has none.
+    bool norms_embedding; // to a root mean square of 1, before it is scaled
     float embedding_scale;
     float residual_scale; // multiplies what a block adds to its input
     float logit_scale;

@@ -247,14 +247,16 @@ static void norm_row(struct ggml_tensor *y, const struct kin_op *op, int n_threa
     const float *in = (const float *)x->data + c->i * n;
     float *out = (float *)y->data + c->i * n;
     if (op->hp->centers_norms) op->kernels->center(n, in, out);
-    op->kernels->rms_norm(n, op->hp->centers_norms ? out : in, weight->data, op->hp->rms_eps, out);
+    op->kernels->rms_norm(n, op->hp->centers_norms ? out : in, weight->data, op->eps, out);
 }
 
 static const kin_op_run norm = {.count = count_rows, .compute = norm_row};
 
-struct ggml_tensor *kin_op_norm(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *weight) {
+struct ggml_tensor *kin_op_norm(kin_graph *g, float eps, struct ggml_tensor *x, struct ggml_tensor *weight) {
+    struct kin_op *op = kin_op_new(g, KIN_OP_NORM);
+    op->eps = eps;
     struct ggml_tensor *args[] = {x, weight};
-    return kin_op_node(g, GGML_TYPE_F32, x->ne[0], x->ne[1], args, 2, &norm, kin_op_new(g, KIN_OP_NORM));
+    return kin_op_node(g, GGML_TYPE_F32, x->ne[0], x->ne[1], args, 2, &norm, op);
 }
 
 // ---- rounded activations

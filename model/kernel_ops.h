@@ -39,7 +39,7 @@ bool kin_ops_gate(const struct ggml_tensor *gate, const struct ggml_tensor *up);
 bool kin_ops_take_experts(const kin_matrix *gate, const kin_matrix *up, const kin_matrix *down);
 
 // x // [n, n_rows] -> the same shape
-struct ggml_tensor *kin_op_norm(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *weight);
+struct ggml_tensor *kin_op_norm(kin_graph *g, float eps, struct ggml_tensor *x, struct ggml_tensor *weight);
 
 // Rounds x // f32 [n_in, n] to a kind: tiles of rows, one after the other, each as kin_kernels.quantize makes it. Returns x
 // itself for KIN_ACT_F32. Matrix products call this themselves.

@@ -58,6 +58,7 @@ struct kin_op {
     float gate_limit;
     int i_rope;
     float scale;
+    float eps; // of a norm
     int n_weights;
     kin_act_kind kind[KIN_OP_MATRICES];
     bool has_bias[KIN_OP_MATRICES];
