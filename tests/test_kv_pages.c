@@ -23,7 +23,7 @@
 #include "testkit/model_gen.h"
 #include "testkit/runner.h"
 
-enum { N_LAYER = 3, N_CONTENT = 20, N_VOCAB = 300, N_PAGES = 3, N_PROMPT = N_PAGES * KIN_KV_CELLS + 5, N_CTX = 320 };
+enum { N_LAYER = 3, N_CONTENT = 20, N_VOCAB = 288, N_PAGES = 3, N_PROMPT = N_PAGES * KIN_KV_CELLS + 5, N_CTX = 320 };
 
 static const kin_page_key key = {{200, 201, 202, 203, 204, 205, 206, 207, 208, 209, 210, 211, 212, 213, 214, 215}};
 
@@ -354,6 +354,8 @@ static void it_is_said_what_a_page_finds_no_room_in(void **state) {
 // ---- a shard
 
 static char model_path[] = "/tmp/kin-test-kv-pages-model-XXXXXX";
+static const char *used_path = model_path; // of the shards
+static int n_used_layers = N_LAYER;
 
 static int make_model(void **state) {
     (void)state;
@@ -380,7 +382,7 @@ static void open_runner(kin_runner *r, enum ggml_type type, bool kernels) {
     o.kv_type = type;
     o.n_ctx = N_CTX;
     o.kv_dir = dir;
-    if (kin_runner_open(r, model_path, &o, &err) != 0) fail_msg("%s", err.text);
+    if (kin_runner_open(r, used_path, &o, &err) != 0) fail_msg("%s", err.text);
 }
 
 static void feed(kin_runner *r, int32_t seq, int from, int n, float *logits) {
@@ -408,7 +410,7 @@ static void compute_and_keep(enum ggml_type type, bool kernels, float *logits) {
     feed(&r, 4, 0, N_PROMPT, logits);
     assert_int_equal(ask(&r, false, 4, 0, N_PAGES), N_PAGES);
     kin_runner_close(&r);
-    assert_int_equal(find_file(NULL, 0), N_PAGES * N_LAYER);
+    assert_int_equal(find_file(NULL, 0), N_PAGES * n_used_layers);
 }
 
 // Another sequence takes the first blocks, so the pages are loaded into other blocks than before.
@@ -431,6 +433,15 @@ static void pages_give_the_bits_that_were_computed(void **state) {
         if (cases[i].kernels) assert_memory_equal(got, expected, sizeof expected); // a row's bits do not depend on its batch
         kin_runner_close(&r);
     }
+}
+
+// Two key and value heads of 32 in the first and the last layer, four in those between.
+static void pages_of_layers_that_differ_in_width_give_the_bits(void **state) {
+    used_path = KIN_SOURCE_DIR "/tests/golden/step35.q8_0.gguf";
+    n_used_layers = 5;
+    pages_give_the_bits_that_were_computed(state);
+    used_path = model_path;
+    n_used_layers = N_LAYER;
 }
 
 static void pages_of_other_kernels_or_types_are_not_taken(void **state) {
@@ -541,6 +552,7 @@ int main(void) {
     };
     const struct CMUnitTest shards[] = {
         cmocka_unit_test_setup_teardown(pages_give_the_bits_that_were_computed, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(pages_of_layers_that_differ_in_width_give_the_bits, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(pages_of_other_kernels_or_types_are_not_taken, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(pages_after_a_missing_one_are_not_taken, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(pages_that_are_not_finite_are_not_kept, make_dir, remove_dir),

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "engine/kv.h"
 #include "engine/model_facts.h"
 #include "engine/profile.h"
 #include "engine/throughput_benchmark.h"
@@ -367,6 +368,26 @@ static void a_dense_model_asks_for_what_its_shape_says(void **state) {
     close_spec(&o);
 }
 
+// Eight query heads in three of five layers, four in the others; four and two key and value heads.
+static void layers_that_differ_in_width_are_planned_as_the_widest(void **state) {
+    (void)state;
+    kin_model m;
+    kin_model_facts f;
+    kin_err err;
+    if (kin_model_open(&m, KIN_SOURCE_DIR "/tests/golden/step35.q8_0.gguf", &err) != 0) fail_msg("%s", err.text);
+    kin_shard_options o = kin_shard_options_defaults(&m);
+    o.n_ctx = 512;
+    if (kin_model_facts_of(&f, &m, &o, &err) != 0) fail_msg("%s", err.text);
+    near(f.kv_bytes, 2 * 4 * 32 * 2, 0); // keys and values of 4 heads of 32 in F16
+    near(f.kv_reads, 2, 0);
+    assert_int_equal(f.share_heads, 0); // no group
+    assert_int_equal(f.share_ff, 0);
+    assert_true(f.layer_share[1] > f.layer_share[0]);
+    const kin_kv_options kv = {.windows = o.windows, .n_ctx = o.n_ctx, .type = o.kv_type};
+    assert_int_equal(kin_kv_bytes(&m.hp, &kv), 512 * 2 * 32 * (2 + 4 + 4 + 4 + 2) * 2); // each layer's own
+    kin_model_close(&m);
+}
+
 static void experts_are_counted_apart_and_used_in_part(void **state) {
     (void)state;
     opened o;
@@ -507,6 +528,7 @@ int main(void) {
         cmocka_unit_test(a_disk_that_cannot_be_measured_has_a_reason),
         cmocka_unit_test(a_quota_is_none_or_a_number_with_a_period),
         cmocka_unit_test(a_dense_model_asks_for_what_its_shape_says),
+        cmocka_unit_test(layers_that_differ_in_width_are_planned_as_the_widest),
         cmocka_unit_test(experts_are_counted_apart_and_used_in_part),
         cmocka_unit_test(other_types_of_a_cache_are_smaller),
         cmocka_unit_test(facts_are_those_of_the_kernels_that_compute),
