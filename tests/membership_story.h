@@ -51,6 +51,14 @@ static inline void step(kin_membership_event e) {
     for (int i = 0; i < actions->n; i++) add_action(&actions->at[i]);
 }
 
+// True if the last step reported the status.
+static inline bool reports_status(void) {
+    for (int i = 0; i < last.n; i++) {
+        if (last.at[i].kind == KIN_MEMBERSHIP_STATUS) return true;
+    }
+    return false;
+}
+
 static inline void expect_words(const char *words) {
     if (!strstr(trace, words)) fail_msg("'%s' is not in:\n%s", words, trace);
     forget();

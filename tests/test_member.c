@@ -43,9 +43,15 @@ static void add_action(const kin_member_action *a) {
     }
 }
 
+static bool reported; // the last step reported the status
+
 static void step(kin_member_event e) {
     const kin_member_actions *actions = kin_member_step(member, now, &e);
-    for (int i = 0; i < actions->n; i++) add_action(&actions->at[i]);
+    reported = false;
+    for (int i = 0; i < actions->n; i++) {
+        add_action(&actions->at[i]);
+        reported |= actions->at[i].kind == KIN_MEMBER_STATUS;
+    }
 }
 
 static int n_searches(void) {
@@ -340,6 +346,36 @@ static void a_head_that_throws_out_at_once_is_not_stormed(void **state) {
         forget();
     }
     assert_in_range(n_tries, 12, 30); // in a minute
+}
+
+static void a_head_that_throws_out_after_it_was_served_is_not_stormed(void **state) {
+    (void)state;
+    begin_ready();
+    lost("the head stopped");
+    int n_tries = 0;
+    for (int i = 0; i < 6000; i++) {
+        forget();
+        wait_ms(10);
+        if (!strstr(trace, "connect")) continue;
+        n_tries++;
+        accepted();
+        lost("closed by the other side");
+    }
+    assert_in_range(n_tries, 12, 30); // in a minute
+}
+
+static void a_head_that_was_there_for_five_seconds_is_tried_again_at_once(void **state) {
+    (void)state;
+    begin("desk.local", 1);
+    for (int i = 0; i < 10; i++) {
+        tick();
+        accepted();
+        forget();
+        wait_ms(5000);
+        lost("connection reset");
+        wait_ms(260);
+        assert_non_null(strstr(trace, "connect to desk.local"));
+    }
 }
 
 // `kin run` is started ten times in a row: the device returns as soon after the tenth time as after the first.
@@ -674,6 +710,7 @@ static void a_device_without_layers_says_why_until_it_has_some(void **state) {
     char text[KIN_MEMBER_SENTENCE];
     begin_joined();
     step((kin_member_event){.kind = KIN_MEMBER_LEFT_OUT, .reason = "it would add 27 ms/token"});
+    assert_true(reported);
     expect_state(KIN_MEMBER_JOINED);
     const char *said = "joined the head 'desk', whose plan leaves this device out: it would add 27 ms/token";
     assert_string_equal(kin_member_doing(member, text, sizeof text), said);
@@ -752,6 +789,8 @@ int main(void) {
         STORY(a_lost_head_is_searched_and_the_shard_kept),
         STORY(an_epoch_after_the_last_number_is_newer),
         STORY(a_head_that_throws_out_at_once_is_not_stormed),
+        STORY(a_head_that_throws_out_after_it_was_served_is_not_stormed),
+        STORY(a_head_that_was_there_for_five_seconds_is_tried_again_at_once),
         STORY(a_head_that_comes_and_goes_finds_its_device_at_once),
         STORY(another_version_is_final),
         STORY(a_busy_head_is_asked_again_slowly),

@@ -465,6 +465,26 @@ static void what_the_last_member_sends_to_the_head_leaves_it_out(void **state) {
     assert_int_equal(kin_membership_device_at(membership, 1)->state, KIN_DEVICE_FAILED);
 }
 
+static void progress_before_invalid_data_forgives_breaks(void **state) {
+    (void)state;
+    for (uint64_t made = 0; made <= 100; made += 100) {
+        begin_with_two();
+        request(KIN_MEMBERSHIP_BEGINS);
+        ring_breaks(11, "no answer");
+        ring_comes_up_again(2);
+        progress_made += made;
+        step((kin_membership_event){.kind = KIN_MEMBERSHIP_WRONG,
+                                    .epoch = kin_membership_epoch(membership),
+                                    .reason = "step 9 was never sent",
+                                    .progress_made = progress_made});
+        wait_ms(2500);
+        ring_comes_up_again(4);
+        ring_breaks(11, "no answer");
+        kin_device_state expected = made > 0 ? KIN_DEVICE_JOINED : KIN_DEVICE_FAILED;
+        assert_int_equal(kin_membership_device_at(membership, 1)->state, expected);
+    }
+}
+
 static void receives_wrong(uint32_t link) {
     step((kin_membership_event){.kind = KIN_MEMBERSHIP_FAILED,
                                 .link = link,
@@ -652,6 +672,123 @@ static void an_error_that_is_over_is_forgotten(void **state) {
     assert_string_equal(kin_membership_device_at(membership, 0)->last_error, "");
 }
 
+static void a_ring_of_one_device_is_closed_too(void **state) {
+    (void)state;
+    begin_default();
+    joins(11, 1, "tower");
+    wait_ms(250);
+    planned(1, "1", 7);
+    forget();
+    of_link(KIN_MEMBERSHIP_FAILED, 11, "a disk error");
+    expect_words("close ring 1\nend 1 to 11\n");
+}
+
+static void the_link_from_the_last_member_leads_to_the_head(void **state) {
+    (void)state;
+    begin_with_two();
+    ring_breaks(12, "no answer for 1.5 s");
+    expect_words("say the link from device 'laptop' (stage 2 of 2) to the head broke: no answer for 1.5 s\n");
+}
+
+// A request ends (or is aborted) after a failure; the device fails again.
+static void fail_again_after(kin_membership_event_kind how) {
+    begin_with_two();
+    request(KIN_MEMBERSHIP_BEGINS);
+    of_link(KIN_MEMBERSHIP_FAILED, 12, "a disk error");
+    expect_words("it is left out for 2.0 s\n");
+    wait_ms(2000);
+    ring_comes_up_again(3);
+    request(how);
+    of_link(KIN_MEMBERSHIP_FAILED, 12, "a disk error");
+}
+
+static void a_request_that_ends_forgives_failures_and_one_that_is_aborted_does_not(void **state) {
+    (void)state;
+    fail_again_after(KIN_MEMBERSHIP_ENDS);
+    expect_words("it is left out for 2.0 s\n");
+    fail_again_after(KIN_MEMBERSHIP_ABORTED);
+    expect_words("it is left out for 4.0 s\n");
+}
+
+static void a_ring_of_all_expected_devices_is_up_at_once(void **state) {
+    (void)state;
+    kin_membership_options o = kin_membership_options_default();
+    o.n_expected = 2;
+    begin(o);
+    joins(11, 1, "tower");
+    joins(12, 2, "laptop");
+    wait_ms(250);
+    planned(1, "12", 7);
+    ring_opens(KIN_MEMBERSHIP_OWN);
+    for (uint32_t link = 11; link <= 12; link++) {
+        ready(link);
+        forget();
+        ring_opens(link);
+    }
+    expect_words("up 1\n");
+}
+
+static void each_change_of_a_device_is_reported_and_time_is_not(void **state) {
+    (void)state;
+    begin_default();
+    wait_ms(50);
+    assert_false(reports_status());
+    hello(11, 1, "tower", 3);
+    assert_true(reports_status());
+    facts(11, 0);
+    assert_true(reports_status());
+    joins(12, 2, "laptop");
+    wait_ms(250);
+    planned(1, "1", 7);
+    assert_true(reports_status());
+    kin_proto_progress progress = {KIN_PROTO_FETCHING, 100, 400, 0, 0};
+    step((kin_membership_event){.kind = KIN_MEMBERSHIP_PROGRESS, .link = 11, .epoch = 1, .progress = &progress});
+    assert_true(reports_status());
+    ready(11);
+    assert_true(reports_status());
+    ring_opens(11);
+    assert_true(reports_status());
+    of_link(KIN_MEMBERSHIP_LOST, 12, "connection reset"); // without layers
+    assert_true(reports_status());
+    wait_ms(50);
+    assert_false(reports_status());
+}
+
+static void devices_without_layers_are_named_or_counted(void **state) {
+    (void)state;
+    begin_default();
+    joins(11, 1, "tower");
+    joins(12, 2, "laptop");
+    wait_ms(250);
+    planned(1, "2", 7);
+    ring_opens(KIN_MEMBERSHIP_OWN);
+    ready(12);
+    ring_opens(12);
+    wait_ms(1000);
+    assert_string_equal(doing(), "serving on 1 device; 'tower' has no layers");
+    joins(13, 3, "phone");
+    assert_string_equal(doing(), "serving on 1 device"); // another plan is being made
+    wait_ms(1000);
+    planned(2, "2", 7);
+    assert_string_equal(doing(), "serving on 1 device; 2 others have no layers");
+}
+
+static void the_first_device_is_missed_like_any_other(void **state) {
+    (void)state;
+    begin_with_two();
+    of_link(KIN_MEMBERSHIP_LOST, 11, "connection reset");
+    assert_string_equal(doing(), "device 'tower' is gone (connection reset), waiting for it to come back");
+    wait_ms(300);
+    does_not_fit(2);
+    assert_string_equal(doing(), "device 'tower' is gone (connection reset), and without it: 2.0 GiB are missing");
+    begin_with_two();
+    of_link(KIN_MEMBERSHIP_FAILED, 11, "a disk error");
+    assert_string_equal(doing(), "device 'tower' failed: a disk error");
+    wait_ms(300);
+    does_not_fit(2);
+    assert_string_equal(doing(), "device 'tower' failed (a disk error), and without it: 2.0 GiB are missing");
+}
+
 static void the_heads_own_ring_link_counts_too(void **state) {
     (void)state;
     begin_with_two();
@@ -809,6 +946,9 @@ static void progress_is_said_in_percent(void **state) {
     kin_proto_progress p = {.stage = KIN_PROTO_FETCHING, .done = 30, .total = 120};
     step((kin_membership_event){.kind = KIN_MEMBERSHIP_PROGRESS, .link = 11, .epoch = 1, .progress = &p});
     assert_string_equal(doing(), "device 'tower' is fetching: 25 %");
+    p.done = 119; // 99.2 %
+    step((kin_membership_event){.kind = KIN_MEMBERSHIP_PROGRESS, .link = 11, .epoch = 1, .progress = &p});
+    assert_string_equal(doing(), "device 'tower' is fetching: 99 %");
 }
 
 static void unfit_devices_are_refused_with_the_reason(void **state) {
@@ -1039,6 +1179,14 @@ int main(void) {
         STORY(what_could_not_load_gets_no_slices_that_stream_until_it_comes_anew),
         STORY(a_long_reason_comes_whole),
         STORY(an_error_that_is_over_is_forgotten),
+        STORY(progress_before_invalid_data_forgives_breaks),
+        STORY(a_ring_of_one_device_is_closed_too),
+        STORY(the_link_from_the_last_member_leads_to_the_head),
+        STORY(a_request_that_ends_forgives_failures_and_one_that_is_aborted_does_not),
+        STORY(a_ring_of_all_expected_devices_is_up_at_once),
+        STORY(each_change_of_a_device_is_reported_and_time_is_not),
+        STORY(devices_without_layers_are_named_or_counted),
+        STORY(the_first_device_is_missed_like_any_other),
         STORY(the_heads_own_ring_link_counts_too),
         STORY(without_a_ring_the_link_that_broke_is_named),
         STORY(a_plan_without_devices_may_wait_for_others),

@@ -17,6 +17,7 @@ static void begin_with_better_plan(void) {
     wait_ms(1000);
     expect("ask 2: tower laptop phone\n");
     planned(2, "123", 9);
+    assert_true(reports_status());
     expect("whisper a better plan, with 3 devices, is prepared\n"
            "prefetch 2 to 11, gently\nprefetch 2 to 12, gently\nprefetch 2 to 13, gently\nprefetch 2 to itself\n");
 }
@@ -170,6 +171,55 @@ static void nobody_waits_for_ever_for_who_says_nothing(void **state) {
     wait_ms(2000);
     expect_words("say device 'phone' cannot get ready for a better plan: it makes no progress; it is left out");
     assert_int_equal(kin_membership_n_requests(membership), 1);
+}
+
+static void progress_of_an_older_plan_does_not_count(void **state) {
+    (void)state;
+    begin_with_better_plan();
+    for (uint32_t link = 11; link <= 13; link++) prefetched(link, 1, true, NULL);
+    prefetched(KIN_MEMBERSHIP_OWN, 1, true, NULL);
+    wait_ms(50);
+    assert_false(kin_membership_yields(membership));
+    for (uint32_t link = 11; link <= 13; link++) prefetched(link, 2, true, NULL);
+    prefetched(KIN_MEMBERSHIP_OWN, 2, true, NULL);
+    assert_true(kin_membership_yields(membership));
+}
+
+static void a_head_that_says_nothing_packs_when_the_plan_begins(void **state) {
+    (void)state;
+    begin_with_better_plan();
+    for (uint32_t link = 11; link <= 13; link++) prefetched(link, 2, true, NULL);
+    wait_ms(89000);
+    assert_false(kin_membership_yields(membership));
+    wait_ms(2000);
+    assert_true(kin_membership_yields(membership));
+}
+
+static void after_a_plan_that_began_failures_to_fetch_count_anew(void **state) {
+    (void)state;
+    begin_with_better_plan();
+    prefetched(12, 2, false, "no room on the disk");
+    wait_ms(2000);
+    expect_words("ask 3: tower laptop phone\n");
+    planned(3, "123", 9);
+    for (uint32_t link = 11; link <= 13; link++) prefetched(link, 3, true, NULL);
+    prefetched(KIN_MEMBERSHIP_OWN, 3, true, NULL);
+    request(KIN_MEMBERSHIP_ENDS);
+    ring_opens(KIN_MEMBERSHIP_OWN);
+    for (uint32_t link = 11; link <= 13; link++) {
+        ready(link);
+        ring_opens(link);
+    }
+    assert_int_equal(kin_membership_state_now(membership), KIN_MEMBERSHIP_SERVING);
+    wait_ms(1000);
+    request(KIN_MEMBERSHIP_DRIFT);
+    planned(4, "123", 8);
+    prefetched(12, 4, false, "no room on the disk");
+    forget();
+    wait_ms(1950);
+    expect("");
+    wait_ms(50);
+    expect_words("ask 5: tower laptop phone\n");
 }
 
 // ---- a member that needs hours
@@ -343,6 +393,9 @@ int main(void) {
         STORY(a_plan_is_given_up_with_a_member_that_is_lost),
         STORY(a_newcomer_that_cannot_fetch_is_left_out_and_the_ring_goes_on),
         STORY(a_member_that_cannot_fetch_keeps_its_work_and_the_ring_is_left_as_it_is_for_a_while),
+        STORY(progress_of_an_older_plan_does_not_count),
+        STORY(a_head_that_says_nothing_packs_when_the_plan_begins),
+        STORY(after_a_plan_that_began_failures_to_fetch_count_anew),
         STORY(nobody_waits_for_ever_for_who_says_nothing),
         STORY(what_is_ready_soon_comes_first_and_then_the_best_plan_of_all),
         STORY(where_nothing_is_better_soon_the_slow_one_is_waited_for),
