@@ -16,7 +16,7 @@ static void describe(const kin_hparams *hp, int il, kin_layer *layer) {
     (void)hp;
     layer->is_parallel = true;
     layer->is_windowed = il % PERIOD < PERIOD - 1;
-    layer->rope = layer->is_windowed ? 0 : KIN_ROPE_NONE;
+    layer->rope = layer->is_windowed ? 1 : KIN_ROPE_NONE;
 }
 
 static kin_weight_set required(const kin_hparams *hp, const kin_layer *layer) {

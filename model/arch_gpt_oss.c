@@ -4,8 +4,7 @@
 static void read_keys(kin_hparams *hp, kin_meta *k) {
     hp->window = kin_meta_int(k, "attention.sliding_window", KIN_KEY_REQUIRED, 1, 1 << 27);
     // The publisher's code does not round YaRN's corners (its config says truncate: false); llama.cpp does.
-    hp->ropes[0].exact_corners = true;
-    hp->ropes[1] = hp->ropes[0];
+    hp->ropes[0].exact_corners = hp->ropes[1].exact_corners = true;
     hp->ropes[1].base = (double)kin_meta_float(k, "rope.freq_base_swa", (float)hp->ropes[0].base, 1, 1e12f);
 }
 

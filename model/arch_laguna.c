@@ -23,7 +23,6 @@ static void read_gates(kin_hparams *hp, kin_meta *k) {
 static void read_keys(kin_hparams *hp, kin_meta *k) {
     kin_rope *windowed = &hp->ropes[1];
     hp->window = kin_meta_int(k, "attention.sliding_window", 0, 0, 1 << 27);
-    windowed->n_rot = kin_meta_int(k, "rope.dimension_count_swa", hp->ropes[0].n_rot, 2, hp->head_dim) & ~1;
     windowed->base = (double)kin_meta_float(k, "rope.freq_base_swa", (float)hp->ropes[0].base, 1, 1e12f);
     windowed->freq_scale = windowed->attn_factor = 1;
     windowed->ext_factor = 0;

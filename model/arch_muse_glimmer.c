@@ -6,7 +6,7 @@ enum { PERIOD = 4 }; // of every PERIOD layers the last one is not windowed
 
 static void read_keys(kin_hparams *hp, kin_meta *k) {
     hp->window = kin_meta_int(k, "attention.sliding_window", KIN_KEY_REQUIRED, 1, 1 << 27);
-    hp->ropes[0].base = (double)kin_meta_float(k, "rope.freq_base_swa", (float)hp->ropes[0].base, 1, 1e12f);
+    hp->ropes[1].base = (double)kin_meta_float(k, "rope.freq_base_swa", (float)hp->ropes[0].base, 1, 1e12f);
     hp->logit_scale = kin_meta_float(k, "logit_scale", 1, 0, 1e6f);
     if (hp->logit_scale == 0) hp->logit_scale = 1;
     hp->logit_softcap = kin_meta_float(k, "final_logit_softcapping", 0, 0, 1e6f);
@@ -16,7 +16,7 @@ static void read_keys(kin_hparams *hp, kin_meta *k) {
 
 static void describe(const kin_hparams *hp, int il, kin_layer *layer) {
     layer->is_windowed = il % PERIOD < PERIOD - 1;
-    layer->rope = layer->is_windowed ? 0 : KIN_ROPE_NONE;
+    layer->rope = layer->is_windowed ? 1 : KIN_ROPE_NONE;
     layer->n_head_gate = hp->head_dim;
     layer->head_gate = KIN_HEAD_GATE_SIGMOID;
 }

@@ -22,7 +22,8 @@ static float read_limit(kin_meta *k, const char *key, int il) {
     return limit < 1e-6f ? 0 : limit;
 }
 
-// The file's number of rotated dimensions is that of windowed layers; of a head of the others half as many rotate.
+// Half as many dimensions of a head rotate in layers without a window as the file says. Rope factors are as many as the wider
+// rope needs.
 static void read_ropes(kin_hparams *hp, kin_meta *k) {
     kin_rope *full = &hp->ropes[0], *windowed = &hp->ropes[1];
     windowed->base = (double)kin_meta_float(k, "rope.freq_base_swa", (float)full->base, 1, 1e12f);
@@ -30,6 +31,7 @@ static void read_ropes(kin_hparams *hp, kin_meta *k) {
     windowed->ext_factor = 0;
     hp->ignores_factors[1] = true;
     full->n_rot /= 2;
+    hp->n_rope_factors = (full->n_rot > windowed->n_rot ? full->n_rot : windowed->n_rot) / 2;
     if (!k->failed && full->n_rot % 2 != 0) kin_meta_fail(k, "half of %d dimensions of a head cannot rotate", 2 * full->n_rot);
 }
 

@@ -71,11 +71,17 @@ static float read_rope_factor(kin_meta *k) {
     return factor > 0 ? factor : 1.0f;
 }
 
+static int read_n_rot(kin_meta *k, const kin_hparams *hp, const char *key, int fallback) {
+    int n = kin_meta_int(k, key, fallback, 2, hp->head_dim > 2 ? hp->head_dim : 2);
+    if (!k->failed && (n % 2 || n > hp->head_dim))
+        kin_meta_fail(k, "%d of %d dimensions of a head cannot rotate", n, hp->head_dim);
+    return n;
+}
+
 static void read_rope(kin_meta *k, kin_hparams *hp) {
     kin_rope *r = &hp->ropes[0];
     int pairs = hp->head_dim & ~1; // rotation works on pairs
-    r->n_rot =
-        kin_meta_int(k, "rope.dimension_count", pairs > 0 ? pairs : KIN_KEY_REQUIRED, 2, hp->head_dim > 2 ? hp->head_dim : 2);
+    r->n_rot = read_n_rot(k, hp, "rope.dimension_count", pairs > 0 ? pairs : KIN_KEY_REQUIRED);
     r->base = (double)kin_meta_float(k, "rope.freq_base", 10000.0f, 1.0f, 1e12f);
     float factor = read_rope_factor(k);
     r->n_ctx_orig = kin_meta_int(k, "rope.scaling.original_context_length", hp->n_ctx_train, 1, MAX_CONTEXT);
@@ -83,10 +89,6 @@ static void read_rope(kin_meta *k, kin_hparams *hp) {
     r->beta_fast = (double)kin_meta_float(k, "rope.scaling.yarn_beta_fast", 32.0f, 0.0f, 1e6f);
     r->beta_slow = (double)kin_meta_float(k, "rope.scaling.yarn_beta_slow", 1.0f, 0.0f, 1e6f);
     if (k->failed) return;
-    if (r->n_rot % 2 || r->n_rot > hp->head_dim) {
-        kin_meta_fail(k, "%d of %d dimensions of a head cannot rotate", r->n_rot, hp->head_dim);
-        return;
-    }
     kin_str scaling = kin_meta_str(k, "rope.scaling.type", "linear"); // the default for a factor without a type
     bool yarn = kin_str_eq(scaling, "yarn"), scaled = yarn || kin_str_eq(scaling, "linear");
     if (!scaled && !kin_str_eq(scaling, "none") && !kin_str_eq(scaling, "longrope"))
@@ -95,6 +97,7 @@ static void read_rope(kin_meta *k, kin_hparams *hp) {
     r->freq_scale = scaled ? (double)(1.0f / factor) : 1;
     r->ext_factor = yarn ? 1 : 0;
     hp->ropes[1] = *r;
+    hp->ropes[1].n_rot = read_n_rot(k, hp, "rope.dimension_count_swa", r->n_rot);
     hp->n_rope_factors = r->n_rot / 2;
 }
 

@@ -60,8 +60,8 @@ typedef struct kin_hparams {
     float attn_scale;   // multiplies q k; 0: 1 / sqrt(head_dim)
     float score_softcap;
     bool has_no_rope;
-    bool rope_neox; // pairs are (i, i + n_rot / 2); false: (2i, 2i + 1)
-    kin_rope ropes[KIN_ROPES];
+    bool rope_neox;                  // pairs are (i, i + n_rot / 2); false: (2i, 2i + 1)
+    kin_rope ropes[KIN_ROPES];       // the second one is that of windowed layers, if the family has any
     int n_rope_factors;              // numbers in the file's tensor of rope factors
     bool ignores_factors[KIN_ROPES]; // this rope does not use them
     bool has_long_factors;           // the context size selects rope_factors_long or rope_factors_short

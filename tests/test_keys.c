@@ -187,6 +187,27 @@ static void what_kin_would_not_compute_is_refused(void **state) {
 }
 
 // The document has a row "| `KEY` | use |" for each row of the code's table, and no other rows.
+static void windowed_layers_rotate_as_their_key_says(void **state) {
+    (void)state;
+    for (int n_rot = 4; n_rot <= 8; n_rot += 4) {
+        kin_gguf_writer *w = whole_file();
+        kin_gguf_writer_put_int(w, "llama.attention.key_length", KIN_GGUF_U32, 8);
+        kin_gguf_writer_put_int(w, "llama.rope.dimension_count_swa", KIN_GGUF_U32, n_rot);
+        kin_gguf_writer_put_int(w, "llama.attention.key_length_swa", KIN_GGUF_U32, 8);
+        kin_hparams hp = expect_read(w);
+        assert_int_equal(hp.ropes[0].n_rot, 8);
+        assert_int_equal(hp.ropes[1].n_rot, n_rot);
+    }
+    kin_gguf_writer *w = whole_file();
+    kin_gguf_writer_put_int(w, "llama.attention.key_length", KIN_GGUF_U32, 8);
+    kin_gguf_writer_put_int(w, "llama.rope.dimension_count_swa", KIN_GGUF_U32, 10);
+    expect_refused(w, "rope.dimension_count_swa");
+    w = whole_file();
+    kin_gguf_writer_put_int(w, "llama.attention.key_length", KIN_GGUF_U32, 8);
+    kin_gguf_writer_put_int(w, "llama.attention.key_length_swa", KIN_GGUF_U32, 4);
+    expect_refused(w, "heads of another width in windowed layers");
+}
+
 static void the_table_for_people_says_the_same(void **state) {
     (void)state;
     static const char *const uses[] = {"used", "harmless", "refused"};
@@ -215,6 +236,7 @@ int main(void) {
         cmocka_unit_test(numbers_of_layers_that_cannot_be_are_refused),
         cmocka_unit_test(the_first_wrong_key_is_not_forgotten_over_the_next_right_one),
         cmocka_unit_test(what_kin_would_not_compute_is_refused),
+        cmocka_unit_test(windowed_layers_rotate_as_their_key_says),
         cmocka_unit_test(the_table_for_people_says_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
