@@ -22,14 +22,11 @@ static int compile_schema(kin_constrained *c, const char *schema, kin_err *err) 
     bool is_text = schema[strspn(schema, " \t\r\n")] == '{';
     kin_str json = {schema, strlen(schema)};
     uint8_t *read = NULL;
-    kin_text_buffer gbnf = {0};
     if (!is_text) {
         if (kin_whole_input_read(schema, KIN_GBNF_MAX_BYTES, &read, &json.len, err) != 0) return KIN_FAIL;
         json.at = (const char *)read;
     }
-    int rc = kin_schema_to_gbnf(json, NULL, &gbnf, err);
-    if (rc == 0) rc = kin_grammar_compile(&c->grammar, gbnf.at, gbnf.len, err);
-    kin_text_fini(&gbnf);
+    int rc = kin_schema_compile(&c->grammar, json, NULL, NULL, err);
     free(read);
     return rc == 0 ? 0 : kin_err_prefix(err, "%s", is_text ? "--json-schema" : schema);
 }

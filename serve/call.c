@@ -1,6 +1,7 @@
 #include "serve/call.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -12,6 +13,9 @@
 
 const double kin_call_bucket_s[16] = {0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.3, 0.5, 1, 2, 5, 10, 30, INFINITY};
 
+// A grammar that takes more steps (10 to 20 ms) is compiled in a lane, so that such grammars occupy one thread of the pool.
+enum { QUICK_STEPS = 1 << 21 };
+
 struct kin_call {
     kin_call *next, **at; // list of all calls
     kin_call_world *world;
@@ -19,6 +23,9 @@ struct kin_call {
     kin_exchange_data data;
     kin_http_exchange *x; // NULL: the client is gone
     uv_work_t work;
+    kin_lane_work compiling;
+    atomic_bool is_gone; // the client is: for the pool
+    bool is_slow;        // its grammar goes into the lane
     char *body;
     size_t n_body;
     kin_http_hold hold; // of the body and everything parsed from it
@@ -134,7 +141,11 @@ static void gone(void *self) {
     kin_call *c = self;
     c->x = NULL;
     c->world->counters.n_cancelled++;
-    if (c->n_running > 0) let_go(c); // otherwise the pool is preparing it
+    atomic_store(&c->is_gone, true);
+    if (c->n_running > 0)
+        let_go(c);
+    else if (c->is_slow && kin_lane_remove(c->world->compiling, &c->compiling))
+        free_call(c); // otherwise the pool is preparing it
 }
 
 // ---- preparing
@@ -167,6 +178,17 @@ static int translate(kin_call *c, json_t **body, parse_fn *parse) {
     return 0;
 }
 
+static bool is_gone(void *call) {
+    return atomic_load(&((kin_call *)call)->is_gone);
+}
+
+static kin_grammar_budget budget_of(kin_call *c, uint64_t steps) {
+    kin_grammar_budget budget = kin_grammar_budget_of(steps);
+    budget.stopped = is_gone;
+    budget.user = c;
+    return budget;
+}
+
 static void prepare_call(kin_call *c) {
     const kin_call_world *w = c->world;
     kin_request request = {0};
@@ -179,6 +201,10 @@ static void prepare_call(kin_call *c) {
     if (c->rc == 0 && c->route->body == KIN_BODY_CHAT) c->rc = kin_request_check_roles(&request, &c->error);
     if (c->rc == 0 && request.suffix) c->rc = kin_request_frame_prompts(&request, &w->fim, &c->error);
     if (c->rc == 0) c->rc = kin_prepare(&c->prepared, &w->preparer, &request, &c->error);
+    if (c->rc != 0) return;
+    kin_grammar_budget budget = budget_of(c, QUICK_STEPS);
+    c->rc = kin_prepare_grammar(&c->prepared, &w->preparer, &budget, &c->error);
+    c->is_slow = budget.is_spent;
 }
 
 static void prepare_in_pool(uv_work_t *work) {
@@ -294,10 +320,36 @@ static void answer(kin_call *c) {
     free_call(c);
 }
 
+static void compile_in_lane(kin_lane_work *work) {
+    kin_call *c = work->user;
+    kin_grammar_budget budget = budget_of(c, KIN_GRAMMAR_MAX_STEPS);
+    c->rc = kin_prepare_grammar(&c->prepared, &c->world->preparer, &budget, &c->error);
+}
+
+static void go_on(kin_call *c, int status);
+
+static void compiled(kin_lane_work *work, int status) {
+    go_on(work->user, status);
+}
+
+static void queue_compiling(kin_call *c) {
+    c->compiling = (kin_lane_work){.run = compile_in_lane, .done = compiled, .user = c};
+    if (!kin_lane_queue(c->world->compiling, &c->compiling))
+        fail_with(c, 503, "too many requests wait whose schemas or grammars take long to compile: try again in a moment");
+}
+
 static void prepared(uv_work_t *work, int status) {
     kin_call *c = work->data;
     free(c->body);
     c->body = NULL;
+    if (c->x && status == 0 && c->is_slow)
+        queue_compiling(c);
+    else
+        go_on(c, status);
+}
+
+// After the preparation, or its failure.
+static void go_on(kin_call *c, int status) {
     if (!c->x)
         free_call(c);
     else if (status != 0)

@@ -1,6 +1,7 @@
 // A call: one request that generates text, from its body to the last byte of its response.
 //
 //   body ─► libuv's pool: translate, parse, prepare ─► jobs ─► tokens ─► choices ─► format ─► response
+//                           └─► a grammar that takes long: a lane of the pool ─┘
 //
 // Owner: the server's loop. Thread: the loop's, except for the preparation.
 #pragma once
@@ -10,6 +11,7 @@
 #include "serve/choice.h"
 #include "serve/http_exchange.h"
 #include "serve/infill.h"
+#include "serve/lane.h"
 #include "serve/model_names.h"
 #include "serve/prepare.h"
 #include "serve/server_json.h"
@@ -36,6 +38,7 @@ typedef struct kin_call_route {
 // State shared by all calls of a model; outlives them.
 typedef struct kin_call_world {
     uv_loop_t *loop;
+    kin_lane *compiling; // grammars that take long
     kin_service *service;
     kin_preparer preparer;
     kin_fim_tokens fim;

@@ -32,22 +32,20 @@ void kin_prepared_fini(kin_prepared *p) {
 
 // ---- constraints
 
-static int compile_plain(const kin_request *r, const kin_vocab *vocab, kin_text_buffer *relaxed, kin_grammar **out,
+static int compile_plain(const kin_preparer *p, kin_prepared *out, kin_grammar_budget *budget, kin_grammar **grammar,
                          kin_err *why) {
-    kin_text_buffer gbnf = {0};
-    if (r->schema_is_strict) relaxed = NULL;
-    int rc = r->schema ? kin_schema_to_gbnf((kin_str){r->schema, strlen(r->schema)}, relaxed, &gbnf, why) : 0;
-    if (rc == 0) {
-        kin_str text = r->schema ? (kin_str){gbnf.at, gbnf.len} : (kin_str){r->grammar, strlen(r->grammar)};
-        if (!r->schema) rc = kin_grammar_tokens_check(text, vocab, why);
-        if (rc == 0) rc = kin_grammar_compile(out, text.at, text.len, why);
-    }
-    kin_text_fini(&gbnf);
-    return rc;
+    const kin_request *r = &out->request;
+    const kin_grammar_options options = {.budget = budget};
+    kin_text_buffer *relaxed = r->schema_is_strict ? NULL : &out->relaxed;
+    if (r->schema) return kin_schema_compile(grammar, (kin_str){r->schema, strlen(r->schema)}, relaxed, budget, why);
+    size_t len = strlen(r->grammar);
+    if (kin_grammar_tokens_check((kin_str){r->grammar, len}, p->session->vocab, why) != 0) return KIN_FAIL;
+    return kin_grammar_compile_with(grammar, r->grammar, len, &options, NULL, why);
 }
 
 // Compiles a grammar for a whole reply: reasoning, then text of a schema or calls of tools.
-static int compile_reply(const kin_preparer *p, kin_prepared *out, kin_grammar **grammar, kin_err *why) {
+static int compile_reply(const kin_preparer *p, kin_prepared *out, kin_grammar_budget *budget, kin_grammar **grammar,
+                         kin_err *why) {
     const kin_request *r = &out->request;
     const kin_tool_format *format = kin_prompter_format(p->prompter);
     kin_reply_rules rules = {.format = format->calls,
@@ -57,6 +55,7 @@ static int compile_reply(const kin_preparer *p, kin_prepared *out, kin_grammar *
                              .required = r->tool_choice == KIN_TOOLS_REQUIRED || r->tool_choice == KIN_TOOLS_NAMED,
                              .strict = r->schema_is_strict,
                              .relaxed = &out->relaxed,
+                             .budget = budget,
                              .parallel = r->parallel_tool_calls && r->tool_choice != KIN_TOOLS_NAMED && !format->one_call};
     if (r->schema) rules.schema = (kin_str){r->schema, strlen(r->schema)};
     for (size_t i = 0; r->tool_choice == KIN_TOOLS_NAMED && i < out->n_tools; i++) {
@@ -67,21 +66,44 @@ static int compile_reply(const kin_preparer *p, kin_prepared *out, kin_grammar *
     return kin_reply_grammar_new(grammar, &rules, p->session->vocab, why);
 }
 
-// Each sequence has its own matcher, with its position and cache, and its own grammar, which is freed with its job.
-static int constrain(const kin_preparer *p, kin_prepared *out, kin_job_options *job, kin_api_error *err) {
-    const kin_request *r = &out->request;
+// Each sequence has its own matcher, with its position and cache.
+static int constrain(const kin_preparer *p, kin_shared_grammar *grammar, kin_job_options *job, kin_api_error *err) {
     kin_err why;
-    bool is_reply = r->is_chat && !r->grammar && (r->schema || out->n_tools > 0);
-    if (!is_reply && !r->grammar && !r->schema) return 0;
-    out->relaxed.len = 0; // every sequence reports the same
-    int rc = is_reply ? compile_reply(p, out, &job->grammar, &why)
-                      : compile_plain(r, p->session->vocab, &out->relaxed, &job->grammar, &why);
-    const char *field = r->grammar ? "grammar" : r->schema ? "response_format" : "tools";
-    if (rc != 0) return kin_api_error_set(err, 400, field, "%s", why.text);
-    if (kin_matcher_new(&job->matcher, job->grammar, p->trie, &why) == 0 &&
+    job->grammar = kin_shared_grammar_share(grammar);
+    if (kin_matcher_new(&job->matcher, kin_shared_grammar_get(grammar), p->trie, &why) == 0 &&
         kin_constraint_new(&job->constraint, job->matcher, (kin_str){NULL, 0}, &why) == 0)
         return 0;
     return kin_api_error_set(err, 500, NULL, "%s", why.text);
+}
+
+static void drop_grammar(kin_prepared *p) {
+    for (int i = 0; i < p->n_texts; i++) {
+        kin_job_options *job = &p->jobs[i];
+        kin_constraint_free(job->constraint);
+        kin_matcher_free(job->matcher);
+        kin_shared_grammar_release(job->grammar);
+        job->constraint = NULL;
+        job->matcher = NULL;
+        job->grammar = NULL;
+    }
+    p->relaxed.len = 0;
+}
+
+int kin_prepare_grammar(kin_prepared *out, const kin_preparer *p, kin_grammar_budget *budget, kin_api_error *err) {
+    const kin_request *r = &out->request;
+    kin_grammar *grammar;
+    kin_shared_grammar *shared;
+    kin_err why;
+    bool is_reply = r->is_chat && !r->grammar && (r->schema || out->n_tools > 0);
+    if (!is_reply && !r->grammar && !r->schema) return 0;
+    drop_grammar(out); // of an earlier attempt
+    int rc = is_reply ? compile_reply(p, out, budget, &grammar, &why) : compile_plain(p, out, budget, &grammar, &why);
+    const char *field = r->grammar ? "grammar" : r->schema ? "response_format" : "tools";
+    if (rc != 0) return kin_api_error_set(err, 400, field, "%s", why.text);
+    if (kin_shared_grammar_new(&shared, grammar, &why) != 0) return kin_api_error_set(err, 500, NULL, "%s", why.text);
+    for (int i = 0; i < out->n_texts && rc == 0; i++) rc = constrain(p, shared, &out->jobs[i], err);
+    kin_shared_grammar_release(shared);
+    return rc;
 }
 
 // ---- sampling
@@ -204,7 +226,7 @@ static int fill_job(const kin_preparer *p, kin_prepared *out, int i, const int32
     memcpy(job->prompt, ids, (size_t)n * sizeof *ids);
     uint64_t seed = r->has_seed ? r->sampler.seed : p->seed;
     out->seeds[i] = r->has_seed || p->has_seed ? seed + (uint64_t)(i % r->n_choices) : draw_seed();
-    if (open_sampler(p, r, job, out->seeds[i], err) != 0 || constrain(p, out, job, err) != 0) return KIN_FAIL;
+    if (open_sampler(p, r, job, out->seeds[i], err) != 0) return KIN_FAIL;
     return limit_thinking(p, out, job, err);
 }
 

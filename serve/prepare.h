@@ -32,8 +32,11 @@ typedef struct kin_prepared {
     kin_text_buffer relaxed; // parts of schemas that are not enforced (kin_reply_rules); reported in a header
 } kin_prepared;
 
-// Takes over request, even on failure; after a failure `out` needs no fini.
+// Prepares everything but the grammar. Takes over request, even on failure; after a failure `out` needs no fini.
 int kin_prepare(kin_prepared *out, const kin_preparer *preparer, kin_request *request, kin_api_error *err);
+// Compiles the grammar, if the request has one; the last step. If the budget was too small (budget->is_spent), it may be called
+// again with a larger one.
+int kin_prepare_grammar(kin_prepared *prepared, const kin_preparer *preparer, kin_grammar_budget *budget, kin_api_error *err);
 void kin_prepared_fini(kin_prepared *prepared);
 
 // Counts the tokens of a chat's prompt.

@@ -13,6 +13,7 @@
 #include "serve/errand.h"
 #include "serve/events.h"
 #include "serve/json_out.h"
+#include "serve/lane.h"
 #include "serve/metrics_text.h"
 #include "serve/model_scan.h"
 #include "serve/refuse.h"
@@ -22,7 +23,11 @@
 #include "serve/tabs.h"
 #include "serve/webui.h"
 
-enum { TICK_MS = 250, MAX_EVENTS = 4096 };
+enum {
+    TICK_MS = 250,
+    MAX_EVENTS = 4096,
+    MAX_COMPILING = 64, // grammars that take long and wait, of at most 0.3 s each; one more is 503
+};
 
 struct kin_server {
     kin_server_options o;
@@ -33,6 +38,7 @@ struct kin_server {
     uv_signal_t interrupt, terminate;
     kin_http *http;
     kin_access *access;
+    kin_lane compiling;   // grammars that take long
     kin_router router;    // without models while loading
     kin_model_scan *scan; // NULL: none, or not yet
     kin_events *events;
@@ -497,6 +503,7 @@ static void take_model(kin_server *s) {
     if (!service && !host) return;
     kin_router_options o = {.loop = &s->loop,
                             .world = {.loop = &s->loop,
+                                      .compiling = &s->compiling,
                                       .defaults = s->o.defaults,
                                       .model = s->o.alias,
                                       .names = {s->o.alias, s->o.names, s->o.n_names, s->o.strict_model},
@@ -654,6 +661,7 @@ int kin_server_open(kin_server **out, const kin_server_options *o, kin_err *err)
     s->o = *o;
     s->begun_s = (int64_t)time(NULL);
     kin_loading_init(&s->loading);
+    kin_lane_init(&s->compiling, &s->loop, MAX_COMPILING);
     pthread_mutex_init(&s->mutex, NULL);
     pthread_cond_init(&s->dropped, NULL);
     kin_events_options eo = {

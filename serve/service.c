@@ -65,7 +65,7 @@ void kin_job_options_fini(kin_job_options *o) {
     kin_thinking_budget_free(o->budget);
     kin_constraint_free(o->constraint);
     kin_matcher_free(o->matcher);
-    kin_grammar_free(o->grammar);
+    kin_shared_grammar_release(o->grammar);
     kin_sampler_free(o->sampler);
     free(o->prompt);
     *o = (kin_job_options){0};

@@ -17,6 +17,7 @@
 #include "pure/text/constraint.h"
 #include "pure/text/sampler.h"
 #include "pure/text/thinking_budget.h"
+#include "serve/shared_grammar.h"
 
 typedef struct kin_service kin_service;
 typedef struct kin_job kin_job;
@@ -36,13 +37,13 @@ typedef struct kin_job_options {
     int n_predict; // -1: until the context is full; 0: the prompt only
     int n_probs;   // number of likeliest tokens to report with each token; -1: no probabilities
     bool ignore_eos, no_cache;
-    bool has_drawn_probs; // report the probabilities that the sampler draws from, not the model's
-    bool echoes;          // with n_probs: report those of the prompt's tokens, too
-    int tag;              // for kin_service_erase and kin_service_read_text
-    bool restores;        // restores a slot (serve/slots.h): the prompt only, without a sampler
-    kin_pooling pooling;  // not NONE: generates nothing and returns a vector
-    kin_sampler *sampler; // NULL with pooling
-    kin_grammar *grammar; // NULL: none, also for the next three
+    bool has_drawn_probs;        // report the probabilities that the sampler draws from, not the model's
+    bool echoes;                 // with n_probs: report those of the prompt's tokens, too
+    int tag;                     // for kin_service_erase and kin_service_read_text
+    bool restores;               // restores a slot (serve/slots.h): the prompt only, without a sampler
+    kin_pooling pooling;         // not NONE: generates nothing and returns a vector
+    kin_sampler *sampler;        // NULL with pooling
+    kin_shared_grammar *grammar; // NULL: none, also for the next three
     kin_matcher *matcher;
     kin_constraint *constraint;
     kin_thinking_budget *budget; // of reasoning

@@ -199,6 +199,11 @@ static int ask(void *arg, kin_err *err) {
     if (a->model) {
         kin_prepared prepared;
         if (kin_prepare(&prepared, &a->model->preparer, &request, &api) != 0) return take_error(&api, err);
+        kin_grammar_budget budget = kin_grammar_budget_of(KIN_GRAMMAR_MAX_STEPS);
+        if (kin_prepare_grammar(&prepared, &a->model->preparer, &budget, &api) != 0) {
+            kin_prepared_fini(&prepared);
+            return take_error(&api, err);
+        }
         kin_prepared_fini(&prepared);
     }
     kin_request_fini(&request);

@@ -31,6 +31,14 @@ static bool is_match(kin_matcher *m, const char *text) {
     return ends;
 }
 
+static bool takes(kin_grammar *grammar, const char *text) {
+    kin_matcher *m;
+    assert_int_equal(kin_matcher_new(&m, grammar, NULL, NULL), 0);
+    bool result = is_match(m, text);
+    kin_matcher_free(m);
+    return result;
+}
+
 static kin_matcher *open_matcher(const char *gbnf, size_t len, kin_grammar **grammar) {
     kin_matcher *m;
     kin_err err = {""};
@@ -38,15 +46,6 @@ static kin_matcher *open_matcher(const char *gbnf, size_t len, kin_grammar **gra
     assert_string_equal(err.text, "");
     assert_int_equal(kin_matcher_new(&m, *grammar, NULL, NULL), 0);
     return m;
-}
-
-static bool text_matches(const char *gbnf, size_t len, const char *text) {
-    kin_grammar *grammar;
-    kin_matcher *m = open_matcher(gbnf, len, &grammar);
-    bool result = is_match(m, text);
-    kin_matcher_free(m);
-    kin_grammar_free(grammar);
-    return result;
 }
 
 // Replaces ' by ".
@@ -61,12 +60,12 @@ static char *quoted(const char *text) {
 
 static bool fits(const char *schema_text, const char *document_text) {
     char *schema = quoted(schema_text), *document = quoted(document_text);
-    kin_text_buffer gbnf = {0};
+    kin_grammar *grammar;
     kin_err err = {""};
-    kin_schema_to_gbnf(str(schema), NULL, &gbnf, &err);
+    kin_schema_compile(&grammar, str(schema), NULL, NULL, &err);
     assert_string_equal(err.text, "");
-    bool result = text_matches(gbnf.at, gbnf.len, document);
-    kin_text_fini(&gbnf);
+    bool result = takes(grammar, document);
+    kin_grammar_free(grammar);
     free(document);
     free(schema);
     return result;
@@ -84,14 +83,10 @@ static void assert_all(const char *schema, bool expected, const char *const *doc
 
 static void assert_refused(const char *schema_text, const char *words) {
     char *schema = quoted(schema_text);
-    kin_text_buffer gbnf = {0};
-    kin_grammar *grammar = NULL;
+    kin_grammar *grammar;
     kin_err err = {""};
-    int rc = kin_schema_to_gbnf(str(schema), NULL, &gbnf, &err);
-    if (rc == 0) rc = kin_grammar_compile(&grammar, gbnf.at, gbnf.len, &err);
-    assert_int_equal(rc, KIN_FAIL);
+    assert_int_equal(kin_schema_compile(&grammar, str(schema), NULL, NULL, &err), KIN_FAIL);
     if (!strstr(err.text, words)) fail_msg("'%s' is not in '%s'", words, err.text);
-    kin_text_fini(&gbnf);
     free(schema);
 }
 
@@ -518,6 +513,120 @@ static void what_is_too_complex_together_is_refused_by_name(void **state) {
     assert_fit("{'type':'string','pattern':'^[a-z]{1,400}$','maxLength':300}", "'abc'");
 }
 
+#define HOST_NAME                                                                                                                \
+    "{'type':'string','pattern':'^(?=.{1,253}\\\\.?$)[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"                              \
+    "(?:\\\\.[a-zA-Z0-9](?:[-0-9a-zA-Z]{0,61}[0-9a-zA-Z])?)*\\\\.?$'}"
+
+static kin_grammar *compile_within(const char *schema_text, kin_grammar_budget *budget, kin_text_buffer *relaxed) {
+    char *schema = quoted(schema_text);
+    kin_grammar *grammar;
+    kin_err err = {""};
+    if (kin_schema_compile(&grammar, str(schema), relaxed, budget, &err) != 0) assert_non_null(strstr(err.text, "too "));
+    free(schema);
+    return grammar;
+}
+
+static void the_steps_of_one_schema_have_a_limit_however_many_parts_it_has(void **state) {
+    (void)state;
+    kin_text_buffer schema = {0}, relaxed = {0};
+    kin_text_print(&schema, "{'type':'object','properties':{");
+    for (int i = 0; i < 10; i++)
+        kin_text_print(&schema, "%s'%c':{'type':'string','pattern':'%c.{40}$','maxLength':400}", i ? "," : "", 'a' + i, 'a' + i);
+    kin_text_print(&schema, "}}");
+    kin_grammar_budget budget = kin_grammar_budget_of(1 << 22);
+    kin_grammar *grammar = compile_within(schema.at, &budget, &relaxed);
+    assert_non_null(grammar); // what is too expensive says nothing, and the rest holds
+    assert_true(takes(grammar, "{\"b\": \"x\"}"));
+    assert_false(takes(grammar, "{\"b\": 1}"));
+    for (int i = 0; i < 5; i++) {
+        char place[40];
+        snprintf(place, sizeof place, "#/properties/%c/pattern (too complex", 'a' + i);
+        assert_non_null(strstr(relaxed.at, place));
+    }
+    assert_true(budget.is_spent);
+    assert_in_range(budget.steps, 1 << 18, 1 << 20); // those that are kept for the whole
+    kin_grammar_free(grammar);
+    budget = kin_grammar_budget_of(1 << 10);
+    assert_null(compile_within("{'type':'object','properties':{'a':{'type':'integer','minimum':3}}}", &budget, NULL));
+    assert_true(budget.is_spent);
+    kin_text_fini(&relaxed);
+    kin_text_fini(&schema);
+}
+
+static void a_part_that_was_compiled_to_see_its_size_is_not_compiled_again(void **state) {
+    (void)state;
+    kin_grammar_budget budget = kin_grammar_budget_of(KIN_GRAMMAR_MAX_STEPS);
+    kin_grammar *grammar = compile_within(HOST_NAME, &budget, NULL);
+    assert_non_null(grammar);
+    uint64_t n_steps = KIN_GRAMMAR_MAX_STEPS - budget.steps;
+    kin_grammar_free(grammar);
+    budget = kin_grammar_budget_of(n_steps * 3 / 2); // two of them would not do
+    grammar = compile_within(HOST_NAME, &budget, NULL);
+    assert_non_null(grammar);
+    assert_false(budget.is_spent);
+    kin_grammar_free(grammar);
+}
+
+// The same automaton as one that is made of the whole text.
+static void parts_are_the_rules_that_they_stand_for(void **state) {
+    (void)state;
+    static const char *const schemas[] = {
+        "{'type':'object','properties':{'a':{'type':'string','pattern':'^\xc3\xa9[a-z]+$','maxLength':9},"
+        "'b':{'type':'integer','multipleOf':7,'minimum':3},'c':{'type':'string','pattern':'^[a-z]+$','maxLength':5},"
+        "'d':{'enum':['\xf0\x9f\x98\x80','x']},'e':{'type':'string','format':'date','minLength':3}},'required':['a','c']}",
+        "{'anyOf':[{'type':'string','pattern':'^(?!ab)[a-c]*$'},{'type':'string','pattern':'b','maxLength':0}]}",
+    };
+    for (size_t i = 0; i < sizeof schemas / sizeof *schemas; i++) {
+        char *schema = quoted(schemas[i]);
+        kin_text_buffer gbnf = {0};
+        kin_grammar *whole, *of_parts;
+        assert_int_equal(kin_schema_to_gbnf(str(schema), NULL, &gbnf, NULL), 0);
+        assert_int_equal(kin_grammar_compile(&whole, gbnf.at, gbnf.len, NULL), 0);
+        assert_int_equal(kin_schema_compile(&of_parts, str(schema), NULL, NULL, NULL), 0);
+        kin_grammar_size a = kin_grammar_get_size(whole), b = kin_grammar_get_size(of_parts);
+        assert_int_equal(a.n_states, b.n_states);
+        assert_int_equal(a.n_machines, b.n_machines);
+        assert_int_equal(a.n_classes, b.n_classes);
+        kin_grammar_free(of_parts);
+        kin_grammar_free(whole);
+        kin_text_fini(&gbnf);
+        free(schema);
+    }
+}
+
+static bool is_third(void *n_asked) {
+    return ++*(int *)n_asked == 3;
+}
+
+static void compiling_can_be_stopped(void **state) {
+    (void)state;
+    int n_asked = 0;
+    kin_grammar_budget budget = kin_grammar_budget_of(KIN_GRAMMAR_MAX_STEPS);
+    budget.stopped = is_third;
+    budget.user = &n_asked;
+    assert_null(compile_within(HOST_NAME, &budget, NULL));
+    assert_true(budget.is_spent);
+    assert_in_range(KIN_GRAMMAR_MAX_STEPS - budget.steps, 0, KIN_GRAMMAR_MAX_STEPS); // and of the trial all are taken
+    assert_in_range(n_asked, 3, 10);
+}
+
+static void a_schema_that_nothing_is_valid_for_is_refused_by_its_place(void **state) {
+    (void)state;
+    static const char *const cases[][2] = {
+        {"{'type':'object','properties':{'a':{'type':'integer','multipleOf':7,'minimum':1,'maximum':6}},'required':['a']}",
+         "#/properties/a: no text"},
+        {"{'type':'object','properties':{'a':{'type':'object','properties':{'b':false},'required':['b']}},'required':['a']}",
+         "#/properties/a/properties/b: no text"},
+        {"{'type':'array','minItems':1,'items':{'enum':[1],'type':'string'}}", "#/items: no text"},
+        {"{'type':'array','minItems':3,'maxItems':2}", "#: no text"},
+        {"{'anyOf':[{'type':'object','properties':{'x\\n':{'not':{}}},'required':['x\\n']}]}",
+         "#/anyOf/0/properties/x?: no text"},
+        {"{'$ref':'#/$defs/n','$defs':{'n':{'type':'string','minLength':4,'maxLength':3}}}", "#: no text"},
+        {"{'type':'object','properties':{'a':{'$ref':'#'}},'required':['a']}", "no text matches it: it goes on for ever"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) assert_refused(cases[i][0], cases[i][1]);
+}
+
 static void multiples_hold_with_bounds(void **state) {
     (void)state;
     assert_fit("{'type':'integer','multipleOf':5}", "0", "5", "-15", "1000");
@@ -633,6 +742,11 @@ int main(void) {
         cmocka_unit_test(patterns_lengths_and_formats_hold_together),
         cmocka_unit_test(patterns_may_look_ahead),
         cmocka_unit_test(what_is_too_complex_together_is_refused_by_name),
+        cmocka_unit_test(the_steps_of_one_schema_have_a_limit_however_many_parts_it_has),
+        cmocka_unit_test(a_part_that_was_compiled_to_see_its_size_is_not_compiled_again),
+        cmocka_unit_test(parts_are_the_rules_that_they_stand_for),
+        cmocka_unit_test(compiling_can_be_stopped),
+        cmocka_unit_test(a_schema_that_nothing_is_valid_for_is_refused_by_its_place),
         cmocka_unit_test(multiples_hold_with_bounds),
         cmocka_unit_test(what_says_nothing_is_named),
         cmocka_unit_test(too_much_combination_is_refused),

@@ -183,6 +183,43 @@ for n in 1 2 3 4 5 6 7 8 9; do
     says "$out" '"finish_reason":"length"'
     says_not "$out" '<tool\|{\\"name'
 done
+claim='schemas that take long to compile leave threads to others; too many of them are refused, and those of clients that left are dropped'
+costly() { # N: a schema of that many products of automata
+    printf '{"prompt": "x", "n_predict": 1, "json_schema": {"type": "object", "properties": {'
+    for i in $(seq "$1"); do
+        [ "$i" = 1 ] || printf ', '
+        printf '"p%s": {"type": "string", "pattern": "%s.{1%s}$", "maxLength": 400}' "$i" "a" "$i"
+    done
+    printf '}}}'
+}
+costly 12 >"$dir/costly"
+clients=
+for i in $(seq 80); do
+    curl -s -m 240 -o "$dir/costly$i" -w '%{http_code}\n' --data-binary "@$dir/costly" "$base/completion" >"$dir/status$i" &
+    clients="$clients $!"
+done
+n=0
+while [ "$(cat "$dir"/status[0-9]* | grep -c 503)" -eq 0 ] && [ $n -lt 1200 ]; do # the lane is full
+    sleep 0.05
+    n=$((n + 1))
+done
+answers 200 /completion -d '{"prompt": "x", "n_predict": 1}'
+n=$(cat "$dir"/status[0-9]* | grep -c 200)
+[ "$n" -lt 30 ] || fail "$n schemas were compiled before a request without one was answered"
+cat "$dir"/costly[0-9]* >"$out" 2>/dev/null
+says "$out" 'schemas or grammars take long to compile'
+# shellcheck disable=SC2086 # a list of numbers
+kill $clients 2>/dev/null
+# shellcheck disable=SC2086
+wait $clients 2>/dev/null
+n=0 # ends of clients are found out within a second
+while [ "$(curl -s "$base/metrics" | sed -n 's/^kin:requests_cancelled_total //p')" -lt 30 ] && [ $n -lt 1200 ]; do
+    sleep 0.05
+    n=$((n + 1))
+done
+[ $n -lt 1200 ] || fail 'they are not dropped'
+answers 200 /completion --data-binary "@$dir/costly"
+says "$dir/head" '^X-Kin-Relaxed: #/properties/p1/pattern (too complex'
 claim='of several texts the best ones are given back'
 answers 200 /v1/completions -d '{"prompt": ["One", "Two"], "n": 2, "best_of": 4, "max_tokens": 3, "seed": 1}'
 says "$out" '"index":3'

@@ -1,16 +1,34 @@
 #include "pure/text/grammar.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "pure/text/grammar_build.h"
 #include "pure/text/grow.h"
 
-int kin_build_work(kin_grammar_build *b, uint64_t steps) {
-    if (steps > KIN_BUILD_MAX_WORK - b->work)
-        return kin_err_set(b->err, "grammar: too complex to compile: it would take too long");
-    b->work += (uint32_t)steps;
+enum { STEPS_BETWEEN_QUESTIONS = 1 << 14 }; // to `stopped`; less than 1 ms
+
+kin_grammar_budget kin_grammar_budget_of(uint64_t steps) {
+    return (kin_grammar_budget){.steps = steps, .trial_steps = steps - steps / 4};
+}
+
+int kin_grammar_spend(kin_grammar_budget *budget, uint64_t steps, kin_err *err) {
+    uint64_t before = budget->steps;
+    bool is_stopped = false;
+    if (steps <= before && budget->stopped && before / STEPS_BETWEEN_QUESTIONS != (before - steps) / STEPS_BETWEEN_QUESTIONS)
+        is_stopped = budget->stopped(budget->user);
+    if (steps > before || is_stopped) {
+        budget->steps = 0;
+        budget->is_spent = true;
+        return kin_err_set(err, "grammar: too complex to compile: it would take too long");
+    }
+    budget->steps -= steps;
     return 0;
+}
+
+int kin_build_work(kin_grammar_build *b, uint64_t steps) {
+    return kin_grammar_spend(b->budget, steps, b->err);
 }
 
 int kin_build_out_of_memory(kin_grammar_build *b) {
@@ -128,8 +146,38 @@ static int find_nullable_and_productive(kin_grammar_build *b) {
             if (!facts->productive && kin_build_is_productive(b, node)) facts->productive = changed = true;
         }
     }
-    if (b->rules[b->gbnf->root].productive) return 0;
-    return kin_err_set(b->err, "grammar: no text matches it: every way through 'root' goes on for ever");
+    return 0;
+}
+
+// Returns the first rule in the node that keeps it from matching anything, or -1 if the node itself does.
+static int64_t find_unproductive_rule(const kin_grammar_build *b, uint32_t at) {
+    const kin_gbnf_node *nodes = b->gbnf->nodes;
+    int64_t found = -1;
+    if (nodes[at].kind == KIN_GBNF_RULE) return nodes[at].rule;
+    for (uint32_t child = nodes[at].child; child && found < 0; child = nodes[child].next) {
+        if (!kin_build_is_productive(b, child)) found = find_unproductive_rule(b, child);
+    }
+    return found;
+}
+
+static int check_root(kin_grammar_build *b, kin_grammar_never *never) {
+    uint32_t rule = b->gbnf->root;
+    if (b->rules[rule].productive) return 0;
+    bool *met = calloc(b->gbnf->n_rules, sizeof *met);
+    if (!met) return kin_build_out_of_memory(b);
+    int64_t inner = rule;
+    while (inner >= 0 && !met[inner]) {
+        rule = (uint32_t)inner;
+        met[rule] = true;
+        inner = b->rules[rule].looks ? -1 : find_unproductive_rule(b, b->gbnf->rules[rule]);
+    }
+    free(met);
+    int len = (int)kin_string_table_len(&b->gbnf->names, rule);
+    const char *name = kin_string_table_at(&b->gbnf->names, rule);
+    never->goes_on = inner >= 0;
+    snprintf(never->rule, sizeof never->rule, "%.*s", len, name);
+    return kin_err_set(b->err, "grammar: no text matches it: %s the rule '%.*s' %s", inner >= 0 ? "every way through" : "what",
+                       len, name, inner >= 0 ? "goes on for ever" : "asks for excludes itself");
 }
 
 // Calls `use` for every rule that the node mentions.
@@ -296,7 +344,7 @@ static int rank_machines(kin_grammar_build *b) {
 
 // ---- open and close
 
-static int compile(kin_grammar_build *b) {
+static int compile(kin_grammar_build *b, kin_grammar_never *never) {
     kin_grammar *g = b->grammar;
     b->rules = calloc(b->gbnf->n_rules, sizeof *b->rules);
     b->node_machine = calloc(b->gbnf->n_nodes, sizeof *b->node_machine);
@@ -307,18 +355,31 @@ static int compile(kin_grammar_build *b) {
     g->next = calloc(g->n_classes, sizeof *g->next);
     if (!g->next) return kin_build_out_of_memory(b);
     g->cap_next = g->n_classes;
-    if (kin_build_aheads(b) != 0 || find_nullable_and_productive(b) != 0 || choose_inlined(b) != 0 || build_machines(b) != 0 ||
-        rank_machines(b) != 0)
+    if (kin_build_aheads(b) != 0 || find_nullable_and_productive(b) != 0 || check_root(b, never) != 0 || choose_inlined(b) != 0 ||
+        build_machines(b) != 0 || rank_machines(b) != 0)
         return KIN_FAIL;
     return kin_build_mark_plain(b);
 }
 
 int kin_grammar_compile(kin_grammar **out, const char *text, size_t len, kin_err *err) {
+    return kin_grammar_compile_with(out, text, len, &(kin_grammar_options){0}, NULL, err);
+}
+
+int kin_grammar_compile_with(kin_grammar **out, const char *text, size_t len, const kin_grammar_options *options,
+                             kin_grammar_never *never, kin_err *err) {
+    kin_grammar_budget own = kin_grammar_budget_of(KIN_GRAMMAR_MAX_STEPS);
+    kin_grammar_never not_wanted;
     kin_gbnf gbnf;
     *out = NULL;
+    if (!never) never = &not_wanted;
+    *never = (kin_grammar_never){0};
     if (kin_gbnf_parse(&gbnf, text, len, err) != 0) return KIN_FAIL;
-    kin_grammar_build b = {.gbnf = &gbnf, .err = err, .grammar = calloc(1, sizeof *b.grammar)};
-    int rc = b.grammar ? compile(&b) : kin_build_out_of_memory(&b);
+    kin_grammar_build b = {.gbnf = &gbnf,
+                           .err = err,
+                           .budget = options->budget ? options->budget : &own,
+                           .parts = options->parts,
+                           .grammar = calloc(1, sizeof *b.grammar)};
+    int rc = b.grammar ? compile(&b, never) : kin_build_out_of_memory(&b);
     if (rc == 0)
         *out = b.grammar;
     else

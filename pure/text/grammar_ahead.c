@@ -16,8 +16,10 @@ enum {
     ALL = 1,  // in every automaton: anything matches
     FIRST = 2,
     NOT_KNOWN = UINT32_MAX,
-    NO_OPEN = 0,   // number of the empty set of look-aheads
-    MAX_OPEN = 32, // open look-aheads in one thread
+    NO_OPEN = 0,          // number of the empty set of look-aheads
+    MAX_OPEN = 32,        // open look-aheads in one thread
+    WORDS_OF_A_STEP = 16, // words of memory that are read or written in a row in about the time of one step
+    SMALL_TABLE = 1024,   // entries; clearing fewer takes less time than the work after it
 };
 
 typedef struct automaton {
@@ -222,6 +224,7 @@ static int close_threads(builder *p, uint32_t *state) {
     uint32_t n_kept = 0;
     p->n_threads = p->n_seen = 0;
     if (p->seen) memset(p->seen, 0, p->cap_seen * sizeof *p->seen);
+    if (p->cap_seen > SMALL_TABLE && kin_build_work(p->b, p->cap_seen / WORDS_OF_A_STEP) != 0) return KIN_FAIL;
     while (p->n_stack > 0) {
         uint64_t thread = p->stack[--p->n_stack];
         bool met;
@@ -333,7 +336,7 @@ static int number_live(const builder *p, const automaton *a, uint32_t *number, u
     *n_live = 0;
     for (bool changed = true; changed;) {
         changed = false;
-        if (kin_build_work(p->b, a->n) != 0) return KIN_FAIL;
+        if (kin_build_work(p->b, (uint64_t)a->n * p->n_classes / WORDS_OF_A_STEP) != 0) return KIN_FAIL;
         for (uint32_t i = a->n; i-- > FIRST;) { // backwards, because later states are further from the start
             bool lives = a->ends[i];
             for (uint32_t c = 0; c < p->n_classes && !lives; c++) lives = number[a->next[(size_t)i * p->n_classes + c]] > 0;
@@ -433,7 +436,9 @@ int kin_build_aheads(kin_grammar_build *b) {
     if (kin_build_work(b, b->gbnf->n_nodes) != 0) return KIN_FAIL;
     for (uint32_t i = 0; i < b->gbnf->n_rules; i++) b->rules[i].looks = looks_ahead(b->gbnf, b->gbnf->rules[i]);
     for (uint32_t i = 0; i < b->gbnf->n_rules; i++) {
-        if (b->rules[i].looks && build_rule_with_ahead(b, i) != 0) return KIN_FAIL;
+        const kin_grammar *part = kin_build_find_part(b, i);
+        if (!b->rules[i].looks) continue;
+        if (part ? kin_build_copy_part(b, part, i) : build_rule_with_ahead(b, i)) return KIN_FAIL;
     }
     return 0;
 }

@@ -8,7 +8,6 @@
 enum {
     KIN_BUILD_MAX_NFA = 1 << 18,     // states of one nondeterministic automaton
     KIN_BUILD_MAX_SUBSETS = 1 << 22, // total members of all subsets of one machine
-    KIN_BUILD_MAX_WORK = 1 << 25,    // steps of one compilation
     KIN_BUILD_MAX_INLINE = 128,      // automaton states up to which a rule is inlined
     KIN_BUILD_MAX_INLINE_HEIGHT = 8, // nesting of inlined rules
     KIN_BUILD_MAX_UNROLL = 64,       // automaton states up to which a repetition is unrolled
@@ -47,10 +46,11 @@ typedef struct kin_grammar_build {
     kin_grammar *grammar;
     const kin_gbnf *gbnf;
     kin_err *err;
-    uint32_t work;          // steps so far
-    kin_rule_facts *rules;  // [gbnf->n_rules]
-    uint32_t *node_machine; // [gbnf->n_nodes] of a counted repetition: its machine + 1; else 0
-    uint32_t *machine_node; // [grammar->n_machines] the node that a machine matches (once, if counted)
+    kin_grammar_budget *budget;
+    const kin_grammar_parts *parts; // NULL: none
+    kin_rule_facts *rules;          // [gbnf->n_rules]
+    uint32_t *node_machine;         // [gbnf->n_nodes] of a counted repetition: its machine + 1; else 0
+    uint32_t *machine_node;         // [grammar->n_machines] the node that a machine matches (once, if counted)
     uint32_t cap_machine_node;
 
     kin_nfa_state *nfa; // of the machine that is being built
@@ -91,6 +91,11 @@ void kin_build_classes(kin_grammar_build *b);
 
 // Builds the deterministic automaton of b->nfa as states of the machine.
 int kin_build_dfa(kin_grammar_build *b, uint32_t machine, uint32_t entry);
+
+// Returns the grammar that has the rule already, called by its root (kin_grammar_parts), or NULL.
+const kin_grammar *kin_build_find_part(const kin_grammar_build *b, uint32_t rule);
+// Makes the machine of the rule from that grammar, and sets the facts of the rule.
+int kin_build_copy_part(kin_grammar_build *b, const kin_grammar *part, uint32_t rule);
 
 // Builds the machines of all rules with look-ahead and sets the facts of these rules.
 int kin_build_aheads(kin_grammar_build *b);

@@ -11,9 +11,9 @@
 typedef struct writer {
     const kin_reply_rules *rules;
     const kin_vocab *vocab;
-    kin_text_buffer *gbnf; // complete rules
+    kin_schema_grammar *to;
+    kin_text_buffer *gbnf; // of `to`: complete rules
     kin_text_buffer *line; // the rule being written
-    uint32_t n_rules;      // number of schema rules
     bool any_arguments;    // ignore the schemas of tools that are not strict
     kin_err *err;
 } writer;
@@ -113,20 +113,24 @@ static void note_relaxed(writer *w, const kin_reply_tool *tool, kin_str what) {
 static int put_schema(writer *w, const kin_json *json, const kin_json_value *schema, const kin_reply_tool *tool,
                       const char *instead) {
     size_t len = w->gbnf->len, line_len = w->line->len;
-    uint32_t n_rules = w->n_rules;
-    kin_text_buffer relaxed = {0};
+    uint32_t n_rules = w->to->n_rules;
+    kin_text_buffer relaxed = {0}, name = {0};
     kin_err why = {"all tools together are too large"};
     int rc = KIN_FAIL;
+    kin_text_print(&name, "tools.");
+    kin_text_put(&name, tool->name.at, tool->name.len);
+    w->to->name = kin_text_str(&name);
     if (tool->strict || !w->any_arguments)
-        rc = kin_schema_put_rules(json, schema, tool->strict ? NULL : &relaxed, &w->n_rules, w->line, w->gbnf,
-                                  tool->strict ? w->err : &why);
+        rc = kin_schema_put_rules(json, schema, tool->strict ? NULL : &relaxed, w->line, w->to, tool->strict ? w->err : &why);
+    w->to->name = (kin_str){NULL, 0};
+    kin_text_fini(&name);
     if (rc == 0 && relaxed.len > 0) note_relaxed(w, tool, (kin_str){relaxed.at, relaxed.len});
     kin_text_fini(&relaxed);
     if (rc == 0 || tool->strict) return rc;
     note_relaxed(w, tool, (kin_str){why.text, strlen(why.text)});
     w->gbnf->len = len;
     w->line->len = line_len;
-    w->n_rules = n_rules;
+    w->to->n_rules = n_rules;
     put(w, instead);
     return 0;
 }
@@ -386,7 +390,7 @@ static int put_json_text(writer *w) {
     kin_json json;
     if (kin_json_parse(&json, w->rules->schema.at, w->rules->schema.len, w->err) != 0) return kin_err_prefix(w->err, "schema");
     kin_text_buffer *relaxed = w->rules->strict ? NULL : w->rules->relaxed;
-    int rc = kin_schema_put_rules(&json, json.values, relaxed, &w->n_rules, w->line, w->gbnf, w->err);
+    int rc = kin_schema_put_rules(&json, json.values, relaxed, w->line, w->to, w->err);
     kin_json_fini(&json);
     return rc;
 }
@@ -432,36 +436,52 @@ static void put_root_rule(writer *w) {
 
 // ---- the whole grammar
 
-static int write_rules(const kin_reply_rules *rules, const kin_vocab *vocab, bool any_arguments, kin_text_buffer *gbnf,
+static int write_rules(const kin_reply_rules *rules, const kin_vocab *vocab, bool any_arguments, kin_schema_grammar *to,
                        kin_err *err) {
     kin_text_buffer line = {0};
-    writer w = {.rules = rules, .vocab = vocab, .gbnf = gbnf, .line = &line, .any_arguments = any_arguments, .err = err};
+    writer w = {
+        .rules = rules, .vocab = vocab, .to = to, .gbnf = &to->gbnf, .line = &line, .any_arguments = any_arguments, .err = err};
     if (rules->required && (rules->n_tools == 0 || rules->format == KIN_REPLY_PLAIN))
         return kin_err_set(err, "tools: a call is required, but there is no tool");
     if (rules->n_tools > KIN_REPLY_MAX_TOOLS)
         return kin_err_set(err, "tools: %zu of them, at most 512 are possible", rules->n_tools);
-    kin_schema_put_builtins(gbnf);
+    kin_schema_put_builtins(&to->gbnf);
     int rc = put_body_rule(&w);
     put_root_rule(&w);
-    if (rc == 0 && (line.failed || gbnf->failed))
+    if (rc == 0 && (line.failed || to->gbnf.failed))
         rc = kin_err_set(err, "tools: the grammar is too large, or there is no memory for it");
     kin_text_fini(&line);
     return rc;
 }
 
 int kin_reply_rules_to_gbnf(const kin_reply_rules *rules, const kin_vocab *vocab, kin_text_buffer *gbnf, kin_err *err) {
-    return write_rules(rules, vocab, false, gbnf, err);
+    kin_grammar_budget budget = kin_grammar_budget_of(KIN_GRAMMAR_MAX_STEPS);
+    kin_schema_grammar to = {.budget = rules->budget ? rules->budget : &budget};
+    int rc = write_rules(rules, vocab, false, &to, err);
+    kin_text_put(gbnf, to.gbnf.at, to.gbnf.len);
+    kin_schema_grammar_fini(&to);
+    return rc;
+}
+
+static int compile(kin_grammar **out, const kin_reply_rules *rules, const kin_vocab *vocab, bool any_arguments,
+                   kin_grammar_budget *budget, kin_err *err) {
+    kin_schema_grammar to = {.budget = budget};
+    if (rules->relaxed) rules->relaxed->len = 0;
+    int rc = write_rules(rules, vocab, any_arguments, &to, err);
+    if (rc == 0) rc = kin_schema_grammar_compile(&to, out, err);
+    kin_schema_grammar_fini(&to);
+    return rc;
 }
 
 int kin_reply_grammar_new(kin_grammar **out, const kin_reply_rules *rules, const kin_vocab *vocab, kin_err *err) {
-    int rc = KIN_FAIL;
+    kin_grammar_budget own = kin_grammar_budget_of(KIN_GRAMMAR_MAX_STEPS), *budget = rules->budget ? rules->budget : &own;
+    kin_grammar_budget first = *budget; // and a quarter for the calls alone
     *out = NULL;
-    for (int attempt = 0; attempt < 2 && rc != 0; attempt++) {
-        kin_text_buffer gbnf = {0};
-        if (rules->relaxed) rules->relaxed->len = 0;
-        rc = write_rules(rules, vocab, attempt > 0, &gbnf, err);
-        if (rc == 0) rc = kin_grammar_compile(out, gbnf.at, gbnf.len, err);
-        kin_text_fini(&gbnf);
-    }
+    first.steps -= first.steps / 4;
+    uint64_t n_before = first.steps;
+    int rc = compile(out, rules, vocab, false, &first, err);
+    budget->steps -= n_before - first.steps;
+    budget->is_spent |= first.is_spent;
+    if (rc != 0) rc = compile(out, rules, vocab, true, budget, err);
     return rc;
 }

@@ -39,6 +39,7 @@ typedef struct kin_reply_rules {
     // NULL, or borrowed: ignored keywords are appended, named as by kin_schema_put_rules, with the prefix "tools.NAME" for
     // those of a tool.
     kin_text_buffer *relaxed;
+    kin_grammar_budget *budget; // borrowed; NULL: one of KIN_GRAMMAR_MAX_STEPS
 } kin_reply_rules;
 
 // Writes the rules as GBNF. vocab: supplies the control tokens; NULL: all markers are text. Fails with a sentence if calls are

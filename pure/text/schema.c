@@ -1,5 +1,6 @@
 #include "pure/text/schema.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,11 +17,12 @@ typedef struct builder {
     uint32_t n_before;      // rules of other schemas in the same grammar
     uint64_t work;          // sum of the squares of the sizes of lists so far
     kin_schema_scalars scalars;
-    kin_text_buffer *out;
+    kin_text_buffer *out; // to->gbnf
+    kin_schema_grammar *to;
     kin_err *err;
 } builder;
 
-enum { MAX_WORK = 1 << 26 };
+enum { MAX_WORK = 1 << 26, MEMBERS_OF_A_STEP = 4 };
 
 static int fail_build(const builder *b, const char *what) {
     return kin_err_set(b->err, "schema: %s", what);
@@ -43,6 +45,39 @@ static int put_rule(builder *b, kin_schema_list *list, kin_text_buffer *to) {
         kin_text_print(to, "s%u", b->n_before + (uint32_t)rule);
     }
     return 0;
+}
+
+static void put_on_line(kin_text_buffer *to, kin_str text) {
+    for (size_t i = 0; i < text.len; i++) kin_text_print(to, "%c", (uint8_t)text.at[i] < 0x20 ? '?' : text.at[i]);
+}
+
+// Notes the place of a rule, for the sentence that a schema has no valid document.
+static void note_place(builder *b, const kin_json_value *value, const char *rule) {
+    kin_text_buffer *places = &b->to->places;
+    char buffer[160];
+    const char *path = kin_schema_path(&b->json, value, buffer, sizeof buffer);
+    kin_text_print(places, "%s ", rule);
+    kin_text_put(places, b->to->name.at, b->to->name.len);
+    put_on_line(places, (kin_str){path, strlen(path)});
+    kin_text_print(places, "\n");
+}
+
+static void note_list(builder *b, const kin_schema_list *list, uint32_t rule) {
+    char name[16];
+    snprintf(name, sizeof name, "s%u", (unsigned)rule);
+    note_place(b, kin_schema_at(&b->json, list, 0), name);
+}
+
+static void note_property(builder *b, const kin_schema_list *list, uint32_t rule, size_t i, kin_str name) {
+    char helper[40];
+    const kin_json_value *value = kin_schema_at(&b->json, list, 0);
+    for (uint32_t k = 0; k < list->n; k++) {
+        const kin_json_value *all = kin_schema_word(&b->json, list, k, "properties");
+        const kin_json_value *one = all ? kin_json_get(&b->json, all, name.at, name.len) : NULL;
+        if (one) value = one;
+    }
+    snprintf(helper, sizeof helper, "s%u-p%zu", (unsigned)rule, i);
+    note_place(b, value, helper);
 }
 
 // ---- alternatives
@@ -160,6 +195,7 @@ static int put_properties(builder *b, const kin_schema_list *list, const object 
         if (kin_schema_property(&b->json, list, o->names[i], &property, b->err) != 0 || put_rule(b, &property, b->out) != 0)
             return KIN_FAIL;
         kin_text_print(b->out, "\n");
+        if (property.impossible) note_property(b, list, o->rule, i, o->names[i]);
     }
     return 0;
 }
@@ -293,7 +329,9 @@ static int put_list(builder *b, const kin_schema_list *list, uint32_t rule) {
     kin_schema_facts facts;
     uint64_t n_members = kin_schema_n_members(&b->json, list);
     b->work += n_members * n_members;
-    if (b->work > MAX_WORK) return fail_build(b, "too large: too many properties, values or alternatives in one place");
+    if (b->work > MAX_WORK || kin_grammar_spend(b->to->budget, n_members * n_members / MEMBERS_OF_A_STEP, NULL) != 0)
+        return fail_build(b, "too large: too many properties, values or alternatives in one place");
+    note_list(b, list, rule);
     const kin_json_value *choice = kin_schema_open_choice(&b->json, list, &entry, &flag);
     if (choice) {
         kin_text_print(b->out, "s%u ::= ", rule);
@@ -309,12 +347,12 @@ static int put_list(builder *b, const kin_schema_list *list, uint32_t rule) {
 
 // ---- whole schemas
 
-int kin_schema_put_rules(const kin_json *json, const kin_json_value *schema, kin_text_buffer *relaxed, uint32_t *n_rules,
-                         kin_text_buffer *rule, kin_text_buffer *gbnf, kin_err *err) {
-    builder b = {.json = *json, .n_before = *n_rules, .out = gbnf, .err = err};
+int kin_schema_put_rules(const kin_json *json, const kin_json_value *schema, kin_text_buffer *relaxed, kin_text_buffer *rule,
+                         kin_schema_grammar *to, kin_err *err) {
+    builder b = {.json = *json, .n_before = to->n_rules, .out = &to->gbnf, .to = to, .err = err};
     kin_schema_list list = {.relaxed = relaxed};
     int rc = kin_string_table_init(&b.lists, 16, 256) == 0 ? 0 : fail_build(&b, "out of memory");
-    if (rc == 0) rc = kin_schema_scalars_init(&b.scalars, &b.json, b.n_before, gbnf, err);
+    if (rc == 0) rc = kin_schema_scalars_init(&b.scalars, &b.json, to, err);
     if (rc == 0) rc = kin_schema_list_add(&list, json, schema, err);
     if (rc == 0) rc = put_rule(&b, &list, rule);
     for (uint32_t i = 0; rc == 0 && i < b.lists.n; i++) { // the loop may add lists
@@ -322,27 +360,46 @@ int kin_schema_put_rules(const kin_json *json, const kin_json_value *schema, kin
         memcpy(one.entries, kin_string_table_at(&b.lists, i), kin_string_table_len(&b.lists, i));
         rc = put_list(&b, &one, b.n_before + i);
     }
-    *n_rules += b.lists.n;
-    if (rc == 0 && *n_rules > KIN_SCHEMA_MAX_RULES)
+    to->n_rules += b.lists.n;
+    if (rc == 0 && to->n_rules > KIN_SCHEMA_MAX_RULES)
         rc = fail_build(&b, "too large: all schemas together have more than 4096 rules");
     kin_schema_scalars_fini(&b.scalars);
     kin_string_table_fini(&b.lists);
     return rc;
 }
 
-int kin_schema_to_gbnf(kin_str schema, kin_text_buffer *relaxed, kin_text_buffer *gbnf, kin_err *err) {
+static int put_schema(kin_str schema, kin_text_buffer *relaxed, kin_schema_grammar *to, kin_err *err) {
     kin_text_buffer root = {0};
-    uint32_t n_rules = 0;
     kin_json json;
     if (kin_json_parse(&json, schema.at, schema.len, err) != 0) return kin_err_prefix(err, "schema");
-    kin_schema_put_builtins(gbnf);
-    int rc = kin_schema_put_rules(&json, json.values, relaxed, &n_rules, &root, gbnf, err);
-    kin_text_print(gbnf, "root ::= ");
-    kin_text_put(gbnf, root.at, root.len);
-    kin_text_print(gbnf, "\n");
-    if (rc == 0 && (root.failed || gbnf->failed))
+    kin_schema_put_builtins(&to->gbnf);
+    int rc = kin_schema_put_rules(&json, json.values, relaxed, &root, to, err);
+    kin_text_print(&to->gbnf, "root ::= ");
+    kin_text_put(&to->gbnf, root.at, root.len);
+    kin_text_print(&to->gbnf, "\n");
+    if (rc == 0 && (root.failed || to->gbnf.failed))
         rc = kin_err_set(err, "schema: the grammar is too large, or there is no memory for it");
     kin_text_fini(&root);
     kin_json_fini(&json);
+    return rc;
+}
+
+int kin_schema_to_gbnf(kin_str schema, kin_text_buffer *relaxed, kin_text_buffer *gbnf, kin_err *err) {
+    kin_grammar_budget budget = kin_grammar_budget_of(KIN_GRAMMAR_MAX_STEPS);
+    kin_schema_grammar to = {.budget = &budget};
+    int rc = put_schema(schema, relaxed, &to, err);
+    kin_text_put(gbnf, to.gbnf.at, to.gbnf.len);
+    kin_schema_grammar_fini(&to);
+    if (rc == 0 && gbnf->failed) rc = kin_err_set(err, "schema: the grammar is too large, or there is no memory for it");
+    return rc;
+}
+
+int kin_schema_compile(kin_grammar **out, kin_str schema, kin_text_buffer *relaxed, kin_grammar_budget *budget, kin_err *err) {
+    kin_grammar_budget own = kin_grammar_budget_of(KIN_GRAMMAR_MAX_STEPS);
+    kin_schema_grammar to = {.budget = budget ? budget : &own};
+    *out = NULL;
+    int rc = put_schema(schema, relaxed, &to, err);
+    if (rc == 0) rc = kin_schema_grammar_compile(&to, out, err);
+    kin_schema_grammar_fini(&to);
     return rc;
 }

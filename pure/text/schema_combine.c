@@ -32,8 +32,7 @@ static bool is_listed(const char *words, kin_str word) {
 
 // ---- places and errors
 
-// Writes the path of a value, like "#/properties/a", right-aligned; a path that is too long is cut off at the front.
-static const char *path_of(const kin_json *json, const kin_json_value *value, char *path, size_t size) {
+const char *kin_schema_path(const kin_json *json, const kin_json_value *value, char *path, size_t size) {
     char *at = path + size - 1;
     *at = '\0';
     for (; value != json->values; value = &json->values[value->parent]) {
@@ -60,7 +59,7 @@ static const char *path_of(const kin_json *json, const kin_json_value *value, ch
 
 static int fail_schema(const kin_json *json, const kin_json_value *value, kin_err *err, const char *what) {
     char path[160];
-    return kin_err_set(err, "schema: %s: %s", path_of(json, value, path, sizeof path), what);
+    return kin_err_set(err, "schema: %s: %s", kin_schema_path(json, value, path, sizeof path), what);
 }
 
 // Writes printable ASCII only: a reason may quote a pattern, which is untrusted.
@@ -80,7 +79,7 @@ int kin_schema_relax(const kin_json *json, const kin_schema_list *list, const ki
     char buffer[160];
     kin_text_buffer note = {0};
     if (!list->relaxed) return fail_schema(json, word, err, why);
-    const char *path = path_of(json, word, buffer, sizeof buffer);
+    const char *path = kin_schema_path(json, word, buffer, sizeof buffer);
     put_printable(path, strlen(path), &note);
     kin_text_print(&note, " (");
     put_printable(why, strlen(why), &note);

@@ -54,6 +54,9 @@ typedef struct kin_schema_facts { // the combined constraints, without propertie
     bool has_object_words, has_array_words;
 } kin_schema_facts;
 
+// Returns "#/properties/a" for a value of the tree, written into path [size] from its end; a longer path lacks its beginning.
+const char *kin_schema_path(const kin_json *json, const kin_json_value *value, char *path, size_t size);
+
 // Adds a schema; expand then adds everything that it refers to. Both fail with a sentence that names the keyword and its place.
 int kin_schema_list_add(kin_schema_list *list, const kin_json *json, const kin_json_value *schema, kin_err *err);
 int kin_schema_list_expand(kin_schema_list *list, const kin_json *json, kin_err *err);

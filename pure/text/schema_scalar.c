@@ -6,8 +6,8 @@
 #include "pure/text/grammar.h"
 #include "pure/text/schema_string.h"
 
-int kin_schema_scalars_init(kin_schema_scalars *s, const kin_json *json, uint32_t prefix, kin_text_buffer *gbnf, kin_err *err) {
-    *s = (kin_schema_scalars){.json = json, .prefix = prefix, .gbnf = gbnf, .err = err};
+int kin_schema_scalars_init(kin_schema_scalars *s, const kin_json *json, kin_schema_grammar *to, kin_err *err) {
+    *s = (kin_schema_scalars){.json = json, .prefix = to->n_rules, .to = to, .err = err};
     return kin_string_table_init(&s->rules, 4, 256) == 0 ? 0 : kin_err_set(err, "schema: out of memory");
 }
 
@@ -19,41 +19,75 @@ void kin_schema_scalars_fini(kin_schema_scalars *s) {
 
 typedef enum trial { FITS, IS_EMPTY, IS_TOO_LARGE } trial;
 
-// Compiles a grammar of this expression or a line end, so that an expression that matches nothing is not an error.
-static trial try_expression(kin_schema_scalars *s, const kin_text_buffer *expression) {
+// Compiles with the steps that the budget has for trials.
+static int compile_trial(kin_grammar_budget *budget, const kin_text_buffer *gbnf, kin_grammar **out) {
+    kin_grammar_budget trial = *budget;
+    if (trial.steps > trial.trial_steps) trial.steps = trial.trial_steps;
+    uint64_t before = trial.steps;
+    int rc = kin_grammar_compile_with(out, gbnf->at, gbnf->len, &(kin_grammar_options){.budget = &trial}, NULL, NULL);
+    budget->steps -= before - trial.steps;
+    budget->trial_steps -= before - trial.steps;
+    budget->is_spent |= trial.is_spent;
+    return rc;
+}
+
+// Compiles a grammar of this expression or a line end, so that an expression that matches nothing is not an error. If it fits,
+// the caller gets the grammar in *out.
+static trial try_expression(kin_schema_scalars *s, const kin_text_buffer *expression, kin_grammar **out) {
     kin_text_buffer gbnf = {0};
     kin_grammar *grammar = NULL;
     trial result = IS_TOO_LARGE;
+    *out = NULL;
     kin_schema_put_builtins(&gbnf);
     kin_text_print(&gbnf, "root ::= \"\\n\" | all\nall ::= ");
     kin_text_put(&gbnf, expression->at, expression->len);
     kin_text_print(&gbnf, "\n");
-    if (!gbnf.failed && kin_grammar_compile(&grammar, gbnf.at, gbnf.len, NULL) == 0) {
+    if (!gbnf.failed && compile_trial(s->to->budget, &gbnf, &grammar) == 0) {
         kin_grammar_size size = kin_grammar_get_size(grammar);
         bool has_room = s->n_states + size.n_states <= KIN_SCHEMA_MAX_STATES;
         if (has_room) s->n_states += size.n_states;
         result = size.n_machines == 1 ? IS_EMPTY : has_room ? FITS : IS_TOO_LARGE;
     }
-    kin_grammar_free(grammar);
+    if (result == FITS)
+        *out = grammar;
+    else
+        kin_grammar_free(grammar);
     kin_text_fini(&gbnf);
     return result;
+}
+
+static void put_name(const kin_schema_scalars *s, int64_t rule, kin_text_buffer *to) {
+    kin_text_print(to, "a%u-%u", s->prefix, (uint32_t)rule);
+}
+
+// Adds a rule with its automaton. Takes the grammar over.
+static trial add_rule(kin_schema_scalars *s, const kin_text_buffer *expression, kin_grammar *grammar, int64_t *rule) {
+    kin_text_buffer name = {0};
+    kin_text_buffer *gbnf = &s->to->gbnf;
+    *rule = kin_string_table_add(&s->rules, expression->at, expression->len);
+    put_name(s, *rule, &name);
+    if (*rule < 0 || name.failed) {
+        kin_grammar_free(grammar);
+        kin_text_fini(&name);
+        return IS_TOO_LARGE;
+    }
+    int rc = kin_grammar_parts_add(&s->to->parts, name.at, grammar);
+    kin_text_print(gbnf, "%s ::= ", name.at);
+    kin_text_put(gbnf, expression->at, expression->len);
+    kin_text_print(gbnf, "\n");
+    kin_text_fini(&name);
+    return rc == 0 ? FITS : IS_TOO_LARGE;
 }
 
 // Writes a rule for the expression, and appends its name to the line.
 static trial put_rule_with_ahead(kin_schema_scalars *s, const kin_text_buffer *expression, kin_text_buffer *line) {
     int64_t known = kin_string_table_find(&s->rules, expression->at, expression->len);
-    trial result = known >= 0 ? FITS : try_expression(s, expression);
+    kin_grammar *grammar;
+    trial result = known >= 0 ? FITS : try_expression(s, expression, &grammar);
+    if (known < 0 && result == FITS) result = add_rule(s, expression, grammar, &known);
     if (result == IS_EMPTY) kin_text_print(line, "[]");
-    if (result != FITS) return result;
-    int64_t rule = kin_string_table_add(&s->rules, expression->at, expression->len);
-    if (rule < 0) return IS_TOO_LARGE;
-    if (known < 0) {
-        kin_text_print(s->gbnf, "a%u-%u ::= ", s->prefix, (uint32_t)rule);
-        kin_text_put(s->gbnf, expression->at, expression->len);
-        kin_text_print(s->gbnf, "\n");
-    }
-    kin_text_print(line, "a%u-%u", s->prefix, (uint32_t)rule);
-    return FITS;
+    if (result == FITS) put_name(s, known, line);
+    return result;
 }
 
 // ---- strings
