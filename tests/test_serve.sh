@@ -183,16 +183,11 @@ for n in 1 2 3 4 5 6 7 8 9; do
     says "$out" '"finish_reason":"length"'
     says_not "$out" '<tool\|{\\"name'
 done
-claim='schemas that take long to compile leave threads to others; too many of them are refused, and those of clients that left are dropped'
-costly() { # N: a schema of that many products of automata
-    printf '{"prompt": "x", "n_predict": 1, "json_schema": {"type": "object", "properties": {'
-    for i in $(seq "$1"); do
-        [ "$i" = 1 ] || printf ', '
-        printf '"p%s": {"type": "string", "pattern": "%s.{1%s}$", "maxLength": 400}' "$i" "a" "$i"
-    done
-    printf '}}}'
-}
-costly 12 >"$dir/costly"
+claim='schemas that take long to compile leave threads to others. Too many of them are refused, and those of clients that left are dropped'
+costly=
+for i in $(seq 12); do costly="$costly\"p$i\": {\"type\": \"string\", \"pattern\": \"a.{1$i}\$\", \"maxLength\": 400}, "; done
+costly="{\"prompt\": \"x\", \"n_predict\": 1, \"json_schema\": {\"type\": \"object\", \"properties\": {$costly\"z\": true}}}"
+echo "$costly" >"$dir/costly"
 clients=
 for i in $(seq 80); do
     curl -s -m 240 -o "$dir/costly$i" -w '%{http_code}\n' --data-binary "@$dir/costly" "$base/completion" >"$dir/status$i" &
@@ -212,14 +207,14 @@ says "$out" 'schemas or grammars take long to compile'
 kill $clients 2>/dev/null
 # shellcheck disable=SC2086
 wait $clients 2>/dev/null
-n=0 # ends of clients are found out within a second
+n=0
 while [ "$(curl -s "$base/metrics" | sed -n 's/^kin:requests_cancelled_total //p')" -lt 30 ] && [ $n -lt 1200 ]; do
     sleep 0.05
     n=$((n + 1))
 done
 [ $n -lt 1200 ] || fail 'they are not dropped'
 answers 200 /completion --data-binary "@$dir/costly"
-says "$dir/head" '^X-Kin-Relaxed: #/properties/p1/pattern (too complex'
+says "$dir/head" 'X-Kin-Relaxed: .*p1/pattern .too complex'
 claim='of several texts the best ones are given back'
 answers 200 /v1/completions -d '{"prompt": ["One", "Two"], "n": 2, "best_of": 4, "max_tokens": 3, "seed": 1}'
 says "$out" '"index":3'
