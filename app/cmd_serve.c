@@ -434,18 +434,31 @@ static bool has_changed(const serving *v) {
     return v->model.service && kin_service_has_changed(v->model.service, &why);
 }
 
-// Waits until the model's files are complete again, or the server is stopping.
+// Waits until the files of the model are complete again, or the server has to end.
 static void await_files(serving *v, kin_model_wait *wait, const kin_err *why) {
+    kin_err told = *why;
     kin_app_say("%s", why->text);
     kin_server_drop_model(v->server, why);
     kin_loaded_model_close(&v->model);
-    while (!atomic_load(&kin_app_stop) && !kin_model_wait_is_over(wait, kin_clock_now())) uv_sleep(LOOK_MS);
+    while (!atomic_load(&kin_app_stop) && !kin_model_wait_is_over(wait, kin_clock_now())) {
+        const kin_err *now = wait->missing.text[0] ? &wait->missing : why;
+        if (strcmp(now->text, told.text) != 0) {
+            told = *now;
+            kin_app_say("%s", told.text);
+            kin_server_set_missing(v->server, &told);
+        }
+        uv_sleep(LOOK_MS);
+    }
 }
 
 static int serve_one(serving *v, kin_err *err) {
-    kin_model_wait wait = {.path = v->o->session.model};
+    const char *chat_template = v->o->chat_template_file;
+    bool is_file = chat_template && strcmp(chat_template, "-") != 0;
+    kin_model_wait wait = {.path = v->o->session.model, .other = is_file ? chat_template : NULL};
+    kin_draft_mode mode;
     int rc = load_and_serve(v, true, err);
     if (rc == 0 || !has_changed(v)) return rc;
+    if (v->o->session.draft && kin_draft_words_read(v->o->session.draft, &mode, &wait.draft, NULL) != 0) wait.draft = NULL;
     while (rc != 0 && !atomic_load(&kin_app_stop)) {
         await_files(v, &wait, err);
         rc = atomic_load(&kin_app_stop) ? 0 : load_and_serve(v, false, err);

@@ -119,24 +119,47 @@ void kin_model_file_read(kin_model_file *f, const char *path) {
 
 static const kin_time LOOK_AGAIN_NS = UINT64_C(1000000000), TRY_AGAIN_NS = UINT64_C(60000000000);
 
-// Returns the version of the files; 0: the model cannot be opened, or has changed since the last time.
-static uint64_t look_at(kin_model_wait *w) {
+// Returns the version of a file; 0: it is missing, cannot be opened, or has changed since the last time.
+static uint64_t look_at(kin_model_wait *w, const char *path, kin_file_identity *seen) {
     kin_file_identity now;
     kin_model m;
-    if (kin_file_identify_path(w->path, &now) != 0) return 0;
-    bool is_settled = memcmp(&now, &w->seen, sizeof now) == 0;
-    w->seen = now;
-    if (!is_settled || kin_model_open(&m, w->path, NULL) != 0) return 0;
+    kin_err why;
+    if (kin_file_identify_path(path, &now) != 0) {
+        kin_err_set(&w->missing, "%s: %s", path, strerror(errno));
+        return 0;
+    }
+    bool is_settled = memcmp(&now, seen, sizeof now) == 0;
+    *seen = now;
+    if (!is_settled) return 0;
+    if (path == w->other) return kin_hash64(seen, sizeof *seen, 1);
+    if (kin_model_open(&m, path, &why) != 0) {
+        if (path == w->draft) w->missing = why; // an incomplete main model is known to be
+        return 0;
+    }
     uint64_t version = kin_gguf_version(m.gguf);
     kin_model_close(&m);
     return version;
+}
+
+// Returns the version of all files together; 0: one of them is not complete.
+static uint64_t look_at_all(kin_model_wait *w) {
+    const char *const paths[] = {w->path, w->draft, w->other};
+    uint64_t versions[3] = {0};
+    bool are_complete = true;
+    w->missing.text[0] = '\0';
+    for (int i = 0; i < 3; i++) {
+        if (!paths[i]) continue;
+        versions[i] = look_at(w, paths[i], &w->seen[i]);
+        are_complete = are_complete && versions[i] != 0;
+    }
+    return are_complete ? kin_hash64(versions, sizeof versions, 0) : 0;
 }
 
 bool kin_model_wait_is_over(kin_model_wait *w, kin_time now) {
     if (now < w->next) return false;
     w->next = now + LOOK_AGAIN_NS;
     uint64_t before = w->version;
-    w->version = look_at(w);
+    w->version = look_at_all(w);
     if (!w->version || w->version != before) return false;
     if (w->version == w->given && now < w->given_at + TRY_AGAIN_NS) return false;
     w->given = w->version;

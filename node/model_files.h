@@ -41,16 +41,20 @@ uint64_t kin_model_files_mark(const char *dir);
 // Describes one file. Errors are in file->why.
 void kin_model_file_read(kin_model_file *file, const char *path);
 
-// Waits for a file that is being written: it is complete when it can be opened as a model, with all its parts, and is unchanged a
-// while later. A complete file that could not be loaded is tried again when it has changed, or after some time.
+// Waits for files that are being written or are missing: a model, and the other files that it is loaded with. A model is complete
+// when it can be opened, with all its parts, and is unchanged a while later; another file when it is unchanged. Complete files
+// that could not be loaded are tried again when one of them has changed, or after some time.
 typedef struct kin_model_wait {
-    const char *path; // borrowed; everything else is zero at first
+    // Borrowed, NULL: none. Everything else is zero at first.
+    const char *path, *draft; // models
+    const char *other;        // a file of another kind
     kin_time next, given_at;
-    kin_file_identity seen;
-    uint64_t version, given; // of its files: when it was opened last; when it was reported as complete
+    kin_file_identity seen[3];
+    uint64_t version, given; // of all files: when they were opened last; when they were reported as complete
+    kin_err missing;         // names the file that is missing, or a draft that is no model; empty: none
 } kin_model_wait;
 
-// Call it about once a second. True: it is complete now.
+// Call it about once a second. True: all files are complete now.
 bool kin_model_wait_is_over(kin_model_wait *wait, kin_time now);
 
 // Returns the type with most of the weights' bytes. n_bytes: all weights.

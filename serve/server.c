@@ -730,6 +730,12 @@ void kin_server_drop_model(kin_server *s, const kin_err *why) {
     pthread_mutex_unlock(&s->mutex);
 }
 
+void kin_server_set_missing(kin_server *s, const kin_err *why) {
+    pthread_mutex_lock(&s->mutex);
+    s->missing = *why;
+    pthread_mutex_unlock(&s->mutex);
+}
+
 void kin_server_set_model(kin_server *s, kin_service *service, const kin_preparer *preparer) {
     pthread_mutex_lock(&s->mutex);
     s->missing.text[0] = '\0';

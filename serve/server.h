@@ -56,6 +56,8 @@ void kin_server_set_model(kin_server *server, kin_service *service, const kin_pr
 // Withdraws the model, because its files have changed. Blocks until nothing uses it; clients then get that sentence until the
 // next kin_server_set_model. Its jobs must have ended. Call on the computing thread.
 void kin_server_drop_model(kin_server *server, const kin_err *why);
+// Replaces that sentence.
+void kin_server_set_missing(kin_server *server, const kin_err *why);
 // Sets several models instead of one. The host's `wake` must be kin_server_wake, too.
 void kin_server_set_models(kin_server *server, kin_model_host *host);
 // Sets a ring instead of a model (only_joins). The session is clustered and must live until kin_server_stop.

@@ -175,6 +175,29 @@ answers 200 /health
 prompt="$words $words $words $words"
 stop
 
+claim='a draft or a template that is missing when the model is loaded anew is named, and awaited'
+for missing in small.gguf template; do
+    cp "$dir/right.gguf" "$dir/small.gguf"
+    echo '{% for m in messages %}{{ m.content }}{% endfor %}' >"$dir/template"
+    serve -m "$model" --draft "$dir/small.gguf" --chat-template-file "$dir/template" --no-kv-disk
+    mv "$dir/$missing" "$dir/away"
+    cp "$dir/wrong.gguf" "$model"
+    ask 503
+    until_says "$log" "$missing: No such file"
+    answers 503 /health
+    says "$out" "$missing: No such file"
+    mv "$dir/away" "$dir/$missing"
+    n=0
+    while [ $n -lt 400 ] && [ "$(curl -s -m 10 -o "$out" -w '%{http_code}' "$base/health")" != 200 ]; do
+        sleep 0.05
+        n=$((n + 1))
+    done
+    answers 200 /health
+    ask 200
+    cp "$dir/right.gguf" "$model"
+    stop
+done
+
 claim='one of several models: the others answer, and it is loaded anew'
 mkdir "$dir/models"
 cp "$dir/right.gguf" "$dir/models/a.gguf"
