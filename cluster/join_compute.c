@@ -144,7 +144,7 @@ static void open_instance(kin_join *j, const kin_message_buffer *buffer) {
         r.ready = (kin_proto_ready){.kv_bytes = s.kv_bytes,
                                     .weights_bytes = s.weights.mapped_bytes + s.weights.cached_bytes + s.weights.packed_bytes +
                                                      s.weights.gpu_bytes,
-                                    .resident_bytes = s.weights.stream.resident_bytes,
+                                    .resident_bytes = s.weights.resident_bytes,
                                     .compute_bytes = s.compute_bytes,
                                     .gpu_bytes = s.weights.gpu_bytes};
     } else {

@@ -57,7 +57,9 @@ static int open_stream(kin_weights *w, bool will_be, kin_err *err) {
         if (b->device->is_gpu || b->i_compute_block == KIN_WEIGHTS_NO_COMPUTE_BLOCK) continue;
         w->stream_blocks[so.n_blocks] = i;
         if (b->i_compute_block < w->first_tile_compute_block) so.n_layer_blocks = so.n_blocks + 1;
-        blocks[so.n_blocks++] = describe_unit(w, b, will_be);
+        blocks[so.n_blocks] = describe_unit(w, b, will_be);
+        if (!will_be) w->blocks[i].in_stream = blocks[so.n_blocks].n_extents > 0;
+        so.n_blocks++;
     }
     if (so.n_layer_blocks == 0) so.n_layer_blocks = so.n_blocks; // the shard has only the output
     w->n_stream_blocks = so.n_blocks;
@@ -410,10 +412,14 @@ kin_weights_stats kin_weights_get_stats(kin_weights *w) {
     stats.sliding = w->o.sliding;
     for (size_t i = 0; i < w->n_blocks; i++) {
         const kin_weights_block *b = &w->blocks[i];
-        if (b->pack && atomic_load(&b->here) && !atomic_load(&b->in_file)) stats.anonymous_bytes += b->packed_bytes;
+        bool is_packed = b->pack && atomic_load(&b->here), in_file = atomic_load(&b->in_file);
+        if (is_packed && !in_file) stats.anonymous_bytes += b->packed_bytes;
+        // The cache file may have taken the block after the streamer was opened without it. Of experts the OS decides which stay.
+        if (is_packed && !b->in_stream && !(b->experts && in_file)) stats.resident_bytes += b->packed_bytes;
     }
     stats.blocks = measure_blocks(w);
     if (w->stream) stats.stream = kin_stream_get_stats(w->stream);
+    stats.resident_bytes += stats.stream.resident_bytes;
     stats.stream.wait_ns += waited_ns(w);
     return stats;
 }

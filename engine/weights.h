@@ -127,6 +127,7 @@ typedef struct kin_weights_stats {
     uint64_t cached_bytes;    // from the prepacked cache
     uint64_t packed_bytes;    // packed at this start
     uint64_t anonymous_bytes; // the part of these in memory that the OS cannot reclaim
+    uint64_t resident_bytes;  // in memory on the CPU, mapped or not; of experts in a file unknown, so without them
     uint64_t gpu_bytes;
     kin_sliding_window sliding;
     kin_sliding_blocks blocks; // on the CPU, without experts

@@ -51,6 +51,7 @@ typedef struct kin_weights_block {
     uint8_t *base;        // of a packed block: its pages there, anonymous at first, later mapped from the cache file
     atomic_bool in_file;  // they are mapped from the cache file
     bool dirty;           // packed at this start
+    bool in_stream;       // the streamer knows where it lies, and counts it if it is resident
     bool unchecked;       // in the cache file, but not yet checked against its hash: checked when first acquired
     atomic_bool damaged;  // found damaged by the background check; the computing thread packs it again when it acquires it
     uint64_t source_hash; // hash of its weights in the model file; for dirty blocks

@@ -299,6 +299,7 @@ kin_shard_stats kin_engine_instance_stats(const kin_engine_instance *s) {
     if (s->shard) return kin_shard_get_stats(s->shard);
     stats.kv_bytes = s->ready.kv_bytes;
     stats.weights.packed_bytes = stats.weights.anonymous_bytes = s->ready.weights_bytes;
+    stats.weights.resident_bytes = s->ready.weights_bytes;
     stats.compute_bytes = s->ready.compute_bytes;
     return stats;
 }

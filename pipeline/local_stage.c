@@ -131,7 +131,7 @@ kin_proto_status kin_local_stage_status(kin_local_stage *stage, kin_proto_ready 
     const kin_weights_stats *w = &of.weights;
     s.disk_ns = w->stream.busy_ns;
     s.streamed_bytes = w->stream.read_bytes;
-    s.resident_bytes = w->stream.resident_bytes + w->anonymous_bytes;
+    s.resident_bytes = w->resident_bytes;
     *ready = (kin_proto_ready){.kv_bytes = of.kv_bytes,
                                .weights_bytes = w->mapped_bytes + w->cached_bytes + w->packed_bytes + w->gpu_bytes,
                                .resident_bytes = s.resident_bytes,

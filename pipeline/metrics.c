@@ -30,7 +30,7 @@ struct kin_metrics {
     kin_worker_stats worker;
     kin_token_times token;
     kin_stream_stats stream;
-    uint64_t anonymous_bytes; // weights in anonymous memory
+    uint64_t resident_bytes; // weights in memory
     uint64_t wait_ns;
     kin_time idle_since;  // 0: not waiting now
     kin_time computed_at; // end of the last step
@@ -138,7 +138,7 @@ static void publish_memory(kin_metrics *v, const kin_engine_instance *instance, 
     pthread_mutex_lock(&v->mutex);
     v->token = token;
     v->stream = shard.weights.stream;
-    v->anonymous_bytes = shard.weights.anonymous_bytes;
+    v->resident_bytes = shard.weights.resident_bytes;
     pthread_mutex_unlock(&v->mutex);
 }
 
@@ -162,7 +162,7 @@ kin_proto_status kin_metrics_status(kin_metrics *v, bool *is_computing) {
         .wait_ns = v->wait_ns + (v->idle_since ? kin_clock_now() - v->idle_since : 0),
         .disk_ns = v->stream.busy_ns,
         .streamed_bytes = v->stream.read_bytes,
-        .resident_bytes = v->stream.resident_bytes + v->anonymous_bytes,
+        .resident_bytes = v->resident_bytes,
         .token_compute_ns = v->token.compute_ns,
         .token_stall_ns = v->token.stall_ns,
         .token_disk_ns = v->token.disk_ns,

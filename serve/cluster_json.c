@@ -33,7 +33,7 @@ static kin_status_sample sample_of(const kin_service_status *status) {
     kin_status_sample sample = {.has_now = true};
     sample.now.state = status->n_running > 0 ? KIN_PROTO_COMPUTING : KIN_PROTO_WAITING;
     sample.now.streamed_bytes = w->stream.read_bytes;
-    sample.now.resident_bytes = w->stream.resident_bytes + w->anonymous_bytes;
+    sample.now.resident_bytes = w->resident_bytes;
     sample.now.memory_free = kin_memory_read().available;
     sample.now.tokens = status->scheduler.n_prompt_tokens + status->scheduler.n_generated_tokens;
     sample.ready = (kin_proto_ready){

@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/bytes.h"
@@ -908,6 +909,32 @@ static void without_a_usable_folder_weights_are_packed_in_memory(void **state) {
     assert_true(s.anonymous_bytes == s.packed_bytes && s.cached_bytes == 0);
 }
 
+static kin_weights_stats stats_of(const kin_runner *r) {
+    return kin_shard_get_stats(r->shard).weights;
+}
+
+static void weights_that_move_to_the_cache_file_stay_resident(void **state) {
+    big_model *m = *state;
+    if (!without_cache(m)) skip();
+    temp_dir d = make_dir();
+    kin_runner_options o = kin_runner_options_defaults();
+    kin_runner r;
+    kin_err err;
+    o.cache_dir = d.path;
+    if (kin_runner_open(&r, m->path, &o, &err) != 0) fail_msg("%s", err.text);
+    uint64_t resident = stats_of(&r).resident_bytes;
+    assert_true(resident >= 32u << 20);
+    for (int i = 0; i < 3000 && stats_of(&r).anonymous_bytes > 0; i++) nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    assert_int_equal(stats_of(&r).anonymous_bytes, 0);
+    assert_int_equal(stats_of(&r).resident_bytes, resident);
+    kin_runner_close(&r);
+    if (kin_runner_open(&r, m->path, &o, &err) != 0) fail_msg("%s", err.text);
+    assert_int_equal(stats_of(&r).resident_bytes, resident);
+    kin_runner_close(&r);
+    file_path path = only_file(&d);
+    remove_dir(&d, path.text);
+}
+
 static void a_model_of_the_same_shape_has_its_own_cache(void **state) {
     static big_model other;
     big_model *m = *state;
@@ -985,6 +1012,7 @@ int main(int argc, char **argv) {
         MODEL_TEST(a_model_that_was_mended_in_place_is_packed_again),
         MODEL_TEST(a_copy_of_a_model_uses_its_cache),
         MODEL_TEST(without_a_usable_folder_weights_are_packed_in_memory),
+        MODEL_TEST(weights_that_move_to_the_cache_file_stay_resident),
         MODEL_TEST(a_model_of_the_same_shape_has_its_own_cache),
         MODEL_TEST(two_runs_at_once_give_the_same_bits),
     };

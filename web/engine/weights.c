@@ -179,7 +179,7 @@ struct ggml_tensor *kin_weights_rope_factors(const kin_weights *w, const kin_dev
 }
 
 kin_weights_stats kin_weights_get_stats(kin_weights *w) {
-    return (kin_weights_stats){.packed_bytes = w->bytes, .anonymous_bytes = w->bytes};
+    return (kin_weights_stats){.packed_bytes = w->bytes, .anonymous_bytes = w->bytes, .resident_bytes = w->bytes};
 }
 
 // ---- features that do not exist here: an output layer, streaming, late arrival of weights
