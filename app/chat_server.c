@@ -8,8 +8,7 @@
 #include <uv.h>
 
 #include "app/app.h"
-#include "serve/loaded_model.h"
-#include "serve/server.h"
+#include "app/model_reload.h"
 
 enum { DEFAULT_CTX = 16384, KEY_BYTES = 16, MAX_WAITING = 8 };
 
@@ -54,21 +53,30 @@ static int open_server(kin_chat_server *s, kin_err *err) {
 
 // ---- the thread that computes
 
+static int load_and_serve(kin_chat_server *s, bool is_first, kin_err *err) {
+    kin_loaded_model_options lo = {.session = *s->o,
+                                   .n_ctx = DEFAULT_CTX,
+                                   .service = {.n_parallel = 1,
+                                               .max_waiting = MAX_WAITING,
+                                               .keeps = true,
+                                               .stop = &kin_app_stop,
+                                               .wake = kin_server_wake,
+                                               .wake_user = s->server}};
+    if (!is_first) lo.session.fleet.n_devices = 0; // the ring was up: it is made of the devices that are here
+    if (kin_loaded_model_open(&s->model, &lo, err) != 0) return KIN_FAIL;
+    kin_server_set_model(s->server, s->model.service, &s->model.preparer);
+    return kin_service_run(s->model.service, err);
+}
+
 static void *compute(void *arg) {
     kin_chat_server *s = arg;
+    kin_model_wait wait = kin_reload_wait(s->o, NULL);
     kin_err err;
-    const kin_loaded_model_options lo = {.session = *s->o,
-                                         .n_ctx = DEFAULT_CTX,
-                                         .service = {.n_parallel = 1,
-                                                     .max_waiting = MAX_WAITING,
-                                                     .keeps = true,
-                                                     .stop = &kin_app_stop,
-                                                     .wake = kin_server_wake,
-                                                     .wake_user = s->server}};
-    int rc = kin_loaded_model_open(&s->model, &lo, &err);
-    if (rc == 0) {
-        kin_server_set_model(s->server, s->model.service, &s->model.preparer);
-        rc = kin_service_run(s->model.service, &err);
+    int rc = load_and_serve(s, true, &err);
+    bool reloads = rc != 0 && kin_reload_is_due(&s->model);
+    while (reloads && rc != 0 && !atomic_load(&kin_app_stop)) {
+        kin_reload_await(&wait, s->server, &s->model, &err, false);
+        rc = atomic_load(&kin_app_stop) ? 0 : load_and_serve(s, false, &err);
     }
     if (rc == 0) return NULL;
     pthread_mutex_lock(&s->mutex);

@@ -3,12 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <uv.h>
 
 #include "app/app.h"
 #include "app/https.h"
 #include "app/join_page.h"
 #include "app/llama_options.h"
+#include "app/model_reload.h"
 #include "app/option_tables.h"
 #include "net/address.h"
 #include "pure/text/named_templates.h"
@@ -33,7 +33,7 @@ typedef struct serve_options {
     bool open, metrics, no_slots, no_webui, no_browsers, strict_model, no_prefix_cache, verbose;
 } serve_options;
 
-enum { N_SERVE_OPTIONS = 42 + KIN_DRAFT_N_OPTIONS, DEFAULT_PORT = 8080, DEFAULT_CTX = 16384, MAX_NAMES = 16, LOOK_MS = 200 };
+enum { N_SERVE_OPTIONS = 42 + KIN_DRAFT_N_OPTIONS, DEFAULT_PORT = 8080, DEFAULT_CTX = 16384, MAX_NAMES = 16 };
 
 typedef struct tables {
     kin_option own[N_SERVE_OPTIONS];
@@ -429,38 +429,12 @@ static int load_and_serve(serving *v, bool is_first, kin_err *err) {
     return kin_service_run(v->model.service, err);
 }
 
-static bool has_changed(const serving *v) {
-    kin_err why;
-    return v->model.service && kin_service_has_changed(v->model.service, &why);
-}
-
-// Waits until the files of the model are complete again, or the server has to end.
-static void await_files(serving *v, kin_model_wait *wait, const kin_err *why) {
-    kin_err told = *why;
-    kin_app_say("%s", why->text);
-    kin_server_drop_model(v->server, why);
-    kin_loaded_model_close(&v->model);
-    while (!atomic_load(&kin_app_stop) && !kin_model_wait_is_over(wait, kin_clock_now())) {
-        const kin_err *now = wait->missing.text[0] ? &wait->missing : why;
-        if (strcmp(now->text, told.text) != 0) {
-            told = *now;
-            kin_app_say("%s", told.text);
-            kin_server_set_missing(v->server, &told);
-        }
-        uv_sleep(LOOK_MS);
-    }
-}
-
 static int serve_one(serving *v, kin_err *err) {
-    const char *chat_template = v->o->chat_template_file;
-    bool is_file = chat_template && strcmp(chat_template, "-") != 0;
-    kin_model_wait wait = {.path = v->o->session.model, .other = is_file ? chat_template : NULL};
-    kin_draft_mode mode;
+    kin_model_wait wait = kin_reload_wait(&v->o->session, v->o->chat_template_file);
     int rc = load_and_serve(v, true, err);
-    if (rc == 0 || !has_changed(v)) return rc;
-    if (v->o->session.draft && kin_draft_words_read(v->o->session.draft, &mode, &wait.draft, NULL) != 0) wait.draft = NULL;
+    if (rc == 0 || !kin_reload_is_due(&v->model)) return rc;
     while (rc != 0 && !atomic_load(&kin_app_stop)) {
-        await_files(v, &wait, err);
+        kin_reload_await(&wait, v->server, &v->model, err, true);
         rc = atomic_load(&kin_app_stop) ? 0 : load_and_serve(v, false, err);
     }
     return rc;

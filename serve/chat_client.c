@@ -59,7 +59,14 @@ static bool is_loading(const kin_chat_client *c, int status, const kin_text_buff
     const char *message = json_string_value(json_object_get(error, "message"));
     const char *what = json_string_value(json_object_get(loading, "what"));
     const json_t *percent = json_object_get(loading, "percent");
-    bool is = loading || (message && strcmp(message, "Loading model") == 0); // llama-server sends only the message
+    bool only_loads = message && strcmp(message, "Loading model") == 0; // llama-server sends only the message
+    bool is = loading || only_loads;
+    char why[100]; // there is no model: its file has changed, or is missing. The beginning is enough for a line
+    if (loading && message && !only_loads) {
+        const char *end = strstr(message, " while ");
+        snprintf(why, sizeof why, "%.*s", end && end - message < 100 ? (int)(end - message) : 99, message);
+        what = why;
+    }
     if (is && c->o.waits)
         c->o.waits(c->o.user, what ? what : "the server loads its model", percent ? json_number_value(percent) : -1);
     json_decref(o);

@@ -75,11 +75,37 @@ static int parse_joined(kin_choice *c, kin_str text) {
     return 0;
 }
 
+// Parses text after the search for stop words. is_marker: none begins in it.
+static int parse_searched(kin_choice *c, kin_str text, bool is_marker) {
+    kin_str before;
+    int rc = is_marker ? kin_stop_words_push_inside(c->stop, text.at, text.len, &before, &c->stop_word)
+                       : kin_stop_words_push(c->stop, text.at, text.len, &before, &c->stop_word);
+    return rc == 0 ? parse_joined(c, before) : KIN_FAIL;
+}
+
+static int release_marker(kin_choice *c, size_t n) {
+    c->n_marker -= n;
+    int rc = parse_searched(c, (kin_str){c->marker, n}, false);
+    memmove(c->marker, c->marker + n, c->n_marker);
+    return rc;
+}
+
+// Holds bytes back that may be the beginning of a marker: whether stop words are searched for in them depends on what follows.
 static int parse_byte(kin_choice *c, char byte) {
-    kin_str text = {&byte, 1};
-    if (!kin_reply_parser_is_in_call(c->parser) && kin_stop_words_push(c->stop, &byte, 1, &text, &c->stop_word) != 0)
-        return KIN_FAIL;
-    return parse_joined(c, text);
+    bool is_whole;
+    if (kin_reply_parser_is_in_call(c->parser)) return parse_joined(c, (kin_str){&byte, 1});
+    c->marker[c->n_marker++] = byte;
+    bool is_begun = kin_reply_parser_marks_call(c->parser, (kin_str){c->marker, c->n_marker}, &is_whole);
+    if (!is_begun && c->n_marker > 1) {
+        if (release_marker(c, c->n_marker - 1) != 0) return KIN_FAIL;
+        if (c->stop_word >= 0) return 0;
+        is_begun = kin_reply_parser_marks_call(c->parser, (kin_str){c->marker, 1}, &is_whole);
+    }
+    if (!is_begun) return release_marker(c, c->n_marker);
+    if (!is_whole) return 0;
+    size_t n = c->n_marker;
+    c->n_marker = 0;
+    return parse_searched(c, (kin_str){c->marker, n}, true);
 }
 
 // Ignores stop words inside a call, which they would cut in the middle. Text held back as the beginning of a stop word is
@@ -143,6 +169,8 @@ int kin_choice_flush(kin_choice *c, bool is_cut, kin_err *err) {
         kin_str rest = kin_detok_flush(c->detok);
         if (push_text(c, rest, err) != 0) return KIN_FAIL;
     }
+    if (c->n_marker > 0 && !kin_choice_is_cut(c) && release_marker(c, c->n_marker) != 0) return out_of_memory(err);
+    give_joined(c);
     if (c->stop && c->stop_word < 0 && parse(c, kin_stop_words_flush(c->stop), err) != 0) return KIN_FAIL;
     if (!c->parser) return 0;
     if (kin_reply_parser_flush(c->parser, is_cut, &events, &n) != 0) return out_of_memory(err);

@@ -27,6 +27,8 @@ typedef struct kin_choice {
     bool in_reasoning, has_calls, in_call; // has_calls: complete ones
     kin_reply_event joined; // text that came in pieces and was not yet passed to `take`; its bytes are in joined_text
     kin_text_buffer joined_text;
+    char marker[KIN_REPLY_MAX_MARKER]; // [n_marker] the last bytes, which may be the beginning of a marker of a call
+    size_t n_marker;
     kin_draft_counts drafts;
     kin_time submitted, first, last; // first: arrival of the first token
 } kin_choice;

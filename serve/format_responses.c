@@ -226,6 +226,7 @@ static void grow_item(void *user, const kin_reply_item *item, int i, kin_str pie
                        : item->kind == KIN_REPLY_REASONING ? "response.reasoning_text.delta"
                                                            : "response.function_call_arguments.delta";
     kin_writer *w = user;
+    if (piece.len == 0) return;
     put_part_event(w, type, item, i, "delta", kin_json_text(piece));
     if (item->kind == KIN_REPLY_TEXT) json_array_extend(json_array_get(w->probs, (size_t)i), w->unsaid);
     json_array_clear(w->unsaid);
@@ -275,7 +276,12 @@ static void finish(kin_writer *w, const kin_finish *finish, kin_text_buffer *out
     if (finish->choice != 0) return;
     w->finish = *finish;
     w->finish.stop_word = (kin_str){NULL, 0}; // borrowed, and not needed here
+    bool has_answer = false;
+    for (int i = 0; i < w->items.n; i++) has_answer |= w->items.at[i].kind != KIN_REPLY_REASONING;
+    const kin_reply_event none = {.kind = KIN_REPLY_TEXT, .text = {"", 0}}; // clients expect a message in what is completed
+    if (!has_answer && status_of(finish) == COMPLETED) kin_reply_items_take(&w->items, &none, &sink);
     kin_reply_items_end(&w->items, &sink);
+    if (w->items.failed) out->failed = true;
 }
 
 static void end(kin_writer *w, kin_text_buffer *out) {

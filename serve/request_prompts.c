@@ -34,7 +34,11 @@ static int check_ids(const char *name, const json_t *prompt, kin_api_error *err)
         if (json_is_string(one)) continue;
         if (!json_is_number(one)) return kin_request_type_error(err, name, "number or string", one);
         if (kin_request_whole(name, one, 0, INT32_MAX, &id, err) < 0)
-            return kin_api_error_set(err, 400, name, "Prompt contains invalid tokens");
+            return kin_api_error_set(
+                err, 400, name,
+                "Prompt contains invalid tokens: element %zu (from 0) of '%s' is %.20g, and ids of tokens are "
+                "whole numbers from 0 on",
+                i, name, json_number_value(one));
     }
     return 0;
 }

@@ -11,6 +11,7 @@ command -v tmux >/dev/null || { echo 'skipped: no tmux' && exit 77; }
 t() { tmux -u -S "$dir/tmux" -f /dev/null "$@"; }
 trap 't kill-server 2>/dev/null; [ -z "$server" ] || kill -9 $server 2>/dev/null; rm -rf "$dir"' EXIT
 screen=$dir/screen
+assets=$(cd "$(dirname "$0")/../assets" && pwd) || exit 1
 cd "$dir" || exit 1 # file names stay short, so that messages with them fit on one line
 
 # chat OPTION...: starts it in a new terminal of 60 x 24. Its exit status is written to the file `ended`.
@@ -245,6 +246,26 @@ t paste-buffer -p
 shows 'dragon'
 key Enter C-c
 shows 'stopped; Up brings'
+key C-d
+ends 0
+
+claim='a model whose file changes is named while it is awaited, and the chat goes on when it is whole'
+cp "$assets/demo.gguf" changing.gguf
+chat -m changing.gguf -n 8 --temp 0
+shows '^kin: changing.gguf'
+line 'Once upon a time'
+wait_for prompts_now 2 || fail 'no answer'
+: >changing.gguf
+line 'and then'
+shows 'changing.gguf: was overwritten or cut'
+cp "$assets/demo.gguf" changing.gguf
+wait_for prompts_now 3 || fail 'the question is not answered, and not given back'
+fresh
+line 'Once upon a time'
+shows 'was cut at its most tokens'
+line '/save changed.json'
+shows 'has the conversation'
+[ "$(grep -c '"role": "assistant"' changed.json)" -ge 2 ] || fail 'there is no answer of the model that was loaded anew'
 key C-d
 ends 0
 

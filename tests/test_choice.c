@@ -59,7 +59,18 @@ static void stop_words_do_not_match_inside_of_calls(void **state) {
         {KIN_REPLY_HERMES, CALL, "x y", HEARD},
         {KIN_REPLY_HERMES, CALL, "f\", \"arg", HEARD},
         {KIN_REPLY_HERMES, CALL "\n" CALL, "name", HEARD HEARD},
-        {KIN_REPLY_HERMES, CALL, "\n", HEARD "|"}, // after the object
+        {KIN_REPLY_HERMES, CALL, "\n", HEARD "|"},            // after the object
+        {KIN_REPLY_HERMES, "one " CALL, "call", "one" HEARD}, // in the marker
+        {KIN_REPLY_HERMES, "one " CALL, "<tool", "one" HEARD},
+        {KIN_REPLY_HERMES, "one " CALL, ">", "one" HEARD},
+        {KIN_REPLY_HERMES, CALL CALL, "_call>", HEARD HEARD},
+        {KIN_REPLY_HERMES, "a <tool box", "<tool", "a |"}, // no marker
+        {KIN_REPLY_HERMES, "a <<tool_cal", "cal", "a <<tool_|"},
+        {KIN_REPLY_HERMES, "a <tool_", "_", "a <tool|"},
+        {KIN_REPLY_XML, "<tool_call>\n<function=f>\n</function>\n</tool_call>", "function", "(f:{})"},
+        {KIN_REPLY_MISTRAL, "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"a\": \"x y\"}}]", "TOOL", HEARD},
+        {KIN_REPLY_LLAMA, "{\"name\": \"f\", \"parameters\": {\"a\": \"x y\"}}", "{", HEARD},
+        {KIN_REPLY_LLAMA, "a {b", "{", "a |"},
         {KIN_REPLY_HERMES, CALL "\nx y z", "x y", HEARD "|"},
         {KIN_REPLY_HERMES, "a x y " CALL, "x y", "a |"},
         {KIN_REPLY_HERMES, "one " CALL, "e <tool_call>\n{", "on|"},         // the stop word begins before the call

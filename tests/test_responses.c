@@ -342,6 +342,30 @@ static void a_response_at_the_limit_is_incomplete(void **state) {
     drop_writing(&w);
 }
 
+static void a_completed_response_has_a_message_though_the_model_only_reasoned(void **state) {
+    (void)state;
+    written w;
+    begin(&w, false);
+    write_event(&w, KIN_REPLY_REASONING, "hm");
+    end_writing(&w, KIN_FINISH_EOS, "");
+    expect_document(&w, RESPONSE("completed", "1000", "null",
+                                 REASONING_ITEM("completed", THOUGHT("hm")) "," MESSAGE_ITEM("completed", SAID("")), USAGE));
+    begin(&w, true);
+    write_event(&w, KIN_REPLY_REASONING, "hm");
+    w.out.len = 0;
+    end_writing(&w, KIN_FINISH_EOS, "");
+    json_t *events = events_of(&w.out), *event;
+    static const char *const types[] = {
+        "response.reasoning_text.done", "response.content_part.done",  "response.output_item.done",
+        "response.output_item.added",   "response.content_part.added", "response.output_text.done",
+        "response.content_part.done",   "response.output_item.done",   "response.completed"};
+    size_t i;
+    assert_int_equal(json_array_size(events), sizeof types / sizeof *types);
+    json_array_foreach(events, i, event) assert_string_equal(json_string_value(json_object_get(event, "type")), types[i]);
+    json_decref(events);
+    drop_writing(&w);
+}
+
 static void a_stream_that_breaks_ends_with_a_failed_response(void **state) {
     (void)state;
     written w;
@@ -433,6 +457,7 @@ int main(void) {
         cmocka_unit_test(a_document_is_the_last_event_s_response),
         cmocka_unit_test(probabilities_are_those_of_the_text),
         cmocka_unit_test(a_response_at_the_limit_is_incomplete),
+        cmocka_unit_test(a_completed_response_has_a_message_though_the_model_only_reasoned),
         cmocka_unit_test(a_stream_that_breaks_ends_with_a_failed_response),
         cmocka_unit_test(a_stream_builds_the_document),
         cmocka_unit_test(errors_have_the_shape_of_openai),

@@ -645,6 +645,13 @@ static void multiples_hold_with_bounds(void **state) {
     assert_refused("{'type':'integer','multipleOf':0}", "above 0");
     assert_refused("{'type':'object','properties':{'a':{'type':'integer','multipleOf':10007}}}", "#/properties/a/multipleOf");
     assert_fit("{'type':'integer','multipleOf':1000000}", "3000000", "0");
+    assert_refused("{'type':'integer','multipleOf':1e308}", "#/multipleOf: a multiple of a number with so many digits");
+    assert_refused("{'type':'integer','multipleOf':1e-308}", "#/multipleOf: a multiple of a number with so many digits");
+    assert_refused("{'type':'integer','multipleOf':-1e308}", "above 0");
+    assert_fit("{'type':'string','maxLength':1e308}", "'abc'");
+    assert_refused("{'type':'string','minLength':1e308}", "more than any text can have");
+    assert_refused("{'type':'string','maxLength':1e-308}", "a whole number is expected");
+    assert_refused("{'type':'string','maxLength':-1e308}", "a whole number is expected");
 }
 
 // A relaxed schema: the unsupported keywords are listed.

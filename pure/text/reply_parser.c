@@ -264,6 +264,21 @@ int kin_reply_parser_push(kin_reply_parser *p, const char *at, size_t len, const
     return end_events(p, events, n);
 }
 
+bool kin_reply_parser_marks_call(const kin_reply_parser *p, kin_str text, bool *is_whole) {
+    bool is_between = p->at_beginning || p->state == KIN_REPLY_AFTER_CALL;
+    for (int i = 0; i < N_MARKERS; i++) {
+        size_t len = strlen(markers[i].text);
+        bool is_of_call = markers[i].kind == CALL || markers[i].kind == FUNCTION || markers[i].kind == END_CALL;
+        if (!is_of_call || text.len > len || memcmp(text.at, markers[i].text, text.len) != 0 || !is_looked_for(p, &markers[i]))
+            continue;
+        *is_whole = text.len == len;
+        return true;
+    }
+    *is_whole = p->options.format == KIN_REPLY_LLAMA && is_between && p->state != KIN_REPLY_IN_REASONING && text.len == 1 &&
+                text.at[0] == '{';
+    return *is_whole;
+}
+
 bool kin_reply_parser_is_in_call(const kin_reply_parser *p) {
     return p->state >= KIN_REPLY_AFTER_MARKER;
 }

@@ -23,6 +23,7 @@
 #include "base/str.h"
 
 enum {
+    KIN_REPLY_MAX_MARKER = 16,    // bytes
     KIN_REPLY_MAX_HELD = 1 << 20, // bytes of an undecided call or of a parameter; beyond that it is text
     KIN_REPLY_MAX_NAME = 256,     // bytes of a tool's name
     KIN_REPLY_MAX_SPACE = 64,     // bytes of white space held back because a marker may follow
@@ -87,6 +88,10 @@ int kin_reply_parser_flush(kin_reply_parser *parser, bool is_cut, const kin_repl
 // True if the last byte pushed is within a call: from the marker that begins it, or the first byte of its object, up to its
 // last byte.
 bool kin_reply_parser_is_in_call(const kin_reply_parser *parser);
+
+// True if the text, pushed now, would be a marker that begins or ends a call (*is_whole), or the beginning of one. Only outside
+// calls. The first byte of a marker occurs only once in it.
+bool kin_reply_parser_marks_call(const kin_reply_parser *parser, kin_str text, bool *is_whole);
 
 // True if the text is the name of a control token that must be pushed.
 bool kin_reply_is_marker(kin_str text);

@@ -279,8 +279,11 @@ static int read_types(const kin_json *json, const kin_json_value *type, unsigned
 static int read_count(const kin_json *json, const kin_json_value *v, uint32_t *count, kin_err *err) {
     kin_decimal d;
     *count = 0;
-    if (kin_decimal_parse(&d, v->text) != 0 || d.negative || d.n_frac > 0)
+    bool is_known = kin_decimal_parse(&d, v->text) == 0, is_small = false; // too many digits before the point, or behind it
+    for (size_t i = 1; i < v->text.len; i++) is_small |= v->text.at[i] == '-';
+    if (v->text.at[0] == '-' || (is_known ? d.n_frac > 0 || d.negative : is_small))
         return fail_schema(json, v, err, "a whole number is expected, 0 or more");
+    if (!is_known) return *count = KIN_COUNT_ANY, 0;
     for (int i = 0; i < d.n_int; i++) {
         if (*count > (INT32_MAX - 9) / 10) return *count = KIN_COUNT_ANY, 0;
         *count = *count * 10 + (uint32_t)(d.integer[i] - '0');
@@ -356,7 +359,8 @@ static int add_multiple(const kin_json *json, const kin_schema_list *list, const
     const kin_json_value *v = word_of(json, schema, "multipleOf");
     kin_decimal number;
     if (!v) return 0;
-    if (kin_decimal_parse(&number, v->text) != 0 || number.negative || number.n_int + number.n_frac == 0)
+    bool is_known = kin_decimal_parse(&number, v->text) == 0; // otherwise it has too many digits for a grammar, but is no error
+    if (v->text.at[0] == '-' || (is_known && number.n_int + number.n_frac == 0))
         return fail_schema(json, v, err, "a number above 0 is expected");
     return add_value(json, list, schema, "multipleOf", facts->multiples, &facts->n_multiples, KIN_SCHEMA_MAX_MULTIPLES, err);
 }

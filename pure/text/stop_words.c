@@ -77,13 +77,14 @@ void kin_stop_words_free(kin_stop_words *stop) {
 // ---- the text
 
 // Reads a byte. Returns the index of the longest word that ends with it, or -1; *n_held: bytes that may be the beginning of a
-// word.
-static int read_byte(kin_stop_words *stop, char byte, size_t *n_held) {
+// word. n_least: words that begin in so many of the last bytes are ignored.
+static int read_byte(kin_stop_words *stop, char byte, size_t n_least, size_t *n_held) {
     int found = -1;
     *n_held = 0;
     for (size_t i = 0; i < stop->n; i++) {
         word *w = &stop->words[i];
         w->n_matched = next_matched(w, w->n_matched, byte);
+        if (w->n_matched <= n_least) w->n_matched = 0;
         if (w->n_matched > *n_held) *n_held = w->n_matched;
         if (w->n_matched < w->len) continue;
         if (found < 0 || w->len > stop->words[found].len) found = (int)i;
@@ -97,7 +98,7 @@ static void forget_given(kin_stop_words *stop) {
     stop->n_given = 0;
 }
 
-int kin_stop_words_push(kin_stop_words *stop, const char *at, size_t len, kin_str *before, int *found) {
+static int push(kin_stop_words *stop, const char *at, size_t len, bool is_inside, kin_str *before, int *found) {
     size_t n_held = 0;
     kin_assert(!stop->is_found);
     *found = -1;
@@ -108,11 +109,20 @@ int kin_stop_words_push(kin_stop_words *stop, const char *at, size_t len, kin_st
     kin_text_put(&stop->text, at, len);
     if (stop->text.failed) return KIN_FAIL;
     size_t end = begin;
-    while (end < stop->text.len && *found < 0) *found = read_byte(stop, stop->text.at[end++], &n_held);
+    for (; end < stop->text.len && *found < 0; end++)
+        *found = read_byte(stop, stop->text.at[end], is_inside ? end - begin + 1 : 0, &n_held);
     stop->is_found = *found >= 0;
     stop->n_given = end - (stop->is_found ? stop->words[*found].len : n_held);
     *before = (kin_str){stop->text.at, stop->n_given};
     return 0;
+}
+
+int kin_stop_words_push(kin_stop_words *stop, const char *at, size_t len, kin_str *before, int *found) {
+    return push(stop, at, len, false, before, found);
+}
+
+int kin_stop_words_push_inside(kin_stop_words *stop, const char *at, size_t len, kin_str *before, int *found) {
+    return push(stop, at, len, true, before, found);
 }
 
 kin_str kin_stop_words_flush(kin_stop_words *stop) {

@@ -28,5 +28,8 @@ void kin_stop_words_free(kin_stop_words *stop); // NULL is allowed
 // KIN_FAIL if memory runs out; then nothing was consumed.
 int kin_stop_words_push(kin_stop_words *stop, const char *at, size_t len, kin_str *before, int *found);
 
+// Does the same for bytes in which no word may begin; one that began before them may go on, or end there.
+int kin_stop_words_push_inside(kin_stop_words *stop, const char *at, size_t len, kin_str *before, int *found);
+
 // Ends the text, or a part of it: returns what was held back. No word matches across this point.
 kin_str kin_stop_words_flush(kin_stop_words *stop);
