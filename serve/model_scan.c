@@ -11,7 +11,8 @@ struct kin_model_scan {
     kin_time next;
     uint64_t mark; // of the folder at the last read
     // The pool's while it runs.
-    kin_model_file *files; // [n]; NULL: nothing has changed
+    bool has_listed;       // the folder has changed, and was read
+    kin_model_file *files; // [n]
     int n;
 };
 
@@ -31,19 +32,19 @@ static void look(uv_work_t *work) {
     kin_model_scan *s = work->data;
     kin_err err;
     uint64_t mark = kin_model_files_mark(s->o.dir);
+    s->has_listed = false;
     s->files = NULL;
     s->n = 0;
     if (mark == s->mark || kin_model_files_find(&s->files, &s->n, s->o.dir, &err) != 0) return;
     s->mark = mark;
+    s->has_listed = true;
 }
 
 static void looked(uv_work_t *work, int status) {
     kin_model_scan *s = work->data;
     s->is_running = false;
     if (status != 0) return;
-    for (int i = 0; i < s->n; i++) {
-        if (s->files[i].is_usable) s->o.found(s->o.user, &s->files[i]);
-    }
+    if (s->has_listed) s->o.listed(s->o.user, s->files, s->n);
     free(s->files);
 }
 

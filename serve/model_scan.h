@@ -1,7 +1,7 @@
-// Scans the folder of --models-dir every two seconds, so that files put there are served without a restart.
+// Scans the folder of --models-dir every two seconds, so that files that are put there or removed take effect without a restart.
 //
 // The folder is read in libuv's pool; its files are read only when a name, a size or a time has changed. Owner: the server.
-// Thread: the loop's, for every function and for `found`.
+// Thread: the loop's, for every function and for `listed`.
 #pragma once
 
 #include <uv.h>
@@ -13,8 +13,9 @@ typedef struct kin_model_scan kin_model_scan;
 
 typedef struct kin_model_scan_options {
     uv_loop_t *loop;
-    const char *dir;                                       // must outlive the scan
-    void (*found)(void *user, const kin_model_file *file); // called for every usable file after any change
+    const char *dir; // must outlive the scan
+    // Gets all files of the folder [n], usable or not, after any change.
+    void (*listed)(void *user, const kin_model_file *files, int n);
     void *user;
 } kin_model_scan_options;
 

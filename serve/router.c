@@ -82,15 +82,61 @@ static void name_model(kin_served_model *m, const kin_model_file *file, bool is_
     if (!is_first) m->world.names.n_others = 0;
 }
 
+bool kin_router_offers(const kin_served_model *m) {
+    return !m->is_gone || m->state != KIN_MODEL_UNLOADED || m->waiting;
+}
+
+static const kin_model_file *find_path(const kin_model_file *files, int n, const char *path) {
+    for (int i = 0; i < n; i++) {
+        if (strcmp(files[i].path, path) == 0) return &files[i];
+    }
+    return NULL;
+}
+
+// True if another file may take the model's place.
+static bool is_free(const kin_served_model *m) {
+    return !kin_router_offers(m) && !m->has_changed && kin_router_is_idle(m);
+}
+
+// Returns the place for a new file; -1: its name is taken, or there is no room.
+static int find_place(const kin_router *r, const kin_model_file *files, const kin_model_file *file) {
+    int place = r->n < r->n_room ? r->n : -1;
+    for (int i = 0; i < r->n; i++) {
+        if (strcmp(files[i].name, file->name) == 0) return is_free(&r->models[i]) ? i : -1;
+        if (place < 0 && is_free(&r->models[i])) place = i;
+    }
+    return place;
+}
+
 void kin_router_add(kin_router *r, const kin_model_file *file) {
     kin_model_file *files = kin_model_host_get_options(r->host)->files;
-    for (int i = 0; i < r->n; i++)
-        if (strcmp(files[i].path, file->path) == 0 || strcmp(files[i].name, file->name) == 0) return;
-    if (r->n == r->n_room) return;
-    files[r->n] = *file;
-    name_model(&r->models[r->n], &files[r->n], false);
-    r->n++;
+    int i = find_path(files, r->n, file->path) ? -1 : find_place(r, files, file);
+    if (i < 0) return;
+    files[i] = *file;
+    name_model(&r->models[i], &files[i], false);
+    r->models[i].is_gone = false;
+    if (i == r->n) r->n++;
     kin_log(KIN_LOG_INFO, "%s is a model of this server from now on", file->name);
+}
+
+void kin_router_set_files(kin_router *r, const kin_model_file *listed, int n) {
+    const kin_model_host_options *ho = kin_model_host_get_options(r->host);
+    const kin_model_file *files = ho->files;
+    for (int i = ho->has_first ? 1 : 0; i < r->n; i++) {
+        bool is_gone = !find_path(listed, n, files[i].path);
+        if (is_gone && !r->models[i].is_gone)
+            kin_log(KIN_LOG_INFO, "%s is removed: it is no model of this server any more", files[i].path);
+        r->models[i].is_gone = is_gone;
+    }
+    for (int i = 0; i < n; i++) {
+        if (listed[i].is_usable) kin_router_add(r, &listed[i]);
+    }
+}
+
+// Looks at the file of one model.
+static void look_for_file(const kin_router *r, kin_served_model *m) {
+    kin_file_identity identity;
+    if (r->host && m->file) m->is_gone = kin_file_identify_path(m->file->path, &identity) != 0;
 }
 
 int kin_router_open(kin_router *r, const kin_router_options *o, kin_model_host *host) {
@@ -275,6 +321,13 @@ void kin_router_plan(kin_router *r) {
     }
 }
 
+static void set_gone(kin_api_error *error, const kin_served_model *m) {
+    kin_api_error_set(error, 404, "model",
+                      "there is no model '%.100s' any more: its file was removed; /v1/models lists those of this server",
+                      m->world.model);
+    error->code = "model_not_found";
+}
+
 static void take_answer(kin_router *r, const kin_model_answer *a) {
     kin_served_model *m = &r->models[a->model];
     r->is_ordered = false;
@@ -287,7 +340,9 @@ static void take_answer(kin_router *r, const kin_model_answer *a) {
     m->leaves = m->is_unwanted = false;
     if (!a->failed) return;
     kin_api_error error;
+    look_for_file(r, m);
     kin_api_error_set(&error, 500, "model", "the model '%.100s' cannot be loaded: %.300s", m->world.model, a->why.text);
+    if (m->is_gone) set_gone(&error, m);
     refuse_all(m, &error);
 }
 
@@ -382,6 +437,7 @@ static void route(kin_router_waiter *w) {
     kin_api_error error;
     kin_served_model *m = w->is_named ? kin_router_find(r, (kin_str){w->name, w->n_name}) : find_default(r);
     if (!m && r->n == 1 && r->o.takes_any_name) m = &r->models[0];
+    if (m && !kin_router_offers(m)) look_for_file(r, m); // it may be back since the last scan
     r->n_requests++;
     w->since = w->last_sign = kin_clock_now();
     if (!m && w->is_named) {
@@ -392,6 +448,9 @@ static void route(kin_router_waiter *w) {
         refuse(w, &error);
     } else if (!m) {
         kin_api_error_set(&error, 400, "model", "this server has several models: say which one, /v1/models lists them");
+        refuse(w, &error);
+    } else if (!kin_router_offers(m)) {
+        set_gone(&error, m);
         refuse(w, &error);
     } else if (w->needs && m->has_changed) {
         refuse_changed(w, m);

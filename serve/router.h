@@ -31,6 +31,7 @@ typedef struct kin_served_model {
     bool is_unwanted;                          // to be unloaded as soon as it is idle
     uint64_t used;                             // number of the last request, counted over all requests
     kin_time busy_at;                          // when it was last seen in use
+    bool is_gone;                              // its file was removed: once unloaded, the model is no longer offered
     bool has_changed;                          // its files have changed and are not complete yet: it accepts no requests,
     kin_err changed;                           // for this reason
     kin_router_waiter *waiting, **waiting_end; // oldest first
@@ -67,6 +68,11 @@ int kin_router_open(kin_router *router, const kin_router_options *options, kin_m
 // Adds a file to a server with several models; the file is copied. Does nothing if its path or name exists already, or if there
 // is no room.
 void kin_router_add(kin_router *router, const kin_model_file *file);
+// Takes the files of the folder of a server with several models as they are now; copies them. New files become models if their
+// names are free and there is room. Models whose files are missing are no longer offered once they are unloaded.
+void kin_router_set_files(kin_router *router, const kin_model_file *files, int n);
+// True if requests may name the model.
+bool kin_router_offers(const kin_served_model *model);
 void kin_router_fini(kin_router *router); // after the loop has ended
 
 // Begins the request with its model, now or later, or refuses it. The model's name is in the body's `model` (Ollama's show: or

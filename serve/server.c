@@ -329,25 +329,28 @@ static const route *find_route(kin_http_exchange *x, char *allow, size_t n_allow
 
 // model: the one that the request is for; NULL: none.
 static void tell(kin_server *s, const route *r, const kin_served_model *model, kin_http_exchange *x) {
-    int n = s->router.n;
+    int n = s->router.n, n_cards = 0;
     kin_model_card *cards = malloc(((size_t)n + 1) * sizeof *cards);
+    const kin_model_card *own = NULL;
     if (!cards) {
         kin_http_reply_error(x, 500, "out of memory");
         return;
     }
     for (int i = 0; i < n; i++) {
         const kin_served_model *m = &s->router.models[i];
-        cards[i] = kin_about_card(&m->world, m->file, s->begun_s);
-        if (m->state == KIN_MODEL_LOADING) cards[i].status = "loading";
-        cards[i].tags = s->o.tags;
+        if (!kin_router_offers(m)) continue;
+        if (m == model) own = &cards[n_cards];
+        cards[n_cards] = kin_about_card(&m->world, m->file, s->begun_s);
+        if (m->state == KIN_MODEL_LOADING) cards[n_cards].status = "loading";
+        cards[n_cards++].tags = s->o.tags;
     }
     kin_about about = {.cards = cards,
-                       .n_cards = n,
+                       .n_cards = n_cards,
+                       .card = own,
                        .n_parallel = s->o.n_parallel,
                        .has_metrics = s->o.metrics,
                        .has_slots = s->o.slots,
                        .has_ui = s->o.webui};
-    if (model) about.card = &cards[model - s->router.models];
     if (model) about.world = &model->world;
     r->about(&about, x);
     free(cards);
@@ -488,8 +491,8 @@ static void open_tabs(kin_server *s, const kin_session *session) {
     if (kin_tabs_open(&s->tabs, &s->loop, session, &err) != 0) kin_log(KIN_LOG_INFO, "browsers cannot join: %s", err.text);
 }
 
-static void on_found(void *user, const kin_model_file *file) {
-    kin_router_add(&((kin_server *)user)->router, file);
+static void on_listed(void *user, const kin_model_file *files, int n) {
+    kin_router_set_files(&((kin_server *)user)->router, files, n);
 }
 
 // Runs once, because the pool reads the result, too.
@@ -519,7 +522,7 @@ static void take_model(kin_server *s) {
     // If out of memory, it is tried again at the next tick.
     (void)(host ? kin_router_open(&s->router, &o, host) : kin_router_open_one(&s->router, &o, service, &preparer));
     if (s->router.host && s->o.models_dir)
-        s->scan = kin_model_scan_open(&(kin_model_scan_options){&s->loop, s->o.models_dir, on_found, s});
+        s->scan = kin_model_scan_open(&(kin_model_scan_options){&s->loop, s->o.models_dir, on_listed, s});
     if (s->router.n > 0 && service && preparer.session && preparer.session->with_others && s->o.browsers)
         open_tabs(s, preparer.session);
 }

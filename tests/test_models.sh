@@ -172,8 +172,9 @@ done
 claim='a model that cannot be loaded any more is refused with the reason, and others go on'
 asks 200 demo
 mv "$models/more/small.gguf" "$dir/away"
-asks 500 small
-says "$out" "the model 'small' cannot be loaded: .*small.gguf"
+asks 404 small
+says "$out" "there is no model 'small' any more: its file was removed"
+says "$out" '"code":"model_not_found"'
 asks 200 demo
 mv "$dir/away" "$models/more/small.gguf"
 asks 200 small
@@ -233,7 +234,7 @@ wait "$chat" "$waiter" || fail "a client ended with $?"
 says "$dir/chat" '"model":"small"'
 says "$dir/chat" '^data: \[DONE\]'
 says "$dir/claude" '^event: error'
-says "$dir/claude" '^data: {"type":"error","error":{"type":"api_error","message":"the model .parts. cannot be loaded'
+says "$dir/claude" '^data: {"type":"error","error":{"type":"not_found_error","message":"there is no model .parts. any more'
 mv "$dir/away" "$models/parts-00001-of-00002.gguf"
 stop
 
@@ -305,6 +306,50 @@ done
 says "$out" '"id":"later"'
 asks 200 later
 says "$out" '"model":"later"'
+
+claim='a file that is removed is listed no more, and asking for it is 404; its model goes on while it is loaded'
+mv "$dir/poolings/type2.gguf" "$dir/away"
+lists() { # NAME: 0 if it is listed by both
+    answers 200 /api/tags
+    grep -q "\"name\":\"$1\"" "$out" || return 1
+    answers 200 /v1/models
+    grep -q "\"id\":\"$1\"" "$out"
+}
+until_listed() { # NAME
+    n=0
+    while ! lists "$1" && [ $n -lt 600 ]; do
+        sleep 0.05
+        n=$((n + 1))
+    done
+    lists "$1" || fail "$1 is not listed"
+}
+until_gone() { # NAME
+    n=0
+    while lists "$1" && [ $n -lt 600 ]; do
+        sleep 0.05
+        n=$((n + 1))
+    done
+    ! lists "$1" || fail "$1 is listed"
+}
+until_gone type2
+asks 404 type2
+says "$out" "there is no model 'type2' any more: its file was removed"
+answers 404 /v1/models/type2
+answers 404 /api/show -d '{"model": "type2"}'
+lists type1 || fail 'type1 is not listed'
+rm "$dir/poolings/later.gguf"
+sleep 3 # a scan
+asks 200 later
+lists later || fail 'it is in memory, and not listed'
+asks 200 type1
+until_gone later
+asks 404 later
+mv "$dir/away" "$dir/poolings/type2.gguf"
+asks 200 type2
+until_listed type2
+cp "$dir/poolings/type1.gguf" "$dir/away" && mv "$dir/away" "$dir/poolings/later.gguf"
+until_listed later
+asks 200 later
 stop
 
 tally

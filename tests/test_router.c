@@ -128,7 +128,7 @@ static void open_world(world *w, int n_max, int max_waiting, bool has_first) {
     assert_int_equal(uv_loop_init(&w->loop), 0);
     for (int i = 0; i < N_MODELS; i++) {
         snprintf(w->files[i].name, sizeof w->files[i].name, "%s", names[i]);
-        snprintf(w->files[i].path, sizeof w->files[i].path, "/%s", names[i]);
+        snprintf(w->files[i].path, sizeof w->files[i].path, "/%.*s", i + 1, "./././"); // each is there
     }
     w->host.o = (kin_model_host_options){.files = w->files, .n = N_MODELS, .n_max = N_MODELS + 1, .has_first = has_first};
     kin_router_options o = {.loop = &w->loop, .n_max = n_max, .max_waiting = max_waiting, .begin = begin, .user = w};
@@ -382,7 +382,9 @@ static void a_model_that_is_added_takes_requests_and_none_is_added_twice(void **
     open_world(&w, 1, 8, false);
     expect_refused(ask(&w, "d"), "404", "there is no model 'd'");
     kin_router_add(&w.router, &(kin_model_file){.name = "a", .path = "/elsewhere/a"}); // the name exists
-    kin_router_add(&w.router, &(kin_model_file){.name = "another", .path = "/b"});     // the file exists
+    kin_model_file another = w.files[1];                                               // the file exists
+    snprintf(another.name, sizeof another.name, "another");
+    kin_router_add(&w.router, &another);
     assert_int_equal(w.router.n, N_MODELS);
     kin_router_add(&w.router, &(kin_model_file){.name = "d", .path = "/d"});
     assert_int_equal(w.router.n, N_MODELS + 1);
@@ -478,6 +480,20 @@ static void so_many_requests_wait_and_further_ones_are_429(void **state) {
     expect_waits(ask(&w, "c")); // the queue has room again
     expect_refused(ask(&w, "c"), " 429 ", "wait already");
     expect_waits(b);
+    close_world(&w);
+}
+
+static void a_model_whose_file_was_removed_is_not_found(void **state) {
+    (void)state;
+    world w;
+    open_world(&w, 1, 10, false);
+    snprintf(w.files[0].path, sizeof w.files[0].path, "/none/of/that/name");
+    client *a = ask(&w, "a");
+    fail_to(&w, "No such file");
+    expect_refused(a, " 404 ", "there is no model 'a' any more");
+    expect_refused(ask(&w, "a"), " 404 ", "its file was removed");
+    snprintf(w.files[0].path, sizeof w.files[0].path, "/.");
+    expect_waits(ask(&w, "a")); // it is back
     close_world(&w);
 }
 
@@ -706,6 +722,7 @@ int main(void) {
         cmocka_unit_test(without_a_name_it_is_the_model_used_last_or_none),
         cmocka_unit_test(what_needs_no_model_in_memory_loads_none),
         cmocka_unit_test(so_many_requests_wait_and_further_ones_are_429),
+        cmocka_unit_test(a_model_whose_file_was_removed_is_not_found),
         cmocka_unit_test(all_who_wait_are_told_why_a_model_cannot_be_loaded),
         cmocka_unit_test(who_waits_too_long_is_503),
         cmocka_unit_test(a_stream_that_waits_is_kept_alive),
