@@ -42,10 +42,13 @@ static int no_memory(kin_http_request *r) {
     return refuse(r, 503, "The server has no memory left for this request. Ask again later.");
 }
 
+// Part of the memory is for small requests: they are not refused while a large one is computed, or freed after its answer.
 static int count(kin_http_request *r, size_t n) {
-    if (n > r->memory->max - r->n_counted)
+    size_t reserve = r->memory->max / 32, own = r->n_counted + n;
+    size_t most = own <= reserve / 4 ? r->memory->max : r->memory->max - reserve;
+    if (own > most)
         return refuse(r, 413, "The body of the request is too large for this server's memory: as JSON it has too many values.");
-    if (n > r->memory->max - r->memory->used) return no_memory(r);
+    if (r->memory->used > most || n > most - r->memory->used) return no_memory(r);
     r->memory->used += n;
     r->n_counted += n;
     return 0;

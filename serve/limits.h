@@ -20,7 +20,7 @@ typedef struct kin_http_limits {
 
 // Memory held by the requests of a server.
 typedef struct kin_http_memory {
-    size_t used, max;             // bytes
+    size_t used, max;             // bytes; a thirty-second of max is for small requests
     int n_holds;                  // not yet released
     void (*released)(void *user); // called when the last hold is released; NULL: not needed
     void *user;

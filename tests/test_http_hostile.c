@@ -126,6 +126,26 @@ static void values_of_json_are_bounded_by_the_memory_that_they_take(void **state
     assert_true(hold.bytes > ALL / 2);
     reply_text(x, "done"); // the parsed form still exists
     wait_for(first, "done");
+    kin_http_hold rest; // as much as others may have
+    forget(first);
+    char rest_head[100];
+    double of_a_byte = (double)hold.bytes / (N / 3);
+    int n_rest = (int)((double)(ALL - ALL / 32 - hold.bytes - 1500) / of_a_byte);
+    snprintf(rest_head, sizeof rest_head, "POST /later HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", n_rest);
+    send_text(first, rest_head);
+    send_bytes(first, body, (size_t)n_rest);
+    run_until(&w, w.n_open == 1);
+    x = take_open(&w);
+    free(kin_http_take_body(x, &n, &rest));
+    reply_text(x, "done");
+    wait_for(first, "done");
+    assert_true(kin_http_memory_used(w.http) > ALL / 32 * 29);
+    client *small = connect_client(&w);
+    send_text(small, "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 200\r\n\r\n");
+    send_bytes(small, body, 200);
+    wait_for(small, "HTTP/1.1 200");
+    close_client(small);
+    kin_http_release(&rest);
     send_text(second, head);
     send_bytes(second, body, N / 3);
     wait_for_end(second);
