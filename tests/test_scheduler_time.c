@@ -34,6 +34,7 @@ struct kin_head {
     int n_good[KIN_STEPS_IN_FLIGHT];     // pages that were loaded
     double page_ms, load_ms;             // time to load a page, and of each request in addition
     double compute_ms;                   // of the head for each step, as it reports it; 0: not known
+    int patience_ms;                     // of the first request to load pages
     int n_most;                          // most steps in flight since it was set to 0
 };
 
@@ -118,6 +119,7 @@ int kin_head_send(kin_head *h, const kin_head_step *step, uint64_t *number, kin_
 
 int kin_head_send_pages(kin_head *h, const kin_page_request *request, const int32_t *tokens, uint64_t *number, kin_err *err) {
     (void)tokens, (void)err;
+    if (request->loads && h->patience_ms == 0) h->patience_ms = request->patience_ms;
     double took_ms = request->loads ? h->load_ms + h->page_ms * request->n : 0;
     h->n_good[h->next % KIN_STEPS_IN_FLIGHT] = request->loads ? request->n : 0;
     h->back_ms[h->next % KIN_STEPS_IN_FLIGHT] = t.now_ms + took_ms;
@@ -168,6 +170,7 @@ void kin_prefix_pages_keep(kin_prefix_pages *pages, const int32_t *tokens, int f
 
 int kin_prefix_pages_borders(kin_prefix_pages *pages, const kin_page_key *keys, int n, kin_border_set *borders) {
     (void)pages, (void)keys, (void)n, (void)borders;
+    fail_msg("no layer is recomputed alone: no sequence was in a ring that was lost");
     return 0;
 }
 
@@ -687,16 +690,18 @@ static void of_prompts_that_block_each_other_the_youngest_waits(void **state) {
 
 // Returns how many of a prompt's pages are loaded if each request takes `late_ms` longer than computing their tokens.
 static int n_loaded(double late_ms) {
-    enum { N_PAGES = 20, N_PROMPT = N_PAGES * KIN_KV_CELLS + 1, N_ALONE = KIN_KV_CELLS - 1 };
+    enum { N_PAGES = 20, N_PROMPT = N_PAGES * KIN_KV_CELLS + 1, N_ALONE = KIN_KV_CELLS - 4 };
     kin_scheduler *s = open_scheduler(1, false);
     submit(s, 0, N_ALONE, 1); // less than a page: is computed, and shows how long a token takes
     double begun_ms = t.now_ms;
     while (step(s)) continue;
     t.head.page_ms = (texts[0].made_ms[0] - begun_ms) / N_ALONE * KIN_KV_CELLS;
     t.head.load_ms = late_ms;
+    t.now_ms += 10000; // nothing runs
     submit(s, 1, N_PROMPT, 1);
     while (step(s)) continue;
     assert_int_equal(texts[1].n_made, 1);
+    assert_true(fabs(t.head.patience_ms - (1000 + 2 * t.head.page_ms)) <= 1); // for two pages
     kin_scheduler_stats stats = kin_scheduler_get_stats(s);
     assert_int_equal(stats.n_loaded_tokens + stats.n_prompt_tokens, N_PROMPT + N_ALONE);
     kin_scheduler_close(s);
@@ -714,6 +719,18 @@ static void pages_may_take_a_quarter_of_a_second_longer_than_computing(void **st
     all_pages = NULL;
 }
 
+static void a_member_waits_ten_seconds_for_pages_while_the_time_of_tokens_is_not_known(void **state) {
+    (void)state;
+    static char any;
+    all_pages = (kin_prefix_pages *)&any;
+    kin_scheduler *s = open_scheduler(1, false);
+    submit(s, 0, 2 * KIN_KV_CELLS + 1, 1);
+    step(s);
+    assert_int_equal(t.head.patience_ms, 10000);
+    kin_scheduler_close(s);
+    all_pages = NULL;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_draft_model_goes_on_while_the_ring_computes),
@@ -726,6 +743,7 @@ int main(void) {
         cmocka_unit_test(hidden_states_are_computed_beside_texts_with_drafts),
         cmocka_unit_test(several_steps_at_once_have_a_draft_where_that_is_faster),
         cmocka_unit_test(of_prompts_that_block_each_other_the_youngest_waits),
+        cmocka_unit_test(a_member_waits_ten_seconds_for_pages_while_the_time_of_tokens_is_not_known),
         cmocka_unit_test(pages_may_take_a_quarter_of_a_second_longer_than_computing),
         cmocka_unit_test(pieces_of_a_prompt_suit_an_uneven_ring),
         cmocka_unit_test(pieces_of_a_prompt_suit_texts_that_begin_meanwhile),
