@@ -73,6 +73,13 @@ typedef struct kin_cluster_pages {
     uint64_t bytes; // for which copies were requested
 } kin_cluster_pages;
 
+// A query for the status from this process. Any thread sets it if none is pending, the loop's thread takes it.
+typedef struct kin_cluster_status_query {
+    atomic_bool is_pending;
+    kin_status_take_fn take;
+    void *user;
+} kin_cluster_status_query;
+
 // A state snapshot of the epoch, for the computing thread.
 typedef struct kin_cluster_snapshot {
     uint64_t version; // incremented at each change
@@ -114,7 +121,8 @@ struct kin_cluster {
     kin_planning_reasons *reasons; // the latest reasons why devices have no layers
     uint32_t question;             // the number of the latest question
     kin_status_sample own_sample;  // like the devices' samples
-    kin_time begun, counted_at;    // counted_at: when tokens were counted last
+    kin_cluster_status_query status_query;
+    kin_time begun, counted_at; // counted_at: when tokens were counted last
     uint64_t counted;
     double tokens_per_s;
     kin_assignment *plan, *next, *asked; // active; prepared beside it; the planner's latest answer

@@ -84,10 +84,26 @@ static bool is_keeper(const kin_cluster *c, const kin_proto_id *id) {
     return false;
 }
 
+static uint32_t link_of(const kin_cluster *c, const kin_proto_id *id) {
+    for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
+        const kin_membership_device *d = kin_membership_device_at(c->membership, i);
+        if (d && kin_proto_id_equal(&d->id, id) && kin_connections_link(c->connections, d->link)) return d->link;
+    }
+    return 0;
+}
+
+static void forget_gone_keepers(kin_cluster *c) {
+    kin_cluster_pages *p = &c->pages;
+    for (int i = 0; i < p->n_keepers; i++) {
+        if (!link_of(c, &p->keepers[i])) p->keepers[i--] = p->keepers[--p->n_keepers];
+    }
+}
+
 static void note_keeper(kin_cluster *c, const kin_proto_id *id) {
     kin_cluster_pages *p = &c->pages;
     if (is_keeper(c, id)) return;
-    if (p->n_keepers == KIN_MEMBERSHIP_DEVICES) p->n_keepers = 0; // they will repeat it
+    if (p->n_keepers == KIN_MEMBERSHIP_DEVICES) forget_gone_keepers(c);
+    kin_assert(p->n_keepers < KIN_MEMBERSHIP_DEVICES); // the others are members, as this one is
     p->keepers[p->n_keepers++] = *id;
 }
 
@@ -96,14 +112,6 @@ void kin_cluster_forget_keeper(kin_cluster *c, const kin_proto_id *id) {
     for (int i = 0; i < p->n_keepers; i++) {
         if (kin_proto_id_equal(&p->keepers[i], id)) p->keepers[i--] = p->keepers[--p->n_keepers];
     }
-}
-
-static uint32_t link_of(const kin_cluster *c, const kin_proto_id *id) {
-    for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
-        const kin_membership_device *d = kin_membership_device_at(c->membership, i);
-        if (d && kin_proto_id_equal(&d->id, id) && kin_connections_link(c->connections, d->link)) return d->link;
-    }
-    return 0;
 }
 
 // Returns the link of the replica: the next member after the i-th that stores pages; 0: the head.

@@ -156,23 +156,20 @@ int kin_cluster_open_status(kin_cluster *c, kin_err *err) {
     return kin_status_subscribers_open(&c->subscribers, &callbacks, c, err);
 }
 
-typedef struct status_wish {
-    kin_cluster *cluster;
-    kin_status_take_fn take;
-    void *user;
-} status_wish;
-
-static void on_status_wish(void *arg) {
-    status_wish *w = arg;
-    kin_status_subscribers_ask(w->cluster->subscribers, w->take, w->user);
-    free(w);
+static void on_status_query(void *arg) {
+    kin_cluster *c = arg;
+    kin_status_take_fn take = c->status_query.take;
+    void *user = c->status_query.user;
+    atomic_store(&c->status_query.is_pending, false);
+    kin_status_subscribers_ask(c->subscribers, take, user);
 }
 
 void kin_cluster_ask_status(kin_cluster *c, kin_status_take_fn take, void *user) {
-    status_wish *w = malloc(sizeof *w);
-    kin_assert(w);
-    *w = (status_wish){c, take, user};
-    if (!kin_endpoint_call(c->endpoint, on_status_wish, w)) free(w);
+    kin_cluster_status_query *q = &c->status_query;
+    if (atomic_exchange(&q->is_pending, true)) return;
+    q->take = take;
+    q->user = user;
+    kin_endpoint_call(c->endpoint, on_status_query, c); // fails only while the cluster is being closed
 }
 
 void kin_cluster_take_status_link(kin_cluster *c, kin_link *link) {

@@ -18,10 +18,13 @@ typedef struct peer {
     kin_proto_endpoint endpoint; // as the device reports it
     uint8_t *have;               // its last HAVE, as sent to others
     size_t n_have;
-    kin_proto_hash model; // of that HAVE
+    uint64_t missed;      // bit i: the last HAVE of peers[i] found no room on this link
+    kin_proto_hash model; // of the HAVE above
     kin_proto_id id;
     kin_status_sample sample;
 } peer;
+
+_Static_assert(KIN_CONNECTIONS_MAX <= 64, "peer.missed has a bit for each");
 
 struct kin_connections {
     kin_connections_callbacks callbacks;
@@ -39,15 +42,32 @@ int kin_connections_open(kin_connections **out, const kin_connections_callbacks 
     return 0;
 }
 
-static void send_have(peer *to, const uint8_t *bytes, size_t n) {
+// If it does not fit now, a tick sends the sender's last HAVE: a device that has the whole model sends no later one.
+static void send_have(peer *to, const peer *from, const uint8_t *bytes, size_t n) {
+    const uint64_t bit = UINT64_C(1) << (from - from->connections->peers);
     kin_frame_part part = {bytes, n};
-    kin_link_send(to->link, KIN_FRAME_HAVE, 0, 1, &part); // if it does not fit now, the next one contains more
+    if (kin_link_send(to->link, KIN_FRAME_HAVE, 0, 1, &part) == KIN_LINK_FULL)
+        to->missed |= bit;
+    else
+        to->missed &= ~bit;
+}
+
+static void send_missed(peer *to) {
+    const kin_connections *c = to->connections;
+    for (int i = 0; i < KIN_CONNECTIONS_MAX && to->missed; i++) {
+        const peer *from = &c->peers[i];
+        if (!(to->missed >> i & 1)) continue;
+        if (from->link && from->have)
+            send_have(to, from, from->have, from->n_have);
+        else
+            to->missed &= ~(UINT64_C(1) << i);
+    }
 }
 
 static void tell_others(const peer *from, const uint8_t *bytes, size_t n) {
     kin_connections *c = from->connections;
     for (int i = 0; i < KIN_CONNECTIONS_MAX; i++) {
-        if (c->peers[i].link && &c->peers[i] != from) send_have(&c->peers[i], bytes, n);
+        if (c->peers[i].link && &c->peers[i] != from) send_have(&c->peers[i], from, bytes, n);
     }
 }
 
@@ -132,6 +152,7 @@ void kin_connections_tick(kin_connections *c) {
     for (int i = 0; i < KIN_CONNECTIONS_MAX; i++) {
         peer *p = &c->peers[i];
         if (p->link && p->is_unresponsive) throw_out(p, "it does not read what it is told");
+        if (p->link) send_missed(p);
     }
 }
 
@@ -207,6 +228,7 @@ void kin_connections_relay(kin_connections *c, uint32_t number, const kin_proto_
     peer *from = find(c, number);
     size_t n = kin_proto_size_have(have);
     uint8_t *bytes = from ? malloc(n) : NULL;
+    if (from && !bytes) kin_log(KIN_LOG_WARN, "no memory to tell others what %s has of the model", kin_link_name(from->link));
     if (!bytes) return;
     kin_proto_encode_have(bytes, n, have);
     free(from->have);
@@ -221,7 +243,7 @@ void kin_connections_tell(kin_connections *c, uint32_t number) {
     peer *to = find(c, number);
     for (int i = 0; i < KIN_CONNECTIONS_MAX && to; i++) {
         const peer *p = &c->peers[i];
-        if (p->link && p != to && p->have) send_have(to, p->have, p->n_have);
+        if (p->link && p != to && p->have) send_have(to, p, p->have, p->n_have);
     }
 }
 

@@ -40,7 +40,7 @@ bool kin_connections_endpoint(const kin_connections *connections, uint32_t numbe
 // Sends a message that must arrive. If a link has no room for it, the link ends within a tick, since the device does not read.
 // False: not sent.
 bool kin_connections_send(kin_connections *connections, uint32_t number, uint32_t epoch, const kin_proto_message *message);
-// Call it ten times a second. Calls `lost`.
+// Call it ten times a second. Sends the offers of parts that found no room before. Calls `lost`.
 void kin_connections_tick(kin_connections *connections);
 
 // Tells the other devices which parts of the model this one offers, and stores them.

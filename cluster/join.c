@@ -336,6 +336,7 @@ static void on_tick(void *user) {
     kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_TICK});
     kin_group_links_tick(j->group_links);
     kin_join_prefetch_tick(j);
+    if (j->owes_have) kin_join_send_have(j);
     kin_join_send_events(j);
 }
 

@@ -75,6 +75,7 @@ typedef struct kin_join {
     kin_gateway *gateway;     // for devices that reach this one but not the head; NULL: none
     kin_discovery *announces; // lets them find it
     bool is_by_gateway;       // this device reaches its head through a gateway
+    bool owes_have;           // the last HAVE could not be sent: a tick sends it
     kin_group_links *group_links;
     bool is_next_open; // the link to the next member is open, perhaps not all of the group's
     uint32_t entered;  // the epoch of ring and group links

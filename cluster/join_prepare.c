@@ -87,18 +87,17 @@ static void fetch_progress(void *user, const kin_fetch_progress *p) {
 static void fetch_have(void *user, const kin_proto_have *have) {
     kin_join *j = user;
     size_t n = kin_proto_size_have(have);
-    uint8_t *payload = malloc(n);
-    if (!payload || !j->control) {
-        free(payload);
-        return;
-    }
+    uint8_t *payload = j->control ? malloc(n) : NULL;
+    j->owes_have = j->control != NULL;
+    if (!payload) return;
     kin_proto_encode_have(payload, n, have);
     kin_frame_part part = {payload, n};
-    kin_link_send(j->control, KIN_FRAME_HAVE, 0, 1, &part); // if it does not fit now, the next one contains more
+    j->owes_have = kin_link_send(j->control, KIN_FRAME_HAVE, 0, 1, &part) == KIN_LINK_FULL;
     free(payload);
 }
 
 void kin_join_send_have(kin_join *j) {
+    j->owes_have = j->chunks != NULL;
     if (!j->chunks) return;
     kin_store *store = kin_chunk_store_store(j->chunks);
     const kin_manifest *m = kin_store_manifest(store);

@@ -157,11 +157,44 @@ static void who_goes_is_said_to_have_gone(void **state) {
     close_party(&p);
 }
 
+// A device that has the whole model offers it once.
+static void an_offer_that_finds_no_room_is_sent_later(void **state) {
+    world *w = *state;
+    party p;
+    open_party(&p, w);
+    static const uint8_t bits[2 * LONG]; // longer than an END, so that there is no room for it
+    kin_proto_message m = {.type = KIN_FRAME_END};
+    memset(m.end.reason, 'x', LONG);
+    kin_proto_have have = {
+        .model = {{4}}, .id = {{9}}, .endpoint = {77, 1, {"10.0.0.9"}}, .n_chunks = 8 * sizeof bits, .bitmap = bits};
+    kin_link *link = kin_connections_link(p.connections, p.number[0]);
+    kin_link_set_queue_max(link, 1 << 16);
+    for (kin_link_sent sent = KIN_LINK_SENT; sent != KIN_LINK_FULL;) { // nothing is read meanwhile
+        sent = kin_endpoint_send_message(link, 1, &m);
+        assert_int_not_equal(sent, KIN_LINK_SHUT);
+    }
+    kin_connections_relay(p.connections, p.number[1], &have);
+    kin_connections_tick(p.connections);
+    RUN_UNTIL(w, p.device[2].n_frames == 1 && kin_link_stats_now(link).queued == 0);
+    assert_int_not_equal(p.device[0].last.type, KIN_FRAME_HAVE);
+    kin_connections_tick(p.connections);
+    RUN_UNTIL(w, p.device[0].last.type == KIN_FRAME_HAVE);
+    kin_proto_have late = heard(&p.device[0]);
+    assert_memory_equal(&late.id, &have.id, sizeof have.id);
+    const int n = p.device[0].n_frames;
+    kin_connections_tick(p.connections);
+    run_for(w, 30);
+    assert_int_equal(p.device[0].n_frames, n);
+    assert_int_equal(p.device[2].n_frames, 1);
+    close_party(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(who_does_not_read_what_must_arrive_loses_its_link, open_pair_world, close_world),
         cmocka_unit_test_setup_teardown(a_device_is_where_it_says_and_at_last_where_it_is_seen, open_pair_world, close_world),
         cmocka_unit_test_setup_teardown(an_answer_to_an_earlier_question_is_none_to_a_later_one, open_pair_world, close_world),
+        cmocka_unit_test_setup_teardown(an_offer_that_finds_no_room_is_sent_later, open_pair_world, close_world),
         cmocka_unit_test_setup_teardown(who_goes_is_said_to_have_gone, open_pair_world, close_world),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
