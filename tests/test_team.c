@@ -1,4 +1,5 @@
 // Teams of threads: steps come in order, each chunk has one result, and a thread that stands still delays no other.
+#include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -157,6 +158,51 @@ static void a_job_ends_where_it_is_told_to_stop(void **state) {
     }
 }
 
+// A job of one step in which the helper's first chunk takes 60 ms.
+typedef struct slow_helper {
+    pthread_t caller;
+    atomic_int n_stalls;    // that are left
+    atomic_int n_by_helper; // chunks
+} slow_helper;
+
+static kin_team_step plan_slow(void *user, int step) {
+    (void)user, (void)step;
+    return (kin_team_step){.n_chunks = 50, .result_bytes = sizeof(int)};
+}
+
+static void compute_slow(void *user, const kin_team_chunk *c) {
+    slow_helper *j = user;
+    (void)c;
+    nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+    if (pthread_equal(pthread_self(), j->caller)) return;
+    atomic_fetch_add(&j->n_by_helper, 1);
+    if (atomic_fetch_sub(&j->n_stalls, 1) > 0) nanosleep(&(struct timespec){.tv_nsec = 60000000}, NULL);
+}
+
+static void publish_nothing(void *user, const kin_team_chunk *c) {
+    (void)user, (void)c;
+}
+
+// Returns the number of chunks that the helper computed.
+static int run_slow(kin_team *team, slow_helper *j) {
+    atomic_store(&j->n_by_helper, 0);
+    assert_true(kin_team_run(team, &(kin_team_job){1, plan_slow, compute_slow, publish_nothing, NULL, j}));
+    return j->n_by_helper;
+}
+
+static void a_helper_that_delays_the_end_of_a_job_pauses_and_comes_back(void **state) {
+    (void)state;
+    kin_team *team = open_team(2);
+    slow_helper j = {.caller = pthread_self(), .n_stalls = 1};
+    int n = 0;
+    while (j.n_stalls > 0) run_slow(team, &j); // under load the helper may miss a job
+    for (int i = 0; i < 5; i++) n += run_slow(team, &j);
+    assert_int_equal(n, 0);
+    for (int i = 0; n == 0 && i < 5000; i++) n = run_slow(team, &j);
+    assert_true(n > 0);
+    kin_team_close(team);
+}
+
 static double cpu_s(void) {
     struct timespec t;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
@@ -183,6 +229,7 @@ int main(void) {
         cmocka_unit_test(a_chunk_without_result_is_computed_once),
         cmocka_unit_test(another_thread_computes_the_chunk_of_one_that_stands_still),
         cmocka_unit_test(a_job_ends_where_it_is_told_to_stop),
+        cmocka_unit_test(a_helper_that_delays_the_end_of_a_job_pauses_and_comes_back),
         cmocka_unit_test(threads_without_a_job_leave_the_processors_to_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

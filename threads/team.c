@@ -8,8 +8,11 @@
 #include "threads/team_impl.h"
 
 enum {
-    SPIN_NS = 50000, // how long a thread spins before it sleeps: a step takes 5 to 100 us
-    LOOKS = 32,      // at the value that a thread waits for, between two looks at the clock
+    SPIN_NS = 50000,       // how long a thread spins before it sleeps: a step takes 5 to 100 us
+    LOOKS = 32,            // at the value that a thread waits for, between two looks at the clock
+    STALLED_NS = 12000000, // a helper that leaves a job later than this after its end stands still more than it helps,
+    PAUSE_NS = 250000000,  // so it takes no part for this long, and twice as long each time, up to
+    MOST_PAUSE_NS = 1000000000,
     LATE_NS = 15000, // a chunk of another thread that takes longer, and longer than two of this thread's, is computed again
     BEHIND = 2,      // the last chunks of a step, so many for each thread, are not taken ahead: a slow thread would hold them
 };
@@ -21,6 +24,8 @@ typedef struct member {
     int i;
     uint8_t *result;   // [KIN_TEAM_RESULT]
     uint64_t chunk_ns; // that its last chunk took, of a step that repeats
+    kin_time back;     // until then it takes no part
+    uint64_t pause_ns; // the last pause; 0: it was in time since
 } member;
 
 static void relax(void) {
@@ -176,24 +181,44 @@ static void work(kin_team *t, member *m) {
 
 // ---- jobs
 
+// Only the end of a job waits for helpers, so a processor that stops for long (a CPU quota, a much busier program) would cost
+// every job that wait.
+static void pause_if_late(const kin_team *t, member *m) {
+    const kin_time now = kin_clock_now(), ended = atomic_load(&t->ended);
+    if (ended == 0 || now < ended + STALLED_NS) {
+        m->pause_ns = 0;
+        return;
+    }
+    m->pause_ns = m->pause_ns == 0 ? PAUSE_NS : m->pause_ns < MOST_PAUSE_NS / 2 ? 2 * m->pause_ns : MOST_PAUSE_NS;
+    m->back = now + m->pause_ns;
+}
+
+static void take_part(kin_team *t, member *m) {
+    if (m->i >= t->most_threads || kin_clock_now() < m->back) return;
+    work(t, m);
+    pause_if_late(t, m);
+}
+
 void kin_team_help(kin_team *t, int i) {
     member m = {.i = i};
     for (int seen = 0;;) {
         seen = wait_change(&t->generation, seen);
         if (seen == KIN_TEAM_CLOSES) return;
         atomic_fetch_add(&t->inside.value, 1);
-        if (atomic_load(&t->is_open) && i < t->most_threads) work(t, &m);
+        if (atomic_load(&t->is_open)) take_part(t, &m);
         if (atomic_fetch_sub(&t->inside.value, 1) == 1 && atomic_load(&t->inside.n_asleep) > 0) kin_futex_wake(&t->inside.value);
     }
 }
 
 // Calls the helpers; release_helpers() waits until the last one has left the job.
 static void call_helpers(kin_team *t) {
+    atomic_store(&t->ended, 0);
     atomic_store(&t->is_open, true);
     set_signal(&t->generation, (atomic_load(&t->generation.value) + 1) & INT_MAX);
 }
 
 static void release_helpers(kin_team *t) {
+    atomic_store(&t->ended, kin_clock_now());
     atomic_store(&t->is_open, false);
     for (int n; (n = atomic_load(&t->inside.value)) > 0;) wait_change(&t->inside, n);
 }
