@@ -35,6 +35,7 @@ struct kin_head {
     double page_ms, load_ms;             // time to load a page, and of each request in addition
     double compute_ms;                   // of the head for each step, as it reports it; 0: not known
     int patience_ms;                     // of the first request to load pages
+    int n_stored;                        // pages that were stored
     int n_most;                          // most steps in flight since it was set to 0
 };
 
@@ -120,6 +121,7 @@ int kin_head_send(kin_head *h, const kin_head_step *step, uint64_t *number, kin_
 int kin_head_send_pages(kin_head *h, const kin_page_request *request, const int32_t *tokens, uint64_t *number, kin_err *err) {
     (void)tokens, (void)err;
     if (request->loads && h->patience_ms == 0) h->patience_ms = request->patience_ms;
+    if (!request->loads && !request->drops) h->n_stored += request->n;
     double took_ms = request->loads ? h->load_ms + h->page_ms * request->n : 0;
     h->n_good[h->next % KIN_STEPS_IN_FLIGHT] = request->loads ? request->n : 0;
     h->back_ms[h->next % KIN_STEPS_IN_FLIGHT] = t.now_ms + took_ms;
@@ -703,6 +705,7 @@ static int n_loaded(double late_ms) {
     assert_int_equal(texts[1].n_made, 1);
     assert_true(fabs(t.head.patience_ms - (1000 + 2 * t.head.page_ms)) <= 1); // for two pages
     kin_scheduler_stats stats = kin_scheduler_get_stats(s);
+    assert_int_equal(stats.n_loaded_tokens / KIN_KV_CELLS + (uint64_t)t.head.n_stored, N_PAGES); // loaded ones stay stored
     assert_int_equal(stats.n_loaded_tokens + stats.n_prompt_tokens, N_PROMPT + N_ALONE);
     kin_scheduler_close(s);
     return (int)(stats.n_loaded_tokens / KIN_KV_CELLS);
