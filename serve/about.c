@@ -6,6 +6,7 @@
 #include "model/arch.h"
 #include "node/model_files.h"
 #include "serve/json_out.h"
+#include "serve/model_names.h"
 #include "serve/ollama.h"
 #include "serve/refuse.h"
 #include "serve/server_json.h"
@@ -45,6 +46,7 @@ static kin_model_card card_of_file(const kin_call_world *world, const kin_model_
                             .n_layer = f->n_layer,
                             .n_params = (int64_t)f->n_params,
                             .n_bytes = (int64_t)f->n_bytes,
+                            .has_embeddings = true,
                             .status = "unloaded"};
 }
 
@@ -67,6 +69,7 @@ kin_model_card kin_about_card(const kin_call_world *world, const kin_model_file 
                            .digest = "",
                            .n_params = (int64_t)kin_model_n_params(&s->model),
                            .has_tools = true,
+                           .has_embeddings = true,
                            .has_thinking = kin_prompter_format(world->preparer.prompter)->thinks,
                            .status = file ? "loaded" : NULL};
     card.n_bytes = (int64_t)n_bytes;
@@ -86,10 +89,8 @@ static kin_str name_in(kin_str path) {
 static const kin_model_card *find_card(const kin_about *a, kin_str name) {
     for (int i = 0; i < a->n_cards; i++) {
         const kin_model_card *card = &a->cards[i];
-        for (int k = -1; k < card->n_aliases; k++) {
-            const char *own = k < 0 ? card->id : card->aliases[k];
-            if (strlen(own) == name.len && memcmp(own, name.at, name.len) == 0) return card;
-        }
+        const kin_model_names names = {.own = card->id, .others = card->aliases, .n_others = card->n_aliases};
+        if (kin_model_names_have(&names, name)) return card;
     }
     return NULL;
 }
@@ -204,6 +205,12 @@ void kin_about_ollama_ps(const kin_about *a, kin_http_exchange *x) {
 
 void kin_about_ollama_show(const kin_about *a, kin_http_exchange *x) {
     kin_text_buffer body = {0};
-    kin_ollama_put_show(a->card, &body);
+    kin_model_card card = *a->card;
+    kin_str source = a->world->service ? kin_prompter_template(a->world->preparer.prompter) : (kin_str){NULL, 0};
+    char *template = source.at ? strndup(source.at, source.len) : NULL;
+    card.chat_template = template ? template : "";
+    body.failed = source.at && !template;
+    if (!body.failed) kin_ollama_put_show(&card, &body);
+    free(template);
     reply_buffer(x, &body);
 }

@@ -517,7 +517,10 @@ static void take_end(kin_call *c, kin_choice *choice, const kin_job_event *e) {
 
 static void take_progress(kin_call *c, kin_choice *choice, const kin_job_event *e) {
     const kin_api_format *f = c->route->format;
-    if (!choice->first) choice->n_cached = e->n_cached; // later ones belong to a preempted sequence that is computed again
+    if (!choice->first) { // later ones belong to a preempted sequence that is computed again
+        choice->n_cached = e->n_cached;
+        choice->n_done = e->n_done;
+    }
     if (!is_stream(c)) return;
     if (c->prepared.request.return_progress && f->progress && e->n_done <= choice->n_prompt)
         f->progress(c->writer, choice->index, e->n_done, e->n_cached, choice->n_prompt, kin_clock_ms(choice->submitted, e->at),
@@ -553,12 +556,13 @@ int kin_call_views(const kin_call_world *world, kin_slot_view *views, int n_max)
             views[n] = (kin_slot_view){.task = n,
                                        .is_processing = true,
                                        .n_prompt = choice->n_prompt,
-                                       .n_done = choice->first ? choice->n_prompt : choice->n_cached,
+                                       .n_done = choice->first ? choice->n_prompt : choice->n_done,
                                        .n_cached = choice->n_cached,
                                        .request = r,
                                        .seed = c->prepared.seeds[i],
                                        .n_generated = choice->n_generated,
-                                       .n_left = r->n_predict < 0 ? -1 : r->n_predict - choice->n_generated};
+                                       .n_left = r->n_predict < 0 ? -1 : r->n_predict - choice->n_generated,
+                                       .has_new_line = choice->has_new_line};
             n++;
         }
     }

@@ -26,6 +26,7 @@ static int out_of_memory(kin_err *err) {
 static void take_events(kin_choice *c, const kin_reply_event *events, int n) {
     for (int i = 0; i < n; i++) {
         c->in_reasoning = events[i].kind == KIN_REPLY_REASONING;
+        if (events[i].text.len > 0 && memchr(events[i].text.at, '\n', events[i].text.len)) c->has_new_line = true;
         if (events[i].kind == KIN_REPLY_TOOL_BEGIN) c->in_call = true;
         if (events[i].kind != KIN_REPLY_TOOL_END) continue;
         c->in_call = false;

@@ -24,7 +24,9 @@ typedef struct kin_choice {
     int indent;        // white space so far at the beginning of this line; -1: past it, or on the first line
     bool is_outdented; // a line began with less white space than the request's n_indent
     int n_prompt, n_cached, n_generated, n_reasoning;
+    int n_done;                            // tokens of the prompt, until the first token
     bool in_reasoning, has_calls, in_call; // has_calls: complete ones
+    bool has_new_line;                     // in text that was passed to `take`
     kin_reply_event joined; // text that came in pieces and was not yet passed to `take`; its bytes are in joined_text
     kin_text_buffer joined_text;
     char marker[KIN_REPLY_MAX_MARKER]; // [n_marker] the last bytes, which may be the beginning of a marker of a call

@@ -106,8 +106,12 @@ bool kin_ollama_lets_go(const json_t *keep_alive) {
     if (json_is_number(keep_alive)) return json_number_value(keep_alive) == 0;
     if (!json_is_string(keep_alive)) return false;
     const char *text = json_string_value(keep_alive);
-    char *end;
-    return strtod(text, &end) == 0 && end != text;
+    do { // "0h5m" has several numbers
+        char *end;
+        if (strtod(text, &end) != 0 || end == text) return false;
+        text = end + strcspn(end, "+-.0123456789");
+    } while (*text);
+    return true;
 }
 
 // A body without anything to generate only loads the model, or unloads it if keep_alive is 0.

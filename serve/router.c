@@ -482,6 +482,7 @@ static int read_ping(const kin_router_waiter *w, const json_t *body) {
 
 static void read_in_pool(uv_work_t *work) {
     kin_router_waiter *w = work->data;
+    kin_request_enter(w->n_body);
     json_t *body = w->n_body ? kin_request_parse((kin_str){w->body, w->n_body}, &w->error) : json_object();
     w->rc = body ? 0 : KIN_FAIL;
     const json_t *name = json_object_get(body, "model");
@@ -490,6 +491,7 @@ static void read_in_pool(uv_work_t *work) {
     w->is_unwanted = kin_ollama_lets_go(json_object_get(body, "keep_alive"));
     w->ping_s = read_ping(w, body);
     json_decref(body);
+    kin_request_leave(w->n_body);
     kin_request_trim(w->hold.bytes);
 }
 

@@ -466,6 +466,7 @@ void kin_service_stop(kin_service *s) {
     s->stopped = true;
     pthread_cond_signal(&s->changed);
     pthread_mutex_unlock(&s->mutex);
+    call(s);
 }
 
 static bool is_stopped(kin_service *s) {

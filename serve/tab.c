@@ -441,6 +441,10 @@ static void take_hello(kin_tab *t, const json_t *m) {
         refuse(t, "a wrong code was tried just now: try again in a second");
         return;
     }
+    if (answer == KIN_TAB_MANY) {
+        refuse(t, "too many tabs have joined");
+        return;
+    }
     if (answer == KIN_TAB_WRONG) {
         refuse(t, "the code does not fit: 'kin code' on the head shows it");
         return;

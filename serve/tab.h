@@ -23,7 +23,7 @@ typedef struct kin_tab kin_tab;
 
 enum { KIN_TAB_HELLO_MS = 5000, KIN_TAB_SILENCE_MS = 4000 }; // limits: for the code to arrive; for the silence of a joined tab
 
-typedef enum kin_tab_code { KIN_TAB_RIGHT, KIN_TAB_WRONG, KIN_TAB_LATER } kin_tab_code;
+typedef enum kin_tab_code { KIN_TAB_RIGHT, KIN_TAB_WRONG, KIN_TAB_LATER, KIN_TAB_MANY } kin_tab_code;
 
 // State shared by all tabs of a server. Outlives them.
 typedef struct kin_tab_world {

@@ -54,6 +54,12 @@ static void wake(void *user) {
     pthread_mutex_unlock(&t->mutex);
 }
 
+static int count_asking(const kin_tabs *t) {
+    int n = 0;
+    for (int i = 0; i < t->n; i++) n += !kin_tab_is_admitted(t->all[i]);
+    return n;
+}
+
 static kin_tab_code check_code(void *user, const char *typed) {
     kin_tabs *t = user;
     char code[KIN_CODE_TEXT];
@@ -62,7 +68,8 @@ static kin_tab_code check_code(void *user, const char *typed) {
     bool is_right = kin_code_parse(code, typed, NULL) == 0 && CRYPTO_memcmp(code, t->code, sizeof code) == 0;
     kin_code_wipe(code, sizeof code);
     t->wrong_at = is_right ? 0 : now;
-    return is_right ? KIN_TAB_RIGHT : KIN_TAB_WRONG;
+    if (!is_right) return KIN_TAB_WRONG;
+    return t->n - count_asking(t) < KIN_TABS_MAX ? KIN_TAB_RIGHT : KIN_TAB_MANY; // several may have asked at once
 }
 
 int kin_tabs_open(kin_tabs **out, uv_loop_t *loop, const kin_session *session, kin_err *err) {
@@ -133,12 +140,6 @@ static bool is_own_page(const kin_http_exchange *x) {
     if (!at || !host.at) return false;
     size_t n = origin.len - (size_t)(at + 3 - origin.at);
     return n == host.len && strncasecmp(at + 3, host.at, n) == 0;
-}
-
-static int count_asking(const kin_tabs *t) {
-    int n = 0;
-    for (int i = 0; i < t->n; i++) n += !kin_tab_is_admitted(t->all[i]);
-    return n;
 }
 
 void kin_tabs_connect(kin_tabs *t, kin_http_exchange *x) {

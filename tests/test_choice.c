@@ -42,6 +42,7 @@ static void listen(heard *h, kin_reply_format format, const char *reply, size_t 
     assert_int_equal(kin_choice_flush(&c, kin_choice_is_cut(&c), &err), 0);
     assert_false(c.in_call);
     assert_int_equal(c.has_calls, strchr(h->text, ')') != NULL);
+    assert_int_equal(c.has_new_line, strchr(h->text, '\n') != NULL);
     if (c.stop_word >= 0) strcat(h->text, "|");
     kin_choice_close(&c);
 }
@@ -79,6 +80,7 @@ static void stop_words_do_not_match_inside_of_calls(void **state) {
         {KIN_REPLY_MISTRAL, "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"a\": \"x y\"}}]", "}", HEARD},
         {KIN_REPLY_LLAMA, "{\"name\": \"f\", \"parameters\": {\"a\": \"x y\"}}", "parameters", HEARD},
         {KIN_REPLY_PLAIN, "a x y", "x y", "a |"},
+        {KIN_REPLY_PLAIN, "a\nb x y", "x y", "a\nb |"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         for (size_t piece = 1; piece < 120; piece += piece < 8 ? 1 : 37) {

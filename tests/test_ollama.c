@@ -338,6 +338,24 @@ static void embeddings_are_lists_of_numbers(void **state) {
     kin_text_fini(&out);
 }
 
+static void a_model_is_unloaded_after_no_time(void **state) {
+    (void)state;
+    static const struct {
+        const char *keep_alive;
+        bool lets_go;
+    } cases[] = {{"0", true},       {"'0'", true},     {"'0s'", true},  {"'0h0m0s'", true},  {"'0.0m'", true},
+                 {"'0h5m'", false}, {"'0.5h'", false}, {"'5m'", false}, {"'0m0.5s'", false}, {"-1", false},
+                 {"'-1m'", false},  {"'m'", false},    {"''", false},   {"null", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[64];
+        snprintf(text, sizeof text, "[%s]", cases[i].keep_alive);
+        for (char *c = text; *c; c++) *c = *c == '\'' ? '"' : *c;
+        json_t *list = read_json(text, strlen(text));
+        if (kin_ollama_lets_go(json_array_get(list, 0)) != cases[i].lets_go) fail_msg("%s", cases[i].keep_alive);
+        json_decref(list);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_chat_streams_unless_told_otherwise),
@@ -355,6 +373,7 @@ int main(void) {
         cmocka_unit_test(probabilities_are_those_of_the_text),
         cmocka_unit_test(a_stream_builds_the_document),
         cmocka_unit_test(an_error_is_a_sentence),
+        cmocka_unit_test(a_model_is_unloaded_after_no_time),
         cmocka_unit_test(models_are_shown),
         cmocka_unit_test(embeddings_are_lists_of_numbers),
     };

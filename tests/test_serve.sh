@@ -482,6 +482,11 @@ answers 200 /v1/models
 says "$out" '"id":"from-env","aliases":\["from-env","other"\]'
 answers 200 /v1/models/other
 says "$out" '"id":"from-env"'
+answers 200 /v1/models/other:latest
+says "$out" '"id":"from-env"'
+answers 200 /api/show -d '{"model": "other"}'
+says "$out" '"template":"[^"]'
+says "$out" '"capabilities":\["completion".*"embedding"'
 chat 200 '"model": "other", "max_tokens": 1'
 says "$out" '"model":"from-env"'
 chat 404 '"model": "from-env,other", "max_tokens": 1'
