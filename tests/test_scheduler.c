@@ -46,7 +46,7 @@ typedef struct text {
     int32_t prompt[MAX_PROMPT], made[MAX_MADE];
     int n_prompt, n_made, n_most;
     uint64_t logits; // hash of all its logits
-    int n_cached, n_ended;
+    int n_cached, n_ended, tag;
     kin_generation_end how;
     kin_err why;
     kin_generation *g;
@@ -151,6 +151,7 @@ static void close_world(world *w) {
 static void submit(world *w, text *t) {
     kin_generation_options o = {.prompt = t->prompt,
                                 .n_prompt = t->n_prompt,
+                                .tag = t->tag,
                                 .next = next,
                                 .progress = progress,
                                 .drafts = t->known ? &t->source : NULL,
@@ -524,6 +525,42 @@ static void an_agent_of_20_turns_computes_only_what_is_new(void **state) {
     close_world(&w);
 }
 
+// Computes a prompt that nothing follows.
+static void run_tagged(world *w, text *t, int tag, int seed, int n_prompt) {
+    make_text(t, seed, 0, n_prompt, 0);
+    t->tag = tag;
+    submit(w, t);
+    while (step(w)) continue;
+    assert_int_equal(t->how, KIN_GENERATION_DONE);
+}
+
+static void expect_kept(const world *w, int tag, const text *t) {
+    int32_t *tokens;
+    assert_int_equal(kin_scheduler_read_text(w->s, tag, &tokens), t ? t->n_prompt : 0);
+    if (t) assert_memory_equal(tokens, t->prompt, (size_t)t->n_prompt * sizeof *tokens);
+    free(tokens);
+}
+
+// Each sequence has one block of four.
+static void the_prefix_that_was_not_used_for_longest_makes_room(void **state) {
+    (void)state;
+    static text texts[7];
+    world w = open_world(1, 4 * 64, 1);
+    for (int tag = 1; tag <= 4; tag++) run_tagged(&w, &texts[tag], tag, tag + 1, 60);
+    for (int tag = 1; tag <= 4; tag++) expect_kept(&w, tag, &texts[tag]);
+    run_tagged(&w, &texts[1], 1, 2, 62); // goes on with the first one
+    assert_int_equal(texts[1].n_cached, 60);
+    run_tagged(&w, &texts[5], 5, 6, 60);
+    expect_kept(&w, 1, &texts[1]);
+    expect_kept(&w, 2, NULL);
+    expect_kept(&w, 3, &texts[3]);
+    run_tagged(&w, &texts[6], 5, 7, 60);
+    expect_kept(&w, 3, NULL);
+    expect_kept(&w, 4, &texts[4]);
+    expect_kept(&w, 5, &texts[6]); // the later one of two
+    close_world(&w);
+}
+
 static void a_cancelled_text_leaves_at_once_and_the_others_go_on(void **state) {
     (void)state;
     enum { N = 6 };
@@ -761,6 +798,7 @@ int main(void) {
         cmocka_unit_test(the_youngest_waits_when_the_context_is_full),
         cmocka_unit_test(of_16_users_a_common_prefix_of_2048_tokens_is_computed_once),
         cmocka_unit_test(an_agent_of_20_turns_computes_only_what_is_new),
+        cmocka_unit_test(the_prefix_that_was_not_used_for_longest_makes_room),
         cmocka_unit_test(a_cancelled_text_leaves_at_once_and_the_others_go_on),
         cmocka_unit_test(a_cancelled_prompt_is_not_sent_on),
         cmocka_unit_test(a_text_is_cancelled_at_once_when_its_step_has_failed),
