@@ -1,8 +1,10 @@
 #include "serve/about.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hex.h"
 #include "model/arch.h"
 #include "node/model_files.h"
 #include "serve/json_out.h"
@@ -10,6 +12,7 @@
 #include "serve/ollama.h"
 #include "serve/refuse.h"
 #include "serve/server_json.h"
+#include "sys/sha256.h"
 
 static void reply_json(kin_http_exchange *x, json_t *json) {
     kin_text_buffer body = {0};
@@ -31,23 +34,34 @@ static void reply_buffer(kin_http_exchange *x, kin_text_buffer *body) {
 
 // ---- the model
 
+// Clients of Ollama's API show the digest's first 12 digits. Reading a model for a hash takes long, so its facts are hashed.
+static kin_model_card with_digest(kin_model_card card, int64_t modified_s) {
+    char facts[1024];
+    uint8_t hash[KIN_SHA256_BYTES];
+    int n = snprintf(facts, sizeof facts, "%lld %lld %s", (long long)modified_s, (long long)card.n_bytes, card.id);
+    size_t len = n < (int)sizeof facts ? (size_t)n : sizeof facts - 1;
+    card.digest[0] = '\0';
+    if (kin_sha256(facts, len, hash, NULL) == 0) *kin_hex_put(card.digest, hash, sizeof hash) = '\0';
+    return card;
+}
+
 static kin_model_card card_of_file(const kin_call_world *world, const kin_model_file *f) {
-    return (kin_model_card){.id = world->model,
-                            .aliases = world->names.others,
-                            .n_aliases = world->names.n_others,
-                            .created_s = f->modified_s,
-                            .ftype = f->type,
-                            .arch = f->family,
-                            .digest = "",
-                            .vocab_type = f->is_bpe ? 2 : 1,
-                            .n_vocab = f->n_vocab,
-                            .n_ctx_train = f->n_ctx_train,
-                            .n_embd = f->n_embd,
-                            .n_layer = f->n_layer,
-                            .n_params = (int64_t)f->n_params,
-                            .n_bytes = (int64_t)f->n_bytes,
-                            .has_embeddings = true,
-                            .status = "unloaded"};
+    const kin_model_card card = {.id = world->model,
+                                 .aliases = world->names.others,
+                                 .n_aliases = world->names.n_others,
+                                 .created_s = f->modified_s,
+                                 .ftype = f->type,
+                                 .arch = f->family,
+                                 .vocab_type = f->is_bpe ? 2 : 1,
+                                 .n_vocab = f->n_vocab,
+                                 .n_ctx_train = f->n_ctx_train,
+                                 .n_embd = f->n_embd,
+                                 .n_layer = f->n_layer,
+                                 .n_params = (int64_t)f->n_params,
+                                 .n_bytes = (int64_t)f->n_bytes,
+                                 .has_embeddings = true,
+                                 .status = "unloaded"};
+    return with_digest(card, f->modified_s);
 }
 
 kin_model_card kin_about_card(const kin_call_world *world, const kin_model_file *file, int64_t created_s) {
@@ -66,14 +80,13 @@ kin_model_card kin_about_card(const kin_call_world *world, const kin_model_file 
                            .n_embd = s->model.hp.n_embd,
                            .n_layer = s->model.hp.n_layer,
                            .arch = s->model.hp.arch->name,
-                           .digest = "",
                            .n_params = (int64_t)kin_model_n_params(&s->model),
                            .has_tools = true,
                            .has_embeddings = true,
                            .has_thinking = kin_prompter_format(world->preparer.prompter)->thinks,
                            .status = file ? "loaded" : NULL};
     card.n_bytes = (int64_t)n_bytes;
-    return card;
+    return with_digest(card, file ? file->modified_s : 0);
 }
 
 // Returns the name in "/v1/models/NAME" or "/models/NAME"; empty: none.

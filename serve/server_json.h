@@ -12,9 +12,10 @@ typedef struct kin_model_card {
     int n_aliases;
     const char *tags; // "a,b"; NULL: none
     int64_t created_s;
-    const char *ftype;                         // "Q4_K - Medium"
-    const char *arch, *digest, *chat_template; // "qwen3"; SHA-256 of the model as hex digits; for Ollama's API
-    int vocab_type;                            // llama.cpp's number: 1 SentencePiece, 2 byte-level BPE
+    const char *ftype;                // "Q4_K - Medium"
+    const char *arch, *chat_template; // "qwen3"; the template is for Ollama's API
+    char digest[65];                  // 64 hex digits for Ollama's API, other ones for another version of the file
+    int vocab_type;                   // llama.cpp's number: 1 SentencePiece, 2 byte-level BPE
     int n_vocab, n_ctx, n_ctx_train, n_embd, n_layer;
     int64_t n_params, n_bytes;
     bool has_tools, has_thinking; // of its chat template; has_embeddings: of the server

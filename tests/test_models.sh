@@ -66,6 +66,7 @@ for path in /v1/models /models; do
 done
 answers 200 /api/tags
 says "$out" '"name":"small"'
+small=$(grep -o '"name":"small"[^{]*"digest":"[0-9a-f]\{64\}"' "$out") || fail 'no digest of 64 digits'
 answers 200 /v1/models/more/demo
 answers 200 /api/show -d '{"model": "small"}'
 says "$out" '"family":"qwen3"'
@@ -88,6 +89,7 @@ loaded demo
 asks 200 small
 says "$out" '"model":"small"'
 loaded small
+says "$out" "$small"
 answers 200 /v1/models
 says "$out" '"id":"small".*"status":{"value":"loaded"}'
 asks 200 parts
