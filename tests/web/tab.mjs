@@ -66,6 +66,22 @@ async function joinAsTab(base, code, hangs = false) {
   return tab;
 }
 
+// Joins with n tabs that only answer pings, all connected before the first of them says hello. Returns their first messages.
+async function joinIdly(base, code, n) {
+  const firsts = [];
+  const take = (i) => (message) => {
+    if (typeof message !== 'string') return;
+    const m = JSON.parse(message);
+    firsts[i] ??= m;
+    if (m.type === 'ping') idle[i].send(JSON.stringify({ type: 'pong' }));
+  };
+  const idle = Array.from({ length: n }, (_, i) => openWebSocket(`${base}/join/ws`, take(i), () => {}));
+  await until('idle tabs are connected', () => idle.every((one) => one.isOpen));
+  for (const one of idle) one.send(JSON.stringify({ type: 'hello', code, name: 'idle', cpu: 'node', threads: 1, memory: 2 ** 30 }));
+  await until('idle tabs are answered', () => firsts.filter(Boolean).length === n);
+  return firsts;
+}
+
 try {
   const alone = await serve(kin, model);
   const want = await write(alone.base);
@@ -91,6 +107,9 @@ try {
   await until('the tab that hangs has layers', () => stuck.layers);
   same(await write(head.base), want, 'a text goes on when a tab answers echoes, but no step');
   if (!stuck.steps || !stuck.said.some((m) => m.type === 'refused' && m.reason.includes('computing hangs'))) throw new Error('no sentence for a tab that hangs');
+  for (const n of [8, 7]) await joinIdly(head.base, head.code, n);
+  const [in16, in17] = await joinIdly(head.base, head.code, 2); // connected while there was room
+  if (in16.type !== 'welcome' || in17.type !== 'refused' || !in17.reason.includes('too many tabs')) throw new Error(`17 tabs: ${JSON.stringify([in16, in17])}`);
   await stop(head);
   const one = await run(kin, model, dir, '-n', '40', '--browsers', '0');
   const last = await joinAsTab(one.base, one.code);

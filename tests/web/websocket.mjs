@@ -52,5 +52,5 @@ export function openWebSocket(url, take, ended) {
     if (isOpen) socket.write(one);
     else early.push(one);
   }
-  return { send, close: () => socket.destroy() };
+  return { send, close: () => socket.destroy(), get isOpen() { return isOpen; } };
 }
