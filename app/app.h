@@ -42,7 +42,7 @@ void kin_app_be_quiet(void);
 
 // Messages may quote names and texts from files and other machines: they are escaped (pure/text/escape.h) and fit on one line.
 
-// Prints "kin: SENTENCE" to stderr. Any thread may call it and the next two functions.
+// Prints "kin: SENTENCE" to stderr. Any thread may call it and the next two functions, and kin_app_status.
 void kin_app_say(const char *fmt, ...) KIN_PRINTF(1, 2);
 
 // Prints "kin: SENTENCE" to stderr and returns KIN_EXIT_FAILED. After Ctrl-C it prints nothing and returns KIN_EXIT_INTERRUPTED.

@@ -14,10 +14,11 @@
 #include "base/units.h"
 #include "pure/text/escape.h"
 
-enum { MAX_LINE = 2048, MAX_SHOWN = 4 * MAX_LINE };
+enum { MAX_LINE = 2048, MAX_SHOWN = 4 * MAX_LINE, MAX_STATUS = 100 };
 
-static pthread_mutex_t progress_mutex = PTHREAD_MUTEX_INITIALIZER; // protects progress_shown and stderr
+static pthread_mutex_t progress_mutex = PTHREAD_MUTEX_INITIALIZER; // protects these two and stderr
 static bool progress_shown;
+static char status_said[512]; // the part of the last status line that was printed as a sentence
 static void (*_Atomic frame)(bool begins);
 static atomic_bool text_open; // the last text on stdout, on the same terminal, did not end its line
 
@@ -26,16 +27,24 @@ static void begin_line(void) {
     if (atomic_exchange(&text_open, false) && isatty(STDERR_FILENO)) fputc('\n', stderr);
 }
 
+// Requires the mutex.
+static void clear_progress(void) {
+    if (progress_shown) fputs("\r\033[K", stderr);
+    progress_shown = false;
+}
+
 // ---- sentences
 
 static void say_line(const char *begin, const char *text) {
     char shown[MAX_SHOWN];
     void (*around)(bool begins) = atomic_load(&frame);
-    kin_app_progress_clear();
+    pthread_mutex_lock(&progress_mutex);
+    clear_progress();
     begin_line();
     if (around) around(true);
     fprintf(stderr, "%s: %s\n", begin, kin_escape(shown, sizeof shown, text, strlen(text)));
     if (around) around(false);
+    pthread_mutex_unlock(&progress_mutex);
 }
 
 void kin_app_set_frame(void (*around)(bool begins)) {
@@ -71,12 +80,6 @@ int kin_app_usage(const char *command, const kin_err *err) {
 bool kin_app_takes_escapes(FILE *stream) {
     const char *term = getenv("TERM");
     return isatty(fileno(stream)) && term && strcmp(term, "dumb") != 0;
-}
-
-// Requires the mutex.
-static void clear_progress(void) {
-    if (progress_shown) fputs("\r\033[K", stderr);
-    progress_shown = false;
 }
 
 // Requires the mutex. Shows nothing for short work; updates ten times a second for long work.
@@ -117,28 +120,34 @@ static size_t stem(const char *line) {
 }
 
 static void show_status(const char *line) {
-    char shown[MAX_SHOWN];
+    char shown[MAX_STATUS + 1]; // cut between characters
     pthread_mutex_lock(&progress_mutex);
     clear_progress();
     begin_line();
     progress_shown = true;
-    fprintf(stderr, "%.*s", 100, kin_escape(shown, sizeof shown, line, strlen(line)));
+    fputs(kin_escape(shown, sizeof shown, line, strlen(line)), stderr);
     fflush(stderr);
     pthread_mutex_unlock(&progress_mutex);
 }
 
+// True if the line says something else than the last one; figures do not count.
+static bool is_new_status(const char *line, size_t n) {
+    pthread_mutex_lock(&progress_mutex);
+    bool is_new = strlen(status_said) != n || memcmp(status_said, line, n) != 0;
+    memcpy(status_said, line, n);
+    status_said[n] = '\0';
+    pthread_mutex_unlock(&progress_mutex);
+    return is_new;
+}
+
 void kin_app_status(const char *line) {
-    static char said[128];
     size_t n = stem(line);
     if (kin_app_takes_escapes(stderr)) {
         show_status(line);
         return;
     }
-    if (n >= sizeof said) n = sizeof said - 1;
-    if (strlen(said) == n && memcmp(said, line, n) == 0) return;
-    memcpy(said, line, n);
-    said[n] = '\0';
-    kin_app_say("%.*s", (int)n, line);
+    if (n >= sizeof status_said) n = sizeof status_said - 1;
+    if (is_new_status(line, n)) kin_app_say("%.*s", (int)n, line);
 }
 
 void kin_app_progress_clear(void) {

@@ -252,7 +252,8 @@ static void rows_are_logged_as_the_next_layer_gets_them(void **state) {
     wire = KIN_ACTIVATION_F32;
 }
 
-// c recomputes its layers. The results are then on the disk as pages, which c can load; d's layers have no pages.
+// c recomputes its layers. The results are then on the disk as pages, which c can load; d's layers have no pages, but the hidden
+// states that c passed on are logged, from which d recomputes them after c has ended.
 static void what_was_computed_is_kept_for_the_next_loss(void **state) {
     (void)state;
     float x[N_EMBD];
@@ -267,6 +268,10 @@ static void what_was_computed_is_kept_for_the_next_loss(void **state) {
     kin_shard_close(c);
     kin_shard *d = open_shard(4, N_LAYER, KIN_STREAM_RESIDENT, true);
     assert_int_equal(ask(d, &r), 0);
+    kin_shard_close(d);
+    r.recomputes = true;
+    d = open_shard(4, N_LAYER, KIN_STREAM_RESIDENT, true);
+    assert_int_equal(ask(d, &r), N_PAGES);
     kin_shard_close(d);
 }
 

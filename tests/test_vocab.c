@@ -109,6 +109,7 @@ static void inner_end_of_gpt_oss_does_not_end_it(void **state) {
     spec.tokens = tokens;
     spec.n_tokens = 4;
     kin_vocab *vocab = small_vocab(spec);
+    assert_false(kin_vocab_is_eog(vocab, 0));
     assert_true(kin_vocab_is_eog(vocab, 1));
     assert_true(kin_vocab_is_eog(vocab, 2));
     assert_int_equal(kin_vocab_type(vocab, 3), KIN_TOKEN_USER_DEFINED);
