@@ -16,7 +16,7 @@
 typedef struct kin_device_options {
     int n_threads;        // 0: one per physical core
     bool gpu;             // open the first GPU; fails if there is none
-    bool gpu_if_any;      // open a GPU only if there is one, in hardware or named by GGML_VK_VISIBLE_DEVICES
+    bool gpu_if_any;      // without `gpu`: open a GPU only if there is one, in hardware or named by GGML_VK_VISIBLE_DEVICES
     bool repack;          // give CPU weights the layout that this CPU multiplies fastest
     bool ggml_kernels;    // compute with ggml's kernels only, for comparison
     atomic_bool *stop;    // NULL, or: once true, a running computation ends early with an error

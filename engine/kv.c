@@ -176,7 +176,8 @@ static int apply(kin_kv *kv, const kin_kv_op *op, kin_kv_copy *copy, kin_err *er
 // If the token's cell is among the first n of block copy.from, the token must also be written to block copy.to.
 static int copy_cell(kin_kv_copies *copies, int row, int64_t cell, kin_kv_copy copy, int n, kin_err *err) {
     if (cell / KIN_KV_CELLS != copy.from || cell % KIN_KV_CELLS >= n) return 0;
-    if (!copies || copies->n == KIN_KV_COPIES)
+    if (!copies) return kin_err_set(err, "a sequence branches off within a step that has no list of copies");
+    if (copies->n == KIN_KV_COPIES)
         return kin_err_set(err, "sequences that branch in a step have more than %d of its tokens in common", KIN_KV_COPIES);
     copies->at[copies->n++] = (kin_row_cell){row, (int32_t)(copy.to * KIN_KV_CELLS + cell % KIN_KV_CELLS)};
     return 0;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 
 struct kin_kv_pages {
     kin_kv_store *store;
@@ -212,7 +213,11 @@ static int compute_pages(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r,
     size_t row = p->n_embd * KIN_KV_CELLS;
     int n = 0, most = l->end - l->begin;
     float *x = malloc((size_t)most * row * sizeof *x);
-    if (!x) return 0;
+    if (!x) {
+        kin_log(KIN_LOG_WARN, "no memory to recompute layers %d to %d of %d tokens: all layers compute them", l->layer_begin,
+                l->layer_end - 1, most * KIN_KV_CELLS);
+        return 0;
+    }
     while (n < most && kin_border_log_get(p->borders, l->layer_begin, &r->keys[l->begin + n], x + (size_t)n * row)) n++;
     int rc = n == 0 ? 0
                     : compute->layers(compute->user, l->layer_begin, l->layer_end, r->seq, (r->first + l->begin) * KIN_KV_CELLS,
