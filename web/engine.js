@@ -12,11 +12,11 @@
 
 import { GpuError, openGpu } from './gpu.js';
 
-const MEMORY_PAGES = [65536, 32768, 16384, 8192]; // in units of 64 KiB: the first size that can be reserved is used
+const MEMORY_PAGES = [65536, 32768, 16384, 8192]; // of 64 KiB: the first size that can be reserved
 export const STEP = 11; // frame types
 export const PAGES = 31;
 
-// Weight types that are measured: their GGUF numbers, and bits per weight.
+// Measured weight types: GGUF number, bits per weight.
 export const TYPES = {
   F16: { type: 1, bits: 16 }, Q4_0: { type: 2, bits: 4.5 }, Q8_0: { type: 8, bits: 8.5 }, Q4_K: { type: 12, bits: 4.5 }, Q5_K: { type: 13, bits: 5.5 }, Q6_K: { type: 14, bits: 6.5625 },
 };
@@ -24,12 +24,12 @@ const PROMPT_ROWS = 64;
 const RATES_BYTES = 128 << 20; // of weights to measure: as much as native devices use
 // the layer measured on the GPU
 const GPU_LAYER = { width: 2048, nHead: 32, nHeadKv: 8, nCells: 2048, nMatrices: 32, nOps: 100 };
-const HEADS = 4; // attention heads that share keys and values in the measurement
+const HEADS = 4; // measured attention heads that share keys and values
 const STACK_BYTES = 1 << 20;
 const WAYS = 4; // variants of multiplying a row (kernels/kernels.h)
-const STEADY = 1.15; // the two-stream variants are chosen unless they take this many times as long
+const STEADY = 1.15; // two-stream variants win unless they take this many times as long
 
-// A module with these bytes is valid if relaxed vector instructions are supported: (func (result v128)
+// Valid if relaxed vector instructions are supported: (func (result v128)
 // i16x8.relaxed_dot_i8x16_i7x16_s).
 const RELAXED = Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 15, 1, 13, 0, 65, 1, 253, 15, 65, 2, 253, 15, 253, 146, 2, 11);
 
@@ -170,7 +170,7 @@ export class Engine {
     return { products, attention: [1, PROMPT_ROWS].map((rows) => attend_s(rows, this.threads, RATES_BYTES)), op: op_s(this.threads), window: 0 };
   }
 
-  // Returns the planner's figures, in bytes, FLOP and seconds. Takes some seconds.
+  // Returns the planner's figures in bytes, FLOP and seconds; takes seconds.
   rates() {
     const { products, attention, op, window } = this.gpu ? this.gpu.ask('measure', TYPES, PROMPT_ROWS, GPU_LAYER) : this.#measure();
     const rates = { token_bytes_s: {}, prompt_flop_s: {}, op_s: op, window_s: window, ways: this.ways };
@@ -198,7 +198,7 @@ export class Engine {
     this.exports.close();
   }
 
-  // Takes the payload of STEP or PAGES and returns that for the next member.
+  // Takes the payload of STEP or PAGES, returns the next member's.
   take(payload, type = STEP) {
     const at = this.exports.payload(payload.length) >>> 0;
     if (!at) throw new Error('out of memory');

@@ -1,4 +1,4 @@
-// A helper thread of the engine: runs the same module over the same memory, on its own stack, until it is terminated.
+// A helper thread of the engine: the same module and memory, its own stack.
 import { imports } from './engine.js';
 
 // set: { module, memory, stack, i } from Engine.open. started() is called before the thread waits for work.

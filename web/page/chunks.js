@@ -1,5 +1,5 @@
-// The chunks of the model that this tab needs: fetched by hash, verified, and kept in the browser's file system (OPFS), so that
-// they are fetched only once. Without OPFS they are kept in memory while a plan is opened.
+// The chunks of the model that this tab needs: fetched by hash once, verified, kept in the browser's file system (OPFS), or else in
+// memory while a plan is opened.
 
 const FOLDER = 'kin-chunks';
 const AT_ONCE = 4, AGAIN_MS = 1000;
@@ -16,7 +16,7 @@ async function openFolder() {
 
 const isRight = async (hash, bytes) => hex(new Uint8Array(await crypto.subtle.digest('SHA-256', bytes))) === hash;
 
-// Chromium (156) never answers a request on a handle that is garbage-collected meanwhile: this set keeps handles alive.
+// Chromium (156) never answers requests on garbage-collected handles: this set keeps them alive.
 const asked = new Set();
 
 async function ask(handle, question) {

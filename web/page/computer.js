@@ -1,4 +1,4 @@
-// The worker that computes: takes plans and steps as frames and returns the results. It blocks while it computes.
+// The worker that computes: takes plans and steps as frames, returns results. It blocks while it computes.
 import { Engine, vectorUnit } from '../engine.js';
 import { GpuError } from '../gpu.js';
 import { Chunks } from './chunks.js';
@@ -38,7 +38,7 @@ const host = {
 // Infinity: products took no measurable time, or are not computed on this device.
 const tokenSeconds = (rates) => rates.window_s + TYPICAL.layers * (TYPICAL.bytes / (rates.token_bytes_s.Q4_K ?? 0) + TYPICAL.ops * rates.op_s);
 
-// Measures the device that will compute: the GPU if it is required ('on'), or ('auto') if it needs less time per token than the
+// Measures the computing device: the GPU if it is required ('on'), or ('auto') if it needs less time per token than the
 // processor.
 function measure(gpu) {
   const device = engine.gpu;
@@ -111,7 +111,7 @@ async function takeFrame(buffer) {
     await answerTo(frame);
   } catch (e) {
     if (e instanceof GpuError) return withoutGpu(e.message);
-    // After a trap the module and its threads are in an undefined state: its results can no longer be trusted.
+    // After a trap the module's results cannot be trusted.
     if (e instanceof WebAssembly.RuntimeError) throw new Error(`The engine has failed (${e.message}). Reload this page to join again.`);
     give(writeFailed(frame.epoch, e.message));
   }

@@ -1,4 +1,4 @@
-// The page /join: asks for a name and the code, and shows this tab's computation. Workers do the work (socket.js, computer.js).
+// The page /join: asks for a name and the code, shows this tab's work. Workers compute (socket.js, computer.js).
 const $ = (id) => document.getElementById(id);
 const KEPT = 'kin-join'; // survives a reload of this tab
 const GIB = 2 ** 30, MOST_GIB = 3.5; // a module's memory is limited to 4 GiB
@@ -128,8 +128,7 @@ function begin() {
   fillMemory();
   $('name').value = deviceName();
   try {
-    $('code').value = decodeURIComponent(location.hash.slice(1)); // a link may contain it: the part after # is not sent to the
-                                                                  // server
+    $('code').value = decodeURIComponent(location.hash.slice(1)); // of a link: browsers do not send it
   } catch {
     $('code').value = ''; // invalid % encoding
   }

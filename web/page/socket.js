@@ -1,9 +1,9 @@
-// The worker that communicates with the head. It computes nothing, so that it answers at once, even while the other worker
+// The worker that talks to the head. It computes nothing, so it answers at once, even while the other worker
 // computes and while the page is hidden: browsers throttle timers of hidden pages, but not messages.
 import { Chunks } from './chunks.js';
 import { ECHO, readFrame } from './frames.js';
 
-const REST_MS = 20; // pause between echoes: about the time that a tab in a ring waits for its next token
+const REST_MS = 20; // between echoes: about a ring's time per token
 
 const here = (path) => new URL(path, import.meta.url);
 
