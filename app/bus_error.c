@@ -77,7 +77,7 @@ static void on_bus_error(int sig, siginfo_t *info, void *context) {
     if (maps >= 0 && kin_bus_error_find(maps, (uintptr_t)info->si_addr, path, sizeof path)) {
         write_stderr("\nkin: ");
         write_stderr(path);
-        write_stderr(": is shorter than when it was opened, or its disk failed: bring the whole file back and start again\n");
+        write_stderr(": cannot be read: the file was truncated or its disk failed; restore the file and restart kin\n");
         _exit(KIN_EXIT_FAILED);
     }
     signal(sig, SIG_DFL);

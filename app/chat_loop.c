@@ -37,7 +37,7 @@ typedef struct view {
     kin_time asked, first, last;
 } view;
 
-static const char reading[] = "reading the messages";
+static const char reading[] = "reading the prompt";
 
 static void put_dim(bool on) {
     if (kin_app_takes_escapes(stdout)) fputs(on ? "\033[2m" : "\033[0m", stdout);
@@ -107,24 +107,25 @@ static void show_stats(const view *v, const kin_chat_stream *s) {
     double prompt_ms = s->prompt_ms > 0 ? s->prompt_ms : v->first ? kin_clock_ms(v->asked, v->first) : 0;
     int n_read = s->n_prompt - s->n_cached;
     put_dim(true);
-    if (s->n_generated > 1 && ms > 0) printf("%d tokens, %.1f a second; ", s->n_generated, (s->n_generated - 1) * 1e3 / ms);
-    if (s->n_prompt > 0) printf("%d tokens read and %d known before; ", n_read, s->n_cached);
-    printf("%.2f s to the first token, %.2f s to write", prompt_ms / 1e3, ms / 1e3);
+    if (s->n_generated > 1 && ms > 0) printf("%d tokens, %.1f tokens/s; ", s->n_generated, (s->n_generated - 1) * 1e3 / ms);
+    if (s->n_prompt > 0) printf("prompt %d tokens and %d cached; ", n_read, s->n_cached);
+    printf("%.2f s to the first token, %.2f s to generate", prompt_ms / 1e3, ms / 1e3);
     put_dim(false);
     printf("\n");
 }
 
 static void say_end(const chat *c, kin_http_client_end end, const kin_chat_stream *s, bool is_new, const kin_err *err) {
-    const char *again = s->text.len == 0 && is_new ? "; Up brings the message back" : "";
+    const char *again = s->text.len == 0 && is_new ? "; press Up to edit the message" : "";
     if (atomic_load(&kin_app_stop)) return;
     if (end == KIN_HTTP_CLIENT_STOPPED)
         kin_app_say("stopped%s", again);
     else if (end == KIN_HTTP_CLIENT_FAILED)
-        kin_app_say("%s. The conversation is kept%s", err->text, again);
+        kin_app_say("%s. The conversation is unchanged%s", err->text, again);
     else if (s->is_cut && c->o->facts.n_ctx > 0)
-        kin_app_say("the answer was cut at its most tokens (-n), or at the context of %d: /clear begins anew", c->o->facts.n_ctx);
+        kin_app_say("the answer reached its token limit (-n) or the context of %d tokens; /clear starts a new conversation",
+                    c->o->facts.n_ctx);
     else if (s->is_cut)
-        kin_app_say("the answer was cut at the most tokens that it may have");
+        kin_app_say("the answer reached its token limit");
 }
 
 // Sends a message and shows the answer. A partial answer stays in the conversation unless it is empty.
@@ -134,7 +135,7 @@ static void ask(chat *c, kin_str text) {
     kin_err err;
     json_t *asked = kin_conversation_ask(c->o->conversation, text);
     if (!asked) {
-        kin_app_say("there is no message yet that could be answered");
+        kin_app_say("there is no message to answer");
         return;
     }
     kin_http_client_end end = kin_chat_client_ask(c->o->client, asked, &answer, on_grown, &v, &err);
@@ -154,7 +155,7 @@ static void ask(chat *c, kin_str text) {
 
 static void set_system(chat *c, const char *rest) {
     kin_conversation_set_system(c->o->conversation, (kin_str){rest, strlen(rest)});
-    kin_app_say("%s", rest[0] ? "the model is told so from now on" : "the model is told nothing besides the messages");
+    kin_app_say("%s", rest[0] ? "the system prompt is set" : "the system prompt is removed");
 }
 
 static void regenerate(chat *c, const char *rest) {
@@ -165,7 +166,7 @@ static void regenerate(chat *c, const char *rest) {
 static void save(chat *c, const char *rest) {
     kin_err err;
     if (kin_conversation_save(c->o->conversation, rest, &err) == 0)
-        kin_app_say("%s has the conversation, %zu messages", rest, json_array_size(c->o->conversation->messages));
+        kin_app_say("saved %s, %zu messages", rest, json_array_size(c->o->conversation->messages));
     else
         kin_app_say("%s", err.text);
 }
@@ -174,7 +175,7 @@ static void load(chat *c, const char *rest) {
     kin_err err;
     size_t n;
     if (kin_conversation_load(c->o->conversation, rest, &n, &err) == 0)
-        kin_app_say("%zu messages of %s: the conversation goes on from there", n, rest);
+        kin_app_say("loaded %zu messages from %s", n, rest);
     else
         kin_app_say("%s", err.text);
 }
@@ -182,7 +183,7 @@ static void load(chat *c, const char *rest) {
 static void clear(chat *c, const char *rest) {
     (void)rest;
     kin_conversation_clear(c->o->conversation);
-    kin_app_say("a new conversation");
+    kin_app_say("started a new conversation");
 }
 
 static void quit(chat *c, const char *rest) {
@@ -196,13 +197,13 @@ static const struct {
     const char *name, *operand, *help;
     void (*run)(chat *c, const char *rest);
 } commands[] = {
-    {"system", "TEXT", "tells the model how to answer; without a text, nothing", set_system},
-    {"regen", "", "answers the last message again", regenerate},
-    {"save", "FILE", "writes the conversation into a file (JSON)", save},
-    {"load", "FILE", "goes on with the conversation of a file", load},
-    {"clear", "", "begins a new conversation", clear},
-    {"help", "", "shows this", help},
-    {"quit", "", "ends the chat, as Ctrl-D does", quit},
+    {"system", "TEXT", "set the system prompt; without TEXT, remove it", set_system},
+    {"regen", "", "answer the last message again", regenerate},
+    {"save", "FILE", "save the conversation to a file (JSON)", save},
+    {"load", "FILE", "continue the conversation in a file", load},
+    {"clear", "", "start a new conversation", clear},
+    {"help", "", "show this help", help},
+    {"quit", "", "end the chat; also Ctrl-D", quit},
 };
 
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
@@ -210,9 +211,8 @@ enum { N_COMMANDS = sizeof commands / sizeof *commands };
 static void help(chat *c, const char *rest) {
     (void)c, (void)rest;
     for (int i = 0; i < N_COMMANDS; i++) printf("  /%-6s %-5s %s\n", commands[i].name, commands[i].operand, commands[i].help);
-    printf(
-        "A line that ends with \\ goes on in the next one; so does all between two \"\"\". Alt-Enter makes a new line anywhere.\n"
-        "Ctrl-C stops an answer. Up and Down: earlier messages. A space before a / makes it a message.\n\n");
+    printf("End a line with \\, or put text between two \"\"\", to continue on the next line. Alt-Enter inserts a new line.\n"
+           "Ctrl-C stops an answer. Up and Down: earlier messages. Put a space before a / to send it as a message.\n\n");
 }
 
 // Handles "/name rest". True if it is a command, or was meant to be one.
@@ -225,7 +225,7 @@ static bool take_command(chat *c, kin_str text) {
     int i = 0;
     while (i < N_COMMANDS && (strlen(commands[i].name) != n - 1 || memcmp(commands[i].name, text.at + 1, n - 1) != 0)) i++;
     if (i == N_COMMANDS)
-        kin_app_say("there is no command '%.*s'; /help lists them", (int)(n < 20 ? n : 20), text.at);
+        kin_app_say("unknown command '%.*s'; /help lists all commands", (int)(n < 20 ? n : 20), text.at);
     else if (rest)
         commands[i].run(c, rest);
     free(rest);
@@ -249,7 +249,7 @@ static void talk(chat *c) {
         kin_line_outcome outcome = kin_line_editor_read(c->editor, &text);
         c->is_over = outcome == KIN_LINE_END || (outcome == KIN_LINE_INTERRUPTED && may_end);
         may_end = outcome == KIN_LINE_INTERRUPTED;
-        if (!c->is_over && may_end) kin_app_say("once more, Ctrl-D or /quit ends the chat");
+        if (!c->is_over && may_end) kin_app_say("press Ctrl-C again, Ctrl-D or type /quit to end the chat");
         if (outcome == KIN_LINE_TEXT && !is_blank(text) && !take_command(c, text)) ask(c, text);
     }
 }
@@ -257,10 +257,8 @@ static void talk(chat *c) {
 static void greet(const kin_chat_loop_options *o) {
     char ctx[64] = "";
     if (o->facts.n_ctx > 0) snprintf(ctx, sizeof ctx, ", %d tokens of context", o->facts.n_ctx);
-    kin_app_say("%s%s; /help lists the commands", o->facts.model[0] ? o->facts.model : "a server that does not name its model",
-                ctx);
-    if (o->facts.lacks_template)
-        kin_app_say("this model has no chat template: it reads the messages one after the other, and goes on from there");
+    kin_app_say("%s%s; /help lists the commands", o->facts.model[0] ? o->facts.model : "unnamed model", ctx);
+    if (o->facts.lacks_template) kin_app_say("this model has no chat template: its prompt is the concatenated messages");
 }
 
 int kin_chat_loop_run(const kin_chat_loop_options *o, kin_err *err) {

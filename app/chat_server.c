@@ -26,7 +26,8 @@ struct kin_chat_server {
 
 static int draw_key(kin_chat_server *s, kin_err *err) {
     unsigned char bytes[KEY_BYTES];
-    if (uv_random(NULL, NULL, bytes, sizeof bytes, 0, NULL) != 0) return kin_err_set(err, "this system has no random numbers");
+    if (uv_random(NULL, NULL, bytes, sizeof bytes, 0, NULL) != 0)
+        return kin_err_set(err, "cannot get random numbers from the operating system");
     for (size_t i = 0; i < sizeof bytes; i++) snprintf(s->key + 2 * i, 3, "%02x", bytes[i]);
     return 0;
 }
@@ -102,8 +103,7 @@ static int start(kin_chat_server *s, kin_err *err) {
     sigdelset(&all, SIGBUS);
     pthread_sigmask(SIG_SETMASK, &all, &before); // the threads inherit it
     int rc = open_server(s, err);
-    if (rc == 0 && pthread_create(&s->thread, NULL, compute, s) != 0)
-        rc = kin_err_set(err, "the thread that computes cannot be started");
+    if (rc == 0 && pthread_create(&s->thread, NULL, compute, s) != 0) rc = kin_err_set(err, "cannot start the compute thread");
     s->has_thread = rc == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return rc;

@@ -42,17 +42,17 @@ static void fill_bench_tables(bench_options *o, tables *t) {
     o->n_reps = 5;
     o->oracle = -1;
     const kin_option own[N_BENCH_OPTIONS] = {
-        {KIN_OPTION_INT, "prompt", 0, &o->n_prompt, "N", "tokens of the prompt (default 128)", 1, 1 << 20},
-        {KIN_OPTION_INT, "gen", 0, &o->n_gen, "N", "tokens to generate (default 32)", 1, 1 << 20},
-        {KIN_OPTION_INT, "rows", 0, &o->n_rows, "N", "tokens of each pass while generating, TPOT is a pass's time (default 1)", 1,
-         MAX_ROWS},
+        {KIN_OPTION_INT, "prompt", 0, &o->n_prompt, "N", "prompt tokens (default: 128)", 1, 1 << 20},
+        {KIN_OPTION_INT, "gen", 0, &o->n_gen, "N", "tokens to generate (default: 32)", 1, 1 << 20},
+        {KIN_OPTION_INT, "rows", 0, &o->n_rows, "N", "tokens per pass while generating; TPOT is the time of a pass (default: 1)",
+         1, MAX_ROWS},
         {KIN_OPTION_FLOAT, "oracle", 0, &o->oracle, "P",
-         "write texts without drafts and with drafts that are right with probability P, in turns", 0, 1},
+         "alternate runs without drafts and with drafts that are accepted with probability P", 0, 1},
         {KIN_OPTION_FLOAT, "second", 0, &o->second, "P",
-         "with --oracle: where a token is not right, a second one is with probability P, so that drafts are trees", 0, 1},
+         "with --oracle: a second candidate is right with probability P where the first is wrong (draft trees)", 0, 1},
         {KIN_OPTION_FLAG, "edit", 0, &o->edit, NULL,
-         "the same with texts that are the prompt with one token in 24 changed, and n-gram lookup", 0, 0},
-        {KIN_OPTION_INT, "reps", 0, &o->n_reps, "N", "repetitions (default 5)", 1, MAX_REPS},
+         "the same with n-gram lookup, generating the prompt with one token in 24 changed", 0, 0},
+        {KIN_OPTION_INT, "reps", 0, &o->n_reps, "N", "repetitions (default: 5)", 1, MAX_REPS},
         kin_session_timeline_option(&o->session),
         {KIN_OPTION_FLAG, "json", 0, &o->json, NULL, "print JSON", 0, 0},
         {0},
@@ -60,9 +60,8 @@ static void fill_bench_tables(bench_options *o, tables *t) {
     memcpy(t->own, own, sizeof own);
     kin_option *draft = t->own + N_BENCH_OPTIONS - 1 - KIN_DRAFT_N_OPTIONS;
     kin_draft_option_table(&o->session, draft);
-    draft->help =
-        "the same with texts that the model writes, and drafts of these sources, as kin run has them; with --oracle the draft "
-        "model takes its time, but says what the oracle does";
+    draft->help = "the same with the model's own output and these draft sources, as in kin run; with --oracle the draft "
+                  "model is run, but its tokens are replaced by the oracle's";
     kin_session_option_tables(&o->session, &t->session);
 }
 
@@ -248,7 +247,7 @@ static int measure_tokens(kin_session *s, const bench_options *o, const int32_t 
 
 static int bench(kin_session *s, const bench_options *o, result *r, kin_err *err) {
     kin_memory before = kin_memory_read();
-    if (o->n_gen > INT32_MAX / 2 / o->n_rows) return kin_err_set(err, "--gen %d is too much", o->n_gen);
+    if (o->n_gen > INT32_MAX / 2 / o->n_rows) return kin_err_set(err, "--gen %d is too large", o->n_gen);
     int n_tokens = o->n_prompt + o->n_gen * o->n_rows;
     // Measuring takes 8 MiB, which must not count where memory is compared with a formula.
     if (strcmp(o->session.weights, "window") == 0) {
@@ -275,16 +274,16 @@ static int bench(kin_session *s, const bench_options *o, result *r, kin_err *err
 static void print_streaming(const result *r) {
     char a[32], b[32], text[200];
     if (r->streamed_bytes_per_token == 0) return;
-    printf("streaming        %s resident, %s read per token at %.2f GB/s (the disk: %.2f), %.0f %% of it behind computing\n",
+    printf("streaming        %s resident, %s read per token at %.2f GB/s (disk: %.2f), %.0f %% of it overlapped with computing\n",
            kin_size_format(r->resident_bytes, a, sizeof a), kin_size_format(r->streamed_bytes_per_token, b, sizeof b),
            r->stream_rate / 1e9, r->disk_rate / 1e9, 100 * r->hidden_share);
-    printf("bound            %.1f ms per token (computing alone %.1f ms); reached %.2f times that\n", r->bound_ms, r->compute_ms,
-           r->tpot_ms / r->bound_ms);
+    printf("bound            %.1f ms per token (computing only: %.1f ms); measured: %.2f times the bound\n", r->bound_ms,
+           r->compute_ms, r->tpot_ms / r->bound_ms);
     if (!r->window_state) return;
     kin_shard_memory_format(&r->window_memory, text, sizeof text);
-    printf("window           %s by TPI-LLM's proposition 5, %s taken; its conditions: %s\n",
+    printf("window           %s by TPI-LLM's proposition 5, %s used; its conditions: %s\n",
            kin_size_format(r->window_bytes, a, sizeof a), kin_size_format(r->window_taken_bytes, b, sizeof b), r->window_state);
-    printf("its memory       %s\n", text);
+    printf("window memory    %s\n", text);
 }
 
 static double error_of(double predicted, double measured) {
@@ -296,7 +295,7 @@ static void print_prediction(const result *r) {
     printf("predicted        TPOT %.2f ms (%+.1f %%)", r->predicted_tpot_ms, 100 * error_of(r->predicted_tpot_ms, r->tpot_ms));
     if (r->predicted_ttft_ms > 0)
         printf(", TTFT %.1f ms (%+.1f %%)", r->predicted_ttft_ms, 100 * error_of(r->predicted_ttft_ms, r->ttft_ms));
-    printf("; with what the run taught TPOT %.2f ms (%+.1f %%)\n", r->corrected_tpot_ms,
+    printf("; corrected by this run: TPOT %.2f ms (%+.1f %%)\n", r->corrected_tpot_ms,
            100 * error_of(r->corrected_tpot_ms, r->second_half_tpot_ms));
 }
 
@@ -310,7 +309,7 @@ static void print_drafts(const bench_options *o, const kin_oracle_result *r) {
     const kin_draft_counts *c = &r->drafts;
     printf("generate %-7d TPOT %.2f ms without drafts, %.2f ms with drafts: %.2f times as fast\n", o->n_gen, r->plain_ms,
            r->drafted_ms, r->plain_ms / r->drafted_ms);
-    printf("drafts           %" PRIu64 " drafted, %" PRIu64 " accepted; %" PRIu64 " passes, %.2f tokens each; the same text\n",
+    printf("drafts           %" PRIu64 " drafted, %" PRIu64 " accepted; %" PRIu64 " passes, %.2f tokens each; same output\n",
            kin_draft_counts_drafted(c), kin_draft_counts_accepted(c), c->n_passes, (double)c->n_written / (double)c->n_passes);
 }
 
@@ -408,8 +407,9 @@ static void print_json(const kin_session *s, const bench_options *o, const resul
 static int check(const bench_options *o, kin_err *err) {
     if (o->n_rows > o->session.n_batch) return kin_err_set(err, "--rows %d needs --batch %d", o->n_rows, o->n_rows);
     if (!compares_drafts(o) && o->second == 0) return 0;
-    if (o->edit && (o->oracle >= 0 || o->session.draft)) return kin_err_set(err, "--edit goes with neither --oracle nor --draft");
-    if (o->n_rows > 1) return kin_err_set(err, "--rows goes with none of --oracle, --edit and --draft");
+    if (o->edit && (o->oracle >= 0 || o->session.draft))
+        return kin_err_set(err, "--edit cannot be combined with --oracle or --draft");
+    if (o->n_rows > 1) return kin_err_set(err, "--rows cannot be combined with --oracle, --edit or --draft");
     if (o->second > 0 && o->oracle < 0) return kin_err_set(err, "--second needs --oracle");
     return o->n_gen > 1 ? 0 : kin_err_set(err, "--oracle, --edit and --draft need --gen 2 or more");
 }
@@ -446,10 +446,10 @@ static void with_bench_options(void (*use)(kin_option_tables tables, void *user)
 const kin_command kin_command_bench = {
     .name = "bench",
     .args = "[MODEL] [--prompt N] [--gen N] [--reps R] [--json]",
-    .summary = "measure how fast a model runs here",
+    .summary = "measure the speed of a model on this machine",
     .help =
         "TTFT: time to the first token. TPOT: time per output token after it. GB/s: weights read per second while generating.\n"
-        "Memory pressure: by how much the memory available to other programs fell, of all memory.",
+        "Memory pressure: the drop of available memory as a share of total memory.",
     .run = command_bench,
     .options = with_bench_options,
 };

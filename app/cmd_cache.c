@@ -17,8 +17,8 @@ enum { N_CACHE_OPTIONS = 3 };
 
 static void fill_cache_table(const char **dir, bool *texts, kin_option table[N_CACHE_OPTIONS]) {
     const kin_option own[N_CACHE_OPTIONS] = {
-        {KIN_OPTION_STRING, "cache", 0, dir, "DIR", "where they are kept (default: the user's cache directory)", 0, 0},
-        {KIN_OPTION_FLAG, "texts", 0, texts, NULL, "rm: the keys and values of all texts, and nothing else", 0, 0},
+        {KIN_OPTION_STRING, "cache", 0, dir, "DIR", "cache directory (default: ~/.cache/kin)", 0, 0},
+        {KIN_OPTION_FLAG, "texts", 0, texts, NULL, "with rm: remove only the on-disk KV cache", 0, 0},
         {0},
     };
     memcpy(table, own, sizeof own);
@@ -41,7 +41,7 @@ static void name_model(const kin_cache_entry *entry, char *shown, size_t n) {
 }
 
 static const char *kind_of(const kin_cache_entry *entry) {
-    static const char *const kinds[] = {"prepacked", "fetched ", "texts (keys and values)"};
+    static const char *const kinds[] = {"prepacked", "fetched ", "KV cache"};
     return kinds[entry->kind];
 }
 
@@ -75,9 +75,9 @@ static int remove_wanted(const kin_cache_entry *entries, size_t n, const char *d
         else
             rc = kin_err_set(err, "%s", why.text);
     }
-    if (n_wanted == 0 && !wanted) kin_app_say("nothing is kept of texts in %s", dir);
+    if (n_wanted == 0 && !wanted) kin_app_say("there is no on-disk KV cache in %s", dir);
     if (n_wanted > 0 || !wanted || strcmp(wanted, "all") == 0) return rc;
-    return kin_err_set(err, "nothing in %s is called '%s': 'kin cache ls' shows what there is", dir, wanted);
+    return kin_err_set(err, "%s contains no '%s'; run 'kin cache ls' for a list", dir, wanted);
 }
 
 static int use_cache(const char *dir, bool removes, const char *wanted, kin_err *err) {
@@ -86,7 +86,7 @@ static int use_cache(const char *dir, bool removes, const char *wanted, kin_err 
     int rc = removes ? remove_wanted(entries, n, dir, wanted, err) : 0;
     for (size_t i = n; i > 0 && !removes; i--) print_one(&entries[i - 1]); // most recently used first
     free(entries);
-    if (n == 0 && rc == 0 && (!removes || wanted)) kin_app_say("nothing is cached in %s", dir);
+    if (n == 0 && rc == 0 && (!removes || wanted)) kin_app_say("%s is empty", dir);
     return rc;
 }
 
@@ -100,22 +100,22 @@ static int command_cache(int argc, char **argv) {
     const char *verb = argc > 0 ? argv[0] : "";
     bool remove = strcmp(verb, "rm") == 0;
     if (!remove && strcmp(verb, "ls") != 0) {
-        kin_err_set(&err, "say what to do: ls, or rm NAME, or rm --texts, or rm all");
+        kin_err_set(&err, "expected one of: ls, rm NAME, rm --texts, rm all");
         return kin_app_usage("cache", &err);
     }
     if (kin_options_parse((kin_option_tables){table}, argc - 1, argv + 1, remove ? &rest : NULL, &err) != 0)
         return kin_app_usage("cache", &err);
     if (texts && (!remove || rest)) {
-        kin_err_set(&err, "--texts goes with rm, and without a name");
+        kin_err_set(&err, "--texts is an option of rm, without a name");
         return kin_app_usage("cache", &err);
     }
     if (remove && !texts && (!rest || !rest[0])) {
-        kin_err_set(&err, "rm needs a name as ls shows it (its beginning is enough), or --texts, or all");
+        kin_err_set(&err, "rm needs a name from ls (a prefix is enough), --texts or all");
         return kin_app_usage("cache", &err);
     }
     if (!dir) dir = kin_session_default_cache(buf, sizeof buf);
     if (!dir) {
-        kin_err_set(&err, "there is no home directory with a cache: give --cache");
+        kin_err_set(&err, "there is no home directory for the cache; set --cache");
         return kin_app_fail(&err);
     }
     return use_cache(dir, remove, rest, &err) == 0 ? KIN_EXIT_OK : kin_app_fail(&err);
@@ -132,14 +132,14 @@ static void with_cache_options(void (*use)(kin_option_tables tables, void *user)
 const kin_command kin_command_cache = {
     .name = "cache",
     .args = "ls | rm NAME | rm --texts | rm all",
-    .summary = "show or remove what runs left on the disk: prepacked and fetched weights, and what is kept of texts",
+    .summary = "list or remove cached data: prepacked weights, fetched weights and the on-disk KV cache",
     .help =
-        "The first run of a model packs its weights into the layout that this CPU multiplies fastest and keeps them in a file;\n"
-        "later runs map it. Removing it costs only the time to pack again. A device keeps what it has fetched of a model, too.\n"
-        "Keys and values of texts are kept, encrypted, for when they go on later: by kin serve, by kin join, and by kin run and\n"
-        "kin chat with --cluster; 'texts' are those. Where a device computed wrongly once, a text may stay wrong until what is "
-        "kept of it is removed:\n"
-        "rm --texts, on each device. rm all removes them, too.",
+        "The first run of a model packs its weights into the layout that is fastest on this CPU and stores them in a file;\n"
+        "later runs map it. It can be removed at any time: the next run packs again. Devices also store the weights they fetch.\n"
+        "kin serve, kin join, and kin run and kin chat with --cluster store the KV cache of earlier prompts on disk, encrypted, "
+        "to\n"
+        "continue them later. If a device has returned wrong results, remove this cache on each device: rm --texts.\n"
+        "rm all removes everything.",
     .run = command_cache,
     .options = with_cache_options,
     .operands = "ls rm all",

@@ -52,17 +52,18 @@ static void fill_chat_tables(chat_options *o, tables *t) {
     o->temperature = NAN;
     const kin_option own[N_CHAT_OPTIONS] = {
         {KIN_OPTION_STRING, "server", 0, &o->server, "URL",
-         "talk to a running kin serve, or another server of OpenAI's API (https://desk:8080); -m names its model", 0, 0},
+         "use a running kin serve or another OpenAI-compatible server (https://desk:8080); -m selects its model", 0, 0},
         {KIN_OPTION_STRING, "api-key", 0, &o->api_key, "KEY",
-         "... that wants this key; every user of this machine sees it: better --api-key-file, or KIN_API_KEY", 0, 0},
-        {KIN_OPTION_STRING, "api-key-file", 0, &o->api_key_file, "FILE", "... that wants the first key of this file", 0, 0},
+         "API key of that server; visible to all local users, so prefer --api-key-file or KIN_API_KEY", 0, 0},
+        {KIN_OPTION_STRING, "api-key-file", 0, &o->api_key_file, "FILE", "file whose first key is the API key of that server", 0,
+         0},
         {KIN_OPTION_STRING, "ca-file", 0, &o->ca_file, "FILE",
-         "... whose certificate (PEM) the system does not know: ~/.config/kin/https.crt of kin serve --https", 0, 0},
-        {KIN_OPTION_STRING, "system", 0, &o->system, "TEXT", "how the model is to answer, as /system says it", 0, 0},
-        {KIN_OPTION_INT, "n", 'n', &o->n_predict, "N", "most tokens of an answer (default: until it ends)", 1, 1 << 27},
-        {KIN_OPTION_U64, "seed", 0, &o->seed, "N", "the same seed gives the same answers (default: another one each time)", 0, 0},
+         "certificate (PEM) of that server to trust, such as ~/.config/kin/https.crt of kin serve --https", 0, 0},
+        {KIN_OPTION_STRING, "system", 0, &o->system, "TEXT", "system prompt", 0, 0},
+        {KIN_OPTION_INT, "n", 'n', &o->n_predict, "N", "maximum number of tokens per answer (default: no limit)", 1, 1 << 27},
+        {KIN_OPTION_U64, "seed", 0, &o->seed, "N", "random seed (default: random)", 0, 0},
         {KIN_OPTION_FLOAT, "temp", 0, &o->temperature, "T", "temperature (default: the server's; 0.8 without --server)", 0, 100},
-        {KIN_OPTION_FLAG, "stats", 0, &o->stats, NULL, "a line of figures after each answer", 0, 0},
+        {KIN_OPTION_FLAG, "stats", 0, &o->stats, NULL, "print timings after each answer", 0, 0},
         {0},
     };
     memcpy(t->own, own, sizeof own);
@@ -72,7 +73,8 @@ static void fill_chat_tables(chat_options *o, tables *t) {
     t->own[N_CHAT_OPTIONS - 1] = (kin_option){0};
     kin_session_option_tables(&o->session, &t->session);
     for (kin_option *row = t->session.own; row->kind != KIN_OPTION_END; row++) {
-        if (row->name && strcmp(row->name, "ctx") == 0) row->help = "tokens of context (default: 16384, at most the model's)";
+        if (row->name && strcmp(row->name, "ctx") == 0)
+            row->help = "context size in tokens (default: 16384, at most the model's)";
     }
 }
 
@@ -123,12 +125,12 @@ static int answer_input(chatting *v, kin_err *err) {
     while (n > 0 && bytes[n - 1] == '\n') n--;
     json_t *asked = n > 0 ? kin_conversation_ask(&v->conversation, (kin_str){(const char *)bytes, n}) : NULL;
     free(bytes);
-    if (n == 0) return kin_err_set(err, "stdin has no message");
+    if (n == 0) return kin_err_set(err, "stdin is empty");
     kin_http_client_end end = kin_chat_client_ask(v->client, asked, &answer, on_grown, v, err);
     json_decref(asked);
     bool ends_line = answer.text.len > 0 && answer.text.at[answer.text.len - 1] == '\n';
     if (v->write_rc == 0 && v->n_written > 0 && !ends_line) v->write_rc = kin_app_write("\n", 1, &v->write_err);
-    if (end == KIN_HTTP_CLIENT_DONE && answer.is_cut) kin_app_say("the answer was cut at the most tokens that it may have");
+    if (end == KIN_HTTP_CLIENT_DONE && answer.is_cut) kin_app_say("the answer reached its token limit");
     kin_chat_stream_fini(&answer);
     if (v->write_rc == 0) return end == KIN_HTTP_CLIENT_DONE ? 0 : KIN_FAIL;
     *err = v->write_err;
@@ -158,7 +160,7 @@ static int read_key(chatting *v, const char *path, kin_err *err) {
     bool has_key = kin_key_file_next(&at, &key);
     v->key = has_key ? strndup(key.at, key.len) : NULL;
     kin_key_file_free(text);
-    if (!has_key) return kin_err_set(err, "--api-key-file %s: there is no key in it", path);
+    if (!has_key) return kin_err_set(err, "--api-key-file %s: contains no key", path);
     return v->key ? 0 : kin_err_set(err, "out of memory");
 }
 
@@ -212,7 +214,7 @@ static int run_chat(const chat_options *o) {
 
 static int check_options(const chat_options *o, const char *operand, kin_err *err) {
     if (o->server && (operand || o->session.fleet.cluster))
-        return kin_err_set(err, "--server and %s exclude each other", operand ? "a model's file" : "--cluster");
+        return kin_err_set(err, "--server cannot be combined with %s", operand ? "a model file" : "--cluster");
     if (!o->server && o->ca_file) return kin_err_set(err, "--ca-file needs --server");
     return 0;
 }
@@ -240,10 +242,10 @@ static void with_chat_options(void (*use)(kin_option_tables tables, void *user),
 const kin_command kin_command_chat = {
     .name = "chat",
     .args = "[MODEL | --server URL]",
-    .summary = "a conversation with a model; with --cluster together with other devices",
-    .help = "Messages are typed at a prompt; /help there lists commands and keys. Ctrl-C stops an answer, at the prompt a second "
-            "one or\n"
-            "Ctrl-D ends the chat. Where stdin is a file or a pipe, all of it is one message, and the answer goes to stdout:\n"
+    .summary = "chat with a model; with --cluster on several devices",
+    .help = "/help lists the commands and keys of the chat. Ctrl-C stops an answer; twice at the prompt, or Ctrl-D, it ends the "
+            "chat.\n"
+            "If stdin is a file or a pipe, its content is one message, and the answer goes to stdout:\n"
             "echo 'Why is the sky blue?' | kin chat -m MODEL.",
     .run = command_chat,
     .options = with_chat_options,

@@ -15,9 +15,8 @@ enum { N_OPTIONS = 3 };
 
 static void fill_code_table(code_options *o, kin_option table[N_OPTIONS]) {
     const kin_option own[N_OPTIONS] = {
-        {KIN_OPTION_FLAG, "new", 0, &o->is_new, NULL, "make another code: devices that have the old one are cut off", 0, 0},
-        {KIN_OPTION_STRING, "key-file", 0, &o->net.key_file, "FILE", "the cluster's key (default: in the user's configuration)",
-         0, 0},
+        {KIN_OPTION_FLAG, "new", 0, &o->is_new, NULL, "make a new code; devices with the old one lose access", 0, 0},
+        {KIN_OPTION_STRING, "key-file", 0, &o->net.key_file, "FILE", "cluster key file (default: in ~/.config/kin)", 0, 0},
         {0},
     };
     memcpy(table, own, sizeof own);
@@ -34,7 +33,7 @@ static int command_code(int argc, char **argv) {
     if (rc != 0) return kin_app_fail(&err);
     printf("%s\n", code);
     kin_code_wipe(code, sizeof code);
-    if (o.is_new) kin_app_say("this is the code from now on; each device must join again with it: kin join");
+    if (o.is_new) kin_app_say("the code was changed; run 'kin join' on each device and enter the new code");
     return KIN_EXIT_OK;
 }
 
@@ -48,8 +47,8 @@ static void with_code_options(void (*use)(kin_option_tables tables, void *user),
 const kin_command kin_command_code = {
     .name = "code",
     .args = "[--new]",
-    .summary = "show the code that devices join with, or change it",
-    .help = "The head makes the code when it runs for the first time, and keeps it in a file that only its user can read.",
+    .summary = "show or change the code that devices join with",
+    .help = "The head creates the code on its first run and stores it in a file that only its user can read.",
     .run = command_code,
     .options = with_code_options,
 };

@@ -19,9 +19,9 @@ enum { N_DEMO_OPTIONS = 4, MAX_WORDS = 40 };
 static void fill_demo_table(demo_options *o, kin_option table[N_DEMO_OPTIONS]) {
     *o = (demo_options){.prompt = "Once upon a time", .seed = 2, .n_devices = 3};
     const kin_option own[N_DEMO_OPTIONS] = {
-        {KIN_OPTION_STRING, "prompt", 'p', &o->prompt, "TEXT", "how the story begins (default: Once upon a time)", 0, 0},
-        {KIN_OPTION_U64, "seed", 0, &o->seed, "N", "another number, another story (default 2)", 0, 0},
-        {KIN_OPTION_INT, "devices", 0, &o->n_devices, "N", "how many, beside the head (default 3)", 1, 7},
+        {KIN_OPTION_STRING, "prompt", 'p', &o->prompt, "TEXT", "beginning of the story (default: Once upon a time)", 0, 0},
+        {KIN_OPTION_U64, "seed", 0, &o->seed, "N", "random seed (default: 2)", 0, 0},
+        {KIN_OPTION_INT, "devices", 0, &o->n_devices, "N", "number of devices besides the head (default: 3)", 1, 7},
         {0},
     };
     memcpy(table, own, sizeof own);
@@ -80,11 +80,11 @@ static int tell_how_to_stop(const kin_household *h, const demo_options *o) {
 
 static void say_what_next(int n_machines) {
     fprintf(stderr,
-            "\nThat was one model on %d machines, if each process were one. So small a model is faster on one machine alone;\n"
-            "a model that is larger than the memory of one machine is faster on several. Next:\n\n"
+            "\nThat was one model on %d devices, each a process of this machine. A model this small is faster on one machine;\n"
+            "a model larger than the memory of one machine is faster on several. Next:\n\n"
             "  %s run -m model.gguf -p \"The sea is\"\n      your own model, a GGUF file\n"
-            "  %s run --cluster -m model.gguf -p \"The sea is\"\n      with a second machine, on which 'kin join' runs\n"
-            "  %s plan --what-if assets/facts/home.json\n      what devices would bring that are only written down\n",
+            "  %s run --cluster -m model.gguf -p \"The sea is\"\n      with a second machine that runs 'kin join'\n"
+            "  %s plan --what-if assets/facts/home.json\n      predict the speed of a cluster that a file describes\n",
             n_machines, kin_app_name, kin_app_name, kin_app_name);
 }
 
@@ -92,7 +92,7 @@ static int demo(const demo_options *o) {
     kin_household h;
     kin_err err;
     if (kin_household_open(&h, o->n_devices, &err) != 0) return kin_app_fail(&err);
-    kin_app_say("%d devices as processes of this machine, in %s", h.n_devices, h.folder);
+    kin_app_say("starting %d devices as processes of this machine, in %s", h.n_devices, h.folder);
     int status = tell_how_to_stop(&h, o);
     bool is_lost = kin_household_lost(&h, &err);
     int n_devices = h.n_devices;
@@ -101,7 +101,7 @@ static int demo(const demo_options *o) {
         // Takes precedence over whatever else ended because of it.
         return KIN_EXIT_INTERRUPTED;
     if (is_lost) {
-        kin_app_say("%s: the story ends here", err.text);
+        kin_app_say("%s; the story is incomplete", err.text);
         return KIN_EXIT_FAILED;
     }
     if (status == KIN_EXIT_OK) say_what_next(n_devices + 1);
@@ -128,11 +128,12 @@ static void with_demo_options(void (*use)(kin_option_tables tables, void *user),
 const kin_command kin_command_demo = {
     .name = "demo",
     .args = "[-p TEXT] [--devices N]",
-    .summary = "a ring of devices on this machine tells a story",
+    .summary = "run a ring of devices on this machine that tells a story",
     .help =
-        "Starts the devices as processes of this machine, each with a home of its own, joins them into a ring on the loopback\n"
-        "interface with the demo model, and shows who computed which layers and where the time went. Needs no network and\n"
-        "leaves nothing behind.",
+        "Starts the devices as processes of this machine, each with its own home directory, joins them into a ring on the "
+        "loopback\n"
+        "interface with the demo model, and shows which device ran which layers and where the time went. Needs no network and\n"
+        "leaves no files behind.",
     .run = command_demo,
     .options = with_demo_options,
 };

@@ -23,11 +23,10 @@ static void fill_doctor_table(doctor_options *o, kin_option table[N_DOCTOR_OPTIO
     *o = (doctor_options){.look = {.http_port = HTTP_PORT, .root = "", .stop = &kin_app_stop}};
     const kin_option own[N_DOCTOR_OPTIONS] = {
         {KIN_OPTION_FLAG, "json", 0, &o->json, NULL, "print JSON", 0, 0},
-        {KIN_OPTION_STRING, "cache", 0, &o->look.cache_dir, "DIR",
-         "where prepacked weights are kept (default: the user's cache directory)", 0, 0},
-        {KIN_OPTION_STRING, "key-file", 0, &o->look.net.key_file, "FILE",
-         "the cluster's key (default: in the user's configuration)", 0, 0},
-        {KIN_OPTION_INT, "port", 0, &o->port, "N", "TCP port of a head (default: 7577)", 1, 65535},
+        {KIN_OPTION_STRING, "cache", 0, &o->look.cache_dir, "DIR", "directory of prepacked weights (default: ~/.cache/kin)", 0,
+         0},
+        {KIN_OPTION_STRING, "key-file", 0, &o->look.net.key_file, "FILE", "cluster key file (default: in ~/.config/kin)", 0, 0},
+        {KIN_OPTION_INT, "port", 0, &o->port, "N", "TCP port of the head (default: 7577)", 1, 65535},
         {0},
     };
     memcpy(table, own, sizeof own);
@@ -91,11 +90,11 @@ static void with_doctor_options(void (*use)(kin_option_tables tables, void *user
 const kin_command kin_command_doctor = {
     .name = "doctor",
     .args = "[--json]",
-    .summary = "what this machine and its cluster can do, what is missing, and the command that mends it",
-    .help = "Each line is ok, a note (kin works, but could do more) or a problem (something will fail), with a command that "
-            "mends it. It takes\n"
-            "a few seconds: the disk is read for a moment, and a head of the cluster is asked. The status is 1 if there is a "
-            "problem.",
+    .summary = "check this machine and its cluster, and show the command that fixes each problem",
+    .help =
+        "Each line is ok, a note (kin works but could do more) or a problem (something will fail), with a command that fixes "
+        "it.\n"
+        "It takes a few seconds, because it measures the disk and contacts a head. The exit status is 1 if there is a problem.",
     .run = command_doctor,
     .options = with_doctor_options,
 };

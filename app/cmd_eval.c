@@ -29,12 +29,12 @@ static void fill_eval_tables(eval_options *o, tables *t) {
     o->session = kin_session_options_defaults();
     o->session.console = &kin_app_console;
     const kin_option own[N_EVAL_OPTIONS] = {
-        {KIN_OPTION_STRING, "tokens", 0, &o->tokens, "IDS", "token ids to feed, separated by spaces", 0, 0},
-        {KIN_OPTION_INT, "greedy", 0, &o->greedy, "N", "then go on N tokens, always the likeliest, and print them", 0, 1 << 20},
-        {KIN_OPTION_STRING, "logits", 0, &o->logits, "FILE", "write logits: float32, a row per token fed", 0, 0},
+        {KIN_OPTION_STRING, "tokens", 0, &o->tokens, "IDS", "token ids to evaluate, separated by spaces", 0, 0},
+        {KIN_OPTION_INT, "greedy", 0, &o->greedy, "N", "then generate N tokens greedily and print them", 0, 1 << 20},
+        {KIN_OPTION_STRING, "logits", 0, &o->logits, "FILE", "write logits: float32, one row per token", 0, 0},
         {KIN_OPTION_STRING, "tokenize", 0, &o->tokenize, "FILE",
-         "print the ids of each text of FILE (separated by __ggml_vocab_test__ lines; -: of stdin)", 0, 0},
-        {KIN_OPTION_STRING, "ppl", 0, &o->ppl, "FILE", "perplexity of a text (-: of stdin)", 0, 0},
+         "print the token ids of each text in FILE (separated by __ggml_vocab_test__ lines; -: stdin)", 0, 0},
+        {KIN_OPTION_STRING, "ppl", 0, &o->ppl, "FILE", "compute the perplexity of a text (-: stdin)", 0, 0},
         {0},
     };
     memcpy(t->own, own, sizeof own);
@@ -85,7 +85,7 @@ static void take_row(evaluation *e, const float *row) {
     e->n_seen++;
     if (!e->logits || e->failed || fwrite(row, sizeof *row, (size_t)e->n_vocab, e->logits) == (size_t)e->n_vocab) return;
     e->failed = true;
-    kin_err_set(&e->why, "the logits cannot be written");
+    kin_err_set(&e->why, "cannot write the logits");
 }
 
 // Rows are repeated after the loss of a ring.
@@ -249,9 +249,10 @@ static int eval_ppl(kin_session *s, const eval_options *o, kin_err *err) {
 
 // Checks the combination of options.
 static int check(eval_options *o, kin_err *err) {
-    if (!o->tokens + !o->tokenize + !o->ppl != 2) return kin_err_set(err, "give one of --tokens, --tokenize, --ppl");
+    if (!o->tokens + !o->tokenize + !o->ppl != 2)
+        return kin_err_set(err, "expected exactly one of --tokens, --tokenize and --ppl");
     if (!o->tokens && (o->greedy || o->logits))
-        return kin_err_set(err, "--%s does nothing without --tokens", o->greedy ? "greedy" : "logits");
+        return kin_err_set(err, "--%s has no effect without --tokens", o->greedy ? "greedy" : "logits");
     return o->tokens ? parse_ids(o->tokens, &o->ids, &o->n_ids, err) : 0;
 }
 
@@ -286,7 +287,7 @@ static void with_eval_options(void (*use)(kin_option_tables tables, void *user),
 const kin_command kin_command_eval = {
     .name = "eval",
     .args = "[MODEL] (--tokens IDS [--greedy N] [--logits FILE] | --tokenize FILE | --ppl FILE)",
-    .summary = "show what a model computes: logits, greedy ids, token ids, perplexity",
+    .summary = "evaluate a model: logits, greedy tokens, token ids, perplexity",
     .run = command_eval,
     .options = with_eval_options,
 };

@@ -24,7 +24,7 @@ static void fill_info_table(info_options *o, kin_option table[N_INFO_OPTIONS]) {
     o->session.console = &kin_app_console;
     const kin_option own[N_INFO_OPTIONS] = {
         {KIN_OPTION_STRING, "model", 'm', &o->session.model, "FILE", "GGUF model (default: the built-in demo model)", 0, 0},
-        {KIN_OPTION_FLAG, "all", 'a', &o->all, NULL, "all metadata and tensors too", 0, 0},
+        {KIN_OPTION_FLAG, "all", 'a', &o->all, NULL, "show all metadata and tensors", 0, 0},
         {0},
     };
     memcpy(table, own, sizeof own);
@@ -58,7 +58,7 @@ static void print_needs(const kin_model *m) {
     printf("needs        %s of weights in memory to run at full speed, %s for a context of %d\n",
            kin_size_format(weights, a, sizeof a), kin_size_format(kv_bytes, b, sizeof b), kv.n_ctx);
     printf("this machine %s available: %s\n", kin_size_format(mem.available, c, sizeof c),
-           weights + kv_bytes < mem.available ? "it fits" : "it does not fit; what is missing is read from disk for every token");
+           weights + kv_bytes < mem.available ? "it fits" : "it does not fit; the rest is read from disk for every token");
 }
 
 static void print_model(const kin_model *m, const char *name, const kin_vocab *vocab, const kin_err *vocab_err) {
@@ -127,7 +127,7 @@ static void with_info_options(void (*use)(kin_option_tables tables, void *user),
 const kin_command kin_command_info = {
     .name = "info",
     .args = "MODEL",
-    .summary = "show what a model file holds and what it would need",
+    .summary = "describe a model file and its memory needs",
     .run = command_info,
     .options = with_info_options,
 };

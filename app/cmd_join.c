@@ -24,20 +24,21 @@ enum { N_OPTIONS = KIN_IDENTITY_N_OPTIONS + KIN_KV_DISK_N_OPTIONS + 11 };
 
 static void fill_join_table(join_options *o, kin_option table[N_OPTIONS]) {
     const kin_option own[] = {
-        {KIN_OPTION_STRING, "model", 'm', &o->model, "FILE", "the model, if this machine has it (default: it is fetched)", 0, 0},
-        {KIN_OPTION_SIZE, "memory", 0, &o->memory, "SIZE", "memory to lend (default: what is free)", 0, 0},
+        {KIN_OPTION_STRING, "model", 'm', &o->model, "FILE",
+         "GGUF model, if this machine has it (default: fetch it from other devices)", 0, 0},
+        {KIN_OPTION_SIZE, "memory", 0, &o->memory, "SIZE", "memory to lend (default: free memory)", 0, 0},
         {KIN_OPTION_THREADS, "threads", 't', &o->n_threads, "N", "CPU threads (default: physical cores)", 0, 1024},
         {KIN_OPTION_FLAG, "no-gpu", 0, &o->no_gpu, NULL, "do not lend the GPU", 0, 0},
         {KIN_OPTION_STRING, "cache", 0, &o->cache_dir, "DIR",
-         "where fetched and prepacked weights are kept (default: the user's cache directory)", 0, 0},
+         "directory of fetched and prepacked weights (default: ~/.cache/kin)", 0, 0},
         {KIN_OPTION_SIZE, "cache-size", 0, &o->cache_size, "SIZE",
-         "what prepacked weights may take there in all, and fetched ones (default: a fifth, and half of the disk)", 0, 0},
+         "size limit of the prepacked weights and of the fetched weights (default: a fifth and half of the disk)", 0, 0},
         {KIN_OPTION_SIZE, "spare-disk", 0, &o->spare_disk, "SIZE",
-         "what may be fetched for the case that another device is lost (default: a tenth of the free disk; 0: nothing)", 0, 0},
+         "size limit of standby layers, fetched in case another device fails (default: a tenth of the free disk; 0: none)", 0, 0},
         {KIN_OPTION_STRING, "profile", 0, &o->profile, "FILE",
-         "what this machine can do, as 'kin profile --json' prints it (default: measured once)", 0, 0},
-        {KIN_OPTION_FLAG, "no-cache", 0, &o->no_cache, NULL, "keep no prepacked weights on disk", 0, 0},
-        {KIN_OPTION_FLAG, "ask-code", 0, &o->ask_code, NULL, "ask for the code also where a key is kept", 0, 0},
+         "machine profile, as printed by 'kin profile --json' (default: measured once)", 0, 0},
+        {KIN_OPTION_FLAG, "no-cache", 0, &o->no_cache, NULL, "do not store prepacked weights on disk", 0, 0},
+        {KIN_OPTION_FLAG, "ask-code", 0, &o->ask_code, NULL, "ask for the cluster code even if a key is stored", 0, 0},
         {0},
     };
     int n = (int)(sizeof own / sizeof own[0]) - 1;
@@ -84,7 +85,7 @@ static int check_cache(const join_options *o, const char *dir, kin_err *err) {
     if (o->model) return 0;
     int rc = kin_folder_make(dir, err);
     if (rc == 0 && access(dir, W_OK | X_OK) != 0) rc = kin_err_set(err, "%s: %s", dir, strerror(errno));
-    return rc == 0 ? 0 : kin_err_prefix(err, "there is no place for weights that are fetched; --cache DIR gives another one");
+    return rc == 0 ? 0 : kin_err_prefix(err, "cannot store fetched weights; set another directory with --cache DIR");
 }
 
 typedef struct typed_key {
@@ -97,7 +98,7 @@ static void keep_key(void *user) {
     typed_key *typed = user;
     kin_err err;
     if (typed->is_typed && kin_identity_keep_key(typed->key, typed->net, &err) != 0)
-        kin_app_say("the key is not kept: %s", err.text);
+        kin_app_say("the key was not stored: %s", err.text);
     typed->is_typed = false;
 }
 
@@ -114,9 +115,9 @@ static int take_part(kin_join_options *jo, typed_key *typed, kin_err *err) {
         if (!has_other_key) return rc;
         kin_err why = *err;
         if (!isatty(STDIN_FILENO))
-            return kin_err_set(err, "%s; 'kin code' on the head shows the code, give it to: kin join --ask-code", why.text);
+            return kin_err_set(err, "%s; run 'kin code' on the head, then 'kin join --ask-code' here", why.text);
         kin_app_progress_clear();
-        kin_app_say("%s; 'kin code' on the head shows it", why.text);
+        kin_app_say("%s; run 'kin code' on the head to see it", why.text);
         rc = kin_identity_ask_key(&jo->key, &kin_app_console, err);
         typed->is_typed = true;
     }
@@ -152,7 +153,7 @@ static int run_join(const join_options *o, const kin_head_address *head) {
     if (rc == 0)
         rc = o->ask_code ? kin_identity_ask_key(&jo.key, &kin_app_console, &err)
                          : kin_identity_device_key(&jo.key, &typed.is_typed, &o->net, &kin_app_console, &err);
-    if (rc == 0 && !jo.cache_dir) rc = kin_err_set(&err, "no place for the weights: give --cache");
+    if (rc == 0 && !jo.cache_dir) rc = kin_err_set(&err, "there is no home directory for the weights; set --cache");
     if (rc == 0) rc = check_cache(o, jo.cache_dir, &err);
     if (rc == 0) rc = measure_machine(o, &self, jo.cache_dir, &facts, &err);
     if (rc == 0 && o->model) rc = kin_model_open(&model, o->model, &err);
@@ -201,10 +202,10 @@ static void with_join_options(void (*use)(kin_option_tables tables, void *user),
 const kin_command kin_command_join = {
     .name = "join",
     .args = "[HEAD[:PORT]]",
-    .summary = "lend this machine to a head: 'kin run --cluster' on another one",
-    .help = "Without HEAD it is searched on the local network. The first time the code is asked for that the head shows\n"
-            "('kin code'); it is kept when a head has accepted it. "
-            "Needs no model file. Ctrl-C ends it.",
+    .summary = "lend this machine to a head ('kin run --cluster' on another machine)",
+    .help = "Without HEAD, searches the local network for it. The first time, asks for the code that 'kin code' shows on the "
+            "head, and\n"
+            "stores it once a head has accepted it. Needs no model file. Ctrl-C stops.",
     .run = command_join,
     .options = with_join_options,
 };

@@ -82,7 +82,7 @@ static void print_text(const kin_model_file *files, int n, const char *dir) {
     for (int i = 0; i < n; i++) {
         if (!files[i].is_usable) kin_app_say("not usable: %s", files[i].why.text);
     }
-    if (n == 0) printf("no model files (*.gguf) in %s\n", kin_escape(shown, sizeof shown, dir, strlen(dir)));
+    if (n == 0) printf("%s contains no model files (*.gguf)\n", kin_escape(shown, sizeof shown, dir, strlen(dir)));
 }
 
 static int command_models(int argc, char **argv) {
@@ -114,8 +114,9 @@ static void with_models_options(void (*use)(kin_option_tables tables, void *user
 const kin_command kin_command_models = {
     .name = "models",
     .args = "[FOLDER]",
-    .summary = "list the model files of a folder",
-    .help = "Files NAME.gguf of a folder (default: this one), and of the folders in it: what 'kin serve --models-dir' serves.",
+    .summary = "list the model files in a directory",
+    .help = "Lists the files NAME.gguf in a directory (default: the current one) and its subdirectories: the models that\n"
+            "'kin serve --models-dir' would serve.",
     .run = command_models,
     .options = with_models_options,
 };

@@ -34,18 +34,18 @@ static void fill_always(plan_options *o, kin_option table[11]) {
     const kin_option options[11] = {
         {KIN_OPTION_STRING, "model", 'm', &s->model, "FILE", "GGUF model (default: the file's, or the built-in demo model)", 0,
          0},
-        {KIN_OPTION_STRING, "what-if", 0, &o->what_if, "FACTS", "plan with the devices, links and model of this JSON file", 0, 0},
-        {KIN_OPTION_STRING, "save", 0, &o->save, "FACTS", "write what was measured to this file, to look at or to edit", 0, 0},
-        {KIN_OPTION_INT, "ctx", 'c', &s->n_ctx, "N", "tokens of context (default: the file's, or 4096 and at most the model's)",
+        {KIN_OPTION_STRING, "what-if", 0, &o->what_if, "FACTS", "plan for the devices, links and model in this JSON file", 0, 0},
+        {KIN_OPTION_STRING, "save", 0, &o->save, "FACTS", "save the measurements to this file", 0, 0},
+        {KIN_OPTION_INT, "ctx", 'c', &s->n_ctx, "N", "context size in tokens (default: the file's, or 4096, at most the model's)",
          0, 1 << 27},
         {KIN_OPTION_INT, "batch", 0, &s->n_batch, "N", "prompt tokens processed at once (default: the file's, or 512)", 1, 8192},
-        {KIN_OPTION_INT, "prompt", 0, &s->n_prompt, "N",
-         "tokens of the prompt whose time is predicted (default: the file's, or 128)", 1, 1 << 27},
+        {KIN_OPTION_INT, "prompt", 0, &s->n_prompt, "N", "prompt length whose time is predicted (default: the file's, or 128)", 1,
+         1 << 27},
         {KIN_OPTION_INT, "cached", 0, &o->n_cached, "N",
-         "tokens before the one whose time is predicted (default: the file's, or half the context)", 0, 1 << 27},
-        {KIN_OPTION_INT, "rounds", 0, &s->fleet.n_rounds, "K", "times round the ring per token (default: what is fastest)", 0,
+         "context length at which the time per token is predicted (default: the file's, or half the context)", 0, 1 << 27},
+        {KIN_OPTION_INT, "rounds", 0, &s->fleet.n_rounds, "K", "passes around the ring per token (default: the fastest)", 0,
          KIN_MAX_WINDOWS},
-        {KIN_OPTION_FLAG, "all", 'a', &o->all, NULL, "all schedulers beside each other", 0, 0},
+        {KIN_OPTION_FLAG, "all", 'a', &o->all, NULL, "compare all schedulers", 0, 0},
         {KIN_OPTION_FLAG, "json", 0, &o->json, NULL, "print JSON", 0, 0},
         {0},
     };
@@ -55,15 +55,14 @@ static void fill_always(plan_options *o, kin_option table[11]) {
 static void fill_here(plan_options *o, kin_option table[7]) {
     kin_session_options *s = &o->session;
     const kin_option options[7] = {
-        {KIN_OPTION_FLAG, "cluster", 0, &s->fleet.cluster, NULL, "plan with other devices, too ('kin join' on each)", 0, 0},
+        {KIN_OPTION_FLAG, "cluster", 0, &s->fleet.cluster, NULL, "include other devices ('kin join' on each)", 0, 0},
         {KIN_OPTION_THREADS, "threads", 't', &s->n_threads, "N", "CPU threads of this machine (default: physical cores)", 0,
          1024},
-        {KIN_OPTION_SIZE, "memory", 0, &s->memory, "SIZE", "memory that it may use (default: what is free)", 0, 0},
+        {KIN_OPTION_SIZE, "memory", 0, &s->memory, "SIZE", "memory limit of this machine (default: free memory)", 0, 0},
         {KIN_OPTION_STRING, "profile", 0, &s->profile, "FILE",
-         "what it can do, as 'kin profile --json' prints it (default: measured once)", 0, 0},
-        {KIN_OPTION_STRING, "cache", 0, &s->cache_dir, "DIR", "where profiles are kept (default: the user's cache directory)", 0,
-         0},
-        {KIN_OPTION_FLAG, "no-repack", 0, &s->no_repack, NULL, "weights as they are in the file", 0, 0},
+         "machine profile, as printed by 'kin profile --json' (default: measured once)", 0, 0},
+        {KIN_OPTION_STRING, "cache", 0, &s->cache_dir, "DIR", "directory of profiles (default: ~/.cache/kin)", 0, 0},
+        {KIN_OPTION_FLAG, "no-repack", 0, &s->no_repack, NULL, "use the weights in the file's layout", 0, 0},
         {0},
     };
     memcpy(table, options, sizeof options);
@@ -81,7 +80,7 @@ static void fill_plan_tables(plan_options *o, plan_tables *t) {
                              0,
                              &fleet->scheduler,
                              "NAME",
-                             "what the plan is made by (default: exact; 'help' lists them)",
+                             "scheduling algorithm (default: exact; 'help' lists all)",
                              0,
                              0};
     t->one[1] = (kin_option){KIN_OPTION_STRING,
@@ -89,7 +88,7 @@ static void fill_plan_tables(plan_options *o, plan_tables *t) {
                              0,
                              &o->draft,
                              "FILE",
-                             "what this draft model would gain, at several shares of right tokens",
+                             "predict the speed-up of this draft model at several acceptance rates",
                              0,
                              0};
     t->model[0] = (kin_option){KIN_OPTION_STRING,
@@ -100,23 +99,30 @@ static void fill_plan_tables(plan_options *o, plan_tables *t) {
                                "KV cache: f16 (default) or q8_0 (half the memory)",
                                0,
                                0};
-    t->model[1] = (kin_option){KIN_OPTION_STRING,
-                               "wire",
-                               0,
-                               &fleet->wire,
-                               "f32|f16|q8",
-                               "activations between devices: f32 (default, exact), f16 (half) or q8 (a quarter)",
-                               0,
-                               0};
+    t->model[1] =
+        (kin_option){KIN_OPTION_STRING,
+                     "wire",
+                     0,
+                     &fleet->wire,
+                     "f32|f16|q8",
+                     "format of activations on the network: f32 (default, exact), f16 (half the bytes) or q8 (a quarter)",
+                     0,
+                     0};
     fill_here(o, t->here);
-    t->others[0] = (kin_option){
-        KIN_OPTION_INT, "devices", 0, &fleet->n_devices, "N", "devices to wait for (default: whoever has joined)", 0, 32};
+    t->others[0] = (kin_option){KIN_OPTION_INT,
+                                "devices",
+                                0,
+                                &fleet->n_devices,
+                                "N",
+                                "number of devices to wait for (default: start with those that have joined)",
+                                0,
+                                32};
     t->others[1] = (kin_option){KIN_OPTION_FLAG,
                                 "hidden",
                                 0,
                                 &fleet->hidden,
                                 NULL,
-                                "do not answer devices that search: they need this head's address",
+                                "do not answer discovery; devices must be given this head's address",
                                 0,
                                 0};
     kin_identity_option_table(&fleet->net, t->others + 2);
@@ -137,12 +143,12 @@ static int take_draft(plan_options *o, kin_err *err) {
     if (kin_draft_words_read(words, &mode, &o->draft, err) != 0) return KIN_FAIL;
     const char *of_all = getenv("KIN_DRAFT"); // the environment applies to all commands, so it may be ignored here
     if (o->draft || (of_all && strcmp(of_all, words) == 0)) return 0;
-    return kin_err_set(err, "--draft %s: what a draft model would gain is said of its FILE", words);
+    return kin_err_set(err, "--draft %s: kin plan needs the FILE of a draft model", words);
 }
 
 // Parses with all tables to determine the kind of plan, and again without the tables that it does not accept.
 static int parse(plan_options *o, int argc, char **argv, kin_err *err) {
-    static const char of_file[] = "--what-if plans with the devices of its file";
+    static const char of_file[] = "--what-if takes the devices from its file";
     plan_tables t;
     fill_plan_tables(o, &t);
     if (parse_tables(o, &t, argc, argv, err) != 0) return KIN_FAIL;
@@ -151,11 +157,10 @@ static int parse(plan_options *o, int argc, char **argv, kin_err *err) {
         kin_option *table;
         const char *why;
     } rules[] = {
-        {!o->all, t.one, "--all asks every scheduler"},
-        {!o->what_if || o->session.model, t.model, "--what-if without -m plans for the model of its file"},
+        {!o->all, t.one, "--all runs every scheduler"},
+        {!o->what_if || o->session.model, t.model, "--what-if without -m takes the model from its file"},
         {!o->what_if, t.here, of_file},
-        {!o->what_if && o->session.fleet.cluster, t.others,
-         o->what_if ? of_file : "without --cluster there is only this machine"},
+        {!o->what_if && o->session.fleet.cluster, t.others, o->what_if ? of_file : "without --cluster only this machine is used"},
     };
     for (size_t n = 1; n <= sizeof rules / sizeof *rules; n++) {
         if (rules[n - 1].is_heeded) continue;
@@ -164,7 +169,7 @@ static int parse(plan_options *o, int argc, char **argv, kin_err *err) {
         if (parse_tables(o, &t, argc, argv, err) != 0) return kin_err_prefix(err, "%s", rules[n - 1].why);
     }
     if (o->save && strcmp(o->save, "-") == 0)
-        return kin_err_set(err, "--save -: it needs the name of a file, stdout has the plan");
+        return kin_err_set(err, "--save -: needs a file name, because the plan goes to stdout");
     return take_draft(o, err);
 }
 
@@ -191,10 +196,12 @@ static int fit_work(const plan_options *o, kin_work_facts *work, kin_err *err) {
     if (gives_way && o->session.n_prompt == 0 && work->n_prompt > work->n_ctx) work->n_prompt = work->n_ctx;
     if (gives_way && o->n_cached < 0 && work->n_cached >= work->n_ctx) work->n_cached = work->n_ctx - 1;
     if (work->n_prompt > work->n_ctx)
-        return kin_err_set(err, "a prompt of %d tokens in a context of %d: use a smaller --prompt or a larger --ctx",
+        return kin_err_set(err,
+                           "a prompt of %d tokens does not fit into a context of %d; use a smaller --prompt or a larger --ctx",
                            work->n_prompt, work->n_ctx);
     if (work->n_cached >= work->n_ctx)
-        return kin_err_set(err, "a token after %d others in a context of %d: use a smaller --cached or a larger --ctx",
+        return kin_err_set(err,
+                           "a token after %d others does not fit into a context of %d; use a smaller --cached or a larger --ctx",
                            work->n_cached, work->n_ctx);
     return 0;
 }
@@ -204,7 +211,7 @@ static int facts_from_file(const plan_options *o, kin_facts *facts, kin_err *err
     override_work(o, &facts->work);
     if (fit_work(o, &facts->work, err) != 0) return KIN_FAIL;
     if (o->session.model) return model_from_file(&o->session, &facts->work, &facts->model, err);
-    if (facts->model.n_layer == 0) return kin_err_set(err, "%s: no \"model\" in it: give one with -m", o->what_if);
+    if (facts->model.n_layer == 0) return kin_err_set(err, "%s: contains no \"model\"; give one with -m", o->what_if);
     return 0;
 }
 
@@ -231,7 +238,7 @@ static int find_facts(const plan_options *o, kin_facts *facts, kin_err *err) {
 // ---- output
 
 static int print_json(json_t *json, kin_err *err) {
-    if (!json) return kin_err_set(err, "no memory");
+    if (!json) return kin_err_set(err, "out of memory");
     kin_app_write_json(json, 6);
     return 0;
 }
@@ -261,8 +268,8 @@ static int find_gain(const plan_options *o, const kin_facts *facts, const kin_pl
     if (work.n_batch > KIN_DRAFT_MODEL_BATCH) work.n_batch = KIN_DRAFT_MODEL_BATCH;
     if (model_from_file(&so, &work, &draft, err) != 0) return KIN_FAIL;
     if (draft.n_vocab != facts->model.n_vocab)
-        return kin_err_set(err, "%s: has %d tokens, the model %d: it cannot be its draft model", o->draft, draft.n_vocab,
-                           facts->model.n_vocab);
+        return kin_err_set(err, "%s: cannot be the draft model: its vocabulary has %d tokens, the model's %d", o->draft,
+                           draft.n_vocab, facts->model.n_vocab);
     draft.cpu_buffer_bytes -= (double)kin_shard_overhead_bytes(); // the program's overhead is counted only once
     return kin_draft_gain_make(gain, facts, how, scheduler, &draft, err);
 }
@@ -288,14 +295,14 @@ static int show_all(const plan_options *o, const kin_facts *facts, const kin_pla
     int rc = kin_plan_compare_make(&compare, facts, how, err);
     if (rc == 0 && o->json) rc = print_json(kin_plan_compare_json(&compare), err);
     if (rc == 0 && !o->json) kin_plan_compare_print(&compare, stdout);
-    if (rc == 0 && compare.n_plans == 0) rc = kin_err_set(err, "no scheduler has a plan");
+    if (rc == 0 && compare.n_plans == 0) rc = kin_err_set(err, "no scheduler found a plan");
     return rc;
 }
 
 static int print_schedulers(void) {
     for (const kin_plan_scheduler *s = kin_plan_schedulers; s->name; s++) {
         bool lacks = s->plan == kin_plan_halda && !kin_highs_is_there();
-        printf("%-10s %s%s\n", s->name, s->help, lacks ? " (not in this program: it was built without HiGHS)" : "");
+        printf("%-10s %s%s\n", s->name, s->help, lacks ? " (not available: kin was built without HiGHS)" : "");
     }
     return KIN_EXIT_OK;
 }
@@ -318,7 +325,7 @@ static int command_plan(int argc, char **argv) {
     if (strcmp(o.session.fleet.scheduler, "help") == 0) return print_schedulers();
     const kin_plan_scheduler *scheduler = kin_plan_scheduler_find(o.session.fleet.scheduler);
     if (!scheduler) {
-        kin_err_set(&err, "--scheduler %s: there is none ('--scheduler help' lists them)", o.session.fleet.scheduler);
+        kin_err_set(&err, "--scheduler %s: unknown ('--scheduler help' lists all)", o.session.fleet.scheduler);
         return kin_app_usage("plan", &err);
     }
     return run_plan(&o, scheduler);
@@ -334,14 +341,15 @@ static void with_plan_options(void (*use)(kin_option_tables tables, void *user),
 const kin_command kin_command_plan = {
     .name = "plan",
     .args = "[MODEL] [--cluster] [--what-if FACTS] [--save FACTS] [--scheduler NAME] [--all] [--json]",
-    .summary = "which device would compute what, and how long a token would take",
-    .help = "Nothing is run and nothing is fetched. With --cluster it waits for the devices on which 'kin join' runs (--devices "
-            "N: for\n"
-            "so many), measures their links and plans with all of them; without it, with this machine, its GPU included.\n"
-            "FACTS is a file of devices, links, a model and the work, see docs/PLANNING.md and assets/facts; --save writes one.\n"
-            "With --what-if and -m the model is that of -m. IN RAM and IN VRAM are weights that stay; STREAMED is read from disk "
-            "for every\n"
-            "token; COMPUTE, DISK (waiting for it) and TO NEXT are a token's. '--scheduler help' lists the schedulers.",
+    .summary = "show which device would run which layers, and the predicted speed",
+    .help =
+        "Nothing is run or fetched. With --cluster it waits for the devices on which 'kin join' runs (--devices N: for N "
+        "devices),\n"
+        "measures their links and plans for all of them; without it, for this machine, including its GPU.\n"
+        "FACTS is a file of devices, links, a model and a workload: see docs/PLANNING.md and assets/facts; --save writes one.\n"
+        "With --what-if and -m the model of -m is used. IN RAM and IN VRAM: weights kept in memory; STREAMED: weights read from "
+        "disk\n"
+        "for every token; COMPUTE, DISK (waiting for it) and TO NEXT: time per token. '--scheduler help' lists the schedulers.",
     .run = command_plan,
     .options = with_plan_options,
 };

@@ -24,12 +24,11 @@ static void fill_profile_table(profile_options *o, kin_option table[N_PROFILE_OP
     *o = (profile_options){.name = "this machine"};
     const kin_option own[N_PROFILE_OPTIONS] = {
         {KIN_OPTION_THREADS, "threads", 't', &o->n_threads, "N", "CPU threads (default: physical cores)", 0, MAX_THREADS},
-        {KIN_OPTION_FLAG, "no-gpu", 0, &o->no_gpu, NULL, "leave the GPU out", 0, 0},
-        {KIN_OPTION_FLAG, "no-repack", 0, &o->no_repack, NULL, "weights as they are in the file", 0, 0},
-        {KIN_OPTION_FLAG, "refresh", 0, &o->refresh, NULL, "measure again", 0, 0},
-        {KIN_OPTION_STRING, "name", 0, &o->name, "NAME", "of this machine", 0, 0},
-        {KIN_OPTION_STRING, "cache", 0, &o->cache_dir, "DIR", "where profiles are kept (default: the user's cache directory)", 0,
-         0},
+        {KIN_OPTION_FLAG, "no-gpu", 0, &o->no_gpu, NULL, "skip the GPU", 0, 0},
+        {KIN_OPTION_FLAG, "no-repack", 0, &o->no_repack, NULL, "use the weights in the file's layout", 0, 0},
+        {KIN_OPTION_FLAG, "refresh", 0, &o->refresh, NULL, "discard the stored profile and measure again", 0, 0},
+        {KIN_OPTION_STRING, "name", 0, &o->name, "NAME", "device name (default: host name)", 0, 0},
+        {KIN_OPTION_STRING, "cache", 0, &o->cache_dir, "DIR", "directory of profiles (default: ~/.cache/kin)", 0, 0},
         {KIN_OPTION_FLAG, "json", 0, &o->json, NULL, "print JSON", 0, 0},
         {0},
     };
@@ -57,9 +56,9 @@ static void print_rates(const kin_device_facts *f) {
 }
 
 static void print_engine(const char *name, const kin_engine_facts *e) {
-    printf("%-12s an operation %.2f us; attention reads %.1f GB/s (a prompt: %.1f); a token's keys and values %.2f us\n", name,
+    printf("%-12s %.2f us per operation; attention reads %.1f GB/s (prompt: %.1f); %.2f us to store a token's K and V\n", name,
            e->op_s * 1e6, e->read_bytes_s / 1e9, e->prompt_read_bytes_s / 1e9, e->kv_copy_s * 1e6);
-    printf("%-12s products of 2, 4, 8, 16, 32 rows over reading and computing them apart:\n", "");
+    printf("%-12s time of products of 2, 4, 8, 16, 32 rows, relative to reading plus computing:\n", "");
     for (int q = 0; q < KIN_N_QUANT; q++) {
         if (e->batch_factor[0][q] <= 0) continue;
         printf("%-12s   %-5s", "", kin_quant_name((kin_quant)q));
@@ -86,12 +85,12 @@ static void print_text(const kin_device_facts *f, const kin_devices *devices) {
     if (f->disk_bytes_s > 0)
         printf("%-12s %.2f GB/s, %.2f GB/s in small pieces\n", "disk", f->disk_bytes_s / 1e9, f->disk_random_bytes_s / 1e9);
     else
-        printf("%-12s not measured: this machine cannot stream weights in a plan\n", "disk");
+        printf("%-12s not measured: plans will not stream weights on this machine\n", "disk");
 }
 
 static int print_json(const kin_device_facts *f, kin_err *err) {
     json_t *json = kin_facts_file_device_to_json(f);
-    if (!json) return kin_err_set(err, "the profile is no valid JSON");
+    if (!json) return kin_err_set(err, "the profile is not valid JSON");
     kin_app_write_json(json, 0);
     return 0;
 }
@@ -133,10 +132,10 @@ static void with_profile_options(void (*use)(kin_option_tables tables, void *use
 const kin_command kin_command_profile = {
     .name = "profile",
     .args = "[--no-gpu] [--threads N] [--refresh] [--json]",
-    .summary = "measure what this machine can do",
-    .help = "GB/s: weights read in matrix-vector products, as each token needs them. GFLOP/s: matrix products with a prompt's "
-            "batch.\n"
-            "The result is kept and used for plans; memory is looked up anew each time. --json: as in a facts file.",
+    .summary = "measure the speed of this machine",
+    .help =
+        "GB/s: weights read in matrix-vector products, as for each token. GFLOP/s: matrix products with the batch of a prompt.\n"
+        "The result is stored and used for plans; memory is read anew each time. --json prints the format of a facts file.",
     .run = command_profile,
     .options = with_profile_options,
 };

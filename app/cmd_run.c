@@ -53,43 +53,43 @@ static void fill_run_tables(run_options *o, tables *t) {
     o->n_predict = 512;
     o->browsers_port = -1;
     const kin_option own[N_RUN_OPTIONS] = {
-        {KIN_OPTION_STRING, "prompt", 'p', &o->prompt, "TEXT", "what the model goes on from", 0, 0},
-        {KIN_OPTION_STRING, "file", 'f', &o->file, "FILE", "read the prompt from a file or a pipe (-: from stdin)", 0, 0},
+        {KIN_OPTION_STRING, "prompt", 'p', &o->prompt, "TEXT", "prompt", 0, 0},
+        {KIN_OPTION_STRING, "file", 'f', &o->file, "FILE", "read the prompt from a file or pipe (-: stdin)", 0, 0},
         {KIN_OPTION_INT, "n", 'n', &o->n_predict, "N",
-         "most tokens to write (default 512; 0: until the text ends, at most 4096 or --ctx)", 0, 1 << 27},
-        {KIN_OPTION_U64, "seed", 0, &o->seed, "N", "the same seed gives the same text (default: another one each time)", 0, 0},
-        {KIN_OPTION_FLOAT, "temp", 0, &o->sampler.temperature, "T", "temperature (default 0.8; 0: always the likeliest token)", 0,
-         100},
-        {KIN_OPTION_INT, "top-k", 0, &o->sampler.top_k, "N", "choose among the N likeliest (default 40; 0: all)", 0, 1 << 24},
-        {KIN_OPTION_FLOAT, "top-p", 0, &o->sampler.top_p, "P", "... that together have probability P (default 0.95; 1: off)",
-         1e-6, 1},
+         "number of tokens to generate (default: 512; 0: until end of text, at most 4096 or --ctx)", 0, 1 << 27},
+        {KIN_OPTION_U64, "seed", 0, &o->seed, "N", "random seed (default: random)", 0, 0},
+        {KIN_OPTION_FLOAT, "temp", 0, &o->sampler.temperature, "T", "temperature (default: 0.8; 0: greedy)", 0, 100},
+        {KIN_OPTION_INT, "top-k", 0, &o->sampler.top_k, "N", "sample from the N most likely tokens (default: 40; 0: all)", 0,
+         1 << 24},
+        {KIN_OPTION_FLOAT, "top-p", 0, &o->sampler.top_p, "P",
+         "sample from the most likely tokens with total probability P (default: 0.95; 1: off)", 1e-6, 1},
         {KIN_OPTION_FLOAT, "min-p", 0, &o->sampler.min_p, "P",
-         "... and each P times that of the likeliest (default 0.05; 0: off)", 0, 1},
-        {KIN_OPTION_FLOAT, "repeat-penalty", 0, &o->sampler.penalty_repeat, "X",
-         "make recent tokens less likely (default 1: off)", 0.01, 100},
-        {KIN_OPTION_FLOAT, "frequency-penalty", 0, &o->sampler.penalty_frequency, "X", "... by how often they came (default 0)",
-         -100, 100},
-        {KIN_OPTION_FLOAT, "presence-penalty", 0, &o->sampler.penalty_presence, "X", "... if they came at all (default 0)", -100,
+         "drop tokens less likely than P times the most likely one (default: 0.05; 0: off)", 0, 1},
+        {KIN_OPTION_FLOAT, "repeat-penalty", 0, &o->sampler.penalty_repeat, "X", "repetition penalty (default: 1, off)", 0.01,
          100},
-        {KIN_OPTION_INT, "penalty-last-n", 0, &o->sampler.penalty_last_n, "N", "how far back the penalties look (default 64)", 0,
-         KIN_SAMPLER_MAX_LAST_N},
-        {KIN_OPTION_STRING, "logit-bias", 0, &o->logit_bias, "ID=X,...", "add X to a token's logit", 0, 0},
-        {KIN_OPTION_STRING, "grammar", 0, &o->grammar, "FILE", "write only what this GBNF grammar allows", 0, 0},
+        {KIN_OPTION_FLOAT, "frequency-penalty", 0, &o->sampler.penalty_frequency, "X", "frequency penalty (default: 0, off)",
+         -100, 100},
+        {KIN_OPTION_FLOAT, "presence-penalty", 0, &o->sampler.penalty_presence, "X", "presence penalty (default: 0, off)", -100,
+         100},
+        {KIN_OPTION_INT, "penalty-last-n", 0, &o->sampler.penalty_last_n, "N",
+         "number of recent tokens that are penalized (default: 64)", 0, KIN_SAMPLER_MAX_LAST_N},
+        {KIN_OPTION_STRING, "logit-bias", 0, &o->logit_bias, "ID=X,...", "add X to the logit of token ID", 0, 0},
+        {KIN_OPTION_STRING, "grammar", 0, &o->grammar, "FILE", "constrain the output with this GBNF grammar", 0, 0},
         {KIN_OPTION_STRING, "json-schema", 0, &o->json_schema, "FILE",
-         "write only JSON of this schema (a file, or the schema itself)", 0, 0},
-        {KIN_OPTION_FLAG, "ignore-eos", 0, &o->ignore_eos, NULL, "go on after the end of the text", 0, 0},
-        {KIN_OPTION_FLAG, "special", 0, &o->special, NULL, "understand and show special tokens such as <|im_end|>", 0, 0},
-        {KIN_OPTION_FLAG, "no-echo", 0, &o->no_echo, NULL, "do not repeat the prompt before the text", 0, 0},
-        {KIN_OPTION_STRING, "trace", 0, &o->trace, "FILE", "write a line per token: ms, memory budget, resident bytes, tokens", 0,
-         0},
+         "constrain the output to JSON of this schema (a file, or the schema itself)", 0, 0},
+        {KIN_OPTION_FLAG, "ignore-eos", 0, &o->ignore_eos, NULL, "ignore end-of-sequence tokens and continue generating", 0, 0},
+        {KIN_OPTION_FLAG, "special", 0, &o->special, NULL, "parse and print special tokens such as <|im_end|>", 0, 0},
+        {KIN_OPTION_FLAG, "no-echo", 0, &o->no_echo, NULL, "do not print the prompt", 0, 0},
+        {KIN_OPTION_STRING, "trace", 0, &o->trace, "FILE",
+         "write a CSV line per token: ms, memory budget, resident bytes, tokens", 0, 0},
         kin_session_timeline_option(&o->session),
         {KIN_OPTION_INT, "browsers", 0, &o->browsers_port, "PORT",
-         "with --cluster: browsers may join, too, at https://THIS-MACHINE:PORT/join (0: any port)", 0, 65535},
+         "with --cluster: let browsers join at https://THIS-MACHINE:PORT/join (0: any free port)", 0, 65535},
         {KIN_OPTION_STRING, "ssl-cert-file", 0, &o->https.cert_file, "FILE",
-         "... with this certificate (PEM; default: one that kin makes and keeps)", 0, 0},
-        {KIN_OPTION_STRING, "ssl-key-file", 0, &o->https.key_file, "FILE", "... and its private key", 0, 0},
-        {KIN_OPTION_FLAG, "lines", 0, &o->lines, NULL, "a prompt a line from the standard input, until it ends", 0, 0},
-        {KIN_OPTION_FLAG, "stats", 0, &o->stats, NULL, "speed and memory at the end", 0, 0},
+         "certificate of the join page (PEM; default: self-signed)", 0, 0},
+        {KIN_OPTION_STRING, "ssl-key-file", 0, &o->https.key_file, "FILE", "private key of the certificate", 0, 0},
+        {KIN_OPTION_FLAG, "lines", 0, &o->lines, NULL, "read one prompt per line from stdin", 0, 0},
+        {KIN_OPTION_FLAG, "stats", 0, &o->stats, NULL, "print speed and memory use at the end", 0, 0},
         {0},
     };
     memcpy(t->own, own, sizeof own);
@@ -107,13 +107,13 @@ static int parse_bias(const char *option, kin_logit_bias *bias, size_t *n, kin_e
         char *end;
         if (*n == MAX_BIAS) return kin_err_set(err, "--logit-bias: at most %d tokens", MAX_BIAS);
         long long id = strtoll(text, &end, 10); // strtoll clamps a number that is too large
-        if (end == text || *end != '=') return kin_err_set(err, "--logit-bias %s: write ID=X,ID=X", option);
+        if (end == text || *end != '=') return kin_err_set(err, "--logit-bias %s: must be ID=X,ID=X,...", option);
         if (id < 0 || id > INT32_MAX) return kin_err_set(err, "--logit-bias %s: %lld is not a token id", option, id);
         bias[*n].id = (int32_t)id;
         text = end + 1;
         bias[*n].bias = strtof(text, &end);
         if (end == text || (*end && *end != ',') || isnan(bias[*n].bias))
-            return kin_err_set(err, "--logit-bias %s: write ID=X,ID=X", option);
+            return kin_err_set(err, "--logit-bias %s: must be ID=X,ID=X,...", option);
         text = *end ? end + 1 : end;
     }
     return 0;
@@ -156,7 +156,7 @@ static int32_t sample(generation *g, float *logits, kin_err *err) {
     kin_constraint *constraint = g->constrained.constraint;
     int32_t id = kin_sampler_sample_constrained(g->sampler, logits, constraint);
     if (id < 0)
-        return kin_err_set(err, "the model gave no usable probabilities (all%s are NaN or -inf): is the file damaged?",
+        return kin_err_set(err, "the model returned no usable logits (all%s are NaN or -inf); the file may be damaged",
                            constraint ? " that the grammar allows" : "");
     kin_sampler_accept(g->sampler, id);
     return constraint && kin_constraint_accept(constraint, id, err) != 0 ? KIN_FAIL : id;
@@ -233,7 +233,7 @@ static void print_drafts(const kin_draft_counts *c) {
         fprintf(stderr, " %s: %" PRIu64 " drafted, %" PRIu64 " accepted (%.0f %%)", kin_draft_source_name(i), c->drafted[i],
                 c->accepted[i], 100 * (double)c->accepted[i] / (double)c->drafted[i]);
     }
-    if (c->branches > 0) fprintf(stderr, " %" PRIu64 " branches, of these %" PRIu64 " right", c->branches, c->accepted_branches);
+    if (c->branches > 0) fprintf(stderr, " %" PRIu64 " branches, %" PRIu64 " accepted", c->branches, c->accepted_branches);
     fprintf(stderr, "\n");
 }
 
@@ -249,17 +249,17 @@ static void print_stats(const generation *g) {
             t->n_prompt, ttft, t->n_prompt / ttft * 1e3);
     if (t->n_generated > 1) {
         double tpot = rest / (t->n_generated - 1);
-        fprintf(stderr, "kin: %d tokens written, %.2f ms each (%.1f tokens/s), reading %.1f GB/s of weights\n", t->n_generated,
+        fprintf(stderr, "kin: %d tokens generated, %.2f ms each (%.1f tokens/s), reading %.1f GB/s of weights\n", t->n_generated,
                 tpot, 1e3 / tpot, bytes / tpot / 1e6);
     }
     print_drafts(&g->drafts);
     kin_scheduler_stats sc = kin_scheduler_get_stats(kin_compute_loop_scheduler(g->loop));
     if (sc.n_replayed_tokens > 0)
-        fprintf(stderr, "kin: %" PRIu64 " tokens were computed again, after a change of the ring\n", sc.n_replayed_tokens);
+        fprintf(stderr, "kin: %" PRIu64 " tokens were recomputed after a change of the ring\n", sc.n_replayed_tokens);
     if (sc.n_partly_replayed_tokens > 0)
-        fprintf(stderr, "kin: %" PRIu64 " tokens were computed again in a lost device's layers only\n",
-                sc.n_partly_replayed_tokens);
-    if (sc.n_loaded_tokens > 0) fprintf(stderr, "kin: %" PRIu64 " tokens were taken from pages on disks\n", sc.n_loaded_tokens);
+        fprintf(stderr, "kin: %" PRIu64 " tokens were recomputed in a lost device's layers only\n", sc.n_partly_replayed_tokens);
+    if (sc.n_loaded_tokens > 0)
+        fprintf(stderr, "kin: %" PRIu64 " tokens were loaded from the on-disk KV cache\n", sc.n_loaded_tokens);
     fprintf(stderr, "kin: weights %s mapped + %s prepacked + %s on the GPU; KV cache %s for %d tokens; peak memory %s\n",
             kin_size_format(st.weights.mapped_bytes, a, sizeof a),
             kin_size_format(st.weights.cached_bytes + st.weights.packed_bytes, b, sizeof b),
@@ -326,7 +326,7 @@ static int end_text(const generation *g, kin_err *err) {
 // Completes an error message with its consequence for the text.
 static int say_end(kin_err *err) {
     const kin_err why = *err;
-    return kin_err_set(err, "%s; the text ends here", why.text);
+    return kin_err_set(err, "%s; generation stopped", why.text);
 }
 
 // Runs one request: reads the prompt and generates the rest.
@@ -359,7 +359,7 @@ static int run_once(generation *g, kin_err *err) {
         kin_session_encode(g->s, text.at, text.len, o->special, &prompt, &n_prompt, err) != 0)
         goto done;
     if (n_prompt == 0) {
-        kin_err_set(err, "the prompt is empty and the model has no token to begin with");
+        kin_err_set(err, "the prompt is empty and the model has no beginning-of-sequence token; give a prompt with -p");
         goto done;
     }
     if (open_generation(g, o, context_wanted(o, n_prompt), err) == 0) rc = write_text(g, text, prompt, n_prompt, err);
@@ -411,24 +411,23 @@ static int run_prompts(const run_options *o) {
 static int take_operand(run_options *o, const char *operand, kin_err *err) {
     const char *colon = operand ? strchr(operand, ':') : NULL;
     if (operand && colon && colon > operand && colon[1] && !strpbrk(operand, " \t\n") && !kin_session_is_model(operand))
-        return kin_err_set(
-            err, "'%s' is no file: kin knows models by their GGUF files and downloads none: kin run FILE.gguf -p TEXT", operand);
+        return kin_err_set(err, "'%s' is not a file; kin does not download models, give a GGUF file: kin run FILE.gguf -p TEXT",
+                           operand);
     if (operand && !kin_session_is_model(operand))
-        return kin_err_set(err, "unexpected argument '%s': a prompt needs -p before it, and no model's file has that name",
+        return kin_err_set(err, "unexpected argument '%s': there is no such model file, and a prompt needs -p before it",
                            operand);
     return kin_session_end_parsing(&o->session, operand, err);
 }
 
 static int check_prompts(const run_options *o, kin_err *err) {
     const char *name = o->prompt ? "-p" : "-f";
-    if (o->prompt && o->file) return kin_err_set(err, "-p and -f exclude each other");
-    if (o->grammar && o->json_schema) return kin_err_set(err, "--grammar and --json-schema exclude each other");
-    if (o->browsers_port >= 0 && !o->session.fleet.cluster)
-        return kin_err_set(err, "--browsers lets them join a ring: give --cluster, too");
+    if (o->prompt && o->file) return kin_err_set(err, "-p cannot be combined with -f");
+    if (o->grammar && o->json_schema) return kin_err_set(err, "--grammar cannot be combined with --json-schema");
+    if (o->browsers_port >= 0 && !o->session.fleet.cluster) return kin_err_set(err, "--browsers needs --cluster");
     if (o->browsers_port < 0 && (o->https.cert_file || o->https.key_file))
-        return kin_err_set(err, "--ssl-cert-file and --ssl-key-file are of the page for browsers: give --browsers, too");
+        return kin_err_set(err, "--ssl-cert-file and --ssl-key-file need --browsers");
     if (o->lines && (o->prompt || o->file))
-        return kin_err_set(err, "--lines reads prompts from stdin: %s would do nothing", name);
+        return kin_err_set(err, "--lines reads prompts from stdin and cannot be combined with %s", name);
     return 0;
 }
 
@@ -463,9 +462,9 @@ static void with_run_options(void (*use)(kin_option_tables tables, void *user), 
 const kin_command kin_command_run = {
     .name = "run",
     .args = "[MODEL] -p PROMPT [-n N]",
-    .summary = "write text with a model",
-    .help = "Tokens appear on stdout as they are made; Ctrl-C ends the text. MODEL is a GGUF file, as with -m. 'run' may be left "
-            "out:\n"
+    .summary = "generate text from a prompt",
+    .help = "Tokens are printed to stdout as they are generated; Ctrl-C stops. MODEL is a GGUF file, the same as -m. 'run' may "
+            "be omitted:\n"
             "kin MODEL -p PROMPT.",
     .run = command_run,
     .options = with_run_options,

@@ -60,73 +60,69 @@ static void fill_serve_tables(serve_options *o, tables *t) {
     o->ping_s = 30;
     const kin_option own[N_SERVE_OPTIONS] = {
         {KIN_OPTION_STRING, "host", 0, &o->host, "ADDRESS",
-         "where clients reach it (default: 127.0.0.1, this machine only; 0.0.0.0: all; NAME.sock: a Unix socket)", 0, 0},
-        {KIN_OPTION_INT, "port", 0, &o->port, "N", "... and its port (default: 8080; 0: any)", 0, 65535},
+         "address to listen on (default: 127.0.0.1, this machine only; 0.0.0.0: all; NAME.sock: a Unix socket)", 0, 0},
+        {KIN_OPTION_INT, "port", 0, &o->port, "N", "port to listen on (default: 8080; 0: any free port)", 0, 65535},
         {KIN_OPTION_STRING, "alias", 0, &o->alias, "NAME,NAME",
-         "the model's name for clients, and further ones that it has (default: its file's)", 0, 0},
-        {KIN_OPTION_STRING, "tags", 0, &o->tags, "TAG,TAG", "words that /v1/models shows with it", 0, 0},
+         "model name in the API, and further aliases (default: the file's name)", 0, 0},
+        {KIN_OPTION_STRING, "tags", 0, &o->tags, "TAG,TAG", "tags of the model in /v1/models (informational)", 0, 0},
         {KIN_OPTION_STRING, "models-dir", 0, &o->models_dir, "FOLDER",
-         "serve every model file in it; a request's `model` is the file's name, and is loaded when it is asked for", 0, 0},
+         "serve all model files in FOLDER; a request selects one by name in `model`, and it is loaded on first use", 0, 0},
         {KIN_OPTION_INT, "models-max", 0, &o->models_max, "N",
-         "models in memory at once (default: 1); the one not used for longest makes room", 1, KIN_MODEL_FILES_MAX},
+         "maximum number of loaded models (default: 1); the least recently used one is unloaded", 1, KIN_MODEL_FILES_MAX},
         {KIN_OPTION_INT, "sleep-idle-seconds", 0, &o->sleep_idle_s, "S",
-         "take a model that nothing used for so long out of memory, until it is asked for (default: -1, never)", -1, 1 << 30},
-        {KIN_OPTION_INT, "parallel", 0, &o->n_parallel, "N", "texts that are computed at once (default: 16)", 1,
+         "unload a model after S seconds without requests, until the next request (default: -1, never)", -1, 1 << 30},
+        {KIN_OPTION_INT, "parallel", 0, &o->n_parallel, "N", "number of requests processed in parallel (default: 16)", 1,
          KIN_SCHEDULER_MAX_PARALLEL},
-        {KIN_OPTION_INT, "max-queue", 0, &o->max_waiting, "N", "further texts that may wait; one more is refused (default: 512)",
-         0, 2048},
+        {KIN_OPTION_INT, "max-queue", 0, &o->max_waiting, "N",
+         "maximum number of queued requests; further ones are refused (default: 512)", 0, 2048},
         {KIN_OPTION_INT, "n-predict", 0, &o->n_predict, "N",
-         "most tokens of a text, unless its request says (default: -1, until the context is full)", -1, 1 << 27},
+         "default maximum number of generated tokens (default: -1, until the context is full)", -1, 1 << 27},
         {KIN_OPTION_INT, "reasoning-budget", 0, &o->reasoning_budget, "N",
-         "most tokens of reasoning, likewise (default: -1, no limit)", -1, 1 << 27},
+         "default maximum number of reasoning tokens (default: -1, no limit)", -1, 1 << 27},
         {KIN_OPTION_STRING, "reasoning", 0, &o->reasoning, "on|off|auto",
-         "whether models think, likewise, where their template lets them (default: auto, as the template has it)", 0, 0},
+         "default reasoning mode, if the chat template supports it (default: auto, the template's default)", 0, 0},
         {KIN_OPTION_STRING, "reasoning-format", 0, &o->reasoning_format, "auto|deepseek|deepseek-legacy|none",
-         "where reasoning goes, likewise: apart from the text (the first three are the same), or into it (none)", 0, 0},
-        {KIN_OPTION_U64, "seed", 0, &o->seed, "N", "seed of requests that name none (default: another one each time)", 0, 0},
-        {KIN_OPTION_FLOAT, "temp", 0, &o->sampler.temperature, "T", "temperature, unless a request says (default: 0.8)", 0, 100},
-        {KIN_OPTION_INT, "top-k", 0, &o->sampler.top_k, "N", "top_k, likewise: only the N likeliest tokens (default: 40; 0: all)",
-         0, 1 << 24},
+         "default field of reasoning: reasoning_content (the first three are the same), or left in content (none)", 0, 0},
+        {KIN_OPTION_U64, "seed", 0, &o->seed, "N", "default seed (default: random)", 0, 0},
+        {KIN_OPTION_FLOAT, "temp", 0, &o->sampler.temperature, "T", "default temperature (default: 0.8)", 0, 100},
+        {KIN_OPTION_INT, "top-k", 0, &o->sampler.top_k, "N",
+         "default top_k: sample from the N most likely tokens (default: 40; 0: all)", 0, 1 << 24},
         {KIN_OPTION_FLOAT, "top-p", 0, &o->sampler.top_p, "P",
-         "top_p, likewise: the likeliest tokens with P together (default: 0.95; 1: all)", 1e-6, 1},
+         "default top_p: sample from the most likely tokens with total probability P (default: 0.95; 1: all)", 1e-6, 1},
         {KIN_OPTION_FLOAT, "min-p", 0, &o->sampler.min_p, "P",
-         "min_p, likewise: tokens at least P times as likely as the likeliest (default: 0.05)", 0, 1},
+         "default min_p: drop tokens less likely than P times the most likely one (default: 0.05)", 0, 1},
         {KIN_OPTION_STRING, "chat-template-file", 0, &o->chat_template_file, "FILE",
-         "a chat template (Jinja) in place of the model's", 0, 0},
+         "Jinja chat template file (default: the model's template)", 0, 0},
         {KIN_OPTION_STRING, "chat-template", 0, &o->chat_template, "TEXT|NAME",
-         "likewise, the template itself, or a name: chatml, llama3, gemma and others of llama.cpp's", 0, 0},
+         "Jinja chat template, or a name known to llama.cpp: chatml, llama3, gemma, ...", 0, 0},
         {KIN_OPTION_STRING, "pooling", 0, &o->pooling, "mean|last|cls",
-         "which of a text's tokens an embedding is made of: all, the last, the first (default: as the model's file says, else "
-         "all)",
-         0, 0},
-        {KIN_OPTION_STRING, "api-prefix", 0, &o->prefix, "/PATH", "what all paths begin with, behind a proxy for example", 0, 0},
+         "pooling of embeddings over the tokens (default: the model's, else mean)", 0, 0},
+        {KIN_OPTION_STRING, "api-prefix", 0, &o->prefix, "/PATH", "prefix of all paths, for example behind a proxy", 0, 0},
         {KIN_OPTION_INT, "sse-ping-interval", 0, &o->ping_s, "S",
-         "seconds after which an idle stream gets a sign of life (default: 30; -1: never)", -1, 1 << 20},
+         "interval in seconds of keep-alive comments on idle streams (default: 30; -1: never)", -1, 1 << 20},
         {KIN_OPTION_STRING, "api-key", 0, &o->api_keys, "KEY,KEY",
-         "clients must send one of these keys; every user of this machine sees them: better --api-key-file", 0, 0},
+         "API keys that clients may use; visible to all local users, so prefer --api-key-file", 0, 0},
         {KIN_OPTION_STRING, "api-key-file", 0, &o->api_key_file, "FILE",
-         "the same, a key a line (# begins a comment); needed where others than this machine can ask", 0, 0},
-        {KIN_OPTION_FLAG, "no-api-key", 0, &o->open, NULL, "let everybody who reaches --host ask, without a key", 0, 0},
+         "file with one API key per line (#: comment); required if other machines can connect", 0, 0},
+        {KIN_OPTION_FLAG, "no-api-key", 0, &o->open, NULL, "serve other machines without an API key", 0, 0},
         {KIN_OPTION_STRING, "allow-hosts", 0, &o->allow_hosts, "NAME,NAME",
-         "names that the header Host may have, besides this machine's own (and a home's, with --no-api-key)", 0, 0},
+         "allowed Host headers besides this machine's names (and local network names with --no-api-key)", 0, 0},
         {KIN_OPTION_STRING, "cors-origins", 0, &o->cors, "none|localhost|*|ORIGIN,...",
-         "whose web pages may use it: nobody's, this machine's (default), everybody's, those of https://NAME and others", 0, 0},
+         "allowed CORS origins (default: localhost, pages of this machine; *: all)", 0, 0},
         {KIN_OPTION_FLAG, "https", 0, &o->https.on, NULL,
-         "encrypt, with a certificate that kin makes once and keeps, and clients are told to trust", 0, 0},
-        {KIN_OPTION_STRING, "ssl-cert-file", 0, &o->https.cert_file, "FILE", "encrypt, with this certificate (PEM)", 0, 0},
-        {KIN_OPTION_STRING, "ssl-key-file", 0, &o->https.key_file, "FILE", "... and its private key", 0, 0},
+         "use TLS with a self-signed certificate, which clients must be told to trust", 0, 0},
+        {KIN_OPTION_STRING, "ssl-cert-file", 0, &o->https.cert_file, "FILE", "use TLS with this certificate (PEM)", 0, 0},
+        {KIN_OPTION_STRING, "ssl-key-file", 0, &o->https.key_file, "FILE", "private key of the certificate", 0, 0},
         {KIN_OPTION_FLAG, "verbose", 0, &o->verbose, NULL,
-         "answer with __verbose, too: the prompt as the model gets it, and the settings", 0, 0},
-        {KIN_OPTION_FLAG, "metrics", 0, &o->metrics, NULL, "answer /metrics, for Prometheus", 0, 0},
-        {KIN_OPTION_FLAG, "no-slots", 0, &o->no_slots, NULL, "do not answer /slots, which shows what is being computed", 0, 0},
+         "add __verbose to responses: the prompt as the model sees it, and the settings", 0, 0},
+        {KIN_OPTION_FLAG, "metrics", 0, &o->metrics, NULL, "enable /metrics for Prometheus", 0, 0},
+        {KIN_OPTION_FLAG, "no-slots", 0, &o->no_slots, NULL, "disable /slots, which shows the requests in progress", 0, 0},
         {KIN_OPTION_STRING, "slot-save-path", 0, &o->slot_save_path, "FOLDER",
-         "where /slots/ID?action=save writes the tokens of texts, and restore reads them", 0, 0},
-        {KIN_OPTION_FLAG, "no-webui", 0, &o->no_webui, NULL, "no page for browsers at /", 0, 0},
-        {KIN_OPTION_FLAG, "no-browsers", 0, &o->no_browsers, NULL, "let no browser join the ring: no page at /join", 0, 0},
-        {KIN_OPTION_FLAG, "strict-model", 0, &o->strict_model, NULL, "refuse requests that name another model than --alias", 0,
-         0},
-        {KIN_OPTION_FLAG, "no-prefix-cache", 0, &o->no_prefix_cache, NULL,
-         "compute every text from its beginning, and keep none that has ended", 0, 0},
+         "directory of saved slots (/slots/ID?action=save and restore)", 0, 0},
+        {KIN_OPTION_FLAG, "no-webui", 0, &o->no_webui, NULL, "disable the web UI at /", 0, 0},
+        {KIN_OPTION_FLAG, "no-browsers", 0, &o->no_browsers, NULL, "do not let browsers join the ring; disable /join", 0, 0},
+        {KIN_OPTION_FLAG, "strict-model", 0, &o->strict_model, NULL, "refuse requests for a model other than --alias", 0, 0},
+        {KIN_OPTION_FLAG, "no-prefix-cache", 0, &o->no_prefix_cache, NULL, "disable the prefix cache", 0, 0},
         {0},
     };
     memcpy(t->own, own, sizeof own);
@@ -137,7 +133,7 @@ static void fill_serve_tables(serve_options *o, tables *t) {
     kin_session_option_tables(&o->session, &t->session);
     for (kin_option *row = t->session.own; row->kind != KIN_OPTION_END; row++) {
         if (row->name && strcmp(row->name, "ctx") == 0)
-            row->help = "tokens of context, of all texts together (default: 16384, at most the model's)";
+            row->help = "context size in tokens, shared by all requests (default: 16384, at most the model's)";
     }
     for (kin_option *row = t->session.fleet; row->kind != KIN_OPTION_END; row++) { // --port is the port for clients here
         if (row->name && strcmp(row->name, "port") == 0) row->name = "cluster-port";
@@ -173,7 +169,7 @@ static void show_status(const char *line) {
 
 static void on_draining(void *user) {
     (void)user;
-    kin_app_say("ends when the open requests are answered; a second Ctrl-C or SIGTERM ends it at once");
+    kin_app_say("shutting down after the open requests; a second Ctrl-C or SIGTERM stops at once");
 }
 
 static void on_drained(void *user) {
@@ -196,7 +192,7 @@ static int split_names(serving *v, kin_err *err) {
         if (n > 0) v->names[v->n_names++] = at;
         at += n + !is_last;
     }
-    return v->n_names > 0 ? 0 : kin_err_set(err, "--alias %s: there is no name in it", v->o->alias);
+    return v->n_names > 0 ? 0 : kin_err_set(err, "--alias %s: contains no name", v->o->alias);
 }
 
 // Derives "Qwen3-0.6B-Q8_0" from "/models/Qwen3-0.6B-Q8_0.gguf".
@@ -245,7 +241,7 @@ static int find_template(const serve_options *o, const char **text, kin_err *err
     if (!*text || strstr(*text, "{%") || strstr(*text, "{{")) return 0;
     *text = kin_named_template(o->chat_template);
     if (*text) return 0;
-    kin_err_set(err, "--chat-template %.60s: neither a template (with {{ and {%%) nor a name that is known:", o->chat_template);
+    kin_err_set(err, "--chat-template %.60s: neither a template (with {{ and {%%) nor a known name:", o->chat_template);
     for (int i = 0; kin_named_template_at(i); i++) {
         size_t n = strlen(err->text);
         snprintf(err->text + n, sizeof err->text - n, "%s %s", i ? "," : "", kin_named_template_at(i));
@@ -287,16 +283,16 @@ static int open_server(serving *v, kin_err *err) {
     if (read_cors(o, &cors, err) != 0) return KIN_FAIL;
     if (find_template(o, &v->chat_template, err) != 0) return KIN_FAIL;
     if (o->chat_template && o->chat_template_file)
-        return kin_err_set(err, "--chat-template and --chat-template-file: give one of them");
+        return kin_err_set(err, "--chat-template cannot be combined with --chat-template-file");
     if (o->sleep_idle_s > 0 && o->session.fleet.cluster)
-        return kin_err_set(err, "--sleep-idle-seconds and --cluster: a ring's model stays in memory");
-    if (o->sleep_idle_s > 0 && !has_models(o))
-        return kin_err_set(err, "--sleep-idle-seconds: give the model with -m, or --models-dir");
+        return kin_err_set(err, "--sleep-idle-seconds cannot be combined with --cluster: the model of a ring stays loaded");
+    if (o->sleep_idle_s > 0 && !has_models(o)) return kin_err_set(err, "--sleep-idle-seconds needs -m or --models-dir");
     if (!is_loopback(o->host) && !o->api_keys && !o->api_key_file && !o->open)
-        return kin_err_set(err,
-                           "--host %s lets the whole network ask: give --api-key-file FILE (or --api-key KEY, which every user "
-                           "of this machine sees in the list of processes), or --no-api-key if that is meant",
-                           o->host);
+        return kin_err_set(
+            err,
+            "--host %s accepts requests from other machines: give --api-key-file FILE (or --api-key KEY, which every user "
+            "of this machine sees in the process list), or --no-api-key to allow them without a key",
+            o->host);
     if (o->slot_save_path && make_slot_folder(o->slot_save_path, err) != 0) return KIN_FAIL;
     kin_server_options so = {.http = kin_http_options_default(),
                              .alias = v->alias,
@@ -371,20 +367,20 @@ static int find_files(serving *v, kin_err *err) {
     }
     for (int i = 0; i < n && v->files; i++) {
         if (!found[i].is_usable)
-            kin_app_say("left out: %s", found[i].why.text);
+            kin_app_say("skipped: %s", found[i].why.text);
         else if (!first || strcmp(found[i].name, v->alias) != 0)
             v->files[v->n_files++] = found[i];
     }
     free(found);
     if (!v->files) return kin_err_set(err, "out of memory");
-    if (v->n_files == 0) return kin_err_set(err, "%s has no model file (*.gguf) that can be used", v->o->models_dir);
+    if (v->n_files == 0) return kin_err_set(err, "%s contains no usable model file (*.gguf)", v->o->models_dir);
     if (first && !v->files[0].is_usable) return kin_err_set(err, "%s", v->files[0].why.text);
     return 0;
 }
 
 static int open_host(serving *v, kin_err *err) {
     if (v->o->session.fleet.cluster)
-        return kin_err_set(err, "--models-dir and --cluster: a ring computes one model; give it with -m, or leave --cluster out");
+        return kin_err_set(err, "--models-dir cannot be combined with --cluster: a ring runs one model, give it with -m");
     if (find_files(v, err) != 0) return KIN_FAIL;
     const kin_model_host_options ho = {.files = v->files,
                                        .n = v->n_files,
@@ -414,7 +410,7 @@ static void say_where(const serving *v) {
 
 static void on_begun(void *user) {
     (void)user;
-    kin_app_say("ready to answer");
+    kin_app_say("ready");
 }
 
 static int load_and_serve(serving *v, bool is_first, kin_err *err) {
@@ -425,7 +421,7 @@ static int load_and_serve(serving *v, bool is_first, kin_err *err) {
     kin_server_set_model(v->server, v->model.service, &v->model.preparer);
     // A ring's address is printed before the ring is up, because browsers need it to join.
     if (!atomic_load(&kin_app_stop) && is_first) say_where(v);
-    if (!is_first) kin_app_say("the model is loaded anew");
+    if (!is_first) kin_app_say("the model was reloaded");
     return kin_service_run(v->model.service, err);
 }
 
@@ -510,14 +506,14 @@ static void with_serve_options(void (*use)(kin_option_tables tables, void *user)
 const kin_command kin_command_serve = {
     .name = "serve",
     .args = "[MODEL]",
-    .summary =
-        "answers the clients of OpenAI, Anthropic, Ollama and llama.cpp over HTTP; with --cluster together with other devices",
+    .summary = "serve a model over HTTP (OpenAI, Anthropic, Ollama and llama.cpp APIs); with --cluster on several devices",
     .help =
-        "Clients get the base URL http://127.0.0.1:8080/v1 (OpenAI) or http://127.0.0.1:8080 (the others). Many texts are "
-        "computed\n"
-        "at once. They share the context (--ctx): what they have in common at their beginning is computed once, and when the\n"
-        "context is full the youngest text waits. llama-server's names of options are understood.\n"
-        "With --models-dir there are many models: 'kin models FOLDER' lists them.",
+        "The base URL is http://127.0.0.1:8080/v1 for OpenAI clients and http://127.0.0.1:8080 for the others. Requests are "
+        "processed\n"
+        "in parallel and share the context (--ctx): a common prefix is computed once; when the context is full, the latest "
+        "request\n"
+        "waits. The option names of llama-server are accepted. With --models-dir several models are served: 'kin models FOLDER'\n"
+        "lists them.",
     .run = command_serve,
     .options = with_serve_options,
 };

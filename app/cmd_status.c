@@ -22,8 +22,7 @@ enum { N_OPTIONS = 3, WORDS = 1024, CELL = KIN_TABLE_CELL, MAX_ROWS = KIN_TABLE_
 static void fill_status_table(status_options *o, kin_option table[N_OPTIONS]) {
     const kin_option own[N_OPTIONS] = {
         {KIN_OPTION_FLAG, "json", 0, &o->json, NULL, "print JSON", 0, 0},
-        {KIN_OPTION_STRING, "key-file", 0, &o->key_file, "FILE", "the cluster's key (default: in the user's configuration)", 0,
-         0},
+        {KIN_OPTION_STRING, "key-file", 0, &o->key_file, "FILE", "cluster key file (default: in ~/.config/kin)", 0, 0},
         {0},
     };
     memcpy(table, own, sizeof own);
@@ -118,10 +117,10 @@ static void print_text(const json_t *report) {
     const json_t *head = json_object_get(report, "head"), *devices = json_object_get(report, "devices");
     char name[WORDS], doing[WORDS], model[WORDS];
     printf("head '%s': %s\n", words(head, "name", name), words(head, "doing", doing));
-    printf("model %s, %.0f layers, context %.0f; %.0f time%s round the ring per token; plan %.0f\n", words(head, "model", model),
-           number(head, "layers"), number(head, "context"), number(head, "rounds"), number(head, "rounds") == 1 ? "" : "s",
+    printf("model %s, %.0f layers, context %.0f; %.0f pass%s around the ring per token; plan %.0f\n", words(head, "model", model),
+           number(head, "layers"), number(head, "context"), number(head, "rounds"), number(head, "rounds") == 1 ? "" : "es",
            number(head, "epoch"));
-    printf("texts: %.0f being written, %.0f in all; %.1f tokens/s; %.0f tokens read, %.0f written in %.0f s\n\n",
+    printf("requests: %.0f active, %.0f total; %.1f tokens/s; %.0f prompt tokens, %.0f generated in %.0f s\n\n",
            number(head, "requests"), number(head, "requests_total"), number(head, "tokens_per_s"), number(head, "prompt_tokens"),
            number(head, "tokens"), number(head, "uptime_s"));
     print_devices(devices);
@@ -134,7 +133,7 @@ static int print_report(const char *text, bool as_json, kin_err *err) {
     json_t *report = json_loadb(text, strlen(text), JSON_REJECT_DUPLICATES, &where);
     if (!report || !json_is_object(report)) {
         json_decref(report);
-        return kin_err_set(err, "what the head answered is no report: %s", where.text);
+        return kin_err_set(err, "the head sent an invalid report: %s", where.text);
     }
     if (as_json) {
         kin_app_write_json(report, 6);
@@ -190,9 +189,10 @@ static void with_status_options(void (*use)(kin_option_tables tables, void *user
 const kin_command kin_command_status = {
     .name = "status",
     .args = "[HEAD[:PORT]] [--json]",
-    .summary = "how a running head and its devices are",
-    .help = "Without HEAD: the one on this machine, or else one that is found on the local network. It looks for a second:\n"
-            "COMPUTE, WAIT and DISK are shares of that time; the disk works beside the others. RESIDENT: weights in memory.",
+    .summary = "show the state of a running head and its devices",
+    .help = "Without HEAD: the head on this machine, or else one found on the local network. Observes it for one second: "
+            "COMPUTE, WAIT\n"
+            "and DISK are shares of that time; DISK overlaps the others. RESIDENT: weights in memory.",
     .run = command_status,
     .options = with_status_options,
 };

@@ -66,7 +66,7 @@ void kin_conversation_answer(kin_conversation *c, json_t *asked, kin_str text) {
 static int find_path(char path[PATH_BYTES], const char *typed, kin_err *err) {
     const char *home = getenv("HOME");
     bool is_below = strncmp(typed, "~/", 2) == 0 && home;
-    if (!typed[0]) return kin_err_set(err, "a file's name is missing");
+    if (!typed[0]) return kin_err_set(err, "a file name is missing");
     int n = snprintf(path, PATH_BYTES, "%s%s", is_below ? home : "", is_below ? typed + 1 : typed);
     return n < PATH_BYTES ? 0 : kin_err_set(err, "%.50s...: the path is too long", typed);
 }
@@ -84,9 +84,9 @@ static bool is_message(const json_t *m) {
 static int check_messages(const json_t *messages, const char *path, kin_err *err) {
     size_t i;
     json_t *m;
-    if (!json_is_array(messages)) return kin_err_set(err, "%s: there is no array \"messages\" in it", path);
+    if (!json_is_array(messages)) return kin_err_set(err, "%s: contains no array \"messages\"", path);
     json_array_foreach(messages, i, m) {
-        if (!is_message(m)) return kin_err_set(err, "%s: message %zu has no role that is known, or no content", path, i + 1);
+        if (!is_message(m)) return kin_err_set(err, "%s: message %zu has an unknown role or no content", path, i + 1);
     }
     return 0;
 }
@@ -116,7 +116,7 @@ int kin_conversation_save(const kin_conversation *c, const char *typed, kin_err 
     if (find_path(path, typed, err) != 0) return KIN_FAIL;
     int rc = read_messages(&old, path, &why);
     json_decref(old);
-    if (rc == KIN_FAIL) return kin_err_set(err, "%.300s is there, and is no conversation: choose another name", path);
+    if (rc == KIN_FAIL) return kin_err_set(err, "%.300s exists but is not a conversation file; choose another name", path);
     json_t *all = json_object();
     json_object_set(all, "messages", c->messages);
     char *text = json_dumps(all, JSON_INDENT(2));
@@ -131,7 +131,7 @@ int kin_conversation_load(kin_conversation *c, const char *typed, size_t *n, kin
     json_t *messages;
     if (find_path(path, typed, err) != 0) return KIN_FAIL;
     int rc = read_messages(&messages, path, err);
-    if (rc == KIN_ABSENT) return kin_err_set(err, "%.300s: there is no such file", path);
+    if (rc == KIN_ABSENT) return kin_err_set(err, "%.300s: no such file", path);
     if (rc != 0) return KIN_FAIL;
     *n = json_array_size(messages);
     json_decref(c->messages);

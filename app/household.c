@@ -67,7 +67,7 @@ static int make_homes(kin_household *h, kin_err *err) {
     kin_key key;
     snprintf(h->folder, sizeof h->folder, "%.200s/kin-demo-XXXXXX", tmp && tmp[0] ? tmp : "/tmp");
     if (!mkdtemp(h->folder)) {
-        kin_err_set(err, "the demo needs a folder in %s%s: %s", tmp && tmp[0] ? tmp : "/tmp", tmp && tmp[0] ? " (TMPDIR)" : "",
+        kin_err_set(err, "cannot create a directory in %s%s: %s", tmp && tmp[0] ? tmp : "/tmp", tmp && tmp[0] ? " (TMPDIR)" : "",
                     strerror(errno));
         h->folder[0] = '\0';
         return KIN_FAIL;
@@ -85,7 +85,7 @@ static int find_port(uint16_t *port, kin_err *err) {
     socklen_t n = sizeof at;
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     bool found = fd >= 0 && bind(fd, (struct sockaddr *)&at, n) == 0 && getsockname(fd, (struct sockaddr *)&at, &n) == 0;
-    int rc = found ? 0 : kin_err_set(err, "no port on 127.0.0.1: %s", strerror(errno));
+    int rc = found ? 0 : kin_err_set(err, "cannot find a free port on 127.0.0.1: %s", strerror(errno));
     *port = ntohs(at.sin_port);
     if (fd >= 0) close(fd);
     return rc;
@@ -241,11 +241,11 @@ static void on_ended(int signal) {
 
 static int start_supervisor(kin_household *h, kin_err *err) {
     int down[2], up[2];
-    if (pipe(down) != 0) return kin_err_set(err, "no pipe: %s", strerror(errno));
+    if (pipe(down) != 0) return kin_err_set(err, "cannot create a pipe: %s", strerror(errno));
     if (pipe(up) != 0) {
         close(down[0]);
         close(down[1]);
-        return kin_err_set(err, "no pipe: %s", strerror(errno));
+        return kin_err_set(err, "cannot create a pipe: %s", strerror(errno));
     }
     sigset_t ends, before;
     sigemptyset(&ends);
@@ -266,7 +266,7 @@ static int start_supervisor(kin_household *h, kin_err *err) {
     h->to_supervisor = down[1];
     h->from_supervisor = up[0];
     fcntl(h->from_supervisor, F_SETFL, O_NONBLOCK);
-    return h->supervisor > 0 ? 0 : kin_err_set(err, "no process: %s", strerror(errno));
+    return h->supervisor > 0 ? 0 : kin_err_set(err, "cannot start a process: %s", strerror(errno));
 }
 
 int kin_household_open(kin_household *h, int n_devices, kin_err *err) {
@@ -290,7 +290,7 @@ bool kin_household_lost(kin_household *h, kin_err *how) {
     ssize_t n = read(h->from_supervisor, &e, sizeof e);
     if (n < 0 && !supervisor_has_ended(h)) return false;
     if (n < (ssize_t)sizeof e)
-        kin_err_set(how, "the process that looks after the devices was killed");
+        kin_err_set(how, "the supervisor process was killed");
     else if (WIFSIGNALED(e.status))
         kin_err_set(how, "the device '%s' was killed by signal %d", names[e.device], WTERMSIG(e.status));
     else

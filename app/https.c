@@ -20,7 +20,7 @@ static int path_beside_key(char path[PATH_BYTES], const char *name, kin_err *err
     char *slash = kin_key_default_path(path, PATH_BYTES) ? strrchr(path, '/') : NULL;
     size_t room = slash ? PATH_BYTES - (size_t)(slash + 1 - path) : 0;
     if (room <= strlen(name))
-        return kin_err_set(err, "there is no home folder to keep a certificate in: give --ssl-cert-file and --ssl-key-file");
+        return kin_err_set(err, "there is no home directory for a certificate; give --ssl-cert-file and --ssl-key-file");
     memcpy(slash + 1, name, strlen(name) + 1);
     return 0;
 }
@@ -52,7 +52,7 @@ static int open_own(kin_tls_ctx **out, kin_err *err) {
         kin_certificate_keep(cert, key, names, n, err) != 0 || kin_certificate_fingerprint(cert, fingerprint, err) != 0 ||
         kin_tls_ctx_open_server(out, cert, key, err) != 0)
         return KIN_FAIL;
-    kin_app_say("HTTPS with kin's own certificate, %s, which clients must be told to trust. Its SHA-256:", cert);
+    kin_app_say("HTTPS with the self-signed certificate %s; clients must be told to trust it. SHA-256:", cert);
     kin_app_say("%s", fingerprint);
     return 0;
 }
@@ -60,8 +60,8 @@ static int open_own(kin_tls_ctx **out, kin_err *err) {
 int kin_https_open(kin_tls_ctx **out, const kin_https_options *o, kin_err *err) {
     *out = NULL;
     if (!o->cert_file != !o->key_file)
-        return kin_err_set(
-            err, "--ssl-cert-file and --ssl-key-file belong together: give both, or --https for a certificate of kin's");
+        return kin_err_set(err,
+                           "--ssl-cert-file and --ssl-key-file must be given together; --https uses a self-signed certificate");
     if (o->cert_file) return kin_tls_ctx_open_server(out, o->cert_file, o->key_file, err);
     return o->on ? open_own(out, err) : 0;
 }

@@ -29,12 +29,12 @@ void kin_join_page_say(const kin_identity_options *net, const char *host, uint16
     char own[1][KIN_ADDRESS_HOST];
     if (!has_code(net)) return;
     if (!is_https && !kin_address_is_loopback(host)) {
-        kin_app_say("browsers join at encrypted pages only: to let them, give --https");
+        kin_app_say("browsers cannot join without HTTPS; give --https to let them");
         return;
     }
     if (is_any(host) && kin_address_own(own, 1) == 1) host = own[0];
     bool is_v6 = strchr(host, ':') != NULL;
-    kin_app_say("browsers join at http%s://%s%s%s:%u%s/join, with the code that 'kin code' shows", is_https ? "s" : "",
+    kin_app_say("browsers join at http%s://%s%s%s:%u%s/join with the code shown by 'kin code'", is_https ? "s" : "",
                 is_v6 ? "[" : "", host, is_v6 ? "]" : "", (unsigned)port, prefix ? prefix : "");
 }
 
@@ -67,7 +67,7 @@ static int open_server(kin_join_page *p, const kin_session *s, int port, const k
 int kin_join_page_open(kin_join_page **out, const kin_session *session, int port, const kin_https_options *https, kin_err *err) {
     *out = NULL;
     if (!kin_tab_page_has_engine())
-        return kin_err_set(err, "this kin was built without its engine for browsers: that needs clang-19 and lld-19");
+        return kin_err_set(err, "this kin was built without the browser engine; building it needs clang-19 and lld-19");
     kin_join_page *p = calloc(1, sizeof *p);
     if (!p) return kin_err_set(err, "out of memory");
     if (open_server(p, session, port, https, err) != 0) {

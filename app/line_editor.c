@@ -381,7 +381,7 @@ int kin_line_editor_open(kin_line_editor **out, kin_err *err) {
     if (!e) return kin_err_set(err, "out of memory");
     if (!isatty(STDOUT_FILENO) || tcgetattr(STDIN_FILENO, &original) != 0) {
         free(e);
-        return kin_err_set(err, "this is no terminal");
+        return kin_err_set(err, "stdin is not a terminal");
     }
     pthread_mutex_init(&e->mutex, NULL);
     *out = e;

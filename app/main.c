@@ -65,12 +65,12 @@ static const char *find_instead(const char *name) {
         const char *names[4], *instead;
     } rows[] = {
         {{"pull", "download"},
-         "kin downloads no models. Fetch a GGUF file ('curl -LO URL', 'hf download'), then: kin chat FILE.gguf"},
-        {{"list", "ls"}, "a model is a file: 'kin models FOLDER' lists those of a folder"},
-        {{"ps"}, "'kin status' shows a running head; GET /v1/models of 'kin serve' lists the models that it has"},
+         "kin does not download models; fetch a GGUF file ('curl -LO URL', 'hf download'), then: kin chat FILE.gguf"},
+        {{"list", "ls"}, "models are files; 'kin models FOLDER' lists the models in a directory"},
+        {{"ps"}, "'kin status' shows a running head; GET /v1/models of 'kin serve' lists its models"},
         {{"show"}, "'kin info FILE.gguf' describes a model"},
-        {{"rm", "remove"}, "a model is a file, which is removed like any other; 'kin cache' shows what kin keeps beside it"},
-        {{"stop"}, "Ctrl-C or SIGTERM ends a server"},
+        {{"rm", "remove"}, "models are files, remove them with rm; 'kin cache' lists cached data"},
+        {{"stop"}, "stop a server with Ctrl-C or SIGTERM"},
         {{"start"}, "'kin serve FILE.gguf' starts a server"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -84,16 +84,16 @@ static int unknown_command(const char *name) {
     kin_suggestion s = {.word = name};
     const char *instead = find_instead(name);
     if (instead) {
-        kin_app_say("there is no command '%s': %s", name, instead);
+        kin_app_say("unknown command '%s': %s", name, instead);
         return KIN_EXIT_USAGE;
     }
     for (int i = 0; kin_commands[i]; i++) kin_suggest(&s, kin_commands[i]->name);
     if (s.best)
-        kin_app_say("there is no command '%s'; did you mean 'kin %s'? 'kin help' lists all", name, s.best);
+        kin_app_say("unknown command '%s'; did you mean 'kin %s'? 'kin help' lists all", name, s.best);
     else if (strchr(name, ' '))
-        kin_app_say("there is no command '%s'; to go on from a text: kin run -p TEXT ('kin help' lists all commands)", name);
+        kin_app_say("unknown command '%s'; to run a prompt: kin run -p TEXT ('kin help' lists all commands)", name);
     else
-        kin_app_say("there is no command '%s'; 'kin help' lists all", name);
+        kin_app_say("unknown command '%s'; 'kin help' lists all", name);
     return KIN_EXIT_USAGE;
 }
 

@@ -6,12 +6,12 @@
 // ---- help
 
 static const char overview_end[] =
-    "'kin help COMMAND' explains one. Without -m the built-in demo model is used: kin run -p \"Once upon a time\"";
+    "'kin help COMMAND' explains a command. Without -m the built-in demo model is used: kin run -p \"Once upon a time\"";
 static const char forms_line[] =
     "'kin help --man' prints the manual page, '--bash' and '--zsh' completions of commands and options.";
 static const char environment[] =
     "Every option can be set in the environment: --gpu-layers as KIN_GPU_LAYERS. Sizes take K, M, G.";
-static const char verbosity[] = "KIN_VERBOSE=1 says more on stderr.";
+static const char verbosity[] = "KIN_VERBOSE=1 prints more messages on stderr.";
 
 void kin_manual_overview(void) {
     printf("kin %s: one large language model across the devices of a home\n\n", KIN_VERSION);
@@ -118,9 +118,9 @@ static void print_man(void) {
            ".SH DESCRIPTION\n",
            KIN_VERSION);
     put_roff(
-        "kin runs one model on one machine or on several that are joined in a ring, each with the layers that suit it, even\n"
-        "when the model is larger than all their memory together. Text goes to stdout, all else to stderr. A model file\n"
-        "alone, or options without a command, are those of kin run. Without a model the built-in demo model is used.\n");
+        "kin runs one model on one machine, or on several that form a ring, each with a share of the layers that suits it, even\n"
+        "when the model is larger than their memory together. Output goes to stdout, messages to stderr. A model file\n"
+        "or options without a command are passed to kin run. Without a model the built-in demo model is used.\n");
     printf(".SH COMMANDS\n");
     for (int i = 0; kin_commands[i]; i++) put_roff_command(kin_commands[i]);
     printf(".SH ENVIRONMENT\n");
@@ -128,9 +128,9 @@ static void print_man(void) {
     printf("\n");
     put_roff(verbosity);
     printf("\n.SH FILES\n.TP\n.I ~/.cache/kin\n");
-    put_roff("Prepacked and fetched weights, and what was measured of this machine.");
+    put_roff("Prepacked weights, fetched weights, profiles of this machine, and the on-disk KV cache.");
     printf("\n.TP\n.I ~/.config/kin\n");
-    put_roff("The cluster's key, what others know this machine by, and the certificate of kin serve --https.");
+    put_roff("The cluster key, the identity of this machine, and the certificate of kin serve --https.");
     printf("\n.SH EXIT STATUS\n");
     put_roff("0, 1 (failed), 2 (wrong usage) or 130 (interrupted).");
     printf("\n.SH EXAMPLES\n.nf\n");

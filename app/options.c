@@ -39,7 +39,7 @@ int kin_option_flag(const char *text, bool *value, kin_err *err) {
         *value = i % 2 == 1;
         return 0;
     }
-    return kin_err_set(err, "'%s' is neither 1 nor 0", text);
+    return kin_err_set(err, "'%s': must be 1 or 0", text);
 }
 
 static int parse_number(const kin_option *o, const char *text, double *value, kin_err *err) {
@@ -58,7 +58,7 @@ static int parse_number(const kin_option *o, const char *text, double *value, ki
 static int threads_here(const kin_option *o, double asked) {
     int most = kin_cpu_n_threads();
     if (asked <= most) return (int)asked;
-    kin_log(KIN_LOG_WARN, "--%s %.0f: this machine runs %d at once, so %d are used", o->name, asked, most, most);
+    kin_log(KIN_LOG_WARN, "--%s %.0f: this machine has only %d hardware threads; using %d", o->name, asked, most, most);
     return most;
 }
 
@@ -97,7 +97,7 @@ static int check_address(const kin_option *o, const char *text, kin_err *err) {
     uint8_t bytes[16];
     snprintf(address, sizeof address, "%.*s", (int)strcspn(text, "%"), text); // without the zone in fe80::1%eth0
     if (inet_pton(AF_INET, address, bytes) == 1 || inet_pton(AF_INET6, address, bytes) == 1) return 0;
-    return kin_err_set(err, "--%s %s: must be an address in numbers, as 192.168.1.5 or ::1", o->name, text);
+    return kin_err_set(err, "--%s %s: must be a numeric address such as 192.168.1.5 or ::1", o->name, text);
 }
 
 static int set_value(const kin_option *o, const char *text, kin_err *err) {
@@ -197,7 +197,7 @@ static int check_needs(kin_option_tables tables, int argc, char **argv, kin_err 
     for (int i = 0; i < argc;) {
         if (next_word(tables, argc, argv, &i, &g, err) != 0) return KIN_FAIL;
         if (g.option && g.needs && !*(const bool *)g.needs->value)
-            return kin_err_set(err, "--%s does nothing without --%s", g.option->name, g.needs->name);
+            return kin_err_set(err, "--%s has no effect without --%s", g.option->name, g.needs->name);
     }
     return 0;
 }

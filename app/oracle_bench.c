@@ -132,7 +132,7 @@ static int write_pair(writing *w, kin_draft_counts *drafts, double *plain_ms, do
     memcpy(w->known, w->made, (size_t)w->o.n_gen * sizeof *w->known);
     if (write_drafted(w, drafts, drafted_ms, err) != 0) return KIN_FAIL;
     bool same = memcmp(w->known, w->made, (size_t)w->o.n_gen * sizeof *w->known) == 0;
-    return same ? 0 : kin_err_set(err, "the text with drafts is not the one without them");
+    return same ? 0 : kin_err_set(err, "the output with drafts differs from the output without");
 }
 
 static int write_pairs(writing *w, int n_reps, kin_oracle_result *out, kin_err *err) {

@@ -15,7 +15,7 @@ static double tpot_at(const kin_draft_gain *g, double acceptance, int *n_drafted
 void kin_plan_draft_print(const kin_draft_gain *g, FILE *file) {
     char size[32], pass[KIN_PLAN_PRINT_TIME], plain[KIN_PLAN_PRINT_TIME], beside[KIN_PLAN_PRINT_TIME];
     double from = kin_draft_gain_worth_from(g);
-    fprintf(file, "\na draft     %8s  and %s of the head's memory; beside it a token takes %s, without it %s\n",
+    fprintf(file, "\na draft     %8s  and %s of the head's memory; a token takes %s with it loaded, %s without\n",
             kin_plan_print_time(g->pass_s, pass), kin_size_format((uint64_t)g->memory_bytes, size, sizeof size),
             kin_plan_print_time(g->rows_s[1], beside), kin_plan_print_time(g->plain_s, plain));
     for (int i = 0; i < N_ACCEPTANCES; i++) {
@@ -25,7 +25,7 @@ void kin_plan_draft_print(const kin_draft_gain *g, FILE *file) {
                 kin_plan_print_time(tpot_s, plain), g->plain_s / tpot_s, n);
     }
     if (from <= 1)
-        fprintf(file, "The draft model is worth its memory where at least %.0f %% of its tokens are right.\n", 100 * from);
+        fprintf(file, "The draft model is worth its memory if at least %.0f %% of its tokens are accepted.\n", 100 * from);
     else
         fprintf(file, "The draft model is not worth its memory here.\n");
 }

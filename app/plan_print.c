@@ -111,7 +111,7 @@ static void print_parts(const kin_plan_view *view, FILE *file) {
     if (p->slowest_disk >= 0) {
         const char *slowest = view->facts->devices[p->slowest_disk].name;
         kin_escape(name, sizeof name, slowest, strlen(slowest));
-        snprintf(pace, sizeof pace, "(the disk of %s sets the pace)", name);
+        snprintf(pace, sizeof pace, "(limited by the disk of %s)", name);
     }
     print_part(file, "computing", p->compute_s - p->sums_s, p->tpot_s, "");
     print_part(file, "sums of groups", p->sums_s, p->tpot_s, "");
@@ -131,7 +131,8 @@ static void print_proof(const kin_plan *plan, double tpot_s, FILE *file) {
     if (plan->bound_s <= 0)
         fprintf(file, "\n");
     else if (fabs(tpot_s - plan->tpot_s) > 1e-6 * tpot_s)
-        fprintf(file, "\nclosed form %8s  by which %s; the above is simulated\n", kin_plan_print_time(plan->tpot_s, text), proof);
+        fprintf(file, "\nclosed form %8s  by which %s; the figures above are simulated\n",
+                kin_plan_print_time(plan->tpot_s, text), proof);
     else
         fprintf(file, "; %s\n", proof);
 }
@@ -143,7 +144,7 @@ static void print_times(const kin_plan_view *view, FILE *file) {
     char text[KIN_PLAN_PRINT_TIME];
     fprintf(file, p->tpot_s > 1e-3 ? "a token     %8s  %.3g tokens/s" : "a token     %8s  %.0f tokens/s",
             kin_plan_print_time(p->tpot_s, text), 1 / p->tpot_s);
-    fprintf(file, " after %d tokens; %d time%s round the ring", work->n_cached, plan->n_rounds, plural(plan->n_rounds));
+    fprintf(file, " after %d tokens; %d pass%s around the ring", work->n_cached, plan->n_rounds, plan->n_rounds == 1 ? "" : "es");
     print_proof(plan, p->tpot_s, file);
     print_parts(view, file);
     fprintf(file, "a prompt    %8s  of %d tokens\n", kin_plan_print_time(p->ttft_s, text), work->n_prompt);
@@ -166,7 +167,7 @@ static void fill_loss(kin_table *table, const kin_plan_view *view, int device) {
     kin_table_row(table);
     kin_table_cell(table, LOST, "%.24s", view->devices->devices[device].name);
     if (view->if_lost[device] == KIN_PLAN_VIEW_ENDS) {
-        kin_table_cell(table, BY, "nobody has room: texts wait for it");
+        kin_table_cell(table, BY, "no device has room: requests wait for its return");
         return;
     }
     fill_time(table, PAUSE, l->pause_s);
@@ -174,16 +175,16 @@ static void fill_loss(kin_table *table, const kin_plan_view *view, int device) {
     fill_time(table, COMPUTED, l->compute_s);
     fill_time(table, FETCH, l->fetch_s);
     if (l->way == KIN_LOSS_PAGES)
-        kin_table_cell(table, BY, "pages, its own from %.24s", kin_plan_view_buddy(view, device));
+        kin_table_cell(table, BY, "stored KV pages, its own from replica %.24s", kin_plan_view_buddy(view, device));
     else if (l->way == KIN_LOSS_LAYERS)
-        kin_table_cell(table, BY, "pages, its own layers computed again");
+        kin_table_cell(table, BY, "stored KV pages; its layers are recomputed");
     else
-        kin_table_cell(table, BY, "computing %d token%s", l->n_computed, plural(l->n_computed));
+        kin_table_cell(table, BY, "recomputing %d token%s", l->n_computed, plural(l->n_computed));
 }
 
 // Prints how long a sequence pauses after the loss of each device. Prints nothing if that is unknown.
 static void print_losses(const kin_plan_view *view, FILE *file) {
-    static const char *const titles[] = {"IF LOST", "PAUSE", "PAGES", "COMPUTED", "NO SPARES", "THE TEXT GOES ON BY"};
+    static const char *const titles[] = {"IF LOST", "PAUSE", "PAGES", "COMPUTED", "NO SPARES", "RECOVERY"};
     kin_table *table = malloc(sizeof *table);
     if (!table) return;
     kin_table_init(table, "lrrrrl", titles);

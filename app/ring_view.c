@@ -52,9 +52,9 @@ void kin_ring_view_print(const kin_timeline *t, FILE *file) {
     kin_table_init(table, "llrrl", titles);
     for (int row = 0; row < kin_timeline_n_rows(t); row++)
         add_row(table, kin_timeline_name(t, row), kin_timeline_layers(t, row), v.compute_ms[row], v.token_ms);
-    add_row(table, "between them", "", v.rest_ms, v.token_ms);
+    add_row(table, "transfer", "", v.rest_ms, v.token_ms);
     add_row(table, "all", "", v.token_ms, v.token_ms);
-    fprintf(file, "\nthe first %d tokens, each:\n", kin_timeline_n_marks(t) - 1);
+    fprintf(file, "\naverage of the first %d tokens:\n", kin_timeline_n_marks(t) - 1);
     kin_table_print(table, file);
     free(table);
 }

@@ -201,7 +201,7 @@ void kin_app_print_streaming(const kin_shard_stats *stats) {
     double busy_ms = (double)st->busy_ns / 1e6, wait_ms = (double)st->wait_ns / 1e6;
     fprintf(
         stderr,
-        "kin: %s of weights resident, %s streamed per pass at %.2f GB/s%s; %.0f %% of the reading hidden; %s to stream through\n",
+        "kin: %s of weights resident, %s streamed per pass at %.2f GB/s%s; %.0f %% of the reading overlapped; %s of buffers\n",
         kin_size_format(st->resident_bytes, a, sizeof a), kin_size_format(st->read_bytes / st->n_passes, b, sizeof b),
         (double)(st->read_bytes + st->fetch_bytes) / busy_ms / 1e6, st->direct ? "" : " (no O_DIRECT here)",
         busy_ms > 0 ? 100 * (1 - wait_ms / busy_ms < 0 ? 0 : 1 - wait_ms / busy_ms) : 0,
@@ -229,13 +229,13 @@ static bool ask_terminal(const char *question, char *line, size_t n) {
 // Not a terminal: it may be a journal that others can read.
 static void show_new_code(const char *code) {
     if (!isatty(STDERR_FILENO)) {
-        kin_app_say("this machine has a cluster of its own now; 'kin code' shows its code, which 'kin join' on each other device "
+        kin_app_say("created a new cluster; run 'kin code' to see its code, which 'kin join' on each other device "
                     "asks for");
         return;
     }
     fprintf(stderr,
-            "kin: this machine has a cluster of its own now. Its code is\n\n      %s\n\n"
-            "     On each other device run 'kin join' and type the code once. 'kin code' shows it again.\n\n",
+            "kin: created a new cluster. Its code is\n\n      %s\n\n"
+            "     Run 'kin join' on each other device and enter the code once. 'kin code' shows it again.\n\n",
             code);
 }
 

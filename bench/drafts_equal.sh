@@ -83,7 +83,7 @@ write_texts() { # WAY WITH OPTION...
             tail -n 3 "$work/$way.$sampler.$with.log"
             n_differ=$((n_differ + 1))
         }
-        sed -n 's/^kin: \([0-9]*\) tokens written.*/\1/p' "$work/$way.$sampler.$with.log" >"$work/$way.$sampler.$with.n"
+        sed -n 's/^kin: \([0-9]*\) tokens generated.*/\1/p' "$work/$way.$sampler.$with.log" >"$work/$way.$sampler.$with.n"
     done
 }
 write_ways() { # WAY OPTION...

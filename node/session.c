@@ -84,7 +84,8 @@ static int open_demo(kin_session *s, const kin_session_options *o, kin_err *err)
 static int begin_open(kin_session *s, const kin_session_options *o, kin_err *err) {
     *s = (kin_session){.model_name = o->model ? o->model : "demo", .console = o->console};
     if (o->model && strstr(o->model, "://"))
-        return kin_err_set(err, "%s: kin reads files; fetch it first (curl -LO ADDRESS), then give the file's name", o->model);
+        return kin_err_set(err, "%s: kin does not download models; fetch the file first (curl -LO URL), then give its name",
+                           o->model);
     return 0;
 }
 

@@ -88,7 +88,7 @@ function leaving(plan) {
 }
 
 export function drawPlan(plan, index) {
-  const round = plan.rounds > 1 ? `, ${plural(plan.rounds, 'time')} round the ring` : '';
+  const round = plan.rounds > 1 ? `, ${plan.rounds} passes around the ring` : '';
   if (plan.not_predicted || !(plan.tpot_ms > 0)) return unmeasured(plan, index);
   const parts = partsOf(plan);
   return [

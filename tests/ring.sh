@@ -111,7 +111,7 @@ serve_with() { # N OPTION...: starts a server, waits for N devices, sets $base a
     pid_head=$!
     pids="$pids $pid_head"
     wait_for 20 "$dir/serve.log" "serving on $n_devices device"
-    wait_for 60 "$dir/serve.log" 'ready to answer'
+    wait_for 60 "$dir/serve.log" ': ready$'
     has_line "$dir/serve.log" 'serving .* at http.*, once the ring is up' || fail 'it says nothing of the ring'
     base=$(sed -n 's,.*serving .* at \(http://[^ ]*\).*,\1,p' "$dir/serve.log")
     wait_until 20 curl -sf -o "$dir/health" "$base/health" # the head's own layers are loaded too

@@ -68,7 +68,7 @@ answers 503 /v1/models
 claim='the right file back: it is loaded anew, and its text is right, after a restart, too'
 cp "$dir/right.gguf" "$model"
 until_answers 200 /health
-says "$log" 'the model is loaded anew'
+says "$log" 'the model was reloaded'
 ask 200
 is_right
 stop

@@ -48,7 +48,7 @@ says "$dir/health" 'model.gguf: was overwritten or cut'
 claim='the right file back: the ring comes up again, and its text is right, after a restart, too'
 cp "$dir/1.gguf" "$model"
 wait_until 60 has_health 200
-wait_for 20 "$dir/serve.log" 'the model is loaded anew'
+wait_for 20 "$dir/serve.log" 'the model was reloaded'
 ask anew
 is_right anew
 stop_head

@@ -61,9 +61,9 @@ wrong "unknown option '--tem'; did you mean --temp?" run --tem 1
 wrong "unknown option '-x'" eval -x
 wrong "unknown option '--nope=3'" bench --nope=3
 wrong "unknown option '--prompt'" info --prompt x
-wrong "unexpected argument 'word': a prompt needs -p" run -p x word
-wrong "unexpected argument 'word': no file of that name" bench word
-wrong "two models are given, 'a.gguf' and 'b.gguf'" run -m a.gguf -p x b.gguf
+wrong "unexpected argument 'word': .*a prompt needs -p" run -p x word
+wrong "unexpected argument 'word': there is no such file" bench word
+wrong "two models were given: 'a.gguf' and 'b.gguf'" run -m a.gguf -p x b.gguf
 wrong '--window needs --weights window' run -p x --window 4
 wrong '--retain needs --weights window' bench --weights mmap --retain 2
 wrong '--window 0: must be a whole number from 1 to 1000' run -p x --weights window --window 0
@@ -72,16 +72,16 @@ wrong '--kv-type f32: must be f16 or q8_0' run -p x --kv-type f32
 wrong '--weights : must be stream, mmap, mmap+willneed or window' run -p x --weights ''
 wrong '--scheduler nope: must be exact, halda' run -p x --cluster --scheduler nope
 wrong '--plan : must be auto, even, memory, tp or a FILE' run -p x --cluster --plan ''
-wrong '--listen here: must be an address in numbers' run -p x --cluster --listen here
-wrong '--listen here: must be an address in numbers' join --listen here
-wrong 'exclude each other' run -p x --grammar a --json-schema b
+wrong '--listen here: must be a numeric address' run -p x --cluster --listen here
+wrong '--listen here: must be a numeric address' join --listen here
+wrong 'cannot be combined with' run -p x --grammar a --json-schema b
 wrong '--logit-bias 1=nan' run -p x --logit-bias 1=nan
 for name in model file cache profile trace timeline; do wrong "--$name: the value is empty" run --$name ''; done
 wrong "'127.0.0.1:0': the port must be 1 to 65535" join 127.0.0.1:0
 wrong "'' is no address" status ''
 wrong "is no address of a head: NAME, or NAME:PORT, without http" join http://127.0.0.1:8080/join
-wrong '-p and -f exclude each other' run -p x -f /dev/null
-wrong '--lines reads prompts from stdin: -p would do nothing' run --lines -p x
+wrong '-p cannot be combined with -f' run -p x -f /dev/null
+wrong '--lines reads prompts from stdin and cannot be combined with -p' run --lines -p x
 wrong "unexpected argument 'b'" info a b
 wrong '--n needs a value' run -p x -n
 wrong '--n -1: must be a whole number' run -p x -n -1
@@ -91,15 +91,15 @@ wrong '--temp -1: must be a number from 0' run -p x --temp -1
 wrong '--top-p 2: must' run -p x --top-p 2
 wrong '--seed x: must' run -p x --seed x
 wrong '--reps 0: must' bench --reps 0
-wrong '--logit-bias 3: write' run -p x --logit-bias 3
+wrong '--logit-bias 3: must be' run -p x --logit-bias 3
 wrong '4294967297 is not a token id' run -p x --logit-bias 4294967297=inf
 wrong 'is not a token id' run -p x --logit-bias 99999999999999999999=1
 wrong '-1 is not a token id' run -p x --logit-bias -1=1
-wrong '--devices does nothing without --cluster' run -p x --devices 2
-wrong '--rounds does nothing without --cluster' bench --rounds 2
-wrong '--plan does nothing without --cluster' eval --tokens 1 --plan even
-wrong '--greedy does nothing without --tokens' eval --ppl /dev/null --greedy 2
-wrong '--logits does nothing without --tokens' eval --tokenize /dev/null --logits x
+wrong '--devices has no effect without --cluster' run -p x --devices 2
+wrong '--rounds has no effect without --cluster' bench --rounds 2
+wrong '--plan has no effect without --cluster' eval --tokens 1 --plan even
+wrong '--greedy has no effect without --tokens' eval --ppl /dev/null --greedy 2
+wrong '--logits has no effect without --tokens' eval --tokenize /dev/null --logits x
 
 claim='what cannot be done is one sentence and status 1'
 refused() { # PATTERN COMMAND WORD...
@@ -129,7 +129,7 @@ says "$err" 'trained for 512 tokens of context'
 status 0 "$kin" run -p 'Once' -n 2 --ctx 512
 silent "$err"
 status 0 "$kin" run -p 'Once' -n 2 --threads 1024
-says "$err" 'threads 1024: this machine runs'
+says "$err" 'threads 1024: this machine has only'
 
 claim='the cache is shown and emptied by name, and a name that is not there is no success'
 mkdir -p "$dir/kept/models/0123456789abcdef"
@@ -143,17 +143,17 @@ status 0 "$kin" cache rm 0123 --cache "$dir/kept"
 says "$out" '^removed 0123456789abcdef'
 mkdir -p "$dir/kept/kv/89abcdef01234567"
 echo x >"$dir/kept/kv/89abcdef01234567/0123456789abcdef0123456789abcdef"
-wrong 'goes with rm' cache ls --texts --cache "$dir/kept"
+wrong 'is an option of rm' cache ls --texts --cache "$dir/kept"
 wrong 'without a name' cache rm all --texts --cache "$dir/kept"
 status 0 "$kin" cache rm --texts --cache "$dir/kept"
 says "$out" '^removed 89abcdef01234567'
 lines "$out" 1
 status 0 "$kin" cache rm --texts --cache "$dir/kept"
-says "$err" 'nothing is kept of texts'
+says "$err" 'no on-disk KV cache'
 status 0 "$kin" cache rm all --cache "$dir/kept"
 says "$out" '^removed 00aa-00bb.pack'
 status 0 "$kin" cache ls --cache "$dir/kept"
-says "$err" 'nothing is cached'
+says "$err" 'is empty'
 
 # ---- text
 
@@ -231,8 +231,8 @@ status 2 "$kin" stauts
 says "$err" "did you mean 'kin status'?"
 status 2 "$kin" "$prompt"
 says "$err" 'kin run -p TEXT'
-refused 'kin reads files; fetch it first' run -m https://example.com/model.gguf -p x
-refused 'kin reads files; fetch it first' https://example.com/model.gguf
+refused 'kin does not download models; fetch the file first' run -m https://example.com/model.gguf -p x
+refused 'kin does not download models; fetch the file first' https://example.com/model.gguf
 refused "$dir: is a folder" info -m "$dir"
 refused "$dir: is a folder" info "$dir"
 refused "$dir/fifo: is a pipe" info "$dir/fifo"
@@ -247,7 +247,7 @@ status 0 "$kin" run -p "$prompt" -n 30 --seed 2 --temp 1.5
 cmp -s "$out" "$dir/seed1" && fail 'seeds 1 and 2 give the same text'
 
 claim='-n says how many tokens, in the environment too, and the command line wins'
-count() { sed -n 's/^kin: \([0-9]*\) tokens written.*/\1/p' "$err"; }
+count() { sed -n 's/^kin: \([0-9]*\) tokens generated.*/\1/p' "$err"; }
 status 0 "$kin" run -p "$prompt" -n 3 --ignore-eos --stats
 [ "$(count)" = 3 ] || fail "-n 3 wrote $(count)"
 status 0 env KIN_N=4 KIN_IGNORE_EOS=1 "$kin" run -p "$prompt" --stats
@@ -264,7 +264,7 @@ for word in 0 false no off; do
 done
 for name in KIN_STATS KIN_VERBOSE; do
     status 2 env $name=maybe "$kin" run -p "$prompt" -n 3
-    says "$err" "environment variable $name: .*'maybe' is neither 1 nor 0"
+    says "$err" "environment variable $name: .*'maybe': must be 1 or 0"
 done
 
 claim='--grammar and --json-schema bind the text, for every seed'
@@ -308,7 +308,7 @@ done
 status 2 "$kin" run -p "$again" --draft "off,$assets/demo-draft.gguf"
 says "$err" 'off goes with no draft model'
 status 2 "$kin" run -p "$again" --draft-min 3 --draft-max 2
-says "$err" '--draft-min 3 is more than --draft-max 2'
+says "$err" '--draft-min 3 is larger than --draft-max 2'
 status 0 "$kin" run -p "$again" -n 250 --temp 0 --ignore-eos --stats
 says "$err" 'ngram: [0-9]* drafted, [0-9]* accepted'
 status 0 "$kin" run -p "$again" -n 250 --temp 0 --ignore-eos --stats --kernels ggml
@@ -404,7 +404,7 @@ says "$err" "^kin: this machine's profile (--profile): $dir/none.json: No such f
 claim='a device that has no place for weights says so before it joins'
 (umask 077 && printf '%064d\n' 7 >"$dir/place.key")
 status 1 "$kin" join 127.0.0.1:1 --key-file "$dir/place.key" --cache "$dir/profile.json/cache" --profile "$dir/profile.json"
-says "$err" '^kin: there is no place for weights that are fetched; --cache DIR gives another one: .*profile.json'
+says "$err" '^kin: cannot store fetched weights; set another directory with --cache DIR: .*profile.json'
 
 claim='a device that cannot have its profile does not join'
 printf '%064d\n' 7 >"$dir/key"
@@ -431,20 +431,20 @@ done
 claim='bench writes the same text with drafts, and says what they gained'
 status 0 "$kin" bench --prompt 8 --gen 24 --reps 2 --oracle 0.8
 says "$out" 'times as fast'
-says "$out" 'the same text'
+says "$out" 'same output'
 status 0 "$kin" bench --prompt 8 --gen 24 --reps 2 --oracle 0.8 --json
 for key in plain_tpot_ms tpot_ms tokens_per_pass; do says "$out" "\"$key\": [0-9]"; done
 status 0 "$kin" bench --prompt 8 --gen 60 --reps 1 --oracle 0.6 --second 0.5 --draft-min 12
-says "$out" 'the same text'
+says "$out" 'same output'
 says "$out" 'branches .* verified'
 status 2 "$kin" bench --second 0.5
 says "$err" '--second needs --oracle'
 status 2 "$kin" bench --rows 2 --oracle 0.8
-says "$err" '--rows goes with none of --oracle, --edit and --draft'
+says "$err" '--rows cannot be combined with'
 status 0 "$kin" bench --prompt 40 --gen 60 --reps 1 --edit
-says "$out" 'the same text'
+says "$out" 'same output'
 status 0 "$kin" bench --prompt 8 --gen 60 --reps 1 --draft "$assets/demo-draft.gguf" --draft-min 2 --draft-max 2
-says "$out" 'the same text'
+says "$out" 'same output'
 
 claim='nothing is predicted of what the prediction is not about'
 for words in --no-flash '--weights mmap' '--weights mmap+willneed' '--weights window'; do
@@ -496,13 +496,13 @@ for vocab in "$(dirname "$0")"/../../shared/vocab/*.gguf; do # vocabularies of r
 done
 
 claim='commands of other programs name what does the same here'
-for pair in pull=GGUF list='kin models' ls='kin models' ps='kin status' show='kin info' rm='like any other' stop=Ctrl-C; do
+for pair in pull=GGUF list='kin models' ls='kin models' ps='kin status' show='kin info' rm='kin cache' stop=Ctrl-C; do
     status 2 "$kin" "${pair%%=*}"
     silent "$out"
-    says "$err" "no command '${pair%%=*}'.*${pair#*=}"
+    says "$err" "unknown command '${pair%%=*}'.*${pair#*=}"
 done
 status 2 "$kin" run qwen3:8b
-says "$err" "'qwen3:8b' is no file: .*GGUF"
+says "$err" "'qwen3:8b' is not a file; .*GGUF"
 
 claim='a file at the limit of ulimit -f is an error of a write'
 (ulimit -f 1 && "$kin" info --all >"$dir/limited" 2>"$err")

@@ -108,7 +108,7 @@ wait_until 10 tokens_are_counted # they appear a second after the first tokens
 status olga "127.0.0.1:$port" >"$dir/status.txt" 2>"$dir/status.log"
 check [ $? -eq 0 ]
 says "$dir/status.txt" "^head 'desk': serving on 3 devices"
-says "$dir/status.txt" 'texts: 1 being written'
+says "$dir/status.txt" 'requests: 1 active'
 for who in anna ben cleo desk; do says "$dir/status.txt" "^$who  *computing  *[0-9]-[0-9] .* %  .* ms "; done
 status olga "127.0.0.1:$port" --json >"$dir/status.json"
 check [ $? -eq 0 ]
@@ -229,7 +229,7 @@ serve() { # a head that creates its key, or has one; it waits for devices
     pids="$pids $pid_head"
 }
 serve
-wait_for 20 "$dir/new.log" "kin code' shows its code"
+wait_for 20 "$dir/new.log" "kin code' to see its code"
 code=$(code_of)
 check [ ${#code} -eq 19 ]
 ! grep -q -e "$code" "$dir/new.log" || fail "the code is in a log, which others may read"
@@ -242,7 +242,7 @@ kill "$pid_head"
 wait "$pid_head"
 cp "$dir/new/key" "$dir/old.key"
 new_code=$(code_of --new)
-says "$dir/code.log" 'must join again'
+says "$dir/code.log" 'the code was changed'
 check [ "$new_code" != "$code" ]
 check [ "$(code_of)" = "$new_code" ]
 claim='code: a key without its code, or with that of another, says what to do'

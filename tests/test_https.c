@@ -54,14 +54,14 @@ static void files_come_in_pairs_and_without_any_there_is_none(void **state) {
     assert_int_equal(kin_https_open(&ctx, &(kin_https_options){0}, &err), 0);
     assert_null(ctx);
     assert_int_equal(kin_https_open(&ctx, &(kin_https_options){.cert_file = "a.pem"}, &err), KIN_FAIL);
-    assert_non_null(strstr(err.text, "belong together"));
+    assert_non_null(strstr(err.text, "must be given together"));
     assert_int_equal(kin_https_open(&ctx, &(kin_https_options){.on = true, .key_file = "a.pem"}, &err), KIN_FAIL);
     assert_int_equal(kin_https_open(&ctx, &(kin_https_options){.cert_file = "/no.pem", .key_file = "/no.key"}, &err), KIN_FAIL);
     assert_ptr_equal(strstr(err.text, "/no.pem: "), err.text);
     unsetenv("XDG_CONFIG_HOME");
     unsetenv("HOME");
     assert_int_equal(kin_https_open(&ctx, &(kin_https_options){.on = true}, &err), KIN_FAIL);
-    assert_non_null(strstr(err.text, "no home folder"));
+    assert_non_null(strstr(err.text, "no home directory"));
 }
 
 int main(void) {

@@ -134,7 +134,7 @@ written=$(wc -c <"$dir/lost.text")
 end_text $writer "$dir/lost.text" $((written + size / 3))
 alike "$dir/still.text" "$dir/lost.text" $((size / 2))
 check has_line "$dir/lost.log" 'the text goes on'
-n_again=$(sed -n 's/^kin: \([0-9]*\) tokens were computed again, after.*/\1/p' "$dir/lost.log")
+n_again=$(sed -n 's/^kin: \([0-9]*\) tokens were recomputed after.*/\1/p' "$dir/lost.log")
 echo "kin run, after the loss of cleo: ${n_again:-0} tokens were computed again"
 check [ "${n_again:-0}" -lt 128 ]
 

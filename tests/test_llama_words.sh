@@ -104,7 +104,7 @@ stop
 
 claim='what cannot be is refused with the words that can'
 status 1 "$kin" serve --port 0 -m "$demo" --chat-template nonsense
-says "$err" 'neither a template .* nor a name that is known: chatml, llama2'
+says "$err" 'neither a template .* nor a known name: chatml, llama2'
 status 2 "$kin" serve --port 0 -m "$demo" --reasoning maybe
 says "$err" 'on, off or auto'
 status 2 "$kin" serve --port 0 -m "$demo" --reasoning-format yes
@@ -112,8 +112,8 @@ says "$err" 'none'
 status 1 "$kin" serve --port 0 -m "$demo" --cors-origins example
 says "$err" 'origins like https://'
 status 1 "$kin" serve --port 0 --sleep-idle-seconds 5
-says "$err" 'give the model with -m'
+says "$err" 'needs -m or --models-dir'
 status 1 "$kin" serve --port 0 -m "$demo" --chat-template chatml --chat-template-file x
-says "$err" 'give one of them'
+says "$err" 'cannot be combined with --chat-template-file'
 
 tally

@@ -269,10 +269,10 @@ stop
 
 claim='what cannot be served together is refused'
 status 1 "$kin" serve --port 0 --models-dir "$models" --cluster
-says "$err" 'a ring computes one model'
+says "$err" 'a ring runs one model'
 status 1 "$kin" serve --port 0 --models-dir "$models/more/deeper/none"
 status 1 "$kin" serve --port 0 --models-dir "$dir/cache"
-says "$err" 'No such file\|no model file'
+says "$err" 'No such file\|no usable model file'
 
 claim='an embedding is made of those tokens that the model file names'
 mkdir "$dir/poolings"

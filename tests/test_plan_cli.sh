@@ -59,10 +59,10 @@ done
 
 claim='more rounds where the disk is the limit, and as many as are asked for'
 plan 0 --what-if "$facts/table3-70b.json"
-says "$out" '6 times round the ring'
+says "$out" '6 passes around the ring'
 says "$out" '^  waiting for disks'
 plan 0 --what-if "$facts/table3-70b.json" --rounds 2
-says "$out" '2 times round the ring'
+says "$out" '2 passes around the ring'
 
 claim='the command line wins over the work in the file'
 plan 0 --what-if "$facts/a4-8b.json" --ctx 2048 --prompt 33 --cached 55 --batch 8
@@ -75,12 +75,12 @@ plan 0 --what-if "$facts/a4-8b.json" --ctx 8
 says "$out" 'after 7 tokens'
 says "$out" 'of 8 tokens'
 plan 1 --what-if "$facts/a4-8b.json" --ctx 512 --cached 100000000
-says "$err" '^kin: a token after 100000000 others in a context of 512: '
+says "$err" '^kin: a token after 100000000 others does not fit into a context of 512; '
 plan 1 --what-if "$facts/a4-8b.json" --ctx 512 --cached 512
 silent "$out"
 plan 0 --what-if "$facts/a4-8b.json" --ctx 512 --cached 511
 plan 1 --what-if "$facts/a4-8b.json" --ctx 512 --prompt 513
-says "$err" '^kin: a prompt of 513 tokens in a context of 512: '
+says "$err" '^kin: a prompt of 513 tokens does not fit into a context of 512; '
 lines "$err" 1
 silent "$out"
 plan 0 --what-if "$facts/a4-8b.json" --ctx 512 --prompt 512
@@ -96,12 +96,12 @@ senseless() { # PATTERN WORD...
 }
 for option in '--memory 4G' '--threads 2' '--profile x' '--devices 2' --cluster --no-repack; do
     # shellcheck disable=SC2086 # an option and its value
-    senseless "--what-if plans with the devices of its file: unknown option '${option%% *}'" --what-if "$facts/home.json" $option
+    senseless "--what-if takes the devices from its file: unknown option '${option%% *}'" --what-if "$facts/home.json" $option
 done
 senseless "--what-if without -m .*: unknown option '--kv-type'" --what-if "$facts/home.json" --kv-type q8_0
 senseless "--what-if without -m .*: unknown option '--wire'" --what-if "$facts/home.json" --wire f16
 senseless "without --cluster .*: unknown option '--devices'" --devices 2
-senseless "--all asks every scheduler: unknown option '--scheduler'" --what-if "$facts/home.json" --all --scheduler exact
+senseless "--all runs every scheduler: unknown option '--scheduler'" --what-if "$facts/home.json" --all --scheduler exact
 for option in '--plan even' '--gpu-layers 3' '--chunk 4' '--weights mmap' --no-flash --no-cache; do
     # shellcheck disable=SC2086
     senseless "unknown option '${option%% *}'" --cluster $option
@@ -118,7 +118,7 @@ plan 0 --what-if "$facts/home.json" --save "$dir/saved.json"
 plan 0 --what-if "$dir/saved.json"
 cmp -s "$out" "$dir/plain" || fail 'another plan'
 plan 2 --what-if "$facts/home.json" --save -
-says "$err" '^kin plan: --save -: it needs the name of a file'
+says "$err" '^kin plan: --save -: needs a file name'
 
 claim='help tells what is planned where nothing is said'
 plan 0 --help
@@ -143,7 +143,7 @@ sed 's/"n_vocab": 128256/"n_vocab": 1408/' "$facts/a4-8b.json" >"$dir/8b.json" #
 plan 0 --what-if "$dir/8b.json" --draft "$draft"
 says "$out" '^a draft .* of the head.s memory'
 says "$out" '^  90 % right .* times as fast, with [0-9]* drafted in a pass'
-says "$out" '^The draft model is worth its memory where at least [0-9]* % of its tokens are right'
+says "$out" '^The draft model is worth its memory if at least [0-9]* % of its tokens are accepted'
 plan 0 --what-if "$facts/home.json" -m "$draft" --draft "$draft" # a draft of itself
 says "$out" '^The draft model is not worth its memory here'
 plan 0 --what-if "$dir/8b.json" --draft "$draft" --json
@@ -155,7 +155,7 @@ says "$err" 'none.gguf'
 plan 1 --what-if "$facts/home.json" -m "$dir/tiny.gguf" --draft "$draft"
 says "$err" 'demo-draft.gguf cannot draft for this model: '
 plan 1 --what-if "$facts/home.json" --draft "$draft"
-says "$err" 'demo-draft.gguf: has 1408 tokens, the model 128256: it cannot be its draft model'
+says "$err" 'demo-draft.gguf: cannot be the draft model: its vocabulary has 1408 tokens, the model.s 128256'
 status 0 env KIN_DRAFT=off "$kin" plan --what-if "$facts/home.json" # KIN_DRAFT is for other commands
 for words in auto off ngram auto, "off,$draft" nothing; do
     plan 2 --what-if "$facts/a4-8b.json" --draft "$words"
@@ -333,7 +333,7 @@ silent "$out"
 for words in '' --json; do
     # shellcheck disable=SC2086 # no word is one too
     plan 1 --what-if "$dir/small.json" --all $words
-    says "$err" '^kin: no scheduler has a plan'
+    says "$err" '^kin: no scheduler found a plan'
     lines "$err" 1
     says "$out" 'odd refused: memory is negative'
 done
@@ -357,7 +357,7 @@ plan 1 --what-if "$dir/none.json"
 says "$err" "^kin: $dir/none.json: No such file or directory\$"
 printf '{"devices": [{"name": "x", "memory_bytes": "1G", %s}]}' "$cpu" >"$dir/no_model.json"
 plan 1 --what-if "$dir/no_model.json"
-says "$err" 'no_model.json: no "model" in it: give one with -m'
+says "$err" 'no_model.json: contains no "model"; give one with -m'
 
 claim='a browser is named as one, whether it has layers or not'
 sed 's/"android"/"browser"/; s/"macos"/"browser-gpu"/' "$facts/home.json" >"$dir/tabs.json"
@@ -388,7 +388,7 @@ says "$out" '^den: shares [0-9]* layers with desk; without it [0-9.]* ms/token m
 says "$out" '^desk: shares [0-9]* layers with den; without it [0-9.]* ms/token more$'
 pair 1e-4 | sed 's/"cpu"/"disk_bytes_per_s": 1e9, &/g' >"$dir/disks.json"
 plan 0 --what-if "$dir/disks.json" --cached 128
-for who in den desk; do says "$out" "^$who  *[0-9.]* s .* computing 128 tokens *\$"; done
+for who in den desk; do says "$out" "^$who  *[0-9.]* s .* recomputing 128 tokens *\$"; done
 plan 0 --what-if "$dir/pair.json" --json
 says "$out" '"groups": \['
 says "$out" '"saves_ms": '

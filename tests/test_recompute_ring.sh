@@ -24,10 +24,10 @@ pages() { # NAME: prints the number of pages on that member's disk
     find "$dir/$1/.cache/kin/kv" -type f 2>/dev/null | wc -l
 }
 counts() { # NAME: checks the numbers of tokens recomputed in all layers, recomputed only in the lost layers, and loaded from disks
-    n_all=$(sed -n 's/^kin: \([0-9]*\) tokens were computed again, after.*/\1/p' "$dir/$1.log")
-    n_some=$(sed -n "s/^kin: \([0-9]*\) tokens were computed again in a lost device's layers only.*/\1/p" "$dir/$1.log")
-    n_loaded=$(sed -n 's/^kin: \([0-9]*\) tokens were taken from pages on disks.*/\1/p' "$dir/$1.log")
-    n_written=$(sed -n 's/^kin: \([0-9]*\) tokens written.*/\1/p' "$dir/$1.log")
+    n_all=$(sed -n 's/^kin: \([0-9]*\) tokens were recomputed after.*/\1/p' "$dir/$1.log")
+    n_some=$(sed -n "s/^kin: \([0-9]*\) tokens were recomputed in a lost device's layers only.*/\1/p" "$dir/$1.log")
+    n_loaded=$(sed -n 's/^kin: \([0-9]*\) tokens were loaded from the on-disk.*/\1/p' "$dir/$1.log")
+    n_written=$(sed -n 's/^kin: \([0-9]*\) tokens generated.*/\1/p' "$dir/$1.log")
     n_prompt=$(sed -n 's/.*; prompt \([0-9]*\) tokens.*/\1/p' "$dir/$1.log")
     echo "$1: ${n_loaded:-0} tokens were taken from disks, ${n_some:-0} were computed again in the lost layers only, ${n_all:-0} in all"
     check [ "${n_some:-0}" -gt 128 ]

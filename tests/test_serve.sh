@@ -365,7 +365,7 @@ stop
 
 claim='the code is not written into a journal'
 serve --cluster --key-file "$dir/new/key" --listen 127.0.0.1
-says "$log" "'kin code' shows its code"
+says "$log" "'kin code' to see its code"
 code=$("$kin" code --key-file "$dir/new/key")
 says_not "$log" "$code"
 stop
@@ -542,7 +542,7 @@ answers 200 /health
 claim='SIGTERM lets the texts end that are being written'
 kill -TERM "$server"
 ends_well
-says "$log" 'ends when the open requests are answered'
+says "$log" 'shutting down after the open requests'
 wait "$client" || fail "the client ended with $?"
 says "$dir/stream" '"finish_reason":"length"'
 says "$dir/stream" '^data: \[DONE\]'
@@ -565,7 +565,7 @@ done
 claim="llama-server's options are understood: -1 is its word for what it finds right"
 status 1 "$kin" serve "$dir/none.gguf" --port 0 --parallel -1 -t -1 --seed -1 --no-context-shift
 says "$err" 'none.gguf: No such file'
-says "$err" '--no-context-shift does nothing here'
+says "$err" '--no-context-shift is ignored'
 status 1 "$kin" serve "$dir/none.gguf" --port 0 -ngl -1 --cache-ram -1 --sleep-idle-seconds -1 --reasoning auto
 says "$err" 'none.gguf: No such file'
 if ! "$kin" run -p x -n 1 --gpu-layers 1 >"$out" 2>&1; then # this machine has no GPU
@@ -589,14 +589,14 @@ says "$err" '^kin serve: environment variable KIN_CTX: --ctx many: must be'
 status 1 env LLAMA_ARG_PORT=1 LLAMA_ARG_ALIAS=other "$kin" serve "$dir/none.gguf" --port 0 --alias mine
 says "$err" 'none.gguf: No such file' # it did not try to use port 1
 status 2 env LLAMA_ARG_KV_UNIFIED=0 "$kin" serve --port 0
-says "$err" 'LLAMA_ARG_KV_UNIFIED: texts always share the context'
+says "$err" 'LLAMA_ARG_KV_UNIFIED: all sequences share one KV cache'
 status 2 env LLAMA_ARG_ENDPOINT_METRICS=maybe "$kin" serve --port 0
 says "$err" 'LLAMA_ARG_ENDPOINT_METRICS: must be 1 or 0'
 status 2 "$kin" serve --port 0 --ctx-sise 100
 says "$err" 'did you mean --ctx-size?'
 claim='--alias without a name, or with more than are kept, is refused'
 status 1 "$kin" serve --port 0 --alias ,,
-says "$err" '--alias ,,: there is no name in it'
+says "$err" '--alias ,,: contains no name'
 status 1 "$kin" serve --port 0 --alias a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q
 says "$err" '--alias: more than 16 names'
 status 1 "$kin" serve --port 0 --alias "$(printf '%0256d' 0)"

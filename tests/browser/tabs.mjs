@@ -325,7 +325,7 @@ export async function tabs(world) {
     const words = ['run', '-m', world.model, '-t', '1', '--ctx', '512', '-n', '30', '-p', PROMPT, '--cluster', '--devices', '1', '--key-file', `${home}/key`, '--listen', '127.0.0.1', '--port', String(9000 + (process.pid % 900)), '--hidden', ...files];
     const without = start(world.kin, words, env);
     await until('it ends', () => without.exitCode !== null);
-    if (without.exitCode !== 2 || !without.said.includes('give --browsers, too')) throw new Error(without.said);
+    if (without.exitCode !== 2 || !without.said.includes('need --browsers')) throw new Error(without.said);
     const head = start(world.kin, [...words, '--browsers', '0'], env);
     const base = await until('the page', () => head.said.match(/browsers join at (https:\/\/\S+)\/join,/)?.[1]);
     const said = await new Promise((yes, no) => get(`${base}/join`, { ca: readFileSync(`${kept}/https.crt`) }, (answer) => yes(answer.statusCode)).on('error', no));
