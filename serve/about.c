@@ -117,7 +117,7 @@ void kin_about_models(const kin_about *a, kin_http_exchange *x) {
     } else if (card) {
         reply_json(x, kin_model_json(card));
     } else {
-        kin_api_error_set(&error, 404, "model", "there is no such model; this server has '%.200s'%s",
+        kin_api_error_set(&error, 404, "model", "model not found; this server has '%.200s'%s",
                           a->n_cards ? a->cards[0].id : "none", a->n_cards > 1 ? " and others, see /v1/models" : "");
         error.code = "model_not_found";
         kin_refuse(x, NULL, &error);

@@ -58,7 +58,7 @@ static int add_key(kin_access *a, kin_str key, const char *from, kin_err *err) {
 }
 
 static int has_any(const kin_access *a, int n_before, const char *from, kin_err *err) {
-    return a->n_keys > n_before ? 0 : kin_err_set(err, "%s: there is no API key in it", from);
+    return a->n_keys > n_before ? 0 : kin_err_set(err, "%s: contains no API key", from);
 }
 
 static int add_keys(kin_access *a, const char *list, const char *from, kin_err *err) {
@@ -285,24 +285,25 @@ bool kin_access_admit(const kin_access *a, kin_http_exchange *x) {
         kin_http_add_header(x, "Vary", "Origin");
     } else if (a->n_keys == 0 && !is(kin_http_method(x), "OPTIONS") && comes_from_elsewhere(a, x) && !is_link(x)) {
         // The page could not read the answer, but could cause the computation.
-        kin_http_reply_error(x, 403,
-                             "Web pages of this origin may not use this server. To allow all: --cors-origins '*'. Is it the "
-                             "server's own page behind a proxy? Then let the proxy pass the Host header on, or name the "
-                             "proxy's host: --allow-hosts NAME.");
+        kin_http_reply_error(
+            x, 403,
+            "Web pages of this origin may not use this server. To allow all origins, start it with --cors-origins '*'. For "
+            "the server's own page behind a proxy, forward the Host header, or start the server with "
+            "--allow-hosts NAME.");
         return false;
     }
     if (!kin_access_takes_host(a, kin_http_header(x, "host"))) {
-        kin_http_reply_error(
-            x, 403,
-            "The Host header has a name that this server does not answer to, so that no web page reaches it under a "
-            "name of its own. To allow that name too: --allow-hosts NAME.");
+        kin_http_reply_error(x, 403,
+                             "This server does not accept the name in the Host header, as a protection against DNS rebinding. "
+                             "To allow that name, start it with --allow-hosts NAME.");
         return false;
     }
     if (is(kin_http_method(x), "OPTIONS") || kin_access_is_public(kin_http_path(x)) ||
         kin_access_has_key(a, kin_http_header(x, "authorization"), kin_http_header(x, "x-api-key")))
         return true;
     kin_http_add_header(x, "WWW-Authenticate", "Bearer");
-    kin_http_reply_error(x, 401, "Invalid API Key: send one of the server's as Authorization: Bearer KEY, or as X-Api-Key: KEY.");
+    kin_http_reply_error(x, 401,
+                         "Invalid API Key: send one of the server's keys as Authorization: Bearer KEY, or as X-Api-Key: KEY.");
     return false;
 }
 

@@ -28,5 +28,5 @@ int kin_api_error_set(kin_api_error *e, int status, const char *param, const cha
 }
 
 int kin_api_error_memory(kin_api_error *e) {
-    return kin_api_error_set(e, 500, NULL, "There is no memory for this request");
+    return kin_api_error_set(e, 500, NULL, "Out of memory for this request");
 }

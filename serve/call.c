@@ -277,11 +277,11 @@ static int check(const kin_call *c, kin_api_error *error) {
     if (n > n_most)
         return kin_api_error_set(
             error, 400, NULL,
-            "the request is for %d texts, but this server takes %d at once: ask for fewer, or start it with a "
+            "the request asks for %d completions, but this server accepts %d at once: ask for fewer, or start it with a "
             "larger --max-queue",
             n, n_most);
     if (kin_service_has_room(c->world->service, n)) return 0;
-    return kin_api_error_set(error, 429, NULL, "too many requests wait already: try again in a moment");
+    return kin_api_error_set(error, 429, NULL, "the queue is full: try again in a moment");
 }
 
 // Adds a header that names the parts of schemas that are not enforced, unless the stream's header was sent while its model was
@@ -353,7 +353,7 @@ static void go_on(kin_call *c, int status) {
     if (!c->x)
         free_call(c);
     else if (status != 0)
-        fail_with(c, 503, "the server stops");
+        fail_with(c, 503, "the server is shutting down");
     else if (c->rc != 0)
         fail(c, &c->error);
     else if (c->is_answered)
@@ -509,7 +509,7 @@ static void take_end(kin_call *c, kin_choice *choice, const kin_job_event *e) {
         case KIN_JOB_FULL: end_choice(c, choice, KIN_FINISH_LENGTH, true); return;
         case KIN_JOB_REFUSED: fail_with(c, 400, e->why.text); return;
         case KIN_JOB_CANCELLED:
-        case KIN_JOB_FAILED: fail_with(c, 503, e->how == KIN_JOB_FAILED ? e->why.text : "the text was cancelled"); return;
+        case KIN_JOB_FAILED: fail_with(c, 503, e->how == KIN_JOB_FAILED ? e->why.text : "the request was cancelled"); return;
         }
     }
     if (c->n_jobs == 0 && is_over) free_call(c);

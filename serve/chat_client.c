@@ -68,15 +68,15 @@ static bool is_loading(const kin_chat_client *c, int status, const kin_text_buff
         what = why;
     }
     if (is && c->o.waits)
-        c->o.waits(c->o.user, what ? what : "the server loads its model", percent ? json_number_value(percent) : -1);
+        c->o.waits(c->o.user, what ? what : "the server is loading its model", percent ? json_number_value(percent) : -1);
     json_decref(o);
     return is;
 }
 
 static int refused(const reading *r, int status, kin_err *err) {
     kin_str text = kin_text_str(&r->document);
-    if (!kin_chat_stream_error(text.at, text.len, err)) kin_err_set(err, "the server answers with status %d", status);
-    if (status == 401) return kin_err_set(err, "the server wants another key: give --api-key-file FILE, or --api-key KEY");
+    if (!kin_chat_stream_error(text.at, text.len, err)) kin_err_set(err, "the server answered with status %d", status);
+    if (status == 401) return kin_err_set(err, "the server refused the API key; give --api-key-file FILE or --api-key KEY");
     return KIN_FAIL;
 }
 
@@ -121,7 +121,7 @@ kin_http_client_end kin_chat_client_greet(kin_chat_client *c, kin_chat_server_fa
     if (end != KIN_HTTP_CLIENT_DONE) return end;
     if (!json_is_array(json_object_get(models, "data"))) {
         json_decref(models);
-        kin_err_set(err, "what answers there is no server of language models");
+        kin_err_set(err, "the server at this address is not a language model server");
         return KIN_HTTP_CLIENT_FAILED;
     }
     choose_model(c, models);
@@ -159,7 +159,7 @@ kin_http_client_end kin_chat_client_ask(kin_chat_client *c, const json_t *messag
     }
     kin_http_client_end end = ask(c, "/v1/chat/completions", (kin_str){body, strlen(body)}, &r, err);
     if (end == KIN_HTTP_CLIENT_DONE && !answer->is_whole) {
-        kin_err_set(err, "the server ended the answer before it was whole");
+        kin_err_set(err, "the server closed the connection before the answer was complete");
         end = KIN_HTTP_CLIENT_FAILED;
     }
     kin_text_fini(&r.document);

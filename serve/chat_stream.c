@@ -23,7 +23,7 @@ static bool error_of(const json_t *o, kin_err *err) {
     const json_t *error = json_object_get(o, "error");
     const char *message = json_string_value(json_is_object(error) ? json_object_get(error, "message") : error);
     if (!error || json_is_null(error)) return false;
-    kin_err_set(err, "%.400s", message && message[0] ? message : "the server says that it failed, but not why");
+    kin_err_set(err, "%.400s", message && message[0] ? message : "the server reported an error without a message");
     return true;
 }
 
@@ -65,13 +65,13 @@ static int take_event(void *user, kin_str data, kin_err *err) {
         return 0;
     }
     json_t *chunk = json_loadb(data.at, data.len, JSON_ALLOW_NUL, &where);
-    if (!chunk) return kin_err_set(err, "the server's answer is no JSON: %s", where.text);
+    if (!chunk) return kin_err_set(err, "the server's answer is not valid JSON: %s", where.text);
     int rc = error_of(chunk, err) ? KIN_FAIL : 0;
     const json_t *choices = json_object_get(chunk, "choices");
     if (rc == 0 && json_array_size(choices) > 0) take_choice(s, json_array_get(choices, 0));
     if (rc == 0) take_figures(s, chunk);
     json_decref(chunk);
-    if (s->text.failed || s->reasoning.failed) return kin_err_set(err, "the answer is too long for this machine's memory");
+    if (s->text.failed || s->reasoning.failed) return kin_err_set(err, "out of memory for the answer");
     return rc;
 }
 

@@ -140,7 +140,7 @@ json_t *kin_plan_basis_json(const kin_plan_basis *b) {
     if (kin_highs_is_there()) options.ilp = kin_highs_solve;
     bool is_measured = b->facts.n_device > 0, is_known = false;
     if (!is_measured)
-        kin_err_set(&err, "it was made by rule, and nothing was measured");
+        kin_err_set(&err, "the plan was not made from measurements");
     else
         is_known = kin_plan_view_of(view, &b->facts, &b->grouping, &b->plan, &options, &err) == 0;
     json_t *json = is_known ? kin_plan_view_json(view) : unmeasured_json(b, err.text);

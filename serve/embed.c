@@ -113,10 +113,10 @@ static int out_of_memory(embed *e) {
 static int encode(embed *e, kin_embed_input *input, const json_t *from) {
     input->of = e;
     if (kin_prompter_encode_json(e->world->prompter, from, true, true, &input->ids, &input->n, &e->error) != 0) return KIN_FAIL;
-    if (input->n == 0) return kin_api_error_set(&e->error, 400, "input", "a text to embed is empty");
+    if (input->n == 0) return kin_api_error_set(&e->error, 400, "input", "an input is empty");
     if (input->n > e->world->n_ctx && e->request.truncates) input->n = e->world->n_ctx;
     if (input->n > e->world->n_ctx)
-        return kin_api_error_set(&e->error, 400, "input", "a text to embed has %d tokens, but the context is %d", input->n,
+        return kin_api_error_set(&e->error, 400, "input", "an input has %d tokens, but the context is %d", input->n,
                                  e->world->n_ctx);
     e->n_tokens += input->n;
     return 0;
@@ -138,8 +138,8 @@ static int read_request(embed *e) {
 static int check_pooling(embed *e) {
     if (e->world->pooling != KIN_POOLING_NONE) return 0;
     return kin_api_error_set(&e->error, 501, NULL,
-                             "this model's pooling_type makes no vector of a text (models that rank documents have such a one): "
-                             "kin serve --pooling mean makes vectors of it all the same");
+                             "this model's pooling_type does not produce embeddings (it is for reranking): "
+                             "start the server with --pooling mean to produce them anyway");
 }
 
 static void prepare_inputs(embed *e) {
@@ -149,7 +149,7 @@ static void prepare_inputs(embed *e) {
     if (e->rc != 0) return;
     int n = (int)json_array_size(e->request.inputs);
     if (n > KIN_SERVICE_MAX_JOBS) {
-        e->rc = kin_api_error_set(&e->error, 400, "input", "at most %d texts at once", KIN_SERVICE_MAX_JOBS);
+        e->rc = kin_api_error_set(&e->error, 400, "input", "at most %d inputs at once", KIN_SERVICE_MAX_JOBS);
         return;
     }
     e->inputs = calloc((size_t)n, sizeof *e->inputs);
@@ -172,9 +172,10 @@ static void prepare(uv_work_t *work) {
 static int submit(embed *e) {
     int n_most = kin_service_max_jobs(e->world->service);
     if (e->n > n_most)
-        return kin_api_error_set(&e->error, 400, "input", "%d texts, but this server takes %d at once: send fewer", e->n, n_most);
+        return kin_api_error_set(&e->error, 400, "input", "%d inputs, but this server accepts %d at once: send fewer", e->n,
+                                 n_most);
     if (!kin_service_has_room(e->world->service, e->n))
-        return kin_api_error_set(&e->error, 429, NULL, "too many requests wait already: try again in a moment");
+        return kin_api_error_set(&e->error, 429, NULL, "the queue is full: try again in a moment");
     for (int i = 0; i < e->n; i++) {
         kin_embed_input *input = &e->inputs[i];
         kin_job_options o = {
@@ -190,7 +191,7 @@ static int submit(embed *e) {
 
 static void prepared(uv_work_t *work, int status) {
     embed *e = work->data;
-    if (status != 0) e->rc = kin_api_error_set(&e->error, 503, NULL, "the server stops");
+    if (status != 0) e->rc = kin_api_error_set(&e->error, 503, NULL, "the server is shutting down");
     if (!e->x || e->rc != 0 || submit(e) != 0) refuse(e);
 }
 
@@ -230,9 +231,9 @@ static void put_answer(uv_work_t *work) {
 static void answer(uv_work_t *work, int status) {
     embed *e = work->data;
     if (e->x && status != 0)
-        kin_http_reply_error(e->x, 503, "the server stops");
+        kin_http_reply_error(e->x, 503, "the server is shutting down");
     else if (e->x && e->answer.failed)
-        kin_http_reply_error(e->x, 500, "the vectors cannot be written: out of memory, or they are not finite");
+        kin_http_reply_error(e->x, 500, "cannot write the embeddings: out of memory, or they are not finite");
     else if (e->x)
         kin_http_reply(e->x, 200, "application/json; charset=utf-8", e->answer.at, e->answer.len);
     let_go(e);
@@ -246,7 +247,8 @@ static void take_end(embed *e, kin_embed_input *input, const kin_job_event *even
         memcpy(e->vectors + (size_t)(input - e->inputs) * n_embd, event->vector, n_embd * sizeof *e->vectors);
         if (e->n_running == 0) uv_queue_work(e->world->loop, &e->work, put_answer, answer);
     } else if (e->x) {
-        kin_api_error_set(&e->error, 503, NULL, "%s", event->how == KIN_JOB_FAILED ? event->why.text : "the text was given up");
+        kin_api_error_set(&e->error, 503, NULL, "%s",
+                          event->how == KIN_JOB_FAILED ? event->why.text : "the request was cancelled");
         refuse(e);
     } else if (e->n_running == 0) {
         free_embed(e);

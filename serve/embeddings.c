@@ -20,14 +20,14 @@ static int read_options(kin_embeddings_request *out, const kin_fields *fields, i
         return kin_fields_wrong(fields, "encoding_format", err, 400, "must be \"float\" or \"base64\"");
     if (kin_fields_get(fields, "dimensions", KIN_FIELD_INTEGER, &dimensions, err) < 0) return KIN_FAIL;
     if (dimensions && json_number_value(dimensions) != n_embd)
-        return kin_fields_wrong(fields, "dimensions", err, 400, "this model's vectors have %d", n_embd);
+        return kin_fields_wrong(fields, "dimensions", err, 400, "must be %d for this model", n_embd);
     if (kin_fields_get(fields, "truncate", KIN_FIELD_BOOL, &truncate, err) < 0) return KIN_FAIL;
     out->truncates = json_is_true(truncate);
     if (kin_fields_get(fields, "embd_normalize", KIN_FIELD_INTEGER, &normalize, err) < 0) return KIN_FAIL;
     if (!normalize) return 0;
     double kind = json_number_value(normalize);
     if (kind != -1 && kind != 2)
-        return kin_fields_wrong(fields, "embd_normalize", err, 400, "must be 2 (to length 1) or -1 (not at all)");
+        return kin_fields_wrong(fields, "embd_normalize", err, 400, "must be 2 (Euclidean norm 1) or -1 (none)");
     out->is_raw = kind == -1;
     return 0;
 }

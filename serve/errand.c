@@ -44,7 +44,7 @@ static void work(uv_work_t *work) {
 
 static void done(uv_work_t *work, int status) {
     errand *e = work->data;
-    if (status != 0) e->rc = kin_api_error_set(&e->error, 503, NULL, "the server stops");
+    if (status != 0) e->rc = kin_api_error_set(&e->error, 503, NULL, "the server is shutting down");
     if (e->x && e->rc == 0)
         kin_http_reply(e->x, 200, "application/json; charset=utf-8", e->answer.at, e->answer.len);
     else if (e->x)
@@ -92,7 +92,7 @@ int kin_errand_tokenize(const kin_preparer *p, const kin_request_defaults *defau
     if (kin_tokenize_parse(&r, body, err) != 0) return KIN_FAIL;
     if (r.content.len > MAX_TOKENIZED) { // an id takes 56 bytes as JSON, plus its digits
         kin_tokenize_fini(&r);
-        return kin_api_error_set(err, 413, "content", "a text of more than 8 MiB: send it in pieces");
+        return kin_api_error_set(err, 413, "content", "the text is larger than 8 MiB: send it in pieces");
     }
     json_t *text = json_stringn(r.content.at, r.content.len);
     int rc = text ? kin_prompter_encode_json(p->prompter, text, r.add_special, r.parse_special, &ids, &n, err)

@@ -253,7 +253,7 @@ void kin_events_add(kin_events *e, kin_http_exchange *x) {
     for (int i = 0; i < KIN_EVENTS_MAX && !l; i++)
         if (!e->listeners[i].x) l = &e->listeners[i];
     if (!l || e->is_stopped) {
-        kin_http_reply_error(x, 503, e->is_stopped ? "the server stops" : "too many listen already");
+        kin_http_reply_error(x, 503, e->is_stopped ? "the server is shutting down" : "too many event streams are open");
         return;
     }
     *l = (listener){.data = {gone, l}, .events = e, .x = x};

@@ -134,7 +134,7 @@ static int set_prefix(kin_http *h, const char *prefix, kin_err *err) {
     size_t n = prefix ? strlen(prefix) : 0;
     while (n > 0 && prefix[n - 1] == '/') n--;
     if (n == 0) return 0;
-    if (prefix[0] != '/') return kin_err_set(err, "the prefix of all paths begins with a slash, as in /kin: not so %s", prefix);
+    if (prefix[0] != '/') return kin_err_set(err, "the API prefix must begin with a slash, such as /kin, but is %s", prefix);
     h->prefix = strndup(prefix, n);
     return h->prefix ? 0 : kin_err_set(err, "out of memory");
 }
@@ -161,7 +161,7 @@ int kin_http_open(kin_http **out, uv_loop_t *loop, const kin_http_options *optio
     s->user = user;
     uint64_t seed;
     int rc = uv_random(NULL, NULL, &seed, sizeof seed, 0, NULL);
-    if (rc != 0) kin_err_set(err, "no random numbers: %s", uv_strerror(rc));
+    if (rc != 0) kin_err_set(err, "cannot get random numbers: %s", uv_strerror(rc));
     kin_rng_seed(&s->rng, seed);
     if (rc == 0 && set_prefix(h, options->prefix, err) == 0 && listen_on(h, loop, options, err) == 0) {
         s->prefix = h->prefix;

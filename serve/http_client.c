@@ -66,18 +66,20 @@ int kin_http_url_parse(const char *text, kin_http_url *url, kin_err *err) {
     } else if (strncasecmp(at, "http://", 7) == 0) {
         at += 7;
     } else if (strstr(at, "://")) {
-        return kin_err_set(err, "'%.100s': an address begins with http:// or https://", text);
+        return kin_err_set(err, "'%.100s': a URL must begin with http:// or https://", text);
     }
     bool is_v6 = *at == '[';
     at += is_v6;
     size_t n = strcspn(at, is_v6 ? "]" : ":/");
-    if (n == 0 || n >= sizeof url->host || (is_v6 && at[n] != ']')) return kin_err_set(err, "'%.100s' names no host", text);
+    if (n == 0 || n >= sizeof url->host || (is_v6 && at[n] != ']'))
+        return kin_err_set(err, "'%.100s': the URL has no host", text);
     memcpy(url->host, at, n);
     at += n + is_v6;
     if (*at == ':') {
         char *end;
         unsigned long port = strtoul(at + 1, &end, 10);
-        if (end == at + 1 || port == 0 || port > 65535) return kin_err_set(err, "'%.100s': a port is from 1 to 65535", text);
+        if (end == at + 1 || port == 0 || port > 65535)
+            return kin_err_set(err, "'%.100s': the port must be from 1 to 65535", text);
         url->port = (uint16_t)port;
         at = end;
     }
@@ -85,7 +87,7 @@ int kin_http_url_parse(const char *text, kin_http_url *url, kin_err *err) {
     while (n > 0 && at[n - 1] == '/') n--;
     if (n >= 3 && memcmp(at + n - 3, "/v1", 3) == 0) n -= 3;
     if ((*at && *at != '/') || n >= sizeof url->path || strcspn(text, " \t\r\n\"<>") != strlen(text))
-        return kin_err_set(err, "'%.100s' is no address of a server: http://HOST:PORT", text);
+        return kin_err_set(err, "'%.100s' is not a server URL: must be http://HOST:PORT", text);
     memcpy(url->path, at, n);
     return 0;
 }
@@ -192,7 +194,7 @@ static ssize_t receive(connection *x, char *bytes, size_t n, kin_err *err) {
         if (got >= 0) return got;
         if (errno != EAGAIN && errno != EINTR) return lost(c, strerror(errno), err);
         if (wait_for(x, POLLIN, until)) continue;
-        return goes_on(c) ? lost(c, "it took the connection, but does not answer", err) : kin_err_set(err, "stopped");
+        return goes_on(c) ? lost(c, "it accepted the connection but does not answer", err) : kin_err_set(err, "stopped");
     }
 }
 
@@ -249,10 +251,10 @@ static int on_whole(llhttp_t *parser) {
 static const llhttp_settings_t settings = {.on_headers_complete = on_head, .on_body = on_body, .on_message_complete = on_whole};
 
 static int parse(connection *x, const char *bytes, size_t n, kin_err *err) {
-    if (!x->has_head && (x->n_head += n) > MAX_HEAD) return lost(x->c, "the header of its answer is too long", err);
+    if (!x->has_head && (x->n_head += n) > MAX_HEAD) return lost(x->c, "its response header is too long", err);
     llhttp_errno_t rc = llhttp_execute(&x->parser, bytes, n);
     if (rc == HPE_OK || x->is_whole || x->is_enough) return 0;
-    return lost(x->c, "what it answers is no HTTP/1.1 (https:// and http:// taken for each other?)", err);
+    return lost(x->c, "its answer is not HTTP/1.1; check whether the URL needs https:// or http://", err);
 }
 
 // Parses the decrypted bytes of what was fed.
@@ -279,7 +281,7 @@ static int open_tls(connection *x, kin_err *err) {
     while (kin_tls_state_now(x->tls) == KIN_TLS_HANDSHAKING) {
         ssize_t n = receive(x, bytes, sizeof bytes, err);
         if (n < 0) return KIN_FAIL;
-        if (n == 0) return lost(x->c, "it ended the connection during the TLS handshake", err);
+        if (n == 0) return lost(x->c, "it closed the connection during the TLS handshake", err);
         kin_err why, dropped;
         if (kin_tls_feed(x->tls, bytes, (size_t)n, &why) != 0) {
             send_tls(x, &dropped); // the alert
@@ -297,7 +299,7 @@ static int read_answer(connection *x, kin_err *err) {
         if (n < 0) return KIN_FAIL;
         if (n == 0) llhttp_finish(&x->parser); // ends an answer without a length
         if (n == 0 && x->is_whole) return 0;
-        if (n == 0) return lost(x->c, "it ended the connection before its answer was whole", err);
+        if (n == 0) return lost(x->c, "it closed the connection before its answer was complete", err);
         if (take_bytes(x, bytes, (size_t)n, err) != 0) return KIN_FAIL;
     }
     return 0;
@@ -330,7 +332,7 @@ int kin_http_client_open(kin_http_client **out, const kin_http_client_options *o
     c->o = *o;
     if (c->o.silent_ms == 0) c->o.silent_ms = SILENT_MS;
     bool has_odd_key = o->api_key && strcspn(o->api_key, "\r\n") != strlen(o->api_key);
-    int rc = has_odd_key ? kin_err_set(err, "an API key is one line") : kin_http_url_parse(o->url, &c->url, err);
+    int rc = has_odd_key ? kin_err_set(err, "an API key must be one line") : kin_http_url_parse(o->url, &c->url, err);
     if (rc == 0 && c->url.is_tls) rc = kin_tls_ctx_open_client(&c->tls, c->url.host, o->ca_file, err);
     if (rc == 0) {
         *out = c;

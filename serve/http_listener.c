@@ -58,9 +58,9 @@ static int remove_stale(const struct sockaddr_un *at, kin_err *err) {
     struct stat file;
     if (lstat(at->sun_path, &file) != 0) return 0;
     if (!S_ISSOCK(file.st_mode))
-        return kin_err_set(err, "%s is there and is no socket: move it away, or give another path", at->sun_path);
+        return kin_err_set(err, "%s exists but is not a socket; move it away, or give another path", at->sun_path);
     if (connect_to(at) != ECONNREFUSED)
-        return kin_err_set(err, "another process listens on %s: end it, or give another path", at->sun_path);
+        return kin_err_set(err, "another process listens on %s; stop it, or give another path", at->sun_path);
     if (unlink(at->sun_path) == 0) return 0;
     return kin_err_set(err, "cannot remove the old socket %s: %s", at->sun_path, strerror(errno));
 }
@@ -68,7 +68,7 @@ static int remove_stale(const struct sockaddr_un *at, kin_err *err) {
 static int bind_pipe(kin_http_listener *l, const char *path, kin_err *err) {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
     if (strlen(path) >= sizeof at.sun_path)
-        return kin_err_set(err, "%s: the path of a socket has at most %zu bytes", path, sizeof at.sun_path - 1);
+        return kin_err_set(err, "%s: a socket path has at most %zu bytes", path, sizeof at.sun_path - 1);
     memcpy(at.sun_path, path, strlen(path));
     if (remove_stale(&at, err) != 0) return KIN_FAIL;
     int rc = uv_pipe_bind(&l->pipe, path);
@@ -80,7 +80,7 @@ static int bind_pipe(kin_http_listener *l, const char *path, kin_err *err) {
 static int bind_tcp(kin_http_listener *l, const char *address, uint16_t port, kin_err *err) {
     kin_address at;
     if (!kin_address_parse(&at, address, port))
-        return kin_err_set(err, "cannot listen on %s: give an address in numbers, localhost, or a path that ends in .sock",
+        return kin_err_set(err, "cannot listen on %s: must be a numeric address, localhost, or a path that ends in .sock",
                            address);
     int rc = uv_tcp_bind(&l->tcp, (const struct sockaddr *)&at.at, 0);
     return rc == 0 ? 0 : kin_err_set(err, "cannot listen on %s: %s", address, uv_strerror(rc));
@@ -107,8 +107,9 @@ int kin_http_listener_open(kin_http_listener **out, uv_loop_t *loop, const char 
         return 0;
     }
     kin_err_set(err, "cannot listen on %s port %u: %s%s", address, port, uv_strerror(rc),
-                rc == UV_EADDRINUSE ? "; another program has it, perhaps another kin. --port N gives another port, 0 any free one"
-                                    : "");
+                rc == UV_EADDRINUSE
+                    ? "; another program uses it, perhaps another kin. Choose another port with --port N, 0 for any free port"
+                    : "");
 fail:
     kin_http_listener_close(l);
     return KIN_FAIL;

@@ -39,15 +39,14 @@ static int refuse(kin_http_request *r, int status, const char *message) {
 }
 
 static int no_memory(kin_http_request *r) {
-    return refuse(r, 503, "The server has no memory left for this request. Ask again later.");
+    return refuse(r, 503, "The server is out of memory. Try again later.");
 }
 
 // Part of the memory is for small requests: they are not refused while a large one is computed, or freed after its answer.
 static int count(kin_http_request *r, size_t n) {
     size_t reserve = r->memory->max / 32, own = r->n_counted + n;
     size_t most = own <= reserve / 4 ? r->memory->max : r->memory->max - reserve;
-    if (own > most)
-        return refuse(r, 413, "The body of the request is too large for this server's memory: as JSON it has too many values.");
+    if (own > most) return refuse(r, 413, "The request body has too many JSON values for this server's memory.");
     if (r->memory->used > most || n > most - r->memory->used) return no_memory(r);
     r->memory->used += n;
     r->n_counted += n;
@@ -62,13 +61,13 @@ static int keep(kin_http_request *r, kin_text_buffer *in, const char *bytes, siz
 
 static int keep_field(kin_http_request *r, const char *bytes, size_t n) {
     if (r->has_head) return 0; // a trailer
-    if (n > r->limits->max_header - r->head.len) return refuse(r, 431, "The header of the request is too large.");
+    if (n > r->limits->max_header - r->head.len) return refuse(r, 431, "The request header is too large.");
     return keep(r, &r->head, bytes, n);
 }
 
 static int on_url(llhttp_t *parser, const char *at, size_t n) {
     kin_http_request *r = parser->data;
-    if (n > MAX_TARGET - r->head.len) return refuse(r, 414, "The path of the request is too long.");
+    if (n > MAX_TARGET - r->head.len) return refuse(r, 414, "The request path is too long.");
     return keep_field(r, at, n);
 }
 
@@ -98,7 +97,7 @@ static int on_value_end(llhttp_t *parser) {
 
 static int on_body(llhttp_t *parser, const char *at, size_t n) {
     kin_http_request *r = parser->data;
-    if (n > r->limits->max_body - r->body.len) return refuse(r, 413, "The body of the request is too large.");
+    if (n > r->limits->max_body - r->body.len) return refuse(r, 413, "The request body is too large.");
     size_t before = r->n_counted, n_json = r->json.bytes;
     kin_json_cost_feed(&r->json, at, n);
     if (count(r, r->json.bytes - n_json) != 0 || keep(r, &r->body, at, n) != 0) return HPE_USER;
@@ -170,13 +169,13 @@ static int decode_target(kin_http_request *r) {
     kin_str query = cut(&target, '#'), path = cut(&query, '?');
     size_t n = r->prefix ? strlen(r->prefix) : 0;
     if (n > 0 && (path.len < n || memcmp(path.at, r->prefix, n) != 0 || (path.len > n && path.at[n] != '/')))
-        return refuse(r, 404, "There is nothing at this path. The server was started with a prefix for all paths.");
+        return refuse(r, 404, "Not found. The server was started with --api-prefix.");
     path = n > 0 && path.len == n ? (kin_str){"/", 1} : (kin_str){path.at + n, path.len - n};
     if (path.len == 0 || (path.at[0] != '/' && !(path.len == 1 && path.at[0] == '*')))
-        return refuse(r, 400, "The path of the request does not begin with a slash.");
+        return refuse(r, 400, "The request path must begin with a slash.");
     bool is_right = put_decoded(&r->path, path, false);
     r->query_at = r->path.len;
-    if (!is_right || !put_query(r, query)) return refuse(r, 400, "The path of the request has a wrong escape.");
+    if (!is_right || !put_query(r, query)) return refuse(r, 400, "The request path has an invalid escape.");
     return r->path.failed ? no_memory(r) : 0;
 }
 
@@ -188,18 +187,18 @@ static int check_head(kin_http_request *r) {
     int n_host, n;
     const llhttp_t *p = &r->parser;
     find(&r->head, r->fields_at, "host", strcasecmp, &n_host);
-    if (p->http_major != 1 || p->http_minor > 1) return refuse(r, 505, "This server speaks HTTP/1.1 and HTTP/1.0 only.");
-    if (p->method == HTTP_CONNECT) return refuse(r, 405, "This server is no proxy.");
+    if (p->http_major != 1 || p->http_minor > 1) return refuse(r, 505, "This server supports HTTP/1.1 and HTTP/1.0 only.");
+    if (p->method == HTTP_CONNECT) return refuse(r, 405, "This server is not a proxy.");
     if (n_host > 1 || (n_host == 0 && p->http_minor == 1)) return refuse(r, 400, "The request must have one Host header.");
     if (decode_target(r) != 0) return -1; // first, because the refusals below have the form of the path's API
     kin_str encoding = find(&r->head, r->fields_at, "transfer-encoding", strcasecmp, &n);
     if (n > 1 || (encoding.at && !is_word(encoding, "chunked")))
-        return refuse(r, 501, "The server takes no other transfer encoding than chunked.");
+        return refuse(r, 501, "The only supported transfer encoding is chunked.");
     encoding = find(&r->head, r->fields_at, "content-encoding", strcasecmp, &n);
     if (n > 1 || (encoding.at && !is_word(encoding, "identity")))
-        return refuse(r, 415, "The server takes no compressed bodies. Send it without Content-Encoding.");
+        return refuse(r, 415, "Compressed bodies are not supported. Send the request without Content-Encoding.");
     if ((p->flags & F_CONTENT_LENGTH) && p->content_length > r->limits->max_body)
-        return refuse(r, 413, "The body of the request is too large.");
+        return refuse(r, 413, "The request body is too large.");
     return 0;
 }
 
@@ -253,8 +252,9 @@ void kin_http_request_free(kin_http_request *r) {
 
 static int refuse_malformed(kin_http_request *r, llhttp_errno_t error) {
     switch (error) {
-    case HPE_PAUSED_H2_UPGRADE: return refuse(r, 505, "This server speaks HTTP/1.1 and HTTP/1.0 only.");
-    case HPE_INVALID_METHOD: return refuse(r, 400, "This is no HTTP request. Is it HTTPS? The server listens for HTTP here.");
+    case HPE_PAUSED_H2_UPGRADE: return refuse(r, 505, "This server supports HTTP/1.1 and HTTP/1.0 only.");
+    case HPE_INVALID_METHOD:
+        return refuse(r, 400, "This is not an HTTP request. The server expects plain HTTP on this port, not HTTPS.");
     default: return refuse(r, 400, "The request is malformed.");
     }
 }
@@ -262,9 +262,9 @@ static int refuse_malformed(kin_http_request *r, llhttp_errno_t error) {
 // Limits bytes that the callbacks do not see: white space, chunk framing, trailers.
 static int check_waste(kin_http_request *r) {
     uint64_t waste = r->n_received - r->body.len;
-    if (!r->has_head && r->n_received > r->limits->max_header) return refuse(r, 431, "The header of the request is too large.");
+    if (!r->has_head && r->n_received > r->limits->max_header) return refuse(r, 431, "The request header is too large.");
     if (r->has_head && waste > 2 * r->limits->max_header + (uint64_t)WASTE_PER_BYTE * r->body.len)
-        return refuse(r, 400, "The chunks of the request hold too little.");
+        return refuse(r, 400, "The chunks of the request are too small.");
     return 0;
 }
 

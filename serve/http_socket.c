@@ -146,7 +146,7 @@ static void take_bytes(socket_impl *s, const char *bytes, size_t n) {
     if (is_plain) {
         kin_tls_close(s->tls);
         s->tls = NULL;
-        kin_http_connection_refuse(s->base.connection, 400, "This port takes HTTPS only: write https:// in the address.");
+        kin_http_connection_refuse(s->base.connection, 400, "This port accepts HTTPS only: use https:// in the URL.");
     } else if (s->tls) {
         take_tls(s, bytes, n);
     } else {

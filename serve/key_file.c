@@ -21,10 +21,10 @@ int kin_key_file_read(char **text, const char *path, kin_err *err) {
     size_t n;
     *text = NULL;
     int rc = kin_whole_file_read(path, MAX_BYTES, &bytes, &n, err);
-    if (rc == KIN_ABSENT) return kin_err_set(err, "%s: there is no such file of API keys", path);
+    if (rc == KIN_ABSENT) return kin_err_set(err, "%s: no such API key file", path);
     if (rc != 0) return KIN_FAIL;
     if (is_utf16(bytes, n))
-        rc = kin_err_set(err, "%s: is no text in UTF-8 (perhaps in UTF-16): save the keys as UTF-8", path);
+        rc = kin_err_set(err, "%s: is not UTF-8 text (perhaps UTF-16): save it as UTF-8", path);
     else if (!(*text = strndup((const char *)bytes, n)))
         rc = kin_err_set(err, "out of memory");
     OPENSSL_cleanse(bytes, n);

@@ -22,7 +22,7 @@ static int add_blocks(const kin_fields *of, const char *name, kin_text_buffer *t
 static int not_supported(const kin_fields *block, kin_api_error *err) {
     const char *type = json_string_value(kin_fields_any(block, "type"));
     bool is_media = strcmp(type, "image") == 0 || strcmp(type, "document") == 0 || strcmp(type, "container_upload") == 0;
-    if (is_media) return kin_fields_wrong(block, "type", err, 501, "this server takes text only, no %s", type);
+    if (is_media) return kin_fields_wrong(block, "type", err, 501, "this server supports text only, not %s", type);
     return kin_fields_wrong(block, "type", err, 400, "'%.40s' is not supported here", type);
 }
 

@@ -37,13 +37,13 @@ typedef struct device_metric {
 
 static const device_metric device_metrics[] = {
     {"compute_share", "kin:device_compute_ratio", "gauge", "Share of the last second in which the device computed."},
-    {"wait_share", "kin:device_wait_ratio", "gauge", "... in which it waited for the other devices."},
-    {"disk_share", "kin:device_disk_ratio", "gauge", "... in which its disk read weights."},
-    {"memory_lent", "kin:device_memory_lent_bytes", "gauge", "Memory that it lets kin use."},
-    {"memory_free", "kin:device_memory_free_bytes", "gauge", "Memory of the machine that is free."},
+    {"wait_share", "kin:device_wait_ratio", "gauge", "Share of the last second in which the device waited for others."},
+    {"disk_share", "kin:device_disk_ratio", "gauge", "Share of the last second in which the device's disk read weights."},
+    {"memory_lent", "kin:device_memory_lent_bytes", "gauge", "Memory that the device lends to kin."},
+    {"memory_free", "kin:device_memory_free_bytes", "gauge", "Free memory of the machine."},
     {"resident_bytes", "kin:device_weights_resident_bytes", "gauge", "Weights in memory."},
-    {"streamed_bytes", "kin:device_weights_streamed_bytes", "gauge", "Weights that are read for every step."},
-    {"bytes_in", "kin:device_received_bytes_total", "counter", "Bytes that came from other devices."},
+    {"streamed_bytes", "kin:device_weights_streamed_bytes", "gauge", "Weights read from disk for every step."},
+    {"bytes_in", "kin:device_received_bytes_total", "counter", "Bytes received from other devices."},
     {"bytes_out", "kin:device_sent_bytes_total", "counter", "Bytes sent to other devices."},
 };
 
@@ -79,46 +79,44 @@ void kin_metrics_put_devices(const json_t *cluster, kin_text_buffer *out) {
     for (size_t i = 0; i < sizeof device_metrics / sizeof *device_metrics; i++)
         put_device_metric(&device_metrics[i], devices, out);
     if (pages)
-        put_count(out, "kin:page_copies_bytes_total",
-                  "Pages of texts that devices have written, and of which others were to keep a copy.",
+        put_count(out, "kin:page_copies_bytes_total", "KV pages stored by devices and replicated to others.",
                   (uint64_t)json_integer_value(pages));
 }
 
 void kin_metrics_put(const struct kin_call_counters *c, const kin_service_status *status, kin_text_buffer *out) {
     const kin_scheduler_stats *t = &status->scheduler;
-    put_count(out, "llamacpp:prompt_tokens_total", "Prompt tokens that were computed.", c->n_prompt - c->n_cached);
-    put_count(out, "llamacpp:prompt_tokens_cached_total", "Further ones, that were in the prefix cache.", c->n_cached);
-    put_count(out, "llamacpp:tokens_predicted_total", "Tokens written.", c->n_generated);
+    put_count(out, "llamacpp:prompt_tokens_total", "Prompt tokens processed.", c->n_prompt - c->n_cached);
+    put_count(out, "llamacpp:prompt_tokens_cached_total", "Prompt tokens found in the prefix cache.", c->n_cached);
+    put_count(out, "llamacpp:tokens_predicted_total", "Tokens generated.", c->n_generated);
     put_count(out, "llamacpp:n_decode_total", "Steps computed.", t->n_steps);
-    put_count(out, "llamacpp:n_tokens_max", "Tokens of the longest text that were computed, with its prompt.", c->n_longest);
+    put_count(out, "llamacpp:n_tokens_max", "Tokens of the longest sequence, including its prompt.", c->n_longest);
     put_count(out, "llamacpp:spec_decode_num_draft_tokens_total", "Drafted tokens that were verified.",
               kin_draft_counts_drafted(&t->drafts));
-    put_count(out, "llamacpp:spec_decode_num_accepted_tokens_total", "... and were right.",
+    put_count(out, "llamacpp:spec_decode_num_accepted_tokens_total", "Drafted tokens that were accepted.",
               kin_draft_counts_accepted(&t->drafts));
-    put_count(out, "llamacpp:spec_decode_num_drafts_total", "Drafts that were verified, of one or more tokens.",
-              t->drafts.n_drafts);
-    put_number(out, "llamacpp:prompt_seconds_total", "counter", "Seconds until first tokens.", c->prompt_s);
-    put_number(out, "llamacpp:tokens_predicted_seconds_total", "counter", "Seconds after first tokens.", c->generated_s);
+    put_count(out, "llamacpp:spec_decode_num_drafts_total", "Drafts verified, of one or more tokens.", t->drafts.n_drafts);
+    put_number(out, "llamacpp:prompt_seconds_total", "counter", "Seconds until the first token.", c->prompt_s);
+    put_number(out, "llamacpp:tokens_predicted_seconds_total", "counter", "Seconds after the first token.", c->generated_s);
     put_number(out, "llamacpp:prompt_tokens_seconds", "gauge", "Prompt tokens computed per second.",
                c->prompt_s > 0 ? (double)(c->n_prompt - c->n_cached) / c->prompt_s : 0);
-    put_number(out, "llamacpp:predicted_tokens_seconds", "gauge", "Tokens written per second, of one text, behind the first one.",
+    put_number(out, "llamacpp:predicted_tokens_seconds", "gauge",
+               "Tokens generated per second and request, after the first token.",
                c->generated_s > 0 ? (double)c->n_after_first / c->generated_s : 0);
-    put_number(out, "llamacpp:requests_processing", "gauge", "Texts that are computed.", status->n_running);
-    put_number(out, "llamacpp:requests_deferred", "gauge", "Texts that wait.", status->n_waiting);
-    put_number(out, "llamacpp:n_busy_slots_per_decode", "gauge", "Texts in a step.",
+    put_number(out, "llamacpp:requests_processing", "gauge", "Requests in progress.", status->n_running);
+    put_number(out, "llamacpp:requests_deferred", "gauge", "Requests waiting.", status->n_waiting);
+    put_number(out, "llamacpp:n_busy_slots_per_decode", "gauge", "Sequences per step.",
                t->n_steps ? (double)t->n_decode_rows / (double)t->n_steps : 0);
     put_number(out, "kin:expected_tokens_per_second", "gauge",
-               "What the plan lets expect of the texts that are computed now, all together; 0: not known.",
-               status->expected_rate);
-    put_count(out, "kin:requests_total", "Requests for texts.", c->n_requests);
-    put_count(out, "kin:requests_failed_total", "... that ended with an error.", c->n_failed);
-    put_count(out, "kin:requests_cancelled_total", "... whose client went away.", c->n_cancelled);
-    put_count(out, "kin:replayed_tokens_total", "Tokens computed again: the ring was another one, or a text had lost its place.",
+               "Tokens per second that the plan predicts for the requests in progress; 0: unknown.", status->expected_rate);
+    put_count(out, "kin:requests_total", "Completion requests.", c->n_requests);
+    put_count(out, "kin:requests_failed_total", "Completion requests that failed.", c->n_failed);
+    put_count(out, "kin:requests_cancelled_total", "Completion requests whose client disconnected.", c->n_cancelled);
+    put_count(out, "kin:replayed_tokens_total", "Tokens recomputed after a change of the ring or a preemption.",
               t->n_replayed_tokens);
-    put_count(out, "kin:partly_replayed_tokens_total",
-              "Tokens computed again in some layers only: those of a device that was lost.", t->n_partly_replayed_tokens);
-    put_count(out, "kin:preemptions_total", "Texts that lost their place in the KV cache for a while.", t->n_preempted);
-    put_number(out, "kin:kv_cache_usage_ratio", "gauge", "Blocks of the KV cache in use, prefixes among them.",
+    put_count(out, "kin:partly_replayed_tokens_total", "Tokens recomputed in the layers of a lost device only.",
+              t->n_partly_replayed_tokens);
+    put_count(out, "kin:preemptions_total", "Sequences preempted from the KV cache.", t->n_preempted);
+    put_number(out, "kin:kv_cache_usage_ratio", "gauge", "Share of KV cache blocks in use, including cached prefixes.",
                t->n_blocks ? 1 - (double)t->n_free_blocks / t->n_blocks : 0);
     put_histogram(out, "kin:time_to_first_token_seconds", "Time to the first token.", c->ttft_buckets, c->ttft_s);
     put_histogram(out, "kin:inter_token_latency_seconds", "Time between tokens.", c->gap_buckets, c->gap_s);

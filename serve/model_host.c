@@ -171,7 +171,7 @@ static void obey(kin_model_host *h) {
     if (order == NONE) return;
     bool failed = order == LOAD && load(h, i, &why) != 0;
     if (order == UNLOAD) close_model(h, i);
-    if (failed) kin_log(KIN_LOG_WARN, "%s cannot be loaded: %s", h->o.files[i].name, why.text);
+    if (failed) kin_log(KIN_LOG_WARN, "cannot load %s: %s", h->o.files[i].name, why.text);
     put_answer(h, i, failed ? &why : NULL);
 }
 

@@ -20,7 +20,7 @@ bool kin_model_names_have(const kin_model_names *names, kin_str name) {
 
 int kin_model_names_check(const kin_model_names *names, const char *asked, kin_api_error *err) {
     if (!names->is_strict || !asked || kin_model_names_have(names, (kin_str){asked, strlen(asked)})) return 0;
-    kin_api_error_set(err, 404, "model", "there is no model '%.100s'; this server has '%s'", asked, names->own);
+    kin_api_error_set(err, 404, "model", "model '%.100s' not found; this server has '%s'", asked, names->own);
     err->code = "model_not_found";
     return KIN_FAIL;
 }

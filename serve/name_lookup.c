@@ -65,7 +65,7 @@ static int find_name(lookup *l, bool (*goes_on)(void *user), void *user, struct 
         close(l->done[0]);
         close(l->done[1]);
         free(l);
-        return kin_err_set(err, "no thread can be started to look up a name");
+        return kin_err_set(err, "cannot start a thread for the name lookup");
     }
     bool is_found = wait_for(l, goes_on, user);
     int rc = is_found ? l->rc : 0;
@@ -73,7 +73,7 @@ static int find_name(lookup *l, bool (*goes_on)(void *user), void *user, struct 
         *list = l->list;
         l->list = NULL;
     }
-    if (is_found && rc != 0) kin_err_set(err, "there is no host '%.200s' (%s)", l->host, gai_strerror(rc));
+    if (is_found && rc != 0) kin_err_set(err, "unknown host '%.200s' (%s)", l->host, gai_strerror(rc));
     if (!is_found) kin_err_set(err, "stopped");
     leave(l);
     return is_found && rc == 0 ? 0 : KIN_FAIL;

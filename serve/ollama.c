@@ -25,7 +25,7 @@ static bool has_text(const kin_fields *of, const char *name) {
 }
 
 static int refuse_images(const kin_fields *of, kin_api_error *err) {
-    return has_items(of, "images") ? kin_fields_wrong(of, "images", err, 501, "this server takes text only") : 0;
+    return has_items(of, "images") ? kin_fields_wrong(of, "images", err, 501, "this server supports text only") : 0;
 }
 
 // ---- options
@@ -73,7 +73,7 @@ static int add_thinking(translation *t, kin_api_error *err) {
     const json_t *think = kin_fields_any(&t->body, "think");
     if (!think || t->is_native) return 0;
     if (!json_is_boolean(think) && !json_is_string(think))
-        return kin_fields_wrong(&t->body, "think", err, 400, "must be a boolean, or how much as a string");
+        return kin_fields_wrong(&t->body, "think", err, 400, "must be a boolean or a string (level)");
     kin_chat_set_thinking(t->out, !json_is_false(think));
     if (json_is_string(think)) kin_fields_copy_as(&t->body, "think", t->out, "reasoning_effort");
     return 0;

@@ -154,7 +154,7 @@ static int check_bias(const kin_preparer *p, const kin_request *r, kin_api_error
         n_left--;
     }
     free(forbidden);
-    return n_left > 0 ? 0 : kin_api_error_set(err, 400, "logit_bias", "Field 'logit_bias': it forbids every token");
+    return n_left > 0 ? 0 : kin_api_error_set(err, 400, "logit_bias", "Field 'logit_bias': forbids every token");
 }
 
 static int open_sampler(const kin_preparer *p, const kin_request *r, kin_job_options *job, uint64_t seed, kin_api_error *err) {
@@ -232,7 +232,7 @@ static int fill_job(const kin_preparer *p, kin_prepared *out, int i, const int32
 
 static int check_length(const kin_preparer *p, int n, const char *at_least, kin_api_error *err) {
     int n_ctx = p->session->n_ctx;
-    if (n == 0) return kin_api_error_set(err, 400, NULL, "the prompt is empty, and the model has no token to begin with");
+    if (n == 0) return kin_api_error_set(err, 400, NULL, "the prompt is empty, and the model has no beginning-of-sequence token");
     if (n < n_ctx) return 0;
     kin_api_error_set(err, 400, NULL,
                       "the prompt has %s%d tokens, but the context is %d: start the server with a larger --ctx-size", at_least, n,

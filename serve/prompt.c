@@ -366,7 +366,7 @@ int kin_prompter_render(const kin_prompter *p, const kin_request *r, kin_prompt 
     int rc = messages ? render(p, &c, out, &why) : kin_err_set(&why, "out of memory");
     if (rc == 0 && r->continues_last) cut_after_last(out, r->messages);
     json_decref(messages);
-    return rc == 0 ? 0 : kin_api_error_set(err, 400, "messages", "the chat template refuses these messages: %s", why.text);
+    return rc == 0 ? 0 : kin_api_error_set(err, 400, "messages", "the chat template rejects these messages: %s", why.text);
 }
 
 // ---- tokens
@@ -498,7 +498,7 @@ static kin_jinja *compile_own(const kin_prompter *p, const char *name, kin_str *
     kin_err_set(why, "there is none");
     if (!p->session->model.gguf || kin_chat_template_source(p->session->model.gguf, name, source, why) != 0) return NULL;
     if (kin_jinja_new(&jinja, source->at, source->len, why) == 0) return jinja;
-    kin_err_prefix(why, "the model's chat template%s%s does not compile (--chat-template-file gives another one)",
+    kin_err_prefix(why, "the model's chat template%s%s does not compile (use --chat-template-file for another one)",
                    name ? " for " : "", name ? name : "");
     kin_log(KIN_LOG_WARN, "%s", why->text);
     return NULL;

@@ -23,7 +23,7 @@ static int take_part(kin_text_buffer *text, const kin_fields *part, kin_api_erro
     if (kin_fields_need(part, "type", KIN_FIELD_STRING, &type, err) < 0) return KIN_FAIL;
     if (is(type, "image_url") || is(type, "input_audio") || is(type, "audio_url") || is(type, "input_video") ||
         is(type, "video_url") || is(type, "file"))
-        return kin_fields_wrong(part, NULL, err, 501, "kin reads text only, no %s", json_string_value(type));
+        return kin_fields_wrong(part, NULL, err, 501, "kin supports text only, not %s", json_string_value(type));
     if (!is(type, "text") && !is(type, "refusal"))
         return kin_fields_wrong(part, "type", err, 400, "must be 'text', but is '%.40s'", json_string_value(type));
     if (kin_fields_need(part, json_string_value(type), KIN_FIELD_STRING, &said, err) < 0) return KIN_FAIL;
@@ -151,7 +151,7 @@ static int read_messages(kin_request *r, const char *name, json_t *value, kin_ap
     r->messages = value;
     r->continues_last = n > 0 && is_prefill(json_array_get(value, n - 1));
     if (r->continues_last && n > 1 && is_prefill(json_array_get(value, n - 2)))
-        return kin_fields_wrong(&body, name, err, 400, "two messages of the assistant at the end; only one can be gone on with");
+        return kin_fields_wrong(&body, name, err, 400, "two assistant messages at the end; only one can be continued");
     return 0;
 }
 
@@ -163,7 +163,7 @@ static int read_continue(kin_request *r, const char *name, json_t *value, kin_ap
     if (wanted && json_is_true(json_object_get(r->body, "add_generation_prompt")))
         return kin_api_error_set(err, 400, name, "Cannot set both add_generation_prompt and continue_final_message to true.");
     if (wanted && !r->continues_last)
-        return kin_api_error_set(err, 400, name, "Field '%s': the last message must be the assistant's, with content", name);
+        return kin_api_error_set(err, 400, name, "Field '%s': the last message must be an assistant message with content", name);
     r->continues_last = wanted;
     return 0;
 }
@@ -201,7 +201,7 @@ static int check_names_differ(const kin_fields *body, const char *name, const js
     json_array_foreach(tools, i, tool) {
         const char *called = json_string_value(json_object_get(json_object_get(tool, "function"), "name"));
         if (json_object_get(seen, called))
-            rc = kin_fields_wrong(body, name, err, 400, "two of them are called '%.64s'", called);
+            rc = kin_fields_wrong(body, name, err, 400, "two tools are named '%.64s'", called);
         else if (json_object_set(seen, called, tool) < 0)
             rc = kin_api_error_memory(err);
         if (rc < 0) break;
@@ -251,8 +251,7 @@ static int read_allowed_tools(kin_request *r, const kin_fields *choice, kin_api_
         if (!function.json) return kin_fields_wrong(&tool, "function", err, 400, "is required");
         if (kin_fields_need(&function, "name", KIN_FIELD_STRING, &called, err) < 0) return KIN_FAIL;
         json_t *found = find_tool(r->tools, json_string_value(called));
-        if (!found)
-            return kin_fields_wrong(&function, "name", err, 400, "'%.64s' is none of the tools", json_string_value(called));
+        if (!found) return kin_fields_wrong(&function, "name", err, 400, "'%.64s' is not in tools", json_string_value(called));
         bool is_kept = find_tool(kept, json_string_value(called)) != NULL; // it may be named twice
         if (!is_kept && json_array_append(kept, found) < 0) return kin_api_error_memory(err);
     }
@@ -275,7 +274,7 @@ static int read_named_choice(kin_request *r, const char *name, kin_api_error *er
     r->tool_name = json_string_value(called);
     r->tool_choice = KIN_TOOLS_NAMED;
     if (find_tool(r->tools, r->tool_name)) return 0;
-    return kin_fields_wrong(&choice, NULL, err, 400, "'%.64s' is none of the tools", r->tool_name);
+    return kin_fields_wrong(&choice, NULL, err, 400, "'%.64s' is not in tools", r->tool_name);
 }
 
 static int read_tool_choice(kin_request *r, const char *name, json_t *value, kin_api_error *err) {
@@ -395,7 +394,7 @@ static int read_modalities(kin_request *r, const char *name, json_t *value, kin_
     (void)r;
     if (!json_is_array(value)) return kin_request_type_error(err, name, "array", value);
     json_array_foreach(value, i, one) {
-        if (!is(one, "text")) return kin_api_error_set(err, 400, name, "Field '%s': kin writes text only", name);
+        if (!is(one, "text")) return kin_api_error_set(err, 400, name, "Field '%s': kin supports text output only", name);
     }
     return 0;
 }

@@ -48,7 +48,7 @@ static int take_object(const char *name, const json_t *object, json_t **out, kin
     kin_fields body = {.index = -1}, fields = {.json = object, .parent = &body, .name = name, .index = -1};
     const json_t *text;
     if (json_array_size(json_object_get(object, "multimodal_data")) > 0)
-        return kin_fields_wrong(&fields, "multimodal_data", err, 501, "kin reads text only");
+        return kin_fields_wrong(&fields, "multimodal_data", err, 501, "kin supports text only");
     if (kin_fields_need(&fields, "prompt_string", KIN_FIELD_STRING, &text, err) < 0) return KIN_FAIL;
     *out = (json_t *)text;
     return 0;
@@ -118,7 +118,7 @@ static int read_logprobs(kin_request *r, const char *name, json_t *value, kin_ap
 static int read_suffix(kin_request *r, const char *name, json_t *value, kin_api_error *err) {
     if (!json_is_string(value)) return kin_request_type_error(err, name, "string", value);
     if (json_string_length(value) == 0) return 0;
-    if (r->echo) return kin_api_error_set(err, 400, name, "Field '%s': not possible together with echo", name);
+    if (r->echo) return kin_api_error_set(err, 400, name, "Field '%s': cannot be combined with echo", name);
     r->suffix = value;
     return 0;
 }
@@ -130,7 +130,7 @@ static int read_best_of(kin_request *r, const char *name, json_t *value, kin_api
     if (n > 0 && n < r->n_choices)
         return kin_api_error_set(err, 400, name, "Field '%s': must be at least n, which is %d", name, r->n_choices);
     if (n <= r->n_choices) return 0;
-    if (r->stream) return kin_api_error_set(err, 400, name, "Field '%s': the best of several texts cannot be streamed", name);
+    if (r->stream) return kin_api_error_set(err, 400, name, "Field '%s': cannot be combined with stream", name);
     r->n_best = r->n_choices;
     r->n_choices = (int)n;
     r->hides_probs = r->n_probs < 0;

@@ -31,10 +31,10 @@ static int add_stop(kin_request *r, const char *name, const json_t *value, kin_a
     size_t n = json_string_length(value);
     if (n == 0) return 0;
     if (n > KIN_REQUEST_MAX_STOP_BYTES)
-        return kin_api_error_set(err, 400, name, "Field '%s': a stop text has %zu bytes; at most %d are possible", name, n,
+        return kin_api_error_set(err, 400, name, "Field '%s': a stop string has %zu bytes, but at most %d are allowed", name, n,
                                  KIN_REQUEST_MAX_STOP_BYTES);
     if (r->n_stops == KIN_REQUEST_MAX_STOPS)
-        return kin_api_error_set(err, 400, name, "Field '%s': more than %d stop texts", name, KIN_REQUEST_MAX_STOPS);
+        return kin_api_error_set(err, 400, name, "Field '%s': more than %d stop strings", name, KIN_REQUEST_MAX_STOPS);
     r->stops[r->n_stops++] = (kin_str){json_string_value(value), n};
     return 0;
 }
@@ -173,15 +173,13 @@ static int take_stage(kin_request *r, const char *field, const char *name, size_
                       kin_api_error *err) {
     int i = find_stage(name, len, is_letter);
     if (i < 0)
-        return kin_api_error_set(err, 400, field, "Field '%s': there is no sampler '%.*s'", field, (int)(len < 40 ? len : 40),
-                                 name);
+        return kin_api_error_set(err, 400, field, "Field '%s': unknown sampler '%.*s'", field, (int)(len < 40 ? len : 40), name);
     if (is_off(&r->sampler, stages[i].stage)) return 0;
     for (int later = stages[i].stage; later < STAGE_ABSENT; later++) {
         if (listed[later])
             return kin_api_error_set(
-                err, 400, field,
-                "Field '%s': kin's order is penalties, top_k, top_p, min_p, temperature, and '%s' comes too late", field,
-                stages[i].name);
+                err, 400, field, "Field '%s': the order must be penalties, top_k, top_p, min_p, temperature; '%s' comes too late",
+                field, stages[i].name);
     }
     listed[stages[i].stage] = true;
     return 0;
@@ -211,7 +209,7 @@ static int read_lora(kin_request *r, const char *name, json_t *value, kin_api_er
     if (!json_is_array(value)) return kin_request_type_error(err, name, "array", value);
     json_array_foreach(value, i, one) {
         if (json_number_value(json_object_get(one, "scale")) != 0)
-            return kin_api_error_set(err, 400, name, "Field '%s': kin has no LoRA adapters", name);
+            return kin_api_error_set(err, 400, name, "Field '%s': LoRA adapters are not supported", name);
     }
     return 0;
 }

@@ -25,8 +25,7 @@ static int read_number(kin_request *r, const kin_request_field *f, const json_t 
     double v = json_number_value(value);
     if (v < f->min || v > f->max) {
         if (f->kind == KIN_REQUEST_OFF)
-            return kin_api_error_set(err, 400, f->name,
-                                     "Field '%s': kin's sampler does not have it. Leave it out, or send %g: off", f->name,
+            return kin_api_error_set(err, 400, f->name, "Field '%s': is not supported. Omit it, or send %g (off)", f->name,
                                      f->max < HUGE_VAL ? f->max : f->min);
         if (f->must_be_between) return bounds_error(err, f->name, f->min, f->max, v);
         v = v < f->min ? f->min : f->max;

@@ -19,7 +19,7 @@ static int add_part(const kin_fields *part, kin_text_buffer *text, kin_api_error
     const char *name = json_string_value(type);
     bool is_refusal = strcmp(name, "refusal") == 0;
     if (strcmp(name, "input_image") == 0 || strcmp(name, "input_file") == 0 || strcmp(name, "input_audio") == 0)
-        return kin_fields_wrong(part, "type", err, 501, "this server takes text only, no %s", name);
+        return kin_fields_wrong(part, "type", err, 501, "this server supports text only, not %s", name);
     if (!is_refusal && strcmp(name, "input_text") != 0 && strcmp(name, "output_text") != 0 && strcmp(name, "text") != 0 &&
         strcmp(name, "reasoning_text") != 0 && strcmp(name, "summary_text") != 0)
         return kin_fields_wrong(part, "type", err, 400, "'%.40s' is not supported here", name);
@@ -123,7 +123,7 @@ static int add_item(translation *t, const kin_fields *item, kin_api_error *err) 
     if (strcmp(name, "function_call_output") == 0 || strcmp(name, "custom_tool_call_output") == 0)
         return add_call_output(t, item, err);
     if (strcmp(name, "item_reference") == 0)
-        return kin_fields_wrong(item, "type", err, 400, "no responses are stored here: send the items themselves");
+        return kin_fields_wrong(item, "type", err, 400, "responses are not stored: send the items themselves");
     // Skips calls of tools that OpenAI's servers run: a conversation begun there can continue here without them.
     if (ends_with(name, "_call") || ends_with(name, "_call_output")) return 0;
     return kin_fields_wrong(item, "type", err, 400, "'%.40s' is not supported", name);
@@ -254,10 +254,11 @@ static int refuse_state(translation *t, kin_api_error *err) {
     static const char *const names[] = {"previous_response_id", "conversation", "prompt"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (kin_fields_any(&t->body, names[i]))
-            return kin_fields_wrong(&t->body, names[i], err, 400, "nothing is stored here: send the whole conversation as input");
+            return kin_fields_wrong(&t->body, names[i], err, 400,
+                                    "responses are not stored: send the whole conversation as input");
     }
     if (json_is_true(kin_fields_any(&t->body, "background")))
-        return kin_fields_wrong(&t->body, "background", err, 400, "nothing is stored here: stream the response");
+        return kin_fields_wrong(&t->body, "background", err, 400, "responses are not stored: stream the response");
     return 0;
 }
 

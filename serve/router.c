@@ -116,7 +116,7 @@ void kin_router_add(kin_router *r, const kin_model_file *file) {
     name_model(&r->models[i], &files[i], false);
     r->models[i].is_gone = false;
     if (i == r->n) r->n++;
-    kin_log(KIN_LOG_INFO, "%s is a model of this server from now on", file->name);
+    kin_log(KIN_LOG_INFO, "added model %s", file->name);
 }
 
 void kin_router_set_files(kin_router *r, const kin_model_file *listed, int n) {
@@ -341,7 +341,7 @@ static void take_answer(kin_router *r, const kin_model_answer *a) {
     if (!a->failed) return;
     kin_api_error error;
     look_for_file(r, m);
-    kin_api_error_set(&error, 500, "model", "the model '%.100s' cannot be loaded: %.300s", m->world.model, a->why.text);
+    kin_api_error_set(&error, 500, "model", "cannot load model '%.100s': %.300s", m->world.model, a->why.text);
     if (m->is_gone) set_gone(&error, m);
     refuse_all(m, &error);
 }
@@ -442,12 +442,12 @@ static void route(kin_router_waiter *w) {
     w->since = w->last_sign = kin_clock_now();
     if (!m && w->is_named) {
         char name[101];
-        kin_api_error_set(&error, 404, "model", "there is no model '%s': /v1/models lists those of this server",
+        kin_api_error_set(&error, 404, "model", "model '%s' not found: /v1/models lists the models of this server",
                           kin_escape(name, sizeof name, w->name, w->n_name));
         error.code = "model_not_found";
         refuse(w, &error);
     } else if (!m) {
-        kin_api_error_set(&error, 400, "model", "this server has several models: say which one, /v1/models lists them");
+        kin_api_error_set(&error, 400, "model", "this server has several models: set 'model' to one of /v1/models");
         refuse(w, &error);
     } else if (!kin_router_offers(m)) {
         set_gone(&error, m);
@@ -457,7 +457,7 @@ static void route(kin_router_waiter *w) {
     } else if (!w->needs || is_ready(m)) {
         begin(w, m);
     } else if (r->n_waiting >= r->o.max_waiting) {
-        kin_api_error_set(&error, 429, NULL, "too many requests wait already: try again in a moment");
+        kin_api_error_set(&error, 429, NULL, "the queue is full: try again in a moment");
         refuse(w, &error);
     } else {
         put_in_line(m, w);
@@ -497,7 +497,7 @@ static void read_in_pool(uv_work_t *work) {
 
 static void was_read(uv_work_t *work, int status) {
     kin_router_waiter *w = work->data;
-    if (status != 0) w->rc = kin_api_error_set(&w->error, 503, NULL, "the server stops");
+    if (status != 0) w->rc = kin_api_error_set(&w->error, 503, NULL, "the server is shutting down");
     if (!w->x)
         free_waiter(w);
     else if (w->rc != 0)

@@ -190,11 +190,11 @@ static void join_code(kin_server *s, kin_http_exchange *x) {
     kin_str site = kin_http_header(x, "sec-fetch-site");
     const kin_session *session = s->router.n > 0 && !s->router.host ? s->router.models[0].world.preparer.session : NULL;
     if (!s->o.shows_code || (site.at && !(site.len == 11 && memcmp(site.at, "same-origin", 11) == 0))) {
-        kin_http_reply_error(x, 403, "the code is shown to who has a key, or is on this machine; run 'kin code' there");
+        kin_http_reply_error(x, 403, "the code is shown only on the server's machine or with an API key; run 'kin code' there");
     } else if (s->router.n == 0) {
         reply_loading(s, x);
     } else if (!session || !session->with_others) {
-        kin_http_reply_error(x, 404, "the server was started without --cluster: nobody can join it");
+        kin_http_reply_error(x, 404, "the server was started without --cluster: devices cannot join");
     } else if (kin_identity_code(code, &session->fleet.o.net, &err) != 0) {
         kin_http_reply_error(x, 404, err.text);
     } else {
@@ -209,12 +209,12 @@ static bool refuse_browsers(kin_server *s, kin_http_exchange *x) {
     if (!s->o.browsers)
         kin_http_reply_error(x, 404, "the server was started with --no-browsers");
     else if (!kin_tab_page_has_engine())
-        kin_http_reply_error(x, 404, "this kin was built without its engine for browsers: that needs clang-19 and lld-19");
+        kin_http_reply_error(x, 404, "this kin was built without the browser engine; building it needs clang-19 and lld-19");
     else if (!s->tabs && s->router.n == 0)
         reply_loading(s, x);
     else if (!s->tabs)
         kin_http_reply_error(x, 404,
-                             "browsers cannot join: the server was started without --cluster, or keeps no code ('kin code')");
+                             "browsers cannot join: the server was started without --cluster, or has no code ('kin code')");
     else
         return false;
     return true;
@@ -384,14 +384,14 @@ static void on_request(void *user, kin_http_exchange *x) {
     const route *r = find_route(x, allow, sizeof allow);
     if (!r && allow[0]) {
         kin_http_add_header(x, "Allow", allow);
-        kin_http_reply_error(x, 405, "this path takes another method: see the header Allow");
+        kin_http_reply_error(x, 405, "method not allowed: see the Allow header");
     } else if (!r) {
         bool is_doubled = is_below(kin_http_path(x), "/v1/v1/");
         kin_http_reply_error(x, 404,
                              is_doubled ? "File Not Found: the path has /v1 twice. Leave it out of the client's base URL."
                                         : "File Not Found");
     } else if (s->o.only_joins && !is_join(r)) {
-        kin_http_reply_error(x, 404, "only the page /join is here: 'kin serve --cluster' answers clients, too");
+        kin_http_reply_error(x, 404, "only the page /join is available; use 'kin serve --cluster' to serve the API");
     } else if (!r->is_always && !is_up(s)) {
         reply_loading(s, x);
     } else if (r->answer) {
@@ -400,8 +400,8 @@ static void on_request(void *user, kin_http_exchange *x) {
         tell(s, r, NULL, x);
     } else if (s->router.host && loads_for_a_page(s, r, x)) {
         kin_http_reply_error(x, 403,
-                             "This model is not in memory, and a browser's request has it loaded only if it surely comes from no "
-                             "other web page: chat with it on the server's page, or ask with another program.");
+                             "This model is not loaded, and a request from a browser may load it only from the server's own "
+                             "page: use the chat page of this server, or a client that is not a browser.");
     } else if (s->router.host) {
         const kin_api_format *format = r->call.format ? r->call.format : format_of(kin_http_path(x));
         kin_router_take(&s->router, x, r, format, r->scope == LOADED, r->call.format && !r->errand);
@@ -431,7 +431,8 @@ static void load_model(kin_server *s, kin_served_model *model, kin_http_exchange
 
 static void unload_model(kin_server *s, kin_served_model *model, kin_http_exchange *x) {
     if (!s->router.host) {
-        kin_http_reply_error(x, 501, "this server has one model, which stays: start it with --models-dir for several");
+        kin_http_reply_error(x, 501,
+                             "this server has a single model, which stays loaded: start it with --models-dir for several");
     } else if (model->state != KIN_MODEL_LOADED) {
         kin_http_reply_error(x, 400, "the model is not loaded");
     } else {
@@ -442,12 +443,12 @@ static void unload_model(kin_server *s, kin_served_model *model, kin_http_exchan
 
 static void no_reranking(kin_server *s, kin_http_exchange *x) {
     (void)s;
-    kin_http_reply_error(x, 501, "this server has no reranking");
+    kin_http_reply_error(x, 501, "this server does not support reranking");
 }
 
 static void no_props(kin_server *s, kin_http_exchange *x) {
     (void)s;
-    kin_http_reply_error(x, 501, "what the server was started with does not change");
+    kin_http_reply_error(x, 501, "server properties cannot be changed at run time");
 }
 
 static void act_on_slot(kin_server *s, kin_served_model *model, kin_http_exchange *x) {
@@ -642,7 +643,7 @@ static void run(void *arg) {
 
 static int open_loop(kin_server *s, kin_err *err) {
     static const kin_http_callbacks callbacks = {.head = on_head, .request = on_request, .gone = on_gone, .refusal = put_refusal};
-    if (uv_loop_init(&s->loop) != 0) return kin_err_set(err, "the event loop cannot be made");
+    if (uv_loop_init(&s->loop) != 0) return kin_err_set(err, "cannot create the event loop");
     s->has_loop = true;
     uv_async_init(&s->loop, &s->wake, on_wake);
     uv_timer_init(&s->loop, &s->tick);
@@ -672,7 +673,7 @@ int kin_server_open(kin_server **out, const kin_server_options *o, kin_err *err)
     int rc = kin_access_open(&s->access, &o->access, err);
     if (rc == 0) rc = kin_events_open(&s->events, &s->loop, &eo, err);
     if (rc == 0) rc = open_loop(s, err);
-    if (rc == 0 && uv_thread_create(&s->thread, run, s) != 0) rc = kin_err_set(err, "the server's thread cannot be started");
+    if (rc == 0 && uv_thread_create(&s->thread, run, s) != 0) rc = kin_err_set(err, "cannot start the server's thread");
     if (rc == 0) {
         *out = s;
         return 0;

@@ -11,7 +11,7 @@
 
 enum { WEIGH_NS = 1000000000, LOOK_NS = 100000000 }; // LOOK_NS: interval for checking whether to stop when there is no work
 
-static const kin_err stops = {"the server stops"};
+static const kin_err stops = {"the server is shutting down"};
 
 struct kin_job {
     kin_job_options o;
@@ -247,12 +247,11 @@ static int32_t choose(kin_job *j, float *logits, kin_job_event *event) {
         return KIN_FAIL;
     }
     if (id < 0) {
-        kin_err_set(
-            &j->why, "the model gave no usable probabilities (all%s are NaN or -inf)%s",
-            constraint ? " that the grammar allows" : "",
-            constraint
-                ? ""
-                : ": if its file is whole, a device computes wrongly; 'kin cache rm --texts' forgets what is kept of texts");
+        kin_err_set(&j->why, "the model returned no usable logits (all%s are NaN or -inf)%s",
+                    constraint ? " that the grammar allows" : "",
+                    constraint ? ""
+                               : ": the file may be damaged, or a device computes wrong results; 'kin cache rm --texts' removes "
+                                 "the on-disk KV cache");
         return KIN_FAIL;
     }
     kin_sampler_accept(j->o.sampler, id);

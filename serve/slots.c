@@ -71,8 +71,8 @@ static void gone(void *self) {
 
 // The log gets the path; clients need not know it.
 static int cannot(action *a, const char *what, const kin_err *why) {
-    kin_log(KIN_LOG_WARN, "a slot's file: %s", why->text);
-    return kin_api_error_set(&a->error, 500, NULL, "the file %s cannot be %s; the server's log says why", a->name, what);
+    kin_log(KIN_LOG_WARN, "slot file: %s", why->text);
+    return kin_api_error_set(&a->error, 500, NULL, "the file %s cannot be %s; see the server's log", a->name, what);
 }
 
 // ---- save: reads the tokens of the tag's last sequence, then writes a file
@@ -94,7 +94,7 @@ static void write_file(uv_work_t *work) {
 
 static void file_is_written(uv_work_t *work, int status) {
     action *a = work->data;
-    if (status != 0) a->rc = kin_api_error_set(&a->error, 503, NULL, "the server stops");
+    if (status != 0) a->rc = kin_api_error_set(&a->error, 503, NULL, "the server is shutting down");
     if (a->rc != 0)
         refuse(a);
     else
@@ -109,7 +109,7 @@ static void take_text(action *a, kin_job_event *event) {
         uv_queue_work(a->world.loop, &a->work, write_file, file_is_written);
         return;
     }
-    kin_api_error_set(&a->error, 400, NULL, "no text of slot %d has ended and is kept: there is nothing to save", a->id);
+    kin_api_error_set(&a->error, 400, NULL, "slot %d has no finished sequence in the cache: there is nothing to save", a->id);
     refuse(a);
 }
 
@@ -119,9 +119,9 @@ static int take_tokens(action *a, const json_t *file) {
     const json_t *ids = json_object_get(file, "tokens");
     size_t n = json_array_size(ids);
     if (json_integer_value(json_object_get(file, "kin_slot")) != FORMAT || n == 0)
-        return kin_api_error_set(&a->error, 400, "filename", "%s is no file of a slot", a->name);
+        return kin_api_error_set(&a->error, 400, "filename", "%s is not a slot file", a->name);
     if (json_integer_value(json_object_get(file, "n_vocab")) != a->world.n_vocab)
-        return kin_api_error_set(&a->error, 400, "filename", "%s is of a model with another vocabulary", a->name);
+        return kin_api_error_set(&a->error, 400, "filename", "%s was saved by a model with another vocabulary", a->name);
     if (n > (size_t)a->world.n_ctx)
         return kin_api_error_set(&a->error, 400, "filename", "%s has %zu tokens, but the context is %d", a->name, n,
                                  a->world.n_ctx);
@@ -130,7 +130,7 @@ static int take_tokens(action *a, const json_t *file) {
     for (a->n = 0; a->n < (int)n; a->n++) {
         const json_t *id = json_array_get(ids, (size_t)a->n);
         if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) >= a->world.n_vocab)
-            return kin_api_error_set(&a->error, 400, "filename", "%s is damaged: its token %d is none", a->name, a->n);
+            return kin_api_error_set(&a->error, 400, "filename", "%s is damaged: its token %d is out of range", a->name, a->n);
         a->tokens[a->n] = (int32_t)json_integer_value(id);
     }
     return 0;
@@ -143,7 +143,7 @@ static void read_file(uv_work_t *work) {
     size_t most = FRAME_TEXT + (size_t)a->world.n_ctx * TOKEN_TEXT;
     int rc = kin_whole_file_read(a->path, most, &bytes, &a->n_file, &err);
     if (rc != 0) {
-        a->rc = rc == KIN_ABSENT ? kin_api_error_set(&a->error, 404, "filename", "there is no file %s of a slot", a->name)
+        a->rc = rc == KIN_ABSENT ? kin_api_error_set(&a->error, 404, "filename", "slot file %s not found", a->name)
                                  : cannot(a, "read", &err);
         return;
     }
@@ -157,7 +157,7 @@ static int restore(action *a) {
     kin_job_options o = {.prompt = a->tokens, .n_prompt = a->n, .n_probs = -1, .tag = a->id, .restores = true, .user = a};
     kin_err err;
     if (!kin_service_has_room(a->world.service, 1))
-        return kin_api_error_set(&a->error, 429, NULL, "too many requests wait already: try again in a moment");
+        return kin_api_error_set(&a->error, 429, NULL, "the queue is full: try again in a moment");
     a->tokens = NULL;
     if (kin_job_new(&a->job, &o, &err) != 0) return kin_api_error_memory(&a->error);
     kin_service_submit(a->world.service, a->job);
@@ -166,7 +166,7 @@ static int restore(action *a) {
 
 static void file_is_read(uv_work_t *work, int status) {
     action *a = work->data;
-    if (status != 0) a->rc = kin_api_error_set(&a->error, 503, NULL, "the server stops");
+    if (status != 0) a->rc = kin_api_error_set(&a->error, 503, NULL, "the server is shutting down");
     if (!a->x || a->rc != 0 || restore(a) != 0) refuse(a);
 }
 
@@ -178,7 +178,7 @@ static void take_end(action *a, kin_job_event *event) {
                             (json_int_t)a->n_file, "timings", "restore_ms", took_ms(a)));
         return;
     }
-    kin_api_error_set(&a->error, 503, NULL, "%s", event->how == KIN_JOB_FAILED ? event->why.text : "the text was given up");
+    kin_api_error_set(&a->error, 503, NULL, "%s", event->how == KIN_JOB_FAILED ? event->why.text : "the request was cancelled");
     refuse(a);
 }
 
@@ -204,7 +204,7 @@ static bool is(kin_str a, const char *b) {
 static int take_name(action *a, kin_http_exchange *x) {
     kin_str text = kin_http_body(x);
     if (text.len > MAX_BODY) // it is parsed on the loop's thread
-        return kin_api_error_set(&a->error, 413, NULL, "the body says a file's name, and needs no more than 16 KiB");
+        return kin_api_error_set(&a->error, 413, NULL, "the body is larger than 16 KiB");
     json_t *body = kin_request_parse(text, &a->error);
     const json_t *given = json_object_get(body, "filename");
     const char *name = json_string_value(given);
@@ -213,7 +213,7 @@ static int take_name(action *a, kin_http_exchange *x) {
     int rc = !body ? KIN_FAIL : 0;
     for (const char *c = name; is_plain && *c; c++) is_plain = (unsigned char)*c >= ' ' && *c != 0x7f;
     if (rc == 0 && !is_plain)
-        rc = kin_api_error_set(&a->error, 400, "filename", "filename must be a plain name, without a folder");
+        rc = kin_api_error_set(&a->error, 400, "filename", "filename must be a plain name without a directory");
     if (rc == 0) snprintf(a->name, sizeof a->name, "%s", name);
     if (rc == 0 && snprintf(a->path, sizeof a->path, "%s/%s", a->world.save_path, name) >= (int)sizeof a->path)
         rc = kin_api_error_set(&a->error, 400, "filename", "its path is too long");
@@ -224,7 +224,7 @@ static int take_name(action *a, kin_http_exchange *x) {
 static int start(action *a, kin_http_exchange *x, kin_str what) {
     bool saves = is(what, "save"), erases = is(what, "erase");
     if (!erases && !a->world.save_path)
-        return kin_api_error_set(&a->error, 501, NULL, "this server saves no slots: start it with --slot-save-path FOLDER");
+        return kin_api_error_set(&a->error, 501, NULL, "slots cannot be saved: start the server with --slot-save-path FOLDER");
     if (!erases && take_name(a, x) != 0) return KIN_FAIL;
     if (!saves && !erases) {
         uv_queue_work(a->world.loop, &a->work, read_file, file_is_read);
@@ -239,7 +239,7 @@ void kin_slots_begin(const kin_slots_world *world, kin_http_exchange *x) {
     int id = id_of(kin_http_path(x));
     action *a = NULL;
     if (id < 0)
-        kin_http_reply_error(x, 400, "a slot is a number: /slots/0?action=erase");
+        kin_http_reply_error(x, 400, "the slot must be a number: /slots/0?action=erase");
     else if (!is(what, "erase") && !is(what, "save") && !is(what, "restore"))
         kin_http_reply_error(x, 400, "action must be erase, save or restore");
     else if (!(a = calloc(1, sizeof *a)))

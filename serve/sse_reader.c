@@ -32,7 +32,8 @@ static int take_line(kin_sse_reader *r, take_fn *take, void *user, kin_err *err)
         kin_text_put(&r->data, value.at, value.len);
         r->has_data = true;
     }
-    return r->data.failed || r->data.len > KIN_SSE_MAX ? kin_err_set(err, "an event of more than %d MiB", KIN_SSE_MAX >> 20) : 0;
+    return r->data.failed || r->data.len > KIN_SSE_MAX ? kin_err_set(err, "an event is larger than %d MiB", KIN_SSE_MAX >> 20)
+                                                       : 0;
 }
 
 int kin_sse_reader_feed(kin_sse_reader *r, const char *bytes, size_t n, take_fn *take, void *user, kin_err *err) {
@@ -46,7 +47,8 @@ int kin_sse_reader_feed(kin_sse_reader *r, const char *bytes, size_t n, take_fn 
         while (i + len < n && bytes[i + len] != '\n' && bytes[i + len] != '\r') len++;
         r->after_cr = false;
         kin_text_put(&r->line, bytes + i, len);
-        if (r->line.failed || r->line.len > KIN_SSE_MAX) return kin_err_set(err, "a line of more than %d MiB", KIN_SSE_MAX >> 20);
+        if (r->line.failed || r->line.len > KIN_SSE_MAX)
+            return kin_err_set(err, "a line is larger than %d MiB", KIN_SSE_MAX >> 20);
         i += len;
         if (i == n) break;
         r->after_cr = bytes[i++] == '\r';

@@ -122,7 +122,7 @@ void kin_tab_end(kin_tab *t, const char *reason) {
 }
 
 static void refuse(kin_tab *t, const char *reason) {
-    if (t->is_admitted) kin_log(KIN_LOG_WARN, "the tab '%s' is sent away: %s", t->name, reason);
+    if (t->is_admitted) kin_log(KIN_LOG_WARN, "removed the tab '%s': %s", t->name, reason);
     end(t, KIN_WEBSOCKET_REFUSED, reason);
 }
 
@@ -146,7 +146,7 @@ static void send_call(kin_tab *t) {
     bool is_sent = t->x &&
                    (!c->before || (!c->before->failed && kin_websocket_send(t->ws, true, c->before->at, c->before->len))) &&
                    send_frame(t, &c->frame, c->payload);
-    if (!is_sent) kin_err_set(&c->err, "the tab '%s' cannot be reached", t->name);
+    if (!is_sent) kin_err_set(&c->err, "cannot reach the tab '%s'", t->name);
     t->n_signs++;
     t->progress = 0;
     t->watchdog.least_ns = c->limit_ms * UINT64_C(1000000);
@@ -302,7 +302,7 @@ static int prefetch(void *user, const kin_proto_plan *plan, const atomic_bool *s
     if (rc == 0) t->world->wake(t->world->user);
     while (rc == 0 && !t->is_over && !atomic_load(stop) && t->ahead.state < CALL_DONE)
         kin_cond_wait_for(&t->answered, &t->mutex, LOOK_NS);
-    if (rc == 0 && t->ahead.state != CALL_DONE) rc = kin_err_set(err, "the tab '%s' does not fetch it", t->name);
+    if (rc == 0 && t->ahead.state != CALL_DONE) rc = kin_err_set(err, "the tab '%s' did not fetch it", t->name);
     t->ahead.state = CALL_NONE;
     pthread_mutex_unlock(&t->mutex);
     kin_text_fini(&text);
@@ -346,7 +346,7 @@ static void *run(void *arg) {
     int rc = uv_random(NULL, NULL, o.id.bytes, sizeof o.id.bytes, 0, NULL) == 0 &&
                      uv_random(NULL, NULL, &o.run, sizeof o.run, 0, NULL) == 0
                  ? kin_join_run(&o, &why)
-                 : kin_err_set(&why, "no random numbers");
+                 : kin_err_set(&why, "cannot get random numbers");
     kin_key_wipe(&o.key);
     pthread_mutex_lock(&t->mutex);
     t->has_ended = true;
@@ -369,7 +369,7 @@ static void join_ring(kin_tab *t) {
     if (pthread_create(&t->thread, NULL, run, t) == 0)
         t->has_thread = true;
     else
-        end(t, KIN_WEBSOCKET_NORMAL, "the head has no thread left");
+        end(t, KIN_WEBSOCKET_NORMAL, "the head cannot start a thread");
 }
 
 // ---- the path to the tab, before it joins
@@ -383,7 +383,7 @@ static void send_echo(kin_tab *t) {
     uint8_t *filler = calloc(1, n);
     kin_frame frame = {.type = KIN_FRAME_ECHO, .length = (uint32_t)n};
     t->echo_at = kin_clock_now();
-    if (!filler || !send_frame(t, &frame, filler)) end(t, KIN_WEBSOCKET_NORMAL, "the head has no memory left");
+    if (!filler || !send_frame(t, &frame, filler)) end(t, KIN_WEBSOCKET_NORMAL, "the head is out of memory");
     free(filler);
 }
 
@@ -438,7 +438,7 @@ static void take_hello(kin_tab *t, const json_t *m) {
     const char *code = json_string_value(json_object_get(m, "code"));
     kin_tab_code answer = t->world->check(t->world->user, code ? code : "");
     if (answer == KIN_TAB_LATER) {
-        refuse(t, "a wrong code was tried just now: try again in a second");
+        refuse(t, "too many wrong codes: try again in a second");
         return;
     }
     if (answer == KIN_TAB_MANY) {
@@ -446,7 +446,7 @@ static void take_hello(kin_tab *t, const json_t *m) {
         return;
     }
     if (answer == KIN_TAB_WRONG) {
-        refuse(t, "the code does not fit: 'kin code' on the head shows it");
+        refuse(t, "wrong code: run 'kin code' on the head to see it");
         return;
     }
     t->is_admitted = true;
@@ -483,11 +483,11 @@ static void take_text(kin_tab *t, const uint8_t *bytes, size_t n) {
     json_t *m = json_loadb((const char *)bytes, n, 0, NULL);
     const char *type = json_string_value(json_object_get(m, "type"));
     if (!type)
-        refuse(t, "that is no message of a tab");
+        refuse(t, "unexpected message from the tab");
     else if (strcmp(type, "hello") == 0 && !t->is_admitted)
         take_hello(t, m);
     else if (!t->is_admitted)
-        refuse(t, "the code comes first");
+        refuse(t, "the first message must be the code");
     else if (strcmp(type, "progress") == 0)
         take_progress(t, m);
     else if (strcmp(type, "ahead") == 0)
@@ -497,7 +497,7 @@ static void take_text(kin_tab *t, const uint8_t *bytes, size_t n) {
     else if (strcmp(type, "rested") == 0 && !t->has_thread && t->echo_at == 0)
         take_rested(t);
     else if (strcmp(type, "pong") != 0) // a pong only shows that the tab is alive
-        refuse(t, "that message is not for a head");
+        refuse(t, "unexpected message for a head");
     json_decref(m);
 }
 
@@ -531,7 +531,7 @@ static void take_frame(kin_tab *t, const uint8_t *bytes, size_t n) {
     kin_frame frame;
     kin_err err;
     if (kin_frame_decode(bytes, n, &frame, &err) != KIN_FRAME_HEADER || frame.length != n - KIN_FRAME_HEADER) {
-        refuse(t, "that is no frame");
+        refuse(t, "invalid frame");
         return;
     }
     if (t->echo_at > 0 && frame.type == KIN_FRAME_ECHO) {
@@ -539,14 +539,14 @@ static void take_frame(kin_tab *t, const uint8_t *bytes, size_t n) {
         return;
     }
     if (!t->has_thread) {
-        refuse(t, "nothing was asked yet");
+        refuse(t, "unexpected frame before a request");
         return;
     }
     pthread_mutex_lock(&t->mutex);
     bool is_answer = take_answer(t, &frame, bytes + KIN_FRAME_HEADER);
     if (is_answer) pthread_cond_broadcast(&t->answered);
     pthread_mutex_unlock(&t->mutex);
-    if (!is_answer) refuse(t, "that is no answer to what was asked");
+    if (!is_answer) refuse(t, "the answer does not match the request");
 }
 
 static void on_message(void *user, bool is_text, const uint8_t *bytes, size_t n) {
@@ -572,7 +572,7 @@ static void on_bytes(void *user, const uint8_t *bytes, size_t n) {
     if (!kin_websocket_feed(t->ws, bytes, n))
         end(t, KIN_WEBSOCKET_NORMAL, "the tab was closed");
     else if (t->x && kin_http_tunnel_pending(t->x) > MAX_OTHER + 2 * t->out_cap)
-        refuse(t, "it does not read what it is told"); // for example, answers to its pings
+        refuse(t, "the tab does not read its messages"); // for example, answers to its pings
 }
 
 static void on_closed(void *user) {
@@ -639,16 +639,16 @@ void kin_tab_tick(kin_tab *t, kin_time now) {
     bool is_open;
     if (t->is_ending) return;
     if (!t->is_admitted) {
-        if (kin_clock_ms(t->opened_at, now) > KIN_TAB_HELLO_MS) refuse(t, "no code came");
+        if (kin_clock_ms(t->opened_at, now) > KIN_TAB_HELLO_MS) refuse(t, "no code was sent in time");
         return;
     }
     // After a late tick, this process was stopped or busy, and the tab's messages are still unread.
     if (t->ticked_at && kin_clock_ms(t->ticked_at, now) > KIN_TAB_SILENCE_MS / 2) t->heard_at = now;
     t->ticked_at = now;
     if (kin_clock_ms(t->heard_at, now) > KIN_TAB_SILENCE_MS)
-        refuse(t, "it was silent for too long: hidden pages are put to sleep by some browsers");
+        refuse(t, "the tab sent nothing for too long: some browsers suspend hidden pages");
     else if (is_call_late(t, now, &is_open))
-        refuse(t, is_open ? "it does not get its layers ready" : "it answers, but its computing hangs");
+        refuse(t, is_open ? "the tab did not prepare its layers in time" : "the tab responds, but its computation hangs");
     else if (t->has_thread && kin_clock_ms(t->ping_at, now) >= PING_MS) {
         t->ping_at = now;
         say(t, json_pack("{s:s}", "type", "ping"));

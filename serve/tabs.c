@@ -80,8 +80,8 @@ int kin_tabs_open(kin_tabs **out, uv_loop_t *loop, const kin_session *session, k
     t->loop = loop;
     int rc = kin_identity_code(t->code, &session->fleet.o.net, err);
     if (rc == 0) rc = kin_key_from_code(&t->world.key, t->code, err);
-    if (rc == 0 && uv_random(NULL, NULL, token, sizeof token, 0, NULL) != 0) rc = kin_err_set(err, "no random numbers");
-    if (rc == 0 && uv_async_init(loop, &t->wake, on_wake) != 0) rc = kin_err_set(err, "the event loop takes no more");
+    if (rc == 0 && uv_random(NULL, NULL, token, sizeof token, 0, NULL) != 0) rc = kin_err_set(err, "cannot get random numbers");
+    if (rc == 0 && uv_async_init(loop, &t->wake, on_wake) != 0) rc = kin_err_set(err, "cannot register with the event loop");
     if (rc != 0) {
         free(t);
         *out = NULL;
@@ -152,15 +152,15 @@ void kin_tabs_connect(kin_tabs *t, kin_http_exchange *x) {
         kin_http_reply_error(x, 400, "this path is for the WebSocket of the page /join");
     } else if (!version.at || version.len != 2 || memcmp(version.at, "13", 2) != 0) {
         kin_http_add_header(x, "Sec-WebSocket-Version", "13");
-        kin_http_reply_error(x, 426, "only version 13 of WebSockets is understood");
+        kin_http_reply_error(x, 426, "only WebSocket version 13 is supported");
     } else if (t->is_stopped) {
         kin_http_add_header(x, "Retry-After", "5");
-        kin_http_reply_error(x, 503, "the ring is not up");
+        kin_http_reply_error(x, 503, "the ring is not ready");
     } else if (!is_own_page(x)) {
         kin_http_reply_error(x, 403, "only the server's own page may join: open /join on this server");
     } else if (n_asking >= KIN_TABS_MAX_ASKING || t->n - n_asking >= KIN_TABS_MAX) {
         kin_http_add_header(x, "Retry-After", "5");
-        kin_http_reply_error(x, 503, "too many tabs want to join, or have joined");
+        kin_http_reply_error(x, 503, "too many tabs have joined");
     } else {
         kin_http_add_header(x, "Sec-WebSocket-Accept", accept);
         if (kin_tab_open(&t->all[t->n], &t->world, x, &err) == 0)
@@ -195,7 +195,7 @@ static void read_chunk(uv_work_t *work) {
     }
     r->rc = n == r->chunk.bytes
                 ? 0
-                : kin_err_set(&r->err, "%s: %s", r->path, fd < 0 || got < 0 ? strerror(errno) : "it has become shorter");
+                : kin_err_set(&r->err, "%s: %s", r->path, fd < 0 || got < 0 ? strerror(errno) : "the file was truncated");
     if (fd >= 0) close(fd);
 }
 
@@ -207,7 +207,7 @@ static void chunk_is_read(uv_work_t *work, int status) {
         kin_http_add_header(r->x, "Cross-Origin-Resource-Policy", "same-origin");
         kin_http_reply(r->x, 200, "application/octet-stream", r->bytes, r->chunk.bytes);
     } else if (r->x) {
-        kin_http_reply_error(r->x, 500, status == 0 ? r->err.text : "the server stops");
+        kin_http_reply_error(r->x, 500, status == 0 ? r->err.text : "the server is shutting down");
     }
     free(r->bytes);
     free(r);
@@ -244,7 +244,7 @@ void kin_tabs_reply_chunk(kin_tabs *t, kin_http_exchange *x) {
     kin_str path = kin_http_path(x);
     bool is_hash = path.len >= 2 * sizeof hash && kin_hex_get(hash, path.at + path.len - 2 * sizeof hash, sizeof hash) == 0;
     if (t->is_stopped || !knows_token(t, x)) {
-        kin_http_reply_error(x, 403, "parts of the model are for tabs that have joined");
+        kin_http_reply_error(x, 403, "only tabs that have joined can fetch parts of the model");
         return;
     }
     if (!is_hash || !find_chunk(t->world.session, hash, &i)) {
@@ -254,7 +254,7 @@ void kin_tabs_reply_chunk(kin_tabs *t, kin_http_exchange *x) {
     kin_chunk chunk = kin_manifest_chunk(m, i);
     if (kin_http_unsent(x) + t->n_reading + chunk.bytes > KIN_TABS_MAX_UNSENT) {
         kin_http_add_header(x, "Retry-After", "1");
-        kin_http_reply_error(x, 503, "too many parts of the model are on their way");
+        kin_http_reply_error(x, 503, "too many parts of the model are being fetched");
         return;
     }
     chunk_read *r = calloc(1, sizeof *r);

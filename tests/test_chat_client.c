@@ -289,8 +289,13 @@ static void what_goes_wrong_is_said_and_the_text_so_far_is_kept(void **state) {
                                           DOCUMENT("500 Oh", "<html>"),
                                           "SSH-2.0-OpenSSH\r\n",
                                           NULL};
-    static const char *const says[] = {
-        "before its answer was whole", "before it was whole", "no ring", "too long", "--api-key", "status 500", "no HTTP"};
+    static const char *const says[] = {"before its answer was complete",
+                                       "before the answer was complete",
+                                       "no ring",
+                                       "too long",
+                                       "--api-key",
+                                       "status 500",
+                                       "not HTTP"};
     server s = {0};
     start(&s, answers);
     kin_chat_client *c = client_of(&s, (kin_chat_client_options){0}, "127.0.0.1");

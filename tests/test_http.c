@@ -414,10 +414,10 @@ static void addresses_that_cannot_be_had_are_said(void **state) {
     serve(&w);
     expect_no_server(&w, "127.0.0.1", kin_http_port(w.http), "address already in use");
     expect_no_server(&w, "localhost", kin_http_port(w.http), "address already in use");
-    expect_no_server(&w, "my.server", 0, "give an address in numbers");
+    expect_no_server(&w, "my.server", 0, "must be a numeric address");
     expect_no_server(&w, "8.8.8.8", 0, "cannot listen on 8.8.8.8");
     w.o.prefix = "kin";
-    expect_no_server(&w, "127.0.0.1", 0, "begins with a slash");
+    expect_no_server(&w, "127.0.0.1", 0, "begin with a slash");
     close_world(&w);
 }
 
@@ -445,7 +445,7 @@ static void a_unix_socket_serves_and_is_removed(void **state) {
     get(c, "/");
     wait_for(c, "hello");
     expect_no_server(&w, path, 0, "another process listens");
-    expect_no_server(&w, file, 0, "is no socket");
+    expect_no_server(&w, file, 0, "is not a socket");
     expect_no_server(&w, longest, 0, "has at most");
     assert_int_equal(access(file, F_OK), 0);
     assert_int_equal(access(path, F_OK), 0);

@@ -110,7 +110,7 @@ static void values_of_json_are_bounded_by_the_memory_that_they_take(void **state
         send_bytes(c, body, N);
         wait_for_end(c);
         expect_in(c, "HTTP/1.1 413 ");
-        expect_in(c, "too many values");
+        expect_in(c, "too many JSON values");
         close_client(c);
     }
     // The first client's third is accepted; while it is processed, the same amount does not fit.

@@ -75,7 +75,7 @@ loaded
 claim='a page elsewhere has no model loaded: by an image, by a link, or where the browser does not say from where it asks'
 answers 403 '/props?model=small' -H 'Sec-Fetch-Site: cross-site' -H 'Sec-Fetch-Mode: no-cors' -H 'Sec-Fetch-Dest: image'
 answers 403 '/props?model=small' -H 'Sec-Fetch-Site: cross-site' -H 'Sec-Fetch-Mode: navigate' -H 'Sec-Fetch-Dest: document'
-says "$out" 'not in memory'
+says "$out" 'is not loaded'
 answers 403 '/slots?model=small' -A 'Mozilla/5.0 (X11; Linux x86_64)'
 answers 403 /models/load -d '{"model": "small"}' -H 'Origin: http://evil.example'
 loaded
@@ -130,7 +130,7 @@ while answers 200 /api/ps && grep -q '"name"' "$out" && [ $n -lt 1200 ]; do
 done
 loaded
 answers 400 /v1/completions -d '{"prompt": "One", "max_tokens": 1}'
-says "$out" 'say which one'
+says "$out" 'several models'
 answers 200 /models/load -d '{"model": "small"}'
 loaded small
 answers 200 /models/unload -d '{"model": "small"}'
@@ -289,7 +289,7 @@ first=$(vector type1 '[300]')
 last=$(vector type3 '[300, 400]')
 { [ "$last" != "$mean" ] && [ "$last" != "$first" ]; } || fail 'type 3 is not the last'
 answers 501 /v1/embeddings -d '{"model": "type4", "input": "a"}'
-says "$out" 'pooling_type makes no vector of a text'
+says "$out" 'pooling_type does not produce embeddings'
 answers 200 /v1/completions -d '{"model": "type4", "prompt": "a", "max_tokens": 1}'
 stop
 serve -m "$dir/poolings/type4.gguf" --pooling last

@@ -380,7 +380,7 @@ static void a_model_that_is_added_takes_requests_and_none_is_added_twice(void **
     (void)state;
     world w;
     open_world(&w, 1, 8, false);
-    expect_refused(ask(&w, "d"), "404", "there is no model 'd'");
+    expect_refused(ask(&w, "d"), "404", "model 'd' not found");
     kin_router_add(&w.router, &(kin_model_file){.name = "a", .path = "/elsewhere/a"}); // the name exists
     kin_model_file another = w.files[1];                                               // the file exists
     snprintf(another.name, sizeof another.name, "another");
@@ -425,7 +425,7 @@ static void the_only_model_takes_any_name_if_it_is_to(void **state) {
     world w;
     open_world(&w, 1, 8, false);
     w.router.o.takes_any_name = true;
-    expect_refused(ask(&w, "d"), "404", "there is no model 'd'"); // there are three models
+    expect_refused(ask(&w, "d"), "404", "model 'd' not found"); // there are three models
     w.router.n = 1;
     client *c = ask(&w, "d");
     expect_order(&w, A, true);
@@ -450,7 +450,7 @@ static void without_a_name_it_is_the_model_used_last_or_none(void **state) {
     (void)state;
     world w;
     open_world(&w, 2, 10, false);
-    expect_refused(ask(&w, NULL), " 400 ", "say which one");
+    expect_refused(ask(&w, NULL), " 400 ", "several models");
     use(&w, "a");
     use(&w, "b");
     expect_begun(&w, ask(&w, NULL), B);
@@ -478,7 +478,7 @@ static void so_many_requests_wait_and_further_ones_are_429(void **state) {
     obey(&w);
     expect_begun(&w, a, A);
     expect_waits(ask(&w, "c")); // the queue has room again
-    expect_refused(ask(&w, "c"), " 429 ", "wait already");
+    expect_refused(ask(&w, "c"), " 429 ", "queue is full");
     expect_waits(b);
     close_world(&w);
 }
@@ -503,7 +503,7 @@ static void all_who_wait_are_told_why_a_model_cannot_be_loaded(void **state) {
     open_world(&w, 1, 10, false);
     client *first = ask(&w, "a"), *second = ask(&w, "a"), *b = ask(&w, "b");
     fail_to(&w, "its file is cut");
-    expect_refused(first, " 500 ", "'a' cannot be loaded: its file is cut");
+    expect_refused(first, " 500 ", "cannot load model 'a': its file is cut");
     expect_refused(second, " 500 ", "its file is cut");
     expect_waits(b);
     expect_order(&w, B, true); // requests for other models go on

@@ -344,7 +344,7 @@ claim='what cannot be written is refused, and a doubled path is explained'
 curl -s "$base/v1/models" | grep -o '"n_vocab":[0-9]*' | tr -dc 0-9 >"$dir/n_vocab"
 awk -v n="$(cat "$dir/n_vocab")" 'BEGIN { printf "{\"prompt\": \"a\", \"logit_bias\": ["; for (i = 0; i < n; i++) printf "%s[%d, false]", i ? "," : "", i; print "]}" }' >"$dir/all"
 answers 400 /completion -d "@$dir/all"
-says "$out" "it forbids every token"
+says "$out" "forbids every token"
 awk -v n="$(cat "$dir/n_vocab")" 'BEGIN { printf "{\"prompt\": \"a\", \"grammar\": \"root ::= \\\"(7\\\"\", \"logit_bias\": ["; for (i = 0; i < n - 1; i++) printf "%s[%d, false]", i ? "," : "", i; print "]}" }' >"$dir/most"
 answers 400 /completion -d "@$dir/most"
 says "$out" "after 0 tokens the grammar .* allows only tokens that 'logit_bias'"
@@ -555,7 +555,7 @@ kill -TERM "$server"
 ends_well
 wait "$client"
 says_not "$dir/stream2" '^data: \[DONE\]'
-says "$dir/stream2" 'the server stops'
+says "$dir/stream2" 'the server is shutting down'
 
 claim='a wrong option is a usage error'
 for words in '--nope' '--port 99999' '--parallel 0'; do
@@ -607,6 +607,6 @@ says "$err" '--api-key KEY'
 status 1 "$kin" serve --port 0 --cors-origins evil.example
 says "$err" '--cors-origins'
 status 1 "$kin" serve --port 0 --api-key-file "$dir/none"
-says "$err" 'no such file'
+says "$err" 'no such API key file'
 
 tally

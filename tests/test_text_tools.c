@@ -90,7 +90,7 @@ static void embeddings_take_texts_and_ids(void **state) {
                {"{'input':[]}", "must not be empty"},
                {"{'input':5}", "type must be string or array"},
                {"{'input':'a','encoding_format':'hex'}", "must be \"float\" or \"base64\""},
-               {"{'input':'a','dimensions':2}", "this model's vectors have 3"},
+               {"{'input':'a','dimensions':2}", "must be 3 for this model"},
                {"{'input':'a','truncate':'END'}", "type must be boolean"},
                {"{'input':'a','embd_normalize':1}", "must be 2"}};
     kin_embeddings_request r;

@@ -266,7 +266,7 @@ static void who_speaks_http_to_the_port_is_told(void **state) {
     wait_for_end(c);
     wait_for_end(garbage);
     assert_non_null(strstr(c->got, "HTTP/1.1 400 Bad Request"));
-    assert_non_null(strstr(c->got, "write https:// in the address"));
+    assert_non_null(strstr(c->got, "use https:// in the URL"));
     assert_int_equal(w.n_requests, 0);
     close_client(c);
     close_client(garbage);

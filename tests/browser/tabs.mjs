@@ -103,14 +103,14 @@ async function hostile(ring) {
   if (chunk.status !== 403) throw new Error(`a chunk without a token: ${chunk.status}`);
   const folder = await fetch(`${ring.base}/join/`);
   if (!folder.ok || !folder.url.endsWith('/join')) throw new Error(`/join/: ${folder.status} ${folder.url}`);
-  await expectEnd(ring, 'no JSON', [message(Buffer.from('hello'))], 'that is no message of a tab');
-  await expectEnd(ring, 'frames before the code', [message(Buffer.alloc(100), 2)], 'that is no frame');
+  await expectEnd(ring, 'no JSON', [message(Buffer.from('hello'))], 'unexpected message from the tab');
+  await expectEnd(ring, 'frames before the code', [message(Buffer.alloc(100), 2)], 'invalid frame');
   await expectEnd(ring, 'a long message before the code', [message(Buffer.alloc(20000, 32))]);
-  await expectEnd(ring, 'a frame that nobody asked for', [hello(ring), message(Buffer.alloc(100), 2)], 'that is no frame');
+  await expectEnd(ring, 'a frame that nobody asked for', [hello(ring), message(Buffer.alloc(100), 2)], 'invalid frame');
   const echo = message(Buffer.from(writeFrame(ECHO, 0, new Uint8Array(64))), 2);
-  await expectEnd(ring, 'more echoes than there were', [hello(ring), echo, echo], 'nothing was asked yet');
-  await expectEnd(ring, 'a rest before the echo', [hello(ring), message(Buffer.from('{"type":"rested"}'))], 'that message is not for a head');
-  await expectEnd(ring, 'an unknown message', [hello(ring), message(Buffer.from('{"type":"plan"}'))], 'that message is not for a head');
+  await expectEnd(ring, 'more echoes than there were', [hello(ring), echo, echo], 'unexpected frame before a request');
+  await expectEnd(ring, 'a rest before the echo', [hello(ring), message(Buffer.from('{"type":"rested"}'))], 'unexpected message for a head');
+  await expectEnd(ring, 'an unknown message', [hello(ring), message(Buffer.from('{"type":"plan"}'))], 'unexpected message for a head');
   await expectEnd(ring, 'an oversized message', [hello(ring), message(Buffer.alloc(1 << 20), 2)]);
   await expectEnd(ring, 'bytes of no protocol', [randomBytes(1000)]);
   await expectEnd(ring, 'a mask that is missing', [Buffer.of(0x81, 2, 0x7b, 0x7d)]);
@@ -225,7 +225,7 @@ export async function tabs(world) {
       await tab.click('#join');
       await tab.waitForFunction((w) => document.querySelector('#problem').textContent.includes(w) && !document.querySelector('#form').hidden, words);
     };
-    await tries('0000-0000-0000-0000', 'does not fit');
+    await tries('0000-0000-0000-0000', 'wrong code');
     await tries(ring.code, 'just now');
     await new Promise((later) => setTimeout(later, 1000)); // KIN_TABS_TRY_MS
     await tab.click('#join');

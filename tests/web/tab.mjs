@@ -90,7 +90,7 @@ try {
   const head = await serveRing(kin, model, dir);
   const stranger = await joinAsTab(head.base, '0000-0000-0000-0000');
   await until('a wrong code is refused', () => stranger.ended);
-  if (!stranger.said.some((m) => m.type === 'refused' && m.reason.includes('does not fit'))) throw new Error('no sentence');
+  if (!stranger.said.some((m) => m.type === 'refused' && m.reason.includes('wrong code'))) throw new Error('no sentence');
   const tab = await until('the code is looked at again', async () => { // after a wrong code the head checks none for a second
     const one = await joinAsTab(head.base, head.code);
     await until('an answer', () => one.ended || one.said.some((m) => m.type === 'welcome'));
@@ -106,7 +106,7 @@ try {
   const stuck = await joinAsTab(head.base, head.code, true);
   await until('the tab that hangs has layers', () => stuck.layers);
   same(await write(head.base), want, 'a text goes on when a tab answers echoes, but no step');
-  if (!stuck.steps || !stuck.said.some((m) => m.type === 'refused' && m.reason.includes('computing hangs'))) throw new Error('no sentence for a tab that hangs');
+  if (!stuck.steps || !stuck.said.some((m) => m.type === 'refused' && m.reason.includes('computation hangs'))) throw new Error('no sentence for a tab that hangs');
   for (const n of [8, 7]) await joinIdly(head.base, head.code, n);
   const [in16, in17] = await joinIdly(head.base, head.code, 2); // connected while there was room
   if (in16.type !== 'welcome' || in17.type !== 'refused' || !in17.reason.includes('too many tabs')) throw new Error(`17 tabs: ${JSON.stringify([in16, in17])}`);
