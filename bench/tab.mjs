@@ -162,7 +162,7 @@ const ROWS = [
 
 // What the head says of a member's tokens (KIN_VERBOSE): its computing over what was predicted, from the end of the last text.
 function measuredOf(ring, name) {
-  const all = [...ring.head.said.matchAll(/measured of '(.*?)': computing ([\d.]+) times/g)].filter((m) => m[1] === name);
+  const all = [...ring.head.said.matchAll(/measured on '(.*?)': computing takes ([\d.]+) times/g)].filter((m) => m[1] === name);
   return Number(all.at(-1)?.[2] ?? NaN);
 }
 

@@ -71,12 +71,12 @@ static void on_message(void *user, uint32_t from, uint32_t epoch, kin_proto_mess
     case KIN_FRAME_KEPT: kin_cluster_take_kept(c, from, m); return;
     case KIN_FRAME_EVENTS: kin_cluster_take_events(c, from, &m->events); return;
     default:
-        kin_log(KIN_LOG_WARN, "%s sent %s, which is not for a head", kin_link_name(kin_connections_link(c->connections, from)),
-                kin_frame_name(m->type));
+        kin_log(KIN_LOG_WARN, "%s sent %s, which a head does not accept",
+                kin_link_name(kin_connections_link(c->connections, from)), kin_frame_name(m->type));
         kin_cluster_forget_probes(c, from);
-        kin_connections_drop(c->connections, from, "that message is not for a head");
+        kin_connections_drop(c->connections, from, "unexpected message for a head");
         e.kind = KIN_MEMBERSHIP_LOST;
-        e.reason = "it sent what is not for a head";
+        e.reason = "it sent a message that a head does not accept";
         break;
     }
     kin_cluster_act(c, &e);
@@ -103,9 +103,9 @@ static void take_relay(kin_cluster *c, kin_link *link, uint32_t epoch, const kin
     int from = kin_assignment_find(c->plan, is_sender ? &open->id : &open->peer);
     int to = kin_assignment_find(c->plan, is_sender ? &open->peer : &open->id);
     if (!kin_membership_takes(c->membership, epoch))
-        kin_endpoint_refuse(link, "busy: that plan is not in force");
+        kin_endpoint_refuse(link, "busy: that plan is not active");
     else if (from < 0 || to != from + 1)
-        kin_endpoint_refuse(link, "identity: these two are not neighbours in this ring");
+        kin_endpoint_refuse(link, "identity: these devices are not neighbours in this ring");
     else
         kin_relay_add(c->relay, c->endpoint, link, open);
 }
@@ -124,7 +124,7 @@ static void on_link(void *user, kin_link *link, uint32_t epoch, const kin_proto_
     case KIN_PROTO_BACK:
         if (!kin_neighbours_take(c->neighbours, link, epoch, open)) take_relay(c, link, epoch, open);
         break;
-    default: kin_endpoint_refuse(link, "other: a head has no use for such a link"); break;
+    default: kin_endpoint_refuse(link, "other: a head does not accept this kind of link"); break;
     }
 }
 
@@ -543,7 +543,7 @@ static void open_chunk_server(kin_cluster *c) {
     if (kin_chunk_server_open(&c->server, kin_endpoint_loop(c->endpoint), NULL, &err) != 0 ||
         kin_store_open_files(&store, c->o.manifest, c->o.paths, &err) != 0 ||
         kin_chunk_store_new(&c->chunks, kin_endpoint_loop(c->endpoint), store, &err) != 0 || withhold_private(c, &err) != 0) {
-        kin_log(KIN_LOG_WARN, "devices cannot fetch the model from here: %s", err.text);
+        kin_log(KIN_LOG_WARN, "devices cannot fetch the model from this head: %s", err.text);
         if (!c->chunks) kin_store_close(store);
         return;
     }
@@ -560,7 +560,7 @@ static void begin(void *arg) {
         memcpy(o.key, c->o.key.bytes, sizeof o.key);
         kin_discovery_self self = {.id = c->o.id, .name = c->o.name, .port = kin_endpoint_port(c->endpoint)};
         if (kin_discovery_answer(&c->discovery, kin_endpoint_loop(c->endpoint), &o, &self, &err) != 0)
-            kin_log(KIN_LOG_WARN, "devices cannot find this head by themselves: %s; give them its address", err.text);
+            kin_log(KIN_LOG_WARN, "devices cannot find this head automatically: %s; give them its address", err.text);
     }
     on_tick(c);
     publish(c);
@@ -665,8 +665,7 @@ static int check_batch(const kin_cluster_options *o, kin_err *err) {
     int n = o->shard.n_batch < o->shard.n_ctx ? o->shard.n_batch : o->shard.n_ctx;
     size_t bytes = kin_proto_step_size_max((uint32_t)n, (uint32_t)o->model->hp.n_embd, o->wire_type);
     if (bytes <= KIN_FRAME_CAP_STEP && n <= KIN_PROTO_MAX_TOKENS) return 0;
-    return kin_err_set(err, "--batch %d: so many tokens do not fit a frame between devices, of %u MiB at most", n,
-                       KIN_FRAME_CAP_STEP >> 20);
+    return kin_err_set(err, "--batch %d: too many tokens for a network frame of at most %u MiB", n, KIN_FRAME_CAP_STEP >> 20);
 }
 
 int kin_cluster_open(kin_cluster **out_cluster, const kin_cluster_options *o, kin_err *err) {

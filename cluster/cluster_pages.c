@@ -36,7 +36,7 @@ void kin_cluster_open_pages(kin_cluster *c) {
     kin_err err;
     if (!disk->dir || !c->server) return;
     if (kin_chunk_server_give_pages(c->server, disk->dir, &err) != 0 || kin_page_fetch_open(&c->pages.fetch, &o, &err) != 0)
-        kin_log(KIN_LOG_WARN, "pages of texts are not shared with devices: %s", err.text);
+        kin_log(KIN_LOG_WARN, "KV pages are not shared with devices: %s", err.text);
 }
 
 // Waits until the copies of pages that others wrote while the head computed are here.

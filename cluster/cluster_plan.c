@@ -104,18 +104,16 @@ void kin_cluster_say_apart(kin_cluster *c, const kin_proto_id *from, const kin_p
     const kin_membership_device *a = device_with(c, from), *b = device_with(c, to);
     if (!a || !b || !kin_measurements_tells_apart(c->measurements, from, to)) return;
     if (kin_membership_was_reached(reason)) { // the link works: another port would not help
-        kin_log(
-            KIN_LOG_WARN,
-            "devices '%s' and '%s' reach each other, but too slowly to compute together (%s); what they send each other goes by "
-            "this machine. A cable, or a place nearer to the access point, would help",
-            a->name, b->name, reason);
+        kin_log(KIN_LOG_WARN,
+                "devices '%s' and '%s' reach each other too slowly (%s); their traffic is relayed through "
+                "this machine. Use a cable, or move them closer to the access point",
+                a->name, b->name, reason);
         return;
     }
-    kin_log(
-        KIN_LOG_WARN,
-        "devices '%s' and '%s' do not reach each other (%s); what they send each other goes by this machine, which takes longer. "
-        "To mend it, let one of them be reached: open TCP port %u on '%s' or %u on '%s' (kin join --port N keeps it the same)",
-        a->name, b->name, reason[0] ? reason : "no answer", port_of(c, a), a->name, port_of(c, b), b->name);
+    kin_log(KIN_LOG_WARN,
+            "devices '%s' and '%s' do not reach each other (%s); their traffic is relayed through this machine, which is slower. "
+            "To fix it, open TCP port %u on '%s' or %u on '%s' (kin join --port N sets a fixed port)",
+            a->name, b->name, reason[0] ? reason : "no answer", port_of(c, a), a->name, port_of(c, b), b->name);
 }
 
 // Handles a link that could not be measured from this end. True: the other end tries now.
@@ -195,7 +193,7 @@ static void ask_about(kin_cluster *c, question_fn *ask, uint32_t number, const u
 
 static void ask_planner(kin_cluster *c, const kin_membership_action *ask) {
     if (ask->n_devices > N_DEVICES_MAX)
-        kin_log(KIN_LOG_WARN, "%d devices are there; %d can be planned with", ask->n_devices, N_DEVICES_MAX);
+        kin_log(KIN_LOG_WARN, "%d devices have joined; at most %d can be used", ask->n_devices, N_DEVICES_MAX);
     c->question = ask->question;
     ask_about(c, kin_planning_ask, ask->question, ask->devices, ask->n_devices);
 }
@@ -213,7 +211,7 @@ static void note_no_plan(kin_cluster *c, const kin_err *why, int n_devices) {
         return;
     }
     c->no_plan = *why;
-    kin_err_prefix(&c->no_plan, "%d device%s here, as many as were to be", n_devices, n_devices == 1 ? " is" : "s are");
+    kin_err_prefix(&c->no_plan, "%d device%s here as requested", n_devices, n_devices == 1 ? " is" : "s are");
     if (is_new) c->give_up_at = kin_clock_now() + GIVE_UP_MS * UINT64_C(1000000);
 }
 
@@ -227,8 +225,8 @@ void kin_cluster_ask_planner(kin_cluster *c, const kin_membership_action *ask) {
         ask_planner(c, ask);
         return;
     }
-    kin_err_set(&err, "%d of %d devices are here; 'kin join' on each of the others says what it waits for, or why it ended",
-                ask->n_devices, c->o.n_expected);
+    kin_err_set(&err, "%d of %d devices have joined; see the messages of 'kin join' on the others", ask->n_devices,
+                c->o.n_expected);
     note_no_plan(c, NULL, ask->n_devices);
     say_no_plan(c, ask->question, err.text);
 }

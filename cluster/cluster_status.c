@@ -176,7 +176,7 @@ void kin_cluster_take_status_link(kin_cluster *c, kin_link *link) {
     if (kin_status_subscribers_add(c->subscribers, link))
         kin_endpoint_send_accept(c->endpoint, link);
     else
-        kin_endpoint_refuse(link, "busy: too many are looking");
+        kin_endpoint_refuse(link, "busy: too many status clients");
 }
 
 void kin_cluster_status_tick(kin_cluster *c, kin_time now) {

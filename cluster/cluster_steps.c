@@ -35,13 +35,13 @@ static kin_step_place place_of(const kin_cluster *c, int m, uint32_t epoch) {
 static void leave_out(kin_cluster *c, const kin_lost_step_found *found, uint32_t epoch) {
     char why[128];
     if (found->kind == KIN_LOST_STEP_IN)
-        snprintf(why, sizeof why, "has lost a step: it got it more than %d s ago, has not sent it on, and waits for the next one",
+        snprintf(why, sizeof why,
+                 "has lost a step: it received it more than %d s ago, has not sent it on, and waits for the next one",
                  KIN_LOST_STEP_MS / 1000);
     else if (found->kind == KIN_LOST_STEP_TO)
         snprintf(why, sizeof why, "for %d s", found->seconds);
     else
-        snprintf(why, sizeof why, "has had a step for %d s without a sign that it computes, ten times as long as ever before",
-                 found->seconds);
+        snprintf(why, sizeof why, "has held a step for %d s without progress, ten times longer than ever before", found->seconds);
     kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_LOSES,
                                                .epoch = epoch,
                                                .loser = found->member,

@@ -151,7 +151,7 @@ static void throw_out(peer *p, const char *reason) {
 void kin_connections_tick(kin_connections *c) {
     for (int i = 0; i < KIN_CONNECTIONS_MAX; i++) {
         peer *p = &c->peers[i];
-        if (p->link && p->is_unresponsive) throw_out(p, "it does not read what it is told");
+        if (p->link && p->is_unresponsive) throw_out(p, "it does not read its messages");
         if (p->link) send_missed(p);
     }
 }
@@ -175,7 +175,7 @@ static bool comes_in_order(const peer *p, kin_frame_type type) {
 static void take_message(peer *p, uint32_t epoch, kin_proto_message *m) {
     const kin_connections *c = p->connections;
     if (!comes_in_order(p, m->type)) {
-        throw_out(p, "it did not say first what it has");
+        throw_out(p, "it sent a message before its profile");
         return;
     }
     switch ((int)m->type) {
@@ -213,7 +213,7 @@ uint32_t kin_connections_add(kin_connections *c, kin_link *link) {
     peer *p = NULL;
     for (int i = 0; i < KIN_CONNECTIONS_MAX && !p; i++) p = c->peers[i].link ? NULL : &c->peers[i];
     if (!p) {
-        kin_link_close(link, "busy: too many at the door");
+        kin_link_close(link, "busy: too many connections");
         return 0;
     }
     *p = (peer){.connections = c, .link = link, .number = ++c->next_number};

@@ -29,7 +29,7 @@ static void pass_links_on(kin_join *j, const char *head_name) {
     kin_discovery_self self = {
         .id = j->head_id, .name = head_name, .port = kin_endpoint_port(j->endpoint), .features = KIN_BEACON_IS_GATEWAY};
     if (kin_discovery_answer(&j->announces, kin_endpoint_loop(j->endpoint), &o, &self, &err) == 0) return;
-    kin_log(KIN_LOG_DEBUG, "devices that do not reach the head do not find it by this one: %s", err.text);
+    kin_log(KIN_LOG_DEBUG, "this device cannot help others to find the head: %s", err.text);
     j->announces = NULL;
 }
 
@@ -62,7 +62,7 @@ static void give_up(kin_join *j, const char *why) {
 // For a head that the user named. A head that was found has signed its answer with the key, so there the failure is temporary.
 static void leave_foreign_head(kin_join *j, const char *at) {
     kin_err why;
-    kin_err_set(&why, "the head at %s has another key: the code does not fit", at);
+    kin_err_set(&why, "the head at %s has another key: wrong code", at);
     pthread_mutex_lock(&j->mutex);
     j->has_other_key = true;
     pthread_mutex_unlock(&j->mutex);
@@ -71,7 +71,7 @@ static void leave_foreign_head(kin_join *j, const char *at) {
 
 static void leave_stranger(kin_join *j, const char *at) {
     kin_err why;
-    kin_err_set(&why, "%s answers, but not as kin does: is that the port which the head says that it listens on?", at);
+    kin_err_set(&why, "%s answers, but is not kin; check the port that the head listens on", at);
     give_up(j, why.text);
 }
 
@@ -107,7 +107,7 @@ static void take_message(kin_join *j, uint32_t epoch, const kin_proto_message *m
     case KIN_FRAME_MEASURE: kin_join_take_measure(j, &m->measure); break;
     case KIN_FRAME_HAVE: kin_join_take_have(j, &m->have); break;
     case KIN_FRAME_KEPT: kin_join_take_kept(j, &m->kept); break;
-    default: leave_head(j, "that message is not for a device"); break;
+    default: leave_head(j, "unexpected message for a device"); break;
     }
 }
 
@@ -288,7 +288,7 @@ void kin_join_act(kin_join *j, const kin_member_event *event) {
 
 // Called outside of actions, since they are running when the backpressure is noticed.
 static void leave_unresponsive_head(kin_join *j) {
-    static const char reason[] = "it does not read what it is told";
+    static const char reason[] = "it does not read its messages";
     if (!j->control || !j->is_head_backpressured) return;
     drop_control(j, reason);
     kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_LOST, .reason = reason});
@@ -297,9 +297,9 @@ static void leave_unresponsive_head(kin_join *j) {
 // The computing thread hangs. The ring continues without this device, which is of no use to another ring either.
 static void leave_for_good(kin_join *j) {
     char why[128], line[160];
-    snprintf(why, sizeof why, "a step has not gone on for %d s: a disk or the driver of a GPU hangs",
+    snprintf(why, sizeof why, "no progress in a step for %d s: a disk or the driver of a GPU hangs",
              (int)(j->watchdog.silent_ns / 1000000000));
-    snprintf(line, sizeof line, "left the head for good: %s", why);
+    snprintf(line, sizeof line, "left the head permanently: %s", why);
     j->hangs = true;
     drop_control(j, why);
     kin_neighbours_enter(j->neighbours, &(kin_ring_place){0});
@@ -386,14 +386,14 @@ static void on_link(void *user, kin_link *link, uint32_t epoch, const kin_proto_
     if (j->gateway && kin_gateway_take(j->gateway, link, epoch, open)) return;
     if (is_ring) {
         if (!kin_neighbours_take(j->neighbours, link, epoch, open))
-            kin_endpoint_refuse(link, "identity: this is another device than the one that is called");
+            kin_endpoint_refuse(link, "identity: this is not the device that was called");
     } else if (open->role == KIN_PROTO_GROUP) {
         kin_group_links_take(j->group_links, link, epoch, open);
     } else if (open->role == KIN_PROTO_FETCH) {
         kin_endpoint_send_accept(j->endpoint, link);
         kin_chunk_server_accept(j->server, link);
     } else {
-        kin_endpoint_refuse(link, "no head: this is a device, and it has no head itself now");
+        kin_endpoint_refuse(link, "no head: this is a device without a head at present");
     }
 }
 

@@ -180,7 +180,7 @@ static void compute(kin_join *j, kin_message_buffer *buffer) {
 static void reset(kin_join *j) {
     kin_err err;
     if (!j->instance || kin_engine_instance_reset(j->instance, &err) == 0) return;
-    kin_log(KIN_LOG_WARN, "what was computed cannot be cleared: %s", err.text);
+    kin_log(KIN_LOG_WARN, "cannot clear the KV cache: %s", err.text);
     kin_engine_instance_close(j->instance);
     j->instance = NULL;
 }

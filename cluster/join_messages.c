@@ -87,9 +87,9 @@ static void fill_doing(const kin_join *j, kin_member_state state, char *to) {
     char line[KIN_MEMBER_SENTENCE + 64];
     snprintf(line, sizeof line, "%s", j->doing);
     if (state == KIN_MEMBER_READY && atomic_load(&j->is_fetching) && p->total > 0)
-        snprintf(line, sizeof line, "%s, with %.0f %% of its weights here", j->doing, 100 * (double)p->done / (double)p->total);
+        snprintf(line, sizeof line, "%s, %.0f %% of its weights loaded", j->doing, 100 * (double)p->done / (double)p->total);
     else if (j->order->ticket && j->ahead.total > 0)
-        snprintf(line, sizeof line, "%s; %.0f %% of what %s needs is here", j->doing,
+        snprintf(line, sizeof line, "%s; %.0f %% of the weights for %s fetched", j->doing,
                  100 * (double)j->ahead.done / (double)j->ahead.total,
                  j->order->purpose == KIN_PROTO_FOR_PLAN ? "a better plan" : "the loss of another device");
     kin_label_set_sentence(to, KIN_PROTO_MAX_STR, line);

@@ -70,7 +70,7 @@ void kin_join_open_pages(kin_join *j) {
         .endpoint = j->endpoint, .dir = j->o.cache_dir, .cap = j->o.kv_cap, .is_busy = is_busy, .user = j};
     if (!j->o.keeps_kv || !j->o.cache_dir) return;
     if (kin_chunk_server_give_pages(j->server, j->o.cache_dir, &err) != 0 || kin_page_fetch_open(&j->pages.fetch, &o, &err) != 0)
-        kin_log(KIN_LOG_WARN, "pages of texts are not shared with other devices: %s", err.text);
+        kin_log(KIN_LOG_WARN, "KV pages are not shared with other devices: %s", err.text);
 }
 
 // Sends a KEPT without names: this device offers to store copies of others' pages.

@@ -132,7 +132,7 @@ void kin_join_prefetch_fetched(kin_join *j) {
     const kin_share share = kin_engine_instance_share(&j->order->plan);
     kin_join_note_layers(j, &w.windows, &share);
     kin_log(KIN_LOG_DEBUG, "fetched ahead: %d layers for %s", kin_windows_n_layers(&w.windows),
-            j->order->purpose == KIN_PROTO_FOR_PLAN ? "a better plan" : "plans without one of the others");
+            j->order->purpose == KIN_PROTO_FOR_PLAN ? "a better plan" : "the loss of another device");
     begin_packing(j);
 }
 
@@ -156,7 +156,7 @@ static void begin(kin_join *j) {
     if (kin_engine_instance_windows(plan, KIN_PROTO_MAX_LAYERS, &w, &err) != 0) {
         end(j, err.text);
     } else if (is_spare && j->o.spare_disk == 0) {
-        end(j, "it lends no disk space for spares");
+        end(j, "it lends no disk space for standby layers");
     } else if (kin_join_has_own_file(j, plan) || kin_join_has_layers(j, plan, &w.windows, &share) || w.windows.n == 0) {
         begin_packing(j);
     } else {

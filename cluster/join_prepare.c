@@ -31,7 +31,7 @@ static void queue_plan(kin_join *j) {
     size_t n = kin_proto_size_plan(j->plan);
     kin_message_buffer *buffer = kin_message_pool_take(j->pool, n);
     if (!buffer) { // all buffers hold steps of an epoch that ends just now
-        fail(j, "loading", "too much is in flight");
+        fail(j, "loading", "too many tasks are in flight");
         return;
     }
     buffer->frame = (kin_frame){.type = KIN_FRAME_PLAN, .epoch = j->ticket, .length = (uint32_t)n};
@@ -55,7 +55,7 @@ void kin_join_take_instance(kin_join *j, uint32_t ticket, const kin_proto_ready 
 
 void kin_join_check_store(kin_join *j) {
     if (!j->chunks || kin_store_is_in_place(kin_chunk_store_store(j->chunks))) return;
-    kin_log(KIN_LOG_WARN, "%s was removed, replaced or cut: what this device needs of the model is fetched again",
+    kin_log(KIN_LOG_WARN, "%s was removed, replaced or truncated: fetching this device's part of the model again",
             kin_store_path(kin_chunk_store_store(j->chunks), 0));
     kin_fetch_cancel(j->fetch);
     j->fetch = NULL;
@@ -231,13 +231,13 @@ bool kin_join_has_own_file(const kin_join *j, const kin_proto_plan *plan) {
 bool kin_join_knows_own_file(const kin_join *j) {
     kin_err err;
     if (!j->o.model || kin_gguf_check_names(j->o.model, &err) == 0) return true;
-    kin_log(KIN_LOG_WARN, "%s; until this device is started again its layers are fetched from others", err.text);
+    kin_log(KIN_LOG_WARN, "%s; until this device is restarted, its layers are fetched from other devices", err.text);
     return false;
 }
 
 void kin_join_prepare(kin_join *j, uint32_t ticket) {
     kin_err err;
-    kin_lazy_load_end(j->lazy_load, "another plan has come");
+    kin_lazy_load_end(j->lazy_load, "a new plan has replaced it");
     kin_join_end_prefetch(j);
     kin_join_check_store(j);
     j->ticket = ticket;
@@ -255,7 +255,7 @@ void kin_join_prepare(kin_join *j, uint32_t ticket) {
         set_path(j, j->o.model_path);
         queue_plan(j);
     } else if (kin_join_has_layers(j, j->plan, &j->windows.windows, &j->share)) {
-        kin_log(KIN_LOG_DEBUG, "all layers of the plan are here");
+        kin_log(KIN_LOG_DEBUG, "all layers of the plan are available");
         open_store(j);
         be_fetched(j);
     } else {
@@ -268,9 +268,10 @@ void kin_join_prepare(kin_join *j, uint32_t ticket) {
 void kin_join_reuse(kin_join *j, uint32_t epoch) {
     kin_message_buffer *buffer = kin_message_pool_take(j->pool, 0);
     if (!buffer) { // all of them hold steps of an epoch that ends just now
-        kin_join_act(
-            j, &(kin_member_event){
-                   .kind = KIN_MEMBER_COMPUTE_FAILED, .epoch = epoch, .stage = "clearing", .reason = "too much is in flight"});
+        kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_COMPUTE_FAILED,
+                                            .epoch = epoch,
+                                            .stage = "clearing",
+                                            .reason = "too many tasks are in flight"});
         return;
     }
     buffer->frame = (kin_frame){.type = KIN_FRAME_END};

@@ -155,7 +155,7 @@ int kin_planning_open(kin_planning **out, const kin_planning_options *o, kin_err
     if (p->is_started) return 0;
     kin_planning_close(p);
     *out = NULL;
-    return kin_err_set(err, "no thread for planning");
+    return kin_err_set(err, "cannot start the planning thread");
 }
 
 void kin_planning_stop(kin_planning *p) {

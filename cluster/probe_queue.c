@@ -81,7 +81,7 @@ static void on_timer(uv_timer_t *timer) {
 
 void kin_probe_queue_ask(kin_probe_queue *g, const kin_proto_measure *wanted) {
     if (g->n == KIN_PROTO_MAX_MEASURES) {
-        answer(g, &wanted->id, NULL, "too many links are to be measured at once");
+        answer(g, &wanted->id, NULL, "too many link measurements are pending");
         return;
     }
     g->requests[g->n++] = (request){.wanted = *wanted};

@@ -70,7 +70,7 @@ static int look_for_chunks(const kin_lazy_load_view *v, int i_file, uint64_t off
     uint32_t begin, end;
     if (atomic_load(f->stop)) return kin_err_set(err, "stopped");
     if (v->is_left) return kin_err_set(err, "weights are not waited for any more");
-    if (v->ticket != f->ticket) return kin_err_set(err, "another plan has come");
+    if (v->ticket != f->ticket) return kin_err_set(err, "a new plan has replaced it");
     if (!f->store) return kin_err_set(err, "%s", f->reason);
     if (kin_store_chunks_of_range(f->store, i_file, offset, bytes, &begin, &end, err) != 0) return KIN_FAIL;
     if (kin_store_has_all(f->store, begin, end)) return 0;

@@ -128,7 +128,7 @@ static void on_dialed_closed(void *user, kin_link *link, const char *reason) {
                                         [KIN_TLS_FAULT_STRANGER] = KIN_DIAL_STRANGER};
     kin_dial_end end = ends[kin_link_fault(link)];
     d->link = NULL; // the link has ended
-    fail_dial(d, end, kin_link_name(link), end == KIN_DIAL_STRANGER ? "it answers, but not as kin does" : reason);
+    fail_dial(d, end, kin_link_name(link), end == KIN_DIAL_STRANGER ? "it answers, but is not kin" : reason);
 }
 
 static int connect_next(kin_dial *d, kin_err *err) {

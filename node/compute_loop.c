@@ -29,7 +29,7 @@ static void open_pages(kin_compute_loop *l) {
     kin_prefix_pages_options o = {.disk = s->kv_disk, .context = &s->kv_context, .n_context = sizeof s->kv_context};
     kin_err err;
     if (o.disk.dir && kin_prefix_pages_open(&l->pages, &o, &err) != 0)
-        kin_log(KIN_LOG_WARN, "texts are not kept on the disk for later: %s", err.text);
+        kin_log(KIN_LOG_WARN, "the on-disk KV cache is disabled: %s", err.text);
 }
 
 int kin_compute_loop_open(kin_compute_loop **out, kin_session *session, int n_parallel, bool keeps, kin_err *err) {
@@ -142,7 +142,7 @@ void kin_compute_loop_leave(kin_compute_loop *l) {
     if (!l->entered) return;
     if (l->head && kin_scheduler_settle(l->scheduler, &err) != 0) {
         l->head = NULL;
-        if (l->session->with_others && !is_stopped(l)) tell_loss(l, &err, "the ring comes up again");
+        if (l->session->with_others && !is_stopped(l)) tell_loss(l, &err, "rebuilding the ring");
     }
     kin_session_end(l->session);
     l->entered = false;
@@ -176,7 +176,7 @@ int kin_compute_loop_step(kin_compute_loop *l, bool *busy, kin_err *err) {
     l->head = NULL;
     kin_compute_loop_leave(l);
     if (kin_session_check_files(l->session, err) != 0 || !may_go_on(l)) return KIN_FAIL;
-    tell_loss(l, err, "the text goes on when the ring is up again");
+    tell_loss(l, err, "generation continues when the ring is rebuilt");
     *busy = true;
     return kin_compute_loop_enter(l, err);
 }

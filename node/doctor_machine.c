@@ -70,13 +70,13 @@ void kin_doctor_processor(kin_doctor_report *report, const kin_doctor_options *o
     }
     if (strcmp(kernels->name, "scalar") == 0)
         kin_doctor_add(report, KIN_FINDING_NOTE, "processor",
-                       "no vector unit that kin knows (AVX2, AVX-512, NEON): it computes slowly");
+                       "no supported vector unit (AVX2, AVX-512, NEON): computing is slow");
     else
         kin_doctor_add(report, KIN_FINDING_OK, "processor", "computes on %d core%s with %s", n_cores, n_cores == 1 ? "" : "s",
                        kernels->name);
     if (quota.cores <= 0 || quota.cores >= n_threads) return;
-    mend_limit(kin_doctor_add(report, KIN_FINDING_NOTE, "processor", "a control group allows %.1f of %d processors", quota.cores,
-                              n_threads),
+    mend_limit(kin_doctor_add(report, KIN_FINDING_NOTE, "processor", "a control group limits kin to %.1f of %d processors",
+                              quota.cores, n_threads),
                o, "cpu", &l, "--cpus 0");
 }
 
@@ -88,7 +88,7 @@ void kin_doctor_memory(kin_doctor_report *report, const kin_doctor_options *o) {
     kin_size_format(mem.available, a, sizeof a);
     if (mem.available < LITTLE_MEMORY)
         kin_doctor_mend(kin_doctor_add(report, KIN_FINDING_NOTE, "memory",
-                                       "only %s are free: weights will be read from the disk for every token", a),
+                                       "only %s are free: weights will be streamed from disk for every token", a),
                         "ps aux --sort=-rss | head");
     else
         kin_doctor_add(report, KIN_FINDING_OK, "memory",
@@ -108,8 +108,8 @@ static const char *gpu_maker(const kin_doctor_options *o) {
     size_t n;
     if (is_there(o, "/dev/nvidiactl")) return "NVIDIA";
     if (kin_whole_file_read(kin_doctor_path(o, "/sys/class/drm/renderD128/device/vendor", path), 64, &bytes, &n, NULL) != 0)
-        return is_there(o, "/dev/dri/renderD128") ? "a maker unknown to kin" : NULL;
-    const char *name = "a maker unknown to kin";
+        return is_there(o, "/dev/dri/renderD128") ? "an unknown vendor" : NULL;
+    const char *name = "an unknown vendor";
     for (size_t i = 0; i < sizeof makers / sizeof *makers; i++) {
         if (n >= 6 && memcmp(bytes, makers[i].id, 6) == 0) name = makers[i].name;
     }
@@ -122,12 +122,12 @@ static void say_missing_gpu(kin_doctor_report *report, const kin_doctor_options 
     const char *node = kin_doctor_path(o, "/dev/dri/renderD128", path);
     bool is_closed = access(node, F_OK) == 0 && access(node, R_OK | W_OK) != 0;
     if (is_closed)
-        kin_doctor_mend(
-            kin_doctor_add(report, KIN_FINDING_NOTE, "gpu", "a GPU of %s is here, but this user may not use it", maker),
-            "sudo usermod -aG render \"$USER\", then log in again");
+        kin_doctor_mend(kin_doctor_add(report, KIN_FINDING_NOTE, "gpu",
+                                       "there is a GPU of %s, but this user has no permission to use it", maker),
+                        "sudo usermod -aG render \"$USER\", then log in again");
     else
         kin_doctor_mend(
-            kin_doctor_add(report, KIN_FINDING_NOTE, "gpu", "a GPU of %s is here, but ggml has no backend that finds it", maker),
+            kin_doctor_add(report, KIN_FINDING_NOTE, "gpu", "there is a GPU of %s, but no ggml backend finds it", maker),
             "tools/setup --gpu");
 }
 
@@ -144,14 +144,14 @@ void kin_doctor_gpu(kin_doctor_report *report, const kin_doctor_options *o) {
     const char *title = devices.gpu.backend ? ggml_backend_dev_description(devices.gpu.dev) : "";
     if (strstr(title, "llvmpipe"))
         kin_doctor_mend(
-            kin_doctor_add(report, KIN_FINDING_NOTE, "gpu", "%.100s: a GPU in software, slower than the processor", title),
+            kin_doctor_add(report, KIN_FINDING_NOTE, "gpu", "%.100s: a software GPU, slower than the processor", title),
             "kin run --gpu-layers 0 ...");
     else if (title[0])
         kin_doctor_add(report, KIN_FINDING_OK, "gpu", "%.200s", title);
     else if (maker)
         say_missing_gpu(report, o, maker);
     else
-        kin_doctor_add(report, KIN_FINDING_OK, "gpu", "none is here: the processor computes all layers");
+        kin_doctor_add(report, KIN_FINDING_OK, "gpu", "no GPU: the processor computes all layers");
     kin_devices_close(&devices);
 }
 
@@ -167,11 +167,11 @@ static void say_rate(kin_doctor_report *report, const kin_doctor_options *o) {
                                        kin_size_format(room, a, sizeof a), o->cache_dir),
                         "kin cache");
     if (kin_disk_measure(o->cache_dir, DISK_BYTES, o->stop, &speed, &err) != 0)
-        kin_doctor_add(report, KIN_FINDING_NOTE, "disk", "its rate cannot be measured: %.200s", err.text);
+        kin_doctor_add(report, KIN_FINDING_NOTE, "disk", "cannot measure the disk: %.200s", err.text);
     else if (speed.bytes_s < SLOW_DISK)
         kin_doctor_mend(kin_doctor_add(report, KIN_FINDING_NOTE, "disk",
-                                       "%.2f GB/s: a model larger than memory takes %.0f s for a token and GB "
-                                       "that is missing",
+                                       "%.2f GB/s: a model larger than memory takes %.0f s per token for each GB "
+                                       "beyond it",
                                        speed.bytes_s / 1e9, 1e9 / speed.bytes_s),
                         "kin run --cache /A/FASTER/DISK ...");
     else
@@ -183,16 +183,16 @@ void kin_doctor_disk(kin_doctor_report *report, const kin_doctor_options *o) {
     kin_err err;
     if (!o->cache_dir) {
         kin_doctor_mend(kin_doctor_add(report, KIN_FINDING_NOTE, "disk",
-                                       "there is no home folder for a cache: models are prepared at every start"),
+                                       "there is no home directory for a cache: models are prepared at every start"),
                         "kin run --cache DIR ...");
         return;
     }
     if (kin_folder_make(o->cache_dir, &err) != 0) {
-        kin_doctor_mend(kin_doctor_add(report, KIN_FINDING_PROBLEM, "disk", "the cache cannot be made: %.200s", err.text),
+        kin_doctor_mend(kin_doctor_add(report, KIN_FINDING_PROBLEM, "disk", "cannot create the cache: %.200s", err.text),
                         "kin run --cache DIR ...");
     } else if (access(o->cache_dir, W_OK) != 0) {
-        kin_doctor_mend(kin_doctor_add(report, KIN_FINDING_PROBLEM, "disk", "nothing can be written to the cache %.150s: %s",
-                                       o->cache_dir, strerror(errno)),
+        kin_doctor_mend(kin_doctor_add(report, KIN_FINDING_PROBLEM, "disk", "cannot write to the cache %.150s: %s", o->cache_dir,
+                                       strerror(errno)),
                         "sudo chown -R \"$USER\" %.150s", o->cache_dir);
     } else {
         say_rate(report, o);
@@ -204,10 +204,10 @@ void kin_doctor_files(kin_doctor_report *report, const kin_doctor_options *o) {
     (void)o;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
     if (limit.rlim_max >= FEW_FILES)
-        kin_doctor_add(report, KIN_FINDING_OK, "files", "enough can be open at once");
+        kin_doctor_add(report, KIN_FINDING_OK, "files", "the limit of open files is high enough");
     else
         kin_doctor_mend(kin_doctor_add(report, KIN_FINDING_NOTE, "files",
-                                       "only %llu can be open at once: kin serve takes fewer clients",
+                                       "the limit of open files is %llu: kin serve accepts fewer clients",
                                        (unsigned long long)limit.rlim_max),
                         "sudo prlimit --pid $$ --nofile=4096:4096");
 }

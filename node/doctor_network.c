@@ -30,9 +30,10 @@ void kin_doctor_networks(kin_doctor_report *report, const kin_doctor_options *o)
         snprintf(all + len, sizeof all - len, "%s%.63s", i ? ", " : "", hosts[i]);
     }
     if (n > 0)
-        kin_doctor_add(report, KIN_FINDING_OK, "network", "others reach this machine as %s%s", all, n > MAX_SHOWN ? ", ..." : "");
+        kin_doctor_add(report, KIN_FINDING_OK, "network", "addresses of this machine: %s%s", all, n > MAX_SHOWN ? ", ..." : "");
     else
-        kin_doctor_mend(kin_doctor_add(report, KIN_FINDING_NOTE, "network", "no network is up: kin runs, but alone"), "ip addr");
+        kin_doctor_mend(kin_doctor_add(report, KIN_FINDING_NOTE, "network", "no network is up: kin runs on this machine only"),
+                        "ip addr");
 }
 
 // ---- the search for heads: this process answers itself, with a random key
@@ -69,7 +70,7 @@ static void run_search(search *s) {
 
 void kin_doctor_search(kin_doctor_report *report, const kin_doctor_options *o) {
     search s = {0};
-    kin_err err = {"the event loop cannot be made"};
+    kin_err err = {"cannot create the event loop"};
     kin_discovery *answers = NULL;
     kin_discovery_options d = {.port = o->search_port ? o->search_port : KIN_DISCOVERY_PORT, .only = o->net.listen};
     if (uv_loop_init(&s.loop) != 0) return;
@@ -84,11 +85,10 @@ void kin_doctor_search(kin_doctor_report *report, const kin_doctor_options *o) {
     while (uv_run(&s.loop, UV_RUN_NOWAIT)) continue;
     kin_assert(uv_loop_close(&s.loop) == 0);
     if (s.is_found)
-        kin_doctor_add(report, KIN_FINDING_OK, "search",
-                       "multicast or broadcast comes through: devices find heads by themselves");
+        kin_doctor_add(report, KIN_FINDING_OK, "search", "multicast or broadcast works: devices find heads automatically");
     else
-        kin_doctor_mend(kin_doctor_add(report, KIN_FINDING_NOTE, "search", "%s: devices must be told where the head is",
-                                       rc == 0 ? "neither multicast nor broadcast comes through" : err.text),
+        kin_doctor_mend(kin_doctor_add(report, KIN_FINDING_NOTE, "search", "%s: devices need the head's address",
+                                       rc == 0 ? "neither multicast nor broadcast works" : err.text),
                         "kin join HEAD");
 }
 
@@ -107,7 +107,8 @@ static bool has_ufw(const kin_doctor_options *o) {
 void kin_doctor_firewall(kin_doctor_report *report, const kin_doctor_options *o) {
     char path[KIN_DOCTOR_PATH];
     unsigned tcp = head_port(o), udp = KIN_DISCOVERY_PORT;
-    static const char text[] = "%s is on: a head needs TCP port %u and UDP port %u open; a ring finds ways around what is closed";
+    static const char text[] =
+        "%s is on: a head needs TCP port %u and UDP port %u open; devices with closed ports are reached through the head";
     if (has_ufw(o))
         kin_doctor_mend(kin_doctor_add(report, KIN_FINDING_NOTE, "firewall", text, "ufw", tcp, udp),
                         "sudo ufw allow %u/tcp && sudo ufw allow %u/udp", tcp, udp);
@@ -133,12 +134,11 @@ static int try_port(uint16_t port, bool is_local) {
 void kin_doctor_ports(kin_doctor_report *report, const kin_doctor_options *o) {
     int why = try_port(head_port(o), false), why_http = try_port(o->http_port, true);
     if (why != 0)
-        kin_doctor_mend(kin_doctor_add(report, KIN_FINDING_NOTE, "ports",
-                                       "TCP port %u, of a head: %s (a head that runs, perhaps)", (unsigned)head_port(o),
-                                       strerror(why)),
+        kin_doctor_mend(kin_doctor_add(report, KIN_FINDING_NOTE, "ports", "TCP port %u of the head: %s (perhaps a running head)",
+                                       (unsigned)head_port(o), strerror(why)),
                         "kin status");
     if (why_http != 0)
-        kin_doctor_mend(kin_doctor_add(report, KIN_FINDING_NOTE, "ports", "TCP port %u, of kin serve: %s", (unsigned)o->http_port,
+        kin_doctor_mend(kin_doctor_add(report, KIN_FINDING_NOTE, "ports", "TCP port %u of kin serve: %s", (unsigned)o->http_port,
                                        strerror(why_http)),
                         "kin serve --port %u", o->http_port + 1u);
     if (why == 0 && why_http == 0)
@@ -170,7 +170,7 @@ static void say_head(kin_doctor_report *report, const char *text) {
     const json_t *head = json_object_get(all, "head"), *devices = json_object_get(all, "devices");
     const char *name = json_string_value(json_object_get(head, "name"));
     size_t n = json_array_size(devices);
-    kin_doctor_add(report, KIN_FINDING_OK, "cluster", "the head '%.60s' answers, with %zu device%s", name ? name : "?", n,
+    kin_doctor_add(report, KIN_FINDING_OK, "cluster", "the head '%.60s' is running with %zu device%s", name ? name : "?", n,
                    n == 1 ? "" : "s");
     for (size_t i = 0; i < n; i++) {
         const json_t *d = json_array_get(devices, i);
@@ -196,7 +196,7 @@ static int ask_head(char **text, const kin_doctor_options *o, kin_key key, kin_e
                                     .stop = &l.stop};
     uv_mutex_init(&l.mutex);
     uv_cond_init(&l.cond);
-    int rc = uv_thread_create(&thread, watch, &l) == 0 ? 0 : kin_err_set(err, "no thread can be started");
+    int rc = uv_thread_create(&thread, watch, &l) == 0 ? 0 : kin_err_set(err, "cannot start a thread");
     if (rc == 0) {
         rc = kin_status_client_run(&so, text, err);
         uv_mutex_lock(&l.mutex);
@@ -218,7 +218,7 @@ void kin_doctor_cluster(kin_doctor_report *report, const kin_doctor_options *o) 
     kin_err err = {""};
     if (!file || !kin_key_is_there(file)) {
         kin_doctor_mend(kin_doctor_add(report, KIN_FINDING_NOTE, "cluster",
-                                       "this machine belongs to none yet: a head makes one, a device joins it"),
+                                       "this machine is in no cluster yet: start a head, or join one as a device"),
                         "kin chat --cluster, or: kin join");
         return;
     }
@@ -231,7 +231,7 @@ void kin_doctor_cluster(kin_doctor_report *report, const kin_doctor_options *o) 
     if (rc == 0)
         say_head(report, text);
     else
-        kin_doctor_mend(kin_doctor_add(report, KIN_FINDING_NOTE, "cluster", "its key is here, but no head answers now"),
+        kin_doctor_mend(kin_doctor_add(report, KIN_FINDING_NOTE, "cluster", "this machine has a key, but no head is running"),
                         "kin chat --cluster, on the machine with the model");
     free(text);
 }

@@ -81,7 +81,7 @@ static int read_types(const json_t *json, double values[KIN_N_QUANT], kin_err *e
     if (!json_is_object(json)) return kin_err_set(err, "must be an object with a number for each weight type, {\"Q4_K\": 1e9}");
     json_object_foreach((json_t *)json, name, value) {
         int q = find_quant(name);
-        if (q == KIN_N_QUANT) return kin_err_set(err, "\"%s\" is no weight type (F16, Q8_0, Q4_K and \"other\" are)", name);
+        if (q == KIN_N_QUANT) return kin_err_set(err, "\"%s\" is not a weight type (such as F16, Q8_0, Q4_K or \"other\")", name);
         if (read_number(value, &values[q], err) != 0) return kin_err_prefix(err, "\"%s\"", name);
     }
     return 0;
@@ -121,7 +121,7 @@ static int check_keys(const json_t *object, const kin_field *fields, kin_err *er
     json_object_foreach((json_t *)object, key, value) {
         const kin_field *f = fields;
         while (f->kind != KIN_FIELD_END && strcmp(f->key, key) != 0) f++;
-        if (f->kind == KIN_FIELD_END) return kin_err_set(err, "\"%s\" is not known here", key);
+        if (f->kind == KIN_FIELD_END) return kin_err_set(err, "\"%s\" is unknown here", key);
     }
     return 0;
 }
@@ -221,7 +221,7 @@ int kin_fields_write(json_t *object, const kin_field *fields, const void *from, 
         const void *at = (const char *)from + f->offset;
         if (f->kind == KIN_FIELD_INSIDE || goes_without_saying(f, at)) continue;
         if (json_object_set_new(object, f->key, value_of(f, at)) != 0)
-            return kin_err_set(err, "\"%s\" is nothing that JSON can say", f->key);
+            return kin_err_set(err, "\"%s\" cannot be written as JSON", f->key);
     }
     return 0;
 }

@@ -105,14 +105,14 @@ static int read_devices(const json_t *root, kin_facts *facts, kin_err *err) {
     if (kin_fields_inside(root, "devices", JSON_ARRAY, true, &list, err) != 0) return KIN_FAIL;
     size_t n = json_array_size(list);
     if (n < 1 || n > KIN_FACTS_MAX_DEVICES)
-        return kin_err_set(err, "\"devices\": %zu devices; 1 to %d are possible", n, KIN_FACTS_MAX_DEVICES);
+        return kin_err_set(err, "\"devices\": %zu devices, must be 1 to %d", n, KIN_FACTS_MAX_DEVICES);
     for (size_t i = 0; i < n; i++) {
         kin_device_facts *d = &facts->devices[i];
         if (kin_facts_file_device_from_json(json_array_get(list, i), d, err) != 0)
             return prefix_device(json_array_get(list, i), i, err);
         for (size_t k = 0; k < i; k++) {
             if (strcmp(d->name, facts->devices[k].name) == 0)
-                return kin_err_set(err, "device %zu: there is another '%s'", i + 1, d->name);
+                return kin_err_set(err, "device %zu: duplicate name '%s'", i + 1, d->name);
         }
     }
     facts->n_device = (int)n;
@@ -175,7 +175,7 @@ static int read_shares(const json_t *list, kin_model_facts *model, kin_err *err)
     if (n != (size_t)model->n_layer) return kin_err_set(err, "\"layer_share\": %zu numbers for %d layers", n, model->n_layer);
     for (size_t il = 0; il < n; il++) {
         const json_t *share = json_array_get(list, il);
-        if (!json_is_number(share)) return kin_err_set(err, "\"layer_share\": number %zu is no number", il + 1);
+        if (!json_is_number(share)) return kin_err_set(err, "\"layer_share\": element %zu is not a number", il + 1);
         model->layer_share[il] = json_number_value(share);
     }
     return 0;
@@ -186,7 +186,7 @@ static int read_model(const json_t *json, kin_model_facts *model, kin_err *err) 
     if (kin_fields_read(json, model_fields, model, err) != 0) return KIN_FAIL;
     if (kin_fields_inside(json, "layer_share", JSON_ARRAY, false, &shares, err) != 0) return KIN_FAIL;
     if (model->n_layer < 1 || model->n_layer > KIN_FACTS_MAX_LAYERS)
-        return kin_err_set(err, "\"n_layer\": %d layers; 1 to %d are possible", model->n_layer, KIN_FACTS_MAX_LAYERS);
+        return kin_err_set(err, "\"n_layer\": %d layers, must be 1 to %d", model->n_layer, KIN_FACTS_MAX_LAYERS);
     if (shares) return read_shares(shares, model, err);
     kin_facts_set_shares(model, NULL);
     return 0;
@@ -202,7 +202,7 @@ static int write_model(json_t *root, const kin_model_facts *model, kin_err *err)
     if (json_object_set_new(json_object_get(root, "model"), "layer_share", shares) != 0) return kin_err_set(err, "no memory");
     for (int il = 0; il < model->n_layer; il++) {
         if (json_array_append_new(shares, json_real(model->layer_share[il])) != 0)
-            return kin_err_set(err, "\"model\": \"layer_share\" is nothing that JSON can say");
+            return kin_err_set(err, "\"model\": \"layer_share\" cannot be written as JSON");
     }
     return 0;
 }

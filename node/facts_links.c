@@ -43,7 +43,7 @@ static int find_device(const kin_facts *facts, const char *name, kin_err *err) {
     for (int i = 0; i < facts->n_device; i++) {
         if (strcmp(facts->devices[i].name, name) == 0) return i;
     }
-    return kin_err_set(err, "there is no device '%s'", name);
+    return kin_err_set(err, "unknown device '%s'", name);
 }
 
 static int set_pair(const json_t *json, const kin_link_facts *usual, kin_facts *facts, kin_err *err) {
@@ -51,7 +51,7 @@ static int set_pair(const json_t *json, const kin_link_facts *usual, kin_facts *
     if (read_pair(json, usual, &p, err) != 0) return KIN_FAIL;
     int from = find_device(facts, p.from, err), to = from < 0 ? KIN_FAIL : find_device(facts, p.to, err);
     if (to < 0) return KIN_FAIL;
-    if (from == to) return kin_err_set(err, "'%s' needs no link with itself", p.from);
+    if (from == to) return kin_err_set(err, "'%s' has a link to itself", p.from);
     facts->links[from][to] = p.link;
     if (!p.one_way) facts->links[to][from] = p.link;
     return 0;

@@ -57,7 +57,7 @@ int kin_fleet_hash(kin_manifest *manifest, const char **paths, const kin_model *
     hashing h = {.manifest = manifest, .paths = paths, .o = kin_manifest_options_defaults(), .err = err};
     h.n_paths = kin_gguf_n_files(model->gguf);
     if (h.n_paths > KIN_PROTO_MAX_FILES)
-        return kin_err_set(err, "a model in %d files, at most %d are possible", h.n_paths, KIN_PROTO_MAX_FILES);
+        return kin_err_set(err, "the model has %d files, at most %d are supported", h.n_paths, KIN_PROTO_MAX_FILES);
     for (int i = 0; i < h.n_paths; i++) paths[i] = kin_gguf_file_path(model->gguf, i);
     h.o.cache_dir = cache_dir;
     h.o.progress = &progress;
@@ -65,7 +65,7 @@ int kin_fleet_hash(kin_manifest *manifest, const char **paths, const kin_model *
     pthread_mutex_init(&h.mutex, NULL);
     kin_cond_init(&h.ended);
     if (pthread_create(&thread, NULL, hash, &h) != 0) {
-        h.rc = kin_err_set(err, "no thread");
+        h.rc = kin_err_set(err, "cannot start a thread");
     } else {
         show_hashing(&h, console);
         pthread_join(thread, NULL);
@@ -130,11 +130,10 @@ static int open_cluster(kin_fleet *f, kin_cluster_options *co, kin_err *err) {
     co->port = 0;
     rc = kin_cluster_open(&f->cluster, co, err);
     if (rc == 0)
-        kin_log(
-            KIN_LOG_WARN,
-            "port %d is taken, perhaps by another head on this machine: its devices compute for it and do not come to this one. "
-            "'kin status' shows it; ask it over HTTP if it is 'kin serve', or stop it first",
-            KIN_DEFAULT_PORT);
+        kin_log(KIN_LOG_WARN,
+                "port %d is in use, perhaps by another head on this machine, whose devices cannot join this one. "
+                "Run 'kin status' for details; stop that head, or use it over HTTP if it is 'kin serve'",
+                KIN_DEFAULT_PORT);
     return rc;
 }
 
@@ -144,7 +143,7 @@ static int find_allreduce(const char *name, kin_proto_allreduce *out, kin_err *e
         *out = i;
         if (strcmp(name, names[i]) == 0) return 0;
     }
-    return kin_err_set(err, "--allreduce %s: there is no such way (mesh, star, tree, ring)", name);
+    return kin_err_set(err, "--allreduce %s: must be mesh, star, tree or ring", name);
 }
 
 kin_activation_type kin_fleet_wire_type(const kin_fleet_options *o) {
@@ -154,7 +153,7 @@ kin_activation_type kin_fleet_wire_type(const kin_fleet_options *o) {
 static int check_wire(const kin_cluster_options *co, kin_err *err) {
     int unit = (int)kin_activation_unit(co->wire_type);
     if (co->model->hp.n_embd % unit == 0) return 0;
-    return kin_err_set(err, "--wire q8 is for models whose hidden states have a multiple of %d values; this one's have %d", unit,
+    return kin_err_set(err, "--wire q8 needs a hidden size that is a multiple of %d, but this model's is %d", unit,
                        co->model->hp.n_embd);
 }
 

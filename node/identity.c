@@ -52,7 +52,7 @@ static const char *path_beside_key(const kin_identity_options *o, const char *na
 }
 
 static int new_id(kin_proto_id *id, kin_err *err) {
-    return getentropy(id->bytes, sizeof id->bytes) == 0 ? 0 : kin_err_set(err, "no random numbers");
+    return getentropy(id->bytes, sizeof id->bytes) == 0 ? 0 : kin_err_set(err, "cannot get random numbers");
 }
 
 // An id file: 16 bytes of id, then 4 of the number of the process that holds the file's lock, little-endian.
@@ -88,7 +88,7 @@ static bool hold_id_soon(kin_proto_id *id, const char *path, bool *is_taken) {
     int holder;
     bool is_ours = hold_id(id, path, &holder);
     if (holder > 0 && kin_process_is_ending(holder) && !kin_process_wait_end(holder, SHORT_WAIT_MS)) {
-        kin_log(KIN_LOG_INFO, "waiting for process %d to end: it had the identity that this one is to have", holder);
+        kin_log(KIN_LOG_INFO, "waiting for process %d to end, which holds the identity of this one", holder);
         kin_process_wait_end(holder, LONG_WAIT_MS);
     }
     if (holder != 0) is_ours = hold_id(id, path, &holder); // it may have ended meanwhile
@@ -140,7 +140,7 @@ static int name_self(kin_identity *self, const kin_identity_options *o, kin_err 
     char *dot = strchr(host, '.');
     if (dot) *dot = '\0';
     kin_label_set(self->name, sizeof self->name - 1, o->name ? o->name : host);
-    if (getentropy(&self->run, sizeof self->run) != 0) return kin_err_set(err, "no random numbers");
+    if (getentropy(&self->run, sizeof self->run) != 0) return kin_err_set(err, "cannot get random numbers");
     return o->advertise ? split_addresses(self, o->advertise, err) : 0;
 }
 
@@ -157,7 +157,7 @@ int kin_identity_open(kin_identity *self, const kin_identity_options *o, kin_err
 static const char *key_path(const kin_identity_options *o, char *buf, size_t n, kin_err *err) {
     if (o->key_file) return o->key_file;
     if (kin_key_default_path(buf, n)) return buf;
-    kin_err_set(err, "no home directory to keep the cluster's key in: give --key-file");
+    kin_err_set(err, "there is no home directory for the cluster key; give --key-file");
     return NULL;
 }
 
@@ -180,9 +180,9 @@ int kin_identity_head_key(kin_key *key, const kin_identity_options *o, const kin
 
 int kin_identity_own_key(kin_key *key, const kin_identity_options *o, kin_err *err) {
     char path[MAX_PATH];
-    if (!path_beside_key(o, "kv.key", path, sizeof path)) return kin_err_set(err, "no home directory to keep a key in");
+    if (!path_beside_key(o, "kv.key", path, sizeof path)) return kin_err_set(err, "there is no home directory for a key");
     if (kin_key_is_there(path)) return kin_key_load(key, path, err);
-    if (getentropy(key->bytes, sizeof key->bytes) != 0) return kin_err_set(err, "no random numbers");
+    if (getentropy(key->bytes, sizeof key->bytes) != 0) return kin_err_set(err, "cannot get random numbers");
     return kin_key_save(key, path, err);
 }
 
@@ -192,8 +192,8 @@ static int check_code(const char code[KIN_CODE_TEXT], const char *path, kin_err 
     if (rc == 0) rc = kin_key_from_code(&made, code, err);
     if (rc == 0 && !kin_key_is_same(&kept, &made))
         rc = kin_err_set(err,
-                         "%s: this key was not made of the code that is kept here; 'kin code' on the head shows its code, "
-                         "'kin code --new' makes another cluster on this machine",
+                         "%s: the key does not match the code stored here; run 'kin code' on the head to see its code, or "
+                         "'kin code --new' to create another cluster on this machine",
                          path);
     kin_key_wipe(&kept);
     kin_key_wipe(&made);
@@ -205,12 +205,13 @@ int kin_identity_code(char code[KIN_CODE_TEXT], const kin_identity_options *o, k
     const char *path = key_path(o, buf, sizeof buf, err);
     if (!path) return KIN_FAIL;
     if (!kin_key_is_there(path))
-        return kin_err_set(err, "this machine has no cluster yet: 'kin run --cluster' makes one, and so does 'kin code --new'");
+        return kin_err_set(err, "this machine has no cluster yet; create one with 'kin run --cluster' or 'kin code --new'");
     if (!kin_code_is_there(path))
-        return kin_err_set(err,
-                           "%s: of this key no code is kept here: 'kin code' on the head shows it; if this machine is the head, "
-                           "'kin code --new' makes another one, and each device must join again",
-                           path);
+        return kin_err_set(
+            err,
+            "%s: the code of this key is not stored here; run 'kin code' on the head to see it. If this machine is the head, "
+            "'kin code --new' makes a new code, and each device must join again",
+            path);
     int rc = kin_code_load(code, path, err);
     if (rc == 0) rc = check_code(code, path, err);
     if (rc != 0) kin_code_wipe(code, KIN_CODE_TEXT);
@@ -223,7 +224,7 @@ int kin_identity_new_code(char code[KIN_CODE_TEXT], const kin_identity_options *
     const char *path = key_path(o, buf, sizeof buf, err);
     if (!path) return KIN_FAIL;
     if (is_in_use(o))
-        return kin_err_set(err, "%s: a head or a device of this machine uses this key now: end it, then run 'kin code --new'",
+        return kin_err_set(err, "%s: in use by a running head or device of this machine; stop it, then run 'kin code --new'",
                            path);
     int rc = make_key(&key, code, path, err);
     kin_key_wipe(&key);
@@ -234,8 +235,8 @@ int kin_identity_new_code(char code[KIN_CODE_TEXT], const kin_identity_options *
 static int ask_code(char code[KIN_CODE_TEXT], const kin_console *console, kin_err *err) {
     char line[128];
     for (int i = 0; i < MAX_TRIES; i++) {
-        if (!console->ask("The code that the head shows (16 characters): ", line, sizeof line))
-            return kin_err_set(err, "no code was typed");
+        if (!console->ask("Code shown by 'kin code' on the head (16 characters): ", line, sizeof line))
+            return kin_err_set(err, "no code was entered");
         int rc = kin_code_parse(code, line, err);
         kin_code_wipe(line, sizeof line);
         if (rc == 0) return 0;
@@ -260,8 +261,7 @@ int kin_identity_device_key(kin_key *key, bool *is_typed, const kin_identity_opt
     if (!path) return KIN_FAIL;
     if (kin_key_is_there(path)) return kin_key_load(key, path, err);
     if (!console->can_ask())
-        return kin_err_set(err, "%s: there is no key of a cluster; run 'kin join' once on a terminal and type the head's code",
-                           path);
+        return kin_err_set(err, "%s: contains no cluster key; run 'kin join' once on a terminal and enter the head's code", path);
     *is_typed = true;
     return kin_identity_ask_key(key, console, err);
 }
@@ -278,11 +278,11 @@ int kin_head_address_parse(const char *text, kin_head_address *out, kin_err *err
     *out = (kin_head_address){.port = KIN_DEFAULT_PORT};
     if (!text) return 0;
     if (strchr(text, '/'))
-        return kin_err_set(err, "'%s' is no address of a head: NAME, or NAME:PORT, without http:// and paths", text);
+        return kin_err_set(err, "'%s' is not the address of a head: must be NAME or NAME:PORT, without http:// and paths", text);
     const char *begin = text, *end = text + strlen(text), *colon = NULL;
     if (text[0] == '[') {
         const char *close = strchr(text, ']');
-        if (!close || (close[1] && close[1] != ':')) return kin_err_set(err, "'%s' is no address: [IPv6]:PORT", text);
+        if (!close || (close[1] && close[1] != ':')) return kin_err_set(err, "'%s' is not an address: must be [IPv6]:PORT", text);
         begin = text + 1;
         end = close;
         if (close[1]) colon = close + 1;
@@ -298,7 +298,7 @@ int kin_head_address_parse(const char *text, kin_head_address *out, kin_err *err
             return kin_err_set(err, "'%s': the port must be 1 to 65535", text);
         out->port = (uint16_t)value;
     }
-    if (begin == end || (size_t)(end - begin) >= sizeof out->name) return kin_err_set(err, "'%s' is no address", text);
+    if (begin == end || (size_t)(end - begin) >= sizeof out->name) return kin_err_set(err, "'%s' is not an address", text);
     memcpy(out->name, begin, (size_t)(end - begin));
     return 0;
 }

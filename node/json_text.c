@@ -9,7 +9,7 @@ int kin_json_text_save(const char *path, const json_t *json, kin_err *err) {
     FILE *file = fopen(path, "w");
     if (!file) return kin_err_set(err, "%s: %s", path, strerror(errno));
     bool failed = json_dumpf(json, file, JSON_INDENT(2)) != 0 || fputc('\n', file) == EOF;
-    if (fclose(file) != 0 || failed) return kin_err_set(err, "%s: could not be written: %s", path, strerror(errno));
+    if (fclose(file) != 0 || failed) return kin_err_set(err, "cannot write %s: %s", path, strerror(errno));
     return 0;
 }
 

@@ -33,7 +33,8 @@ static int check_keys(json_t *object, kin_err *err) {
     json_object_foreach(object, key, value) {
         bool found = false;
         for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) found = found || strcmp(key, known[i]) == 0;
-        if (!found) return kin_err_set(err, "\"%s\" is not known (device, window, gpu_layers, memory, group, shares are)", key);
+        if (!found)
+            return kin_err_set(err, "unknown key \"%s\" (must be device, window, gpu_layers, memory, group or shares)", key);
     }
     return 0;
 }
@@ -48,7 +49,7 @@ static int read_name(const json_t *json, const char *what, const char *head_name
 static int read_entry(json_t *object, const char *head_name, kin_manual_plan_entry *e, kin_err *err) {
     if (read_name(json_object_get(object, "device"), "\"device\"", head_name, e, err) != 0) return KIN_FAIL;
     if (check_keys(object, err) != 0) return KIN_FAIL;
-    if (json_object_get(object, "shares")) return kin_err_set(err, "\"shares\" are those of a \"group\"");
+    if (json_object_get(object, "shares")) return kin_err_set(err, "\"shares\" needs a \"group\"");
     if (read_count(object, "window", true, &e->n_layers, err) != 0) return KIN_FAIL;
     if (read_count(object, "gpu_layers", false, &e->n_gpu_layers, err) != 0) return KIN_FAIL;
     return read_memory(object, &e->memory, err);
@@ -63,8 +64,9 @@ static int read_group(json_t *object, const char *head_name, int number, kin_man
     if (check_keys(object, err) != 0 || read_count(object, "window", true, &n_layers, err) != 0) return KIN_FAIL;
     if (n < 2 || (shares && json_array_size(shares) != n) || json_object_get(object, "gpu_layers") ||
         json_object_get(object, "device") || json_object_get(object, "memory"))
-        return kin_err_set(err, "a \"group\" is a list of at least two names, with \"window\" and perhaps as many \"shares\"");
-    if (n > KIN_GROUP_MAX) return kin_err_set(err, "a \"group\" of %zu devices: at most %d can share layers", n, KIN_GROUP_MAX);
+        return kin_err_set(
+            err, "a \"group\" must be a list of at least two names, with \"window\" and optionally one of \"shares\" per name");
+    if (n > KIN_GROUP_MAX) return kin_err_set(err, "a \"group\" of %zu devices: at most %d are allowed", n, KIN_GROUP_MAX);
     for (size_t i = 0; i < n && plan->n_entries < KIN_ROUNDS_MAX_MEMBERS; i++) {
         kin_manual_plan_entry *e = &plan->entries[plan->n_entries++];
         double weight = shares ? json_number_value(json_array_get(shares, i)) : 1;
@@ -79,7 +81,7 @@ static int read_entries(json_t *root, const char *head_name, kin_manual_plan *pl
     json_t *devices = json_object_get(root, "devices");
     size_t n = json_array_size(devices);
     if (n == 0) return kin_err_set(err, "\"devices\" must be a list of at least one device");
-    if (n > KIN_ROUNDS_MAX_MEMBERS) return kin_err_set(err, "%zu devices, at most %d are possible", n, KIN_ROUNDS_MAX_MEMBERS);
+    if (n > KIN_ROUNDS_MAX_MEMBERS) return kin_err_set(err, "%zu devices, at most %d are allowed", n, KIN_ROUNDS_MAX_MEMBERS);
     for (size_t i = 0; i < n; i++) {
         json_t *object = json_array_get(devices, i);
         if (plan->n_entries == KIN_ROUNDS_MAX_MEMBERS) return kin_err_set(err, "more than %d devices", KIN_ROUNDS_MAX_MEMBERS);
@@ -90,7 +92,7 @@ static int read_entries(json_t *root, const char *head_name, kin_manual_plan *pl
     for (int i = 0; i < plan->n_entries; i++) { // the head is the last member of a ring
         const kin_manual_plan_entry *e = &plan->entries[i], *last = &plan->entries[plan->n_entries - 1];
         if (e->group && e->group != last->group && strcmp(e->name, head_name) == 0)
-            return kin_err_set(err, "a group with the head comes last");
+            return kin_err_set(err, "a group with the head must be last");
     }
     return kin_manual_plan_check(plan, err);
 }

@@ -35,11 +35,11 @@ static int fail_with_refused(const kin_plan_view *view, kin_err *err) {
 int kin_plan_view_ask(const kin_facts *facts, const kin_plan_options *options, const kin_plan_scheduler *scheduler,
                       kin_plan *plan, kin_prediction *prediction, kin_err *err) {
     if (options->n_rounds > facts->model.n_layer && facts->model.n_layer > 0)
-        return kin_err_set(err, "%d rounds for %d layers: a device needs a layer in every round", options->n_rounds,
+        return kin_err_set(err, "%d rounds for %d layers: every device needs a layer in every round", options->n_rounds,
                            facts->model.n_layer);
     if (scheduler->plan(facts, options, plan, err) != 0) return KIN_FAIL;
     if (options->n_rounds > 0 && plan->n_rounds != options->n_rounds)
-        return kin_err_set(err, "%s itself chooses how often a token goes round the ring", scheduler->name);
+        return kin_err_set(err, "%s chooses the number of rounds itself; omit --rounds", scheduler->name);
     return kin_timeline_predict(facts, plan, prediction, err);
 }
 
@@ -182,7 +182,7 @@ static void say_why_others(const kin_plan_view *view, const kin_plan_options *op
     char alone[KIN_FACTS_MAX_NAME + 8], no_room[KIN_FACTS_MAX_NAME + 40];
     const char *head = view->devices->devices[0].name;
     snprintf(alone, sizeof alone, "%s alone", head);
-    snprintf(no_room, sizeof no_room, "%s alone has no room for the model", head);
+    snprintf(no_room, sizeof no_room, "%s alone lacks memory for the model", head);
     say_because(view, is_one ? "it is" : "together they are", find_alone(view, options), alone, no_room, text, size);
 }
 
@@ -196,12 +196,12 @@ static void say_reason(kin_plan_view *view, const kin_plan_options *options) {
     bool is_one = __builtin_popcount(used) == 1;
     if (grouped)
         say_because(view, "together they are", view->ring_s, "one after the other",
-                    "one after the other they have no room for the model", why, sizeof why);
+                    "one after the other they lack memory for the model", why, sizeof why);
     else if (used != kin_device_bit(0))
         say_why_others(view, options, is_one, why, sizeof why);
     else
         snprintf(why, sizeof why, ": %s",
-                 view->devices->n_device > 1 ? "with others a token would not come sooner" : "there is no other device");
+                 view->devices->n_device > 1 ? "more devices would not be faster" : "there is no other device");
     say_names(view, grouped ? grouped : used, names, sizeof names);
     snprintf(view->reason, sizeof view->reason, "%s %s%s", names,
              grouped  ? "share the layers"
@@ -234,7 +234,7 @@ static void explain_groups(kin_plan_view *view, const kin_plan_options *options)
             snprintf(view->sentences[i], KIN_PLAN_EXPLAIN_MAX, "%s: %s; without it %.1f ms/token %s", name, layers, fabs(more_ms),
                      more_ms < 0 ? "less" : "more");
         else
-            snprintf(view->sentences[i], KIN_PLAN_EXPLAIN_MAX, "%s: %s; without it the model has no place", name, layers);
+            snprintf(view->sentences[i], KIN_PLAN_EXPLAIN_MAX, "%s: %s; without it the model does not fit", name, layers);
     }
 }
 

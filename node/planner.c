@@ -77,13 +77,13 @@ static int no_scheduler(const char *name, kin_err *err) {
         size_t used = strlen(names);
         snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", s->name);
     }
-    return kin_err_set(err, "--scheduler %s: there is none of that name (%s)", name, names);
+    return kin_err_set(err, "--scheduler %s: must be one of %s", name, names);
 }
 
 static int read_options(kin_planner *p, kin_err *err) {
     p->by_thesis = strcmp(p->o.accept, "thesis") == 0;
     if (!p->by_thesis && strcmp(p->o.accept, "margin") != 0)
-        return kin_err_set(err, "--accept %s: there is no such rule (margin, thesis)", p->o.accept);
+        return kin_err_set(err, "--accept %s: must be margin or thesis", p->o.accept);
     if (!is_word(p->o.plan)) {
         if (kin_plan_file_read(p->o.plan, p->o.head_name, &p->manual, err) != 0) return KIN_FAIL;
         if (kin_manual_plan_check_layers(&p->manual, p->model.n_layer, err) != 0) return kin_err_prefix(err, "%s", p->o.plan);
@@ -93,7 +93,7 @@ static int read_options(kin_planner *p, kin_err *err) {
     p->scheduler = kin_plan_scheduler_find(p->o.scheduler);
     if (!p->scheduler) return no_scheduler(p->o.scheduler, err);
     if (strcmp(p->scheduler->name, "halda") == 0 && !kin_highs_is_there())
-        return kin_err_set(err, "--scheduler halda needs HiGHS, and this kin was built without it");
+        return kin_err_set(err, "--scheduler halda is not available: kin was built without HiGHS");
     return 0;
 }
 
@@ -267,7 +267,7 @@ static void predict_by_facts(kin_planner *p, active_plan *s) {
     kin_err err = {""};
     bool can_be = !s->has_groups || s->grouping.n > 0;
     s->is_predicted = can_be && predict(p, &s->facts, &s->grouping, &s->plan, &s->predicted, &err) == 0;
-    if (!s->is_predicted) kin_log(KIN_LOG_DEBUG, "the plan's time is not known: %s", err.text);
+    if (!s->is_predicted) kin_log(KIN_LOG_DEBUG, "cannot predict the time of the plan: %s", err.text);
 }
 
 static void predict_next(kin_planner *p) {
@@ -305,7 +305,7 @@ static int schedule_but(const kin_planner *p, const kin_facts *facts, kin_device
     if (passes_each_once(plan)) return 0;
     o.leave_out = but | far_devices(facts);
     if (p->scheduler->plan(facts, &o, plan, err) != 0) return KIN_FAIL;
-    return passes_each_once(plan) ? 0 : kin_err_set(err, "the devices' links make no ring that passes each of them once");
+    return passes_each_once(plan) ? 0 : kin_err_set(err, "the devices' links do not form a ring through all of them");
 }
 
 static int schedule(const kin_planner *p, const kin_facts *facts, kin_plan *plan, kin_err *err) {
@@ -320,7 +320,7 @@ static void say_refused(kin_planner *p) {
     for (int i = 0; i < p->next.n; i++) {
         int before = find_device(latest(p), &p->next.ids[i]);
         if (reasons[i][0] && (before < 0 || strcmp(reasons[i], latest(p)->refused[before]) != 0))
-            kin_log(KIN_LOG_WARN, "device '%s' cannot be planned with: %s", p->next.facts.devices[i].name, reasons[i]);
+            kin_log(KIN_LOG_WARN, "device '%s' is not used: %s", p->next.facts.devices[i].name, reasons[i]);
     }
     memcpy(p->next.refused, reasons, sizeof reasons);
 }
@@ -532,7 +532,7 @@ static int apply_rule(const kin_planner *p, const kin_candidate *candidates, int
 static void say_left_out(kin_planner *p, const kin_ring_plan *ring, int n) {
     int n_left_out = strcmp(p->o.plan, "tp") == 0 ? n - ring->n_members : 0;
     if (n_left_out > 0 && n_left_out != p->n_left_out)
-        kin_log(KIN_LOG_WARN, "%d devices can share the layers of this model, and %d are here: %d %s none", ring->n_members, n,
+        kin_log(KIN_LOG_WARN, "%d devices can share the layers of this model, but %d have joined: %d %s none", ring->n_members, n,
                 n_left_out, n_left_out == 1 ? "has" : "have");
     p->n_left_out = n_left_out;
 }
@@ -604,7 +604,7 @@ static int answer_question(kin_planner *p, const kin_cluster_question *q, kin_ri
 
 int kin_planner_ask(kin_planner *p, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
     if (q->n == 1 && !p->was_joined && !p->o.begins_alone && !p->o.only_looks)
-        return kin_err_set(err, "no device has joined yet: run 'kin join' on one");
+        return kin_err_set(err, "no device has joined yet; run 'kin join' on one");
     p->was_joined = true;
     lock(p);
     int rc = answer_question(p, q, out, err);
@@ -620,7 +620,7 @@ void kin_planner_in_force(kin_planner *p, uint32_t question) {
 int kin_planner_without(kin_planner *p, const kin_cluster_question *q, int i, kin_ring_plan *out, kin_err *err) {
     choice c;
     kin_assert(i >= 0 && i < q->n - 1);
-    if (p->o.only_looks) return kin_err_set(err, "nobody has work");
+    if (p->o.only_looks) return kin_err_set(err, "no device has layers");
     lock(p);
     read_question(p, q);
     const kin_facts *facts = planning_facts(p, &p->next);
@@ -646,11 +646,11 @@ static void say_why(const kin_planner *p, int device, char why[KIN_PLAN_WHY_MAX]
     if (s->refused[device][0])
         kin_sentence_print(why, KIN_PLAN_WHY_MAX, "%s", s->refused[device]);
     else if (!p->scheduler)
-        kin_sentence_print(why, KIN_PLAN_WHY_MAX, "--plan %s has no layers for it", p->o.plan);
+        kin_sentence_print(why, KIN_PLAN_WHY_MAX, "--plan %s assigns no layers to it", p->o.plan);
     else if (s->has_groups)
-        kin_sentence_print(why, KIN_PLAN_WHY_MAX, "no plan with it is faster than the one in which devices share layers");
+        kin_sentence_print(why, KIN_PLAN_WHY_MAX, "no plan that uses it is faster than the tensor-parallel plan");
     else if (p->scheduler->plan != kin_plan_playoff)
-        kin_sentence_print(why, KIN_PLAN_WHY_MAX, "the scheduler %s has no layers for it", p->scheduler->name);
+        kin_sentence_print(why, KIN_PLAN_WHY_MAX, "the scheduler %s assigns no layers to it", p->scheduler->name);
     else if (kin_plan_explain_left_out(&p->explained_facts, &o, &s->plan, device, why, &err) != 0)
         why[0] = '\0';
 }
@@ -740,7 +740,7 @@ static bool would_change(kin_planner *p) {
 
 static void say_corrections(const active_plan *now, int i) {
     char missing[32];
-    kin_log(KIN_LOG_DEBUG, "measured of '%s': computing %.2f times as long as predicted, its disk %.2f, %s of memory missing",
+    kin_log(KIN_LOG_DEBUG, "measured on '%s': computing takes %.2f times the prediction, its disk %.2f, %s of memory missing",
             now->facts.devices[i].name, now->corrections.devices[i].cpu, now->corrections.devices[i].disk,
             kin_size_format((uint64_t)now->corrections.devices[i].missing_bytes, missing, sizeof missing));
 }

@@ -45,7 +45,7 @@ static bool is_believed(const kin_device_facts *facts, const char *path) {
     kin_model_facts any = {.layer_bytes = {[KIN_QUANT_OTHER] = 1}, .layer_flops = {[KIN_QUANT_OTHER] = 1}};
     kin_err err;
     if (kin_facts_check_device(facts, &any, false, &err) == 0) return true;
-    kin_log(KIN_LOG_WARN, "%s: %s; this machine is measured anew", path, err.text);
+    kin_log(KIN_LOG_WARN, "%s: %s; measuring this machine again", path, err.text);
     return false;
 }
 
@@ -56,9 +56,9 @@ static void save(const char *dir, const char *path, const char *fingerprint, con
     json_object_set_new(root, "fingerprint", json_string(fingerprint));
     json_object_set_new(root, "device", kin_facts_file_device_to_json(facts));
     char *text = json_object_get(root, "device") ? json_dumps(root, JSON_INDENT(2)) : NULL;
-    int rc = text ? kin_folder_make(dir, &err) : kin_err_set(&err, "it is no valid JSON");
+    int rc = text ? kin_folder_make(dir, &err) : kin_err_set(&err, "it is not valid JSON");
     if (rc == 0) rc = kin_whole_file_write(path, text, strlen(text), &err);
-    if (rc != 0) kin_log(KIN_LOG_WARN, "the profile is not kept: %s", err.text);
+    if (rc != 0) kin_log(KIN_LOG_WARN, "the profile was not stored: %s", err.text);
     free(text);
     json_decref(root);
 }
@@ -69,7 +69,8 @@ static int measure(kin_device_facts *out, const kin_devices *devices, const char
     if (dir)
         console->say("measuring this machine, once ...");
     else
-        console->say("measuring this machine ... (each time, as the result cannot be kept: --cache DIR gives a place)");
+        console->say(
+            "measuring this machine ... (the result cannot be stored; set a directory with --cache DIR to measure only once)");
     int rc = kin_profile_measure(out, devices, &o, err);
     console->clear_progress();
     kin_memory_reset_peak(); // memory for measuring is not part of the work's peak

@@ -62,7 +62,7 @@ static const char *demo_file(kin_session *s, const kin_session_options *o, kin_e
     char dir[1000];
     const char *cache = cache_dir(o, dir, sizeof dir);
     if (!cache) {
-        kin_err_set(err, "no home directory for the file of the demo model: give --cache DIR");
+        kin_err_set(err, "there is no home directory for the demo model; give --cache DIR");
         return NULL;
     }
     snprintf(s->demo_path, sizeof s->demo_path, "%s/demo.gguf", cache);
@@ -70,7 +70,7 @@ static const char *demo_file(kin_session *s, const kin_session_options *o, kin_e
     if (kin_folder_make(cache, err) == 0 &&
         kin_whole_file_write(s->demo_path, kin_demo_model_bytes(), kin_demo_model_size(), err) == 0)
         return s->demo_path;
-    kin_err_prefix(err, "the demo model needs a file, so that others can fetch it; --cache DIR gives it another place");
+    kin_err_prefix(err, "cannot write the demo model to a file for other devices; set another directory with --cache DIR");
     return NULL;
 }
 
@@ -107,7 +107,7 @@ int kin_session_open_model(kin_session *s, const kin_session_options *o, kin_err
     if ((o->model ? kin_model_open(&s->model, o->model, err) : open_demo(s, o, err)) != 0) return KIN_FAIL;
     load_vocab(s);
     if (s->vocab && kin_vocab_n_tokens(s->vocab) > s->model.hp.n_vocab) {
-        kin_err_set(err, "%s: the vocabulary has %d tokens, but the embedding only %d", s->model_name,
+        kin_err_set(err, "%s: the vocabulary has %d tokens, but the embedding has only %d", s->model_name,
                     kin_vocab_n_tokens(s->vocab), s->model.hp.n_vocab);
         kin_session_close(s);
         return KIN_FAIL;
@@ -281,7 +281,8 @@ int kin_session_look(kin_session *s, const kin_session_options *o, kin_facts *fa
         kin_planner_wait(s->planner, SHOW_MS * UINT64_C(1000000));
     }
     s->console->clear_progress();
-    return kin_planner_last(s->planner, facts, NULL, &plan) ? 0 : kin_err_set(err, "there is no plan for this model here");
+    return kin_planner_last(s->planner, facts, NULL, &plan) ? 0
+                                                            : kin_err_set(err, "there is no plan for this model on this machine");
 }
 
 static int open_alone(kin_session *s, const kin_session_options *o, kin_shard_options *so, kin_err *err) {
@@ -320,7 +321,7 @@ static int open_fleet(kin_session *s, const kin_session_options *o, const kin_sh
 static void warn_of_long_context(const kin_session *s) {
     int trained = s->model.hp.n_ctx_train;
     if (s->n_ctx <= trained) return;
-    kin_log(KIN_LOG_WARN, "--ctx %d: the model was trained for %d tokens of context, and what it writes beyond them gets worse",
+    kin_log(KIN_LOG_WARN, "--ctx %d: the model was trained with a context of %d tokens; its output degrades beyond that",
             s->n_ctx, trained);
 }
 
@@ -338,15 +339,15 @@ int kin_draft_words_read(const char *text, kin_draft_mode *mode, const char **fi
         *mode = (kin_draft_mode)i;
         if (strcmp(text, words[i]) == 0) return 0;
         if (strncmp(text, words[i], n) != 0 || text[n] != ',') continue;
-        if (i == KIN_DRAFT_OFF) return kin_err_set(err, "--draft %s: off goes with no draft model", text);
-        if (text[n + 1] == '\0') return kin_err_set(err, "--draft %s: a draft model's file is missing behind the comma", text);
+        if (i == KIN_DRAFT_OFF) return kin_err_set(err, "--draft %s: off cannot be combined with a draft model", text);
+        if (text[n + 1] == '\0') return kin_err_set(err, "--draft %s: the draft model file is missing after the comma", text);
         *file = text + n + 1;
         return 0;
     }
     *mode = KIN_DRAFT_AUTO;
     *file = text;
     if (strchr(text, '.') || strchr(text, '/')) return 0;
-    return kin_err_set(err, "--draft %s: write auto, off, ngram, or the file of a draft model", text);
+    return kin_err_set(err, "--draft %s: must be auto, off, ngram, or a draft model file", text);
 }
 
 static int read_draft(kin_session *s, const kin_session_options *o, const char **file, kin_err *err) {
@@ -382,7 +383,7 @@ static int32_t order_of_sums(const char *allreduce) {
 static int open_kv_disk(kin_session *s, const kin_session_options *o, const kin_shard_options *so, kin_err *err) {
     kin_key key;
     const char *dir = cache_dir(o, s->kv_dir, sizeof s->kv_dir);
-    if (!dir) return kin_err_set(err, "there is no home directory: give --cache DIR");
+    if (!dir) return kin_err_set(err, "there is no home directory; give --cache DIR");
     int rc = o->fleet.cluster ? kin_identity_head_key(&key, &o->fleet.net, s->console, err)
                               : kin_identity_own_key(&key, &o->fleet.net, err);
     if (rc == 0) rc = kin_key_derive(s->kv_disk.secret, &key, KIN_KEY_FOR_PAGES, err);
@@ -401,7 +402,7 @@ static void use_kv_disk(kin_session *s, const kin_session_options *o, kin_shard_
     kin_err err;
     if (!o->keeps_kv || o->no_kv_disk) return;
     if (open_kv_disk(s, o, so, &err) != 0)
-        kin_log(KIN_LOG_WARN, "texts are not kept on the disk for later: %s (--no-kv-disk: they need not be)", err.text);
+        kin_log(KIN_LOG_WARN, "the on-disk KV cache is disabled: %s; disable it with --no-kv-disk", err.text);
     so->kv_disk = s->kv_disk;
 }
 
@@ -558,7 +559,7 @@ int kin_session_encode(const kin_session *s, const char *text, size_t len, bool 
         *n = (int)got;
         return 0;
     }
-    if (got >= 0) kin_err_set(err, "the text is too long");
+    if (got >= 0) kin_err_set(err, "the prompt is too long");
     free(*ids);
     *ids = NULL;
     return KIN_FAIL;

@@ -84,7 +84,7 @@ static void take_frame(void *user, kin_link *link, const kin_frame *frame, const
     } else if (frame->type == KIN_FRAME_REPORT) {
         take_report(ob, &m->report);
     } else {
-        fail(ob, kin_link_name(link), "it does not answer as a head does");
+        fail(ob, kin_link_name(link), "it does not answer like a head");
     }
     free(m);
 }
@@ -138,7 +138,7 @@ static void search(observer *ob) {
     if (kin_discovery_search(&ob->discovery, &ob->loop, &o, found, ob, &err) == 0)
         ob->n_searching = 1;
     else
-        fail(ob, "no head is on this machine, and none can be searched", err.text);
+        fail(ob, "there is no head on this machine, and the local network cannot be searched", err.text);
 }
 
 static void closed(void *user, kin_link *link, const char *reason) {
@@ -157,7 +157,7 @@ static void on_tick(uv_timer_t *timer) {
     if (ob->o->stop && atomic_load(ob->o->stop)) {
         fail(ob, "stopped", "");
     } else if (ob->n_searching > SEARCH_TICKS) {
-        fail(ob, "no head is on this machine, and none answers on the local network", "");
+        fail(ob, "there is no head on this machine, and none was found on the local network", "");
     } else if (ob->n_searching) {
         if (ob->n_searching++ % QUESTION_TICKS == 1) kin_discovery_ask(ob->discovery, &err); // if it fails, nothing answers
     } else if (ob->n_until_ask > 0) {
@@ -173,7 +173,7 @@ int kin_status_client_run(const kin_status_client_options *o, char **text, kin_e
     if (kin_tls_ctx_open(&ob.tls, o->key.bytes, err) != 0) return KIN_FAIL;
     if (uv_loop_init(&ob.loop) != 0) {
         kin_tls_ctx_close(ob.tls);
-        return kin_err_set(err, "no event loop");
+        return kin_err_set(err, "cannot create the event loop");
     }
     uv_timer_init(&ob.loop, &ob.timer);
     ob.timer.data = &ob;

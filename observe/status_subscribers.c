@@ -58,9 +58,9 @@ static void observer_frame(void *user, kin_link *link, const kin_frame *frame, c
     observer *o = user;
     (void)payload;
     if (frame->type != KIN_FRAME_STATUS_WANTED) {
-        kin_log(KIN_LOG_WARN, "%s sent %s, which is not for an observer's link", kin_link_name(link),
+        kin_log(KIN_LOG_WARN, "%s sent %s, which is not allowed on a status link", kin_link_name(link),
                 kin_frame_name(frame->type));
-        kin_link_close(link, "an observer asks for reports");
+        kin_link_close(link, "only status requests are allowed on this link");
         o->link = NULL;
         return;
     }

@@ -162,17 +162,17 @@ static bool is_named_json(const char *path) {
 }
 
 int kin_timeline_write(kin_timeline *t, const char *path, kin_err *err) {
-    if (kin_timeline_n_marks(t) < 2) return kin_err_set(err, "%s: no token was made after the prompt", path);
+    if (kin_timeline_n_marks(t) < 2) return kin_err_set(err, "%s: no token was generated after the prompt", path);
     be_written(t);
     FILE *f = fopen(path, "w");
-    if (!f) return kin_err_set(err, "%s cannot be written", path);
+    if (!f) return kin_err_set(err, "cannot write %s", path);
     bool failed = false;
     if (is_named_json(path))
         failed = kin_timeline_trace(t, f) != 0;
     else
         kin_timeline_draw(t, f);
     failed = failed || ferror(f);
-    return fclose(f) == 0 && !failed ? 0 : kin_err_set(err, "%s could not be written to its end", path);
+    return fclose(f) == 0 && !failed ? 0 : kin_err_set(err, "cannot write %s completely", path);
 }
 
 int kin_timeline_n_rows(const kin_timeline *t) {

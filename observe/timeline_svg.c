@@ -18,7 +18,7 @@ static const struct {
     const char *class, *what;
 } kinds[] = {[KIN_PROTO_EVENT_COMPUTE] = {"compute", "computing"},
              [KIN_PROTO_EVENT_WAIT] = {"wait", "waiting"},
-             [KIN_PROTO_EVENT_DISK] = {"disk", "reading from the disk"},
+             [KIN_PROTO_EVENT_DISK] = {"disk", "reading from disk"},
              [KIN_PROTO_EVENT_SEND] = {"send", "sending"}};
 
 enum { N_KINDS = sizeof kinds / sizeof kinds[0] };

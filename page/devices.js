@@ -16,7 +16,7 @@ function layerStrip(device, nLayer) {
 
 // Shares of the last second; disk reads overlap with the others.
 function shares(device) {
-  const parts = [['compute', device.compute_share, 'computing'], ['wait', device.wait_share, 'waiting'], ['disk', device.disk_share, 'reading from the disk']];
+  const parts = [['compute', device.compute_share, 'computing'], ['wait', device.wait_share, 'waiting'], ['disk', device.disk_share, 'reading from disk']];
   return parts.filter(([, v]) => v > 0.005).map(([, v, word]) => `${Math.round(100 * v)} % ${word}`).join(', ');
 }
 

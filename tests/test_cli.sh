@@ -78,8 +78,8 @@ wrong 'cannot be combined with' run -p x --grammar a --json-schema b
 wrong '--logit-bias 1=nan' run -p x --logit-bias 1=nan
 for name in model file cache profile trace timeline; do wrong "--$name: the value is empty" run --$name ''; done
 wrong "'127.0.0.1:0': the port must be 1 to 65535" join 127.0.0.1:0
-wrong "'' is no address" status ''
-wrong "is no address of a head: NAME, or NAME:PORT, without http" join http://127.0.0.1:8080/join
+wrong "'' is not an address" status ''
+wrong "is not the address of a head: must be NAME or NAME:PORT, without http" join http://127.0.0.1:8080/join
 wrong '-p cannot be combined with -f' run -p x -f /dev/null
 wrong '--lines reads prompts from stdin and cannot be combined with -p' run --lines -p x
 wrong "unexpected argument 'b'" info a b
@@ -303,10 +303,10 @@ status 1 "$kin" run -p "$again" --draft auto,/no/such.gguf
 says "$err" '/no/such.gguf'
 for words in auto, ngram,; do
     status 2 "$kin" run -p "$again" --draft $words
-    says "$err" "--draft $words: a draft model's file is missing behind the comma"
+    says "$err" "--draft $words: the draft model file is missing after the comma"
 done
 status 2 "$kin" run -p "$again" --draft "off,$assets/demo-draft.gguf"
-says "$err" 'off goes with no draft model'
+says "$err" 'off cannot be combined with a draft model'
 status 2 "$kin" run -p "$again" --draft-min 3 --draft-max 2
 says "$err" '--draft-min 3 is larger than --draft-max 2'
 status 0 "$kin" run -p "$again" -n 250 --temp 0 --ignore-eos --stats

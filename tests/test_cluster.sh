@@ -66,12 +66,12 @@ alone run -p 'Once upon a time' --temp 0 -n 1 --timeline "$dir/none.svg" >"$dir/
 claim='a plan that cannot be is refused with the place'
 echo '{"devices": [{"device": "anna", "windows": 3}]}' >"$dir/wrong.json"
 on_head run --plan "$dir/wrong.json" -p x && fail "it ran"
-says "$dir/head.log" 'wrong.json: device 1: "windows" is not known'
+says "$dir/head.log" 'wrong.json: device 1: unknown key "windows"'
 
 claim='when all devices that are waited for are there, and there is no plan, nobody waits any longer'
 echo '{"devices": [{"device": "zoe", "window": 3}, {"device": "desk", "window": 2}]}' >"$dir/zoe.json"
 on_head run --plan "$dir/zoe.json" --devices 3 -p x && fail "it ran"
-says "$dir/head.log" '3 devices are here, as many as were to be: .*zoe'
+says "$dir/head.log" '3 devices are here as requested: .*zoe'
 claim='but a plan by hand waits for those whom it names, whoever else is there'
 on_head run --plan "$dir/zoe.json" -p 'Once upon a time' --temp 0 -n 12 >"$dir/zoe.txt" &
 waiting=$!
@@ -135,9 +135,9 @@ grows() { # waits until the text does
 
 # The log names the lost device and the reason. Between two texts the ring is idle, and the loss may be reported only when the next one
 # begins.
-lost() { echo "device '$1'.* \(broke: ..*\|is gone (..*)\)\(; the \(text goes on\|ring comes up\)\|, waiting for it to come back\)"; } # NAME
+lost() { echo "device '$1'.* \(broke: ..*\|is gone (..*)\)\(; \(generation continues\|rebuilding the ring\)\|, waiting for it to come back\)"; } # NAME
 
-claim='a device that is killed in mid-text: it is named, the text goes on without it, and it may come back'
+claim='a device that is killed in mid-text: it is named, generation continues without it, and it may come back'
 grows
 mark "$dir/head.log"
 kill -9 "$pid_ben"
@@ -213,7 +213,7 @@ for i in 1 2 3; do
 done
 # shellcheck disable=SC2086 # a list of numbers
 kill $asking
-says "$dir/serve.log" "device 'dora'.*; the text goes on"
+says "$dir/serve.log" "device 'dora'.*; generation continues"
 kill "$pid_head"
 wait "$pid_head"
 
@@ -236,7 +236,7 @@ check [ ${#code} -eq 19 ]
 check [ "$(ls -l "$dir/new/key.code" | cut -c1-10)" = -rw------- ]
 claim='code --new: not while a head runs; then another one'
 code_of --new && fail 'a key in use was changed'
-says "$dir/code.log" 'end it, then'
+says "$dir/code.log" 'stop it, then'
 check [ "$(code_of)" = "$code" ]
 kill "$pid_head"
 wait "$pid_head"
@@ -249,7 +249,7 @@ claim='code: a key without its code, or with that of another, says what to do'
 mv "$dir/new/key" "$dir/new/key.kept"
 cp "$dir/old.key" "$dir/new/key"
 code_of && fail 'a code of another key'
-says "$dir/code.log" 'not made of the code'
+says "$dir/code.log" 'does not match the code'
 mv "$dir/new/key.code" "$dir/new/code.kept"
 code_of && fail 'a code from nowhere'
 says "$dir/code.log" 'code --new'
@@ -266,13 +266,13 @@ newcomer() { # NAME OPTION...: a device that reads the code from stdin
 }
 serve
 echo "$code" | newcomer fay --ask-code && fail 'it joined'
-says "$dir/fay.log" "another key: the code does not fit; 'kin code' on the head .* --ask-code"
+says "$dir/fay.log" "another key: wrong code; run 'kin code' on the head, then 'kin join --ask-code'"
 check [ ! -e "$dir/fay/key" ]
 claim='code --new has cut off a device that kept the old key'
 mkdir "$dir/gus"
 cp "$dir/old.key" "$dir/gus/key"
 newcomer gus && fail 'it joined'
-says "$dir/gus.log" "another key: the code does not fit; 'kin code' on the head .* --ask-code"
+says "$dir/gus.log" "another key: wrong code; run 'kin code' on the head, then 'kin join --ask-code'"
 same "$dir/old.key" "$dir/gus/key"
 claim='on a terminal the code is asked for again, and kept when the head has accepted it'
 if script --version 2>/dev/null | grep -q util-linux; then # only util-linux's script has -c

@@ -331,7 +331,7 @@ static void one_observer_too_many_is_told_so(void **state) {
         eyes[i] = (eye){.port = kin_cluster_port(c), .stop = &stop};
         assert_int_equal(pthread_create(&eyes[i].thread, NULL, look, &eyes[i]), 0);
     }
-    bool is_refused = sees(kin_cluster_port(c), false, "busy: too many are looking"); // once all others are connected
+    bool is_refused = sees(kin_cluster_port(c), false, "busy: too many status clients"); // once all others are connected
     atomic_store(&stop, true);
     for (int i = 0; i < KIN_STATUS_SUBSCRIBERS_MAX; i++) pthread_join(eyes[i].thread, NULL);
     assert_true(is_refused);
@@ -372,7 +372,7 @@ static void a_head_that_is_none_is_an_error(void **state) {
     static const struct {
         kin_frame_type answer;
         const char *sentence;
-    } cases[] = {{KIN_FRAME_STATUS_WANTED, "it does not answer as a head does"},
+    } cases[] = {{KIN_FRAME_STATUS_WANTED, "it does not answer like a head"},
                  {KIN_FRAME_REPORT, "REPORT: number of bytes is 0"},
                  {KIN_FRAME_BYE, "no time"},
                  {KIN_FRAME_HASHES_WANTED, "HASHES_WANTED: ends 32 bytes too early"}};
@@ -409,7 +409,7 @@ static void a_device_is_no_head(void **state) {
         if (rc != 0 && !strstr(err.text, "no head")) usleep(50000);
     }
     assert_int_equal(rc, KIN_FAIL);
-    assert_non_null(strstr(err.text, "this is a device, and it has no head itself now"));
+    assert_non_null(strstr(err.text, "this is a device without a head at present"));
     close_device(&anna);
 }
 

@@ -65,7 +65,7 @@ static void who_does_not_read_what_must_arrive_loses_its_link(void **state) {
     assert_int_equal(p.lost, 0); // the loss is reported later, not during the send
     kin_connections_tick(p.connections);
     assert_int_equal(p.lost, p.number[0]);
-    assert_string_equal(p.why, "it does not read what it is told");
+    assert_string_equal(p.why, "it does not read its messages");
     assert_null(kin_connections_link(p.connections, p.number[0]));
     assert_false(kin_connections_send(p.connections, p.number[0], 1, &m));
     p.lost = 0;
@@ -73,7 +73,7 @@ static void who_does_not_read_what_must_arrive_loses_its_link(void **state) {
     assert_int_equal(p.lost, 0);
     assert_non_null(kin_connections_link(p.connections, p.number[1]));
     RUN_UNTIL(w, p.device[1].n_frames == 1 && !p.device[0].link);
-    assert_int_equal(n_lines("it does not read what it is told"), 1);
+    assert_int_equal(n_lines("it does not read its messages"), 1);
     close_party(&p);
 }
 

@@ -82,7 +82,7 @@ static void memory_that_is_nearly_gone_is_a_note(void **state) {
     put("/sys/fs/cgroup/user/kin/memory.current", "0\n");
     kin_doctor_memory(&report, &o);
     report.n = 1;
-    expect(KIN_FINDING_NOTE, "are free: weights will be read from the disk", "ps aux");
+    expect(KIN_FINDING_NOTE, "are free: weights will be streamed from disk", "ps aux");
 }
 
 static void a_quota_of_processors_is_a_note(void **state) {
@@ -90,7 +90,7 @@ static void a_quota_of_processors_is_a_note(void **state) {
     kin_doctor_options o = options();
     put("/sys/fs/cgroup/user/kin/cpu.max", "50000 100000\n");
     kin_doctor_processor(&report, &o);
-    expect(KIN_FINDING_NOTE, "allows 0.5 of ", "/sys/fs/cgroup/user/kin/cpu.max");
+    expect(KIN_FINDING_NOTE, "limits kin to 0.5 of ", "/sys/fs/cgroup/user/kin/cpu.max");
 }
 
 static void a_gpu_without_a_backend_is_a_note(void **state) {
@@ -98,7 +98,7 @@ static void a_gpu_without_a_backend_is_a_note(void **state) {
     kin_doctor_options o = options();
     setenv("GGML_VK_VISIBLE_DEVICES", "", 1); // ggml sees no GPU, whatever this machine has
     kin_doctor_gpu(&report, &o);
-    if (report.n != 1 || !strstr(report.at[0].text, "none is here")) skip();
+    if (report.n != 1 || !strstr(report.at[0].text, "no GPU")) skip();
     put("/sys/class/drm/renderD128/device/vendor", "0x1002\n");
     kin_doctor_gpu(&report, &o);
     expect(KIN_FINDING_NOTE, "a GPU of AMD", "tools/setup --gpu");
@@ -145,7 +145,7 @@ static void a_cache_that_cannot_be_written_is_a_problem(void **state) {
     snprintf(file, sizeof file, "%s/file/cache", root);
     o.cache_dir = file;
     kin_doctor_disk(&report, &o);
-    expect(KIN_FINDING_PROBLEM, "cannot be made", "--cache DIR");
+    expect(KIN_FINDING_PROBLEM, "cannot create the cache", "--cache DIR");
     o.cache_dir = NULL;
     kin_doctor_disk(&report, &o);
     expect(KIN_FINDING_NOTE, "no home", "--cache DIR");
@@ -154,7 +154,7 @@ static void a_cache_that_cannot_be_written_is_a_problem(void **state) {
     o.cache_dir = folder;
     if (access(folder, W_OK) == 0) return; // root can write anywhere
     kin_doctor_disk(&report, &o);
-    expect(KIN_FINDING_PROBLEM, "nothing can be written", "chown");
+    expect(KIN_FINDING_PROBLEM, "cannot write to the cache", "chown");
 }
 
 static void a_key_that_is_damaged_is_a_problem_and_none_a_note(void **state) {
@@ -164,7 +164,7 @@ static void a_key_that_is_damaged_is_a_problem_and_none_a_note(void **state) {
     snprintf(file, sizeof file, "%s/key", root);
     o.net.key_file = file;
     kin_doctor_cluster(&report, &o);
-    expect(KIN_FINDING_NOTE, "belongs to none yet", "kin join");
+    expect(KIN_FINDING_NOTE, "in no cluster yet", "kin join");
     put("/key", "nonsense\n");
     kin_doctor_cluster(&report, &o);
     expect(KIN_FINDING_PROBLEM, "key", "--ask-code");

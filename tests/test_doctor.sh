@@ -14,7 +14,7 @@ export XDG_CONFIG_HOME="$dir/config"
 claim='a line for each part, a command where one mends it, and status 0 without a problem'
 status 0 "$kin" doctor --port $port
 for about in processor memory gpu disk files network search firewall cluster; do says "$out" "^\(ok\|note\)  *$about "; done
-says "$out" '^note .*belongs to none yet'
+says "$out" '^note .*in no cluster yet'
 says "$out" '^ *-> .*kin join$'
 says_not "$out" 'problem'
 silent "$err"
@@ -39,7 +39,7 @@ done
 n=0
 until status 0 "$kin" doctor --port $port && grep -q "^ok  *cluster  *the head '" "$out" || [ $n -ge 10 ]; do n=$((n + 1)); done # a search takes 2.5 s
 says "$out" "^ok  *cluster  *the head '"
-says "$out" "^note  *ports  *TCP port $port, of a head: "
+says "$out" "^note  *ports  *TCP port $port of the head: "
 kill $head
 wait $head
 head=

@@ -331,11 +331,11 @@ static const struct {
     {"{\"devices\": [1e999]}", ", line 1: real number overflow near '1e999'"},
     {"[]", ": must be an object, {...}"},
     {"{}", ": \"devices\" is missing"},
-    {"{\"device\": []}", ": \"device\" is not known here"},
+    {"{\"device\": []}", ": \"device\" is unknown here"},
     {"{\"about\": 1, \"devices\": []}", ": \"about\": must be a text"},
     // devices
     {"{\"devices\": {}}", ": \"devices\": must be a list, [...]"},
-    {"{\"devices\": []}", ": \"devices\": 0 devices; 1 to 32 are possible"},
+    {"{\"devices\": []}", ": \"devices\": 0 devices, must be 1 to 32"},
     {"{\"devices\": [7]}", ": device 1: must be an object, {...}"},
     {"{\"devices\": [{\"memory_bytes\": 1, " CPU "}]}", ": device 1: \"name\" is missing"},
     {"{\"devices\": [{\"name\": \"\", \"memory_bytes\": 1, " CPU "}]}", ": device 1: \"name\": must be a name"},
@@ -345,12 +345,12 @@ static const struct {
     {"{\"devices\": [{\"name\": \"123456789012345678901234567890123456789012345678\", \"memory_bytes\": 1, " CPU "}]}",
      ": device 1: \"name\": '1234567890123456789012345678901234567890...' is "
      "longer than 47 bytes"},
-    {"{\"devices\": [" DEVICE("a") ", " DEVICE("b") ", " DEVICE("a") "]}", ": device 3: there is another 'a'"},
+    {"{\"devices\": [" DEVICE("a") ", " DEVICE("b") ", " DEVICE("a") "]}", ": device 3: duplicate name 'a'"},
     {"{\"devices\": [{\"name\": \"a\", " CPU "}]}", ": device 1 ('a'): \"memory_bytes\" is missing"},
     {"{\"devices\": [{\"name\": \"a\", \"memory_bytes\": 1}]}", ": device 1 ('a'): \"cpu\" is missing"},
     {ONE("\"cpu\": 3"), ": device 1 ('a'): \"cpu\": must be an object, {...}"},
     {ONE("\"cpu\": {}"), ": device 1 ('a'): \"cpu\": \"token_bytes_per_s\" is missing"},
-    {ONE(CPU ", \"speed\": 1"), ": device 1 ('a'): \"speed\" is not known here"},
+    {ONE(CPU ", \"speed\": 1"), ": device 1 ('a'): \"speed\" is unknown here"},
     {ONE(CPU ", \"swap_bytes\": \"8 apples\""),
      ": device 1 ('a'): \"swap_bytes\": '8 apples' is not a size (write for example 512M or 1.5G)"},
     {ONE(CPU ", \"swap_bytes\": true"), ": device 1 ('a'): \"swap_bytes\": must be a size"},
@@ -360,43 +360,44 @@ static const struct {
     {ONE(CPU ", \"os\": 1"),
      ": device 1 ('a'): \"os\": must be \"linux\", \"macos\", \"android\", \"browser\", \"browser-gpu\" or \"other\""},
     {ONE(CPU ", \"gpu\": []"), ": device 1 ('a'): \"gpu\": must be an object, {...}"},
-    {ONE(CPU ", \"gpu\": {\"memory_bytes\": 1, \"cores\": 3}"), ": device 1 ('a'): \"gpu\": \"cores\" is not known here"},
+    {ONE(CPU ", \"gpu\": {\"memory_bytes\": 1, \"cores\": 3}"), ": device 1 ('a'): \"gpu\": \"cores\" is unknown here"},
     {ONE(CPU ", \"gpu\": {\"shares_memory\": 1, \"memory_bytes\": 1}"),
      ": device 1 ('a'): \"gpu\": \"shares_memory\": must be true or false"},
     {ONE("\"cpu\": {\"token_bytes_per_s\": \"fast\"}"),
      ": device 1 ('a'): \"cpu\": \"token_bytes_per_s\": must be a number, or an object with one for each type, {\"Q4_K\": 45e9}"},
     {ONE("\"cpu\": {\"token_bytes_per_s\": {\"Q9\": 1}}"),
-     ": device 1 ('a'): \"cpu\": \"token_bytes_per_s\": \"Q9\" is no weight type (F16, Q8_0, Q4_K and \"other\" are)"},
+     ": device 1 ('a'): \"cpu\": \"token_bytes_per_s\": \"Q9\" is not a weight type (such as F16, Q8_0, Q4_K or \"other\")"},
     {ONE("\"cpu\": {\"token_bytes_per_s\": {\"Q4_K\": null}}"),
      ": device 1 ('a'): \"cpu\": \"token_bytes_per_s\": \"Q4_K\": must be a number"},
     // links
     {LINKS("[]"), ": \"links\": must be an object, {...}"},
-    {LINKS("{\"all\": 1}"), ": \"links\": \"all\" is not known here"},
+    {LINKS("{\"all\": 1}"), ": \"links\": \"all\" is unknown here"},
     {LINKS("{\"default\": 1}"), ": \"links\": \"default\": must be an object, {...}"},
     {LINKS("{\"default\": {\"rtt_s\": 1}}"), ": \"links\": \"default\": \"bytes_per_s\" is missing"},
     {LINKS("{\"pairs\": {}}"), ": \"links\": \"pairs\": must be a list, [...]"},
     {LINKS("{\"pairs\": [1]}"), ": \"links\": pair 1: must be an object, {...}"},
     {LINKS("{\"pairs\": [{\"from\": \"a\"}]}"), ": \"links\": pair 1: \"to\" is missing"},
-    {LINKS("{\"pairs\": [{\"from\": \"a\", \"to\": \"z\"}]}"), ": \"links\": pair 1: there is no device 'z'"},
-    {LINKS("{\"pairs\": [{\"from\": \"z\", \"to\": \"a\"}]}"), ": \"links\": pair 1: there is no device 'z'"},
-    {LINKS("{\"pairs\": [{\"from\": \"b\", \"to\": \"b\"}]}"), ": \"links\": pair 1: 'b' needs no link with itself"},
+    {LINKS("{\"pairs\": [{\"from\": \"a\", \"to\": \"z\"}]}"), ": \"links\": pair 1: unknown device 'z'"},
+    {LINKS("{\"pairs\": [{\"from\": \"z\", \"to\": \"a\"}]}"), ": \"links\": pair 1: unknown device 'z'"},
+    {LINKS("{\"pairs\": [{\"from\": \"b\", \"to\": \"b\"}]}"), ": \"links\": pair 1: 'b' has a link to itself"},
     {LINKS("{\"pairs\": [{\"from\": \"a\", \"to\": \"b\", \"one_way\": 1}]}"),
      ": \"links\": pair 1: \"one_way\": must be true or false"},
     // the model and the work
     {WITH_MODEL(MODEL), ": \"model\": \"n_layer\" is missing"},
     {WITH_MODEL("\"n_layer\": 2.5, " MODEL), ": \"model\": \"n_layer\": must be a whole number"},
     {WITH_MODEL("\"n_layer\": 3000000000, " MODEL), ": \"model\": \"n_layer\": 3000000000 is too large"},
-    {WITH_MODEL("\"n_layer\": 257, " MODEL), ": \"model\": \"n_layer\": 257 layers; 1 to 256 are possible"},
-    {WITH_MODEL("\"n_layer\": -1, " MODEL), ": \"model\": \"n_layer\": -1 layers; 1 to 256 are possible"},
+    {WITH_MODEL("\"n_layer\": 257, " MODEL), ": \"model\": \"n_layer\": 257 layers, must be 1 to 256"},
+    {WITH_MODEL("\"n_layer\": -1, " MODEL), ": \"model\": \"n_layer\": -1 layers, must be 1 to 256"},
     {WITH_MODEL("\"n_layer\": 2, \"layer_share\": [1], " MODEL), ": \"model\": \"layer_share\": 1 numbers for 2 layers"},
-    {WITH_MODEL("\"n_layer\": 2, \"layer_share\": [1, \"1\"], " MODEL), ": \"model\": \"layer_share\": number 2 is no number"},
+    {WITH_MODEL("\"n_layer\": 2, \"layer_share\": [1, \"1\"], " MODEL),
+     ": \"model\": \"layer_share\": element 2 is not a number"},
     {WITH_MODEL("\"n_layer\": 2, \"layer_share\": 1, " MODEL), ": \"model\": \"layer_share\": must be a list, [...]"},
     {WITH_MODEL("\"n_layer\": 2, \"expert_bytes\": 1, " MODEL),
      ": \"model\": \"expert_bytes\": must be an object with a number for each weight type, {\"Q4_K\": 1e9}"},
     {"{" THREE ", \"model\": []}", ": \"model\": must be an object, {...}"},
     {"{" THREE ", \"work\": 1}", ": \"work\": must be an object, {...}"},
     {"{" THREE ", \"work\": {\"n_ctx\": \"4096\"}}", ": \"work\": \"n_ctx\": must be a whole number"},
-    {"{" THREE ", \"work\": {\"tokens\": 1}}", ": \"work\": \"tokens\" is not known here"},
+    {"{" THREE ", \"work\": {\"tokens\": 1}}", ": \"work\": \"tokens\" is unknown here"},
 };
 
 static void what_cannot_be_understood_is_refused_with_its_place(void **state) {
@@ -429,7 +430,7 @@ static void a_full_disk_is_an_error(void **state) {
     if (access("/dev/full", W_OK) != 0) skip();
     kin_paper_facts(&f, KIN_PAPER_A4, KIN_PAPER_8B, 0);
     assert_int_equal(kin_facts_file_write("/dev/full", &f, &err), KIN_FAIL);
-    assert_non_null(strstr(err.text, "/dev/full: could not be written"));
+    assert_non_null(strstr(err.text, "cannot write /dev/full"));
 }
 
 static void must_not_write(const kin_facts *f, const char *sentence) {
@@ -444,20 +445,20 @@ static void what_json_cannot_say_is_not_written(void **state) {
     static kin_facts good, f;
     kin_paper_facts(&good, KIN_PAPER_A4, KIN_PAPER_8B, 0);
     f = good, f.devices[1].memory_bytes = NAN;
-    must_not_write(&f, "device 2: \"memory_bytes\" is nothing that JSON can say");
+    must_not_write(&f, "device 2: \"memory_bytes\" cannot be written as JSON");
     assert_null(kin_facts_file_device_to_json(&f.devices[1]));
     f = good, f.devices[0].gpu.op_s = INFINITY;
-    must_not_write(&f, "device 1: \"gpu\": \"op_s\" is nothing that JSON can say");
+    must_not_write(&f, "device 1: \"gpu\": \"op_s\" cannot be written as JSON");
     f = good, f.devices[2].cpu.prompt_flop_s[3] = NAN;
-    must_not_write(&f, "device 3: \"cpu\": \"prompt_flop_per_s\" is nothing that JSON can say");
+    must_not_write(&f, "device 3: \"cpu\": \"prompt_flop_per_s\" cannot be written as JSON");
     f = good, f.devices[3].name[0] = '\xff';
-    must_not_write(&f, "device 4: \"name\" is nothing that JSON can say");
+    must_not_write(&f, "device 4: \"name\" cannot be written as JSON");
     f = good, f.links[0][2].rtt_s = NAN;
-    must_not_write(&f, "\"links\": 'laptop' to 'Mac Mini': \"rtt_s\" is nothing that JSON can say");
+    must_not_write(&f, "\"links\": 'laptop' to 'Mac Mini': \"rtt_s\" cannot be written as JSON");
     f = good, f.model.layer_bytes[0] = NAN;
-    must_not_write(&f, "\"model\": \"layer_bytes\" is nothing that JSON can say");
+    must_not_write(&f, "\"model\": \"layer_bytes\" cannot be written as JSON");
     f = good, f.model.layer_share[7] = NAN;
-    must_not_write(&f, "\"model\": \"layer_share\" is nothing that JSON can say");
+    must_not_write(&f, "\"model\": \"layer_share\" cannot be written as JSON");
 }
 
 // ---- nonsense in value

@@ -27,7 +27,7 @@ alone run $options -n 200 >"$dir/want"
 join_by "$port_bert" cleo
 join_by "$port_anna" bert --port "$port_bert"
 join anna --port "$port_anna"
-wait_for 20 "$dir/cleo.log" 'no head itself'
+wait_for 20 "$dir/cleo.log" 'without a head at present'
 
 claim='two gateways in a row: the text of one machine'
 # shellcheck disable=SC2086

@@ -42,7 +42,7 @@ pid_head=$!
 exec 9>"$dir/lines" # the ring stays as long as more lines may come
 wait_for 20 "$dir/head.log" "serving on 1 device; '.*' has no layers"
 without=$(sed -n "s/.*serving on 1 device; '\(.*\)' has no layers/\1/p" "$dir/head.log" | tail -n 1)
-left_out="joined the head 'desk', whose plan leaves this device out: --plan tp has no layers for it"
+left_out="joined the head 'desk', whose plan leaves this device out: --plan tp assigns no layers to it"
 wait_for 20 "$dir/$without.log" "$left_out"
 HOME=$dir/head "$kin" status --key-file "$dir/head/key" "127.0.0.1:$port" >"$dir/status.txt" 2>"$dir/status.log"
 says "$dir/status.txt" "^head 'desk': serving on 1 device; '.*' has no layers"
@@ -51,7 +51,7 @@ exec 9>&-
 wait "$pid_head" || fail "it gave up"
 mark "$dir/head.log"
 endless pair --devices 2 -m "$dir/pair.gguf"
-wait_for 20 "$dir/head.log" '2 devices can share the layers of this model, and 3 are here: 1 has none'
+wait_for 20 "$dir/head.log" '2 devices can share the layers of this model, but 3 have joined: 1 has none'
 wait_for 20 "$dir/head.log" "serving on 1 device; '.*' has no layers"
 idle=$(sed -n "s/.*serving on 1 device; '\(.*\)' has no layers/\1/p" "$dir/head.log" | tail -n 1)
 [ "$idle" = ben ] && member=anna || member=ben
@@ -113,7 +113,7 @@ cat >"$dir/wrong.json" <<END
 {"devices": [{"group": ["head", "ben"], "window": 2}, {"device": "anna", "window": 1}]}
 END
 on_head run --plan "$dir/wrong.json" -p x && fail "it ran"
-says "$dir/head.log" 'a group with the head comes last'
+says "$dir/head.log" 'a group with the head must be last'
 on_head run --allreduce cube -p x && fail "it ran"
 says "$dir/head.log" 'must be mesh, star, tree or ring'
 

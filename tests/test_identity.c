@@ -96,7 +96,7 @@ static other *to_release; // the process to release at the next log line, or NUL
 
 static void listen_to(void *user, kin_log_level level, const char *line) {
     (void)user, (void)level;
-    n_said += strstr(line, "to end: it had the identity") != NULL;
+    n_said += strstr(line, "to end, which holds the identity") != NULL;
     if (to_release) release(to_release);
     to_release = NULL;
 }

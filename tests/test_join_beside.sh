@@ -58,7 +58,7 @@ claim='nothing was lost for it'
 check [ "$(grep -c 'the text goes on' "$dir/serve.log")" -eq 0 ]
 
 claim='when a device is lost, the others have what the plan without it needs: it was fetched beforehand'
-wait_for 20 "$dir/cleo.log" 'fetched ahead: [0-9]* layers for plans without one of the others'
+wait_for 20 "$dir/cleo.log" 'fetched ahead: [0-9]* layers for the loss of another device'
 texts losing &
 writer=$!
 # This text is being generated when the device is lost; the others may just be between two texts. It has no end of its own.
@@ -91,7 +91,7 @@ wait_until 20 goes_on
 kill $streaming
 wait $streaming 2>/dev/null
 tail -n +$((before + 1)) "$dir/cleo.log" >"$dir/after.log"
-in_order "$dir/after.log" 'getting ready for the head' 'all layers of the plan are here' 'working for the head'
+in_order "$dir/after.log" 'getting ready for the head' 'all layers of the plan are available' 'working for the head'
 check [ "$(sort -u "$dir/joining.texts" "$dir/losing.texts" | wc -l)" -eq 1 ]
 
 claim='kin status says what is prepared: nothing any more'

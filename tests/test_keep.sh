@@ -89,7 +89,7 @@ echo "$(grep -c '^data' "$dir/killed.stream") tokens were written when $first wa
 eval "kill -9 \$pid_$first"
 goes_on killed 150
 check begins_alike killed
-check has_line "$dir/serve.log" 'the text goes on'
+check has_line "$dir/serve.log" 'generation continues'
 n_lost=$(counter replayed_tokens_total)
 echo "after the loss of $first: $n_lost tokens were computed again"
 check [ "${n_lost:-9999}" -lt 128 ]
@@ -133,7 +133,7 @@ kill -9 "$pid_cleo"
 written=$(wc -c <"$dir/lost.text")
 end_text $writer "$dir/lost.text" $((written + size / 3))
 alike "$dir/still.text" "$dir/lost.text" $((size / 2))
-check has_line "$dir/lost.log" 'the text goes on'
+check has_line "$dir/lost.log" 'generation continues'
 n_again=$(sed -n 's/^kin: \([0-9]*\) tokens were recomputed after.*/\1/p' "$dir/lost.log")
 echo "kin run, after the loss of cleo: ${n_again:-0} tokens were computed again"
 check [ "${n_again:-0}" -lt 128 ]

@@ -299,7 +299,7 @@ static void another_plan_ends_the_wait_of_a_step(void **state) {
     bench b;
     set_up_early(&b, 0, 0);
     kin_lazy_load_begin(b.lazy_load, TICKET + 1, b.store);
-    expect_step_failed(&b, "another plan has come");
+    expect_step_failed(&b, "a new plan has replaced it");
 }
 
 static void a_stop_ends_the_wait_of_a_step(void **state) {
@@ -370,7 +370,7 @@ static void another_plan_ends_the_wait_for_the_former(void **state) {
     bench b;
     set_up(&b);
     kin_lazy_load_begin(b.lazy_load, TICKET + 1, b.store);
-    expect_failed(&b, "another plan has come");
+    expect_failed(&b, "a new plan has replaced it");
 }
 
 static void a_stop_ends_the_wait(void **state) {

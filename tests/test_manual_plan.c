@@ -192,11 +192,11 @@ static void mistakes_in_a_file_are_said_with_their_place(void **state) {
         {"{\"devices\": [{\"device\": \"a\"}]}", "device 1: \"window\" must be"},
         {"{\"devices\": [{\"device\": \"a\", \"window\": -1}]}", "\"window\" must be"},
         {"{\"devices\": [{\"device\": \"a\", \"window\": 1.5}]}", "\"window\" must be"},
-        {"{\"devices\": [{\"device\": \"a\", \"window\": 1, \"gpu\": 1}]}", "\"gpu\" is not known"},
+        {"{\"devices\": [{\"device\": \"a\", \"window\": 1, \"gpu\": 1}]}", "unknown key \"gpu\""},
         {"{\"devices\": [{\"device\": \"a\", \"window\": 1, \"memory\": \"much\"}]}", "much"},
         {"{\"devices\": [{\"device\": \"a\", \"window\": 1, \"memory\": -5}]}", "\"memory\" must be a size"},
         {"{\"devices\": [{\"group\": [\"a\", \"a\"], \"window\": 1}]}", "names device 'a' twice"},
-        {"{\"devices\": [{\"group\": [1, 2, 3, 4, 5, 6, 7, 8, 9], \"window\": 1}]}", "of 9 devices: at most 8 can share"},
+        {"{\"devices\": [{\"group\": [1, 2, 3, 4, 5, 6, 7, 8, 9], \"window\": 1}]}", "of 9 devices: at most 8 are allowed"},
         {"{\"devices\": [{\"device\": \"head\", \"window\": 1}, {\"device\": \"desk\", \"window\": 1}]}", "'desk' twice"},
     };
     for (size_t i = 0; i < sizeof mistakes / sizeof mistakes[0]; i++) {

@@ -247,8 +247,8 @@ static void a_gateway_without_a_head_is_asked_again_soon(void **state) {
     begin("laptop.local", 1);
     tick();
     forget();
-    refused("no head: this is a device, and it has no head itself now");
-    expect("drop: it has no head\nsay no head at 'laptop.local' yet: this is a device, and it has no head itself now\n");
+    refused("no head: this is a device without a head at present");
+    expect("drop: it has no head\nsay no head at 'laptop.local' yet: this is a device without a head at present\n");
     wait_ms(260);
     expect("connect to laptop.local port 7577\n");
 }

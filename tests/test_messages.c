@@ -177,9 +177,9 @@ static void what_is_missing_or_wrong_is_named_by_its_path(void **state) {
     refuse("{" USER ",'tool_choice':{'type':'x'}}", 400, "tool_choice.type", "'x'");
     refuse("{" USER ",'thinking':{'type':'x'}}", 400, "thinking.type", "enabled");
     refuse("{'messages':[{'role':'user','content':[{'type':'image','source':{}}]}]}", 501, "messages[0].content[0].type",
-           "no image");
+           "not image");
     refuse("{'messages':[{'role':'user','content':[{'type':'document','source':{'type':'base64'}}]}]}", 501,
-           "messages[0].content[0].type", "no document");
+           "messages[0].content[0].type", "not document");
 }
 
 // ---- answers

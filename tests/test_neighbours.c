@@ -54,7 +54,7 @@ static void on_link(void *user, kin_link *link, uint32_t epoch, const kin_proto_
     if (m->relay)
         kin_relay_add(m->relay, m->endpoint, link, open);
     else
-        kin_endpoint_refuse(link, "identity: this is another device than the one that is called");
+        kin_endpoint_refuse(link, "identity: this is not the device that was called");
 }
 
 static void on_begun(void *user, const kin_proto_id *from, const kin_proto_id *to) {
@@ -278,7 +278,7 @@ static void another_device_at_the_next_ones_address_is_not_sent_to(void **state)
     enter(&b, 9, 1);
     connects(&a, KIN_SIDE_NEXT, &b, false);
     assert_false(told(&a, KIN_SIDE_NEXT, 1, reason));
-    assert_string_equal(reason, "identity: this is another device than the one that is called");
+    assert_string_equal(reason, "identity: this is not the device that was called");
     expect_counts(&b, 0, 0, 0);
     close_member(&a);
     close_member(&b);
@@ -294,7 +294,7 @@ static void an_address_that_leads_back_to_oneself_is_no_neighbour(void **state) 
     for (int side = 0; side < KIN_N_SIDES; side++) {
         connects(&a, (kin_side)side, &a, false);
         assert_false(told(&a, (kin_side)side, 1, reason));
-        assert_string_equal(reason, "identity: this is another device than the one that is called");
+        assert_string_equal(reason, "identity: this is not the device that was called");
     }
     close_member(&a);
 }
@@ -439,7 +439,7 @@ static void a_device_passes_nothing_on(void **state) {
     enter(&b, 9, 1);
     connects(&a, KIN_SIDE_NEXT, &b, true);
     assert_false(told(&a, KIN_SIDE_NEXT, 1, reason));
-    assert_string_equal(reason, "identity: this is another device than the one that is called");
+    assert_string_equal(reason, "identity: this is not the device that was called");
     close_member(&a);
     close_member(&b);
 }

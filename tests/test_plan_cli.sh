@@ -199,7 +199,7 @@ claim='rounds that cannot be are refused'
 plan 1 --what-if "$facts/a4-70b.json" --rounds 81
 says "$err" '81 rounds for 80 layers'
 plan 1 --what-if "$facts/a4-70b.json" --rounds 2 --scheduler dp-sa
-says "$err" 'dp-sa itself chooses'
+says "$err" 'dp-sa chooses'
 
 claim='an unknown scheduler is a usage error'
 plan 2 --what-if "$facts/a4-70b.json" --scheduler best
@@ -351,7 +351,7 @@ says "$err" '^kin: model: largest block is zero'
 claim='a file that cannot be understood is one sentence with its name and the place'
 echo '{"devices": [{"nmae": "x"}]}' >"$dir/typo.json"
 plan 1 --what-if "$dir/typo.json"
-says "$err" '^kin: .*typo.json: device 1: "nmae" is not known here$'
+says "$err" '^kin: .*typo.json: device 1: "nmae" is unknown here$'
 lines "$err" 1
 plan 1 --what-if "$dir/none.json"
 says "$err" "^kin: $dir/none.json: No such file or directory\$"
@@ -405,10 +405,10 @@ plan 0 --what-if "$dir/far.json" --json
 if grep -q '"groups"' "$out"; then fail 'groups where there are none'; fi
 
 claim='one plain sentence says why devices compute together, or one alone'
-says "$out" '"reason": "head and den compute the layers one after the other because head alone has no room for the model"'
+says "$out" '"reason": "head and den compute the layers one after the other because head alone lacks memory for the model"'
 pair 5e-3 | sed 's/2\.6e9/9e9/g' >"$dir/room.json"
 plan 0 --what-if "$dir/room.json" --json
-says "$out" '"reason": "head computes all layers: with others a token would not come sooner"'
+says "$out" '"reason": "head computes all layers: more devices would not be faster"'
 pair 5e-3 | sed 's/2\.6e9/9e9/g; s/"token_bytes_per_s": 45e9/"token_bytes_per_s": 5e9/' >"$dir/slow_head.json"
 plan 0 --what-if "$dir/slow_head.json" --json
 says "$out" '"reason": "de[ns]k* computes all layers because it is [1-9]\.[0-9] times as fast as head alone"'

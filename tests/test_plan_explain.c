@@ -103,7 +103,7 @@ static void every_kind_of_device_has_its_sentence(void **state) {
     facts.devices[0].has_gpu = false;
     options.leave_out = 0;
     explain(&facts, &options);
-    assert_non_null(strstr(sentences[1], "without it the model has no place"));
+    assert_non_null(strstr(sentences[1], "without it the model does not fit"));
 
     kin_paper_facts(&facts, KIN_PAPER_TABLE_3, KIN_PAPER_8B, 2);
     facts.devices[1].memory_bytes = 1e6;
@@ -141,7 +141,7 @@ static void a_worker_can_be_a_relay_too(void **state) {
     facts.links[0][d1].bytes_s = facts.links[d1][0].bytes_s = 0;
     options.force_in = kin_device_bit(d1);
     explain(&facts, &options);
-    assert_non_null(strstr(sentences[d2], "; also a relay between D3 and D1; without it the model has no place"));
+    assert_non_null(strstr(sentences[d2], "; also a relay between D3 and D1; without it the model does not fit"));
 }
 
 static void long_times_are_said_in_plain_figures(void **state) {

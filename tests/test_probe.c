@@ -562,7 +562,7 @@ static void too_many_requests_are_answered_at_once(void **state) {
     kin_probe_queue_ask(g, &m);
     assert_int_equal(a.n, 1);
     assert_int_equal(a.at[0].id.bytes[0], 77);
-    assert_string_equal(a.at[0].reason, "too many links are to be measured at once");
+    assert_string_equal(a.at[0].reason, "too many link measurements are pending");
     run_for(w, 50); // one is in flight
     kin_probe_queue_clear(g);
     run_for(w, 50);

@@ -38,7 +38,7 @@ goes_on() { # NAME: the text continues from where it is, like an undisturbed one
     written=$(wc -c <"$dir/$1.text")
     end_text $writer "$dir/$1.text" $((written + 400))
     alike "$dir/$1.text" "$dir/still.text" $enough
-    check has_line "$dir/$1.log" 'the text goes on'
+    check has_line "$dir/$1.log" 'generation continues'
     counts "$1"
 }
 of_size() { find "$dir/$1/.cache/kin/kv" -type f -size "$2c" 2>/dev/null | wc -l; } # NAME BYTES

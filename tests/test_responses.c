@@ -123,7 +123,7 @@ static void what_is_missing_wrong_or_stored_elsewhere_is_named(void **state) {
     refuse("{'input':[{'type':'function_call','call_id':'c','name':'f'}]}", 400, "input[0].arguments", "is required");
     refuse("{'input':[{'type':'function_call_output','call_id':'c'}]}", 400, "input[0].output", "is required");
     refuse("{'input':[{'role':'user','content':[{'type':'input_image','image_url':'u'}]}]}", 501, "input[0].content[0].type",
-           "no input_image");
+           "not input_image");
     refuse("{'input':[{'role':'user','content':[{'type':'x'}]}]}", 400, "input[0].content[0].type", "'x'");
     refuse("{'input':'Hi','previous_response_id':'resp_1'}", 400, "previous_response_id", "whole conversation");
     refuse("{'input':'Hi','conversation':{'id':'c'}}", 400, "conversation", "whole conversation");

@@ -107,7 +107,7 @@ says "$out" '"n_ctx":2048'
 
 claim='a request of more texts than there is ever room for is told so, and takes nobody else room'
 answers 400 /v1/completions -d "{\"prompt\": [$(printf '"a",%.0s' $(seq 15))\"a\"], \"n\": 128}"
-says "$out" 'for 2048 texts'
+says "$out" 'for 2048 completions'
 chat 200 '"max_tokens": 1'
 
 # ---- texts
@@ -332,10 +332,10 @@ KIN_PROFILE=$(dirname "$0")/machine.json
 export KIN_PROFILE
 "$kin" code --new --key-file "$dir/keys/key" >"$out" 2>"$err"
 status 1 timeout 60 "$kin" join "${base#http://}" --key-file "$dir/keys/key"
-says "$err" '127.0.0.1:[0-9]* answers, but not as kin does'
+says "$err" '127.0.0.1:[0-9]* answers, but is not kin'
 says_not "$err" 'TLS'
 status 1 timeout 60 "$kin" status "${base#http://}" --key-file "$dir/keys/key"
-says "$err" '127.0.0.1:[0-9]*: it answers, but not as kin does'
+says "$err" '127.0.0.1:[0-9]*: it answers, but is not kin'
 
 claim='two servers cannot have one port'
 status 1 "$kin" serve --port "${base##*:}"
@@ -359,7 +359,7 @@ wait "$listener" || fail "the listener's stream ended with $?"
 claim='without a code, browsers are told one thing: that they cannot join'
 rm "$dir/keys/key.code"
 serve --cluster --key-file "$dir/keys/key" --listen 127.0.0.1
-until_says "$log" 'browsers cannot join: .*: of this key no code is kept here'
+until_says "$log" 'browsers cannot join: .*: the code of this key is not stored here'
 says_not "$log" 'browsers join'
 stop
 
@@ -576,7 +576,7 @@ fi
 status 2 "$kin" serve --port 0 --reasoning maybe
 says "$err" '--reasoning'
 status 2 "$kin" serve --port 0 -ot 'x=CPU'
-says "$err" '-ot: layers are whole on a GPU or not'
+says "$err" '-ot: kin offloads whole layers only'
 claim="... and its environment variables, which the command line wins over; a misspelt name of its is told"
 status 1 env LLAMA_ARG_MODEL="$dir/none.gguf" LLAMA_ARG_N_PARALLEL=-1 LLAMA_ARG_NO_CACHE_PROMPT=1 LLAMA_ARG_JINJA=on "$kin" serve --port 0
 says "$err" 'none.gguf: No such file'

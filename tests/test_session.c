@@ -48,7 +48,7 @@ static void a_batch_that_fits_no_frame_is_an_error(void **state) {
     o.plan = plan_nothing;
     o.shard.n_ctx = o.shard.n_batch = 1 << 20;
     assert_int_equal(kin_cluster_open(&c, &o, &err), KIN_FAIL);
-    assert_non_null(strstr(err.text, "--batch 1048576: so many tokens do not fit a frame"));
+    assert_non_null(strstr(err.text, "--batch 1048576: too many tokens for a network frame"));
     assert_null(c);
 }
 

@@ -200,7 +200,7 @@ static void the_picture_has_a_row_for_each_member_and_a_bar_for_each_event(void 
     assert_int_equal(count(svg, "&lt;desk&gt; &amp; \"co\""), 1);
     assert_int_equal(count(svg, ">token "), 2);
     assert_int_equal(count(svg, "computes 50 %"), 1);
-    assert_int_equal(count(svg, "reading from the disk, 70.000 ms"), 1);
+    assert_int_equal(count(svg, "reading from disk, 70.000 ms"), 1);
     // 100 ms are 950 units wide, and the disk's bar is cut at the first mark.
     assert_int_equal(count(svg, "class=\"disk\" x=\"130.00\" y=\"20\" width=\"570.00\""), 1);
     kin_timeline_close(t);
@@ -304,12 +304,12 @@ static void a_picture_of_nothing_is_an_error(void **state) {
     kin_err err = {""};
     kin_timeline_mark(t, 1);
     assert_int_equal(kin_timeline_write(t, "/tmp/never", &err), KIN_FAIL);
-    assert_string_equal(err.text, "/tmp/never: no token was made after the prompt");
+    assert_string_equal(err.text, "/tmp/never: no token was generated after the prompt");
     kin_timeline_mark(t, 1);
     assert_int_equal(kin_timeline_write(t, "/nowhere/at/all.svg", &err), KIN_FAIL);
-    assert_string_equal(err.text, "/nowhere/at/all.svg cannot be written");
+    assert_string_equal(err.text, "cannot write /nowhere/at/all.svg");
     assert_int_equal(kin_timeline_write(t, "/dev/full", &err), KIN_FAIL);
-    assert_string_equal(err.text, "/dev/full could not be written to its end");
+    assert_string_equal(err.text, "cannot write /dev/full completely");
     kin_timeline_close(t);
 }
 

@@ -80,7 +80,7 @@ static void say_used(const question *q, int device, char *sentence, kin_plan *wi
     options.force_in &= ~kin_device_bit(device);
     if (!differs_by(q, &options, without, &more_s)) {
         without->n_stops = 0;
-        snprintf(sentence, KIN_PLAN_EXPLAIN_MAX, "%s: %s%s; without it the model has no place", name, share, relay);
+        snprintf(sentence, KIN_PLAN_EXPLAIN_MAX, "%s: %s%s; without it the model does not fit", name, share, relay);
         return;
     }
     kin_plan_keep_order(q->facts, q->plan, without);
