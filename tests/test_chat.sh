@@ -245,7 +245,7 @@ yes 'The dragon went up the hill and saw.' | head -n 600 | t load-buffer -
 t paste-buffer -p
 shows 'dragon'
 key Enter C-c
-shows 'stopped; Up brings'
+shows 'stopped; press Up'
 key C-d
 ends 0
 
@@ -295,13 +295,13 @@ lines "$out" 1
 printf 'secret\nanother\n' >"$dir/key-of-server"
 printf 'hi' | "$kin" chat --server "$base/v1" --api-key-file "$dir/key-of-server" -n 4 >"$out" 2>"$err" || fail "status $?"
 status 1 "$kin" chat --server "$base/v1" --api-key-file "$dir/none" </dev/null
-says "$err" 'none: no such file'
+says "$err" 'none: no such API key file'
 chat --server "$base" --api-key secret --temp 0
 shows '^kin: slow, 30000 tokens\|^kin: slow, '
 kill -STOP "$server"
 line 'hello'
 key C-c
-shows 'stopped; Up brings'
+shows 'stopped; press Up'
 kill -CONT "$server"
 fresh
 line 'tell me'
