@@ -130,7 +130,7 @@ int kin_cache_dir_remove(const kin_cache_entry *entry, kin_err *err) {
     // A process that uses a model locks its manifest (model/store.h); one that uses a packed file locks that file. KV pages are
     // not locked: a process recomputes what is gone.
     snprintf(locked.text, sizeof locked.text, entry->kind == KIN_CACHE_MODEL ? "%s/manifest" : "%s", entry->path);
-    if (!take_alone(locked.text, &fd)) return kin_err_set(err, "%s: a kin is using it", entry->path);
+    if (!take_alone(locked.text, &fd)) return kin_err_set(err, "%s: in use by a running kin", entry->path);
     if (entry->kind != KIN_CACHE_PACK) {
         rc = remove_folder(entry->path, err);
     } else {
@@ -176,8 +176,8 @@ static int make_cache_room(const char *dir, room *r, const char *what, kin_err *
     char a[32], b[32];
     kin_cache_entry *entries;
     if (r->need > r->cap) {
-        return kin_err_set(err, "%s of %s are beyond the cache's limit of %s (--cache-size)",
-                           kin_size_format(r->need, a, sizeof a), what, kin_size_format(r->cap, b, sizeof b));
+        return kin_err_set(err, "%s of %s exceed the cache's limit of %s (--cache-size)", kin_size_format(r->need, a, sizeof a),
+                           what, kin_size_format(r->cap, b, sizeof b));
     }
     size_t n = kin_cache_dir_list(dir, &entries);
     uint64_t could_leave = 0;
@@ -192,7 +192,7 @@ static int make_cache_room(const char *dir, room *r, const char *what, kin_err *
                            what, kin_size_format(r->free_bytes, b, sizeof b));
     }
     if (r->total + r->need <= r->cap) return 0;
-    return kin_err_set(err, "%s: no room for %s of %s beside what is in use: the cache's limit is %s (--cache-size)", dir,
+    return kin_err_set(err, "%s: no room for %s of %s besides files in use: the cache's limit is %s (--cache-size)", dir,
                        kin_size_format(r->need, a, sizeof a), what, kin_size_format(r->cap, b, sizeof b));
 }
 

@@ -105,7 +105,7 @@ static int open_team(kin_devices *ds, kin_err *err) {
 static int open_device(kin_device *d, ggml_backend_dev_t dev, kin_err *err) {
     d->dev = dev;
     d->backend = ggml_backend_dev_init(dev, NULL);
-    if (!d->backend) return kin_err_set(err, "the device %s cannot be opened", ggml_backend_dev_name(dev));
+    if (!d->backend) return kin_err_set(err, "cannot open the device %s", ggml_backend_dev_name(dev));
     d->buft = ggml_backend_dev_buffer_type(dev);
     d->is_gpu = ggml_backend_dev_type(dev) != GGML_BACKEND_DEVICE_TYPE_CPU;
     snprintf(d->name, sizeof d->name, "%s", ggml_backend_dev_name(dev));
@@ -149,7 +149,7 @@ bool kin_device_has_kernels(void) {
 
 static int open_cpu(kin_devices *ds, const kin_device_options *o, kin_err *err) {
     ggml_backend_dev_t dev = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
-    if (!dev) return kin_err_set(err, "ggml has no CPU backend here: is its package complete?");
+    if (!dev) return kin_err_set(err, "ggml has no CPU backend; its package may be incomplete");
     if (open_device(&ds->cpu, dev, err) != 0) return KIN_FAIL;
 
     ds->n_threads = o->n_threads > 0 ? o->n_threads : kin_cpu_n_cores();
@@ -168,7 +168,7 @@ static int open_cpu(kin_devices *ds, const kin_device_options *o, kin_err *err) 
 static int open_gpu(kin_devices *ds, kin_err *err) {
     ggml_backend_dev_t dev = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_GPU);
     if (!dev) dev = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_IGPU);
-    if (!dev) return kin_err_set(err, "no GPU found (ggml sees none: is the package of its GPU backend installed?)");
+    if (!dev) return kin_err_set(err, "no GPU found (ggml sees none; check that the package of its GPU backend is installed)");
     return open_device(&ds->gpu, dev, err);
 }
 

@@ -92,7 +92,7 @@ int kin_governor_start(kin_governor **out, const kin_governor_options *o, kin_er
         pthread_mutex_destroy(&g->mutex);
         pthread_cond_destroy(&g->wake);
         free(g);
-        return kin_err_set(err, "no thread for the memory governor");
+        return kin_err_set(err, "cannot start the memory governor's thread");
     }
     *out = g;
     return 0;

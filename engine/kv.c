@@ -64,7 +64,7 @@ static int alloc_cpu(kin_kv *kv, kin_err *err) {
     char *at = kv->cpu_memory;
     for (struct ggml_tensor *t = ggml_get_first_tensor(kv->cpu_ctx); t; t = ggml_get_next_tensor(kv->cpu_ctx, t)) {
         if (ggml_backend_tensor_alloc(kv->cpu_buf, t, at) != GGML_STATUS_SUCCESS)
-            return kin_err_set(err, "the KV cache cannot be placed");
+            return kin_err_set(err, "cannot place the KV cache");
         at += (ggml_nbytes(t) + align - 1) / align * align;
     }
     return 0;

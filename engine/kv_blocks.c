@@ -118,7 +118,7 @@ static int truncate_to(kin_kv_blocks *b, sequence *s, int n, kin_kv_copy *copy, 
 static int share(kin_kv_blocks *b, const kin_kv_op *op, kin_kv_copy *copy, kin_err *err) {
     const sequence *from = op->from < b->n_sequences ? &b->sequences[op->from] : NULL;
     if (!from || op->n > from->n)
-        return kin_err_set(err, "sequence %d has not %d tokens in the KV cache", (int)op->from, (int)op->n);
+        return kin_err_set(err, "sequence %d has fewer than %d tokens in the KV cache", (int)op->from, (int)op->n);
     sequence *s = record(b, op->seq);
     if (!s || !reserve(s, blocks_of(op->n))) return kin_err_set(err, "out of memory for the KV cache's table");
     from = &b->sequences[op->from]; // the records may have moved
@@ -144,7 +144,7 @@ int kin_kv_blocks_apply(kin_kv_blocks *b, const kin_kv_op *op, kin_kv_copy *copy
 
 int kin_kv_blocks_append(kin_kv_blocks *b, int32_t seq, int32_t pos, int64_t *cell, kin_err *err) {
     int n = kin_kv_blocks_n_tokens(b, seq);
-    if (pos < n) return kin_err_set(err, "position %d of sequence %d is in the KV cache already", (int)pos, (int)seq);
+    if (pos < n) return kin_err_set(err, "position %d of sequence %d is already in the KV cache", (int)pos, (int)seq);
     if (pos > n) return kin_err_set(err, "tokens before position %d of sequence %d are not in the KV cache", (int)pos, (int)seq);
     if (pos >= b->n_ctx) return full_context(b, err);
     sequence *s = record(b, seq);

@@ -116,6 +116,6 @@ int kin_kv_room_make(kin_kv_room *room, const char *dir, uint64_t n, kin_err *er
     if (free_least > 0)
         return kin_err_set(err, "%s: no room for a page of %s: the disk is full, but for the %s that stay free", dir, a,
                            kin_size_format(free_least, b, sizeof b));
-    return kin_err_set(err, "%s: no room for a page of %s: all pages there may take %s (--kv-disk)", dir, a,
+    return kin_err_set(err, "%s: no room for a page of %s: the size limit is %s (--kv-disk)", dir, a,
                        kin_size_format(most, b, sizeof b));
 }

@@ -62,7 +62,7 @@ static int write_page(kin_kv_store *s, const queued *q, kin_err *err) {
 
 // Logs the first failure. Later pages are still tried, since the disk may have room again.
 static void tell_failure(kin_kv_store *s, const kin_err *why) {
-    if (!s->has_failed) kin_log(KIN_LOG_WARN, "texts are not kept on the disk for later: %s", why->text);
+    if (!s->has_failed) kin_log(KIN_LOG_WARN, "the on-disk KV cache is disabled: %s", why->text);
     s->has_failed = true;
     s->stats.n_left_out++;
 }
@@ -178,8 +178,8 @@ const uint8_t *kin_kv_store_read(kin_kv_store *s, const kin_page_key *key) {
     pthread_mutex_unlock(&s->mutex);
     if (rc == 0) return s->page + KIN_KV_PAGE_HEAD;
     if (!s->has_told_damage)
-        kin_log(KIN_LOG_WARN, "%s: a damaged page of an earlier text is removed, and computed again (%s)",
-                kin_kv_file_path(s->dir, &name).text, err.text);
+        kin_log(KIN_LOG_WARN, "%s: removed a damaged KV page, which is recomputed (%s)", kin_kv_file_path(s->dir, &name).text,
+                err.text);
     s->has_told_damage = true; // log only once: there may be many
     kin_kv_file_remove(s->dir, &name);
     return NULL;
@@ -206,7 +206,7 @@ int kin_kv_store_open(kin_kv_store **out, const kin_kv_disk *disk, const uint8_t
                       kin_err *err) {
     *out = NULL;
     kin_assert(disk->dir);
-    if (n_page > KIN_KV_PAGE_MAX) return kin_err_set(err, "pages of %zu MiB are too large to be kept", n_page >> 20);
+    if (n_page > KIN_KV_PAGE_MAX) return kin_err_set(err, "pages of %zu MiB are too large to be stored", n_page >> 20);
     kin_kv_store *s = calloc(1, sizeof *s);
     if (!s) return kin_err_set(err, "out of memory");
     s->n_page = n_page;

@@ -42,7 +42,7 @@ bool kin_micro_benchmark_possible(const kin_micro_benchmark *g) {
 
 int kin_micro_benchmark_ready(kin_micro_benchmark *g, kin_err *err) {
     if (!ggml_gallocr_alloc_graph(g->galloc, g->graph.gf))
-        return kin_err_set(err, "%s has no room for measuring", g->device->name);
+        return kin_err_set(err, "%s has no memory for the measurement", g->device->name);
     for (struct ggml_tensor *t = ggml_get_first_tensor(g->graph.ctx); t; t = ggml_get_next_tensor(g->graph.ctx, t)) {
         if (t->buffer && (t->flags & GGML_TENSOR_FLAG_INPUT)) ggml_backend_tensor_memset(t, 0, 0, ggml_nbytes(t));
     }

@@ -160,7 +160,7 @@ static void set_shares(kin_model_facts *f, const kin_model *m) {
 int kin_model_facts_of(kin_model_facts *f, const kin_model *m, const kin_shard_options *o, kin_err *err) {
     const kin_hparams *hp = &m->hp;
     if (hp->n_layer > KIN_FACTS_MAX_LAYERS)
-        return kin_err_set(err, "%d layers; at most %d can be planned", hp->n_layer, KIN_FACTS_MAX_LAYERS);
+        return kin_err_set(err, "%d layers; at most %d are supported", hp->n_layer, KIN_FACTS_MAX_LAYERS);
     *f = (kin_model_facts){.n_layer = hp->n_layer, .n_vocab = hp->n_vocab};
     f->hidden_bytes = (double)sizeof(float) * hp->n_embd;
     for (int il = 0; il < hp->n_layer; il++) add_layer(f, m, il);

@@ -164,22 +164,22 @@ static int open_file(kin_packed *p, kin_err *err) {
     p->fd = open(p->path, flags | O_RDWR | O_CREAT, 0644);
     // On a read-only disk, or in a folder of another user, an existing file can still be used.
     if (p->fd < 0 && (errno == EROFS || errno == EACCES || errno == EPERM)) p->fd = open(p->path, flags | O_RDONLY);
-    if (p->fd < 0 && errno == ELOOP) return kin_err_set(err, "%s: is a symbolic link, which is not followed: remove it", p->path);
+    if (p->fd < 0 && errno == ELOOP) return kin_err_set(err, "%s: is a symbolic link; remove it", p->path);
     if (p->fd < 0) return kin_err_set(err, "%s: %s", p->path, strerror(errno));
     struct stat st;
     if (fstat(p->fd, &st) != 0) return kin_err_set(err, "%s: %s", p->path, strerror(errno));
-    if (!S_ISREG(st.st_mode)) return kin_err_set(err, "%s: is not a regular file: remove it", p->path);
+    if (!S_ISREG(st.st_mode)) return kin_err_set(err, "%s: is not a regular file; remove it", p->path);
     bool existed = st.st_size > 0;
 
     // Readers share the file; a writer needs it exclusively.
-    if (flock(p->fd, LOCK_SH | LOCK_NB) != 0) return kin_err_set(err, "%s: another kin is writing it", p->path);
+    if (flock(p->fd, LOCK_SH | LOCK_NB) != 0) return kin_err_set(err, "%s: being written by another kin", p->path);
     touch_note(p);
     if (existed && read_existing(p)) {
         load_checks(p);
         return 0;
     }
-    if (flock(p->fd, LOCK_EX | LOCK_NB) != 0) return kin_err_set(err, "%s: another kin is using it", p->path);
-    if (existed && !is_of_another_format(p)) kin_log(KIN_LOG_WARN, "%s is damaged or was cut short: it is made anew", p->path);
+    if (flock(p->fd, LOCK_EX | LOCK_NB) != 0) return kin_err_set(err, "%s: in use by another kin", p->path);
+    if (existed && !is_of_another_format(p)) kin_log(KIN_LOG_WARN, "%s is damaged or truncated; creating it again", p->path);
     return begin_anew(p, err);
 }
 
@@ -240,7 +240,7 @@ int kin_packed_open(kin_packed **out, const char *dir, kin_packed_key key, uint6
     p->file_bytes = lay_out(p->blocks, n_blocks, block_bytes);
 
     if (!name_file(p->path, sizeof p->path, dir, key)) {
-        kin_err_set(err, "'%.40s...' is no name for a folder: empty, or too long", dir);
+        kin_err_set(err, "'%.40s...' is not a directory name: empty or too long", dir);
         goto fail;
     }
     if (kin_folder_make(dir, err) != 0 || open_file(p, err) != 0) goto fail;
@@ -409,7 +409,7 @@ kin_packed_result kin_packed_check_behind(kin_packed *p, size_t i, const atomic_
 static int lock_for_writing(kin_packed *p, kin_err *err) {
     if (flock(p->fd, LOCK_EX | LOCK_NB) == 0) return 0;
     flock(p->fd, LOCK_SH | LOCK_NB); // the failed attempt dropped the shared lock, which keeps others from truncating the file
-    return kin_err_set(err, "%s: another kin is using it", p->path);
+    return kin_err_set(err, "%s: in use by another kin", p->path);
 }
 
 // Linux caches a file in pages as large as each write or read made them: if two blocks share a huge page, each would write its

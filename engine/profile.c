@@ -165,7 +165,7 @@ static int measure_copies(work *w, kin_err *err) {
     struct ggml_tensor *t = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, COPY_BYTES / sizeof(float));
     ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors_from_buft(ctx, w->devices->gpu.buft);
     void *bytes = calloc(1, COPY_BYTES);
-    int rc = buffer && bytes ? 0 : kin_err_set(err, "%s has no room for measuring", w->devices->gpu.name);
+    int rc = buffer && bytes ? 0 : kin_err_set(err, "%s has no memory for the measurement", w->devices->gpu.name);
     if (rc == 0) {
         w->facts->to_gpu_s = time_copies(t, bytes, WINDOW_WIDTH * sizeof(float), true);
         w->facts->from_gpu_s = time_copies(t, bytes, WINDOW_WIDTH * sizeof(float), false);
@@ -184,7 +184,7 @@ bool kin_profile_measure_disk(kin_device_facts *facts, const char *dir, const at
     kin_disk_speed speed;
     kin_err why;
     bool ok = kin_disk_measure(dir, DISK_BYTES, stop, &speed, &why) == 0;
-    if (!ok) kin_log(KIN_LOG_WARN, "the disk is not measured: %s", why.text);
+    if (!ok) kin_log(KIN_LOG_WARN, "the disk was not measured: %s", why.text);
     facts->disk_bytes_s = speed.bytes_s;
     facts->disk_random_bytes_s = speed.random_bytes_s;
     return ok;

@@ -172,7 +172,7 @@ static int plan_memory(kin_shard *s, kin_err *err) {
     char a[32], b[32], c[32];
     return kin_err_set(err,
                        "a context of %d tokens in batches of %d needs %s for its KV cache and %s for computing%s, but only %s of "
-                       "memory is %s: try a smaller --ctx or --batch",
+                       "memory is %s; use a smaller --ctx or --batch",
                        o->n_ctx, o->n_batch, kin_size_format(kv_bytes, a, sizeof a),
                        kin_size_format(s->fixed_bytes - kv_bytes, b, sizeof b), o->beside ? " and drafts" : "",
                        kin_size_format(memory, c, sizeof c), o->memory && memory == o->memory ? "allowed" : "available");
@@ -442,12 +442,12 @@ static int open_shard(kin_shard *s, kin_err *err) {
     if (n_gpu_layers > 0 && !s->devices.gpu.backend)
         return kin_err_set(err, "%d layers for the GPU, but no GPU is open", n_gpu_layers);
     if (n_gpu_layers > 0 && !kin_share_is_whole(&o->share))
-        return kin_err_set(err, "the devices of a group share layers on their processors, not on a GPU");
+        return kin_err_set(err, "devices of a group share layers on the CPU only, not on a GPU");
     if (kin_share_check(&o->share, s->model, (int)o->kv_type, err) != 0) return KIN_FAIL;
     const char *lacks = s->devices.cpu.kernels && n_gpu_layers == 0 ? NULL : kin_blocks_without_ggml(&s->hp);
     if (lacks)
-        return kin_err_set(err, "this model needs kin's kernels on the CPU for %s, and %s", lacks,
-                           n_gpu_layers > 0 ? "some of its layers are for the GPU" : "they are not used here");
+        return kin_err_set(err, "this model needs kin's CPU kernels for %s, but %s", lacks,
+                           n_gpu_layers > 0 ? "some of its layers are on the GPU" : "they are disabled");
     s->logit_kernels = s->devices.cpu.kernels ? s->devices.cpu.kernels : kin_kernels_choose(err);
     if (!s->logit_kernels) return KIN_FAIL;
     if (plan_memory(s, err) != 0 || open_inputs(s, err) != 0 || open_weights(s, err) != 0) return KIN_FAIL;
@@ -666,7 +666,7 @@ static void open_pages(kin_shard *s) {
     if (!kin_share_is_whole(&s->o.share)) rows.n_embd = 0; // members of a group share each layer
     if (make_variant(s, variant, &err) == 0 && kin_kv_pages_open(&s->pages, s->kv, &rows, &s->o.kv_disk, variant, &err) == 0)
         return;
-    kin_log(KIN_LOG_WARN, "texts are not kept on the disk for later: %s", err.text);
+    kin_log(KIN_LOG_WARN, "the on-disk KV cache is disabled: %s", err.text);
     s->o.kv_disk.dir = NULL;
 }
 

@@ -141,7 +141,7 @@ int kin_stage_reserve(kin_stage *s, kin_stage_shape largest, kin_err *err) {
     if (build_graph(s, largest, err) != 0 || check_supported(s, err) != 0) return KIN_FAIL;
     bool ok = ggml_gallocr_reserve(s->galloc, s->g.gf);
     drop_graph(s);
-    return ok ? 0 : kin_err_set(err, "%s has no room for the compute buffer", s->device->name);
+    return ok ? 0 : kin_err_set(err, "%s has no memory for the compute buffer", s->device->name);
 }
 
 static bool same_shape(kin_stage_shape a, kin_stage_shape b) {
@@ -158,7 +158,7 @@ int kin_stage_run(kin_stage *s, kin_stage_shape shape, const kin_stage_inputs *i
         if (build_graph(s, shape, err) != 0) return KIN_FAIL;
         if (!allocate(s)) {
             drop_graph(s);
-            return kin_err_set(err, "%s has no room for the compute buffer", s->device->name);
+            return kin_err_set(err, "%s has no memory for the compute buffer", s->device->name);
         }
     }
     set_input(s->x, in->x);

@@ -513,7 +513,7 @@ static void end_advice(const kin_stream *s) {
 int kin_stream_check_budget(const kin_stream_options *o, kin_err *err) {
     uint64_t ring_bytes = kin_stream_min_budget(o->blocks, o->n_blocks);
     if (o->mode != KIN_STREAM_RESIDENT || o->window || o->budget >= ring_bytes || o->budget >= all_bytes(o)) return 0;
-    return kin_err_set(err, "%llu MiB are too little for weights: at least %llu MiB are needed to stream them through",
+    return kin_err_set(err, "%llu MiB are not enough for weights: streaming needs at least %llu MiB",
                        (unsigned long long)(o->budget >> 20), (unsigned long long)(ring_bytes + ((1 << 20) - 1)) >> 20);
 }
 
@@ -541,7 +541,7 @@ int kin_stream_open(kin_stream **out, const kin_stream_options *o, kin_err *err)
 
     while (s->n_threads < N_IO_THREADS && pthread_create(&s->threads[s->n_threads], NULL, io_thread, s) == 0) s->n_threads++;
     if (s->n_threads == 0) {
-        kin_err_set(err, "no threads to read with");
+        kin_err_set(err, "cannot start the reader threads");
         goto fail;
     }
     *out = s;

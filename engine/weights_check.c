@@ -21,14 +21,13 @@ uint64_t kin_weights_source_hash(const kin_weights_block *b) {
 
 static void say_other(kin_weights *w) {
     if (atomic_exchange(&w->said_other, true)) return;
-    kin_log(KIN_LOG_WARN, "%s: has other weights than those that were packed: they are packed again",
-            kin_gguf_file_path(w->model->gguf, 0));
+    kin_log(KIN_LOG_WARN, "%s: the weights differ from the packed ones; packing again", kin_gguf_file_path(w->model->gguf, 0));
 }
 
 static void say_damaged(kin_weights *w, bool was_used) {
     if (atomic_exchange(&w->said_damaged, true)) return;
-    kin_log(KIN_LOG_WARN, "%s: was damaged; its weights are packed again%s", kin_packed_path(w->packed),
-            was_used ? "; the text so far may be wrong: ask again" : "");
+    kin_log(KIN_LOG_WARN, "%s: damaged; packing its weights again%s", kin_packed_path(w->packed),
+            was_used ? "; the output so far may be wrong, repeat the request" : "");
 }
 
 bool kin_weights_trust(kin_weights *w, kin_weights_block *b) {
@@ -57,7 +56,7 @@ static int mend(kin_weights *w, kin_weights_block *b, const uint8_t *at, kin_err
     if (rc == 0 && at != b->base) memcpy((uint8_t *)at, repacked, b->packed_bytes); // the ring may be written to
     free(repacked);
     kin_weights_point_at_mapping(b);
-    return rc == 0 ? 0 : kin_err_prefix(err, "the prepacked weights are damaged and cannot be packed again now");
+    return rc == 0 ? 0 : kin_err_prefix(err, "the prepacked weights are damaged and cannot be repacked");
 }
 
 int kin_weights_check(kin_weights *w, kin_weights_block *b, const uint8_t *at, kin_err *err) {

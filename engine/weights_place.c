@@ -84,7 +84,7 @@ static int move_to_file(kin_weights *w, kin_weights_block *b, kin_err *err) {
 static void try_move(kin_weights *w, kin_weights_block *b) {
     kin_err err;
     if (!w->packed || atomic_load(&w->cache_failed) || move_to_file(w, b, &err) == 0) return;
-    if (!atomic_exchange(&w->cache_failed, true)) kin_log(KIN_LOG_WARN, "the prepacked cache cannot be used: %s", err.text);
+    if (!atomic_exchange(&w->cache_failed, true)) kin_log(KIN_LOG_WARN, "cannot use the prepacked cache: %s", err.text);
 }
 
 void kin_weights_finish_cache(kin_weights *w) {
@@ -94,7 +94,7 @@ void kin_weights_finish_cache(kin_weights *w) {
         kin_weights_block *b = &w->blocks[i];
         if (b->pack && b->dirty && !atomic_load(&b->in_file)) try_move(w, b);
     }
-    if (kin_packed_seal(w->packed, &err) != 0) kin_log(KIN_LOG_WARN, "the prepacked cache stays incomplete: %s", err.text);
+    if (kin_packed_seal(w->packed, &err) != 0) kin_log(KIN_LOG_WARN, "the prepacked cache is incomplete: %s", err.text);
 }
 
 static bool must_stream(const kin_weights *w) {
@@ -191,7 +191,7 @@ static int be_born(kin_weights *w, const kin_weights_piece *p, kin_layout layout
     t->data = NULL;
     t->extra = NULL;
     if (ggml_backend_tensor_alloc(home, t, ggml_backend_buffer_get_base(home)) != GGML_STATUS_SUCCESS) {
-        return kin_err_set(err, "a tensor of type %s cannot be placed", kin_gguf_type_name(p->type));
+        return kin_err_set(err, "cannot place a tensor of type %s", kin_gguf_type_name(p->type));
     }
     if (layout == KIN_LAYOUT_PANELS) kin_ops_mark_packed(t);
     return 0;
@@ -373,9 +373,8 @@ static bool is_gathered(const kin_weights_block *b) {
 }
 
 static int refuse_gathered(kin_err *err) {
-    return kin_err_set(err,
-                       "slices of weights can be streamed from the prepacked cache only, and there is none that can be used: "
-                       "see --cache, or give more memory");
+    return kin_err_set(err, "slices of weights can be streamed only from the prepacked cache, which is not available: "
+                            "set --cache, or give more memory");
 }
 
 // Streaming reads from a file: a block that found no room in the cache file is used from the model file.
@@ -527,7 +526,7 @@ int kin_weights_place_gpu(kin_weights *w, kin_err *err) {
     ggml_backend_dev_memory(w->devices->gpu.dev, &free_bytes, &total_bytes);
     w->gpu_buf = ggml_backend_alloc_ctx_tensors_from_buft(w->gpu_ctx, w->devices->gpu.buft);
     if (!w->gpu_buf) {
-        return kin_err_set(err, "%s has no room for %llu MiB of weights (%zu of %zu MiB free): use fewer --gpu-layers",
+        return kin_err_set(err, "%s has no memory for %llu MiB of weights (%zu of %zu MiB free); use fewer --gpu-layers",
                            w->devices->gpu.name, (unsigned long long)(w->stats.gpu_bytes >> 20), free_bytes >> 20,
                            total_bytes >> 20);
     }

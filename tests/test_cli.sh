@@ -114,7 +114,7 @@ refused 'none.txt' run -f "$dir/none.txt"
 refused '/none/picture.svg: No such file' run -p x -n 2 --timeline /none/picture.svg
 refused 'none.gguf' run -m "$dir/none.gguf" -p x
 refused 'use a larger --ctx' run -p 'one two three four five six seven' --ctx 4
-refused 'try a smaller --ctx' run -p x --ctx 134217728 --batch 1
+refused 'use a smaller --ctx' run -p x --ctx 134217728 --batch 1
 wrong "'x' is not a token id" eval --tokens '1 x'
 wrong '4294967297 is not a token id' eval --tokens '4294967297'
 wrong '--tokens: the value is empty' eval --tokens ''

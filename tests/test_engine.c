@@ -532,7 +532,7 @@ static void a_context_beyond_memory_is_refused_with_numbers(void **state) {
     assert_int_equal(kin_runner_open(&r, m.path, &o, &err), KIN_FAIL);
     print_message("             %s\n", err.text);
     assert_non_null(strstr(err.text, "a context of "));
-    assert_non_null(strstr(err.text, "try a smaller --ctx"));
+    assert_non_null(strstr(err.text, "use a smaller --ctx"));
     unlink(m.path);
 }
 

@@ -45,7 +45,7 @@ static bool check_model(const char *dir, const kin_golden *g, const kin_runner_o
     int rc = kin_golden_check(dir, g, options, &r, &err);
     if (options->device.ggml_kernels && lacks_ggml(g)) {
         assert_int_not_equal(rc, 0);
-        assert_non_null(strstr(err.text, "needs kin's kernels"));
+        assert_non_null(strstr(err.text, "needs kin's CPU kernels"));
         return true;
     }
     if (rc != 0)

@@ -335,7 +335,7 @@ static void a_page_beyond_the_cap_is_left_out(void **state) {
     assert_int_equal(kin_kv_room_make(&room, dir, 8192, &err), 0);
     room = (kin_kv_room){.cap = 8192};
     assert_int_equal(kin_kv_room_make(&room, dir, 8193, &err), KIN_FAIL);
-    assert_non_null(strstr(err.text, "all pages there may take 8.00 KiB (--kv-disk)"));
+    assert_non_null(strstr(err.text, "the size limit is 8.00 KiB (--kv-disk)"));
 }
 
 // The error names the disk's size if a cap is given, else the share of the disk that pages may use.

@@ -271,7 +271,7 @@ static void too_little_memory_to_stream_is_found_before_a_later_window_comes(voi
     free(chunks);
     pthread_join(b.thread, NULL);
     assert_null(b.instance);
-    assert_non_null(strstr(b.err.text, "are too little for weights"));
+    assert_non_null(strstr(b.err.text, "are not enough for weights"));
     tear_down(&b);
 }
 

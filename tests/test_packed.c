@@ -550,12 +550,12 @@ static void a_file_that_is_being_written_is_refused_until_sealed(void **state) {
     fill(a, 0, false);
     assert_int_equal(kin_packed_open(&b, d.path, key, STAMP, N_BLOCKS, block_bytes, &err), KIN_FAIL);
     assert_null(b);
-    assert_non_null(strstr(err.text, "another kin is writing it"));
+    assert_non_null(strstr(err.text, "being written by another kin"));
     assert_int_equal(kin_packed_seal(a, &err), 0);
     b = open_packed(&d, key);
     expect_bytes(b, 0);
     assert_int_equal(kin_packed_write(b, 1, "x", SOURCE, &err), KIN_FAIL); // `a` still reads
-    assert_non_null(strstr(err.text, "another kin is using it"));
+    assert_non_null(strstr(err.text, "in use by another kin"));
     remove_dir(&d, kin_packed_path(a));
     kin_packed_close(b);
     kin_packed_close(a);
@@ -586,7 +586,7 @@ static void a_damaged_file_in_use_is_left_alone(void **state) {
     kin_err err;
     flip(path.text, 20, 1);
     assert_int_equal(kin_packed_open(&b, d.path, key, STAMP, N_BLOCKS, block_bytes, &err), KIN_FAIL);
-    assert_non_null(strstr(err.text, "another kin is using it"));
+    assert_non_null(strstr(err.text, "in use by another kin"));
     expect_bytes(a, 2); // would be a SIGBUS if the file had been truncated
     kin_packed_close(a);
     remove_dir(&d, path.text);
@@ -649,7 +649,7 @@ static void what_is_no_file_is_refused(void **state) {
     assert_int_equal(unlink(path.text), 0);
     assert_int_equal(mkfifo(path.text, 0600), 0);
     assert_int_equal(kin_packed_open(&p, d.path, key, STAMP, N_BLOCKS, block_bytes, &err), KIN_FAIL);
-    assert_non_null(strstr(err.text, "is not a regular file: remove it"));
+    assert_non_null(strstr(err.text, "is not a regular file; remove it"));
     remove_dir(&d, path.text);
 }
 

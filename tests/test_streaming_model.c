@@ -472,7 +472,7 @@ static void less_than_the_least_memory_is_refused_in_one_sentence(void **state) 
         assert_true(err.text[0] && !strchr(err.text, '\n'));
     }
     assert_false(opens(f, f->least_memory - MIB / 16, &err));
-    assert_non_null(strstr(err.text, "MiB are too little for weights: at least"));
+    assert_non_null(strstr(err.text, "MiB are not enough for weights: streaming needs at least"));
 }
 
 #define TEST(name, model)                                                                                                        \
