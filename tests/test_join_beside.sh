@@ -55,7 +55,7 @@ in_order "$dir/serve.log" "device 'anna' .stage 1 of 1. is ready" "device 'cleo'
 in_order "$dir/cleo.log" 'waiting for work' 'fetched ahead' 'getting ready for the head' 'working for the head'
 check [ "$(sed -n '/is over: all is here/,/serving on 2 devices/p' "$dir/serve.log" | grep -c 'fetching')" -eq 0 ]
 claim='nothing was lost for it'
-check [ "$(grep -c 'the text goes on' "$dir/serve.log")" -eq 0 ]
+check [ "$(grep -c 'generation continues' "$dir/serve.log")" -eq 0 ]
 
 claim='when a device is lost, the others have what the plan without it needs: it was fetched beforehand'
 wait_for 20 "$dir/cleo.log" 'fetched ahead: [0-9]* layers for the loss of another device'
@@ -71,7 +71,7 @@ while [ "$(grep -c '^data' "$dir/stream")" -lt 3 ] && [ $n -lt 3000 ]; do
 done
 before=$(wc -l <"$dir/cleo.log")
 kill -9 "$pid_anna"
-wait_for 20 "$dir/serve.log" "device 'anna'.*; the text goes on"
+wait_for 20 "$dir/serve.log" "device 'anna'.*; generation continues"
 n=0
 until [ "$(grep -c 'serving on 1 device' "$dir/serve.log")" -ge 2 ] || [ $n -ge 1600 ]; do
     sleep 0.05
