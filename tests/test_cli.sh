@@ -125,7 +125,7 @@ refused 'do not fit' eval --tokens '1 5 80' --greedy 4 --ctx 5
 
 claim='more than the model or the machine has is said, and done as far as it goes'
 status 0 "$kin" run -p 'Once' -n 2 --ctx 600
-says "$err" 'trained for 512 tokens of context'
+says "$err" 'trained with a context of 512 tokens'
 status 0 "$kin" run -p 'Once' -n 2 --ctx 512
 silent "$err"
 status 0 "$kin" run -p 'Once' -n 2 --threads 1024
@@ -520,7 +520,7 @@ port=$(sed -n 's/.*serving demo at http:[^ ]*:\([0-9]*\) .*/\1/p' "$dir/first")
 status 1 "$kin" serve --port "$port"
 kill "$first"
 wait "$first"
-says "$err" "port $port: address already in use; another program has it, perhaps another kin. --port N gives another port"
+says "$err" "port $port: address already in use; another program uses it, perhaps another kin. Choose another port with --port N"
 
 claim='eval measures perplexity'
 yes 'Once upon a time there was a little dog.' | head -n 8 >"$dir/text"
