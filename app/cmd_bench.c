@@ -165,8 +165,7 @@ static bool can_be_predicted(const bench_options *o) {
 static void expect(kin_session *s, const bench_options *o, result *r) {
     kin_expectation e;
     if (!can_be_predicted(o) || !kin_session_expects(s, &e)) return;
-    bool chunks_are_own =
-        s->with_others && o->session.fleet.n_chunk > 0; // the user's chunks, not those that TTFT is predicted for
+    bool chunks_are_own = s->clustered && o->session.fleet.n_chunk > 0; // the user's chunks, not those that TTFT is predicted for
     if (!chunks_are_own) r->predicted_ttft_ms = e.before.ttft_s * 1e3;
     r->predicted_tpot_ms = e.before.tpot_s * 1e3;
     r->corrected_tpot_ms = e.corrected.tpot_s * 1e3;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "app/app.h"
-#include "app/household.h"
+#include "app/local_cluster.h"
 #include "app/option_tables.h"
 
 typedef struct demo_options {
@@ -40,12 +40,12 @@ static void clear_environment(void) {
 }
 
 // Runs the head, which is kin run, in this process. Returns its exit status.
-static int tell_how_to_stop(const kin_household *h, const demo_options *o) {
+static int tell_how_to_stop(const kin_local_cluster *h, const demo_options *o) {
     char home[KIN_HOUSEHOLD_PATH], key[KIN_HOUSEHOLD_PATH], cache[KIN_HOUSEHOLD_PATH], port[16], n_devices[16], seed[32];
     snprintf(port, sizeof port, "%u", h->port);
     snprintf(n_devices, sizeof n_devices, "%d", h->n_devices);
     snprintf(seed, sizeof seed, "%" PRIu64, o->seed);
-    setenv("HOME", kin_household_path(h, "", home), 1);
+    setenv("HOME", kin_local_cluster_path(h, "", home), 1);
     const char *words[] = {"--cluster",
                            "--devices",
                            n_devices,
@@ -54,14 +54,14 @@ static int tell_how_to_stop(const kin_household *h, const demo_options *o) {
                            "--name",
                            "desk",
                            "--key-file",
-                           kin_household_path(h, "key", key),
+                           kin_local_cluster_path(h, "key", key),
                            "--listen",
                            "127.0.0.1",
                            "--port",
                            port,
                            "--hidden",
                            "--cache",
-                           kin_household_path(h, "cache", cache),
+                           kin_local_cluster_path(h, "cache", cache),
                            "--no-cache",
                            "--threads",
                            "1",
@@ -89,14 +89,14 @@ static void say_what_next(int n_machines) {
 }
 
 static int demo(const demo_options *o) {
-    kin_household h;
+    kin_local_cluster h;
     kin_err err;
-    if (kin_household_open(&h, o->n_devices, &err) != 0) return kin_app_fail(&err);
+    if (kin_local_cluster_open(&h, o->n_devices, &err) != 0) return kin_app_fail(&err);
     kin_app_say("starting %d devices as processes of this machine, in %s", h.n_devices, h.folder);
     int status = tell_how_to_stop(&h, o);
-    bool is_lost = kin_household_lost(&h, &err);
+    bool is_lost = kin_local_cluster_lost(&h, &err);
     int n_devices = h.n_devices;
-    kin_household_close(&h);
+    kin_local_cluster_close(&h);
     if (atomic_load(&kin_app_interrupted))
         // Takes precedence over whatever else ended because of it.
         return KIN_EXIT_INTERRUPTED;

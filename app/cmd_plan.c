@@ -220,7 +220,7 @@ static int facts_from_here(const plan_options *o, kin_facts *facts, kin_err *err
     enum { N_CTX = 4096 };
     kin_session_options so = o->session;
     kin_session s = {0};
-    so.only_looks = true;
+    so.dry_run = true;
     if (so.n_batch == 0) so.n_batch = kin_session_options_defaults().n_batch;
     int rc = kin_session_open_model(&s, &so, err);
     if (rc == 0) rc = kin_session_open(&s, &so, N_CTX, err);

@@ -266,7 +266,7 @@ static void print_stats(const generation *g) {
             kin_size_format(st.weights.gpu_bytes, c, sizeof c), kin_size_format(st.kv_bytes, d, sizeof d), s->n_ctx,
             kin_size_format(kin_memory_peak(), e, sizeof e));
     kin_app_print_streaming(&st);
-    if (s->with_others) kin_ring_view_print(s->timeline, stderr);
+    if (s->clustered) kin_ring_view_print(s->timeline, stderr);
 }
 
 // Opens the prompt: -p, -f, or empty (the model starts without one). *read: the memory of a file's contents, or NULL.

@@ -175,7 +175,7 @@ static void fill_loss(kin_table *table, const kin_plan_view *view, int device) {
     fill_time(table, COMPUTED, l->compute_s);
     fill_time(table, FETCH, l->fetch_s);
     if (l->way == KIN_LOSS_PAGES)
-        kin_table_cell(table, BY, "stored KV pages, its own from replica %.24s", kin_plan_view_buddy(view, device));
+        kin_table_cell(table, BY, "stored KV pages, its own from replica %.24s", kin_plan_view_replica(view, device));
     else if (l->way == KIN_LOSS_LAYERS)
         kin_table_cell(table, BY, "stored KV pages; its layers are recomputed");
     else

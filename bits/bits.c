@@ -404,7 +404,7 @@ static uint64_t rope(const kin_kernels *k, int what) {
     uint64_t hash = 0;
     kin_rng rng;
     kin_rng_seed(&rng, (uint64_t)what);
-    float factors[N_ROT / 2], turns[N_ROT], *head = random_floats(&rng, N_ROT, 2);
+    float factors[N_ROT / 2], cos_sin[N_ROT], *head = random_floats(&rng, N_ROT, 2);
     double freq[N_ROT / 2];
     for (int i = 0; i < N_ROT / 2; i++) factors[i] = 1 + (float)i / 8;
     const kin_rope ropes[] = {
@@ -423,9 +423,9 @@ static uint64_t rope(const kin_kernels *k, int what) {
         kin_rope_frequencies(&ropes[i], freq);
         hash = kin_hash64(freq, sizeof *freq * (size_t)(ropes[i].n_rot / 2), hash);
         for (int32_t pos = 1; pos < 1 << 20; pos += 1 + pos / 32) { // enough to expose another order of operations
-            kin_rope_turns(&ropes[i], freq, pos, turns);
-            k->rope(pos % 2, ropes[i].n_rot, turns, head);
-            hash = kin_bits_hash_f32(head, N_ROT, kin_bits_hash_f32(turns, (size_t)ropes[i].n_rot, hash));
+            kin_rope_cos_sin(&ropes[i], freq, pos, cos_sin);
+            k->rope(pos % 2, ropes[i].n_rot, cos_sin, head);
+            hash = kin_bits_hash_f32(head, N_ROT, kin_bits_hash_f32(cos_sin, (size_t)ropes[i].n_rot, hash));
         }
     }
     free(head);

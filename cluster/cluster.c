@@ -621,7 +621,7 @@ static int open_membership(kin_cluster *c, kin_err *err) {
     memcpy(ro.model.bytes, c->o.manifest->hash, sizeof ro.model.bytes);
     ro.epoch_first = kin_epoch_at((uint64_t)wall.tv_sec, (uint32_t)wall.tv_nsec);
     ro.n_expected = c->o.n_expected;
-    ro.only_looks = c->o.only_looks;
+    ro.dry_run = c->o.dry_run;
     ro.facts_wait_ns = TESTS_WAIT_NS;
     c->membership = kin_membership_new(&ro, kin_clock_now());
     if (!c->membership) return kin_err_set(err, "out of memory");

@@ -44,9 +44,9 @@ typedef struct kin_cluster_options {
     const char *model_name;        // for display; NULL: none
     kin_timeline *timeline;        // records the events of all members; NULL: not used
 
-    int n_expected;  // devices to wait for before the first plan; 0: those present after a second of quiet
-    bool only_looks; // no device is given work, see kin_membership_options
-    bool gives_up;   // fails if the expected devices are there but cannot form a plan; false: waits for more devices
+    int n_expected; // devices to wait for before the first plan; 0: those present after a second of quiet
+    bool dry_run;   // no device is given work, see kin_membership_options
+    bool gives_up;  // fails if the expected devices are there but cannot form a plan; false: waits for more devices
     const kin_device_facts *facts; // the head's own; NULL: devices and links are not measured
     int (*plan)(void *user, const kin_cluster_question *question, kin_ring_plan *out, kin_err *err);
     // Plans without candidate i. NULL: nothing is prefetched for the loss of a device.

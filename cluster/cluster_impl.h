@@ -57,7 +57,7 @@ typedef struct kin_cluster_spares {
     uint32_t epoch; // 0: none; the epoch and number of devices that standby is for
     int n_devices;
     kin_time since; // when both were seen first
-    bool is_asked, is_known, gently;
+    bool is_asked, is_known, rate_limited;
     uint32_t ticket;
     kin_time busy_at;                 // the last time a request ran
     kin_planning_spares *plans;       // the planner's answer

@@ -13,9 +13,9 @@ static void on_page_written(void *user, const kin_page_name *name, size_t n) {
 }
 
 // Called by the computing thread.
-static void on_pages_wanted(void *user, const kin_page_name *names, int n, size_t bytes, int patience_ms) {
+static void on_pages_wanted(void *user, const kin_page_name *names, int n, size_t bytes, int timeout_ms) {
     kin_cluster *c = user;
-    if (c->pages.fetch) kin_page_fetch_want(c->pages.fetch, names, n, bytes, patience_ms);
+    if (c->pages.fetch) kin_page_fetch_want(c->pages.fetch, names, n, bytes, timeout_ms);
 }
 
 void kin_cluster_init_pages(kin_cluster *c) {
@@ -115,7 +115,7 @@ void kin_cluster_forget_keeper(kin_cluster *c, const kin_proto_id *id) {
 }
 
 // Returns the link of the replica: the next member after the i-th that stores pages; 0: the head.
-static uint32_t find_buddy(const kin_cluster *c, int i) {
+static uint32_t find_replica(const kin_cluster *c, int i) {
     for (int k = i + 1; k < c->plan->ring.n_members - 1; k++) {
         uint32_t link = is_keeper(c, &c->plan->ids[k]) ? link_of(c, &c->plan->ids[k]) : 0;
         if (link) return link;
@@ -131,10 +131,10 @@ void kin_cluster_take_kept(kin_cluster *c, uint32_t from, const kin_proto_messag
     m.kept.id = d->id;
     note_keeper(c, &d->id);
     if (i < 0 || m.kept.n_names == 0) return;
-    uint32_t buddy = find_buddy(c, i);
+    uint32_t replica = find_replica(c, i);
     c->pages.bytes += (uint64_t)m.kept.n_names * m.kept.page_bytes;
-    if (buddy) {
-        kin_connections_send(c->connections, buddy, 0, &m);
+    if (replica) {
+        kin_connections_send(c->connections, replica, 0, &m);
     } else {
         kin_page_fetch_know(c->pages.fetch, &m.kept.id, &m.kept.endpoint);
         kin_page_fetch_copy(c->pages.fetch, &m.kept);

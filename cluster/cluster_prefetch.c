@@ -94,7 +94,7 @@ void kin_cluster_prefetch(kin_cluster *c, const kin_membership_action *a) {
     m->type = KIN_FRAME_PREFETCH;
     m->prefetch.ticket = a->question;
     m->prefetch.purpose = KIN_PROTO_FOR_PLAN;
-    m->prefetch.gently = a->gently;
+    m->prefetch.rate_limited = a->rate_limited;
     kin_cluster_fill_plan(c, p, i, &m->prefetch.plan);
     kin_connections_send(c->connections, a->link, 0, m);
     kin_connections_tell(c->connections, a->link);
@@ -159,7 +159,7 @@ static void order_spare(kin_cluster *c, int i) {
     m->type = KIN_FRAME_PREFETCH;
     m->prefetch.ticket = c->spares.ticket;
     m->prefetch.purpose = KIN_PROTO_FOR_SPARE;
-    m->prefetch.gently = c->spares.gently;
+    m->prefetch.rate_limited = c->spares.rate_limited;
     kin_cluster_fill_plan(c, c->plan, 0, &m->prefetch.plan); // its windows are replaced below
     m->prefetch.plan.group = (kin_proto_group){0};           // whole layers
     fill_spare(&m->prefetch.plan, layers, c->o.model->hp.n_layer);
@@ -195,7 +195,7 @@ void kin_cluster_prefetch_tick(kin_cluster *c, kin_time now) {
     uint8_t devices[KIN_MEMBERSHIP_DEVICES];
     uint32_t epoch = kin_membership_epoch(c->membership);
     int n = list_devices(c, devices);
-    bool gently = !kin_cluster_is_quiet(c, now);
+    bool rate_limited = !kin_cluster_is_quiet(c, now);
     bool is_up = kin_membership_state_now(c->membership) == KIN_MEMBERSHIP_SERVING && !kin_membership_prepares(c->membership);
     if (!c->o.without || !is_up || c->plan->ring.n_members < 2) {
         s->epoch = 0;
@@ -208,10 +208,10 @@ void kin_cluster_prefetch_tick(kin_cluster *c, kin_time now) {
     } else if (!s->is_asked && kin_clock_ms(s->since, now) >= SPARE_MS) {
         s->is_asked = true;
         s->ticket = SPARE | (s->ticket + 1);
-        s->gently = gently;
+        s->rate_limited = rate_limited;
         kin_cluster_ask_spares(c, s->ticket, devices, n);
-    } else if (s->is_known && s->gently != gently) {
-        s->gently = gently;
+    } else if (s->is_known && s->rate_limited != rate_limited) {
+        s->rate_limited = rate_limited;
         order_spares(c);
     }
 }

@@ -48,9 +48,9 @@ static void on_page_written(void *user, const kin_page_name *name, size_t n) {
 }
 
 // Called by the computing thread.
-static void on_pages_wanted(void *user, const kin_page_name *names, int n, size_t bytes, int patience_ms) {
+static void on_pages_wanted(void *user, const kin_page_name *names, int n, size_t bytes, int timeout_ms) {
     kin_join *j = user;
-    if (j->pages.fetch) kin_page_fetch_want(j->pages.fetch, names, n, bytes, patience_ms);
+    if (j->pages.fetch) kin_page_fetch_want(j->pages.fetch, names, n, bytes, timeout_ms);
 }
 
 void kin_join_init_pages(kin_join *j) {

@@ -161,7 +161,7 @@ static void begin(kin_join *j) {
         begin_packing(j);
     } else {
         kin_join_fetch(j, plan, &w.windows, true);
-        if (j->fetch) kin_fetch_set_gently(j->fetch, j->order->gently);
+        if (j->fetch) kin_fetch_set_rate_limited(j->fetch, j->order->rate_limited);
         if (j->fetch && is_spare) kin_fetch_set_most(j->fetch, spare_disk(j));
     }
 }
@@ -188,8 +188,8 @@ void kin_join_take_prefetch(kin_join *j, const kin_proto_prefetch *order) {
         j->ahead = (kin_proto_progress){.stage = KIN_PROTO_FETCHING};
         kin_join_prefetch_tick(j);
     } else {
-        j->order->gently = order->gently;
-        if (j->fetches_ahead) kin_fetch_set_gently(j->fetch, order->gently);
+        j->order->rate_limited = order->rate_limited;
+        if (j->fetches_ahead) kin_fetch_set_rate_limited(j->fetch, order->rate_limited);
     }
 }
 
@@ -198,7 +198,7 @@ void kin_join_end_prefetch(kin_join *j) {
     j->is_order_begun = false;
     kin_prepacking_cancel(j->prepacking);
     if (j->fetches_ahead) kin_fetch_set_windows(j->fetch, &(kin_windows){0});
-    if (j->fetch) kin_fetch_set_gently(j->fetch, false);
+    if (j->fetch) kin_fetch_set_rate_limited(j->fetch, false);
 }
 
 // ---- opening and closing

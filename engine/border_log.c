@@ -36,9 +36,9 @@ static void keep_no_copy(void *user, const kin_page_name *name, size_t n) {
     (void)user, (void)name, (void)n;
 }
 
-static void fetch(void *user, const kin_page_name *names, int n, size_t bytes, int patience_ms) {
+static void fetch(void *user, const kin_page_name *names, int n, size_t bytes, int timeout_ms) {
     const kin_kv_peers *of = user;
-    of->fetch(of->user, names, n, bytes, patience_ms);
+    of->fetch(of->user, names, n, bytes, timeout_ms);
 }
 
 static size_t page_bytes(int n_embd) {
@@ -245,7 +245,7 @@ void kin_border_log_settle(kin_border_log *log) {
     kin_kv_store_settle(log->store);
 }
 
-void kin_border_log_fetch(kin_border_log *log, int il, const kin_page_key *names, int n, int patience_ms) {
+void kin_border_log_fetch(kin_border_log *log, int il, const kin_page_key *names, int n, int timeout_ms) {
     kin_page_key missing[KIN_BORDER_PAGES_MAX];
     int n_missing = 0;
     kin_assert(n <= KIN_BORDER_PAGES_MAX);
@@ -253,7 +253,7 @@ void kin_border_log_fetch(kin_border_log *log, int il, const kin_page_key *names
         missing[n_missing] = key_of(&names[i], il);
         n_missing += !kin_kv_store_has(log->store, &missing[n_missing]);
     }
-    if (n_missing > 0 && patience_ms > 0) kin_kv_store_fetch(log->store, missing, n_missing, patience_ms);
+    if (n_missing > 0 && timeout_ms > 0) kin_kv_store_fetch(log->store, missing, n_missing, timeout_ms);
 }
 
 bool kin_border_log_get(kin_border_log *log, int il, const kin_page_key *name, float *rows) {

@@ -53,9 +53,9 @@ void kin_border_log_put(kin_border_log *log, int il, const kin_page_key *name, c
 void kin_border_log_drop(kin_border_log *log, const kin_page_key *names, int n, int n_layer);
 void kin_border_log_settle(kin_border_log *log);
 
-// Asks other devices for those of these pages [n <= KIN_BORDER_PAGES_MAX] that are missing here; waits at most patience_ms.
+// Asks other devices for those of these pages [n <= KIN_BORDER_PAGES_MAX] that are missing here; waits at most timeout_ms.
 enum { KIN_BORDER_PAGES_MAX = 8 };
-void kin_border_log_fetch(kin_border_log *log, int il, const kin_page_key *names, int n, int patience_ms);
+void kin_border_log_fetch(kin_border_log *log, int il, const kin_page_key *names, int n, int timeout_ms);
 
 // Reads a page -> rows // f32 [64, n_embd]. Returns false if it is not here. rows NULL: only check that it is.
 bool kin_border_log_get(kin_border_log *log, int il, const kin_page_key *name, float *rows);

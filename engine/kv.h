@@ -40,7 +40,7 @@ typedef struct kin_page_request {
     bool loads;      // load from the disk; false: keep there
     bool drops;      // instead of both: remove everything stored on this disk under these names, of all layers
     bool recomputes; // with loads: layers whose pages are on no device are recomputed from the hidden states at their border
-    int patience_ms; // timeout for pages on other devices' disks; 0: none is fetched
+    int timeout_ms;  // timeout for pages on other devices' disks; 0: none is fetched
     int32_t seq;
     int first, n;                     // 1 <= n <= KIN_PAGES_MAX
     kin_page_key keys[KIN_PAGES_MAX]; // [n]

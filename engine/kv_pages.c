@@ -7,7 +7,7 @@
 
 struct kin_kv_pages {
     kin_kv_store *store;
-    double patience_ms; // what is left of the request's timeout
+    double timeout_ms; // what is left of the request's timeout
     size_t n_embd;
     kin_border_log *borders; // NULL: none
     kin_page_key *missing;   // [KIN_PAGES_MAX * layers of the model]
@@ -123,7 +123,7 @@ static lack find_pages(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r, i
 }
 
 static int patience_left(const kin_kv_pages *p) {
-    return p->patience_ms > 0 ? (int)p->patience_ms : 0;
+    return p->timeout_ms > 0 ? (int)p->timeout_ms : 0;
 }
 
 // Fetches pages that are not on this disk from other devices.
@@ -138,13 +138,13 @@ static void fetch_missing(kin_kv_pages *p, const kin_kv *kv, const kin_page_requ
     if (n == 0 || patience_left(p) == 0) return;
     kin_time begun = kin_clock_now();
     kin_kv_store_fetch(p->store, p->missing, n, patience_left(p));
-    p->patience_ms -= kin_clock_ms(begun, kin_clock_now());
+    p->timeout_ms -= kin_clock_ms(begun, kin_clock_now());
 }
 
 // Loads the pages; returns how many leading ones are complete in all layers.
 static int find(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r) {
     int n = r->n;
-    p->patience_ms = r->patience_ms;
+    p->timeout_ms = r->timeout_ms;
     fetch_missing(p, kv, r, 0, kin_kv_n_layers(kv));
     for (int begin = next_layer(kv, 0), end; begin < kin_kv_n_layers(kv) && n > 0; begin = next_layer(kv, end)) {
         end = end_of_run(kv, begin);
@@ -201,7 +201,7 @@ static bool fetch_borders(kin_kv_pages *p, const kin_page_request *r, const lack
     int i = l->begin;
     kin_time begun = kin_clock_now();
     kin_border_log_fetch(p->borders, l->layer_begin, r->keys + l->begin, l->end - l->begin, patience_left(p));
-    p->patience_ms -= kin_clock_ms(begun, kin_clock_now());
+    p->timeout_ms -= kin_clock_ms(begun, kin_clock_now());
     while (i < l->end && kin_border_log_get(p->borders, l->layer_begin, &r->keys[i], NULL)) i++;
     return i == l->end;
 }
@@ -253,7 +253,7 @@ int kin_kv_pages_recompute(kin_kv_pages *p, kin_kv *kv, const kin_page_request *
     int n = r->n;
     kin_assert(r->loads && r->recomputes);
     if (!p || !p->borders) return 0;
-    p->patience_ms = r->patience_ms;
+    p->timeout_ms = r->timeout_ms;
     for (int begin = next_layer(kv, 0), end; begin < kin_kv_n_layers(kv) && n > 0; begin = next_layer(kv, end)) {
         end = end_of_run(kv, begin);
         n = recompute_run(p, kv, r, n, begin, end, compute, err);

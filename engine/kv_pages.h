@@ -36,7 +36,7 @@ void kin_kv_pages_close(kin_kv_pages *pages);
 int kin_kv_pages_take(kin_kv_pages *pages, kin_kv *kv, const kin_page_request *request, kin_err *err);
 
 // Does the second half of a request that recomputes: computes what is not found. Returns the number of leading pages that are
-// valid. Waits for other devices' pages and hidden states for at most request->patience_ms in total. KIN_FAIL: computing failed.
+// valid. Waits for other devices' pages and hidden states for at most request->timeout_ms in total. KIN_FAIL: computing failed.
 int kin_kv_pages_recompute(kin_kv_pages *pages, kin_kv *kv, const kin_page_request *request, const kin_kv_compute *compute,
                            kin_err *err);
 

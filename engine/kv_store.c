@@ -152,10 +152,10 @@ void kin_kv_store_remove(kin_kv_store *s, const kin_page_key *key) {
 
 // ---- fetching from peers
 
-void kin_kv_store_fetch(kin_kv_store *s, const kin_page_key *keys, int n, int patience_ms) {
+void kin_kv_store_fetch(kin_kv_store *s, const kin_page_key *keys, int n, int timeout_ms) {
     kin_page_name *names = s->peers && n > 0 ? malloc((size_t)n * sizeof *names) : NULL;
     for (int i = 0; names && i < n; i++) names[i] = name_of(s, &keys[i]);
-    if (names) s->peers->fetch(s->peers->user, names, n, s->n_page + KIN_KV_PAGE_FRAME, patience_ms);
+    if (names) s->peers->fetch(s->peers->user, names, n, s->n_page + KIN_KV_PAGE_FRAME, timeout_ms);
     free(names);
 }
 

@@ -18,8 +18,8 @@ typedef struct kin_kv_peers {
     // A page was written as a file of n bytes: copy it to another device. Called on the store's thread.
     void (*written)(void *user, const kin_page_name *name, size_t n);
     // Fetches these pages, files of `bytes` each, onto the disk. Returns when they are there, or cannot be had within
-    // patience_ms. Called on the thread of the store's owner.
-    void (*fetch)(void *user, const kin_page_name *names, int n, size_t bytes, int patience_ms);
+    // timeout_ms. Called on the thread of the store's owner.
+    void (*fetch)(void *user, const kin_page_name *names, int n, size_t bytes, int timeout_ms);
     void *user;
 } kin_kv_peers;
 
@@ -55,8 +55,8 @@ void kin_kv_store_settle(kin_kv_store *store);
 // Removes a page. One that is still queued is written after this: see kin_kv_store_settle.
 void kin_kv_store_remove(kin_kv_store *store, const kin_page_key *key);
 
-// Asks the peers, if any, for pages that are missing here, and waits for them, at most patience_ms.
-void kin_kv_store_fetch(kin_kv_store *store, const kin_page_key *keys, int n, int patience_ms);
+// Asks the peers, if any, for pages that are missing here, and waits for them, at most timeout_ms.
+void kin_kv_store_fetch(kin_kv_store *store, const kin_page_key *keys, int n, int timeout_ms);
 
 // Returns the content of a page, valid until the next call. NULL: the page is absent or unusable.
 const uint8_t *kin_kv_store_read(kin_kv_store *store, const kin_page_key *key);

@@ -138,7 +138,7 @@ static int count_layer_ops(const kin_model *m, const kin_shard_options *o, int i
         .n = 1, .pos = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, 1), .mask = ggml_new_tensor_2d(ctx, GGML_TYPE_F16, g.n_kv, 1)};
     g.all.window_mask = g.all.mask;
     for (int i = 0; i < KIN_ROPES; i++) // in a whole model the first layers compute these
-        g.all.turns[i] = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, hp->ropes[i].n_rot, 1);
+        g.all.cos_sin[i] = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, hp->ropes[i].n_rot, 1);
     struct ggml_tensor *x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, hp->n_embd, 1);
     ggml_build_forward_expand(g.gf, kin_block_layer(&g, il, x));
     *n_ops = 0;

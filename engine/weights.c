@@ -309,7 +309,7 @@ int kin_weights_open(kin_weights **out, const kin_model *model, const kin_device
     if (kin_weights_place_cpu(w, err) != 0 || kin_weights_place_gpu(w, err) != 0) goto fail;
     if (!w->is_arriving && start_streaming(w, err) != 0) goto fail;
     if (w->is_arriving && w->must_stream && open_stream(w, true, err) != 0) goto fail;
-    if (kin_weights_start_finisher(w, err) != 0) goto fail;
+    if (kin_weights_start_packer(w, err) != 0) goto fail;
     *out = w;
     return 0;
 
@@ -320,7 +320,7 @@ fail:
 
 void kin_weights_close(kin_weights *w) {
     if (!w) return;
-    kin_weights_stop_finisher(w);
+    kin_weights_stop_packer(w);
     kin_stream_close(w->stream);
     hint_small_reads(w, true);
     if (w->packed_home) munmap(w->packed_home, w->packed_home_bytes);

@@ -14,7 +14,7 @@ static void load_later(kin_weights *w) {
     pthread_mutex_unlock(&w->mutex);
 }
 
-static void *run_finisher(void *arg) {
+static void *run_packer(void *arg) {
     kin_weights *w = arg;
     if (w->has_later) load_later(w);
     if (w->has_failed || !w->packed) return NULL; // no other thread sets it any more
@@ -23,18 +23,18 @@ static void *run_finisher(void *arg) {
     return NULL;
 }
 
-int kin_weights_start_finisher(kin_weights *w, kin_err *err) {
+int kin_weights_start_packer(kin_weights *w, kin_err *err) {
     bool has_work = w->packed && (kin_weights_has_dirty(w) || kin_weights_has_unchecked(w));
     if (!w->has_later && !has_work) return 0;
-    w->finishing = pthread_create(&w->finisher, NULL, run_finisher, w) == 0;
+    w->finishing = pthread_create(&w->packer, NULL, run_packer, w) == 0;
     return w->finishing || !w->has_later ? 0 : kin_err_set(err, "cannot start the thread that loads the remaining weights");
 }
 
-void kin_weights_stop_finisher(kin_weights *w) {
+void kin_weights_stop_packer(kin_weights *w) {
     if (!w->finishing) return;
     atomic_store(&w->closing, true);
     if (w->has_later) w->o.arrival->leave(w->o.arrival->user);
-    pthread_join(w->finisher, NULL);
+    pthread_join(w->packer, NULL);
     w->finishing = false;
 }
 

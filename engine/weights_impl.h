@@ -86,7 +86,7 @@ struct kin_weights {
     uint64_t packed_home_bytes;
 
     kin_packed *packed;
-    pthread_t finisher; // loads the later blocks, then writes the cache file while the model already runs
+    pthread_t packer; // loads the later blocks, then writes the cache file while the model already runs
     bool finishing;
     bool must_stream;  // not all weights fit: every block must be in a file
     bool move_at_once; // each block is moved to the cache file as soon as it is packed
@@ -175,8 +175,8 @@ void kin_weights_check_behind(kin_weights *w);        // checks these, on a back
 // ---- weights_arrival.c
 
 // Starts the background work after open: the lazy load, if blocks come later; completing the cache file.
-int kin_weights_start_finisher(kin_weights *w, kin_err *err);
-void kin_weights_stop_finisher(kin_weights *w); // ends waits for blocks that did not come; waits for the cache file
+int kin_weights_start_packer(kin_weights *w, kin_err *err);
+void kin_weights_stop_packer(kin_weights *w); // ends waits for blocks that did not come; waits for the cache file
 
 // Replace the streamer's functions while w->is_arriving. Blocks are used in their mapping.
 int kin_weights_acquire_arriving(kin_weights *w, int i_compute_block, kin_err *err);

@@ -168,7 +168,7 @@ kin_time kin_download_next_at(const kin_download *s) {
     return s->next_at;
 }
 
-void kin_download_set_gently(kin_download *s, bool is_gentle) {
+void kin_download_set_rate_limited(kin_download *s, bool is_gentle) {
     s->is_gentle = is_gentle;
     if (is_gentle) return;
     s->next_at = 0;

@@ -58,7 +58,7 @@ void kin_download_listen(kin_download *source);
 
 // Rate-limited mode: requests small slices of a chunk, with a pause after each that leaves most of the link to others. It needs a
 // tick every few milliseconds.
-void kin_download_set_gently(kin_download *source, bool is_gentle);
+void kin_download_set_rate_limited(kin_download *source, bool is_gentle);
 void kin_download_tick(kin_download *source);
 kin_time kin_download_next_at(const kin_download *source); // end of the pause; not rate-limited: now, or in the past
 

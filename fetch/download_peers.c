@@ -118,7 +118,7 @@ static void open_link(peer *p) {
     o.open = all->o.self;
     o.answers = p->id;
     if (kin_download_open(&p->source, all->loop, &o, &callbacks, p, &err) == 0)
-        kin_download_set_gently(p->source, all->is_gentle);
+        kin_download_set_rate_limited(p->source, all->is_gentle);
     else
         wait_after_failure(p, err.text);
 }
@@ -258,10 +258,10 @@ void kin_download_peers_listen(kin_download_peers *all) {
     }
 }
 
-void kin_download_peers_set_gently(kin_download_peers *all, bool is_gentle) {
+void kin_download_peers_set_rate_limited(kin_download_peers *all, bool is_gentle) {
     all->is_gentle = is_gentle;
     for (int i = 0; i < all->n; i++) {
-        if (all->list[i]->source) kin_download_set_gently(all->list[i]->source, is_gentle);
+        if (all->list[i]->source) kin_download_set_rate_limited(all->list[i]->source, is_gentle);
     }
 }
 

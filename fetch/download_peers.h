@@ -65,8 +65,8 @@ void kin_download_peers_tick(kin_download_peers *peers, const uint8_t *missing, 
 // Calls kin_download_listen for all links.
 void kin_download_peers_listen(kin_download_peers *peers);
 
-// Call kin_download_set_gently and kin_download_tick for all links.
-void kin_download_peers_set_gently(kin_download_peers *peers, bool is_gentle);
+// Call kin_download_set_rate_limited and kin_download_tick for all links.
+void kin_download_peers_set_rate_limited(kin_download_peers *peers, bool is_gentle);
 void kin_download_peers_pace(kin_download_peers *peers);
 
 // ---- an open peer

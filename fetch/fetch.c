@@ -409,10 +409,10 @@ void kin_fetch_set_most(kin_fetch *f, uint64_t bytes) {
     f->most = bytes;
 }
 
-void kin_fetch_set_gently(kin_fetch *f, bool is_gentle) {
+void kin_fetch_set_rate_limited(kin_fetch *f, bool is_gentle) {
     if (f->phase >= KIN_FETCH_FAILED || f->is_gentle == is_gentle) return;
     f->is_gentle = is_gentle;
-    kin_download_peers_set_gently(f->peers, is_gentle);
+    kin_download_peers_set_rate_limited(f->peers, is_gentle);
     kin_download_peers_pace(f->peers);
     if (f->phase != KIN_FETCH_RESTING) kin_fetch_kick(f);
 }

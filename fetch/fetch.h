@@ -98,7 +98,7 @@ void kin_fetch_set_share(kin_fetch *fetch, const kin_share *share);
 void kin_fetch_set_most(kin_fetch *fetch, uint64_t bytes);
 
 // Rate-limited mode: the fetch leaves the link to other traffic and takes at most a quarter of it. Off initially.
-void kin_fetch_set_gently(kin_fetch *fetch, bool is_gentle);
+void kin_fetch_set_rate_limited(kin_fetch *fetch, bool is_gentle);
 
 // Handles HAVE, forwarded by the head: a device, its chunks and its address. Ignored for another model, this device itself, or
 // without an address.

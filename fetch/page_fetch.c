@@ -66,7 +66,7 @@ struct kin_page_fetch {
     void *user;
     uv_loop_t *loop;
     char *dir;
-    uint32_t copy_patience_ms;
+    uint32_t copy_timeout_ms;
     uv_timer_t timer;
     bool is_closed, has_told_failure;
     int n_held; // references: the owner, the timer and the thread pool
@@ -124,7 +124,7 @@ static int find_free_job(const kin_page_fetch *f) {
 }
 
 // True while copies must be rate-limited, because steps need the links.
-static bool goes_gently(const kin_page_fetch *f) {
+static bool is_rate_limited(const kin_page_fetch *f) {
     return !f->settle_by && f->is_busy && f->is_busy(f->user);
 }
 
@@ -132,7 +132,7 @@ static bool goes_gently(const kin_page_fetch *f) {
 static bool ask(kin_page_fetch *f, int i_peer, const kin_page_name *name, uint32_t bytes, int i_wanted) {
     int i = find_free_job(f);
     kin_proto_hash hash = kin_page_fetch_hash(name);
-    kin_download_set_gently(f->peers[i_peer]->link, i_wanted == NOBODY && goes_gently(f));
+    kin_download_set_rate_limited(f->peers[i_peer]->link, i_wanted == NOBODY && is_rate_limited(f));
     const kin_chunk_part nothing = {.i_chunk = (uint32_t)i};
     if (i == NOBODY || !kin_download_ask(f->peers[i_peer]->link, &hash, &nothing, bytes)) return false;
     f->jobs[i] = (job){ASKED, *name, i_peer, i_wanted};
@@ -150,7 +150,7 @@ static void end_job(kin_page_fetch *f, int i, bool is_here) {
     if (j.i_wanted == NOBODY) {
         const kin_download *link = f->peers[j.peer]->link;
         f->is_copying = false;
-        f->copy_at = link && goes_gently(f) ? kin_download_next_at(link) : 0;
+        f->copy_at = link && is_rate_limited(f) ? kin_download_next_at(link) : 0;
         f->stats.n_copied += is_here;
         f->stats.n_left_out += !is_here;
     } else if (j.i_wanted != LATE) {
@@ -390,13 +390,13 @@ static void on_want(void *arg) {
         end_want(f);
 }
 
-void kin_page_fetch_want(kin_page_fetch *f, const kin_page_name *names, int n, size_t bytes, int patience_ms) {
+void kin_page_fetch_want(kin_page_fetch *f, const kin_page_name *names, int n, size_t bytes, int timeout_ms) {
     if (n <= 0 || bytes > KIN_PROTO_MAX_CHUNK_BYTES) return;
     uint32_t generation = kin_completion_ask(&f->done);
     f->asked.names = names;
     f->asked.n = n;
     f->asked.bytes = bytes;
-    f->asked.by = kin_clock_now() + (kin_time)patience_ms * UINT64_C(1000000);
+    f->asked.by = kin_clock_now() + (kin_time)timeout_ms * UINT64_C(1000000);
     if (kin_endpoint_call(f->endpoint, on_want, f)) kin_completion_wait(&f->done, generation);
 }
 
@@ -469,7 +469,7 @@ static void leave_hanging_peers(kin_page_fetch *f, kin_time now) {
         if (j->state != ASKED || j->i_wanted != NOBODY) continue;
         peer *p = f->peers[j->peer];
         kin_time rests_until = kin_download_next_at(p->link), since = rests_until > f->heard_at ? rests_until : f->heard_at;
-        if (now < since || kin_clock_ms(since, now) <= f->copy_patience_ms) continue;
+        if (now < since || kin_clock_ms(since, now) <= f->copy_timeout_ms) continue;
         close_link(p);
         p->retry_at = now + RETRY_MS * UINT64_C(1000000);
     }
@@ -522,7 +522,7 @@ int kin_page_fetch_open(kin_page_fetch **out, const kin_page_fetch_options *o, k
     f->user = o->user;
     f->loop = kin_endpoint_loop(o->endpoint);
     f->room.cap = o->cap;
-    f->copy_patience_ms = o->copy_patience_ms ? o->copy_patience_ms : COPY_MS;
+    f->copy_timeout_ms = o->copy_timeout_ms ? o->copy_timeout_ms : COPY_MS;
     f->n_held = 1;
     kin_completion_init(&f->done);
     kin_completion_init(&f->settled);

@@ -29,7 +29,7 @@ typedef struct kin_page_fetch_options {
     uint64_t cap;                // byte limit of all pages there; 0: a twentieth of the disk
     bool (*is_busy)(void *user); // steps are being computed; called in the loop's thread. NULL: never
     void *user;
-    uint32_t copy_patience_ms; // timeout for a copy without data; 0: half a minute
+    uint32_t copy_timeout_ms; // timeout for a copy without data; 0: half a minute
 } kin_page_fetch_options;
 
 // Call in the loop's thread.
@@ -44,8 +44,8 @@ void kin_page_fetch_know(kin_page_fetch *fetch, const kin_proto_id *id, const ki
 void kin_page_fetch_copy(kin_page_fetch *fetch, const kin_proto_kept *kept);
 
 // Any other thread, one at a time: waits until these pages, files of `bytes` each, are present, or unavailable within
-// patience_ms.
-void kin_page_fetch_want(kin_page_fetch *fetch, const kin_page_name *names, int n, size_t bytes, int patience_ms);
+// timeout_ms.
+void kin_page_fetch_want(kin_page_fetch *fetch, const kin_page_name *names, int n, size_t bytes, int timeout_ms);
 
 // Any other thread, one at a time: waits until all announced copies are present, fetched without pauses, for at most two seconds.
 void kin_page_fetch_settle(kin_page_fetch *fetch);

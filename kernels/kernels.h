@@ -179,8 +179,8 @@ double kin_rope_length(const kin_rope *rope);
 // Computes the factors // f32 [n_rot / 2] that give these frequencies without YaRN and scaling.
 void kin_rope_factors(const kin_rope *rope, float *factors);
 
-// Computes turns // f32 [2][n_rot / 2]: cosines and sines of position times freq, multiplied by YaRN's factor.
-void kin_rope_turns(const kin_rope *rope, const double *freq, int32_t pos, float *turns);
+// Computes cos_sin // f32 [2][n_rot / 2]: cosines and sines of position times freq, multiplied by YaRN's factor.
+void kin_rope_cos_sin(const kin_rope *rope, const double *freq, int32_t pos, float *cos_sin);
 
 // Returns 1 + scale * ln(1 + floor(pos / n_ctx_orig)), by which some families multiply their queries.
 float kin_rope_temperature(float scale, int n_ctx_orig, int32_t pos);
@@ -266,8 +266,8 @@ typedef struct kin_kernels {
     // x = cap tanh(scale x / cap), or scale x if cap is 0; f32 [n]
     void (*cap)(int64_t n, float scale, float cap, float *x);
 
-    // Rotates a head for its token's position. turns // f32 [2][n_rot / 2]: cosines, then sines (kin_rope_turns).
-    void (*rope)(bool neox, int n_rot, const float *turns, float *head);
+    // Rotates a head for its token's position. cos_sin // f32 [2][n_rot / 2]: cosines, then sines (kin_rope_cos_sin).
+    void (*rope)(bool neox, int n_rot, const float *cos_sin, float *head);
 
     // Chooses a token's experts from its router's logits // f32 [n_expert]: the numbers and shares of the n_used best, best
     // first. Among equal ones the lower number comes first.

@@ -39,7 +39,7 @@ static double small_cosine(double x) {
     return sum;
 }
 
-// Error below 1e-9 for angles up to 2^22: positions are whole numbers and the fastest pair turns by 1 for each.
+// Error below 1e-9 for angles up to 2^22: positions are whole numbers and the fastest pair cos_sin by 1 for each.
 static void sine_cosine(double x, double *sine, double *cosine) {
     if (!(fabs(x) < 0x1p52)) { // factors that are NaN
         *sine = *cosine = NAN;
@@ -91,13 +91,13 @@ void kin_rope_factors(const kin_rope *rope, float *factors) {
     for (int i = 0; i < rope->n_rot / 2; i++) factors[i] = (float)(own[i] / freq[i]);
 }
 
-void kin_rope_turns(const kin_rope *rope, const double *freq, int32_t pos, float *turns) {
+void kin_rope_cos_sin(const kin_rope *rope, const double *freq, int32_t pos, float *cos_sin) {
     double length = kin_rope_length(rope);
     for (int i = 0; i < rope->n_rot / 2; i++) {
         double sine, cosine;
         sine_cosine(pos * freq[i], &sine, &cosine);
-        turns[i] = (float)(cosine * length);
-        turns[rope->n_rot / 2 + i] = (float)(sine * length);
+        cos_sin[i] = (float)(cosine * length);
+        cos_sin[rope->n_rot / 2 + i] = (float)(sine * length);
     }
 }
 

@@ -40,8 +40,8 @@ typedef struct kin_graph_rows {
 
     // With kin's kernels:
     kin_rows plain;
-    struct ggml_tensor *turns[KIN_ROPES]; // f32 [n_rot, n]: cosines and sines of each token's position; NULL until a layer needs
-                                          // them
+    struct ggml_tensor *cos_sin[KIN_ROPES]; // f32 [n_rot, n]: cosines and sines of each token's position; NULL until a layer
+                                            // needs them
 } kin_graph_rows;
 
 typedef struct kin_graph_layer {

@@ -4,39 +4,39 @@
 enum {
     SPLIT_ROWS = 4, // batches of at most this many rows may need their contexts split between threads
     ROWS_A_CHUNK = 4,
-    TURNS_A_CHUNK = 16, // each chunk computes the frequencies again
+    COS_SIN_A_CHUNK = 16, // each chunk computes the frequencies again
 };
 
 // ---- rotation
 
-static int count_turn_chunks(const struct ggml_tensor *turns, const struct kin_op *op, int n_threads) {
+static int count_cos_sin_chunks(const struct ggml_tensor *cos_sin, const struct kin_op *op, int n_threads) {
     (void)op, (void)n_threads;
-    return (int)((turns->ne[1] + TURNS_A_CHUNK - 1) / TURNS_A_CHUNK);
+    return (int)((cos_sin->ne[1] + COS_SIN_A_CHUNK - 1) / COS_SIN_A_CHUNK);
 }
 
-static void compute_turns(struct ggml_tensor *turns, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
+static void compute_cos_sin(struct ggml_tensor *cos_sin, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
     kin_rope rope = op->hp->ropes[op->i_rope];
     double freq[KIN_ROPE_PAIRS];
-    const int64_t begin = (int64_t)c->i * TURNS_A_CHUNK, n = turns->ne[1];
+    const int64_t begin = (int64_t)c->i * COS_SIN_A_CHUNK, n = cos_sin->ne[1];
     (void)n_threads;
-    if (op->has_factors) rope.factors = turns->src[0]->data;
+    if (op->has_factors) rope.factors = cos_sin->src[0]->data;
     kin_rope_frequencies(&rope, freq);
-    for (int64_t i = begin; i < n && i < begin + TURNS_A_CHUNK; i++)
-        kin_rope_turns(&rope, freq, op->rows->plain.pos[i], (float *)turns->data + i * turns->ne[0]);
+    for (int64_t i = begin; i < n && i < begin + COS_SIN_A_CHUNK; i++)
+        kin_rope_cos_sin(&rope, freq, op->rows->plain.pos[i], (float *)cos_sin->data + i * cos_sin->ne[0]);
 }
 
-static const kin_op_run rotation = {.count = count_turn_chunks, .compute = compute_turns};
+static const kin_op_run rotation = {.count = count_cos_sin_chunks, .compute = compute_cos_sin};
 
-static struct ggml_tensor *turns_of(kin_graph *g, kin_graph_rows *rows, int i_rope) {
-    if (rows->turns[i_rope]) return rows->turns[i_rope];
-    struct kin_op *op = kin_op_new(g, KIN_OP_TURNS);
+static struct ggml_tensor *cos_sin_of(kin_graph *g, kin_graph_rows *rows, int i_rope) {
+    if (rows->cos_sin[i_rope]) return rows->cos_sin[i_rope];
+    struct kin_op *op = kin_op_new(g, KIN_OP_COS_SIN);
     op->rows = rows;
     op->i_rope = i_rope;
     op->has_factors = g->rope_factors && !g->hp->ignores_factors[i_rope];
     struct ggml_tensor *args[] = {g->rope_factors};
-    rows->turns[i_rope] =
+    rows->cos_sin[i_rope] =
         kin_op_node(g, GGML_TYPE_F32, g->hp->ropes[i_rope].n_rot, rows->n, args, op->has_factors, &rotation, op);
-    return rows->turns[i_rope];
+    return rows->cos_sin[i_rope];
 }
 
 // ---- heads
@@ -45,14 +45,14 @@ static kin_kv_layout layout_of(const kin_layer *layer, const struct ggml_tensor 
     return (kin_kv_layout){.type = (int)cache->type, .n_head_kv = layer->n_head_kv, .head_dim = layer->head_dim};
 }
 
-// Normalises and rotates n consecutive heads. turns NULL: no rotation.
-static void turn_heads(const struct kin_op *op, float *head, int n, const float *norm, const float *turns) {
+// Normalises and rotates n consecutive heads. cos_sin NULL: no rotation.
+static void turn_heads(const struct kin_op *op, float *head, int n, const float *norm, const float *cos_sin) {
     const kin_hparams *hp = op->hp;
     const int head_dim = op->layer.head_dim;
     if (norm && op->norms_all) op->kernels->rms_norm(n * head_dim, head, norm, hp->rms_eps, head);
     for (int i = 0; i < n; i++, head += head_dim) {
         if (norm && !op->norms_all) op->kernels->rms_norm(head_dim, head, norm, hp->rms_eps, head);
-        if (turns) op->kernels->rope(hp->rope_neox, hp->ropes[op->i_rope].n_rot, turns, head);
+        if (cos_sin) op->kernels->rope(hp->rope_neox, hp->ropes[op->i_rope].n_rot, cos_sin, head);
     }
 }
 
@@ -78,7 +78,7 @@ static void store_copies(const struct kin_op *op, const kin_kv_rows *rows, int64
     }
 }
 
-// Sources: the products, turns (K if there are none), K, V, and the norms of queries and of keys if there are any.
+// Sources: the products, cos_sin (K if there are none), K, V, and the norms of queries and of keys if there are any.
 static int count_row_chunks(const struct ggml_tensor *y, const struct kin_op *op, int n_threads) {
     (void)op, (void)n_threads;
     return (int)((y->ne[1] + ROWS_A_CHUNK - 1) / ROWS_A_CHUNK);
@@ -86,7 +86,7 @@ static int count_row_chunks(const struct ggml_tensor *y, const struct kin_op *op
 
 static void make_heads(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
     const int head_dim = op->layer.head_dim;
-    const struct ggml_tensor *turns = y->src[1], *k = y->src[2], *v = y->src[3];
+    const struct ggml_tensor *cos_sin = y->src[1], *k = y->src[2], *v = y->src[3];
     const float *q_norm = op->has_q_norm ? y->src[4]->data : NULL;
     const float *k_norm = op->has_k_norm ? y->src[4 + op->has_q_norm]->data : NULL;
     float *keys = (float *)y->data + op->n_q * head_dim;
@@ -104,7 +104,7 @@ static void make_heads(struct ggml_tensor *y, const struct kin_op *op, int n_thr
     (void)n_threads;
     for (int64_t row = begin; row < end; row++) {
         float *at = (float *)y->data + row * y->ne[0];
-        const float *turn = op->layer.rope == KIN_ROPE_NONE ? NULL : (const float *)turns->data + row * turns->ne[0];
+        const float *turn = op->layer.rope == KIN_ROPE_NONE ? NULL : (const float *)cos_sin->data + row * cos_sin->ne[0];
         turn_heads(op, at, op->n_q, q_norm, turn);
         heat_queries(op, at, op->rows->plain.pos[row]);
         turn_heads(op, at + op->n_q * head_dim, op->n_kv, k_norm, turn);
@@ -122,7 +122,7 @@ struct ggml_tensor *kin_op_heads(kin_graph *g, int il, struct ggml_tensor *y, in
     bool norms_all = layer->w[KIN_W_ATTN_Q_NORM_ALL] != NULL;
     struct ggml_tensor *q_norm = n_q ? layer->w[norms_all ? KIN_W_ATTN_Q_NORM_ALL : KIN_W_ATTN_Q_NORM] : NULL;
     struct ggml_tensor *k_norm = n_kv ? layer->w[norms_all ? KIN_W_ATTN_K_NORM_ALL : KIN_W_ATTN_K_NORM] : NULL;
-    struct ggml_tensor *args[5] = {how.rope == KIN_ROPE_NONE ? layer->k : turns_of(g, rows, how.rope), layer->k, layer->v};
+    struct ggml_tensor *args[5] = {how.rope == KIN_ROPE_NONE ? layer->k : cos_sin_of(g, rows, how.rope), layer->k, layer->v};
     int n_args = 3;
     if (q_norm) args[n_args++] = q_norm;
     if (k_norm) args[n_args++] = k_norm;

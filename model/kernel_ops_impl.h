@@ -39,7 +39,7 @@ typedef enum kin_op_code {
     KIN_OP_ROUND,
     KIN_OP_LINEAR,
     KIN_OP_GATED,
-    KIN_OP_TURNS,
+    KIN_OP_COS_SIN,
     KIN_OP_HEADS,
     KIN_OP_ATTEND,
     KIN_OP_MERGE,

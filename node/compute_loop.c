@@ -142,7 +142,7 @@ void kin_compute_loop_leave(kin_compute_loop *l) {
     if (!l->entered) return;
     if (l->head && kin_scheduler_settle(l->scheduler, &err) != 0) {
         l->head = NULL;
-        if (l->session->with_others && !is_stopped(l)) tell_loss(l, &err, "rebuilding the ring");
+        if (l->session->clustered && !is_stopped(l)) tell_loss(l, &err, "rebuilding the ring");
     }
     kin_session_end(l->session);
     l->entered = false;
@@ -151,7 +151,7 @@ void kin_compute_loop_leave(kin_compute_loop *l) {
 // True if entering a ring again is worth it.
 static bool may_go_on(kin_compute_loop *l) {
     kin_scheduler_stats stats = kin_scheduler_get_stats(l->scheduler);
-    if (!l->session->with_others || is_stopped(l)) return false;
+    if (!l->session->clustered || is_stopped(l)) return false;
     return kin_losses_add(&l->losses, stats.n_generated_tokens + stats.n_done);
 }
 

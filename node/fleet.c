@@ -117,7 +117,7 @@ static int open_planner(kin_fleet *f, const kin_fleet_base *base, kin_err *err) 
     o.n_rounds = f->o.n_rounds;
     o.head_name = f->self.name;
     o.begins_alone = f->o.begins_alone && f->o.n_devices == 0;
-    o.only_looks = base->only_looks;
+    o.dry_run = base->dry_run;
     return kin_planner_open(&f->planner, &o, base->model_facts, base->work, err);
 }
 
@@ -184,7 +184,7 @@ int kin_fleet_open(kin_fleet *f, const kin_fleet_options *o, const kin_fleet_bas
     if (open_planner(f, base, err) != 0) return KIN_FAIL;
     co.plan_user = f->planner;
     co.gives_up = o->n_devices > 0; // a manual plan waits for the devices that it names
-    co.only_looks = base->only_looks;
+    co.dry_run = base->dry_run;
     co.n_expected = o->n_devices ? o->n_devices : kin_planner_n_named(f->planner);
     if (kin_identity_head_key(&co.key, &o->net, f->console, err) != 0) return KIN_FAIL;
     co.id = f->self.id;

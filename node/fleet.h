@@ -45,7 +45,7 @@ typedef struct kin_fleet_base {
     const kin_model_facts *model_facts;
     const kin_work_facts *work;
     const kin_device_facts *facts; // the head's own; NULL: nothing is measured, so plan auto is impossible
-    bool only_looks;               // see kin_planner_options
+    bool dry_run;                  // see kin_planner_options
 } kin_fleet_base;
 
 // Returns the format named by `wire`.

@@ -311,10 +311,10 @@ static json_t *windows_json(const kin_plan *plan, int device) {
     return list;
 }
 
-const char *kin_plan_view_buddy(const kin_plan_view *view, int lost) {
-    int buddy = view->losses[lost].buddy;
-    const kin_group *group = group_with(view, buddy);
-    return view->devices->devices[group ? group->devices[0] : buddy].name;
+const char *kin_plan_view_replica(const kin_plan_view *view, int lost) {
+    int replica = view->losses[lost].replica;
+    const kin_group *group = group_with(view, replica);
+    return view->devices->devices[group ? group->devices[0] : replica].name;
 }
 
 static json_t *loss_json(const kin_plan_view *view, int device) {
@@ -327,7 +327,7 @@ static json_t *loss_json(const kin_plan_view *view, int device) {
                              "compute_ms", l->compute_s * 1e3, "computed_tokens", l->n_computed);
     if (json && l->way == KIN_LOSS_PAGES) {
         json_object_set_new(json, "pages_ms", json_real(l->pages_s * 1e3));
-        json_object_set_new(json, "copies", json_string(kin_plan_view_buddy(view, device)));
+        json_object_set_new(json, "copies", json_string(kin_plan_view_replica(view, device)));
     }
     if (json && l->layers_s > 0) json_object_set_new(json, "layers_ms", json_real(l->layers_s * 1e3));
     return json;

@@ -59,7 +59,7 @@ int kin_plan_view_of(kin_plan_view *view, const kin_facts *facts, const kin_grou
 double kin_plan_view_gpu_bytes(const kin_plan_view *view, int device);
 
 // Returns the replica: the device with copies of the lost device's pages; the first one of a group.
-const char *kin_plan_view_buddy(const kin_plan_view *view, int lost);
+const char *kin_plan_view_replica(const kin_plan_view *view, int lost);
 
 // Both return new references.
 json_t *kin_plan_view_json(const kin_plan_view *view);

@@ -593,7 +593,7 @@ static void propose_next(kin_planner *p, uint32_t question, const kin_ring_plan 
 
 static int answer_question(kin_planner *p, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
     read_question(p, q);
-    if (p->o.only_looks) {
+    if (p->o.dry_run) {
         look_at_candidates(p, out);
         return 0;
     }
@@ -603,7 +603,7 @@ static int answer_question(kin_planner *p, const kin_cluster_question *q, kin_ri
 }
 
 int kin_planner_ask(kin_planner *p, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
-    if (q->n == 1 && !p->was_joined && !p->o.begins_alone && !p->o.only_looks)
+    if (q->n == 1 && !p->was_joined && !p->o.begins_alone && !p->o.dry_run)
         return kin_err_set(err, "no device has joined yet; run 'kin join' on one");
     p->was_joined = true;
     lock(p);
@@ -620,7 +620,7 @@ void kin_planner_in_force(kin_planner *p, uint32_t question) {
 int kin_planner_without(kin_planner *p, const kin_cluster_question *q, int i, kin_ring_plan *out, kin_err *err) {
     choice c;
     kin_assert(i >= 0 && i < q->n - 1);
-    if (p->o.only_looks) return kin_err_set(err, "no device has layers");
+    if (p->o.dry_run) return kin_err_set(err, "no device has layers");
     lock(p);
     read_question(p, q);
     const kin_facts *facts = planning_facts(p, &p->next);
@@ -660,7 +660,7 @@ void kin_planner_left_out(kin_planner *p, const kin_cluster_question *q, int i, 
     why[0] = '\0';
     lock(p);
     const active_plan *s = latest(p);
-    int device = s->is_there && !p->o.only_looks ? find_device(s, &q->ids[i]) : -1;
+    int device = s->is_there && !p->o.dry_run ? find_device(s, &q->ids[i]) : -1;
     bool is_left_out = device > 0 && !is_in_ring(s, candidate_of(device, s->n));
     if (is_left_out) p->explained = *s;
     if (is_left_out) p->explained_facts = *planning_facts(p, s);

@@ -28,7 +28,7 @@ typedef struct kin_planner_options {
     int n_rounds;          // 0: the scheduler chooses; by rule: 1
     const char *head_name;
     bool begins_alone; // the head has work before the first device joins
-    bool only_looks;   // no device gets work (the answer is the head alone); the facts are stored
+    bool dry_run;      // no device gets work (the answer is the head alone); the facts are stored
 } kin_planner_options;
 
 kin_planner_options kin_planner_options_defaults(void);

@@ -170,12 +170,12 @@ static kin_work_facts work_of(const kin_session_options *o, const kin_shard_opti
 // Starting a GPU and measuring it once is not worth it for a model that a CPU reads in a few milliseconds.
 static bool looks_for_gpu(const kin_session *s, const kin_session_options *o) {
     bool is_worth_it = o->gpu_layers || kin_model_bytes_per_token(&s->model) >= GPU_WORTH_BYTES;
-    return chooses_gpu_layers(o) && is_worth_it && !o->fleet.cluster && !o->only_looks;
+    return chooses_gpu_layers(o) && is_worth_it && !o->fleet.cluster && !o->dry_run;
 }
 
 // True if a plan or a prediction needs the machine's profile.
 static bool wants_facts(const kin_session_options *o) {
-    return o->predicts || o->only_looks || (o->fleet.cluster && strcmp(o->fleet.plan, "auto") == 0);
+    return o->predicts || o->dry_run || (o->fleet.cluster && strcmp(o->fleet.plan, "auto") == 0);
 }
 
 static bool may_use_gpu(const kin_session *s, const kin_session_options *o) {
@@ -209,7 +209,7 @@ static int expect_alone(kin_session *s, const kin_session_options *o, kin_shard_
     if (may_use_gpu(s, o)) {
         if (kin_planner_choose_alone(s->planner, &s->facts, n_gpu, err) != 0) return KIN_FAIL;
         if (*n_gpu == 0) kin_devices_close_gpu(&s->devices);
-    } else if (kin_planner_set_alone(s->planner, &s->facts, *n_gpu, &why) != 0 && !o->only_looks) {
+    } else if (kin_planner_set_alone(s->planner, &s->facts, *n_gpu, &why) != 0 && !o->dry_run) {
         kin_log(KIN_LOG_INFO, "no prediction: %s", why.text);
     }
     return 0;
@@ -217,7 +217,7 @@ static int expect_alone(kin_session *s, const kin_session_options *o, kin_shard_
 
 static int open_shard(kin_session *s, const kin_session_options *o, kin_shard_options *so, kin_err *err) {
     if (needs_facts(s, o) && expect_alone(s, o, so, err) != 0) return KIN_FAIL;
-    if (o->only_looks) return 0;
+    if (o->dry_run) return 0;
     return kin_shard_open(&s->shard, &s->model, &s->devices, so, err);
 }
 
@@ -234,7 +234,7 @@ static bool goes_without_gpu(kin_session *s, const kin_session_options *o, kin_s
 
 bool kin_session_expects(kin_session *s, kin_expectation *out) {
     if (!s->planner) return false;
-    if (s->with_others) {
+    if (s->clustered) {
         kin_cluster_measure(s->fleet.cluster);
     } else {
         const kin_head_counts *counts = kin_head_get_counts(s->head);
@@ -250,11 +250,11 @@ bool kin_session_expects(kin_session *s, kin_expectation *out) {
 }
 
 void kin_session_wake(const kin_session *s) {
-    if (s->with_others) kin_cluster_wake(s->fleet.cluster);
+    if (s->clustered) kin_cluster_wake(s->fleet.cluster);
 }
 
 bool kin_session_yields(const kin_session *s) {
-    return s->with_others && kin_cluster_yields(s->fleet.cluster);
+    return s->clustered && kin_cluster_yields(s->fleet.cluster);
 }
 
 bool kin_session_batching(const kin_session *s, int n_texts, int n_cached, int most, kin_batching *out) {
@@ -271,7 +271,7 @@ int kin_session_look(kin_session *s, const kin_session_options *o, kin_facts *fa
     kin_plan plan;
     int n = 0, n_before = 0;
     kin_time now = kin_clock_now(), quiet_since = now;
-    for (; s->with_others && kin_clock_ms(quiet_since, now) < QUIET_MS; now = kin_clock_now()) {
+    for (; s->clustered && kin_clock_ms(quiet_since, now) < QUIET_MS; now = kin_clock_now()) {
         if (atomic_load(s->console->stop)) return kin_err_set(err, "stopped");
         n = kin_planner_last(s->planner, facts, NULL, &plan) ? facts->n_device - 1 : 0;
         if (o->fleet.n_devices > 0 && n >= o->fleet.n_devices) break;
@@ -288,7 +288,7 @@ int kin_session_look(kin_session *s, const kin_session_options *o, kin_facts *fa
 static int open_alone(kin_session *s, const kin_session_options *o, kin_shard_options *so, kin_err *err) {
     int rc = open_shard(s, o, so, err);
     if (rc != 0 && goes_without_gpu(s, o, so, err)) rc = open_shard(s, o, so, err);
-    if (rc != 0 || o->only_looks) return rc;
+    if (rc != 0 || o->dry_run) return rc;
     if (kin_loopback_head_open(&s->alone, &s->model, s->shard, so->n_batch, err) != 0) return KIN_FAIL;
     s->head = s->alone.head;
     s->n_gpu_layers = kin_windows_n_gpu_layers(&so->windows);
@@ -305,14 +305,14 @@ static int open_fleet(kin_session *s, const kin_session_options *o, const kin_sh
                            .model_facts = &model,
                            .work = &work,
                            .facts = wants_facts(o) ? &s->facts : NULL,
-                           .only_looks = o->only_looks,
+                           .dry_run = o->dry_run,
                            .model = &s->model,
                            .devices = &s->devices,
                            .shard = *so,
                            .model_name = s->model_name,
                            .timeline = s->timeline,
                            .cache_dir = s->cache_dir[0] ? s->cache_dir : NULL};
-    s->with_others = true;
+    s->clustered = true;
     if (kin_fleet_open(&s->fleet, &o->fleet, &base, err) != 0) return KIN_FAIL;
     s->planner = s->fleet.planner;
     return 0;
@@ -410,8 +410,8 @@ static void use_kv_disk(kin_session *s, const kin_session_options *o, kin_shard_
 // is known; standalone, hashing the whole file would take too long, so a copy of a file computes its sequences again.
 static void name_pages(kin_session *s) {
     uint64_t version = kin_gguf_on_disk(s->model.gguf) ? kin_gguf_version(s->model.gguf) : 0;
-    s->kv_context = s->with_others ? kin_hash64(s->fleet.manifest.hash, sizeof s->fleet.manifest.hash, s->kv_context)
-                                   : kin_hash64(&version, sizeof version, s->kv_context);
+    s->kv_context = s->clustered ? kin_hash64(s->fleet.manifest.hash, sizeof s->fleet.manifest.hash, s->kv_context)
+                                 : kin_hash64(&version, sizeof version, s->kv_context);
 }
 
 static int open_devices(kin_session *s, const kin_session_options *o, kin_shard_options *so, kin_err *err) {
@@ -421,7 +421,7 @@ static int open_devices(kin_session *s, const kin_session_options *o, kin_shard_
     dopts.repack = !o->no_repack;
     dopts.ggml_kernels = so->ggml_kernels;
     dopts.gpu = *n_gpu > 0;
-    dopts.gpu_if_any = o->only_looks || (o->fleet.cluster && wants_facts(o)) || looks_for_gpu(s, o);
+    dopts.gpu_if_any = o->dry_run || (o->fleet.cluster && wants_facts(o)) || looks_for_gpu(s, o);
     dopts.stop = s->console->stop;
     int rc = kin_devices_open(&s->devices, &dopts, err);
     if (rc == 0 || !dopts.gpu || !o->does_without_gpu) return rc;
@@ -457,7 +457,7 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
     use_kv_disk(s, o, &so);
 
     if (open_devices(s, o, &so, err) != 0) return KIN_FAIL;
-    if (!o->only_looks && open_draft_model(s, draft_file, &so, err) != 0) return KIN_FAIL;
+    if (!o->dry_run && open_draft_model(s, draft_file, &so, err) != 0) return KIN_FAIL;
     kin_time measuring = kin_clock_now();
     if (needs_facts(s, o)) {
         int rc = measure_machine(s, o, err);
@@ -478,11 +478,11 @@ int kin_session_check_files(const kin_session *s, kin_err *err) {
 }
 
 void kin_session_set_meanwhile(kin_session *s, void (*meanwhile)(void *user), void *user) {
-    if (s->with_others) kin_cluster_set_meanwhile(s->fleet.cluster, meanwhile, user);
+    if (s->clustered) kin_cluster_set_meanwhile(s->fleet.cluster, meanwhile, user);
 }
 
 int kin_session_begin(kin_session *s, kin_err *err) {
-    if (!s->with_others) return 0;
+    if (!s->clustered) return 0;
     int rc = kin_cluster_begin(s->fleet.cluster, err);
     s->head = kin_cluster_head(s->fleet.cluster); // after a failure, too: the old one may be closed
     s->shard = kin_cluster_shard(s->fleet.cluster);
@@ -492,7 +492,7 @@ int kin_session_begin(kin_session *s, kin_err *err) {
 }
 
 void kin_session_end(kin_session *s) {
-    if (s->with_others) kin_cluster_end(s->fleet.cluster);
+    if (s->clustered) kin_cluster_end(s->fleet.cluster);
 }
 
 // ---- the timeline
@@ -505,7 +505,7 @@ static void take_own_events(kin_session *s) {
         n = kin_shard_take_intervals(s->shard, KIN_STREAM_READS, intervals, 64);
         kin_trace_add_disk(kin_timeline_own(s->timeline), intervals, n);
     } while (n == 64);
-    kin_timeline_add_own(s->timeline, kin_timeline_row(s->timeline, s->with_others ? s->fleet.self.name : "this machine"));
+    kin_timeline_add_own(s->timeline, kin_timeline_row(s->timeline, s->clustered ? s->fleet.self.name : "this machine"));
 }
 
 void kin_session_mark(kin_session *s) {
@@ -517,14 +517,14 @@ void kin_session_mark(kin_session *s) {
 int kin_session_end_timeline(kin_session *s, const kin_session_options *o, kin_err *err) {
     if (!s->timeline || s->timeline_has_ended) return 0;
     s->timeline_has_ended = true;
-    if (s->with_others) kin_cluster_gather(s->fleet.cluster);
+    if (s->clustered) kin_cluster_gather(s->fleet.cluster);
     take_own_events(s);
     kin_trace_turn(kin_timeline_own(s->timeline), false);
     return o->timeline ? kin_timeline_write(s->timeline, o->timeline, err) : 0;
 }
 
 void kin_session_close(kin_session *s) {
-    if (s->with_others) {
+    if (s->clustered) {
         kin_fleet_close(&s->fleet);
     } else {
         kin_loopback_head_close(&s->alone);

@@ -47,7 +47,7 @@ typedef struct kin_session_options {
     uint64_t kv_disk_size;    // 0: a twentieth of the disk
     const char *profile;      // this machine's profile, a file; NULL: measured once, and stored
     bool predicts;            // the command wants predictions
-    bool only_looks;          // no model runs here, and no device gets work
+    bool dry_run;             // no model runs here, and no device gets work
     int n_cached;             // KV cache length for predictions, in the middle of the command's work; 0: half the context
     int n_prompt;             // prompt length for predictions; 0: 128
     const char *draft;        // see kin_draft_words_read; NULL: auto
@@ -73,7 +73,7 @@ typedef struct kin_session {
     char demo_path[1024]; // file of the demo model, if it is shared
     // Standalone: a shard with all layers. Clustered: a fleet, whose head and shard may change with every request.
     kin_loopback_head alone;
-    bool with_others;
+    bool clustered;
     kin_fleet fleet;
     kin_device_facts facts; // this machine's profile, if measured
     kin_planner *planner;   // NULL: no predictions; clustered: the fleet's
@@ -117,7 +117,7 @@ void kin_session_wake(const kin_session *s);
 // this request and the next one.
 bool kin_session_yields(const kin_session *s);
 
-// For a session with only_looks: returns devices, links, model and work, after `fleet.n_devices` devices have joined, or none has
+// For a session with dry_run: returns devices, links, model and work, after `fleet.n_devices` devices have joined, or none has
 // joined for a while.
 int kin_session_look(kin_session *s, const kin_session_options *o, kin_facts *facts, kin_err *err);
 

@@ -35,7 +35,7 @@ static int send_pages(kin_scheduler *s, kin_flight *f, const kin_page_request *r
     return 0;
 }
 
-static int fetch_patience_ms(const kin_scheduler *s, int n_tokens) {
+static int fetch_timeout_ms(const kin_scheduler *s, int n_tokens) {
     double most_s = FETCH_PATIENCE_S + s->prompt_alone_s * n_tokens;
     return (int)fmin(1e3 * (s->prompt_alone_s > 0 ? most_s : FETCH_PATIENCE_UNKNOWN_S), UINT16_MAX);
 }
@@ -47,7 +47,7 @@ static int send_load(kin_scheduler *s, kin_generation *g, kin_err *err) {
     int most = r.first == 0 ? FIRST_LOAD : kin_scheduler_min(KIN_PAGES_MAX, 2 * r.first);
     const int32_t *tokens = g->tokens + g->n_sent;
     r.n = kin_scheduler_min(most, g->n_found - r.first);
-    r.patience_ms = fetch_patience_ms(s, r.n * KIN_KV_CELLS);
+    r.timeout_ms = fetch_timeout_ms(s, r.n * KIN_KV_CELLS);
     if (!kin_scheduler_make_room(s, r.n) || !kin_prefix_pages_name(s->o.pages, g->tokens, r.first, r.n, r.keys)) {
         g->n_found = 0;
         return 0;

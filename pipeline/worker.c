@@ -185,9 +185,9 @@ static int take_pages(kin_worker *w, kin_message_buffer *buffer, kin_err *err) {
     if (m.recomputes && m.n_good < request.n) request.n = m.n_good; // the members before it have only these
     if (n_good >= 0 && m.recomputes && request.n > 0) n_good = kin_stage_executor_recompute(w->executor, &request, err);
     if (n_good < 0) return KIN_FAIL;
-    double left_ms = m.patience_ms - kin_clock_ms(begun, kin_clock_now());
+    double left_ms = m.timeout_ms - kin_clock_ms(begun, kin_clock_now());
     if (!m.recomputes)
-        m.patience_ms = left_ms > 0 ? (uint16_t)left_ms : 0; // the next member must wait for what this one recomputed
+        m.timeout_ms = left_ms > 0 ? (uint16_t)left_ms : 0; // the next member must wait for what this one recomputed
     if (n_good < m.n_good) m.n_good = (uint16_t)n_good;
     m.ops = NULL; // they are in place
     kin_proto_encode_pages(buffer->payload, buffer->cap, &m);

@@ -11,7 +11,7 @@ struct kin_ref_session {
     float *rope_factors; // (n_rot / 2), NULL if the model has none
 
     // Scratch for one token.
-    float *turns;   // (n_rot / 2, 2): cosines and sines of its position
+    float *cos_sin; // (n_rot / 2, 2): cosines and sines of its position
     float *normed;  // (n_embd): input of a block
     float *added;   // (n_embd): output of a block
     float *q;       // (n_head*head_dim)
@@ -48,7 +48,7 @@ kin_ref_session *kin_ref_session_open(const kin_ref_model *model, int layer_begi
     s->n_held = calloc((size_t)n_layer, sizeof *s->n_held);
     s->k = floats(n_layer, n_ctx, m->n_head_kv * m->head_dim);
     s->v = floats(n_layer, n_ctx, m->n_head_kv * m->head_dim);
-    s->turns = floats(1, m->rope.n_rot / 2, 2);
+    s->cos_sin = floats(1, m->rope.n_rot / 2, 2);
     s->normed = floats(1, 1, m->n_embd);
     s->added = floats(1, 1, m->n_embd);
     s->q = floats(1, 1, n_q);
@@ -59,8 +59,8 @@ kin_ref_session *kin_ref_session_open(const kin_ref_model *model, int layer_begi
     s->gate = floats(1, 1, m->n_ff);
     s->up = floats(1, 1, m->n_ff);
     s->weights = floats(1, 1, max_int(m->n_embd, n_q));
-    if (!s->n_held || !s->k || !s->v || !s->turns || !s->normed || !s->added || !s->q || !s->heads || !s->scores || !s->router ||
-        !s->shares || !s->gate || !s->up || !s->weights)
+    if (!s->n_held || !s->k || !s->v || !s->cos_sin || !s->normed || !s->added || !s->q || !s->heads || !s->scores ||
+        !s->router || !s->shares || !s->gate || !s->up || !s->weights)
         goto fail;
     if (m->rope_freqs.data) {
         s->rope_factors = floats(1, 1, m->rope.n_rot / 2);
@@ -85,7 +85,7 @@ void kin_ref_session_close(kin_ref_session *session) {
     free(session->q);
     free(session->added);
     free(session->normed);
-    free(session->turns);
+    free(session->cos_sin);
     free(session->rope_factors);
     free(session->v);
     free(session->k);
@@ -137,7 +137,7 @@ static void place_heads(kin_ref_session *s, const kin_ref_tensor *norm, float *h
     for (int h = 0; h < n_head; h++) {
         float *head = heads + h * s->model->head_dim;
         if (norm->data) rms_norm(s, norm, head, head);
-        kin_ref_rope_apply(&s->model->rope, s->turns, head);
+        kin_ref_rope_apply(&s->model->rope, s->cos_sin, head);
     }
 }
 
@@ -233,7 +233,7 @@ int kin_ref_session_run(kin_ref_session *session, int layer_begin, int layer_end
     for (int il = layer_begin; il < layer_end; il++)
         if (pos > s->n_held[il - s->layer_begin]) return -1;
 
-    kin_ref_rope_turns(&s->model->rope, s->rope_factors, pos, s->turns);
+    kin_ref_rope_cos_sin(&s->model->rope, s->rope_factors, pos, s->cos_sin);
     for (int il = layer_begin; il < layer_end; il++) {
         attention(s, il, pos, x);
         feed_forward(s, il, x);

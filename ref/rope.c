@@ -4,7 +4,7 @@
 
 #define TAU 6.283185307179586
 
-// The pair (as a real number) that makes n_turns full turns in n_ctx_orig positions:
+// The pair (as a real number) that makes n_turns full cos_sin in n_ctx_orig positions:
 // n_ctx_orig * freq_base^(-2i / n_rot) = tau * n_turns, solved for i.
 static double pair_with_turns(const kin_ref_rope *rope, double n_turns) {
     return rope->n_rot * log(rope->n_ctx_orig / (n_turns * TAU)) / (2 * log((double)rope->freq_base));
@@ -17,7 +17,7 @@ static double yarn_kept(const kin_ref_rope *rope, int i) {
     return 1 - fmin(1, fmax(0, (i - first) / fmax(0.001, last - first)));
 }
 
-void kin_ref_rope_turns(const kin_ref_rope *rope, const float *factors, int pos, float *turns) {
+void kin_ref_rope_cos_sin(const kin_ref_rope *rope, const float *factors, int pos, float *cos_sin) {
     const double scale = (double)rope->freq_scale;
     const double length = (double)rope->attn_factor * (rope->yarn ? 1 - 0.1 * log(scale) : 1);
     for (int i = 0; i < rope->n_rot / 2; i++) {
@@ -25,17 +25,17 @@ void kin_ref_rope_turns(const kin_ref_rope *rope, const float *factors, int pos,
         double theta = pos * pow((double)rope->freq_base, -2.0 * i / rope->n_rot);
         if (factors) theta /= (double)factors[i];
         theta *= kept + (1 - kept) * scale;
-        turns[2 * i] = (float)(cos(theta) * length);
-        turns[2 * i + 1] = (float)(sin(theta) * length);
+        cos_sin[2 * i] = (float)(cos(theta) * length);
+        cos_sin[2 * i + 1] = (float)(sin(theta) * length);
     }
 }
 
-void kin_ref_rope_apply(const kin_ref_rope *rope, const float *turns, float *head) {
+void kin_ref_rope_apply(const kin_ref_rope *rope, const float *cos_sin, float *head) {
     const int half = rope->n_rot / 2;
     for (int i = 0; i < half; i++) {
         float *a = rope->kind == KIN_REF_ROPE_NORMAL ? head + 2 * i : head + i;
         float *b = rope->kind == KIN_REF_ROPE_NORMAL ? a + 1 : a + half;
-        const float cosine = turns[2 * i], sine = turns[2 * i + 1], a0 = *a, b0 = *b;
+        const float cosine = cos_sin[2 * i], sine = cos_sin[2 * i + 1], a0 = *a, b0 = *b;
         *a = a0 * cosine - b0 * sine;
         *b = a0 * sine + b0 * cosine;
     }

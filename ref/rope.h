@@ -26,8 +26,8 @@ typedef struct kin_ref_rope {
     float beta_slow; // pairs with fewer than this are fully scaled
 } kin_ref_rope;
 
-// Computes cosine and sine of every pair at `pos`. factors // (n_rot / 2) or NULL, turns // (n_rot / 2, 2)
-void kin_ref_rope_turns(const kin_ref_rope *rope, const float *factors, int pos, float *turns);
+// Computes cosine and sine of every pair at `pos`. factors // (n_rot / 2) or NULL, cos_sin // (n_rot / 2, 2)
+void kin_ref_rope_cos_sin(const kin_ref_rope *rope, const float *factors, int pos, float *cos_sin);
 
-// Rotates one head in place. turns // (n_rot / 2, 2), head // (at least n_rot)
-void kin_ref_rope_apply(const kin_ref_rope *rope, const float *turns, float *head);
+// Rotates one head in place. cos_sin // (n_rot / 2, 2), head // (at least n_rot)
+void kin_ref_rope_apply(const kin_ref_rope *rope, const float *cos_sin, float *head);

@@ -55,7 +55,7 @@ char *kin_alone_status_json(const kin_session *s, const char *model, const kin_s
 json_t *kin_head_address_json(const kin_session *s) {
     char own[MAX_OWN][KIN_ADDRESS_HOST];
     const char *listen = s->fleet.o.net.listen;
-    if (!s->with_others || !s->fleet.cluster) return NULL;
+    if (!s->clustered || !s->fleet.cluster) return NULL;
     int n = listen ? 0 : kin_address_own(own, MAX_OWN), best = 0;
     for (int i = n - 1; i >= 0; i--)
         if (!strchr(own[i], ':')) best = i; // IPv4 is easier to type

@@ -103,7 +103,7 @@ static void ask_for_status(kin_events *e) {
     const kin_served_model *m = last_used(e);
     if (!m) {
         take_status(e, NULL);
-    } else if (m->world.preparer.session->with_others) {
+    } else if (m->world.preparer.session->clustered) {
         kin_cluster_ask_status(m->world.preparer.session->fleet.cluster, take_status, e);
     } else {
         kin_service_status status = kin_service_get_status(m->world.service);
@@ -197,7 +197,7 @@ static json_t *state_json(kin_events *e) {
                           is_up, "n_parallel", e->o.n_parallel, "uptime_s", (json_int_t)(time(NULL) - e->o.begun_s));
     if (m) {
         json_object_set_new(o, "n_ctx", json_integer(m->world.preparer.session->n_ctx));
-        json_object_set_new(o, "has_others", json_boolean(m->world.preparer.session->with_others));
+        json_object_set_new(o, "has_others", json_boolean(m->world.preparer.session->clustered));
         json_object_set_new(o, "head", kin_head_address_json(m->world.preparer.session));
     }
     if (e->o.router->n > 0) set_service(e, o);

@@ -232,7 +232,7 @@ bool kin_router_has_changed(const kin_served_model *m, kin_err *why) {
 }
 
 bool kin_router_is_idle(const kin_served_model *m) {
-    return !m->world.calls && m->embed.n_open == 0 && m->n_errands == 0;
+    return !m->world.calls && m->embed.n_open == 0 && m->n_utilities == 0;
 }
 
 // Adds the counters that only grow.

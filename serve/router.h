@@ -25,7 +25,7 @@ typedef struct kin_served_model {
     const kin_model_file *file; // NULL: the server has one model
     kin_call_world world;
     kin_embed_world embed;
-    int n_errands; // open utility requests
+    int n_utilities; // open utility requests
     kin_model_state state;
     bool leaves;                               // must make room: accepts no further requests
     bool is_unwanted;                          // to be unloaded as soon as it is idle

@@ -10,7 +10,6 @@
 
 #include "base/log.h"
 #include "serve/about.h"
-#include "serve/errand.h"
 #include "serve/events.h"
 #include "serve/json_out.h"
 #include "serve/lane.h"
@@ -21,6 +20,7 @@
 #include "serve/slots.h"
 #include "serve/tab_page.h"
 #include "serve/tabs.h"
+#include "serve/utility.h"
 #include "serve/webui.h"
 
 enum {
@@ -75,7 +75,7 @@ struct route {
     answer_fn answer;          // answers at once, without a model
     void (*about)(const kin_about *about, kin_http_exchange *x);
     void (*manage)(kin_server *s, kin_served_model *model, kin_http_exchange *x);
-    kin_errand_fn errand; // in the pool; call.format: the form of its errors
+    kin_utility_fn utility; // in the pool; call.format: the form of its errors
     bool embeds;
     kin_embed_api embed;
     kin_call_route call; // otherwise
@@ -193,7 +193,7 @@ static void join_code(kin_server *s, kin_http_exchange *x) {
         kin_http_reply_error(x, 403, "the code is shown only on the server's machine or with an API key; run 'kin code' there");
     } else if (s->router.n == 0) {
         reply_loading(s, x);
-    } else if (!session || !session->with_others) {
+    } else if (!session || !session->clustered) {
         kin_http_reply_error(x, 404, "the server was started without --cluster: devices cannot join");
     } else if (kin_identity_code(code, &session->fleet.o.net, &err) != 0) {
         kin_http_reply_error(x, 404, err.text);
@@ -266,14 +266,14 @@ static const route routes[] = {
     {"POST", "/props", .answer = no_props},
     {"GET", "/slots", .about = kin_about_slots},
     {"POST", "/slots/", .manage = act_on_slot},
-    {"POST", "/tokenize", .errand = kin_errand_tokenize},
-    {"POST", "/detokenize", .errand = kin_errand_detokenize},
-    {"POST", "/apply-template", .errand = kin_errand_apply_template},
-    {"POST", "/v1/messages/count_tokens", .errand = kin_errand_count_messages, .call = {&kin_format_messages, 0}},
-    {"POST", "/v1/chat/completions/input_tokens", .errand = kin_errand_count_chat},
-    {"POST", "/v1/responses/input_tokens", .errand = kin_errand_count_responses},
-    {"POST", "/chat/completions/input_tokens", .errand = kin_errand_count_chat},
-    {"POST", "/responses/input_tokens", .errand = kin_errand_count_responses},
+    {"POST", "/tokenize", .utility = kin_utility_tokenize},
+    {"POST", "/detokenize", .utility = kin_utility_detokenize},
+    {"POST", "/apply-template", .utility = kin_utility_apply_template},
+    {"POST", "/v1/messages/count_tokens", .utility = kin_utility_count_messages, .call = {&kin_format_messages, 0}},
+    {"POST", "/v1/chat/completions/input_tokens", .utility = kin_utility_count_chat},
+    {"POST", "/v1/responses/input_tokens", .utility = kin_utility_count_responses},
+    {"POST", "/chat/completions/input_tokens", .utility = kin_utility_count_chat},
+    {"POST", "/responses/input_tokens", .utility = kin_utility_count_responses},
     {"POST", "/v1/chat/completions", .call = {&kin_format_chat, KIN_BODY_CHAT}},
     {"POST", "/chat/completions", .call = {&kin_format_chat, KIN_BODY_CHAT}},
     {"POST", "/v1/completions", .call = {&kin_format_completions, KIN_BODY_COMPLETIONS}},
@@ -363,8 +363,8 @@ static void begin(void *user, kin_served_model *m, const void *of, kin_http_exch
         tell(s, r, m, x);
     else if (r->manage)
         r->manage(s, m, x);
-    else if (r->errand)
-        kin_errand_begin(&s->loop, &m->world.preparer, &m->world.defaults, r->errand, r->call.format, &m->n_errands, x);
+    else if (r->utility)
+        kin_utility_begin(&s->loop, &m->world.preparer, &m->world.defaults, r->utility, r->call.format, &m->n_utilities, x);
     else if (r->embeds)
         kin_embed_begin(&m->embed, r->embed, x);
     else
@@ -404,7 +404,7 @@ static void on_request(void *user, kin_http_exchange *x) {
                              "page: use the chat page of this server, or a client that is not a browser.");
     } else if (s->router.host) {
         const kin_api_format *format = r->call.format ? r->call.format : format_of(kin_http_path(x));
-        kin_router_take(&s->router, x, r, format, r->scope == LOADED, r->call.format && !r->errand);
+        kin_router_take(&s->router, x, r, format, r->scope == LOADED, r->call.format && !r->utility);
     } else {
         begin(s, &s->router.models[0], r, x);
     }
@@ -458,7 +458,7 @@ static void act_on_slot(kin_server *s, kin_served_model *model, kin_http_exchang
                                            .save_path = s->o.slot_save_path,
                                            .n_vocab = kin_vocab_n_tokens(model->world.preparer.session->vocab),
                                            .n_ctx = model->embed.n_ctx,
-                                           .n_open = &model->n_errands},
+                                           .n_open = &model->n_utilities},
                         x);
     else
         kin_http_reply_error(x, 501, "the server was started with --no-slots");
@@ -524,7 +524,7 @@ static void take_model(kin_server *s) {
     (void)(host ? kin_router_open(&s->router, &o, host) : kin_router_open_one(&s->router, &o, service, &preparer));
     if (s->router.host && s->o.models_dir)
         s->scan = kin_model_scan_open(&(kin_model_scan_options){&s->loop, s->o.models_dir, on_listed, s});
-    if (s->router.n > 0 && service && preparer.session && preparer.session->with_others && s->o.browsers)
+    if (s->router.n > 0 && service && preparer.session && preparer.session->clustered && s->o.browsers)
         open_tabs(s, preparer.session);
 }
 

@@ -509,7 +509,7 @@ static bool wait_for_jobs(kin_service *s) {
 // Only for a standalone machine: a cluster reports its shards itself (kin_cluster_ask_status).
 static void publish_shard(kin_service *s) {
     kin_time now = kin_clock_now();
-    if (s->o.session->with_others || now - s->weighed < WEIGH_NS) return;
+    if (s->o.session->clustered || now - s->weighed < WEIGH_NS) return;
     s->weighed = now;
     kin_shard_stats stats = kin_shard_get_stats(s->o.session->shard);
     pthread_mutex_lock(&s->mutex);

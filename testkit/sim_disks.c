@@ -73,7 +73,7 @@ void kin_sim_settle_pages(kin_sim_disks *d, int node, kin_sim_page_kind kind) {
     }
 }
 
-int kin_sim_buddy(const kin_sim_disks *d, int node) {
+int kin_sim_replica(const kin_sim_disks *d, int node) {
     int i = 0;
     while (i < d->w->n_planned && d->w->planned[i] != node) i++;
     for (i++; i < d->w->n_planned; i++) {
@@ -82,18 +82,18 @@ int kin_sim_buddy(const kin_sim_disks *d, int node) {
     return KIN_SIM_HEAD;
 }
 
-static int copy_to_buddy(kin_sim_disks *d, const kin_sim_page_write *of) {
-    int buddy = kin_sim_buddy(d, of->node);
+static int copy_to_replica(kin_sim_disks *d, const kin_sim_page_write *of) {
+    int replica = kin_sim_replica(d, of->node);
     kin_sim_page_write copy = *of;
-    copy.node = buddy;
-    copy.life = d->w->nodes[buddy].life;
+    copy.node = replica;
+    copy.life = d->w->nodes[replica].life;
     copy.source = of->node;
     copy.source_life = of->life;
     copy.content = malloc(KIN_SIM_PAGE_BYTES);
     kin_assert(copy.content);
     memcpy(copy.content, of->content, bytes_of(of->kind));
     begin_write(d, copy, d->w->now + kin_sim_between_ms(d->w, 5, 100));
-    return buddy;
+    return replica;
 }
 
 bool kin_sim_page_written(kin_sim_disks *d, uint32_t ticket, int *from, int *to) {
@@ -108,7 +108,7 @@ bool kin_sim_page_written(kin_sim_disks *d, uint32_t ticket, int *from, int *to)
     bool is_copied = p->kind == KIN_SIM_OF_LAYER && p->source < 0 && p->node != KIN_SIM_HEAD && !d->has_no_copies;
     *from = p->node;
     bool copies = is_whole && has_room && is_copied && d->w->nodes[KIN_SIM_HEAD].runs;
-    if (copies) *to = copy_to_buddy(d, p);
+    if (copies) *to = copy_to_replica(d, p);
     free(p->content);
     p->content = NULL;
     return copies;

@@ -64,6 +64,6 @@ bool kin_sim_page_written(kin_sim_disks *disks, uint32_t ticket, int *from, int 
 void kin_sim_damage_pages(kin_sim_disks *disks, int node, uint64_t one_in);
 
 // Returns the replica: the member that has copies of this one's pages. The head has its own.
-int kin_sim_buddy(const kin_sim_disks *disks, int node);
+int kin_sim_replica(const kin_sim_disks *disks, int node);
 
 void kin_sim_disks_end(kin_sim_disks *disks); // removes all pages and writes

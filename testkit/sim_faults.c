@@ -49,7 +49,7 @@ static void do_fault(const kin_sim_faults *f, kin_sim_fault_kind kind, int node)
         for (kin_time i = 1; i < 4; i++) plan_fault(w, w->now + i * kin_sim_between_ms(w, 200, 900), node, KIN_SIM_KILL);
         break;
     case KIN_SIM_BUDDY:
-        other = kin_sim_buddy(f->disks, node);
+        other = kin_sim_replica(f->disks, node);
         kin_sim_crash(w, node, 6000);
         kin_sim_crash(w, other, 6000);
         break;

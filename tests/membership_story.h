@@ -30,7 +30,7 @@ static inline void add_action(const kin_membership_action *a) {
         if (a->link == KIN_MEMBERSHIP_OWN)
             add("itself\n");
         else
-            add("%u%s\n", a->link, a->gently ? ", gently" : "");
+            add("%u%s\n", a->link, a->rate_limited ? ", gently" : "");
         break;
     case KIN_MEMBERSHIP_SEND_PLAN: add("plan %u to %u\n", a->epoch, a->link); break;
     case KIN_MEMBERSHIP_SEND_END: add("end %u to %u\n", a->epoch, a->link); break;

@@ -276,7 +276,7 @@ static void a_gentle_fetch_brings_the_same_and_may_hurry_in_the_middle(void **st
     node *n = &w->devices[0];
     n->windows = kin_windows_one(0, 1, 0);
     start(n);
-    kin_fetch_set_gently(n->fetch, true);
+    kin_fetch_set_rate_limited(n->fetch, true);
     expect_done(n);
     expect_needed_chunks(n, true);
     n->windows = kin_windows_one(0, 3, 0);
@@ -284,7 +284,7 @@ static void a_gentle_fetch_brings_the_same_and_may_hurry_in_the_middle(void **st
     uint64_t before = kin_fetch_stats_now(n->fetch).bytes_head;
     RUN_UNTIL(w, kin_fetch_stats_now(n->fetch).bytes_head > before);
     assert_true(kin_fetch_stats_now(n->fetch).bytes_head - before <= 64 << 10); // one slice
-    kin_fetch_set_gently(n->fetch, false);
+    kin_fetch_set_rate_limited(n->fetch, false);
     RUN_UNTIL(w, n->n_done == 2);
     expect_needed_chunks(n, true);
     expect_layers(n);

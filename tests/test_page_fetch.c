@@ -106,7 +106,7 @@ static bool is_busy(void *user) {
 static void begin(void *arg) {
     node *n = arg;
     kin_page_fetch_options o = {.endpoint = n->endpoint, .dir = n->dir, .cap = 1 << 26, .is_busy = is_busy, .user = n};
-    o.copy_patience_ms = COPY_PATIENCE_MS;
+    o.copy_timeout_ms = COPY_PATIENCE_MS;
     kin_err err;
     if (kin_chunk_server_open(&n->server, kin_endpoint_loop(n->endpoint), NULL, &err) != 0 ||
         kin_chunk_server_give_pages(n->server, n->dir, &err) != 0 || kin_page_fetch_open(&n->fetch, &o, &err) != 0)
@@ -233,10 +233,10 @@ static int count_here(const node *n, int to) {
     return n_here;
 }
 
-static void want_for(node *n, int to, int patience_ms) {
+static void want_for(node *n, int to, int timeout_ms) {
     kin_page_name names[64];
     for (int i = 0; i < to; i++) names[i] = name_of(i);
-    kin_page_fetch_want(n->fetch, names, to, BYTES, patience_ms);
+    kin_page_fetch_want(n->fetch, names, to, BYTES, timeout_ms);
 }
 
 static void want(node *n, int to) {
@@ -394,7 +394,7 @@ static void copies_come_by_themselves(void **state) {
 }
 
 // The copy is rate-limited: slices with pauses.
-static void who_computes_copies_gently(void **state) {
+static void a_computing_device_copies_rate_limited(void **state) {
     (void)state;
     give(&nodes[0], 0, 4, BYTES);
     in_loop(&nodes[2], know, &nodes[0]);
@@ -483,7 +483,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_slow_peer_is_left, open_nodes, close_nodes),
         cmocka_unit_test_setup_teardown(copies_come_by_themselves, open_nodes, close_nodes),
         cmocka_unit_test_setup_teardown(a_peer_that_hangs_holds_up_no_copies_of_others, open_nodes, close_nodes),
-        cmocka_unit_test_setup_teardown(who_computes_copies_gently, open_nodes, close_nodes),
+        cmocka_unit_test_setup_teardown(a_computing_device_copies_rate_limited, open_nodes, close_nodes),
         cmocka_unit_test_setup_teardown(a_copy_goes_on_after_what_was_wanted, open_nodes, close_nodes),
         cmocka_unit_test_setup_teardown(what_ends_has_its_copies, open_nodes, close_nodes),
         cmocka_unit_test_setup_teardown(copies_wait_for_what_is_wanted, open_nodes, close_nodes),

@@ -80,13 +80,13 @@ static double reading(int n_pages, int n_layer) {
 }
 
 // 16 pages and 6 tokens after them. Pages are requested 2, 4, 8 and 2 at a time; each request takes two hops.
-static void the_buddy_reads_its_own_disk_and_the_others_what_moved(void **state) {
+static void the_replica_reads_its_own_disk_and_the_others_what_moved(void **state) {
     (void)state;
     kin_facts f = three();
     kin_plan plan = plan_of(2, 3, 3), without = plan_of(3, 0, 5); // 0-2 | 3-5 | 6-7 -> 0-4 | 5-7
     kin_loss l = lose(&f, &plan, &without, FIRST);
     assert_int_equal(l.way, KIN_LOSS_PAGES);
-    assert_int_equal(l.buddy, SECOND);
+    assert_int_equal(l.replica, SECOND);
     assert_int_equal(l.n_computed, N_CACHED % 64);
     // The second device has copies of layers 0 to 2; the head fetches layer 5 from it.
     double requests = 4, hops = 0.01, moved = 16 * 64 * 1000.0 / 1e6 + requests * 0.01;
@@ -101,7 +101,7 @@ static void of_the_last_device_the_head_has_copies(void **state) {
     kin_facts f = three();
     kin_plan plan = plan_of(2, 3, 3), without = plan_of(2, 6, 0);
     kin_loss l = lose(&f, &plan, &without, SECOND);
-    assert_int_equal(l.buddy, HEAD);
+    assert_int_equal(l.replica, HEAD);
     near(l.pages_s, 4 * 0.01 + 3 * 16 * 64 * 1000.0 / 1e6 + 4 * 0.01 + reading(16, 6) + pass(&f, &without, 7, 1024));
 }
 
@@ -278,7 +278,7 @@ static void groups_that_stay_have_their_pages(void **state) {
     without.shares[HEAD].n_layer = without.shares[THIRD].n_layer = 4;
     kin_loss l = lose_grouped(&f, &(kin_loss_side){&pair, &plan}, &(kin_loss_side){&pair, &without}, SECOND);
     assert_int_equal(l.way, KIN_LOSS_PAGES);
-    assert_int_equal(l.buddy, HEAD);
+    assert_int_equal(l.replica, HEAD);
     assert_int_equal(kin_grouping_apply(&f, &pair, &with, &err), 0);
     near(l.pause_s, lose(&with, &plan, &without, SECOND).pause_s);
     near(l.load_s, 4e6 / 4e6);
@@ -291,7 +291,7 @@ static void groups_that_stay_have_their_pages(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_buddy_reads_its_own_disk_and_the_others_what_moved),
+        cmocka_unit_test(the_replica_reads_its_own_disk_and_the_others_what_moved),
         cmocka_unit_test(of_the_last_device_the_head_has_copies),
         cmocka_unit_test(all_is_computed_where_nobody_has_pages),
         cmocka_unit_test(the_lost_layers_alone_are_computed_where_the_others_have_pages),

@@ -915,7 +915,7 @@ static void a_group_may_be_a_part_of_the_ring(void **state) {
     kin_planner_close(p);
 }
 
-static void who_only_looks_gives_nobody_work_but_sees_the_facts(void **state) {
+static void a_dry_run_gives_devices_no_work_but_sees_the_facts(void **state) {
     (void)state;
     static asked a;
     kin_ring_plan ring;
@@ -924,7 +924,7 @@ static void who_only_looks_gives_nobody_work_but_sees_the_facts(void **state) {
     kin_plan plan;
     kin_err err;
     kin_planner_options o = kin_planner_options_defaults();
-    o.only_looks = true;
+    o.dry_run = true;
     ask_about(&a, (int[]){0, 1}, 2);
     assert_int_equal(kin_planner_open(&p, &o, &cluster.model, &cluster.work, &err), 0);
     assert_false(kin_planner_last(p, &facts, NULL, &plan));
@@ -986,7 +986,7 @@ int main(void) {
         cmocka_unit_test_setup(what_tokens_of_a_group_took_corrects_its_sums, setup),
         cmocka_unit_test_setup(a_group_that_streams_corrects_its_disks_and_not_its_sums, setup),
         cmocka_unit_test_setup(a_group_may_be_a_part_of_the_ring, setup),
-        cmocka_unit_test_setup(who_only_looks_gives_nobody_work_but_sees_the_facts, setup),
+        cmocka_unit_test_setup(a_dry_run_gives_devices_no_work_but_sees_the_facts, setup),
         cmocka_unit_test_setup(names_that_are_none_are_said, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

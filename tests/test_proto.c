@@ -88,7 +88,7 @@ static kin_proto_pages golden_pages(void) {
     static uint8_t ops[24];
     kin_proto_i32_encode(ops, (int32_t[]){2, 1, 64, 3, 3, 0}, 6);
     kin_proto_pages m = {
-        .step = 42, .loads = true, .n_pages = 3, .n_good = 2, .n_ops = 2, .patience_ms = 1750, .seq = 5, .first = 9, .ops = ops};
+        .step = 42, .loads = true, .n_pages = 3, .n_good = 2, .n_ops = 2, .timeout_ms = 1750, .seq = 5, .first = 9, .ops = ops};
     for (int i = 0; i < 48; i++) m.key[i / 16].bytes[i % 16] = (uint8_t)(0x50 + i);
     return m;
 }

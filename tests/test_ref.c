@@ -220,7 +220,7 @@ static void rope_equals_ggmls(void **state) {
         for (int j = 0; j < ROT / 2; j++) factors[j] = 2 + random_float(&seed);
         for (int j = 0; j < HEAD; j++) got[j] = want[j] = random_float(&seed);
         const float *used = i / 2 % 2 ? factors : NULL;
-        kin_ref_rope_turns(&rope, used, 123, turns);
+        kin_ref_rope_cos_sin(&rope, used, 123, turns);
         kin_ref_rope_apply(&rope, turns, got);
         ggml_rope_head(backend, &rope, used, 123, want, HEAD);
         for (int j = 0; j < HEAD; j++) assert_float_equal(got[j], want[j], 1e-4); // ggml accumulates angles in float32

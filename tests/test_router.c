@@ -108,7 +108,7 @@ static void on_gone(void *user, kin_http_exchange *x) {
     client *c = user;
     const kin_exchange_data *data = kin_http_data(x);
     if (data) data->gone(data->self);
-    if (c->model) c->model->n_errands--;
+    if (c->model) c->model->n_utilities--;
     c->x = NULL;
 }
 
@@ -118,7 +118,7 @@ static void begin(void *user, kin_served_model *model, const void *route, kin_ht
     assert_ptr_equal(c->x, x);
     assert_null(c->model);
     c->model = model;
-    model->n_errands++; // the model is busy with the request
+    model->n_utilities++; // the model is busy with the request
     ((world *)user)->n_begun++;
 }
 
@@ -187,7 +187,7 @@ static void finish(client *c) {
     assert_non_null(c->model);
     c->x = NULL;
     kin_http_reply(x, 200, NULL, "done", 4);
-    c->model->n_errands--;
+    c->model->n_utilities--;
     kin_router_plan(&c->w->router);
 }
 

@@ -34,7 +34,7 @@ struct kin_head {
     int n_good[KIN_STEPS_IN_FLIGHT];     // pages that were loaded
     double page_ms, load_ms;             // time to load a page, and of each request in addition
     double compute_ms;                   // of the head for each step, as it reports it; 0: not known
-    int patience_ms;                     // of the first request to load pages
+    int timeout_ms;                      // of the first request to load pages
     int n_stored;                        // pages that were stored
     int n_most;                          // most steps in flight since it was set to 0
 };
@@ -120,7 +120,7 @@ int kin_head_send(kin_head *h, const kin_head_step *step, uint64_t *number, kin_
 
 int kin_head_send_pages(kin_head *h, const kin_page_request *request, const int32_t *tokens, uint64_t *number, kin_err *err) {
     (void)tokens, (void)err;
-    if (request->loads && h->patience_ms == 0) h->patience_ms = request->patience_ms;
+    if (request->loads && h->timeout_ms == 0) h->timeout_ms = request->timeout_ms;
     if (!request->loads && !request->drops) h->n_stored += request->n;
     double took_ms = request->loads ? h->load_ms + h->page_ms * request->n : 0;
     h->n_good[h->next % KIN_STEPS_IN_FLIGHT] = request->loads ? request->n : 0;
@@ -703,7 +703,7 @@ static int n_loaded(double late_ms) {
     submit(s, 1, N_PROMPT, 1);
     while (step(s)) continue;
     assert_int_equal(texts[1].n_made, 1);
-    assert_true(fabs(t.head.patience_ms - (1000 + 2 * t.head.page_ms)) <= 1); // for two pages
+    assert_true(fabs(t.head.timeout_ms - (1000 + 2 * t.head.page_ms)) <= 1); // for two pages
     kin_scheduler_stats stats = kin_scheduler_get_stats(s);
     assert_int_equal(stats.n_loaded_tokens / KIN_KV_CELLS + (uint64_t)t.head.n_stored, N_PAGES); // loaded ones stay stored
     assert_int_equal(stats.n_loaded_tokens + stats.n_prompt_tokens, N_PROMPT + N_ALONE);
@@ -729,7 +729,7 @@ static void a_member_waits_ten_seconds_for_pages_while_the_time_of_tokens_is_not
     kin_scheduler *s = open_scheduler(1, false);
     submit(s, 0, 2 * KIN_KV_CELLS + 1, 1);
     step(s);
-    assert_int_equal(t.head.patience_ms, 10000);
+    assert_int_equal(t.head.timeout_ms, 10000);
     kin_scheduler_close(s);
     all_pages = NULL;
 }

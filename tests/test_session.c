@@ -29,7 +29,7 @@ static void a_ring_that_does_not_come_up_leaves_no_shard_of_an_earlier_one(void 
     kin_cluster_options o = cluster_options(0);
     o.plan = plan_nothing;
     o.stop = &stop;
-    kin_session s = {.with_others = true, .shard = earlier, .fleet.cluster = open_small_cluster(&o)};
+    kin_session s = {.clustered = true, .shard = earlier, .fleet.cluster = open_small_cluster(&o)};
     const kin_session_options so = kin_session_options_defaults();
     assert_int_equal(kin_timeline_open(&s.timeline, KIN_TIMELINE_TOKENS, &err), 0);
     assert_int_equal(kin_session_begin(&s, &err), KIN_FAIL);

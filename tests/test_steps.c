@@ -75,7 +75,7 @@ static void a_step_arrives_as_it_left(void **state) {
 static void a_request_for_pages_arrives_as_it_left(void **state) {
     (void)state;
     kin_message_pool *pool = open_pool(1);
-    kin_page_request r = {.loads = true, .recomputes = true, .patience_ms = 700, .seq = 2, .first = 3, .n = 2}, got;
+    kin_page_request r = {.loads = true, .recomputes = true, .timeout_ms = 700, .seq = 2, .first = 3, .n = 2}, got;
     kin_err err = {""};
     kin_proto_pages m;
     kin_kv_op d[2];
@@ -91,7 +91,7 @@ static void a_request_for_pages_arrives_as_it_left(void **state) {
     assert_int_equal(back.n_ops, 2);
     assert_memory_equal(d, ops, sizeof ops);
     assert_true(back.pages == &got && got.loads && got.recomputes);
-    assert_int_equal(got.patience_ms, 700);
+    assert_int_equal(got.timeout_ms, 700);
     assert_int_equal(got.seq, 2);
     assert_int_equal(got.first, 3);
     assert_int_equal(got.n, 2);

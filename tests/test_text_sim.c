@@ -174,8 +174,8 @@ void kin_kv_store_remove(kin_kv_store *s, const kin_page_key *key) {
 }
 
 // Fetches each page at once or not in time.
-void kin_kv_store_fetch(kin_kv_store *s, const kin_page_key *keys, int n, int patience_ms) {
-    assert_true(patience_ms > 0);
+void kin_kv_store_fetch(kin_kv_store *s, const kin_page_key *keys, int n, int timeout_ms) {
+    assert_true(timeout_ms > 0);
     for (int i = 0; i < n; i++) {
         const kin_sim_page *found = NULL;
         for (int from = 0; from < t.w->n_nodes && !found; from++) {

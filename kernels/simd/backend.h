@@ -22,5 +22,5 @@ void SIMD_FN(kin_gate_limited)(float limit, int64_t n, const float *gate, const 
 void SIMD_FN(kin_scale_sigmoid)(int64_t n, float g, const float *x, float *y);
 void SIMD_FN(kin_gate_heads)(kin_head_gate kind, bool is_each, int n_head, int head_dim, const float *gate, float *x);
 void SIMD_FN(kin_cap)(int64_t n, float scale, float cap, float *x);
-void SIMD_FN(kin_rope)(bool neox, int n_rot, const float *turns, float *head);
+void SIMD_FN(kin_rope)(bool neox, int n_rot, const float *cos_sin, float *head);
 void SIMD_FN(kin_route)(const kin_routing *routing, const float *logits, int32_t *chosen, float *share);

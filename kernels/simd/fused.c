@@ -12,7 +12,7 @@
 // Works on 16 rows at a time, so that weights are read in storage order: on a Zen 4, V8's code is limited by the number of its
 // instructions if weights are in a cache, and by the processor's own prefetchers if not. Measures that keep that number small, as
 // far as the compiler can be controlled:
-// - Loops that it must not unroll. It turns a long body into one expression per row, with all loads first, and spills.
+// - Loops that it must not unroll. It cos_sin a long body into one expression per row, with all loads first, and spills.
 // - Constants and pointers that are opaque to it (kept, moving). A constant takes three instructions at each use, and a pointer
 //   that is a sum of loop variables takes one per load.
 

@@ -116,12 +116,12 @@ void SIMD_FN(kin_cap)(int64_t n, float scale, float cap, float *x) {
     }
 }
 
-void SIMD_FN(kin_rope)(bool neox, int n_rot, const float *turns, float *head) {
+void SIMD_FN(kin_rope)(bool neox, int n_rot, const float *cos_sin, float *head) {
     const int half = n_rot / 2, step = neox ? 1 : 2, apart = neox ? half : 1;
     for (int i = 0; i < half; i++) {
         float *a = head + step * i, *b = a + apart, a0 = *a, b0 = *b;
-        *a = a0 * turns[i] - b0 * turns[half + i];
-        *b = a0 * turns[half + i] + b0 * turns[i];
+        *a = a0 * cos_sin[i] - b0 * cos_sin[half + i];
+        *b = a0 * cos_sin[half + i] + b0 * cos_sin[i];
     }
 }
 

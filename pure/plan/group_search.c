@@ -223,8 +223,8 @@ static int try_one(search *s, kin_err *err) {
     s->n_chosen = 1;
     make_candidate(s, best);
     if (make_group_choices(s, s->chosen[0], err) != 0) return KIN_FAIL;
-    for (int with_others = 0; with_others < 2 && s->best->grouping.n == 0; with_others++) {
-        if (!with_others) s->options.leave_out |= ~(best->members | kin_device_bit(0));
+    for (int clustered = 0; clustered < 2 && s->best->grouping.n == 0; clustered++) {
+        if (!clustered) s->options.leave_out |= ~(best->members | kin_device_bit(0));
         s->best_s = INFINITY;
         search_chosen(s);
         s->options.leave_out = s->left_out;

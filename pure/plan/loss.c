@@ -42,7 +42,7 @@ static bool all_keep_pages(const kin_facts *facts, const places *p, int but) {
     return true;
 }
 
-static int buddy_of(const kin_facts *facts, const kin_plan *plan, int device) {
+static int replica_of(const kin_facts *facts, const kin_plan *plan, int device) {
     bool is_behind = false;
     for (int s = 1; s < plan->n_stops; s++) {
         int d = plan->stops[s].device;
@@ -93,16 +93,16 @@ static int count_requests(int n_pages) {
     return n;
 }
 
-// Computes the time to get a sequence's n_pages pages of all layers that moved; buddy -1: without those of the lost device. False
-// if a device cannot get some of them from their owner.
-static bool fetch_pages(const kin_facts *facts, const places *p, const kin_plan *without, int lost, int buddy, int n_pages,
+// Computes the time to get a sequence's n_pages pages of all layers that moved; replica -1: without those of the lost device.
+// False if a device cannot get some of them from their owner.
+static bool fetch_pages(const kin_facts *facts, const places *p, const kin_plan *without, int lost, int replica, int n_pages,
                         double *s) {
     double page_bytes = KIN_LOSS_PAGE_TOKENS * facts->model.kv_bytes;
     int n_requests = count_requests(n_pages);
     double rtt_s[KIN_FACTS_MAX_DEVICES] = {0};
     *s = n_requests * hops_of(facts, without);
     for (int il = 0; il < facts->model.n_layer; il++) {
-        int to = p->after[il].device, from = p->before[il].device == lost ? buddy : p->before[il].device;
+        int to = p->after[il].device, from = p->before[il].device == lost ? replica : p->before[il].device;
         if (from < 0) continue;
         if (to != 0) *s += n_pages * page_bytes / KIN_LOSS_READ_BYTES_S; // the head reads its own pages at the same time
         if (to == from) continue;
@@ -176,8 +176,8 @@ static double choose(const kin_facts *facts, const kin_plan *plan, const kin_pla
     double pages_s, layers_s, first_s = 0;
     out->n_computed = facts->work.n_cached;
     if (n_pages == 0) return out->compute_s;
-    if (all_keep_pages(facts, p, -1) && fetch_pages(facts, p, without, device, out->buddy, n_pages, &pages_s) &&
-        fetch_pages(facts, p, without, device, out->buddy, n_first, &first_s)) {
+    if (all_keep_pages(facts, p, -1) && fetch_pages(facts, p, without, device, out->replica, n_pages, &pages_s) &&
+        fetch_pages(facts, p, without, device, out->replica, n_first, &first_s)) {
         out->pages_s = pages_s + tail_s;
         if (out->pages_s <= out->compute_s) {
             out->way = KIN_LOSS_PAGES;
@@ -212,7 +212,7 @@ int kin_loss_predict(const kin_facts *facts, const kin_plan *plan, const kin_pla
     find_places(without, facts->n_device, p.after);
     if (kin_prompt_predict_behind(facts, without, n_cached + 1, 0, &out->compute_s, err) != 0) return KIN_FAIL;
     if (kin_prompt_predict_behind(facts, without, n_tail + 1, n_cached - n_tail, &tail_s, err) != 0) return KIN_FAIL;
-    out->buddy = buddy_of(facts, plan, device);
+    out->replica = replica_of(facts, plan, device);
     if (!add_weights(facts, &p, out)) return kin_err_set(err, "the rate of a disk is not known");
     out->pause_s = KIN_LOSS_SWITCH_S + out->load_s + choose(facts, plan, without, &p, device, tail_s, out);
     return 0;

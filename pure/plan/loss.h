@@ -50,7 +50,7 @@ typedef struct kin_loss {
     double layers_s;  // the same, but the lost device's layers are computed; 0: not possible, or not considered
     double compute_s; // computing all tokens again
     kin_loss_way way; // the one that kin uses
-    int buddy;        // the replica: the device that has copies of the lost device's pages; for KIN_LOSS_PAGES
+    int replica;      // the replica: the device that has copies of the lost device's pages; for KIN_LOSS_PAGES
     int n_computed;   // tokens that are computed again in all layers
 } kin_loss;
 

@@ -64,7 +64,7 @@ struct kin_member {
     bool is_by_gateway, prefers_gateways;
     kin_time tried_at, joined_at;
     bool has_served;                     // it was ready since it joined
-    int n_twins;                         // consecutive refusals because another process has its identity
+    int n_duplicates;                    // consecutive refusals because another process has its identity
     char why_no_head[KIN_MEMBER_REASON]; // why there is no head
     char left_out[KIN_MEMBER_REASON];    // why the last plan has no layers for it; "": it has layers, or the reason is not known
 
@@ -89,7 +89,7 @@ kin_member_options kin_member_options_default(void) {
         .connect_ns = 4000 * MS,
         .steady_ns = 5000 * MS,
         .refused_ns = 30000 * MS,
-        .twin_ns = 2500 * MS,
+        .duplicate_ns = 2500 * MS,
         .progress_ns = 250 * MS,
         .back_ns = 700 * MS,
         .hold_ns = 300 * MS,
@@ -232,7 +232,7 @@ static void take_accepted(kin_member *m, const kin_member_event *event) {
     m->joined_at = m->now;
     m->has_served = false;
     m->n_asked = 0;
-    m->n_twins = 0;
+    m->n_duplicates = 0;
     set_state(m, KIN_MEMBER_JOINED);
     act(m, KIN_MEMBER_SEND_FACTS);
     m->why_no_head[0] = m->left_out[0] = '\0';
@@ -253,16 +253,16 @@ static void take_refused(kin_member *m, const char *reason) {
     snprintf(drop->text, sizeof drop->text, "it was refused");
     m->control.is_trying = false;
     kin_refusal refusal = kin_refusal_of(reason);
-    m->n_twins = refusal == KIN_REFUSAL_TWIN ? m->n_twins + 1 : 0;
-    if (kin_refusal_is_final(refusal) || m->n_twins == N_TWINS) {
+    m->n_duplicates = refusal == KIN_REFUSAL_DUPLICATE ? m->n_duplicates + 1 : 0;
+    if (kin_refusal_is_final(refusal) || m->n_duplicates == N_TWINS) {
         set_state(m, KIN_MEMBER_GIVEN_UP);
         kin_member_action *give_up = act(m, KIN_MEMBER_GIVE_UP);
         snprintf(give_up->text, sizeof give_up->text, "the head '%s' refuses this device: %s", m->head, m->why_no_head);
         return;
     }
-    m->control.at = m->now + (m->n_twins > 0 ? m->options.twin_ns : m->options.refused_ns);
+    m->control.at = m->now + (m->n_duplicates > 0 ? m->options.duplicate_ns : m->options.refused_ns);
     set_state(m, KIN_MEMBER_IS_REFUSED);
-    if (m->n_twins <= 1) // the status reports it, too
+    if (m->n_duplicates <= 1) // the status reports it, too
         log_line(m, KIN_LOG_DEBUG, "the head '%s' refuses this device for now: %s", m->head, m->why_no_head);
 }
 

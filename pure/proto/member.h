@@ -43,14 +43,14 @@ typedef struct kin_member kin_member;
 typedef struct kin_member_options {
     char address[KIN_MEMBER_ADDRESS]; // of the head; "": search for it
     uint16_t port;
-    uint64_t seed;        // for the jitter: different on every device
-    uint64_t wait_min_ns; // wait before the next try (250 ms), doubling each time
-    uint64_t wait_max_ns; // up to this (5 s); the actual wait is between half of it and all of it
-    uint64_t connect_ns;  // from CONNECT to the head's answer (4 s: longer than the link's own limit)
-    uint64_t steady_ns;   // after this time with a head, or once it was ready, waits start from the shortest again (5 s)
-    uint64_t refused_ns;  // wait before asking a head again that refused (30 s)
-    uint64_t twin_ns; // the same after a refusal for a duplicate identity: if the other process is dead, the head knows by then
-                      // (2.5 s)
+    uint64_t seed;         // for the jitter: different on every device
+    uint64_t wait_min_ns;  // wait before the next try (250 ms), doubling each time
+    uint64_t wait_max_ns;  // up to this (5 s); the actual wait is between half of it and all of it
+    uint64_t connect_ns;   // from CONNECT to the head's answer (4 s: longer than the link's own limit)
+    uint64_t steady_ns;    // after this time with a head, or once it was ready, waits start from the shortest again (5 s)
+    uint64_t refused_ns;   // wait before asking a head again that refused (30 s)
+    uint64_t duplicate_ns; // the same after a refusal for a duplicate identity: if the other process is dead, the head knows by
+                           // then (2.5 s)
     uint64_t progress_ns; // least time between two progress reports (250 ms)
     uint64_t back_ns;     // time for the previous member to connect, before this member opens that link (700 ms)
     uint64_t hold_ns;     // wait for a preferred answer to a search (300 ms)

@@ -203,7 +203,7 @@ static void take_join(kin_membership *r, const kin_membership_event *event) {
     if (is_there && r->devices[i].run != hello->run) {
         snprintf(reason, sizeof reason, "'%s' is here with the same identity; " HOW_TO_MEND, r->devices[i].name,
                  "on one of the two");
-        say_refused(r, event->link, KIN_REFUSAL_TWIN, hello->name, reason);
+        say_refused(r, event->link, KIN_REFUSAL_DUPLICATE, hello->name, reason);
         return;
     }
     if (is_there) replace(r, i);

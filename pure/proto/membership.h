@@ -57,7 +57,7 @@ typedef struct kin_membership_options {
     kin_proto_hash model;           // content hash of the model; zeros: not known yet, see KIN_MEMBERSHIP_MODEL
     uint32_t epoch_first;           // newer than all epochs of an earlier run of this head (pure/proto/epoch.h)
     int n_expected;                 // devices that are expected to join; 0: not known
-    bool only_looks;                // dry run: devices get no work, so it is not announced that the head serves alone
+    bool dry_run;                   // dry run: devices get no work, so it is not announced that the head serves alone
     uint64_t plan_wait_ns;     // quiet time after a device joined, before the first plan: devices fetch in the meantime (250 ms)
     uint64_t join_wait_ns;     // the same before the first plan may be used, and before the plan in force is reconsidered (1 s)
     uint64_t lost_wait_ns;     // wait for a lost member to come back, before planning without it (0.3 s)
@@ -146,15 +146,15 @@ typedef struct kin_membership_event { // only the fields listed for the kind are
 // ---- actions
 
 typedef enum kin_membership_action_kind {
-    KIN_MEMBERSHIP_ACCEPT,    // link: send ACCEPT
-    KIN_MEMBERSHIP_REFUSE,    // link, text: send REFUSE and close; the membership no longer knows the link
-    KIN_MEMBERSHIP_DROP,      // link, text: close; the membership no longer knows the link
-    KIN_MEMBERSHIP_ASK,       // question, devices: ask the planner; answers to older questions are ignored
-    KIN_MEMBERSHIP_PREFETCH,  // link, device, question, gently: send PREFETCH with that question's plan; link KIN_MEMBERSHIP_OWN:
-                              // the head's own part
-    KIN_MEMBERSHIP_SEND_PLAN, // link, device, epoch
-    KIN_MEMBERSHIP_SEND_END,  // link, device, epoch, text: send END; the device closes its ring link, keeps its shard and waits
-    KIN_MEMBERSHIP_OPEN_RING, // device, epoch: connect to the first member, repeatedly until the epoch ends
+    KIN_MEMBERSHIP_ACCEPT,   // link: send ACCEPT
+    KIN_MEMBERSHIP_REFUSE,   // link, text: send REFUSE and close; the membership no longer knows the link
+    KIN_MEMBERSHIP_DROP,     // link, text: close; the membership no longer knows the link
+    KIN_MEMBERSHIP_ASK,      // question, devices: ask the planner; answers to older questions are ignored
+    KIN_MEMBERSHIP_PREFETCH, // link, device, question, rate_limited: send PREFETCH with that question's plan; link
+                             // KIN_MEMBERSHIP_OWN: the head's own part
+    KIN_MEMBERSHIP_SEND_PLAN,  // link, device, epoch
+    KIN_MEMBERSHIP_SEND_END,   // link, device, epoch, text: send END; the device closes its ring link, keeps its shard and waits
+    KIN_MEMBERSHIP_OPEN_RING,  // device, epoch: connect to the first member, repeatedly until the epoch ends
     KIN_MEMBERSHIP_CLOSE_RING, // epoch: close that link
     KIN_MEMBERSHIP_UP,         // epoch: requests may begin
     KIN_MEMBERSHIP_FAIL,       // epoch, text: end all running requests with this sentence
@@ -168,7 +168,7 @@ typedef struct kin_membership_action {
     uint32_t epoch;
     uint32_t question;
     int device; // index for kin_membership_device_at
-    bool gently;
+    bool rate_limited;
     int n_devices;
     uint8_t devices[KIN_MEMBERSHIP_DEVICES]; // indices of the available devices
     kin_log_level level;

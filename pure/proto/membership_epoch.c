@@ -165,7 +165,7 @@ static bool is_same_plan(const kin_membership *r, int n, const uint8_t *members,
 
 // In a dry run, plans are of no interest to people.
 static kin_log_level level_of_plan(const kin_membership *r) {
-    return r->options.only_looks ? KIN_LOG_DEBUG : KIN_LOG_INFO;
+    return r->options.dry_run ? KIN_LOG_DEBUG : KIN_LOG_INFO;
 }
 
 static void say_plan(kin_membership *r) {

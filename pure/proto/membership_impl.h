@@ -34,7 +34,7 @@ struct kin_membership {
         int n_members;
         uint8_t members[KIN_MEMBERSHIP_DEVICES];
         uint64_t windows[KIN_MEMBERSHIP_DEVICES];
-        bool has[KIN_MEMBERSHIP_DEVICES], own_has, gently;
+        bool has[KIN_MEMBERSHIP_DEVICES], own_has, rate_limited;
         bool is_soon;      // made without the slow devices
         kin_time begun_at; // when its members were told
         kin_time moved_at; // when a member's progress last changed

@@ -40,7 +40,7 @@ static void tell(kin_membership *r, uint32_t link, int i) {
     prefetch->link = link;
     prefetch->device = i;
     prefetch->question = r->next.question;
-    prefetch->gently = r->next.gently;
+    prefetch->rate_limited = r->next.rate_limited;
 }
 
 static void tell_all(kin_membership *r) {
@@ -79,7 +79,7 @@ void kin_membership_prepare_next(kin_membership *r, const kin_membership_event *
     r->next.question = event->question;
     r->next.n_members = n;
     r->next.own_has = false;
-    r->next.gently = is_busy(r);
+    r->next.rate_limited = is_busy(r);
     r->next.moved_at = r->now;
     for (int m = 0; m < n; m++) {
         r->next.members[m] = members[m];
@@ -227,7 +227,7 @@ void kin_membership_look_at_next(kin_membership *r) {
         return;
     }
     if (m >= 0) look_late(r);
-    if (r->next.gently == is_busy(r)) return;
-    r->next.gently = !r->next.gently;
+    if (r->next.rate_limited == is_busy(r)) return;
+    r->next.rate_limited = !r->next.rate_limited;
     tell_all(r);
 }

@@ -13,7 +13,7 @@ kin_membership_action *kin_membership_act(kin_membership *r, kin_membership_acti
     action->epoch = r->epoch;
     action->question = 0;
     action->device = 0;
-    action->gently = false;
+    action->rate_limited = false;
     action->n_devices = 0;
     action->level = KIN_LOG_INFO;
     action->text[0] = '\0';

@@ -215,11 +215,11 @@ typedef enum kin_proto_purpose {
 } kin_proto_purpose;
 
 // Head -> device: fetch and pack the windows of this plan in the background, regardless of the epoch in force. The same ticket
-// again only changes `gently`. Another ticket, or PLAN, replaces it; what has been fetched stays.
+// again only changes `rate_limited`. Another ticket, or PLAN, replaces it; what has been fetched stays.
 typedef struct kin_proto_prefetch {
     uint32_t ticket; // number that the head assigned to it, >= 1
     kin_proto_purpose purpose;
-    bool gently;         // requests are running: use only a small part of the link, and no CPU time that others need
+    bool rate_limited;   // requests are running: use only a small part of the link, and no CPU time that others need
     kin_proto_plan plan; // without neighbours
 } kin_proto_prefetch;
 
@@ -312,11 +312,11 @@ typedef struct kin_proto_pages {
     uint16_t n_pages; // 1 to KIN_PROTO_MAX_PAGES
     uint16_t n_good;  // number of leading pages that all members so far have
     uint16_t n_ops;
-    uint16_t patience_ms; // time limit for pages on other devices' disks; unless it recomputes, reduced by the time that members
-                          // so far have taken
-    int32_t seq;          // >= 0
-    uint32_t first;       // block of the sequence, at most KIN_PROTO_MAX_BLOCKS
-    const uint8_t *ops;   // as in a step
+    uint16_t timeout_ms; // time limit for pages on other devices' disks; unless it recomputes, reduced by the time that members
+                         // so far have taken
+    int32_t seq;         // >= 0
+    uint32_t first;      // block of the sequence, at most KIN_PROTO_MAX_BLOCKS
+    const uint8_t *ops;  // as in a step
     kin_proto_page_key key[KIN_PROTO_MAX_PAGES];
     kin_border_set borders; // if it recomputes: of the ring that computed these pages
 } kin_proto_pages;

@@ -299,20 +299,20 @@ KIN_PROTO_DEFINE(LEFT_OUT, left_out)
 //     PREFETCH
 //     byte  0  u32  ticket (>= 1)
 //           4  u8   purpose: 0 a plan, 1 standby
-//           5  u8   gently (0 or 1)
+//           5  u8   rate_limited (0 or 1)
 //           6  PLAN, as above
 
 static void put_prefetch(kin_writer *w, const kin_proto_prefetch *m) {
     kin_writer_u32(w, m->ticket);
     kin_writer_u8(w, (uint8_t)m->purpose);
-    kin_writer_u8(w, m->gently);
+    kin_writer_u8(w, m->rate_limited);
     put_plan(w, &m->plan);
 }
 
 static void take_prefetch(kin_reader *r, kin_proto_prefetch *m) {
     m->ticket = (uint32_t)kin_reader_range(r, kin_reader_u32(r), 1, UINT32_MAX, "ticket");
     m->purpose = kin_reader_range(r, kin_reader_u8(r), 0, KIN_PROTO_FOR_SPARE, "purpose");
-    m->gently = kin_reader_range(r, kin_reader_u8(r), 0, 1, "gently");
+    m->rate_limited = kin_reader_range(r, kin_reader_u8(r), 0, 1, "gently");
     take_plan(r, &m->plan);
 }
 

@@ -147,7 +147,7 @@ size_t kin_proto_encode_step_head(uint8_t *buf, size_t cap, const kin_proto_step
 //          10  u8   n_good (<= n_pages)
 //          11  u8   0
 //          12  u16  n_ops (<= 4096)
-//          14  u16  patience_ms
+//          14  u16  timeout_ms
 //          16  i32  seq (>= 0)
 //          20  u32  first (<= 2^21)
 //          24  i32 ops [n_ops, 3]
@@ -162,7 +162,7 @@ static void put_pages(kin_writer *w, const kin_proto_pages *m) {
     kin_writer_u8(w, (uint8_t)m->n_good);
     kin_writer_u8(w, 0);
     kin_writer_u16(w, m->n_ops);
-    kin_writer_u16(w, m->patience_ms);
+    kin_writer_u16(w, m->timeout_ms);
     kin_writer_u32(w, (uint32_t)m->seq);
     kin_writer_u32(w, m->first);
     kin_writer_bytes(w, m->ops, (size_t)12 * m->n_ops);
@@ -180,7 +180,7 @@ static void take_pages(kin_reader *r, kin_proto_pages *m) {
     m->n_good = (uint16_t)kin_reader_range(r, kin_reader_u8(r), 0, m->n_pages, "n_good");
     kin_reader_range(r, kin_reader_u8(r), 0, 0, "byte 11");
     m->n_ops = (uint16_t)kin_reader_range(r, kin_reader_u16(r), 0, KIN_PROTO_MAX_OPS, "n_ops");
-    m->patience_ms = kin_reader_u16(r);
+    m->timeout_ms = kin_reader_u16(r);
     m->seq = (int32_t)kin_reader_range(r, kin_reader_u32(r), 0, INT32_MAX, "seq");
     m->first = kin_reader_range(r, kin_reader_u32(r), 0, KIN_PROTO_MAX_BLOCKS, "first");
     m->ops = take_ops(r, m->n_ops);

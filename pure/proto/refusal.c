@@ -4,7 +4,7 @@
 
 static const char *const words[] = {
     [KIN_REFUSAL_VERSION] = "version", [KIN_REFUSAL_FEATURE] = "feature",   [KIN_REFUSAL_MODEL] = "model",
-    [KIN_REFUSAL_BUSY] = "busy",       [KIN_REFUSAL_IDENTITY] = "identity", [KIN_REFUSAL_TWIN] = "twin",
+    [KIN_REFUSAL_BUSY] = "busy",       [KIN_REFUSAL_IDENTITY] = "identity", [KIN_REFUSAL_DUPLICATE] = "twin",
     [KIN_REFUSAL_NO_HEAD] = "no head", [KIN_REFUSAL_OTHER] = "refused",
 };
 

@@ -7,14 +7,14 @@
 #include <stdbool.h>
 
 typedef enum kin_refusal {
-    KIN_REFUSAL_VERSION,  // "version": there is no protocol version that both speak
-    KIN_REFUSAL_FEATURE,  // "feature": the device lacks a feature that the ring needs
-    KIN_REFUSAL_MODEL,    // "model": it has another model file
-    KIN_REFUSAL_BUSY,     // "busy": no place at the moment
-    KIN_REFUSAL_IDENTITY, // "identity": it has the head's own id
-    KIN_REFUSAL_TWIN,     // "twin": duplicate identity; the device asks again a few times, because the other process may be dead
-    KIN_REFUSAL_NO_HEAD,  // "no head": the answer comes from a device that has no head at the moment (net/gateway.h)
-    KIN_REFUSAL_OTHER,    // any other word
+    KIN_REFUSAL_VERSION,   // "version": there is no protocol version that both speak
+    KIN_REFUSAL_FEATURE,   // "feature": the device lacks a feature that the ring needs
+    KIN_REFUSAL_MODEL,     // "model": it has another model file
+    KIN_REFUSAL_BUSY,      // "busy": no place at the moment
+    KIN_REFUSAL_IDENTITY,  // "identity": it has the head's own id
+    KIN_REFUSAL_DUPLICATE, // "twin": duplicate identity; the device asks again a few times, because the other process may be dead
+    KIN_REFUSAL_NO_HEAD,   // "no head": the answer comes from a device that has no head at the moment (net/gateway.h)
+    KIN_REFUSAL_OTHER,     // any other word
 } kin_refusal;
 
 const char *kin_refusal_word(kin_refusal refusal);

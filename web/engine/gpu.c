@@ -64,7 +64,7 @@ static const struct kin_op *op_of(const struct ggml_tensor *node) {
 
 bool kin_gpu_is_here(const struct ggml_tensor *node) {
     const struct kin_op *op = op_of(node);
-    return gpu.is_on && op && op->code == KIN_OP_TURNS;
+    return gpu.is_on && op && op->code == KIN_OP_COS_SIN;
 }
 
 static void refuse(const char *sentence) {
@@ -297,7 +297,7 @@ static void add_op(struct ggml_tensor *node, const struct kin_op *op) {
     case KIN_OP_ATTEND: add_attend(node, op); break;
     case KIN_OP_MERGE: break; // attention is computed as a whole
     case KIN_OP_ROWS: add_rows(node); break;
-    case KIN_OP_TURNS:
+    case KIN_OP_COS_SIN:
         kin_ops_run(op->graph, kin_web_team(), &node, 1);
         send(node);
         break;

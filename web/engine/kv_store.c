@@ -43,8 +43,8 @@ void kin_kv_store_settle(kin_kv_store *store) {
     (void)store;
 }
 
-void kin_kv_store_fetch(kin_kv_store *store, const kin_page_key *keys, int n, int patience_ms) {
-    (void)store, (void)keys, (void)n, (void)patience_ms;
+void kin_kv_store_fetch(kin_kv_store *store, const kin_page_key *keys, int n, int timeout_ms) {
+    (void)store, (void)keys, (void)n, (void)timeout_ms;
 }
 
 const uint8_t *kin_kv_store_read(kin_kv_store *store, const kin_page_key *key) {

@@ -214,7 +214,7 @@ double kin_web_attend_s(int n_rows, int n_threads, size_t bytes) {
 
 typedef struct small {
     const kin_kernels *kernels;
-    float x[WIDE], y[WIDE], turns[HEAD_DIM];
+    float x[WIDE], y[WIDE], cos_sin[HEAD_DIM];
     kin_act act[WIDE / KIN_ACT_COLUMNS];
 } small;
 
@@ -236,7 +236,7 @@ static void compute_small(void *user, int i, int ith, int nth) {
     if (node == NORM && ith == 0) k->rms_norm(WIDTH, s->x, s->x, 1e-5f, s->y);
     if (node == ADD && ith == 0) k->add(WIDTH, s->y, s->x);
     if (node == ROTATE)
-        for (int head = ith; head < N_HEAD + N_HEAD_KV; head += nth) k->rope(false, HEAD_DIM, s->turns, s->y + head * HEAD_DIM);
+        for (int head = ith; head < N_HEAD + N_HEAD_KV; head += nth) k->rope(false, HEAD_DIM, s->cos_sin, s->y + head * HEAD_DIM);
     if (node == ROUND) round_row(s, WIDTH, ith, nth);
     if (node == GATE) k->gate(KIN_GATE_SILU, end - begin, s->x + begin, s->y + begin, s->y + begin);
     if (node == ROUND_WIDE) round_row(s, WIDE, ith, nth);

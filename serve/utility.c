@@ -1,4 +1,4 @@
-#include "serve/errand.h"
+#include "serve/utility.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,12 +12,12 @@
 
 enum { MAX_TOKENIZED = 8 << 20 }; // bytes of a text
 
-typedef struct errand {
+typedef struct utility {
     kin_exchange_data data;
     kin_http_exchange *x; // NULL: the client is gone
     const kin_preparer *preparer;
     const kin_request_defaults *defaults;
-    kin_errand_fn fn;
+    kin_utility_fn fn;
     const kin_api_format *format;
     int *n_open;
     uv_work_t work;
@@ -27,10 +27,10 @@ typedef struct errand {
     int rc;
     kin_text_buffer answer;
     kin_api_error error;
-} errand;
+} utility;
 
 static void work(uv_work_t *work) {
-    errand *e = work->data;
+    utility *e = work->data;
     kin_request_enter(e->n_body);
     json_t *answer = NULL, *body = kin_request_parse((kin_str){e->body, e->n_body}, &e->error);
     e->rc = body ? e->fn(e->preparer, e->defaults, body, &answer, &e->error) : KIN_FAIL;
@@ -43,7 +43,7 @@ static void work(uv_work_t *work) {
 }
 
 static void done(uv_work_t *work, int status) {
-    errand *e = work->data;
+    utility *e = work->data;
     if (status != 0) e->rc = kin_api_error_set(&e->error, 503, NULL, "the server is shutting down");
     if (e->x && e->rc == 0)
         kin_http_reply(e->x, 200, "application/json; charset=utf-8", e->answer.at, e->answer.len);
@@ -57,17 +57,17 @@ static void done(uv_work_t *work, int status) {
 }
 
 static void gone(void *self) {
-    ((errand *)self)->x = NULL;
+    ((utility *)self)->x = NULL;
 }
 
-void kin_errand_begin(uv_loop_t *loop, const kin_preparer *preparer, const kin_request_defaults *defaults, kin_errand_fn fn,
-                      const kin_api_format *format, int *n_open, kin_http_exchange *x) {
-    errand *e = calloc(1, sizeof *e);
+void kin_utility_begin(uv_loop_t *loop, const kin_preparer *preparer, const kin_request_defaults *defaults, kin_utility_fn fn,
+                       const kin_api_format *format, int *n_open, kin_http_exchange *x) {
+    utility *e = calloc(1, sizeof *e);
     if (!e) {
         kin_http_reply_error(x, 500, "out of memory");
         return;
     }
-    *e = (errand){.x = x, .preparer = preparer, .defaults = defaults, .fn = fn, .format = format, .n_open = n_open};
+    *e = (utility){.x = x, .preparer = preparer, .defaults = defaults, .fn = fn, .format = format, .n_open = n_open};
     ++*n_open;
     e->data = (kin_exchange_data){gone, e};
     kin_http_set_data(x, &e->data);
@@ -83,8 +83,8 @@ static int answered(json_t *json, json_t **answer, kin_api_error *err) {
     return json ? 0 : kin_api_error_set(err, 500, NULL, "out of memory");
 }
 
-int kin_errand_tokenize(const kin_preparer *p, const kin_request_defaults *defaults, json_t *body, json_t **answer,
-                        kin_api_error *err) {
+int kin_utility_tokenize(const kin_preparer *p, const kin_request_defaults *defaults, json_t *body, json_t **answer,
+                         kin_api_error *err) {
     kin_tokenize_request r;
     int32_t *ids = NULL;
     int n = 0;
@@ -116,8 +116,8 @@ static int check_ids(const kin_preparer *p, const int32_t *ids, int n, kin_api_e
     return 0;
 }
 
-int kin_errand_detokenize(const kin_preparer *p, const kin_request_defaults *defaults, json_t *body, json_t **answer,
-                          kin_api_error *err) {
+int kin_utility_detokenize(const kin_preparer *p, const kin_request_defaults *defaults, json_t *body, json_t **answer,
+                           kin_api_error *err) {
     int32_t *ids;
     int n;
     kin_text_buffer text = {0};
@@ -133,8 +133,8 @@ int kin_errand_detokenize(const kin_preparer *p, const kin_request_defaults *def
     return rc;
 }
 
-int kin_errand_apply_template(const kin_preparer *p, const kin_request_defaults *defaults, json_t *body, json_t **answer,
-                              kin_api_error *err) {
+int kin_utility_apply_template(const kin_preparer *p, const kin_request_defaults *defaults, json_t *body, json_t **answer,
+                               kin_api_error *err) {
     kin_request r;
     kin_prompt prompt;
     if (kin_request_from_chat(&r, body, defaults, err) != 0) return KIN_FAIL;
@@ -163,8 +163,8 @@ static int translated(int (*translate)(json_t **, const json_t *, kin_api_error 
     return rc;
 }
 
-int kin_errand_count_messages(const kin_preparer *p, const kin_request_defaults *defaults, json_t *body, json_t **answer,
-                              kin_api_error *err) {
+int kin_utility_count_messages(const kin_preparer *p, const kin_request_defaults *defaults, json_t *body, json_t **answer,
+                               kin_api_error *err) {
     json_t *chat;
     int n;
     if (translated(kin_messages_to_chat, body, &chat, err) != 0 || count(p, defaults, chat, &n, err) != 0) return KIN_FAIL;
@@ -178,13 +178,13 @@ static int count_openai(const kin_preparer *p, const kin_request_defaults *defau
     return answered(json_pack("{s:s, s:i}", "object", "response.input_tokens", "input_tokens", n), answer, err);
 }
 
-int kin_errand_count_chat(const kin_preparer *p, const kin_request_defaults *defaults, json_t *body, json_t **answer,
-                          kin_api_error *err) {
+int kin_utility_count_chat(const kin_preparer *p, const kin_request_defaults *defaults, json_t *body, json_t **answer,
+                           kin_api_error *err) {
     return count_openai(p, defaults, body, answer, err);
 }
 
-int kin_errand_count_responses(const kin_preparer *p, const kin_request_defaults *defaults, json_t *body, json_t **answer,
-                               kin_api_error *err) {
+int kin_utility_count_responses(const kin_preparer *p, const kin_request_defaults *defaults, json_t *body, json_t **answer,
+                                kin_api_error *err) {
     json_t *chat;
     if (translated(kin_responses_to_chat, body, &chat, err) != 0) return KIN_FAIL;
     return count_openai(p, defaults, chat, answer, err);

@@ -18,23 +18,23 @@
 
 enum { KIN_HOUSEHOLD_DEVICES = 8, KIN_HOUSEHOLD_PATH = 512 };
 
-typedef struct kin_household {
+typedef struct kin_local_cluster {
     char folder[KIN_HOUSEHOLD_PATH];
     int n_devices;
     uint16_t port; // the head's, on 127.0.0.1
     pid_t supervisor;
     int to_supervisor, from_supervisor;
-} kin_household;
+} kin_local_cluster;
 
 // Creates the folder with the homes, and starts n_devices [1, KIN_HOUSEHOLD_DEVICES] that join a head at 127.0.0.1 with the key
 // from the head's home. If one of them ends by itself, kin_app_stop is set.
-int kin_household_open(kin_household *household, int n_devices, kin_err *err);
+int kin_local_cluster_open(kin_local_cluster *local_cluster, int n_devices, kin_err *err);
 
 // Returns PATH inside the head's home.
-const char *kin_household_path(const kin_household *household, const char *path, char buf[KIN_HOUSEHOLD_PATH]);
+const char *kin_local_cluster_path(const kin_local_cluster *local_cluster, const char *path, char buf[KIN_HOUSEHOLD_PATH]);
 
 // True if a device or the supervisor ended by itself; *how is a sentence that describes how.
-bool kin_household_lost(kin_household *household, kin_err *how);
+bool kin_local_cluster_lost(kin_local_cluster *local_cluster, kin_err *how);
 
 // Stops all processes, waits for them and removes the folder. A zeroed struct is allowed.
-void kin_household_close(kin_household *household);
+void kin_local_cluster_close(kin_local_cluster *local_cluster);

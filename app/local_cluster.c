@@ -1,4 +1,4 @@
-#include "app/household.h"
+#include "app/local_cluster.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -51,17 +51,17 @@ static const char *path_of(const char *folder, const char *home, const char *fil
     return buf;
 }
 
-const char *kin_household_path(const kin_household *h, const char *path, char buf[KIN_HOUSEHOLD_PATH]) {
+const char *kin_local_cluster_path(const kin_local_cluster *h, const char *path, char buf[KIN_HOUSEHOLD_PATH]) {
     return path_of(h->folder, head_home, path, buf);
 }
 
-static int make_home(const kin_household *h, const char *name, const kin_key *key, kin_err *err) {
+static int make_home(const kin_local_cluster *h, const char *name, const kin_key *key, kin_err *err) {
     char path[KIN_HOUSEHOLD_PATH];
     if (mkdir(path_of(h->folder, name, "", path), 0700) != 0) return kin_err_set(err, "%s: %s", path, strerror(errno));
     return kin_key_save(key, path_of(h->folder, name, "key", path), err);
 }
 
-static int make_homes(kin_household *h, kin_err *err) {
+static int make_homes(kin_local_cluster *h, kin_err *err) {
     const char *tmp = getenv("TMPDIR");
     char code[KIN_CODE_TEXT];
     kin_key key;
@@ -103,7 +103,7 @@ static void log_progress(void *user, const char *what, uint64_t done, uint64_t t
 }
 
 // The device is not measured: the demo gives each device the same number of layers.
-static int join(const kin_household *h, const char *name) {
+static int join(const kin_local_cluster *h, const char *name) {
     char cache[KIN_HOUSEHOLD_PATH], key_file[KIN_HOUSEHOLD_PATH];
     kin_identity self;
     kin_err err;
@@ -132,7 +132,7 @@ static int join(const kin_household *h, const char *name) {
 }
 
 // Runs in the device's process until it ends.
-static _Noreturn void be_device(const kin_household *h, int i, pid_t supervisor, const sigset_t *signals) {
+static _Noreturn void be_device(const kin_local_cluster *h, int i, pid_t supervisor, const sigset_t *signals) {
     char path[KIN_HOUSEHOLD_PATH];
     int fd = open(path_of(h->folder, names[i], "log", path), O_WRONLY | O_CREAT | O_APPEND, 0600);
     if (fd >= 0) dup2(fd, STDERR_FILENO);
@@ -152,7 +152,7 @@ static _Noreturn void be_device(const kin_household *h, int i, pid_t supervisor,
 // ---- the supervisor
 
 typedef struct supervisor {
-    const kin_household *h;
+    const kin_local_cluster *h;
     pid_t head, pids[KIN_HOUSEHOLD_DEVICES]; // 0: none
     int from_head, to_head;
     int n_left; // running devices
@@ -239,7 +239,7 @@ static void on_ended(int signal) {
     atomic_store(&kin_app_stop, true);
 }
 
-static int start_supervisor(kin_household *h, kin_err *err) {
+static int start_supervisor(kin_local_cluster *h, kin_err *err) {
     int down[2], up[2];
     if (pipe(down) != 0) return kin_err_set(err, "cannot create a pipe: %s", strerror(errno));
     if (pipe(up) != 0) {
@@ -269,23 +269,23 @@ static int start_supervisor(kin_household *h, kin_err *err) {
     return h->supervisor > 0 ? 0 : kin_err_set(err, "cannot start a process: %s", strerror(errno));
 }
 
-int kin_household_open(kin_household *h, int n_devices, kin_err *err) {
+int kin_local_cluster_open(kin_local_cluster *h, int n_devices, kin_err *err) {
     kin_assert(n_devices >= 1 && n_devices <= KIN_HOUSEHOLD_DEVICES);
-    *h = (kin_household){.n_devices = n_devices, .to_supervisor = -1, .from_supervisor = -1};
+    *h = (kin_local_cluster){.n_devices = n_devices, .to_supervisor = -1, .from_supervisor = -1};
     sigaction(SIGUSR1, &(struct sigaction){.sa_handler = on_ended}, NULL);
     sigaction(SIGCHLD, &(struct sigaction){.sa_handler = on_ended}, NULL); // the supervisor is a child of this process
     if (make_homes(h, err) == 0 && find_port(&h->port, err) == 0 && start_supervisor(h, err) == 0) return 0;
-    kin_household_close(h);
+    kin_local_cluster_close(h);
     return KIN_FAIL;
 }
 
 // The pipe alone does not tell: a device that stalled before it closed its copy keeps it open after the supervisor has ended.
-static bool supervisor_has_ended(const kin_household *h) {
+static bool supervisor_has_ended(const kin_local_cluster *h) {
     siginfo_t info = {0};
     return waitid(P_PID, (id_t)h->supervisor, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == h->supervisor;
 }
 
-bool kin_household_lost(kin_household *h, kin_err *how) {
+bool kin_local_cluster_lost(kin_local_cluster *h, kin_err *how) {
     ended e;
     ssize_t n = read(h->from_supervisor, &e, sizeof e);
     if (n < 0 && !supervisor_has_ended(h)) return false;
@@ -298,7 +298,7 @@ bool kin_household_lost(kin_household *h, kin_err *how) {
     return true;
 }
 
-void kin_household_close(kin_household *h) {
+void kin_local_cluster_close(kin_local_cluster *h) {
     if (!h->folder[0]) return;
     signal(SIGCHLD, SIG_DFL);
     if (h->to_supervisor >= 0) close(h->to_supervisor);
@@ -307,5 +307,5 @@ void kin_household_close(kin_household *h) {
     if (h->supervisor > 0) kill(-h->supervisor, SIGKILL); // if it was killed: devices left in its process group
     if (h->from_supervisor >= 0) close(h->from_supervisor);
     remove_folder(h->folder); // if the supervisor was killed: what it left
-    *h = (kin_household){.to_supervisor = -1, .from_supervisor = -1};
+    *h = (kin_local_cluster){.to_supervisor = -1, .from_supervisor = -1};
 }
