@@ -51,10 +51,10 @@ typedef struct kin_member_options {
     uint64_t refused_ns;   // wait before asking a head again that refused (30 s)
     uint64_t duplicate_ns; // the same after a refusal for a duplicate identity: if the other process is dead, the head knows by
                            // then (2.5 s)
-    uint64_t progress_ns; // least time between two progress reports (250 ms)
-    uint64_t back_ns;     // time for the previous member to connect, before this member opens that link (700 ms)
-    uint64_t hold_ns;     // wait for a preferred answer to a search (300 ms)
-    uint64_t relay_ns;    // time for a hop to open from either end, before it goes through the head (2 s)
+    uint64_t progress_ns;  // least time between two progress reports (250 ms)
+    uint64_t back_ns;      // time for the previous member to connect, before this member opens that link (700 ms)
+    uint64_t hold_ns;      // wait for a preferred answer to a search (300 ms)
+    uint64_t relay_ns;     // time for a hop to open from either end, before it goes through the head (2 s)
 } kin_member_options;
 
 kin_member_options kin_member_options_default(void);

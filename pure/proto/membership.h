@@ -146,12 +146,12 @@ typedef struct kin_membership_event { // only the fields listed for the kind are
 // ---- actions
 
 typedef enum kin_membership_action_kind {
-    KIN_MEMBERSHIP_ACCEPT,   // link: send ACCEPT
-    KIN_MEMBERSHIP_REFUSE,   // link, text: send REFUSE and close; the membership no longer knows the link
-    KIN_MEMBERSHIP_DROP,     // link, text: close; the membership no longer knows the link
-    KIN_MEMBERSHIP_ASK,      // question, devices: ask the planner; answers to older questions are ignored
-    KIN_MEMBERSHIP_PREFETCH, // link, device, question, rate_limited: send PREFETCH with that question's plan; link
-                             // KIN_MEMBERSHIP_OWN: the head's own part
+    KIN_MEMBERSHIP_ACCEPT,     // link: send ACCEPT
+    KIN_MEMBERSHIP_REFUSE,     // link, text: send REFUSE and close; the membership no longer knows the link
+    KIN_MEMBERSHIP_DROP,       // link, text: close; the membership no longer knows the link
+    KIN_MEMBERSHIP_ASK,        // question, devices: ask the planner; answers to older questions are ignored
+    KIN_MEMBERSHIP_PREFETCH,   // link, device, question, rate_limited: send PREFETCH with that question's plan; link
+                               // KIN_MEMBERSHIP_OWN: the head's own part
     KIN_MEMBERSHIP_SEND_PLAN,  // link, device, epoch
     KIN_MEMBERSHIP_SEND_END,   // link, device, epoch, text: send END; the device closes its ring link, keeps its shard and waits
     KIN_MEMBERSHIP_OPEN_RING,  // device, epoch: connect to the first member, repeatedly until the epoch ends
