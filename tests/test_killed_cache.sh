@@ -62,7 +62,7 @@ for keep in 0 10 100 $((size / 3)) $((size - 1)); do
     truncate -s "$keep" "$pack"
     : >"$dir/log"
     same "cut to $keep bytes"
-    [ "$keep" = 0 ] || grep -q 'made anew' "$dir/log" || fail "nothing is said about a file of $keep bytes"
+    [ "$keep" = 0 ] || grep -q 'creating it again' "$dir/log" || fail "nothing is said about a file of $keep bytes"
 done
 [ $n_failed -eq 0 ] && echo "all starts after a kill or a cut gave the same tokens"
 exit $((n_failed > 0))
