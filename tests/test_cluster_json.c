@@ -62,7 +62,7 @@ static void a_plan_by_rule_says_that_nothing_was_measured(void **state) {
     b->facts.n_device = 0; // as for a question without facts; the names are still there
     memset(b->facts.links, 0, sizeof b->facts.links);
     json_t *json = kin_plan_basis_json(b);
-    assert_non_null(strstr(text_of(json, "not_predicted"), "nothing was measured"));
+    assert_non_null(strstr(text_of(json, "not_predicted"), "not made from measurements"));
     assert_null(json_object_get(json, "tpot_ms"));
     assert_true(json_array_size(json_object_get(json, "devices")) >= (size_t)b->plan.n_stops);
     assert_int_equal(json_array_size(json_object_get(json, "ring")), b->plan.n_stops);
