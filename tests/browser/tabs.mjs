@@ -194,7 +194,7 @@ export async function tabs(world) {
     await new Promise((later) => setTimeout(later, 5000)); // KIN_TAB_SILENCE_MS plus one second
     ring.head.kill('SIGCONT');
     same(await write(ring.base), want);
-    if (ring.head.said.includes('sent away')) throw new Error(ring.head.said);
+    if (ring.head.said.includes('removed the tab')) throw new Error(ring.head.said);
     await stop(ring.head);
     await close(tab);
   });
@@ -226,7 +226,7 @@ export async function tabs(world) {
       await tab.waitForFunction((w) => document.querySelector('#problem').textContent.includes(w) && !document.querySelector('#form').hidden, words);
     };
     await tries('0000-0000-0000-0000', 'wrong code');
-    await tries(ring.code, 'just now');
+    await tries(ring.code, 'too many wrong codes');
     await new Promise((later) => setTimeout(later, 1000)); // KIN_TABS_TRY_MS
     await tab.click('#join');
     await computes(tab);
@@ -314,7 +314,7 @@ export async function tabs(world) {
     const view = await openPage(world.browser, `${ring.base}/#cluster`, { ignoreHTTPSErrors: true });
     await view.waitForSelector('article[aria-label=telephone] .tag:text("browser")', { timeout: 30000 }).catch(async () => { throw new Error(await view.textContent('#cluster')); });
     await close(view);
-    if (!ring.head.said.includes(`browsers join at ${ring.base}/join, with the code`)) throw new Error(ring.head.said);
+    if (!ring.head.said.includes(`browsers join at ${ring.base}/join with the code`)) throw new Error(ring.head.said);
     await stop(ring.head);
     await close(tab);
   });
@@ -327,7 +327,7 @@ export async function tabs(world) {
     await until('it ends', () => without.exitCode !== null);
     if (without.exitCode !== 2 || !without.said.includes('need --browsers')) throw new Error(without.said);
     const head = start(world.kin, [...words, '--browsers', '0'], env);
-    const base = await until('the page', () => head.said.match(/browsers join at (https:\/\/\S+)\/join,/)?.[1]);
+    const base = await until('the page', () => head.said.match(/browsers join at (https:\/\/\S+)\/join with/)?.[1]);
     const said = await new Promise((yes, no) => get(`${base}/join`, { ca: readFileSync(`${kept}/https.crt`) }, (answer) => yes(answer.statusCode)).on('error', no));
     if (said !== 200) throw new Error(`${said}`);
     const tab = await openTab(world, { base, code: readFileSync(`${home}/key.code`, 'utf8').trim() }, 'phone', '?threads=1', { ignoreHTTPSErrors: true });
