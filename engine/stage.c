@@ -112,16 +112,38 @@ static int build_graph(kin_stage *s, kin_stage_shape shape, kin_err *err) {
     return 0;
 }
 
-// Gives each node memory of its own if the compute buffer is large enough, which it is for a few rows. The allocator reuses its
-// last plan for a graph whose tensors fit in there, so it must plan again.
+static bool is_cache(const kin_graph *g, const struct ggml_tensor *t) {
+    for (int il = 0; g->layers && il < g->hp->n_layer; il++)
+        if (t == g->layers[il].k || t == g->layers[il].v) return true;
+    return false;
+}
+
+// Returns the bytes of the weights that the graph reads.
+static size_t weight_bytes(const kin_graph *g) {
+    size_t bytes = 0;
+    for (int i = 0; i < ggml_graph_n_nodes(g->gf); i++) {
+        const struct ggml_tensor *node = ggml_graph_node(g->gf, i);
+        for (int k = 0; k < GGML_MAX_SRC; k++) {
+            const struct ggml_tensor *src = node->src[k];
+            if (src && src->op == GGML_OP_NONE && src->data && !is_cache(g, src)) bytes += ggml_nbytes(src);
+        }
+    }
+    return bytes;
+}
+
+// Gives each node memory of its own if that pays and the compute buffer is large enough, which it is for a few rows. It pays if
+// the graph takes longer than a preempted thread stands still (some 4 ms), because the end of a graph waits for that thread in
+// any case; the built-in model's graphs take 0.1 ms, and bookkeeping for chunks that are computed again would cost a quarter of
+// that. The allocator reuses its last plan for a graph whose tensors fit in there, so it must plan again.
 static bool allocate(kin_stage *s) {
-    enum { ALIGNMENT = 64 };
+    enum { ALIGNMENT = 64, LEAST_WEIGHTS = 64 << 20 };
     const int n_nodes = ggml_graph_n_nodes(s->g.gf);
     size_t bytes = 0;
     for (struct ggml_tensor *t = ggml_get_first_tensor(s->g.ctx); t; t = ggml_get_next_tensor(s->g.ctx, t)) {
         if (!t->view_src) bytes += (ggml_nbytes(t) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     }
-    s->g.keeps_all = s->g.compute->team && bytes <= ggml_gallocr_get_buffer_size(s->galloc, 0);
+    s->g.keeps_all =
+        s->g.compute->team && weight_bytes(&s->g) >= LEAST_WEIGHTS && bytes <= ggml_gallocr_get_buffer_size(s->galloc, 0);
     for (int i = 0; s->g.keeps_all && i < n_nodes; i++) ggml_set_output(ggml_graph_node(s->g.gf, i));
     if (s->g.keeps_all && !ggml_gallocr_reserve(s->galloc, s->g.gf)) return false;
     return ggml_gallocr_alloc_graph(s->galloc, s->g.gf);
