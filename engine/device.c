@@ -93,6 +93,7 @@ static bool stop_requested(void *user) {
 static int open_team(kin_devices *ds, kin_err *err) {
     kin_compute *c = &ds->cpu.compute;
     if (!ds->cpu.kernels) return 0;
+    c->repeats_small = ds->options.repeats_small;
     if (kin_team_open(&c->team, ds->n_threads, err) != 0) return KIN_FAIL;
     if (ds->options.stop) {
         c->stops = stop_requested;

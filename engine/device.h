@@ -19,6 +19,7 @@ typedef struct kin_device_options {
     bool gpu_if_any;      // without `gpu`: open a GPU only if there is one, in hardware or named by GGML_VK_VISIBLE_DEVICES
     bool repack;          // give CPU weights the layout that this CPU multiplies fastest
     bool ggml_kernels;    // compute with ggml's kernels only, for comparison
+    bool repeats_small;   // for tests: threads compute late chunks again in small graphs too
     atomic_bool *stop;    // NULL, or: once true, a running computation ends early with an error
     atomic_uint *n_signs; // NULL, or: a counter that advances between CPU operations, as a sign of life; needs stop
 } kin_device_options;

@@ -142,8 +142,8 @@ static bool allocate(kin_stage *s) {
     for (struct ggml_tensor *t = ggml_get_first_tensor(s->g.ctx); t; t = ggml_get_next_tensor(s->g.ctx, t)) {
         if (!t->view_src) bytes += (ggml_nbytes(t) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     }
-    s->g.keeps_all =
-        s->g.compute->team && weight_bytes(&s->g) >= LEAST_WEIGHTS && bytes <= ggml_gallocr_get_buffer_size(s->galloc, 0);
+    const bool pays = s->g.compute->repeats_small || weight_bytes(&s->g) >= LEAST_WEIGHTS;
+    s->g.keeps_all = s->g.compute->team && pays && bytes <= ggml_gallocr_get_buffer_size(s->galloc, 0);
     for (int i = 0; s->g.keeps_all && i < n_nodes; i++) ggml_set_output(ggml_graph_node(s->g.gf, i));
     if (s->g.keeps_all && !ggml_gallocr_reserve(s->galloc, s->g.gf)) return false;
     return ggml_gallocr_alloc_graph(s->galloc, s->g.gf);

@@ -80,6 +80,7 @@ typedef enum ggml_status kin_compute_fn(ggml_backend_t backend, struct ggml_cgra
 
 // How a device computes graphs that consist of kin's nodes.
 typedef struct kin_compute {
+    bool repeats_small;        // for tests: chunks may be computed twice in small graphs too
     kin_team *team;            // NULL: ggml's threads compute
     bool (*stops)(void *user); // called between two nodes; true ends the graph. NULL: nothing ends it
     void *stops_user;

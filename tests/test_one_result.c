@@ -71,6 +71,7 @@ static kin_runner_options usual(void) {
     o.n_ctx = N_CTX;
     o.n_batch = 128;
     o.device.n_threads = 2;
+    o.device.repeats_small = true;
     return o;
 }
 
@@ -119,6 +120,7 @@ static void every_number_of_threads_gives_the_same_bits(void **state) {
         run(paths[i], &o, 64, expected);
         for (int n = 1; n <= 8; n += n < 4 ? 2 : 5) {
             o.device.n_threads = n;
+            o.device.repeats_small = true;
             // One thread gets the most work per call, and 128 rows use the fewest panels at once.
             run(paths[i], &o, n == 1 ? 128 : 64, got);
             assert_memory_equal(got, expected, sizeof got);
