@@ -39,7 +39,7 @@ static int get_number(reader *r, uintptr_t *number) {
     }
 }
 
-// Reads the rest of a line from its first '/' on. Returns false if there is none.
+// Reads the rest of a line from its first '/' on. Returns false if the line has no '/'.
 static bool get_path(reader *r, char *path, size_t n) {
     size_t len = 0;
     for (int c = get(r); c >= 0 && c != '\n'; c = get(r)) {

@@ -7,7 +7,7 @@
 #include "serve/loaded_model.h"
 #include "serve/server.h"
 
-// Returns a wait for the files that these options load. chat_template_file: NULL if there is none.
+// Returns a wait for the files that these options load. chat_template_file may be NULL.
 kin_model_wait kin_reload_wait(const kin_session_options *options, const char *chat_template_file);
 
 // True if the model is loaded, and its files have changed since.

@@ -1,7 +1,7 @@
 // Writes a random document for each JSON schema: each line of standard input is a schema, each line of the output is what a model
 // choosing random tokens would write under its grammar.
 //
-//   schema_walk [SEED]       +DOCUMENT, -reason why there is none, or !DOCUMENT without an end
+//   schema_walk [SEED]       +DOCUMENT, -reason why no document exists, or !DOCUMENT without an end
 //   schema_walk --gbnf       the grammar of a single schema, which is the whole input
 //
 // tests/test_schema_random.sh checks the documents against another implementation of JSON schemas.

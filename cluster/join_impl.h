@@ -144,8 +144,8 @@ typedef struct kin_join {
 // Runs one step of the membership, and its actions, which may cause events. Does nothing once the computing thread hangs.
 void kin_join_act(kin_join *j, const kin_member_event *event);
 
-// Fills in addresses at which this device can reach the endpoint. If there are none, that of the head, as this device reached it;
-// loopback addresses only on the head's machine.
+// Fills in addresses at which this device can reach the endpoint. If the endpoint names none, fills in the address at which this
+// device reached the head; loopback addresses only on the head's machine.
 void kin_join_fill_endpoint(const kin_join *j, kin_proto_endpoint *to);
 
 // ---- join_messages.c; the loop's thread

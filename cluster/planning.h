@@ -68,7 +68,7 @@ typedef struct kin_planning_answer {
     kin_err why;        // why there is no plan
 } kin_planning_answer;
 
-// Returns the latest answer once. False: there is none.
+// Takes the latest answer. Returns false if none has arrived since the last call.
 bool kin_planning_take_answer(kin_planning *planning, kin_planning_answer *out);
 // Why devices of the last question have no layers; computed after a plan, when no question is pending.
 typedef struct kin_planning_reasons {

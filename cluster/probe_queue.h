@@ -1,7 +1,7 @@
 // A device's probe queue: measures the links that a head asks for (message MEASURE), one after the other.
 //
-// Each request gets one answer (message MEASURED): the figures, or why there are none. If the other member is busy it is tried
-// again, for some seconds.
+// Each request gets one answer (message MEASURED): the figures, or the reason why they are missing. If the other member is busy
+// it is tried again, for some seconds.
 //
 // Owner: cluster/join.c. Thread: the loop's, for every function and callback. After kin_probe_queue_close the loop must run once
 // more.

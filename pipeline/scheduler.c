@@ -184,7 +184,7 @@ void kin_scheduler_fail(kin_scheduler *s, const kin_err *why) {
     while (s->waiting) kin_scheduler_end(s, s->waiting, KIN_GENERATION_FAILED, why);
 }
 
-// Evicts the least recently used prefix other than `but`. False: there is none.
+// Evicts the least recently used prefix other than `but`. Returns false if the cache has no such prefix.
 static bool evict(kin_scheduler *s, int but) {
     int oldest = NO_SLOT;
     for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) {
@@ -333,7 +333,7 @@ static void admit(kin_scheduler *s) {
     }
 }
 
-// Preempts the youngest sequence that is in no step. False: there is none other than `but`.
+// Preempts the youngest sequence that is in no step. Returns false if only `but` is left.
 static bool preempt(kin_scheduler *s, const kin_generation *but) {
     for (int i = s->n_running - 1; i >= 0; i--) {
         kin_generation *g = s->running[i];
