@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "model/arch.h"
+#include "model/moe.h"
 
 static const char *const obeyed[] = {"nextn_predict_layers", "expert_group_count", NULL};
 
@@ -58,10 +59,7 @@ static void describe(const kin_hparams *hp, int il, kin_layer *layer) {
 
 static kin_weight_set required(const kin_hparams *hp, const kin_layer *layer) {
     kin_weight_set set = KIN_WEIGHT_SET(KIN_WEIGHTS_ATTENTION, KIN_W_ATTN_GATE);
-    kin_weight_set dense = KIN_WEIGHT_SET(KIN_WEIGHTS_DENSE), experts = KIN_WEIGHT_SET(KIN_WEIGHTS_EXPERTS);
-    kin_weight_set shared = KIN_WEIGHT_SET(KIN_WEIGHTS_SHARED);
-    kin_weight_set_join(&set, layer->has_experts ? &experts : &dense);
-    if (layer->has_experts && hp->n_ff_shared > 0) kin_weight_set_join(&set, &shared);
+    kin_moe_join_required(&set, hp, layer);
     return set;
 }
 

@@ -1,0 +1,12 @@
+// The feed-forward weights of families whose layers are dense or have experts, with shared experts beside them.
+#pragma once
+
+#include "model/arch.h"
+
+// Adds the feed-forward weights that such a layer requires, its norm included.
+static inline void kin_moe_join_required(kin_weight_set *set, const kin_hparams *hp, const kin_layer *layer) {
+    const kin_weight_set dense = KIN_WEIGHT_SET(KIN_WEIGHTS_DENSE), experts = KIN_WEIGHT_SET(KIN_WEIGHTS_EXPERTS);
+    const kin_weight_set shared = KIN_WEIGHT_SET(KIN_WEIGHTS_SHARED);
+    kin_weight_set_join(set, layer->has_experts ? &experts : &dense);
+    if (layer->has_experts && hp->n_ff_shared > 0) kin_weight_set_join(set, &shared);
+}
