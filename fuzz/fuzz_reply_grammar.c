@@ -95,7 +95,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     const kin_reply_tool tool = {.name = {(const char *)bytes + 1, (size_t)(line - bytes - 1)},
                                  .parameters = {(const char *)line + 1, size - (size_t)(line + 1 - bytes)},
                                  .strict = bytes[0] & 128};
-    kin_reply_rules rules = {.format = KIN_REPLY_HERMES + (bytes[0] & 7) % 5,
+    kin_reply_rules rules = {.format = kin_chat_format_known(KIN_CHAT_HERMES + bytes[0] % (KIN_CHAT_N_KNOWN - 1)),
                              .thinking = (bytes[0] >> 3 & 3) % 3,
                              .tools = &tool,
                              .n_tools = 1,

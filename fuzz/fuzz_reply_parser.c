@@ -115,7 +115,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     if (size < 2 || size > 1 << 16) return 0;
     const char *at = (const char *)bytes + 2;
     const kin_reply_options options = {
-        .format = bytes[0] % 6,
+        .format = kin_chat_format_known((bytes[0] & 31) % KIN_CHAT_N_KNOWN),
         .tools = tools,
         .n_tools = 2,
         .reasoning = bytes[0] & 32,

@@ -83,7 +83,7 @@ kin_model_card kin_about_card(const kin_call_world *world, const kin_model_file 
                            .n_params = (int64_t)kin_model_n_params(&s->model),
                            .has_tools = true,
                            .has_embeddings = true,
-                           .has_thinking = kin_prompter_format(world->preparer.prompter)->thinks,
+                           .has_thinking = kin_chat_format_thinks(&kin_prompter_format(world->preparer.prompter)->chat),
                            .status = file ? "loaded" : NULL};
     card.n_bytes = (int64_t)n_bytes;
     return with_digest(card, file ? file->modified_s : 0);

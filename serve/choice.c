@@ -8,6 +8,7 @@ int kin_choice_open(kin_choice *c, const kin_vocab *vocab, const kin_request *re
     unsigned flags = KIN_DETOK_REPLACE | (request->parse_special && !request->is_chat ? KIN_DETOK_SPECIAL : 0);
     if (kin_detok_new(&c->detok, vocab, flags, err) != 0) return KIN_FAIL;
     if (request->n_stops > 0 && kin_stop_words_new(&c->stop, request->stops, (size_t)request->n_stops, err) != 0) return KIN_FAIL;
+    if (reply) c->format = reply->format ? reply->format : kin_chat_format_known(KIN_CHAT_PLAIN);
     return reply ? kin_reply_parser_new(&c->parser, reply, err) : 0;
 }
 
@@ -152,7 +153,7 @@ static kin_str text_of(kin_choice *c, int32_t id) {
     kin_str piece = kin_detok_push(c->detok, id);
     if (piece.len > 0 || !c->parser || kin_vocab_type(c->vocab, id) != KIN_TOKEN_CONTROL) return piece;
     kin_str marker = kin_vocab_text(c->vocab, id);
-    return kin_reply_is_marker(marker) ? marker : piece;
+    return kin_chat_format_has_token(c->format, marker) ? marker : piece;
 }
 
 int kin_choice_push(kin_choice *c, int32_t id, kin_str bytes, kin_err *err) {

@@ -15,8 +15,9 @@ typedef struct kin_choice {
     kin_job *job; // NULL: ended
     const kin_vocab *vocab;
     kin_detok *detok;
-    kin_stop_words *stop;     // NULL: none
-    kin_reply_parser *parser; // NULL: everything is text
+    kin_stop_words *stop;          // NULL: none
+    kin_reply_parser *parser;      // NULL: everything is text
+    const kin_chat_format *format; // of the parser
     const kin_request *request;
     void (*take)(void *user, int index, const kin_reply_event *events, int n);
     void *user;
@@ -29,7 +30,7 @@ typedef struct kin_choice {
     bool has_new_line;                     // in text that was passed to `take`
     kin_reply_event joined; // text that came in pieces and was not yet passed to `take`; its bytes are in joined_text
     kin_text_buffer joined_text;
-    char marker[KIN_REPLY_MAX_MARKER]; // [n_marker] the last bytes, which may be the beginning of a marker of a call
+    char marker[KIN_CHAT_MAX_MARK]; // [n_marker] the last bytes, which may be the beginning of a marker of a call
     size_t n_marker;
     kin_draft_counts drafts;
     kin_time submitted, first, last; // first: arrival of the first token

@@ -48,7 +48,7 @@ static int compile_reply(const kin_preparer *p, kin_prepared *out, kin_grammar_b
                          kin_err *why) {
     const kin_request *r = &out->request;
     const kin_tool_format *format = kin_prompter_format(p->prompter);
-    kin_reply_rules rules = {.format = format->calls,
+    kin_reply_rules rules = {.format = &format->chat,
                              .thinking = out->thinking,
                              .tools = out->tools,
                              .n_tools = out->n_tools,
@@ -175,7 +175,7 @@ static int open_sampler(const kin_preparer *p, const kin_request *r, kin_job_opt
 static int encode_end(const kin_preparer *p, const char *message, int32_t **ids, int *n, kin_api_error *err) {
     int32_t *marker = NULL, *text = NULL;
     int n_marker = 0, n_text = 0, rc = 0;
-    json_t *first = json_string(message ? message : ""), *last = json_string("</think>");
+    json_t *first = json_string(message ? message : ""), *last = json_string(kin_prompter_format(p->prompter)->chat.think_end);
     *ids = NULL;
     if (!first || !last) rc = out_of_memory(err);
     if (rc == 0 && message) rc = kin_prompter_encode_json(p->prompter, first, false, false, &text, &n_text, err);
@@ -202,7 +202,9 @@ static int limit_thinking(const kin_preparer *p, const kin_prepared *out, kin_jo
     if (!r->is_chat || r->thinking_budget < 0 || out->thinking == KIN_THINKING_NONE) return 0;
     if (encode_end(p, r->thinking_budget_message, &ids, &n, err) != 0) return KIN_FAIL;
     bool begun = out->thinking == KIN_THINKING_BEGUN;
-    int rc = n == 0 ? 0 : kin_thinking_budget_new(&job->budget, r->thinking_budget, begun, ids, n, &why);
+    int rc = n == 0 ? 0
+                    : kin_thinking_budget_new(&job->budget, &kin_prompter_format(p->prompter)->chat, r->thinking_budget, begun,
+                                              ids, n, &why);
     free(ids);
     return rc == 0 ? 0 : kin_api_error_set(err, 500, NULL, "%s", why.text);
 }
@@ -304,10 +306,10 @@ static int take_tools(kin_prepared *out, kin_api_error *err) {
 static void choose_reply(const kin_preparer *p, kin_prepared *out, kin_str prompt) {
     const kin_tool_format *format = kin_prompter_format(p->prompter);
     out->thinking = kin_reply_thinking_of(format, prompt);
-    out->reply = (kin_reply_options){.format = out->n_tools ? format->calls : KIN_REPLY_PLAIN,
+    out->reply = (kin_reply_options){.format = &format->chat,
                                      .tools = out->tools,
                                      .n_tools = out->n_tools,
-                                     .reasoning = format->thinks,
+                                     .reasoning = kin_chat_format_thinks(&format->chat),
                                      .begins_in_reasoning = out->thinking == KIN_THINKING_BEGUN,
                                      .reasoning_in_text = out->request.reasoning_in_content};
 }

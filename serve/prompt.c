@@ -537,7 +537,7 @@ static int find_format(kin_prompter *p, kin_err *err) {
     kin_str source = p->source;
     kin_err none;
     if (!p->chat && !p->tool_use) {
-        p->format = (kin_tool_format){.calls = KIN_REPLY_HERMES, .is_generic = true};
+        p->format = (kin_tool_format){.chat = *kin_chat_format_known(KIN_CHAT_HERMES), .is_generic = true};
         return 0;
     }
     if (p->tool_use) kin_chat_template_source(p->session->model.gguf, "tool_use", &source, &none);

@@ -28,9 +28,9 @@ static void hear(void *user, int index, const kin_reply_event *events, int n) {
 static const kin_reply_tool tools[] = {{.name = {"f", 1}}};
 
 // Records what is heard of a reply that arrives in pieces of `piece` bytes, followed by "|WORD" if a stop word was found.
-static void listen(heard *h, kin_reply_format format, const char *reply, size_t piece, const char *stop) {
+static void listen(heard *h, kin_chat_known format, const char *reply, size_t piece, const char *stop) {
     kin_request request = {.is_chat = true, .stops = {{stop, strlen(stop)}}, .n_stops = 1};
-    kin_reply_options options = {.format = format, .tools = tools, .n_tools = 1, .reasoning = true};
+    kin_reply_options options = {.format = kin_chat_format_known(format), .tools = tools, .n_tools = 1, .reasoning = true};
     kin_choice c;
     kin_err err;
     *h = (heard){0};
@@ -53,34 +53,34 @@ static void listen(heard *h, kin_reply_format format, const char *reply, size_t 
 static void stop_words_do_not_match_inside_of_calls(void **state) {
     (void)state;
     static const struct {
-        kin_reply_format format;
+        kin_chat_known format;
         const char *reply, *stop, *heard;
     } cases[] = {
-        {KIN_REPLY_HERMES, "one " CALL, "{\"", "one" HEARD},
-        {KIN_REPLY_HERMES, CALL, "x y", HEARD},
-        {KIN_REPLY_HERMES, CALL, "f\", \"arg", HEARD},
-        {KIN_REPLY_HERMES, CALL "\n" CALL, "name", HEARD HEARD},
-        {KIN_REPLY_HERMES, CALL, "\n", HEARD "|"},            // after the object
-        {KIN_REPLY_HERMES, "one " CALL, "call", "one" HEARD}, // in the marker
-        {KIN_REPLY_HERMES, "one " CALL, "<tool", "one" HEARD},
-        {KIN_REPLY_HERMES, "one " CALL, ">", "one" HEARD},
-        {KIN_REPLY_HERMES, CALL CALL, "_call>", HEARD HEARD},
-        {KIN_REPLY_HERMES, "a <tool box", "<tool", "a |"}, // no marker
-        {KIN_REPLY_HERMES, "a <<tool_cal", "cal", "a <<tool_|"},
-        {KIN_REPLY_HERMES, "a <tool_", "_", "a <tool|"},
-        {KIN_REPLY_XML, "<tool_call>\n<function=f>\n</function>\n</tool_call>", "function", "(f:{})"},
-        {KIN_REPLY_MISTRAL, "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"a\": \"x y\"}}]", "TOOL", HEARD},
-        {KIN_REPLY_LLAMA, "{\"name\": \"f\", \"parameters\": {\"a\": \"x y\"}}", "{", HEARD},
-        {KIN_REPLY_LLAMA, "a {b", "{", "a |"},
-        {KIN_REPLY_HERMES, CALL "\nx y z", "x y", HEARD "|"},
-        {KIN_REPLY_HERMES, "a x y " CALL, "x y", "a |"},
-        {KIN_REPLY_HERMES, "one " CALL, "e <tool_call>\n{", "on|"},         // the stop word begins before the call
-        {KIN_REPLY_HERMES, "one " CALL, "e <tool_call>\n{no", "one" HEARD}, // ... and turns out to be none
-        {KIN_REPLY_HERMES, "<think>x y</think>" CALL, "x y", "|"},
-        {KIN_REPLY_MISTRAL, "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"a\": \"x y\"}}]", "}", HEARD},
-        {KIN_REPLY_LLAMA, "{\"name\": \"f\", \"parameters\": {\"a\": \"x y\"}}", "parameters", HEARD},
-        {KIN_REPLY_PLAIN, "a x y", "x y", "a |"},
-        {KIN_REPLY_PLAIN, "a\nb x y", "x y", "a\nb |"},
+        {KIN_CHAT_HERMES, "one " CALL, "{\"", "one" HEARD},
+        {KIN_CHAT_HERMES, CALL, "x y", HEARD},
+        {KIN_CHAT_HERMES, CALL, "f\", \"arg", HEARD},
+        {KIN_CHAT_HERMES, CALL "\n" CALL, "name", HEARD HEARD},
+        {KIN_CHAT_HERMES, CALL, "\n", HEARD "|"},            // after the object
+        {KIN_CHAT_HERMES, "one " CALL, "call", "one" HEARD}, // in the marker
+        {KIN_CHAT_HERMES, "one " CALL, "<tool", "one" HEARD},
+        {KIN_CHAT_HERMES, "one " CALL, ">", "one" HEARD},
+        {KIN_CHAT_HERMES, CALL CALL, "_call>", HEARD HEARD},
+        {KIN_CHAT_HERMES, "a <tool box", "<tool", "a |"}, // no marker
+        {KIN_CHAT_HERMES, "a <<tool_cal", "cal", "a <<tool_|"},
+        {KIN_CHAT_HERMES, "a <tool_", "_", "a <tool|"},
+        {KIN_CHAT_XML, "<tool_call>\n<function=f>\n</function>\n</tool_call>", "function", "(f:{})"},
+        {KIN_CHAT_MISTRAL, "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"a\": \"x y\"}}]", "TOOL", HEARD},
+        {KIN_CHAT_LLAMA, "{\"name\": \"f\", \"parameters\": {\"a\": \"x y\"}}", "{", HEARD},
+        {KIN_CHAT_LLAMA, "a {b", "{", "a |"},
+        {KIN_CHAT_HERMES, CALL "\nx y z", "x y", HEARD "|"},
+        {KIN_CHAT_HERMES, "a x y " CALL, "x y", "a |"},
+        {KIN_CHAT_HERMES, "one " CALL, "e <tool_call>\n{", "on|"},         // the stop word begins before the call
+        {KIN_CHAT_HERMES, "one " CALL, "e <tool_call>\n{no", "one" HEARD}, // ... and turns out to be none
+        {KIN_CHAT_HERMES, "<think>x y</think>" CALL, "x y", "|"},
+        {KIN_CHAT_MISTRAL, "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"a\": \"x y\"}}]", "}", HEARD},
+        {KIN_CHAT_LLAMA, "{\"name\": \"f\", \"parameters\": {\"a\": \"x y\"}}", "parameters", HEARD},
+        {KIN_CHAT_PLAIN, "a x y", "x y", "a |"},
+        {KIN_CHAT_PLAIN, "a\nb x y", "x y", "a\nb |"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         for (size_t piece = 1; piece < 120; piece += piece < 8 ? 1 : 37) {
@@ -95,10 +95,10 @@ static void stop_words_do_not_match_inside_of_calls(void **state) {
 static void what_comes_together_is_given_together(void **state) {
     (void)state;
     heard h;
-    listen(&h, KIN_REPLY_HERMES, "one, two and three", 100, "never");
+    listen(&h, KIN_CHAT_HERMES, "one, two and three", 100, "never");
     assert_string_equal(h.text, "one, two and three");
     assert_true(h.n_takes <= 2);
-    listen(&h, KIN_REPLY_HERMES, CALL, 100, "never");
+    listen(&h, KIN_CHAT_HERMES, CALL, 100, "never");
     assert_true(h.n_takes <= 4);
 }
 

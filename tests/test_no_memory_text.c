@@ -113,11 +113,12 @@ static const kin_reply_tool weather = {{"weather", 7}, {schema, sizeof schema - 
 
 static int make_reply_grammar(void *arg, kin_err *err) {
     const tools *t = arg;
-    static const kin_reply_format formats[] = {KIN_REPLY_HERMES, KIN_REPLY_XML, KIN_REPLY_LLAMA, KIN_REPLY_MISTRAL,
-                                               KIN_REPLY_MISTRAL_ARGS};
+    static const kin_chat_known formats[] = {KIN_CHAT_HERMES, KIN_CHAT_XML, KIN_CHAT_LLAMA, KIN_CHAT_MISTRAL,
+                                             KIN_CHAT_MISTRAL_LABELS};
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
         const kin_reply_tool plain = {{"f", 1}, {"{}", 2}, false};
-        const kin_reply_rules rules = {.format = formats[i], .tools = &plain, .n_tools = 1, .parallel = true};
+        const kin_reply_rules rules = {
+            .format = kin_chat_format_known(formats[i]), .tools = &plain, .n_tools = 1, .parallel = true};
         kin_grammar *grammar;
         if (kin_reply_grammar_new(&grammar, &rules, t->vocab, err) != 0) return KIN_FAIL;
         kin_grammar_free(grammar);
@@ -231,23 +232,24 @@ static void chat_templates(void **state) {
 // ---- replies
 
 static const char *const replies[][2] = {
-    [KIN_REPLY_PLAIN] = {"just ", "text"},
-    [KIN_REPLY_HERMES] = {"<think>so</think>a <tool_call>\n{\"name\": \"weather\", \"argum",
-                          "ents\": {\"n\": [1, 2]}}\n</tool_call>"},
-    [KIN_REPLY_XML] = {"<tool_call>\n<function=weather>\n<parameter=name>\nab", "c\n</parameter>\n</function>\n</tool_call>"},
-    [KIN_REPLY_LLAMA] = {"{\"name\": \"weather\", \"param", "eters\": {\"n\": 4}}"},
-    [KIN_REPLY_MISTRAL] = {"[TOOL_CALLS][{\"name\": \"weather\", \"argu", "ments\": {\"n\": 4}, \"id\": \"123456789\"}]"},
-    [KIN_REPLY_MISTRAL_ARGS] = {"[TOOL_CALLS]weather[CALL_ID]12[ARGS]{\"n\"", ": 4}"},
+    [KIN_CHAT_PLAIN] = {"just ", "text"},
+    [KIN_CHAT_HERMES] = {"<think>so</think>a <tool_call>\n{\"name\": \"weather\", \"argum",
+                         "ents\": {\"n\": [1, 2]}}\n</tool_call>"},
+    [KIN_CHAT_XML] = {"<tool_call>\n<function=weather>\n<parameter=name>\nab", "c\n</parameter>\n</function>\n</tool_call>"},
+    [KIN_CHAT_LLAMA] = {"{\"name\": \"weather\", \"param", "eters\": {\"n\": 4}}"},
+    [KIN_CHAT_MISTRAL] = {"[TOOL_CALLS][{\"name\": \"weather\", \"argu", "ments\": {\"n\": 4}, \"id\": \"123456789\"}]"},
+    [KIN_CHAT_MISTRAL_LABELS] = {"[TOOL_CALLS]weather[CALL_ID]12[ARGS]{\"n\"", ": 4}"},
 };
 
 static int parse_reply(void *arg, kin_err *err) {
-    const kin_reply_options o = {.format = *(const kin_reply_format *)arg, .tools = &weather, .n_tools = 1, .reasoning = true};
+    kin_chat_known which = *(const kin_chat_known *)arg;
+    const kin_reply_options o = {.format = kin_chat_format_known(which), .tools = &weather, .n_tools = 1, .reasoning = true};
     const kin_reply_event *events;
     kin_reply_parser *parser;
     int n, rc = 0;
     if (kin_reply_parser_new(&parser, &o, err) != 0) return KIN_FAIL;
     for (int i = 0; i < 2 && rc == 0; i++)
-        rc = kin_reply_parser_push(parser, replies[o.format][i], strlen(replies[o.format][i]), &events, &n);
+        rc = kin_reply_parser_push(parser, replies[which][i], strlen(replies[which][i]), &events, &n);
     if (rc == 0) rc = kin_reply_parser_flush(parser, false, &events, &n);
     if (rc != 0) kin_err_set(err, "out of memory");
     kin_reply_parser_free(parser);
@@ -275,7 +277,7 @@ static int think_and_draft(void *arg, kin_err *err) {
     kin_ngram_draft *draft;
     kin_draft out;
     (void)arg;
-    if (kin_thinking_budget_new(&budget, 3, true, end, 2, err) != 0) return KIN_FAIL;
+    if (kin_thinking_budget_new(&budget, kin_chat_format_known(KIN_CHAT_HERMES), 3, true, end, 2, err) != 0) return KIN_FAIL;
     kin_thinking_budget_free(budget);
     if (kin_ngram_draft_open(&draft, err) != 0) return KIN_FAIL;
     kin_ngram_draft_propose(draft, tokens, 10, 4, &out);
@@ -285,7 +287,7 @@ static int think_and_draft(void *arg, kin_err *err) {
 
 static void replies_and_their_ends(void **state) {
     (void)state;
-    for (kin_reply_format f = KIN_REPLY_PLAIN; f <= KIN_REPLY_MISTRAL_ARGS; f++) without_memory(parse_reply, &f);
+    for (kin_chat_known f = KIN_CHAT_PLAIN; f < KIN_CHAT_N_KNOWN; f++) without_memory(parse_reply, &f);
     without_memory(stop_at_words, NULL);
     without_memory(think_and_draft, NULL);
 }

@@ -30,8 +30,8 @@ static const kin_reply_tool tools[] = {
     {.name = {"say \"hi\"", 8}},
 };
 
-static kin_reply_options options_of(kin_reply_format format) {
-    return (kin_reply_options){.format = format, .tools = tools, .n_tools = 3, .reasoning = true};
+static kin_reply_options options_of(kin_chat_known format) {
+    return (kin_reply_options){.format = kin_chat_format_known(format), .tools = tools, .n_tools = 3, .reasoning = true};
 }
 
 // Events as text: "text(...)", "think(...)", "call 0 NAME#ID(ARGUMENTS)" with a "~" if the end is missing.
@@ -134,12 +134,12 @@ static void expect_with(const kin_reply_options *options, const char *reply, con
     expect_end(options, false, reply, expected);
 }
 
-static void expect_cut(kin_reply_format format, const char *reply, const char *expected) {
+static void expect_cut(kin_chat_known format, const char *reply, const char *expected) {
     kin_reply_options options = options_of(format);
     expect_end(&options, true, reply, expected);
 }
 
-static void expect(kin_reply_format format, const char *reply, const char *expected) {
+static void expect(kin_chat_known format, const char *reply, const char *expected) {
     kin_reply_options options = options_of(format);
     expect_with(&options, reply, expected);
 }
@@ -148,33 +148,33 @@ static void expect(kin_reply_format format, const char *reply, const char *expec
 
 static void plain_text_comes_out_as_it_is(void **state) {
     (void)state;
-    for (int format = KIN_REPLY_PLAIN; format <= KIN_REPLY_MISTRAL_ARGS; format++) {
-        expect((kin_reply_format)format, "", "");
-        expect((kin_reply_format)format, "Hello, \xc3\xa9\xe2\x82\xac.\n\n  <b> [1] a < b && c\n",
+    for (int format = KIN_CHAT_PLAIN; format <= KIN_CHAT_MISTRAL_LABELS; format++) {
+        expect((kin_chat_known)format, "", "");
+        expect((kin_chat_known)format, "Hello, \xc3\xa9\xe2\x82\xac.\n\n  <b> [1] a < b && c\n",
                "text(Hello, \xc3\xa9\xe2\x82\xac.\n\n  <b> [1] a < b && c\n)");
-        expect((kin_reply_format)format, "  \n", "text(  \n)");
-        expect((kin_reply_format)format, "<tool", "text(<tool)");
-        expect((kin_reply_format)format, "{\"name\": \"Bob\"}", "text({\"name\": \"Bob\"})");
+        expect((kin_chat_known)format, "  \n", "text(  \n)");
+        expect((kin_chat_known)format, "<tool", "text(<tool)");
+        expect((kin_chat_known)format, "{\"name\": \"Bob\"}", "text({\"name\": \"Bob\"})");
     }
-    expect(KIN_REPLY_PLAIN, "<tool_call>{\"name\": \"time\"}</tool_call>", "text(<tool_call>{\"name\": \"time\"}</tool_call>)");
+    expect(KIN_CHAT_PLAIN, "<tool_call>{\"name\": \"time\"}</tool_call>", "text(<tool_call>{\"name\": \"time\"}</tool_call>)");
 }
 
 static void reasoning_is_split_from_text(void **state) {
     (void)state;
-    expect(KIN_REPLY_PLAIN, "<think>\nHm, a < b.\nYes.\n</think>\n\nIt is so.\n", "think(Hm, a < b.\nYes.)text(It is so.\n)");
-    expect(KIN_REPLY_PLAIN, "\n<think>\n\n</think>\n\nIt is.", "text(It is.)");
-    expect(KIN_REPLY_PLAIN, "<think>without an end </th", "think(without an end </th)");
-    expect(KIN_REPLY_PLAIN, "The tag <think> begins </think> it.", "text(The tag <think> begins </think> it.)");
-    expect(KIN_REPLY_PLAIN, "<think>a</think><think>b</think>", "think(a)text(<think>b</think>)");
+    expect(KIN_CHAT_PLAIN, "<think>\nHm, a < b.\nYes.\n</think>\n\nIt is so.\n", "think(Hm, a < b.\nYes.)text(It is so.\n)");
+    expect(KIN_CHAT_PLAIN, "\n<think>\n\n</think>\n\nIt is.", "text(It is.)");
+    expect(KIN_CHAT_PLAIN, "<think>without an end </th", "think(without an end </th)");
+    expect(KIN_CHAT_PLAIN, "The tag <think> begins </think> it.", "text(The tag <think> begins </think> it.)");
+    expect(KIN_CHAT_PLAIN, "<think>a</think><think>b</think>", "think(a)text(<think>b</think>)");
     expect(
-        KIN_REPLY_HERMES,
+        KIN_CHAT_HERMES,
         "<think>I <tool_call>{\"name\": \"time\", \"arguments\": {}}</think>\n<tool_call>{\"name\": \"time\", \"arguments\": {}}",
         "think(I <tool_call>{\"name\": \"time\", \"arguments\": {}})call 0 time({})");
 }
 
 static void the_prompt_may_have_begun_the_reasoning(void **state) {
     (void)state;
-    kin_reply_options options = options_of(KIN_REPLY_HERMES);
+    kin_reply_options options = options_of(KIN_CHAT_HERMES);
     options.begins_in_reasoning = true;
     expect_with(&options, "\nHm.\n</think>\n\nYes.", "think(Hm.)text(Yes.)");
     expect_with(&options, "Hm.\n\n", "think(Hm.)");
@@ -183,7 +183,7 @@ static void the_prompt_may_have_begun_the_reasoning(void **state) {
 
 static void reasoning_is_text_if_the_client_wants_that(void **state) {
     (void)state;
-    kin_reply_options options = options_of(KIN_REPLY_HERMES);
+    kin_reply_options options = options_of(KIN_CHAT_HERMES);
     options.reasoning_in_text = true;
     expect_with(&options, " <think>\nHm <tool_call>\n</think>\n\nYes. <tool_call>{\"name\":\"time\"}</tool_call>",
                 "text( <think>\nHm <tool_call>\n</think>\n\nYes.)call 0 time({})");
@@ -200,24 +200,24 @@ static void reasoning_is_text_if_the_client_wants_that(void **state) {
 
 static void hermes_calls_are_read(void **state) {
     (void)state;
-    expect(KIN_REPLY_HERMES, HERMES_CALL, "call 0 weather(" ROM ")");
-    expect(KIN_REPLY_HERMES, "I look.\n\n" HERMES_CALL "\n<tool_call>\n{\"name\": \"time\", \"arguments\": {}}\n</tool_call>\n",
+    expect(KIN_CHAT_HERMES, HERMES_CALL, "call 0 weather(" ROM ")");
+    expect(KIN_CHAT_HERMES, "I look.\n\n" HERMES_CALL "\n<tool_call>\n{\"name\": \"time\", \"arguments\": {}}\n</tool_call>\n",
            "text(I look.)call 0 weather(" ROM ")call 1 time({})");
-    expect(KIN_REPLY_HERMES, HERMES_CALL "\nDone. \n", "call 0 weather(" ROM ")text(Done. \n)");
-    expect(KIN_REPLY_HERMES, "<tool_call>{\"name\":\"time\",\"arguments\":{}}\n", "call 0 time({})");
+    expect(KIN_CHAT_HERMES, HERMES_CALL "\nDone. \n", "call 0 weather(" ROM ")text(Done. \n)");
+    expect(KIN_CHAT_HERMES, "<tool_call>{\"name\":\"time\",\"arguments\":{}}\n", "call 0 time({})");
 }
 
 static void arguments_may_come_first_or_not_at_all_or_as_a_string(void **state) {
     (void)state;
-    expect(KIN_REPLY_HERMES, "<tool_call>{\"arguments\": {\"city\" : \"Bonn\"}, \"name\": \"weather\"}</tool_call>",
+    expect(KIN_CHAT_HERMES, "<tool_call>{\"arguments\": {\"city\" : \"Bonn\"}, \"name\": \"weather\"}</tool_call>",
            "call 0 weather({\"city\":\"Bonn\"})");
-    expect(KIN_REPLY_HERMES, "<tool_call>{\"name\": \"time\"}</tool_call>", "call 0 time({})");
-    expect(KIN_REPLY_HERMES, "<tool_call>{\"name\": \"time\", \"arguments\": null}</tool_call>", "call 0 time({})");
-    expect(KIN_REPLY_HERMES, "<tool_call>{\"name\": \"time\", \"arguments\": \"{\\\"a\\\": 1}\"}</tool_call>",
+    expect(KIN_CHAT_HERMES, "<tool_call>{\"name\": \"time\"}</tool_call>", "call 0 time({})");
+    expect(KIN_CHAT_HERMES, "<tool_call>{\"name\": \"time\", \"arguments\": null}</tool_call>", "call 0 time({})");
+    expect(KIN_CHAT_HERMES, "<tool_call>{\"name\": \"time\", \"arguments\": \"{\\\"a\\\": 1}\"}</tool_call>",
            "call 0 time({\"a\":1})");
-    expect(KIN_REPLY_HERMES, "<tool_call>{\"name\": \"say \\\"hi\\\"\", \"arguments\": {\"a\": 1}}</tool_call>",
+    expect(KIN_CHAT_HERMES, "<tool_call>{\"name\": \"say \\\"hi\\\"\", \"arguments\": {\"a\": 1}}</tool_call>",
            "call 0 say \"hi\"({\"a\":1})");
-    expect(KIN_REPLY_HERMES, "<tool_call>{\"name\": \"time\", \"arguments\": {\"a\": 1}, \"id\": \"x\"}</tool_call>",
+    expect(KIN_CHAT_HERMES, "<tool_call>{\"name\": \"time\", \"arguments\": {\"a\": 1}, \"id\": \"x\"}</tool_call>",
            "call 0 time({\"a\": 1})");
 }
 
@@ -239,51 +239,50 @@ static void what_is_no_call_is_text(void **state) {
     for (size_t i = 0; i < sizeof replies / sizeof *replies; i++) {
         char expected[256];
         snprintf(expected, sizeof expected, "text(%s)", replies[i]);
-        expect(KIN_REPLY_HERMES, replies[i], expected);
+        expect(KIN_CHAT_HERMES, replies[i], expected);
     }
 }
 
 static void a_call_that_is_cut_off_has_no_end(void **state) {
     (void)state;
-    expect(KIN_REPLY_HERMES, "<tool_call>{\"name\": \"time\", \"arguments\": {\"a\": \"b", "call 0 time({\"a\": \"b~)");
-    expect(KIN_REPLY_HERMES, "<tool_call>{\"name\": \"time\", \"arguments\": {\"a\" 1}}</tool_call>",
+    expect(KIN_CHAT_HERMES, "<tool_call>{\"name\": \"time\", \"arguments\": {\"a\": \"b", "call 0 time({\"a\": \"b~)");
+    expect(KIN_CHAT_HERMES, "<tool_call>{\"name\": \"time\", \"arguments\": {\"a\" 1}}</tool_call>",
            "call 0 time({\"a\" ~)text(1}}</tool_call>)");
-    expect(KIN_REPLY_HERMES, "<tool_call>{\"name\": \"time\", \"arguments\": {\"a\": 1}\n</tool_call>.",
+    expect(KIN_CHAT_HERMES, "<tool_call>{\"name\": \"time\", \"arguments\": {\"a\": 1}\n</tool_call>.",
            "call 0 time({\"a\": 1})text(.)");
-    expect(KIN_REPLY_XML, "<tool_call><function=time>\n<parameter=a>\n5", "call 0 time({~)");
-    expect(KIN_REPLY_XML, "<tool_call><function=time>\nwhat</function>", "call 0 time({~)text(what</function>)");
+    expect(KIN_CHAT_XML, "<tool_call><function=time>\n<parameter=a>\n5", "call 0 time({~)");
+    expect(KIN_CHAT_XML, "<tool_call><function=time>\nwhat</function>", "call 0 time({~)text(what</function>)");
 }
 
 // ---- Llama 3
 
 static void llama_calls_are_the_whole_reply(void **state) {
     (void)state;
-    expect(KIN_REPLY_LLAMA, "{\"name\": \"weather\", \"parameters\": {\"city\": \"Rom\"}}",
-           "call 0 weather({\"city\": \"Rom\"})");
-    expect(KIN_REPLY_LLAMA, "\n{\"type\": \"function\", \"name\": \"time\", \"parameters\": {}}\n", "call 0 time({})");
-    expect(KIN_REPLY_LLAMA, "{\"name\": \"time\", \"parameters\": {}}; {\"name\": \"weather\", \"parameters\": {\"days\": 2}}",
+    expect(KIN_CHAT_LLAMA, "{\"name\": \"weather\", \"parameters\": {\"city\": \"Rom\"}}", "call 0 weather({\"city\": \"Rom\"})");
+    expect(KIN_CHAT_LLAMA, "\n{\"type\": \"function\", \"name\": \"time\", \"parameters\": {}}\n", "call 0 time({})");
+    expect(KIN_CHAT_LLAMA, "{\"name\": \"time\", \"parameters\": {}}; {\"name\": \"weather\", \"parameters\": {\"days\": 2}}",
            "call 0 time({})call 1 weather({\"days\": 2})");
-    expect(KIN_REPLY_LLAMA, "<|python_tag|>{\"name\": \"time\", \"parameters\": {}}", "call 0 time({})");
-    expect(KIN_REPLY_LLAMA, "I look. <|python_tag|>{\"name\": \"time\", \"parameters\": {}}", "text(I look.)call 0 time({})");
-    expect(KIN_REPLY_LLAMA, "<|python_tag|>print(1)", "text(<|python_tag|>print(1))");
-    expect(KIN_REPLY_LLAMA, "So: {\"name\": \"time\", \"parameters\": {}}", "text(So: {\"name\": \"time\", \"parameters\": {}})");
-    expect(KIN_REPLY_LLAMA, "{\"city\": \"Rom\", \"name\": \"time\"}", "text({\"city\": \"Rom\", \"name\": \"time\"})");
-    expect(KIN_REPLY_LLAMA, "<think>Hm</think>{\"name\": \"time\", \"parameters\": {}}", "think(Hm)call 0 time({})");
+    expect(KIN_CHAT_LLAMA, "<|python_tag|>{\"name\": \"time\", \"parameters\": {}}", "call 0 time({})");
+    expect(KIN_CHAT_LLAMA, "I look. <|python_tag|>{\"name\": \"time\", \"parameters\": {}}", "text(I look.)call 0 time({})");
+    expect(KIN_CHAT_LLAMA, "<|python_tag|>print(1)", "text(<|python_tag|>print(1))");
+    expect(KIN_CHAT_LLAMA, "So: {\"name\": \"time\", \"parameters\": {}}", "text(So: {\"name\": \"time\", \"parameters\": {}})");
+    expect(KIN_CHAT_LLAMA, "{\"city\": \"Rom\", \"name\": \"time\"}", "text({\"city\": \"Rom\", \"name\": \"time\"})");
+    expect(KIN_CHAT_LLAMA, "<think>Hm</think>{\"name\": \"time\", \"parameters\": {}}", "think(Hm)call 0 time({})");
 }
 
 // ---- Mistral
 
 static void mistral_lists_are_read(void **state) {
     (void)state;
-    expect(KIN_REPLY_MISTRAL, "[TOOL_CALLS][{\"name\": \"time\", \"arguments\": {}, \"id\": \"123456789\"}]", "call 0 time({})");
+    expect(KIN_CHAT_MISTRAL, "[TOOL_CALLS][{\"name\": \"time\", \"arguments\": {}, \"id\": \"123456789\"}]", "call 0 time({})");
     expect(
-        KIN_REPLY_MISTRAL,
+        KIN_CHAT_MISTRAL,
         "I look.[TOOL_CALLS] [{\"name\": \"time\", \"arguments\": {}}, {\"name\": \"weather\", \"arguments\": {\"days\": 1}}]\n",
         "text(I look.)call 0 time({})call 1 weather({\"days\": 1})");
-    expect(KIN_REPLY_MISTRAL, "[TOOL_CALLS]{\"name\": \"time\", \"arguments\": {}}", "call 0 time({})");
-    expect(KIN_REPLY_MISTRAL, "[TOOL_CALLS][]", "text([TOOL_CALLS][])");
-    expect(KIN_REPLY_MISTRAL, "[TOOL_CALLS][{\"name\": \"time\", \"arguments\": {}}, oh", "call 0 time({})text(, oh)");
-    expect(KIN_REPLY_MISTRAL,
+    expect(KIN_CHAT_MISTRAL, "[TOOL_CALLS]{\"name\": \"time\", \"arguments\": {}}", "call 0 time({})");
+    expect(KIN_CHAT_MISTRAL, "[TOOL_CALLS][]", "text([TOOL_CALLS][])");
+    expect(KIN_CHAT_MISTRAL, "[TOOL_CALLS][{\"name\": \"time\", \"arguments\": {}}, oh", "call 0 time({})text(, oh)");
+    expect(KIN_CHAT_MISTRAL,
            "[TOOL_CALLS][{\"name\": \"time\", \"arguments\": {}}, {\"name\": \"nobody\"}] [TOOL_CALLS][{\"name\": \"time\", "
            "\"arguments\": {}}]",
            "call 0 time({})text(, {\"name\": \"nobody\"}])call 1 time({})");
@@ -291,43 +290,42 @@ static void mistral_lists_are_read(void **state) {
 
 static void mistral_calls_with_labels_are_read(void **state) {
     (void)state;
-    expect(KIN_REPLY_MISTRAL_ARGS, "[TOOL_CALLS]weather[ARGS]{\"city\": \"Rom\"}", "call 0 weather({\"city\": \"Rom\"})");
-    expect(KIN_REPLY_MISTRAL_ARGS,
+    expect(KIN_CHAT_MISTRAL_LABELS, "[TOOL_CALLS]weather[ARGS]{\"city\": \"Rom\"}", "call 0 weather({\"city\": \"Rom\"})");
+    expect(KIN_CHAT_MISTRAL_LABELS,
            "[TOOL_CALLS]weather[CALL_ID]abc123def[ARGS]{\"city\": \"Rom\"}[TOOL_CALLS]time[CALL_ID]x[ARGS]{}",
            "call 0 weather#abc123def({\"city\": \"Rom\"})call 1 time#x({})");
-    expect(KIN_REPLY_MISTRAL_ARGS, "[TOOL_CALLS]time{}", "call 0 time({})");
-    expect(KIN_REPLY_MISTRAL_ARGS, "[TOOL_CALLS]nobody[ARGS]{}", "text([TOOL_CALLS]nobody[ARGS]{})");
-    expect(KIN_REPLY_MISTRAL_ARGS, "[TOOL_CALLS]time[ARG]{}", "text([TOOL_CALLS]time[ARG]{})");
-    expect(KIN_REPLY_MISTRAL_ARGS, "[TOOL_CALLS]time[AR", "text([TOOL_CALLS]time[AR)");
-    expect(KIN_REPLY_MISTRAL_ARGS, "[TOOL_CALLS][{\"name\": \"time\", \"arguments\": {}}]", "call 0 time({})");
+    expect(KIN_CHAT_MISTRAL_LABELS, "[TOOL_CALLS]time{}", "call 0 time({})");
+    expect(KIN_CHAT_MISTRAL_LABELS, "[TOOL_CALLS]nobody[ARGS]{}", "text([TOOL_CALLS]nobody[ARGS]{})");
+    expect(KIN_CHAT_MISTRAL_LABELS, "[TOOL_CALLS]time[ARG]{}", "text([TOOL_CALLS]time[ARG]{})");
+    expect(KIN_CHAT_MISTRAL_LABELS, "[TOOL_CALLS]time[AR", "text([TOOL_CALLS]time[AR)");
+    expect(KIN_CHAT_MISTRAL_LABELS, "[TOOL_CALLS][{\"name\": \"time\", \"arguments\": {}}]", "call 0 time({})");
 }
 
 // ---- Qwen3-Coder
 
 static void xml_parameters_become_json_of_the_schemas_types(void **state) {
     (void)state;
-    expect(KIN_REPLY_XML,
+    expect(KIN_CHAT_XML,
            "<tool_call>\n<function=weather>\n<parameter=city>\n5\n</parameter>\n<parameter=days>\n5\n</parameter>\n</"
            "function>\n</tool_call>",
            "call 0 weather({\"city\": \"5\", \"days\": 5})");
-    expect(KIN_REPLY_XML,
+    expect(KIN_CHAT_XML,
            "I look.\n<function=weather>\n<parameter=hot>True</parameter><parameter=tags>[1, \"a\"]</parameter></function>",
            "text(I look.)call 0 weather({\"hot\": true, \"tags\": [1,\"a\"]})");
-    expect(KIN_REPLY_XML,
+    expect(KIN_CHAT_XML,
            "<tool_call>\n<function=weather>\n<parameter=city>\n<b>\n\"x\"</b>\n\n</parameter>\n</function>\n</tool_call>",
            "call 0 weather({\"city\": \"<b>\\n\\\"x\\\"</b>\\n\"})");
-    expect(KIN_REPLY_XML,
+    expect(KIN_CHAT_XML,
            "<tool_call><function=weather><parameter=note>null</parameter><parameter=ref>1e3</parameter><parameter=any>{\"a\":1}</"
            "parameter><parameter=other>7</parameter></function></tool_call>",
            "call 0 weather({\"note\": null, \"ref\": 1e3, \"any\": {\"a\":1}, \"other\": \"7\"})");
-    expect(KIN_REPLY_XML,
-           "<tool_call><function=weather><parameter=days>soon</parameter><parameter=days>6</parameter></tool_call>",
+    expect(KIN_CHAT_XML, "<tool_call><function=weather><parameter=days>soon</parameter><parameter=days>6</parameter></tool_call>",
            "call 0 weather({\"days\": \"soon\"})");
-    expect(KIN_REPLY_XML,
+    expect(KIN_CHAT_XML,
            "<tool_call>\n<function=time>\n</function>\n</tool_call>\n<tool_call>\n<function=time>\n</function>\n</tool_call>",
            "call 0 time({})call 1 time({})");
-    expect(KIN_REPLY_XML, "<tool_call>{\"name\": \"time\", \"arguments\": {}}</tool_call>", "call 0 time({})");
-    expect(KIN_REPLY_XML, "<tool_call>\n<function=nobody>\n</function>", "text(<tool_call>\n<function=nobody>\n</function>)");
+    expect(KIN_CHAT_XML, "<tool_call>{\"name\": \"time\", \"arguments\": {}}</tool_call>", "call 0 time({})");
+    expect(KIN_CHAT_XML, "<tool_call>\n<function=nobody>\n</function>", "text(<tool_call>\n<function=nobody>\n</function>)");
 }
 
 // ---- delays, limits and errors
@@ -340,7 +338,7 @@ static size_t n_events_of(kin_reply_parser *p, const char *text, const kin_reply
 
 static void nothing_is_held_back_that_is_decided(void **state) {
     (void)state;
-    kin_reply_options options = options_of(KIN_REPLY_HERMES);
+    kin_reply_options options = options_of(KIN_CHAT_HERMES);
     kin_reply_parser *p;
     const kin_reply_event *events;
     assert_int_equal(kin_reply_parser_new(&p, &options, NULL), 0);
@@ -360,7 +358,7 @@ static void nothing_is_held_back_that_is_decided(void **state) {
 
 static void a_call_without_end_does_not_grow_without_bounds(void **state) {
     (void)state;
-    kin_reply_options options = options_of(KIN_REPLY_HERMES);
+    kin_reply_options options = options_of(KIN_CHAT_HERMES);
     kin_reply_parser *p;
     const kin_reply_event *events;
     static char filler[4096];
@@ -393,11 +391,11 @@ static void two_tools_of_one_name_are_refused(void **state) {
 
 static void markers_are_told_from_other_tokens(void **state) {
     (void)state;
-    assert_true(kin_reply_is_marker(str("[TOOL_CALLS]")));
-    assert_true(kin_reply_is_marker(str("<|python_tag|>")));
-    assert_true(kin_reply_is_marker(str("</think>")));
-    assert_false(kin_reply_is_marker(str("<|im_start|>")));
-    assert_false(kin_reply_is_marker(str("")));
+    assert_true(kin_chat_format_has_token(kin_chat_format_known(KIN_CHAT_MISTRAL), str("[TOOL_CALLS]")));
+    assert_true(kin_chat_format_has_token(kin_chat_format_known(KIN_CHAT_LLAMA), str("<|python_tag|>")));
+    assert_true(kin_chat_format_has_token(kin_chat_format_known(KIN_CHAT_PLAIN), str("</think>")));
+    assert_false(kin_chat_format_has_token(kin_chat_format_known(KIN_CHAT_HERMES), str("<|im_start|>")));
+    assert_false(kin_chat_format_has_token(kin_chat_format_known(KIN_CHAT_HERMES), str("")));
 }
 
 static void a_call_that_is_cut_in_its_beginning_is_no_text(void **state) {
@@ -406,20 +404,20 @@ static void a_call_that_is_cut_in_its_beginning_is_no_text(void **state) {
     for (size_t n = 2; n < sizeof call; n++) { // "<" alone is not yet a call
         char reply[64];
         snprintf(reply, sizeof reply, "Well.\n%.*s", (int)n, call);
-        expect_cut(KIN_REPLY_HERMES, reply, "text(Well.)");
+        expect_cut(KIN_CHAT_HERMES, reply, "text(Well.)");
     }
-    expect_cut(KIN_REPLY_HERMES, "a <", "text(a <)");
-    expect_cut(KIN_REPLY_HERMES, "a <b", "text(a <b)");
-    expect_cut(KIN_REPLY_HERMES, "Well.  ", "text(Well.  )");
-    expect_cut(KIN_REPLY_HERMES, "<think>I <tool_call>", "think(I <tool_call>)");
-    expect_cut(KIN_REPLY_HERMES, "<tool_call>{\"name\": \"time\", \"arguments\": {\"a\"", "call 0 time({\"a\"~)");
-    expect_cut(KIN_REPLY_HERMES, "<tool_call>{\"name\": \"time\", \"arguments\": {}}</tool", "call 0 time({})");
-    expect_cut(KIN_REPLY_XML, "<tool_call>\n<function=ti", "");
-    expect_cut(KIN_REPLY_LLAMA, "{\"name\": \"time\", \"par", "");
-    expect_cut(KIN_REPLY_LLAMA, "{\"na", "text({\"na)");
-    expect_cut(KIN_REPLY_MISTRAL, "[TOOL_CALLS][{\"na", "");
-    expect_cut(KIN_REPLY_MISTRAL_ARGS, "Hm. [TOOL_CALLS]time[AR", "text(Hm.)");
-    expect_cut(KIN_REPLY_PLAIN, "<tool_ca", "text(<tool_ca)");
+    expect_cut(KIN_CHAT_HERMES, "a <", "text(a <)");
+    expect_cut(KIN_CHAT_HERMES, "a <b", "text(a <b)");
+    expect_cut(KIN_CHAT_HERMES, "Well.  ", "text(Well.  )");
+    expect_cut(KIN_CHAT_HERMES, "<think>I <tool_call>", "think(I <tool_call>)");
+    expect_cut(KIN_CHAT_HERMES, "<tool_call>{\"name\": \"time\", \"arguments\": {\"a\"", "call 0 time({\"a\"~)");
+    expect_cut(KIN_CHAT_HERMES, "<tool_call>{\"name\": \"time\", \"arguments\": {}}</tool", "call 0 time({})");
+    expect_cut(KIN_CHAT_XML, "<tool_call>\n<function=ti", "");
+    expect_cut(KIN_CHAT_LLAMA, "{\"name\": \"time\", \"par", "");
+    expect_cut(KIN_CHAT_LLAMA, "{\"na", "text({\"na)");
+    expect_cut(KIN_CHAT_MISTRAL, "[TOOL_CALLS][{\"na", "");
+    expect_cut(KIN_CHAT_MISTRAL_LABELS, "Hm. [TOOL_CALLS]time[AR", "text(Hm.)");
+    expect_cut(KIN_CHAT_PLAIN, "<tool_ca", "text(<tool_ca)");
 }
 
 int main(void) {

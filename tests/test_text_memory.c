@@ -156,7 +156,8 @@ static int read_reply(const job *job, kin_err *err) {
                                 "<tool_call>{\"arguments\":{\"a\":1},\"name\":\"f\"}</tool_call>\n"
                                 "<tool_call><function=f><parameter=a>1</parameter></function></tool_call>";
     const kin_reply_tool tool = {.name = {"f", 1}, .parameters = {schema, sizeof schema - 1}};
-    const kin_reply_options options = {.format = KIN_REPLY_XML, .tools = &tool, .n_tools = 1, .reasoning = true};
+    const kin_reply_options options = {
+        .format = kin_chat_format_known(KIN_CHAT_XML), .tools = &tool, .n_tools = 1, .reasoning = true};
     kin_reply_parser *parser;
     const kin_reply_event *events;
     int n;
@@ -175,8 +176,9 @@ static int make_reply_grammar(const job *job, kin_err *err) {
     const kin_reply_tool tool = {.name = {"f", 1}, .parameters = {schema, sizeof schema - 1}};
     kin_reply_rules rules = {.tools = &tool, .n_tools = 1, .thinking = KIN_THINKING_MAY_BEGIN};
     int rc = 0;
-    for (rules.format = KIN_REPLY_HERMES; rules.format <= KIN_REPLY_MISTRAL_ARGS && rc == 0; rules.format++) {
+    for (int i = KIN_CHAT_HERMES; i < KIN_CHAT_N_KNOWN && rc == 0; i++) {
         kin_grammar *grammar;
+        rules.format = kin_chat_format_known((kin_chat_known)i);
         rc = kin_reply_grammar_new(&grammar, &rules, job->vocab, err);
         kin_grammar_free(grammar);
     }

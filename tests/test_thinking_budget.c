@@ -15,7 +15,7 @@ static const int32_t end[] = {7, 8};
 static kin_thinking_budget *budget_of(int n_tokens, bool begun) {
     kin_thinking_budget *b;
     kin_err err;
-    assert_int_equal(kin_thinking_budget_new(&b, n_tokens, begun, end, 2, &err), 0);
+    assert_int_equal(kin_thinking_budget_new(&b, kin_chat_format_known(KIN_CHAT_HERMES), n_tokens, begun, end, 2, &err), 0);
     return b;
 }
 

@@ -36,6 +36,14 @@ static kin_tool_format format_of(const char *source, size_t len) {
     return format;
 }
 
+// True if the calls are those of the known format.
+static bool is_known(const kin_tool_format *format, kin_chat_known which) {
+    kin_chat_format expected = *kin_chat_format_known(which);
+    memcpy(expected.think_begin, format->chat.think_begin, sizeof expected.think_begin);
+    memcpy(expected.think_end, format->chat.think_end, sizeof expected.think_end);
+    return memcmp(&expected, &format->chat, sizeof expected) == 0;
+}
+
 static char *read_template(const char *name) {
     char path[512];
     snprintf(path, sizeof path, "%s%s.jinja", TEMPLATES, name);
@@ -53,34 +61,36 @@ static void real_templates_are_told_apart(void **state) {
     (void)state;
     static const struct {
         const char *name;
-        kin_tool_format format;
+        kin_chat_known chat;
+        bool is_generic, thinks, one_call;
+        int n_call_id;
+        bool takes_system;
     } all[] = {
-        {"Mistral-Small-3.2-24B-Instruct-2506", {KIN_REPLY_MISTRAL_ARGS, .n_call_id = 9, .takes_system = true}},
-        {"NousResearch-Hermes-3-Llama-3.1-8B-tool_use", {KIN_REPLY_HERMES, .takes_system = true}},
-        {"Qwen-QwQ-32B", {KIN_REPLY_HERMES, .thinks = true, .takes_system = true}},
-        {"Qwen-Qwen2.5-7B-Instruct", {KIN_REPLY_HERMES, .takes_system = true}},
-        {"Qwen-Qwen3-0.6B", {KIN_REPLY_HERMES, .thinks = true, .takes_system = true}},
-        {"Qwen3-Coder", {KIN_REPLY_XML, .takes_system = true}},
-        {"deepseek-ai-DeepSeek-R1-Distill-Llama-8B",
-         {KIN_REPLY_HERMES, .is_generic = true, .thinks = true, .takes_system = true}},
-        {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B",
-         {KIN_REPLY_HERMES, .is_generic = true, .thinks = true, .takes_system = true}},
-        {"google-gemma-2-2b-it", {KIN_REPLY_HERMES, .is_generic = true}},
-        {"meta-llama-Llama-3.1-8B-Instruct", {KIN_REPLY_LLAMA, .one_call = true, .takes_system = true}},
-        {"meta-llama-Llama-3.2-3B-Instruct", {KIN_REPLY_LLAMA, .one_call = true, .takes_system = true}},
-        {"microsoft-Phi-3.5-mini-instruct", {KIN_REPLY_HERMES, .is_generic = true, .takes_system = true}},
-        {"mistralai-Mistral-Nemo-Instruct-2407", {KIN_REPLY_MISTRAL, .n_call_id = 9, .takes_system = true}},
+        {"Mistral-Small-3.2-24B-Instruct-2506", KIN_CHAT_MISTRAL_LABELS, .n_call_id = 9, .takes_system = true},
+        {"NousResearch-Hermes-3-Llama-3.1-8B-tool_use", KIN_CHAT_HERMES, .takes_system = true},
+        {"Qwen-QwQ-32B", KIN_CHAT_HERMES, .thinks = true, .takes_system = true},
+        {"Qwen-Qwen2.5-7B-Instruct", KIN_CHAT_HERMES, .takes_system = true},
+        {"Qwen-Qwen3-0.6B", KIN_CHAT_HERMES, .thinks = true, .takes_system = true},
+        {"Qwen3-Coder", KIN_CHAT_XML, .takes_system = true},
+        {"deepseek-ai-DeepSeek-R1-Distill-Llama-8B", KIN_CHAT_HERMES, .is_generic = true, .thinks = true, .takes_system = true},
+        {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", KIN_CHAT_HERMES, .is_generic = true, .thinks = true, .takes_system = true},
+        {"google-gemma-2-2b-it", KIN_CHAT_HERMES, .is_generic = true},
+        {"meta-llama-Llama-3.1-8B-Instruct", KIN_CHAT_LLAMA, .one_call = true, .takes_system = true},
+        {"meta-llama-Llama-3.2-3B-Instruct", KIN_CHAT_LLAMA, .one_call = true, .takes_system = true},
+        {"microsoft-Phi-3.5-mini-instruct", KIN_CHAT_HERMES, .is_generic = true, .takes_system = true},
+        {"mistralai-Mistral-Nemo-Instruct-2407", KIN_CHAT_MISTRAL, .n_call_id = 9, .takes_system = true},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         char *source = read_template(all[i].name);
         if (!source) skip();
-        kin_tool_format format = format_of(source, strlen(source)), expected = all[i].format;
-        bool same = format.calls == expected.calls && format.is_generic == expected.is_generic &&
-                    format.one_call == expected.one_call && format.n_call_id == expected.n_call_id &&
-                    format.thinks == expected.thinks && format.takes_system == expected.takes_system;
+        kin_tool_format format = format_of(source, strlen(source));
+        bool same = is_known(&format, all[i].chat) && format.is_generic == all[i].is_generic &&
+                    format.one_call == all[i].one_call && format.n_call_id == all[i].n_call_id &&
+                    kin_chat_format_thinks(&format.chat) == all[i].thinks && format.takes_system == all[i].takes_system;
         if (!same)
-            fail_msg("%s: calls %d generic %d one %d id %d thinks %d system %d", all[i].name, format.calls, format.is_generic,
-                     format.one_call, format.n_call_id, format.thinks, format.takes_system);
+            fail_msg("%s: syntax %d generic %d one %d id %d thinks %d system %d", all[i].name, format.chat.syntax,
+                     format.is_generic, format.one_call, format.n_call_id, kin_chat_format_thinks(&format.chat),
+                     format.takes_system);
         free(source);
     }
 }
@@ -91,22 +101,22 @@ static void a_template_that_tells_no_tools_gets_the_generic_form(void **state) {
     static const char tells[] = "{% for t in tools %}{{ t | tojson }}{% endfor %}{{ messages[0].content }}";
     static const struct {
         const char *markers;
-        kin_reply_format calls;
+        kin_chat_known calls;
     } all[] = {
-        {"{# <tool_call> arguments #}", KIN_REPLY_HERMES},  {"{# <tool_call><function=f> #}", KIN_REPLY_XML},
-        {"{# [TOOL_CALLS][{ #}", KIN_REPLY_MISTRAL},        {"{# [TOOL_CALLS]f[ARGS] #}", KIN_REPLY_MISTRAL_ARGS},
-        {"{# ipython \"parameters\": #}", KIN_REPLY_LLAMA},
+        {"{# <tool_call> arguments #}", KIN_CHAT_HERMES},  {"{# <tool_call><function=f> #}", KIN_CHAT_XML},
+        {"{# [TOOL_CALLS][{ #}", KIN_CHAT_MISTRAL},        {"{# [TOOL_CALLS]f[ARGS] #}", KIN_CHAT_MISTRAL_LABELS},
+        {"{# ipython \"parameters\": #}", KIN_CHAT_LLAMA},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         char source[256];
         snprintf(source, sizeof source, "%s%s", tells, all[i].markers);
         kin_tool_format format = format_of(source, strlen(source));
-        assert_int_equal(format.calls, all[i].calls);
-        assert_false(format.is_generic || format.one_call || format.thinks);
+        assert_true(is_known(&format, all[i].calls));
+        assert_false(format.is_generic || format.one_call || kin_chat_format_thinks(&format.chat));
         assert_true(format.takes_system);
         snprintf(source, sizeof source, "{{ messages[-1].content }}%s", all[i].markers);
         format = format_of(source, strlen(source));
-        assert_int_equal(format.calls, KIN_REPLY_HERMES);
+        assert_true(is_known(&format, KIN_CHAT_HERMES));
         assert_true(format.is_generic);
         assert_false(format.takes_system);
     }
@@ -123,7 +133,7 @@ static void what_a_template_renders_says_more_than_a_source(void **state) {
     kin_tool_format format;
     assert_int_equal(kin_jinja_new(&jinja, hermes, sizeof hermes - 1, NULL), 0);
     assert_int_equal(kin_tool_format_of(&format, jinja, other, sizeof other - 1, NULL), 0);
-    assert_int_equal(format.calls, KIN_REPLY_HERMES);
+    assert_true(is_known(&format, KIN_CHAT_HERMES));
     assert_false(format.is_generic);
     kin_jinja_free(jinja);
 }
@@ -154,11 +164,11 @@ static void ids_of_calls_are_made_to_fit(void **state) {
 
 static void a_prompt_tells_whether_reasoning_has_begun(void **state) {
     (void)state;
-    kin_tool_format format = {.thinks = true};
+    kin_tool_format format = {.chat = *kin_chat_format_known(KIN_CHAT_HERMES)};
     assert_int_equal(kin_reply_thinking_of(&format, str("<|im_start|>assistant\n<think>\n")), KIN_THINKING_BEGUN);
     assert_int_equal(kin_reply_thinking_of(&format, str("assistant\n<think>\n\n</think>\n\n")), KIN_THINKING_NONE);
     assert_int_equal(kin_reply_thinking_of(&format, str("assistant\n")), KIN_THINKING_MAY_BEGIN);
-    format.thinks = false;
+    format.chat.think_begin[0] = 0;
     assert_int_equal(kin_reply_thinking_of(&format, str("assistant\n")), KIN_THINKING_NONE);
     assert_int_equal(kin_reply_thinking_of(&format, str("")), KIN_THINKING_NONE);
 }
@@ -175,8 +185,9 @@ static const kin_reply_tool tools[] = {
     {.name = {"time", 4}},
 };
 
-static kin_reply_rules rules_of(kin_reply_format format, bool required) {
-    return (kin_reply_rules){.format = format, .tools = tools, .n_tools = 2, .required = required, .parallel = true};
+static kin_reply_rules rules_of(kin_chat_known format, bool required) {
+    return (kin_reply_rules){
+        .format = kin_chat_format_known(format), .tools = tools, .n_tools = 2, .required = required, .parallel = true};
 }
 
 typedef struct judge {
@@ -226,7 +237,7 @@ static void expect(const kin_reply_rules *rules, bool expected, const char *cons
 
 static void a_required_call_is_one_of_an_offered_tool(void **state) {
     (void)state;
-    kin_reply_rules rules = rules_of(KIN_REPLY_HERMES, true);
+    kin_reply_rules rules = rules_of(KIN_CHAT_HERMES, true);
     expect(&rules, true,
            REPLIES(H("weather", "{\"city\": \"Rom\"}"), " " H("time", "{}"),
                    H("time", "{}") "\n" H("weather", "{\"city\": \"Rom\", \"days\": 3, \"unit\": \"F\"}"),
@@ -244,7 +255,7 @@ static void a_required_call_is_one_of_an_offered_tool(void **state) {
 
 static void with_auto_a_call_that_has_begun_is_valid(void **state) {
     (void)state;
-    kin_reply_rules rules = rules_of(KIN_REPLY_HERMES, false);
+    kin_reply_rules rules = rules_of(KIN_CHAT_HERMES, false);
     expect(&rules, true,
            REPLIES("", "No.", "a < b <tool <<tool_cal\n<tool_call", "\xc3\xa9\n\n", H("time", "{}"), "I look.\n<" H("time", "{}"),
                    "<think>Hm <tool_cal</think>", "{\"name\": \"x\"}"));
@@ -255,7 +266,7 @@ static void with_auto_a_call_that_has_begun_is_valid(void **state) {
 
 static void reasoning_comes_first_where_it_may(void **state) {
     (void)state;
-    kin_reply_rules rules = rules_of(KIN_REPLY_HERMES, true);
+    kin_reply_rules rules = rules_of(KIN_CHAT_HERMES, true);
     rules.thinking = KIN_THINKING_MAY_BEGIN;
     expect(&rules, true,
            REPLIES(H("time", "{}"), "<think>\nHm </thin <tool_call> x\n</think>\n\n" H("time", "{}"),
@@ -277,7 +288,7 @@ static void a_response_format_holds_of_the_text(void **state) {
     kin_reply_rules rules = {.thinking = KIN_THINKING_MAY_BEGIN, .schema = str("{\"type\":\"integer\"}")};
     expect(&rules, true, REPLIES("5", "<think>five</think>\n5"));
     expect(&rules, false, REPLIES("five", "<think>five</think>five", "<think>five"));
-    rules = rules_of(KIN_REPLY_HERMES, false);
+    rules = rules_of(KIN_CHAT_HERMES, false);
     rules.schema = str("{\"type\":\"integer\"}");
     expect(&rules, true, REPLIES("5", H("time", "{}")));
     expect(&rules, false, REPLIES("five", "5" H("time", "{}")));
@@ -287,7 +298,7 @@ static void a_response_format_holds_of_the_text(void **state) {
 
 static void llama_calls_are_told_from_other_json(void **state) {
     (void)state;
-    kin_reply_rules rules = rules_of(KIN_REPLY_LLAMA, true);
+    kin_reply_rules rules = rules_of(KIN_CHAT_LLAMA, true);
     expect(&rules, true,
            REPLIES(L("time", "{}"), L("time", "{}") "; " L("weather", "{\"city\": \"Rom\"}"), "<|python_tag|>" L("time", "{}")));
     expect(&rules, false, REPLIES("No.", L("nobody", "{}"), L("weather", "{}"), "<|python_tag|>print(1)"));
@@ -302,7 +313,7 @@ static void llama_calls_are_told_from_other_json(void **state) {
 
 static void mistral_calls_are_lists_or_have_labels(void **state) {
     (void)state;
-    kin_reply_rules rules = rules_of(KIN_REPLY_MISTRAL, true);
+    kin_reply_rules rules = rules_of(KIN_CHAT_MISTRAL, true);
     expect(&rules, true,
            REPLIES("[TOOL_CALLS][{\"name\": \"time\", \"arguments\": {}}]",
                    "[TOOL_CALLS] [{\"name\": \"time\", \"arguments\": {}, \"id\": \"abcdef123\"}, {\"name\": \"time\", "
@@ -311,7 +322,7 @@ static void mistral_calls_are_lists_or_have_labels(void **state) {
     rules.required = false;
     expect(&rules, true, REPLIES("No [1] [TOOL_CALL", "Yes [[TOOL_CALLS][{\"name\": \"time\", \"arguments\": {}}]"));
     expect(&rules, false, REPLIES("No [TOOL_CALLS] no"));
-    rules = rules_of(KIN_REPLY_MISTRAL_ARGS, true);
+    rules = rules_of(KIN_CHAT_MISTRAL_LABELS, true);
     expect(&rules, true,
            REPLIES("[TOOL_CALLS]time[ARGS]{}",
                    "[TOOL_CALLS]time[CALL_ID]abcdef123[ARGS]{}[TOOL_CALLS]weather[ARGS]{\"city\": \"Rom\"}"));
@@ -323,7 +334,7 @@ static void mistral_calls_are_lists_or_have_labels(void **state) {
 
 static void xml_parameters_are_those_of_the_schema(void **state) {
     (void)state;
-    kin_reply_rules rules = rules_of(KIN_REPLY_XML, true);
+    kin_reply_rules rules = rules_of(KIN_CHAT_XML, true);
     expect(&rules, true,
            REPLIES(X("weather", P("city", "Rom <b>\n</param")), X("weather", P("city", "") P("days", "3") P("unit", "C")),
                    X("time", ""), X("time", P("any", "x") P("thing", "y")) "\n" X("time", ""),
@@ -340,7 +351,7 @@ static void xml_parameters_are_those_of_the_schema(void **state) {
 static void what_schemas_cannot_say_is_any_object_unless_strict(void **state) {
     (void)state;
     kin_reply_tool tool = {.name = {"f", 1}, .parameters = str("{\"properties\":{\"a\":{\"not\":{\"const\":1}}}}")};
-    kin_reply_rules rules = {.format = KIN_REPLY_HERMES, .tools = &tool, .n_tools = 1, .required = true};
+    kin_reply_rules rules = {.format = kin_chat_format_known(KIN_CHAT_HERMES), .tools = &tool, .n_tools = 1, .required = true};
     kin_text_buffer gbnf = {0};
     kin_err err;
     expect(&rules, true, REPLIES(H("f", "{}"), H("f", "{\"a\": 1}")));
@@ -377,7 +388,8 @@ static void a_keyword_that_is_not_supported_loosens_its_own_schema_only(void **s
         snprintf(schema, sizeof schema, "{\"properties\":{\"id\":{\"type\":\"integer\"},\"b\":{%s}},\"required\":[\"id\"]}",
                  loosened[i]);
         kin_reply_tool tool = {.name = {"f", 1}, .parameters = str(schema)};
-        kin_reply_rules rules = {.format = KIN_REPLY_HERMES, .tools = &tool, .n_tools = 1, .required = true};
+        kin_reply_rules rules = {
+            .format = kin_chat_format_known(KIN_CHAT_HERMES), .tools = &tool, .n_tools = 1, .required = true};
         kin_text_buffer gbnf = {0};
         kin_err err;
         expect(&rules, true,
@@ -403,8 +415,9 @@ static void many_tools_have_room_in_every_format(void **state) {
         snprintf(names[i], sizeof names[i], "tool_%d", i);
         many[i] = (kin_reply_tool){.name = str(names[i]), .parameters = {schema.at, schema.len}};
     }
-    for (int format = KIN_REPLY_HERMES; format <= KIN_REPLY_MISTRAL_ARGS; format++) {
-        kin_reply_rules rules = {.format = (kin_reply_format)format, .tools = many, .n_tools = KIN_REPLY_MAX_TOOLS};
+    for (int format = KIN_CHAT_HERMES; format < KIN_CHAT_N_KNOWN; format++) {
+        kin_reply_rules rules = {
+            .format = kin_chat_format_known((kin_chat_known)format), .tools = many, .n_tools = KIN_REPLY_MAX_TOOLS};
         kin_grammar *grammar;
         kin_err err = {""};
         rules.thinking = KIN_THINKING_MAY_BEGIN;
@@ -420,7 +433,7 @@ static void many_tools_have_room_in_every_format(void **state) {
 static void what_cannot_be_is_refused_in_a_sentence(void **state) {
     (void)state;
     kin_reply_tool tool = {.name = {"a b", 3}};
-    kin_reply_rules rules = {.format = KIN_REPLY_MISTRAL_ARGS, .tools = &tool, .n_tools = 1};
+    kin_reply_rules rules = {.format = kin_chat_format_known(KIN_CHAT_MISTRAL_LABELS), .tools = &tool, .n_tools = 1};
     kin_grammar *grammar;
     kin_err err;
     assert_int_equal(kin_reply_grammar_new(&grammar, &rules, NULL, &err), KIN_FAIL);
@@ -524,12 +537,12 @@ static void what_the_grammar_allows_the_parser_reads(void **state) {
     kin_rng rng;
     kin_rng_seed(&rng, 16);
     for (int round = 0; round < 40; round++) {
-        kin_reply_format format = (kin_reply_format)(KIN_REPLY_HERMES + round % 5);
+        kin_chat_known format = (kin_chat_known)(KIN_CHAT_HERMES + round % 5);
         bool control = round / 5 % 2, required = round / 10 % 2, thinks = round / 20 % 2;
         kin_vocab *vocab = marker_vocab(control);
         kin_reply_rules rules = rules_of(format, required);
         rules.thinking = thinks ? KIN_THINKING_MAY_BEGIN : KIN_THINKING_NONE;
-        kin_reply_options options = {.format = format, .tools = tools, .n_tools = 2, .reasoning = thinks};
+        kin_reply_options options = {.format = kin_chat_format_known(format), .tools = tools, .n_tools = 2, .reasoning = thinks};
         kin_grammar *grammar;
         kin_token_trie *trie;
         kin_matcher *m;
@@ -561,7 +574,7 @@ static void what_the_grammar_allows_the_parser_reads(void **state) {
 static void a_control_token_begins_a_call_and_its_letters_do_not(void **state) {
     (void)state;
     kin_vocab *vocab = marker_vocab(true);
-    kin_reply_rules rules = rules_of(KIN_REPLY_MISTRAL_ARGS, true);
+    kin_reply_rules rules = rules_of(KIN_CHAT_MISTRAL_LABELS, true);
     kin_grammar *grammar;
     kin_token_trie *trie;
     kin_matcher *m;
@@ -589,7 +602,7 @@ static void generic_calls_are_written_as_they_are_read(void **state) {
     (void)state;
     const kin_str offered[] = {str("{\"name\":\"time\"}"), str("{\"name\":\"weather\"}")};
     kin_text_buffer text = {0};
-    kin_reply_rules rules = rules_of(KIN_REPLY_HERMES, true);
+    kin_reply_rules rules = rules_of(KIN_CHAT_HERMES, true);
     kin_tool_format_put_call(str("weather"), str("{\"city\": \"Rom\"}"), &text);
     expect(&rules, true, REPLIES(text.at));
     kin_tool_format_put_call(str("time"), str("{}"), &text);

@@ -2,78 +2,132 @@
 
 #include <string.h>
 
-#include "pure/text/parameter.h"
+#include "pure/text/reply_grammar_impl.h"
 #include "pure/text/schema.h"
+#include "pure/text/schema_combine.h"
 #include "pure/text/schema_string.h"
+#include "pure/text/utf8.h"
 
-// Rules: s0, s1, ... of schemas, and those of schema_string.h; call: one call; tagged: the text between its tags; calls, body,
-// root; parameter: any parameter of the XML format; raw: its text.
-typedef struct writer {
-    const kin_reply_rules *rules;
-    const kin_vocab *vocab;
-    kin_schema_grammar *to;
-    kin_text_buffer *gbnf; // of `to`: complete rules
-    kin_text_buffer *line; // the rule being written
-    bool any_arguments;    // ignore the schemas of tools that are not strict
-    kin_err *err;
-} writer;
-
-static void put(writer *w, const char *text) {
+void kin_reply_put(kin_reply_writer *w, const char *text) {
     kin_text_put(w->line, text, strlen(text));
 }
 
-static void put_literal(writer *w, const char *text) {
-    kin_schema_put_literal((kin_str){text, strlen(text)}, w->line);
-    put(w, " ");
+static void put_literal(kin_reply_writer *w, kin_str text) {
+    if (text.len == 0) return;
+    kin_schema_put_literal(text, w->line);
+    kin_reply_put(w, " ");
 }
 
-// Writes a marker: the control token of that name, or its text.
-static void put_marker(writer *w, const char *text) {
-    int32_t id = w->vocab ? kin_vocab_find(w->vocab, text, strlen(text)) : KIN_TOKEN_NONE;
-    if (id != KIN_TOKEN_NONE && kin_vocab_type(w->vocab, id) == KIN_TOKEN_CONTROL)
-        kin_text_print(w->line, "<[%d]> ", (int)id);
-    else
-        put_literal(w, text);
+// ---- marks
+
+// Returns the control token whose name the text begins with, the longest one.
+static int32_t control_token_at(const kin_reply_writer *w, const char *text, size_t *len) {
+    for (*len = strnlen(text, KIN_CHAT_MAX_MARK); w->vocab && *len > 1; --*len) {
+        int32_t id = kin_vocab_find(w->vocab, text, *len);
+        if (id != KIN_TOKEN_NONE && kin_vocab_type(w->vocab, id) == KIN_TOKEN_CONTROL) return id;
+    }
+    return KIN_TOKEN_NONE;
 }
 
-static void end_rule(writer *w, const char *name) {
+static bool is_space(char c) {
+    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+}
+
+void kin_reply_put_mark(kin_reply_writer *w, const char *mark) {
+    const char *begin = mark;
+    size_t len;
+    for (const char *at = mark;;) {
+        int32_t id = *at ? control_token_at(w, at, &len) : KIN_TOKEN_NONE;
+        bool is_line = *at == '\n';
+        if (*at && id == KIN_TOKEN_NONE && !is_line) {
+            at++;
+            continue;
+        }
+        put_literal(w, (kin_str){begin, (size_t)(at - begin)});
+        if (!*at) return;
+        if (id != KIN_TOKEN_NONE)
+            kin_text_print(w->line, "<[%d]> ", (int)id);
+        else
+            kin_reply_put(w, "ws ");
+        for (at += is_line ? 1 : len; is_line && is_space(*at);) at++;
+        begin = at;
+    }
+}
+
+void kin_reply_end_rule(kin_reply_writer *w, const char *name) {
     kin_text_print(w->gbnf, "%s ::= ", name);
     kin_text_put(w->gbnf, w->line->at, w->line->len);
     kin_text_print(w->gbnf, "\n");
     w->line->len = 0;
 }
 
-// ---- text without certain strings. They are ASCII and share their first character, which occurs nowhere else in them
+// ---- text without certain strings, which share their first character. A string counts up to the next occurrence of that
+// character in it
 
-static void put_class(writer *w, char first, const char *const *without, size_t n, size_t at) {
-    kin_text_print(w->line, "[^%c", first);
-    for (size_t i = 0; i < n; i++) kin_text_print(w->line, "%s%c", strchr("[]\\-", without[i][at]) ? "\\" : "", without[i][at]);
-    put(w, "]");
+typedef struct words {
+    char at[2][KIN_CHAT_MAX_MARK];
+    size_t n;
+} words;
+
+static int char_len(const char *at) {
+    return kin_utf8_len(at, strlen(at)) > 0 ? kin_utf8_len(at, strlen(at)) : 1;
 }
 
-// Writes what may follow the first `at` characters of the strings, up to the next occurrence of the first character.
-static void put_other_ends(writer *w, const char *const *without, size_t n, size_t at) {
-    char first = without[0][0];
-    put(w, "(\"\" | ");
-    put_class(w, first, without, n, at);
-    kin_text_print(w->line, " [^%c]*", first);
+// Writes a character of a class.
+static void put_member(kin_reply_writer *w, const char *at) {
+    kin_text_print(w->line, "%s%.*s", strchr("[]\\-^", *at) ? "\\" : "", char_len(at), at);
+}
+
+// Writes what may follow the first `at` bytes of the strings, up to the next occurrence of the first character.
+static void put_other_ends(kin_reply_writer *w, char without[][KIN_CHAT_MAX_MARK], size_t n, size_t at) {
+    kin_reply_put(w, "(\"\" | [^");
+    put_member(w, without[0]);
+    for (size_t i = 0; i < n; i++) put_member(w, without[i] + at);
+    kin_reply_put(w, "] [^");
+    put_member(w, without[0]);
+    kin_reply_put(w, "]*");
     for (size_t i = 0; i < n;) { // strings with the same next character are adjacent
-        size_t end = i + 1;
-        while (end < n && without[end][at] == without[i][at]) end++;
-        if (without[i][at + 1]) {
-            kin_text_print(w->line, " | \"%c\" ", without[i][at]);
-            put_other_ends(w, without + i, end - i, at + 1);
+        size_t end = i + 1, len = (size_t)char_len(without[i] + at);
+        while (end < n && memcmp(without[end] + at, without[i] + at, len) == 0) end++;
+        if (without[i][at + len]) {
+            kin_reply_put(w, " | ");
+            put_literal(w, (kin_str){without[i] + at, len});
+            put_other_ends(w, without + i, end - i, at + len);
         }
         i = end;
     }
-    put(w, ")");
+    kin_reply_put(w, ")");
 }
 
-static void put_text_without(writer *w, const char *const *without, size_t n) {
-    char first = without[0][0];
-    kin_text_print(w->line, "[^%s%c]* (\"%c\" ", first == '[' ? "\\" : "", first, first);
-    put_other_ends(w, without, n, 1);
-    put(w, ")* ");
+// Adds a mark, which text then must not contain. One that begins with a control token cannot be in text.
+static void add_word(const kin_reply_writer *w, words *words, const char *mark) {
+    size_t len;
+    if (!mark[0] || words->n == 2 || control_token_at(w, mark, &len) != KIN_TOKEN_NONE) return;
+    if (words->n == 1 && mark[0] != words->at[0][0]) return;
+    size_t n = (size_t)char_len(mark);
+    while (mark[n] && mark[n] != mark[0] && mark[n] != '\n') n++;
+    memcpy(words->at[words->n], mark, n);
+    words->at[words->n++][n] = 0;
+}
+
+static void put_text_without_words(kin_reply_writer *w, words *words) {
+    if (words->n == 0) {
+        kin_reply_put(w, ".* ");
+        return;
+    }
+    kin_reply_put(w, "[^");
+    put_member(w, words->at[0]);
+    kin_reply_put(w, "]* (");
+    put_literal(w, (kin_str){words->at[0], (size_t)char_len(words->at[0])});
+    if (words->at[0][char_len(words->at[0])]) put_other_ends(w, words->at, words->n, (size_t)char_len(words->at[0]));
+    kin_reply_put(w, ")");
+    kin_reply_put(w, words->at[0][char_len(words->at[0])] ? "* " : "{0} ");
+}
+
+void kin_reply_put_text_without(kin_reply_writer *w, const char *mark) {
+    words words = {.n = 0};
+    add_word(w, &words, mark);
+    put_text_without_words(w, &words);
 }
 
 // ---- arguments
@@ -97,7 +151,7 @@ static bool make_object_schema(kin_str schema, kin_text_buffer *out) {
     return ok && !out->failed;
 }
 
-static void note_relaxed(writer *w, const kin_reply_tool *tool, kin_str what) {
+static void note_relaxed(kin_reply_writer *w, const kin_reply_tool *tool, kin_str what) {
     kin_text_buffer *to = w->rules->relaxed;
     bool is_place = what.len > 0 && what.at[0] == '#';
     if (!to || to->len + tool->name.len + what.len > KIN_SCHEMA_MAX_RELAXED) return;
@@ -108,10 +162,8 @@ static void note_relaxed(writer *w, const kin_reply_tool *tool, kin_str what) {
     if (!is_place) kin_text_print(to, ")");
 }
 
-// Writes rules for a schema of a tool, and appends their name to the line. If that is impossible: appends `instead`, or fails
-// if the tool is strict.
-static int put_schema(writer *w, const kin_json *json, const kin_json_value *schema, const kin_reply_tool *tool,
-                      const char *instead) {
+int kin_reply_put_schema(kin_reply_writer *w, const kin_json *json, const kin_json_value *schema, const kin_reply_tool *tool,
+                         const char *instead) {
     size_t len = w->gbnf->len, line_len = w->line->len;
     uint32_t n_rules = w->to->n_rules;
     kin_text_buffer relaxed = {0}, name = {0};
@@ -131,262 +183,194 @@ static int put_schema(writer *w, const kin_json *json, const kin_json_value *sch
     w->gbnf->len = len;
     w->line->len = line_len;
     w->to->n_rules = n_rules;
-    put(w, instead);
+    kin_reply_put(w, instead);
     return 0;
 }
 
-static int put_arguments(writer *w, const kin_reply_tool *tool) {
+static int put_arguments(kin_reply_writer *w, const kin_reply_tool *tool) {
     static const char no_object[] = "its parameters are no JSON schema of an object";
     kin_text_buffer schema = {0};
     kin_json json;
     int rc = 0;
     if (tool->parameters.len == 0) {
-        put(w, "object ");
+        kin_reply_put(w, "object ");
         return 0;
     }
     bool ok = make_object_schema(tool->parameters, &schema) && kin_json_parse(&json, schema.at, schema.len, NULL) == 0;
     if (ok) {
-        rc = put_schema(w, &json, json.values, tool, "object");
+        rc = kin_reply_put_schema(w, &json, json.values, tool, "object");
         kin_json_fini(&json);
     } else if (tool->strict) {
         rc = kin_err_set(w->err, "%s", no_object);
     } else {
         note_relaxed(w, tool, (kin_str){no_object, sizeof no_object - 1});
-        put(w, "object");
+        kin_reply_put(w, "object");
     }
-    put(w, " ");
+    kin_reply_put(w, " ");
     kin_text_fini(&schema);
     return rc;
 }
 
-// ---- a call as an object
+// ---- calls in JSON
 
-static void put_key(writer *w, const char *key) {
+int kin_reply_name_tool(kin_reply_writer *w, const kin_reply_tool *tool) {
+    return kin_err_prefix(w->err, "tool %.*s", (int)tool->name.len, tool->name.at);
+}
+
+static void put_key(kin_reply_writer *w, const char *key) {
     kin_text_print(w->line, "\"\\\"%s\\\"\" ws \":\" ws ", key);
 }
 
-static int put_objects(writer *w) {
+static void put_json_literal(kin_reply_writer *w, kin_str text) {
+    kin_text_buffer json = {0};
+    kin_json_write_string(text, &json);
+    if (json.failed) w->line->failed = true;
+    put_literal(w, kin_text_str(&json));
+    kin_text_fini(&json);
+}
+
+static int put_objects(kin_reply_writer *w) {
     const kin_reply_rules *r = w->rules;
-    put(w, "\"{\" ws ");
-    put_key(w, "name");
-    put(w, "(");
-    for (size_t i = 0; i < r->n_tools; i++) {
-        kin_text_buffer name = {0};
-        kin_json_write_string(r->tools[i].name, &name);
-        if (name.failed) w->line->failed = true;
-        if (i > 0) put(w, "| ");
-        kin_schema_put_literal((kin_str){name.at, name.len}, w->line);
-        kin_text_fini(&name);
-        put(w, " ws \",\" ws ");
-        put_key(w, r->format == KIN_REPLY_LLAMA ? "parameters" : "arguments");
-        if (put_arguments(w, &r->tools[i]) != 0)
-            return kin_err_prefix(w->err, "tool %.*s", (int)r->tools[i].name.len, r->tools[i].name.at);
+    const kin_chat_format *f = w->format;
+    kin_reply_put(w, "\"{\" ws ");
+    if (f->id_key[0] && f->id_first) {
+        put_key(w, f->id_key);
+        kin_reply_put(w, "\"\\\"\" [0-9]{1,3} \"\\\"\" ws \",\" ws ");
     }
-    put(w, ") ws ");
-    if (r->format == KIN_REPLY_MISTRAL) put(w, "(\",\" ws \"\\\"id\\\"\" ws \":\" ws \"\\\"\" [a-zA-Z0-9]{9} \"\\\"\" ws)? ");
-    put(w, "\"}\" ");
+    if (f->name_key[0]) put_key(w, f->name_key);
+    kin_reply_put(w, "(");
+    for (size_t i = 0; i < r->n_tools; i++) {
+        if (i > 0) kin_reply_put(w, "| ");
+        put_json_literal(w, r->tools[i].name);
+        kin_reply_put(w, f->name_key[0] ? "ws \",\" ws " : "ws \":\" ws ");
+        if (f->name_key[0]) put_key(w, f->arguments_key);
+        if (put_arguments(w, &r->tools[i]) != 0) return kin_reply_name_tool(w, &r->tools[i]);
+    }
+    kin_reply_put(w, ") ws ");
+    if (f->id_key[0] && !f->id_first) {
+        kin_reply_put(w, "(\",\" ws ");
+        put_key(w, f->id_key);
+        kin_reply_put(w, "\"\\\"\" [a-zA-Z0-9]{9} \"\\\"\" ws)? ");
+    }
+    kin_reply_put(w, "\"}\" ");
     return 0;
 }
 
-// ---- NAME[ARGS]{...}
-
-static int check_names(writer *w, const char *forbidden) {
+// Names that are not quoted have no white space and no character that begins a mark after them.
+static int check_names(kin_reply_writer *w) {
+    const kin_chat_format *f = w->format;
+    const char forbidden[] = {'{', '(', '<', '[', f->name_end[0], f->id_begin[0]};
     for (size_t i = 0; i < w->rules->n_tools; i++) {
         kin_str name = w->rules->tools[i].name;
         bool ok = name.len > 0 && name.len <= KIN_REPLY_MAX_NAME;
-        for (size_t k = 0; k < name.len; k++) ok = ok && (uint8_t)name.at[k] > 0x20 && !strchr(forbidden, name.at[k]);
+        for (size_t k = 0; k < name.len; k++)
+            ok = ok && (uint8_t)name.at[k] > 0x20 && !memchr(forbidden, name.at[k], sizeof forbidden);
         if (!ok) return kin_err_set(w->err, "tool %.*s: the model's format has no such name", (int)name.len, name.at);
     }
     return 0;
 }
 
-static int put_labelled(writer *w) {
+static int put_json_calls(kin_reply_writer *w) {
     const kin_reply_rules *r = w->rules;
-    if (check_names(w, "[]{") != 0) return KIN_FAIL;
-    put_marker(w, "[TOOL_CALLS]");
-    put(w, "(");
+    const kin_chat_format *f = w->format;
+    kin_reply_put(w, "(");
     for (size_t i = 0; i < r->n_tools; i++) {
-        if (i > 0) put(w, "| ");
-        kin_schema_put_literal(r->tools[i].name, w->line);
-        put(w, " id ");
-        put_marker(w, "[ARGS]");
-        if (put_arguments(w, &r->tools[i]) != 0)
-            return kin_err_prefix(w->err, "tool %.*s", (int)r->tools[i].name.len, r->tools[i].name.at);
+        kin_reply_put(w, i > 0 ? "| " : "");
+        kin_reply_put(w, f->id_names ? "\"functions.\" " : "");
+        put_literal(w, r->tools[i].name);
+        kin_reply_put(w, f->id_names ? "\":\" [0-9]{1,3} ws " : f->id_begin[0] ? "id ws " : "ws ");
+        kin_reply_put_mark(w, f->name_end);
+        kin_reply_put(w, "ws ");
+        if (put_arguments(w, &r->tools[i]) != 0) return kin_reply_name_tool(w, &r->tools[i]);
     }
-    put(w, ") ");
+    kin_reply_put(w, ") ");
     return 0;
 }
 
-static void put_id_rule(writer *w) {
-    put(w, "(");
-    put_marker(w, "[CALL_ID]");
-    put(w, "[a-zA-Z0-9]{9})? ");
-    end_rule(w, "id");
-}
-
-// ---- <function=NAME><parameter=KEY>VALUE</parameter></function>
-
-// True for an enum whose strings can all be written without escaping.
-static bool is_enum_of_strings(const kin_json *json, const kin_json_value *schema) {
-    const kin_json_value *values = kin_json_get(json, schema, "enum", 4);
-    if (!values || values->kind != KIN_JSON_ARRAY || values->n == 0) return false;
-    for (const kin_json_value *v = kin_json_first(json, values); v; v = kin_json_next(json, v)) {
-        if (v->kind != KIN_JSON_STRING || memchr(v->text.at, '<', v->text.len)) return false;
-    }
-    return true;
-}
-
-static int put_value(writer *w, const kin_json *json, const kin_json_value *schema, const kin_reply_tool *tool) {
-    unsigned types = kin_parameter_types(json, schema);
-    if (types & KIN_TYPE_STRING && is_enum_of_strings(json, schema)) {
-        put(w, "\"\\n\" (");
-        const kin_json_value *values = kin_json_get(json, schema, "enum", 4);
-        for (const kin_json_value *v = kin_json_first(json, values); v; v = kin_json_next(json, v)) {
-            kin_schema_put_literal(v->text, w->line);
-            put(w, v->next ? " | " : ") \"\\n\" ");
-        }
-        return 0;
-    }
-    if (types & KIN_TYPE_STRING) {
-        put(w, "raw ");
-        return 0;
-    }
-    put(w, "ws ");
-    if (put_schema(w, json, schema, tool, "raw") != 0) return KIN_FAIL;
-    put(w, " ws ");
-    return 0;
-}
-
-static bool is_required(const kin_json *json, kin_str key) {
-    const kin_json_value *required = kin_json_get(json, json->values, "required", 8);
-    if (!required) return false;
-    for (const kin_json_value *v = kin_json_first(json, required); v; v = kin_json_next(json, v)) {
-        if (v->kind == KIN_JSON_STRING && v->text.len == key.len && memcmp(v->text.at, key.at, key.len) == 0) return true;
-    }
-    return false;
-}
-
-// Writes each property in order; any parameters if none are listed or the schemas are too large.
-static int put_parameters(writer *w, const kin_json *json, const kin_reply_tool *tool) {
-    const kin_json_value *properties = kin_json_get(json, json->values, "properties", 10);
-    if (!properties || properties->kind != KIN_JSON_OBJECT || (w->any_arguments && !tool->strict)) {
-        put(w, "parameter* ");
-        return 0;
-    }
-    for (const kin_json_value *v = kin_json_first(json, properties); v; v = kin_json_next(json, v)) {
-        if (v->key.len == 0 || v->key.len > KIN_REPLY_MAX_NAME || memchr(v->key.at, '>', v->key.len)) {
-            if (is_required(json, v->key)) return kin_err_set(w->err, "the model's format has no such name of a parameter");
-            continue;
-        }
-        put(w, "(");
-        put_literal(w, "<parameter=");
-        kin_schema_put_literal(v->key, w->line);
-        put(w, " \">\" ");
-        if (put_value(w, json, v, tool) != 0) return KIN_FAIL;
-        put(w, is_required(json, v->key) ? "\"</parameter>\" ws) " : "\"</parameter>\" ws)? ");
-    }
-    return 0;
-}
-
-static int put_function(writer *w, const kin_reply_tool *tool) {
-    static const char any[] = "{}";
-    kin_str schema = tool->parameters.len > 0 ? tool->parameters : (kin_str){any, sizeof any - 1};
-    kin_json json;
-    if (kin_json_parse(&json, schema.at, schema.len, w->err) != 0) return KIN_FAIL;
-    kin_schema_put_literal(tool->name, w->line);
-    put(w, " \">\" ws ");
-    int rc = put_parameters(w, &json, tool);
-    kin_json_fini(&json);
-    return rc;
-}
-
-static int put_functions(writer *w) {
-    static const char *const end_value[] = {"</parameter>"};
-    const kin_reply_rules *r = w->rules;
-    if (check_names(w, "<>") != 0) return KIN_FAIL;
-    put_text_without(w, end_value, 1);
-    end_rule(w, "raw");
-    put(w, "\"<parameter=\" [^<>\\n]{1,64} \">\" raw \"</parameter>\" ws");
-    end_rule(w, "parameter");
-    put_literal(w, "<function=");
-    put(w, "(");
-    for (size_t i = 0; i < r->n_tools; i++) {
-        if (i > 0) put(w, "| ");
-        if (put_function(w, &r->tools[i]) != 0)
-            return kin_err_prefix(w->err, "tool %.*s", (int)r->tools[i].name.len, r->tools[i].name.at);
-    }
-    put(w, ") \"</function>\" ");
-    return 0;
+static void put_id_rule(kin_reply_writer *w) {
+    kin_reply_put(w, "(");
+    kin_reply_put_mark(w, w->format->id_begin);
+    kin_reply_put(w, "[a-zA-Z0-9]{9})? ");
+    kin_reply_end_rule(w, "id");
 }
 
 // ---- calls
 
-static int put_call_rule(writer *w) {
-    bool has_tags = w->rules->format == KIN_REPLY_HERMES || w->rules->format == KIN_REPLY_XML;
-    int rc;
-    switch (w->rules->format) {
-    case KIN_REPLY_XML: rc = put_functions(w); break;
-    case KIN_REPLY_MISTRAL_ARGS:
-        put_id_rule(w);
-        rc = put_labelled(w);
-        break;
-    default: rc = put_objects(w);
-    }
-    end_rule(w, has_tags ? "tagged" : "call");
-    if (!has_tags) return rc;
-    put_marker(w, "<tool_call>");
-    put(w, "ws tagged ws ");
-    put_marker(w, "</tool_call>");
-    end_rule(w, "call");
+static int put_call_rule(kin_reply_writer *w) {
+    const kin_chat_format *f = w->format;
+    int rc = f->syntax == KIN_CALL_OBJECT ? 0 : check_names(w);
+    if (rc != 0) return rc;
+    if (f->id_begin[0]) put_id_rule(w);
+    if (f->syntax == KIN_CALL_OBJECT)
+        rc = put_objects(w);
+    else
+        rc = f->syntax == KIN_CALL_JSON ? put_json_calls(w) : kin_reply_put_value_calls(w);
+    kin_reply_end_rule(w, "bare");
+    kin_reply_put_mark(w, f->call_begin);
+    kin_reply_put(w, f->call_begin[0] ? "ws " : "");
+    kin_reply_put_mark(w, f->name_begin);
+    kin_reply_put(w, "bare ");
+    kin_reply_put(w, f->arguments_end[0] ? "ws " : "");
+    kin_reply_put_mark(w, f->arguments_end);
+    kin_reply_put(w, f->call_end[0] ? "ws " : "");
+    kin_reply_put_mark(w, f->call_end);
+    kin_reply_end_rule(w, "call");
     return rc;
 }
 
-static void put_calls_rule(writer *w) {
+static void put_calls_rule(kin_reply_writer *w) {
+    const kin_chat_format *f = w->format;
     int n_more = w->rules->parallel ? KIN_REPLY_MAX_CALLS - 1 : 0;
-    switch (w->rules->format) {
-    case KIN_REPLY_MISTRAL:
-        put_marker(w, "[TOOL_CALLS]");
-        kin_text_print(w->line, "ws \"[\" ws call (\",\" ws call ws){0,%d} \"]\"", n_more);
-        break;
-    case KIN_REPLY_MISTRAL_ARGS: kin_text_print(w->line, "call{1,%d}", n_more + 1); break;
-    case KIN_REPLY_LLAMA:
-        put(w, "(");
-        put_marker(w, "<|python_tag|>");
-        kin_text_print(w->line, ")? call (ws \";\" ws call){0,%d}", n_more);
-        break;
-    default: kin_text_print(w->line, "call (ws call){0,%d}", n_more);
+    if (f->calls_begin[0]) {
+        kin_reply_put(w, f->is_bare ? "(" : "");
+        kin_reply_put_mark(w, f->calls_begin);
+        kin_reply_put(w, f->is_bare ? ")? " : "ws ");
     }
-    end_rule(w, "calls");
+    kin_reply_put(w, f->is_list ? "\"[\" ws call ws " : "call ");
+    kin_text_print(w->line, "(%s call%s){0,%d} ",
+                   f->is_list   ? "\",\" ws"
+                   : f->is_bare ? "ws \";\" ws"
+                                : "ws",
+                   f->is_list ? " ws" : "", n_more);
+    kin_reply_put(w, f->is_list ? "\"]\" " : "");
+    kin_reply_put(w, f->calls_end[0] ? "ws " : "");
+    kin_reply_put_mark(w, f->calls_end);
+    kin_reply_end_rule(w, "calls");
 }
 
 // ---- text before calls
 
-// Llama 3's calls have no marker: text must not begin like a call with the name of a tool.
-static void put_llama_text(writer *w) {
+// Llama 3's calls have no mark: text must not begin like a call with the name of a tool.
+static void put_llama_text(kin_reply_writer *w) {
     static const char space[] = "[ \\t\\n\\r]*";
-    kin_str keys[KIN_REPLY_MAX_TOOLS], name = {"name", 4};
+    kin_str keys[KIN_REPLY_MAX_TOOLS], name = {w->format->name_key, strlen(w->format->name_key)};
     for (size_t i = 0; i < w->rules->n_tools; i++) keys[i] = w->rules->tools[i].name;
     kin_schema_put_other_keys("no-name", &name, 1, w->gbnf);
     kin_schema_put_other_keys("no-tool", keys, w->rules->n_tools, w->gbnf);
     kin_text_print(w->line, "%s ([^{ \\t\\n\\r] .*)? | ", space);
     kin_text_print(w->line, "%s \"{\" %s ([^\" \\t\\n\\r] .* | no-name .*)? | ", space, space);
-    kin_text_print(w->line, "%s \"{\" %s \"\\\"name\\\"\" %s \":\" %s ([^\" \\t\\n\\r] .* | no-tool .*) | %s calls", space, space,
-                   space, space, space);
+    kin_text_print(w->line, "%s \"{\" %s \"\\\"%s\\\"\" %s \":\" %s ([^\" \\t\\n\\r] .* | no-tool .*) | %s calls", space, space,
+                   w->format->name_key, space, space, space);
 }
 
-static void put_text_and_calls(writer *w) {
-    static const char *const tags[] = {"<function=", "<tool_call>"}, *const mistral[] = {"[TOOL_CALLS]"};
-    switch (w->rules->format) {
-    case KIN_REPLY_LLAMA: put_llama_text(w); return;
-    case KIN_REPLY_MISTRAL:
-    case KIN_REPLY_MISTRAL_ARGS: put_text_without(w, mistral, 1); break;
-    case KIN_REPLY_XML: put_text_without(w, tags, 2); break;
-    default: put_text_without(w, tags + 1, 1);
+static void put_text_and_calls(kin_reply_writer *w) {
+    const kin_chat_format *f = w->format;
+    words words = {.n = 0};
+    if (f->is_bare && f->syntax == KIN_CALL_OBJECT && f->name_key[0]) {
+        put_llama_text(w);
+        return;
     }
-    put(w, "calls?");
+    if (f->is_bare) {
+        kin_reply_put(w, "[ \\t\\n\\r]* ([^[{ \\t\\n\\r] .*)? | ws calls");
+        return;
+    }
+    add_word(w, &words, f->calls_begin[0] ? f->calls_begin : f->call_begin[0] ? f->call_begin : f->name_begin);
+    if (f->call_begin[0] && f->name_begin[0] == '<') add_word(w, &words, f->name_begin);
+    put_text_without_words(w, &words);
+    kin_reply_put(w, "calls?");
 }
 
-static int put_json_text(writer *w) {
+static int put_json_text(kin_reply_writer *w) {
     kin_json json;
     if (kin_json_parse(&json, w->rules->schema.at, w->rules->schema.len, w->err) != 0) return kin_err_prefix(w->err, "schema");
     kin_text_buffer *relaxed = w->rules->strict ? NULL : w->rules->relaxed;
@@ -395,43 +379,109 @@ static int put_json_text(writer *w) {
     return rc;
 }
 
-static int put_body_rule(writer *w) {
-    bool has_calls = w->rules->n_tools > 0 && w->rules->format != KIN_REPLY_PLAIN;
+static int put_body_rule(kin_reply_writer *w) {
+    bool has_calls = w->rules->n_tools > 0 && w->format->syntax != KIN_CALL_NONE;
     int rc = has_calls ? put_call_rule(w) : 0;
     if (rc == 0 && has_calls) put_calls_rule(w);
     if (rc == 0 && w->rules->required) {
-        put(w, "ws calls"); // SentencePiece models tend to begin with a space
+        kin_reply_put(w, "ws calls"); // SentencePiece models tend to begin with a space
     } else if (rc == 0 && w->rules->schema.len > 0) {
         rc = put_json_text(w);
-        if (has_calls) put(w, " | ws calls");
+        if (has_calls) kin_reply_put(w, " | ws calls");
     } else if (rc == 0 && has_calls) {
         put_text_and_calls(w);
     } else {
-        put(w, ".*");
+        kin_reply_put(w, ".*");
     }
-    end_rule(w, "body");
+    kin_reply_end_rule(w, "body");
     return rc;
+}
+
+// A mark around the text of an answer, which the model may leave out.
+static void put_text_mark(kin_reply_writer *w, const char *mark) {
+    if (!mark[0]) return;
+    kin_reply_put(w, "(");
+    kin_reply_put_mark(w, mark);
+    kin_reply_put(w, ")? ");
 }
 
 // ---- reasoning
 
-static void put_root_rule(writer *w) {
-    static const char *const end_think[] = {"</think>"};
+static void put_root_rule(kin_reply_writer *w) {
+    const kin_chat_format *f = w->format;
     bool may_end = !w->rules->required && w->rules->schema.len == 0; // the reply may end within the reasoning
-    if (w->rules->thinking == KIN_THINKING_MAY_BEGIN) {
-        put(w, "([ \\t\\n\\r]{0,8} ");
-        put_marker(w, "<think>");
+    bool thinks = w->rules->thinking != KIN_THINKING_NONE && kin_chat_format_thinks(f);
+    bool may_begin = thinks && w->rules->thinking == KIN_THINKING_MAY_BEGIN;
+    if (may_begin) {
+        kin_reply_put(w, "([ \\t\\n\\r]{0,8} ");
+        kin_reply_put_mark(w, f->think_begin);
     }
-    if (w->rules->thinking != KIN_THINKING_NONE) {
-        put_text_without(w, end_think, 1);
-        if (may_end) put(w, "(");
-        put_marker(w, "</think>");
-        put(w, "[ \\t\\n\\r]{0,8} ");
+    if (thinks) {
+        kin_reply_put_text_without(w, f->think_end);
+        kin_reply_put(w, may_end ? "(" : "");
+        kin_reply_put_mark(w, f->think_end);
+        kin_reply_put(w, "[ \\t\\n\\r]{0,8} ");
     }
-    put(w, "body");
-    if (w->rules->thinking != KIN_THINKING_NONE && may_end) put(w, ")?");
-    if (w->rules->thinking == KIN_THINKING_MAY_BEGIN) put(w, " | body)");
-    end_rule(w, "root");
+    put_text_mark(w, f->text_begin);
+    kin_reply_put(w, "body");
+    if (thinks && may_end) kin_reply_put(w, ")?");
+    if (may_begin) kin_reply_put(w, " | body)");
+    kin_reply_end_rule(w, "root");
+}
+
+// ---- channels
+
+static void put_message_end(kin_reply_writer *w) {
+    kin_reply_put_text_without(w, "<|end|>");
+    kin_reply_put_mark(w, "<|end|><|start|>assistant");
+}
+
+static int put_channel_calls(kin_reply_writer *w) {
+    const kin_reply_rules *r = w->rules;
+    if (check_names(w) != 0) return KIN_FAIL;
+    for (size_t i = 0; i < r->n_tools; i++) {
+        put_literal(w, r->tools[i].name);
+        kin_reply_put(w, "(");
+        kin_reply_put_mark(w, "<|channel|>commentary ");
+        kin_reply_put(w, "| \" \")? ");
+        kin_reply_put(w, "(");
+        kin_reply_put_mark(w, "<|constrain|>");
+        kin_reply_put(w, ")? \"json\" ");
+        kin_reply_put_mark(w, "<|message|>");
+        if (put_arguments(w, &r->tools[i]) != 0) return kin_reply_name_tool(w, &r->tools[i]);
+        kin_reply_put(w, i + 1 < r->n_tools ? "| " : "");
+    }
+    kin_reply_end_rule(w, "to-tool");
+    kin_reply_put(w, "(\" \"? | ");
+    kin_reply_put_mark(w, "<|channel|>");
+    kin_reply_put(w, "(\"commentary \" | \"analysis \")) \"to=functions.\" to-tool");
+    kin_reply_end_rule(w, "calls");
+    return 0;
+}
+
+static int put_channel_rules(kin_reply_writer *w) {
+    bool has_calls = w->rules->n_tools > 0, may_end = !w->rules->required && w->rules->schema.len == 0;
+    int rc = has_calls ? put_channel_calls(w) : 0;
+    if (rc == 0 && w->rules->schema.len > 0) rc = put_json_text(w);
+    if (w->rules->schema.len == 0) kin_reply_put_text_without(w, "<|end|>");
+    kin_reply_end_rule(w, "body");
+    kin_reply_put_mark(w, "<|channel|>analysis<|message|>");
+    put_message_end(w);
+    kin_reply_end_rule(w, "thought");
+    kin_reply_put_mark(w, "<|channel|>commentary<|message|>");
+    put_message_end(w);
+    kin_reply_end_rule(w, "preamble");
+    kin_reply_put(w, w->rules->thinking == KIN_THINKING_NONE ? "" : "thought{0,16} ");
+    kin_reply_put(w, has_calls ? "preamble{0,4} (" : "(");
+    kin_reply_put(w, has_calls ? "calls" : "");
+    if (!w->rules->required) {
+        kin_reply_put(w, has_calls ? " | " : "");
+        kin_reply_put_mark(w, "<|channel|>final<|message|>");
+        kin_reply_put(w, "body");
+    }
+    kin_reply_put(w, may_end ? ")?" : ")");
+    kin_reply_end_rule(w, "root");
+    return rc;
 }
 
 // ---- the whole grammar
@@ -439,15 +489,22 @@ static void put_root_rule(writer *w) {
 static int write_rules(const kin_reply_rules *rules, const kin_vocab *vocab, bool any_arguments, kin_schema_grammar *to,
                        kin_err *err) {
     kin_text_buffer line = {0};
-    writer w = {
-        .rules = rules, .vocab = vocab, .to = to, .gbnf = &to->gbnf, .line = &line, .any_arguments = any_arguments, .err = err};
-    if (rules->required && (rules->n_tools == 0 || rules->format == KIN_REPLY_PLAIN))
+    kin_reply_writer w = {.rules = rules,
+                          .format = rules->format ? rules->format : kin_chat_format_known(KIN_CHAT_PLAIN),
+                          .vocab = vocab,
+                          .to = to,
+                          .gbnf = &to->gbnf,
+                          .line = &line,
+                          .any_arguments = any_arguments,
+                          .err = err};
+    bool has_channels = w.format->syntax == KIN_CALL_CHANNELS;
+    if (rules->required && (rules->n_tools == 0 || w.format->syntax == KIN_CALL_NONE))
         return kin_err_set(err, "tools: a call is required, but there is no tool");
     if (rules->n_tools > KIN_REPLY_MAX_TOOLS)
         return kin_err_set(err, "tools: %zu of them, at most 512 are possible", rules->n_tools);
     kin_schema_put_builtins(&to->gbnf);
-    int rc = put_body_rule(&w);
-    put_root_rule(&w);
+    int rc = has_channels ? put_channel_rules(&w) : put_body_rule(&w);
+    if (!has_channels) put_root_rule(&w);
     if (rc == 0 && (line.failed || to->gbnf.failed))
         rc = kin_err_set(err, "tools: the grammar is too large, or there is no memory for it");
     kin_text_fini(&line);

@@ -5,10 +5,12 @@
 // call. Control tokens that belong to a call are token references (<[id]>, gbnf.h); other control tokens and invalid UTF-8 are
 // impossible.
 //
-// A call names one of the given tools, and its arguments are a JSON object that matches the tool's schema. In the XML format a
-// parameter that may be a string is free text, except an enum of strings. A keyword that schema.h does not support is ignored
-// and the rest of the schema applies; if the schema is invalid, or all schemas together are too large, the arguments may be any
-// object (XML: any parameters with any text). With `strict` each of these is an error.
+// A call names one of the given tools, and its arguments match the tool's schema. They are a JSON object, or what the format has
+// instead. Where parameters stand between marks, one that may be a string is free text, except an enum of strings. As in Python
+// and between the format's own quotes, strings, lists and objects with nothing but types are written in that syntax, and what has
+// other keywords as JSON, which the parser reads there too. A keyword that schema.h does not support is ignored and the rest of
+// the schema applies; if the schema is invalid, or all schemas together are too large, the arguments may be any object (between
+// marks: any parameters with any text). With `strict` each of these is an error.
 #pragma once
 
 #include "pure/text/grammar.h"
@@ -23,12 +25,12 @@ enum {
 
 typedef enum kin_reply_thinking {
     KIN_THINKING_NONE,      // the reply has no reasoning
-    KIN_THINKING_MAY_BEGIN, // it may begin with <think>
-    KIN_THINKING_BEGUN,     // the prompt ends with <think>
+    KIN_THINKING_MAY_BEGIN, // it may begin with the format's mark
+    KIN_THINKING_BEGUN,     // the prompt ends with that mark
 } kin_reply_thinking;
 
 typedef struct kin_reply_rules {
-    kin_reply_format format;
+    const kin_chat_format *format; // NULL: KIN_CHAT_PLAIN
     kin_reply_thinking thinking;
     const kin_reply_tool *tools; // [n_tools] tools that may be called; for tool_choice with a name only that tool
     size_t n_tools;

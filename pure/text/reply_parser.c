@@ -89,92 +89,109 @@ void kin_reply_release(kin_reply_parser *p) {
     kin_reply_forget(p);
 }
 
-// ---- markers. The first character of a marker occurs only once in it.
+// ---- marks
 
-typedef enum marker_kind { THINK, END_THINK, CALL, FUNCTION, END_CALL, WITHIN_CALL } marker_kind;
+typedef enum mark_kind { THINK, END_THINK, CALLS, CALL, NAME, END_CALL, HEADER, DROPPED } mark_kind;
 
-enum { // sets of formats, as bits
-    HERMES = 1 << KIN_REPLY_HERMES,
-    XML = 1 << KIN_REPLY_XML,
-    LLAMA = 1 << KIN_REPLY_LLAMA,
-    MISTRAL = 1 << KIN_REPLY_MISTRAL | 1 << KIN_REPLY_MISTRAL_ARGS,
-};
-
-static const struct marker {
+typedef struct mark {
     const char *text;
-    marker_kind kind;
-    unsigned formats;
-} markers[] = {
-    {"<think>", THINK, 0},
-    {"</think>", END_THINK, 0},
-    {"<tool_call>", CALL, HERMES | XML},
-    {"</tool_call>", END_CALL, HERMES | XML},
-    {"<function=", FUNCTION, XML},
-    {"<|python_tag|>", CALL, LLAMA},
-    {"[TOOL_CALLS]", CALL, MISTRAL},
-    {"[ARGS]", WITHIN_CALL, MISTRAL},
-    {"[CALL_ID]", WITHIN_CALL, MISTRAL},
-};
-enum { N_MARKERS = sizeof markers / sizeof *markers };
+    mark_kind kind;
+} mark;
 
-bool kin_reply_is_marker(kin_str text) {
-    for (int i = 0; i < N_MARKERS; i++) {
-        if (text.len == strlen(markers[i].text) && memcmp(text.at, markers[i].text, text.len) == 0) return true;
+enum { MAX_MARKS = 16 };
+
+// Lists the marks that are searched for now; empty ones are left out.
+static int list_marks(const kin_reply_parser *p, mark *marks) {
+    const kin_chat_format *f = p->format;
+    int n = 0;
+    bool in_reasoning = p->state == KIN_REPLY_IN_REASONING, is_after = p->state == KIN_REPLY_AFTER_CALL;
+    bool may_think = p->state == KIN_REPLY_IN_TEXT && p->at_beginning && p->options.reasoning && !p->had_reasoning;
+    bool has_calls = p->has_calls && !in_reasoning, has_channels = f->syntax == KIN_CALL_CHANNELS;
+    // A call may begin with its second mark: Qwen3-Coder often leaves <tool_call> out.
+    bool is_tag = f->name_begin[0] == '<' && (f->call_begin[0] || f->calls_begin[0]);
+    const struct {
+        bool is_searched;
+        mark mark;
+    } all[] = {
+        {may_think && !has_channels, {f->think_begin, THINK}},
+        {in_reasoning, {f->think_end, END_THINK}},
+        {has_channels, {"<|start|>", HEADER}},
+        {has_channels, {"<|channel|>", HEADER}},
+        {has_channels && p->at_beginning && !in_reasoning, {"to=", HEADER}},
+        {has_channels && !in_reasoning, {"<|end|>", DROPPED}},
+        {has_channels && !in_reasoning, {"<|message|>", DROPPED}},
+        {has_calls, {f->calls_begin, CALLS}},
+        {has_calls, {f->call_begin, CALL}},
+        {has_calls && is_tag, {f->name_begin, NAME}},
+        {is_after, {f->arguments_end, END_CALL}},
+        {is_after, {f->call_end, END_CALL}},
+        {is_after, {f->calls_end, END_CALL}},
+        {!in_reasoning, {f->text_begin, DROPPED}},
+        {!in_reasoning, {f->text_end, DROPPED}},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (all[i].is_searched && all[i].mark.text[0]) marks[n++] = all[i].mark;
     }
-    return false;
+    return n;
 }
 
-static bool is_looked_for(const kin_reply_parser *p, const struct marker *marker) {
-    bool has_format = marker->formats >> p->options.format & 1;
-    switch (marker->kind) {
-    case THINK: return p->state == KIN_REPLY_IN_TEXT && p->at_beginning && p->options.reasoning && !p->had_reasoning;
-    case END_THINK: return p->state == KIN_REPLY_IN_REASONING;
-    case CALL:
-    case FUNCTION: return has_format && p->state != KIN_REPLY_IN_REASONING;
-    case END_CALL: return has_format && p->state == KIN_REPLY_AFTER_CALL;
-    case WITHIN_CALL: return false;
+// Finds the mark that equals these bytes, or the first one that begins with them. White space within marks that end calls has no
+// meaning.
+static bool find_mark(const kin_reply_parser *p, kin_str text, mark *out, bool *is_whole) {
+    mark marks[MAX_MARKS];
+    int n = list_marks(p, marks);
+    bool is_found = *is_whole = false;
+    for (int i = 0; i < n && !*is_whole; i++) {
+        kin_mark_match match = KIN_MARK_DIFFERS;
+        size_t len = strlen(marks[i].text);
+        if (marks[i].kind == END_CALL)
+            match = kin_chat_mark_match(marks[i].text, text);
+        else if (text.len <= len && memcmp(text.at, marks[i].text, text.len) == 0)
+            match = text.len == len ? KIN_MARK_EQUAL : KIN_MARK_PREFIX;
+        if (match == KIN_MARK_DIFFERS || (is_found && match != KIN_MARK_EQUAL)) continue;
+        *out = marks[i];
+        *is_whole = match == KIN_MARK_EQUAL;
+        is_found = true;
     }
-    return false;
+    return is_found;
 }
 
-// Returns the marker that equals these bytes, or the first one that begins with them; NULL: none.
-static const struct marker *find_marker(const kin_reply_parser *p, kin_str text, bool *is_whole) {
-    for (int i = 0; i < N_MARKERS; i++) {
-        size_t len = strlen(markers[i].text);
-        if (text.len > len || memcmp(text.at, markers[i].text, text.len) != 0 || !is_looked_for(p, &markers[i])) continue;
-        *is_whole = text.len == len;
-        return &markers[i];
-    }
-    return NULL;
-}
-
-static void pass_reasoning_marker(kin_reply_parser *p) {
+void kin_reply_pass_reasoning_mark(kin_reply_parser *p) {
     if (p->options.reasoning_in_text) kin_reply_emit(p, KIN_REPLY_TEXT, p->held.at, p->held.len);
     p->drops_space = !p->options.reasoning_in_text;
     kin_reply_forget(p);
 }
 
-static void enter_marker(kin_reply_parser *p, marker_kind kind) {
+static void enter_mark(kin_reply_parser *p, mark_kind kind) {
     switch (kind) {
     case THINK:
-        pass_reasoning_marker(p);
+        kin_reply_pass_reasoning_mark(p);
         p->had_reasoning = true;
         p->state = KIN_REPLY_IN_REASONING;
         break;
     case END_THINK:
-        pass_reasoning_marker(p);
+        kin_reply_pass_reasoning_mark(p);
         p->state = KIN_REPLY_IN_TEXT;
         break;
-    case CALL: p->state = KIN_REPLY_AFTER_MARKER; break;
-    case FUNCTION: kin_reply_begin_function(p); break;
+    case CALLS:
+    case CALL:
+        p->in_calls = kind == CALLS || p->in_calls;
+        p->place = kind == CALLS ? KIN_REPLY_AT_CALL : KIN_REPLY_AT_NAME;
+        p->state = KIN_REPLY_AFTER_MARK;
+        break;
+    case NAME: kin_reply_begin_name(p); break;
+    case HEADER:
+        p->label.begin = p->n_space;
+        p->state = KIN_REPLY_IN_HEADER;
+        break;
     case END_CALL:
-    case WITHIN_CALL: kin_reply_forget(p); break;
+    case DROPPED: kin_reply_forget(p); break;
     }
 }
 
 // ---- text, reasoning, and the space between calls
 
-// Holds white space back, because a following marker would remove it.
+// Holds white space back, because a following mark would remove it.
 static bool step_space(kin_reply_parser *p, char c) {
     if (p->drops_space) return true;
     if (p->held.len == KIN_REPLY_MAX_SPACE) {
@@ -185,29 +202,41 @@ static bool step_space(kin_reply_parser *p, char c) {
     return true;
 }
 
+// True if a call may begin here with this byte, without a mark.
+static bool may_begin_bare(const kin_reply_parser *p, char c) {
+    const kin_chat_format *f = p->format;
+    bool is_after = p->state == KIN_REPLY_AFTER_CALL, is_object = f->syntax == KIN_CALL_OBJECT;
+    if (!p->has_calls || p->state == KIN_REPLY_IN_REASONING) return false;
+    if (f->is_bare && (p->at_beginning || is_after)) return c == (is_object ? '{' : '[');
+    return is_after && is_object && p->in_calls && !f->call_begin[0] && c == '{';
+}
+
 static bool step_text(kin_reply_parser *p, char c) {
-    bool is_first = p->held.len == p->n_space, is_whole, is_llama = p->options.format == KIN_REPLY_LLAMA;
-    bool is_between = p->at_beginning || p->state == KIN_REPLY_AFTER_CALL;
+    bool is_first = p->held.len == p->n_space, is_whole;
+    mark found;
     if (is_first && kin_reply_is_space(c)) return step_space(p, c);
-    if (is_first && is_llama && p->state == KIN_REPLY_AFTER_CALL && c == ';') return true;
+    if (is_first && p->format->is_bare && p->state == KIN_REPLY_AFTER_CALL && c == ';') return true;
     if (!kin_reply_hold(p, c)) return true;
-    const struct marker *marker = find_marker(p, (kin_str){p->held.at + p->n_space, p->held.len - p->n_space}, &is_whole);
-    if (marker) {
-        if (is_whole) enter_marker(p, marker->kind);
+    if (find_mark(p, (kin_str){p->held.at + p->n_space, p->held.len - p->n_space}, &found, &is_whole)) {
+        if (is_whole) enter_mark(p, found.kind);
         return true;
     }
-    if (is_first && is_llama && is_between && c == '{' && p->state != KIN_REPLY_IN_REASONING) {
-        kin_reply_begin_object(p);
+    if (is_first && may_begin_bare(p, c)) {
+        if (c == '{')
+            kin_reply_begin_object(p);
+        else
+            kin_reply_begin_list(p);
         return true;
     }
-    if (!is_first) p->held.len--; // it may be the first byte of a marker
+    if (!is_first) p->held.len--; // it may be the first byte of a mark
     kin_reply_release(p);
     return is_first;
 }
 
 // True if nothing is searched for any more.
 static bool is_plain(const kin_reply_parser *p) {
-    return p->state == KIN_REPLY_IN_TEXT && p->options.format == KIN_REPLY_PLAIN && !p->at_beginning && !p->drops_space;
+    mark marks[MAX_MARKS];
+    return p->state == KIN_REPLY_IN_TEXT && !p->has_calls && !p->at_beginning && !p->drops_space && list_marks(p, marks) == 0;
 }
 
 // ---- the parser
@@ -217,6 +246,8 @@ int kin_reply_parser_new(kin_reply_parser **out, const kin_reply_options *option
     kin_reply_parser *p = calloc(1, sizeof *p);
     if (!p) return kin_err_set(err, "reply: out of memory");
     p->options = *options;
+    p->format = options->format ? options->format : kin_chat_format_known(KIN_CHAT_PLAIN);
+    p->has_calls = p->format->syntax != KIN_CALL_NONE && options->n_tools > 0;
     p->at_beginning = true;
     if (options->begins_in_reasoning) {
         p->state = KIN_REPLY_IN_REASONING;
@@ -259,40 +290,43 @@ int kin_reply_parser_push(kin_reply_parser *p, const char *at, size_t len, const
             kin_reply_emit(p, KIN_REPLY_TEXT, at + i, len - i);
             break;
         }
-        i += p->state < KIN_REPLY_AFTER_MARKER ? step_text(p, at[i]) : kin_reply_step_call(p, at[i]);
+        if (p->state == KIN_REPLY_IN_HEADER)
+            i += kin_reply_step_header(p, at[i]);
+        else
+            i += p->state < KIN_REPLY_AFTER_MARK ? step_text(p, at[i]) : kin_reply_step_call(p, at[i]);
     }
     return end_events(p, events, n);
 }
 
+static bool is_of_call(mark_kind kind) {
+    return kind == CALLS || kind == CALL || kind == NAME || kind == END_CALL || kind == HEADER;
+}
+
 bool kin_reply_parser_marks_call(const kin_reply_parser *p, kin_str text, bool *is_whole) {
-    bool is_between = p->at_beginning || p->state == KIN_REPLY_AFTER_CALL;
-    for (int i = 0; i < N_MARKERS; i++) {
-        size_t len = strlen(markers[i].text);
-        bool is_of_call = markers[i].kind == CALL || markers[i].kind == FUNCTION || markers[i].kind == END_CALL;
-        if (!is_of_call || text.len > len || memcmp(text.at, markers[i].text, text.len) != 0 || !is_looked_for(p, &markers[i]))
-            continue;
+    mark marks[MAX_MARKS];
+    int n = list_marks(p, marks);
+    for (int i = 0; i < n; i++) {
+        size_t len = strlen(marks[i].text);
+        if (!is_of_call(marks[i].kind) || text.len > len || memcmp(text.at, marks[i].text, text.len) != 0) continue;
         *is_whole = text.len == len;
         return true;
     }
-    *is_whole = p->options.format == KIN_REPLY_LLAMA && is_between && p->state != KIN_REPLY_IN_REASONING && text.len == 1 &&
-                text.at[0] == '{';
+    *is_whole = text.len == 1 && may_begin_bare(p, text.at[0]);
     return *is_whole;
 }
 
 bool kin_reply_parser_is_in_call(const kin_reply_parser *p) {
-    return p->state >= KIN_REPLY_AFTER_MARKER;
+    return p->state >= KIN_REPLY_IN_HEADER;
 }
 
-// True if the held bytes are an unfinished call: a marker that begins one, or at least two bytes of such a marker, or an object
+// True if the held bytes are an unfinished call: a mark that begins one, or at least two bytes of such a mark, or an object
 // with the name of a tool.
 static bool is_begun_call(const kin_reply_parser *p) {
     kin_str text = {p->held.at + p->n_space, p->held.len - p->n_space};
     bool is_whole;
+    mark found;
     if (p->state == KIN_REPLY_IN_REASONING) return false;
-    if (p->state < KIN_REPLY_AFTER_MARKER) {
-        const struct marker *marker = text.len > 1 ? find_marker(p, text, &is_whole) : NULL;
-        return marker && (marker->kind == CALL || marker->kind == FUNCTION || marker->kind == END_CALL);
-    }
+    if (p->state < KIN_REPLY_IN_HEADER) return text.len > 1 && find_mark(p, text, &found, &is_whole) && is_of_call(found.kind);
     return p->state != KIN_REPLY_IN_OBJECT || p->has_name || text.at[0] != '{';
 }
 
@@ -309,7 +343,13 @@ int kin_reply_parser_flush(kin_reply_parser *p, bool is_cut, const kin_reply_eve
     case KIN_REPLY_IN_REST:
     case KIN_REPLY_BEFORE_PARAMETER:
     case KIN_REPLY_IN_KEY:
-    case KIN_REPLY_IN_VALUE: break; // a call without an end
+    case KIN_REPLY_IN_TYPE:
+    case KIN_REPLY_IN_VALUE:
+    case KIN_REPLY_AFTER_VALUE:
+    case KIN_REPLY_IN_LOOSE: break; // a call without an end
+    case KIN_REPLY_IN_LABEL:
+        if (p->place < KIN_REPLY_AT_PARAMETER) kin_reply_release(p);
+        break;
     case KIN_REPLY_IN_LIST:
         if (!p->list_has_calls) kin_reply_release(p);
         break;

@@ -1,17 +1,19 @@
 // Reply parser: splits a chat model's reply, while it is generated, into text, reasoning and tool calls.
 //
-// The formats (kin_reply_format) differ in their markers; tool_format.h determines a model's format from its chat template.
-// Bytes that may begin a marker are held back until the next bytes decide. An invalid call (not JSON, or an unknown tool) is
-// text. Every input byte comes out in an event, except markers, white space around them, and the parts of a call other than its
+// The model's format (kin_chat_format, chat/format.h) says which marks begin and end reasoning and calls, and how a call is
+// written. Bytes that may begin a mark are held back until the next bytes decide. An invalid call (not JSON, or an unknown tool)
+// is text. Every input byte comes out in an event, except marks, white space around them, and the parts of a call other than its
 // name and arguments.
 //
-// Reasoning is the part between <think> and </think> at the beginning of a reply. It is not searched for calls.
+// Reasoning is the part between the format's marks at the beginning of a reply; in channels it may come several times. It is not
+// searched for calls.
 //
 // Push all text of the generation except the end token, that is, the output of kin_detok_push. A control token prints nothing
-// there; if kin_reply_is_marker is true for its name, push the name (after kin_detok_flush, if a character was incomplete).
+// there; if kin_chat_format_has_token is true for its name, push the name (after kin_detok_flush, if a character was incomplete).
 //
 // Bounded: KIN_REPLY_MAX_*. Uses no JSON library: arguments are passed on as bytes of JSON as they arrive; if the name comes
-// after the arguments, when the call is complete; in the XML format, when each parameter is complete.
+// after the arguments, when the call is complete; between marks of each parameter, when each is complete; as in Python and
+// between the format's own quotes, when the call is complete.
 //
 // Owner: one generation, one thread. Events are valid until the next call.
 #pragma once
@@ -21,25 +23,15 @@
 
 #include "base/err.h"
 #include "base/str.h"
+#include "pure/text/chat/format.h"
 
 enum {
-    KIN_REPLY_MAX_MARKER = 16,    // bytes
     KIN_REPLY_MAX_HELD = 1 << 20, // bytes of an undecided call or of a parameter; beyond that it is text
     KIN_REPLY_MAX_NAME = 256,     // bytes of a tool's name
-    KIN_REPLY_MAX_SPACE = 64,     // bytes of white space held back because a marker may follow
+    KIN_REPLY_MAX_SPACE = 64,     // bytes of white space held back because a mark may follow
 };
 
 typedef struct kin_reply_parser kin_reply_parser;
-
-typedef enum kin_reply_format {
-    KIN_REPLY_PLAIN,   // no calls
-    KIN_REPLY_HERMES,  // <tool_call>{"name": ..., "arguments": {...}}</tool_call>, one or more. Also the generic format
-    KIN_REPLY_XML,     // Qwen3-Coder: <tool_call><function=NAME><parameter=KEY>VALUE</parameter></function></tool_call>
-    KIN_REPLY_LLAMA,   // Llama 3: the whole reply is {"name": ..., "parameters": {...}}, or several separated by ';', or they
-                       // follow <|python_tag|>
-    KIN_REPLY_MISTRAL, // [TOOL_CALLS][{"name": ..., "arguments": {...}, "id": ...}, ...]
-    KIN_REPLY_MISTRAL_ARGS, // [TOOL_CALLS]NAME[CALL_ID]ID[ARGS]{...}, one or more; [CALL_ID]ID is optional
-} kin_reply_format;
 
 typedef struct kin_reply_tool {
     kin_str name;       // UTF-8
@@ -48,12 +40,12 @@ typedef struct kin_reply_tool {
 } kin_reply_tool;
 
 typedef struct kin_reply_options {
-    kin_reply_format format;
-    const kin_reply_tool *tools; // [n_tools]; the array and its strings are borrowed until free
+    const kin_chat_format *format; // borrowed until free; NULL: KIN_CHAT_PLAIN
+    const kin_reply_tool *tools; // [n_tools]; the array and its strings are borrowed until free. Without tools there are no calls
     size_t n_tools;
-    bool reasoning;           // <think> at the beginning begins reasoning
-    bool begins_in_reasoning; // the prompt ends with <think> (kin_reply_thinking_of, tool_format.h)
-    bool reasoning_in_text;   // emit reasoning as TEXT, with its markers; it is still not searched for calls
+    bool reasoning;           // the mark at the beginning begins reasoning
+    bool begins_in_reasoning; // the prompt ends with that mark (kin_reply_thinking_of, tool_format.h)
+    bool reasoning_in_text;   // emit reasoning as TEXT, with its marks; it is still not searched for calls
 } kin_reply_options;
 
 typedef enum kin_reply_kind {
@@ -70,7 +62,7 @@ typedef struct kin_reply_event {
     int tool;
     kin_str text; // TEXT, REASONING, ARGUMENTS: never empty; UTF-8 if the input is
     kin_str name; // TOOL_BEGIN
-    kin_str id;   // TOOL_BEGIN: the call's id as written by the model, in KIN_REPLY_MISTRAL_ARGS; else empty
+    kin_str id;   // TOOL_BEGIN: the call's id if the model wrote one before the arguments; else empty
 } kin_reply_event;
 
 int kin_reply_parser_new(kin_reply_parser **out, const kin_reply_options *options, kin_err *err);
@@ -82,16 +74,13 @@ void kin_reply_parser_free(kin_reply_parser *parser); // NULL is allowed
 int kin_reply_parser_push(kin_reply_parser *parser, const char *at, size_t len, const kin_reply_event **events, int *n);
 
 // Ends the reply: emits what was held back, with the results of push. Nothing may be pushed afterwards. is_cut: the reply was
-// truncated; then an unfinished call or marker is dropped instead of being text.
+// truncated; then an unfinished call or mark is dropped instead of being text.
 int kin_reply_parser_flush(kin_reply_parser *parser, bool is_cut, const kin_reply_event **events, int *n);
 
-// True if the last byte pushed is within a call: from the marker that begins it, or the first byte of its object, up to its
+// True if the last byte pushed is within a call: from the mark that begins it, or the first byte of its object, up to its
 // last byte.
 bool kin_reply_parser_is_in_call(const kin_reply_parser *parser);
 
-// True if the text, pushed now, would be a marker that begins or ends a call (*is_whole), or the beginning of one. Only outside
-// calls. The first byte of a marker occurs only once in it.
+// True if the text, pushed now, would be a mark that begins or ends a call (*is_whole), or the beginning of one. Only outside
+// calls.
 bool kin_reply_parser_marks_call(const kin_reply_parser *parser, kin_str text, bool *is_whole);
-
-// True if the text is the name of a control token that must be pushed.
-bool kin_reply_is_marker(kin_str text);

@@ -1,10 +1,10 @@
-// Reasoning budget: limits the number of tokens between <think> and </think>. When it is used up, the end is forced: the next
-// tokens are given instead of sampled.
+// Reasoning budget: limits the number of tokens between the format's marks of reasoning. When it is used up, the end is forced:
+// the next tokens are given instead of sampled.
 //
 //   next() ─► an id that must come, or KIN_FAIL: sample one ─► accept()
 //
-// Reasoning is recognised as in the reply parser (reply_parser.h): after <think> at the beginning of the text, or from the
-// beginning if the prompt ends with <think>.
+// Reasoning is recognised as in the reply parser (reply_parser.h): after think_begin at the beginning of the text, or from the
+// beginning if the prompt ends with it.
 //
 // Owner: one generation, one thread.
 #pragma once
@@ -14,12 +14,14 @@
 
 #include "base/err.h"
 #include "base/str.h"
+#include "pure/text/chat/format.h"
 
 typedef struct kin_thinking_budget kin_thinking_budget;
 
-// n_tokens: the budget. begun: the prompt ends with <think>. end [n_end]: the tokens that end the reasoning, copied; they end
-// with </think>.
-int kin_thinking_budget_new(kin_thinking_budget **out, int n_tokens, bool begun, const int32_t *end, int n_end, kin_err *err);
+// n_tokens: the budget. format: its marks of reasoning are copied. begun: the prompt ends with the mark that begins reasoning.
+// end [n_end]: the tokens that end the reasoning, copied; they end with think_end.
+int kin_thinking_budget_new(kin_thinking_budget **out, const kin_chat_format *format, int n_tokens, bool begun,
+                            const int32_t *end, int n_end, kin_err *err);
 void kin_thinking_budget_free(kin_thinking_budget *budget); // NULL is allowed
 
 int32_t kin_thinking_budget_next(const kin_thinking_budget *budget);

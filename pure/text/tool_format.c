@@ -94,24 +94,24 @@ static bool has(const char *at, size_t len, const char *word) {
     return false;
 }
 
-// Returns the format whose markers the text contains; KIN_REPLY_PLAIN: none.
-static kin_reply_format format_of(const char *at, size_t len) {
-    if (has(at, len, "[TOOL_CALLS]")) return has(at, len, "[ARGS]") ? KIN_REPLY_MISTRAL_ARGS : KIN_REPLY_MISTRAL;
-    if (has(at, len, "<tool_call>") && has(at, len, "<function=")) return KIN_REPLY_XML;
-    if (has(at, len, "<tool_call>") && has(at, len, "arguments") && !has(at, len, "<arg_key>")) return KIN_REPLY_HERMES;
-    if (has(at, len, "\"parameters\": ") && has(at, len, "ipython")) return KIN_REPLY_LLAMA;
-    return KIN_REPLY_PLAIN;
+// Returns the format whose markers the text contains; KIN_CHAT_PLAIN: none.
+static kin_chat_known format_of(const char *at, size_t len) {
+    if (has(at, len, "[TOOL_CALLS]")) return has(at, len, "[ARGS]") ? KIN_CHAT_MISTRAL_LABELS : KIN_CHAT_MISTRAL;
+    if (has(at, len, "<tool_call>") && has(at, len, "<function=")) return KIN_CHAT_XML;
+    if (has(at, len, "<tool_call>") && has(at, len, "arguments") && !has(at, len, "<arg_key>")) return KIN_CHAT_HERMES;
+    if (has(at, len, "\"parameters\": ") && has(at, len, "ipython")) return KIN_CHAT_LLAMA;
+    return KIN_CHAT_PLAIN;
 }
 
 // Determines whether the template renders the conversation, including `word`, and the format of the rendered text. Returns
 // KIN_FAIL if memory runs out.
-static int try(const kin_jinja *jinja, trial t, const char *word, bool *renders, kin_reply_format *format) {
+static int try(const kin_jinja *jinja, trial t, const char *word, bool *renders, kin_chat_known *format) {
     enum { MAX_BYTES = 4 << 20 };
     kin_values *v = kin_values_new(MAX_BYTES);
     kin_jinja_text prompt;
     if (!v) return KIN_FAIL;
     *renders = kin_jinja_render(jinja, v, make_variables(v, &t), 0, &prompt, NULL) == 0 && has(prompt.at, prompt.len, word);
-    *format = *renders ? format_of(prompt.at, prompt.len) : KIN_REPLY_PLAIN;
+    *format = *renders ? format_of(prompt.at, prompt.len) : KIN_CHAT_PLAIN;
     kin_values_free(v);
     return 0;
 }
@@ -121,24 +121,18 @@ static int try(const kin_jinja *jinja, trial t, const char *word, bool *renders,
 int kin_tool_format_of(kin_tool_format *out, const kin_jinja *jinja, const char *source, size_t len, kin_err *err) {
     static const char nine[] = "abcdef123", other[] = "call_abcdef123";
     bool tells_tools = false, one = false, two = false, any_id = false, takes_system = false;
-    kin_reply_format format = KIN_REPLY_PLAIN, ignored;
+    kin_chat_known format = KIN_CHAT_PLAIN, ignored;
     int rc = try(jinja, (trial){.has_system = true}, PROBE_SYSTEM, &takes_system, &ignored);
     if (rc == 0) rc = try(jinja, (trial){.tools = true}, PROBE_TOOL, &tells_tools, &ignored);
     if (rc == 0) rc = try(jinja, (trial){.tools = true, .n_calls = 1, .id = nine}, "", &one, &format);
     if (rc == 0) rc = try(jinja, (trial){.tools = true, .n_calls = 2, .id = nine}, "", &two, &ignored);
     if (rc == 0) rc = try(jinja, (trial){.tools = true, .n_calls = 1, .id = other}, "", &any_id, &ignored);
     if (rc != 0) return kin_err_set(err, "chat template: out of memory");
-    if (format == KIN_REPLY_PLAIN) format = format_of(source, len);
-    *out = (kin_tool_format){
-        .calls = tells_tools ? format : KIN_REPLY_PLAIN,
-        .thinks = has(source, len, "think>"),
-        .takes_system = takes_system,
-    };
-    out->is_generic = out->calls == KIN_REPLY_PLAIN;
-    if (out->is_generic) {
-        out->calls = KIN_REPLY_HERMES;
-        return 0;
-    }
+    if (format == KIN_CHAT_PLAIN) format = format_of(source, len);
+    *out = (kin_tool_format){.is_generic = !tells_tools || format == KIN_CHAT_PLAIN, .takes_system = takes_system};
+    out->chat = *kin_chat_format_known(out->is_generic ? KIN_CHAT_HERMES : format);
+    if (!has(source, len, "think>")) out->chat.think_begin[0] = out->chat.think_end[0] = 0;
+    if (out->is_generic) return 0;
     out->one_call = one && !two;
     out->n_call_id = one && !any_id ? (int)strlen(nine) : 0;
     return 0;
@@ -151,8 +145,9 @@ static bool ends_with(kin_str text, const char *end) {
 
 kin_reply_thinking kin_reply_thinking_of(const kin_tool_format *format, kin_str prompt) {
     while (prompt.len > 0 && memchr(" \n\r\t", prompt.at[prompt.len - 1], 4)) prompt.len--;
-    if (ends_with(prompt, "<think>")) return KIN_THINKING_BEGUN;
-    if (!format->thinks || ends_with(prompt, "</think>")) return KIN_THINKING_NONE;
+    if (!kin_chat_format_thinks(&format->chat)) return KIN_THINKING_NONE;
+    if (ends_with(prompt, format->chat.think_begin)) return KIN_THINKING_BEGUN;
+    if (ends_with(prompt, format->chat.think_end)) return KIN_THINKING_NONE;
     return KIN_THINKING_MAY_BEGIN;
 }
 

@@ -2,7 +2,7 @@
 //
 // It renders small conversations with the template and searches the rendered calls for markers; if they contain none, the
 // template's source. If the template renders no tools, or renders calls in an unsupported format, the generic form is used:
-// tools are described in the system message, and calls have the format KIN_REPLY_HERMES. Then the template is given no tools
+// tools are described in the system message, and calls have the format KIN_CHAT_HERMES. Then the template is given no tools
 // and no calls: the kin_tool_format_put_... functions write everything as text of messages.
 //
 // For a request with tools the server
@@ -16,11 +16,10 @@
 #include "pure/text/reply_grammar.h"
 
 typedef struct kin_tool_format {
-    kin_reply_format calls; // never KIN_REPLY_PLAIN
+    kin_chat_format chat; // always has calls
     bool is_generic;
     bool one_call;     // the template rejects more than one call in a message: `parallel` must be off
     int n_call_id;     // required number of letters and digits in a call's id (kin_tool_format_put_id); 0: any text
-    bool thinks;       // the template knows <think>
     bool takes_system; // it renders system messages; otherwise put their text before the first user message
 } kin_tool_format;
 

@@ -1,0 +1,312 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "pure/text/parameter.h"
+#include "pure/text/reply_grammar_impl.h"
+#include "pure/text/schema_string.h"
+
+static void put_literal(kin_reply_writer *w, kin_str text) {
+    kin_schema_put_literal(text, w->line);
+    kin_reply_put(w, " ");
+}
+
+static bool is_text(kin_str text, const char *other) {
+    return text.len == strlen(other) && memcmp(text.at, other, text.len) == 0;
+}
+
+static bool is_required(const kin_json *json, const kin_json_value *object, kin_str key) {
+    const kin_json_value *required = kin_json_get(json, object, "required", 8);
+    if (!required) return false;
+    for (const kin_json_value *v = kin_json_first(json, required); v; v = kin_json_next(json, v)) {
+        if (v->kind == KIN_JSON_STRING && v->text.len == key.len && memcmp(v->text.at, key.at, key.len) == 0) return true;
+    }
+    return false;
+}
+
+// True for an enum of strings, none of which contains the first byte of the mark that ends it.
+static bool is_enum_of_strings(const kin_json *json, const kin_json_value *schema, char end) {
+    const kin_json_value *values = kin_json_get(json, schema, "enum", 4);
+    if (!values || values->kind != KIN_JSON_ARRAY || values->n == 0) return false;
+    for (const kin_json_value *v = kin_json_first(json, values); v; v = kin_json_next(json, v)) {
+        if (v->kind != KIN_JSON_STRING || memchr(v->text.at, end, v->text.len)) return false;
+    }
+    return true;
+}
+
+static void put_enum(kin_reply_writer *w, const kin_json *json, const kin_json_value *schema) {
+    const kin_json_value *values = kin_json_get(json, schema, "enum", 4);
+    kin_reply_put(w, "(");
+    for (const kin_json_value *v = kin_json_first(json, values); v; v = kin_json_next(json, v)) {
+        put_literal(w, v->text);
+        kin_reply_put(w, v->next ? "| " : ") ");
+    }
+}
+
+// Returns the properties, unless any parameters are allowed: none are listed, or the schemas are too large.
+static const kin_json_value *properties_of(const kin_reply_writer *w, const kin_json *json, const kin_reply_tool *tool) {
+    const kin_json_value *properties = kin_json_get(json, json->values, "properties", 10);
+    if (!properties || properties->kind != KIN_JSON_OBJECT || (w->any_arguments && !tool->strict)) return NULL;
+    return properties;
+}
+
+// Checks that the property can be written. Returns false if it is left out, or (with *rc) if it is required.
+static bool has_name(kin_reply_writer *w, const kin_json *json, const kin_json_value *property, const char *forbidden, int *rc) {
+    kin_str key = property->key;
+    bool ok = key.len > 0 && key.len <= KIN_REPLY_MAX_NAME;
+    for (size_t i = 0; i < key.len && ok; i++) ok = key.at[i] && !strchr(forbidden, key.at[i]);
+    if (!ok && is_required(json, json->values, key))
+        *rc = kin_err_set(w->err, "the model's format has no such name of a parameter");
+    return ok;
+}
+
+// ---- parameters between marks
+
+// Writes the names of the types other than strings, as the model writes them.
+static const char *other_types(const kin_chat_format *f) {
+    bool is_bool = strcmp(f->string_type, "true") == 0;
+    return is_bool ? "\"false\" " : "(\"number\" | \"boolean\" | \"object\" | \"array\" | \"null\") ";
+}
+
+static int put_value(kin_reply_writer *w, const kin_json *json, const kin_json_value *schema, const kin_reply_tool *tool) {
+    const kin_chat_format *f = w->format;
+    unsigned types = kin_parameter_types(json, schema);
+    bool is_string = types & KIN_TYPE_STRING, is_enum = is_string && is_enum_of_strings(json, schema, f->value_end[0]);
+    if (f->type_end[0] && is_string)
+        put_literal(w, (kin_str){f->string_type, strlen(f->string_type)});
+    else if (f->type_end[0])
+        kin_reply_put(w, other_types(f));
+    kin_reply_put_mark(w, f->type_end);
+    if (is_enum) {
+        kin_reply_put(w, f->pads_values ? "\"\\n\" " : "");
+        put_enum(w, json, schema);
+        kin_reply_put(w, f->pads_values ? "\"\\n\" " : "");
+        return 0;
+    }
+    if (is_string) {
+        kin_reply_put(w, "raw ");
+        return 0;
+    }
+    kin_reply_put(w, "ws ");
+    if (kin_reply_put_schema(w, json, schema, tool, "raw") != 0) return KIN_FAIL;
+    kin_reply_put(w, " ws ");
+    return 0;
+}
+
+static int put_parameters(kin_reply_writer *w, const kin_json *json, const kin_reply_tool *tool) {
+    const kin_chat_format *f = w->format;
+    const char forbidden[] = {f->key_end[0], '\n', 0};
+    const kin_json_value *properties = properties_of(w, json, tool);
+    int rc = 0;
+    if (!properties) {
+        kin_reply_put(w, "parameter* ");
+        return 0;
+    }
+    for (const kin_json_value *v = kin_json_first(json, properties); v && rc == 0; v = kin_json_next(json, v)) {
+        if (!has_name(w, json, v, forbidden, &rc)) continue;
+        kin_reply_put(w, "(");
+        kin_reply_put_mark(w, f->key_begin);
+        put_literal(w, v->key);
+        kin_reply_put_mark(w, f->key_end);
+        rc = put_value(w, json, v, tool);
+        kin_reply_put_mark(w, f->value_end);
+        kin_reply_put(w, is_required(json, json->values, v->key) ? "ws) " : "ws)? ");
+    }
+    return rc;
+}
+
+static void put_parameter_rules(kin_reply_writer *w) {
+    const kin_chat_format *f = w->format;
+    kin_reply_put_text_without(w, f->value_end);
+    kin_reply_end_rule(w, "raw");
+    kin_reply_put_mark(w, f->key_begin);
+    kin_reply_put(w, "[^<>\\n\"]{1,64} ");
+    kin_reply_put_mark(w, f->key_end);
+    if (f->type_end[0]) put_literal(w, (kin_str){f->string_type, strlen(f->string_type)});
+    kin_reply_put_mark(w, f->type_end);
+    kin_reply_put(w, "raw ");
+    kin_reply_put_mark(w, f->value_end);
+    kin_reply_put(w, "ws");
+    kin_reply_end_rule(w, "parameter");
+}
+
+// ---- as in Python, and between the format's own quotes
+
+static int put_loose(kin_reply_writer *w, const kin_json *json, const kin_json_value *schema, const kin_reply_tool *tool,
+                     int depth);
+
+// True if the schema has only these keywords and annotations.
+static bool has_only(const kin_json *json, const kin_json_value *schema, const char *const *keywords) {
+    static const char *const annotations[] = {"type", "description", "title", "default", "examples", NULL};
+    for (const kin_json_value *v = kin_json_first(json, schema); v; v = kin_json_next(json, v)) {
+        bool is_known = false;
+        for (int i = 0; annotations[i]; i++) is_known |= is_text(v->key, annotations[i]);
+        for (int i = 0; keywords[i]; i++) is_known |= is_text(v->key, keywords[i]);
+        if (!is_known) return false;
+    }
+    return schema->kind == KIN_JSON_OBJECT;
+}
+
+static bool is_python(const kin_reply_writer *w) {
+    return w->format->syntax == KIN_CALL_PYTHON;
+}
+
+// A string without other keywords, or an enum of strings, between the format's quotes.
+static bool put_quoted(kin_reply_writer *w, const kin_json *json, const kin_json_value *schema) {
+    static const char *const enum_only[] = {"enum", NULL}, *const none[] = {NULL};
+    const char *quote = w->format->quote;
+    bool is_enum = has_only(json, schema, enum_only) && is_enum_of_strings(json, schema, is_python(w) ? '"' : quote[0]);
+    if (!is_enum && !has_only(json, schema, none)) return false;
+    if (is_python(w) && !is_enum) {
+        kin_reply_put(w, "quoted ");
+        return true;
+    }
+    if (is_python(w)) return false; // JSON's strings are Python's
+    kin_reply_put_mark(w, quote);
+    if (is_enum)
+        put_enum(w, json, schema);
+    else
+        kin_reply_put(w, "raw ");
+    kin_reply_put_mark(w, quote);
+    return true;
+}
+
+static int put_loose_list(kin_reply_writer *w, const kin_json *json, const kin_json_value *items, const kin_reply_tool *tool,
+                          int depth) {
+    kin_text_buffer item = {0}, *line = w->line;
+    w->line = &item;
+    int rc = put_loose(w, json, items, tool, depth + 1);
+    w->line = line;
+    kin_reply_put(w, "\"[\" ws (");
+    kin_text_put(w->line, item.at, item.len);
+    kin_reply_put(w, "(ws \",\" ws ");
+    kin_text_put(w->line, item.at, item.len);
+    kin_reply_put(w, ")*)? ws \"]\" ");
+    if (item.failed) w->line->failed = true;
+    kin_text_fini(&item);
+    return rc;
+}
+
+// Writes a value. What has more keywords than the native syntax of this format can say is JSON, which the parser reads there too.
+static int put_loose(kin_reply_writer *w, const kin_json *json, const kin_json_value *schema, const kin_reply_tool *tool,
+                     int depth) {
+    static const char *const list_keywords[] = {"items", NULL};
+    unsigned types = kin_parameter_types(json, schema);
+    const kin_json_value *items = kin_json_get(json, schema, "items", 5);
+    if (types == KIN_TYPE_STRING && put_quoted(w, json, schema)) return 0;
+    if (types == KIN_TYPE_BOOLEAN && is_python(w) && !kin_json_get(json, schema, "enum", 4) &&
+        !kin_json_get(json, schema, "const", 5)) {
+        kin_reply_put(w, "(\"True\" | \"False\" | \"true\" | \"false\") ");
+        return 0;
+    }
+    if (types == KIN_TYPE_ARRAY && items && depth < 4 && has_only(json, schema, list_keywords))
+        return put_loose_list(w, json, items, tool, depth);
+    if (kin_reply_put_schema(w, json, schema, tool, "any") != 0) return KIN_FAIL;
+    kin_reply_put(w, " ");
+    return 0;
+}
+
+// Writes the rules item-T-I of the properties, each with its key. Returns their number, or KIN_FAIL.
+static int put_item_rules(kin_reply_writer *w, const kin_json *json, const kin_json_value *properties, const kin_reply_tool *tool,
+                          int i_tool, bool *required, int max) {
+    kin_text_buffer item = {0}, *line = w->line;
+    int n = 0, rc = 0;
+    w->line = &item;
+    for (const kin_json_value *v = kin_json_first(json, properties); v && rc == 0 && n < max; v = kin_json_next(json, v)) {
+        char name[40];
+        if (!has_name(w, json, v, " ,:=()[]{}\"'<\n", &rc)) continue;
+        put_literal(w, v->key);
+        kin_reply_put(w, is_python(w) ? "\"=\" " : "\":\" ");
+        rc = put_loose(w, json, v, tool, 0);
+        required[n] = is_required(json, json->values, v->key);
+        snprintf(name, sizeof name, "item-%d-%d", i_tool, n++);
+        kin_reply_end_rule(w, name);
+    }
+    w->line = line;
+    if (item.failed) w->line->failed = true;
+    kin_text_fini(&item);
+    return rc == 0 ? n : KIN_FAIL;
+}
+
+// Writes the parameters in order, with commas between those that are there: the first one, then `more` of those after it.
+static int put_items(kin_reply_writer *w, const kin_json *json, const kin_json_value *properties, const kin_reply_tool *tool,
+                     int i_tool) {
+    enum { MAX_ITEMS = 512 };
+    static const char none[] = "\"\" ";
+    bool required[MAX_ITEMS];
+    int n = put_item_rules(w, json, properties, tool, i_tool, required, MAX_ITEMS), i = 0;
+    if (n < 0) return KIN_FAIL;
+    for (int k = n - 1; k > 0; k--) {
+        const char *option = required[k] ? "" : "?";
+        kin_text_print(w->gbnf, "more-%d-%d ::= (\",\" ws item-%d-%d)%s ", i_tool, k, i_tool, k, option);
+        kin_text_print(w->gbnf, k + 1 < n ? "more-%d-%d\n" : "\n", i_tool, k + 1);
+    }
+    kin_reply_put(w, "(");
+    for (; i < n; i++) {
+        kin_text_print(w->line, "%sitem-%d-%d ", i > 0 ? "| " : "", i_tool, i);
+        if (i + 1 < n) kin_text_print(w->line, "more-%d-%d ", i_tool, i + 1);
+        if (required[i]) break;
+    }
+    if (i == n) kin_reply_put(w, n > 0 ? "| \"\" " : none);
+    kin_reply_put(w, ") ");
+    return 0;
+}
+
+static void put_loose_rules(kin_reply_writer *w) {
+    const char *quote = w->format->quote, *after_key = is_python(w) ? "=" : ":";
+    if (quote[0]) {
+        kin_reply_put_text_without(w, quote);
+        kin_reply_end_rule(w, "raw");
+        kin_reply_put_mark(w, quote);
+        kin_reply_put(w, "raw ");
+        kin_reply_put_mark(w, quote);
+    } else {
+        // A quote or a backslash may not be in it, so it is the same string with and without escapes.
+        kin_reply_put(w, "\"'\" [^'\\\\]* \"'\" | \"\\\"\" [^\"\\\\]* \"\\\"\" ");
+        kin_reply_put(w, w->format->is_raw ? "" : "| string ");
+    }
+    kin_reply_end_rule(w, "quoted");
+    kin_reply_put(w, "quoted | value | \"True\" | \"False\" | \"None\"");
+    kin_reply_end_rule(w, "any");
+    kin_text_print(w->line, "[a-zA-Z_] [a-zA-Z0-9_]{0,63} \"%s\" any", after_key);
+    kin_reply_end_rule(w, "parameter");
+}
+
+// ---- calls
+
+static int put_arguments(kin_reply_writer *w, const kin_json *json, const kin_reply_tool *tool, int i_tool) {
+    const kin_json_value *properties = properties_of(w, json, tool);
+    if (w->format->syntax == KIN_CALL_PARAMETERS) return put_parameters(w, json, tool);
+    if (properties) return put_items(w, json, properties, tool, i_tool);
+    kin_reply_put(w, "(parameter (\",\" ws parameter)*)? ");
+    return 0;
+}
+
+static int put_call(kin_reply_writer *w, const kin_reply_tool *tool, int i_tool) {
+    static const char any[] = "{}";
+    kin_str schema = tool->parameters.len > 0 ? tool->parameters : (kin_str){any, sizeof any - 1};
+    bool has_brackets = w->format->syntax != KIN_CALL_PARAMETERS;
+    kin_json json;
+    if (kin_json_parse(&json, schema.at, schema.len, w->err) != 0) return KIN_FAIL;
+    put_literal(w, tool->name);
+    kin_reply_put_mark(w, w->format->name_end);
+    kin_reply_put(w, has_brackets ? (is_python(w) ? "\"(\" " : "\"{\" ") : "ws ");
+    int rc = put_arguments(w, &json, tool, i_tool);
+    kin_reply_put(w, has_brackets ? (is_python(w) ? "\")\" " : "\"}\" ") : "");
+    kin_json_fini(&json);
+    return rc;
+}
+
+int kin_reply_put_value_calls(kin_reply_writer *w) {
+    const kin_reply_rules *r = w->rules;
+    if (w->format->syntax == KIN_CALL_PARAMETERS)
+        put_parameter_rules(w);
+    else
+        put_loose_rules(w);
+    kin_reply_put(w, "(");
+    for (size_t i = 0; i < r->n_tools; i++) {
+        kin_reply_put(w, i > 0 ? "| " : "");
+        if (put_call(w, &r->tools[i], (int)i) != 0) return kin_reply_name_tool(w, &r->tools[i]);
+    }
+    kin_reply_put(w, ") ");
+    return 0;
+}
