@@ -3,7 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "model/kernel_ops.h"
+#include "threads/team.h"
+#include "threads/width.h"
+
+enum { WIDTHS = 16 }; // classes of graphs by their number of tokens: 1, 2 to 3, 4 to 7, ...
 
 struct kin_stage {
     const kin_device *device;
@@ -22,6 +27,7 @@ struct kin_stage {
     struct ggml_tensor *x, *y;
 
     float yarn_factors[KIN_ROPES][KIN_ROPE_PAIRS]; // kin_graph.yarn_factors
+    kin_width widths[WIDTHS];                      // the number of threads for each class of graphs
 };
 
 int kin_stage_open(kin_stage **out, const kin_device *device, const kin_graph *proto, size_t n_nodes, kin_stage_build build,
@@ -175,6 +181,26 @@ static void set_input(struct ggml_tensor *t, const void *data) {
     if (t && t->buffer) ggml_backend_tensor_set(t, data, 0, ggml_nbytes(t));
 }
 
+static kin_width *width_of(kin_stage *s) {
+    int i = 0;
+    for (int n = s->shape.n_tokens; n > 1 && i < WIDTHS - 1; n /= 2) i++;
+    return &s->widths[i];
+}
+
+// Computes the graph with as many threads as help. In a group most of the time may be other devices', so all threads compute.
+static enum ggml_status compute(kin_stage *s) {
+    const kin_team *team = s->g.compute->team;
+    if (!team || s->g.sums) return kin_ops_compute(&s->g, s->device->backend);
+    const int most = kin_team_size(team);
+    kin_width *w = width_of(s);
+    const kin_time begun = kin_clock_now();
+    s->g.active_threads = kin_width_next(w, most, begun);
+    enum ggml_status status = kin_ops_compute(&s->g, s->device->backend);
+    const kin_time ended = kin_clock_now();
+    if (status == GGML_STATUS_SUCCESS) kin_width_add(w, most, ended - begun, ended);
+    return status;
+}
+
 int kin_stage_run(kin_stage *s, kin_stage_shape shape, const kin_stage_inputs *in, void *y, kin_err *err) {
     if (!s->g.ctx || !same_shape(s->shape, shape)) {
         if (build_graph(s, shape, err) != 0) return KIN_FAIL;
@@ -199,7 +225,7 @@ int kin_stage_run(kin_stage *s, kin_stage_shape shape, const kin_stage_inputs *i
     s->g.out.plain = in->out;
 
     if (s->g.sums) s->g.sums->failed = false;
-    enum ggml_status status = kin_ops_compute(&s->g, s->device->backend);
+    enum ggml_status status = compute(s);
     if (status == GGML_STATUS_ABORTED) return kin_err_set(err, "stopped");
     if (status != GGML_STATUS_SUCCESS)
         return kin_err_set(err, "%s failed to compute: %s", s->device->name, ggml_status_to_string(status));

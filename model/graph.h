@@ -111,6 +111,7 @@ typedef struct kin_graph {
     const kin_compute *compute; // NULL: ggml's threads compute
     bool keeps_all;             // no two nodes share memory, so a node's inputs stay unchanged until the graph is done
     int n_threads;              // the number of threads that will compute the graph
+    int active_threads;         // how many of them compute it this time; 0: all
     struct kin_op *ops;         // [max_ops] parameters of the graph's nodes
     int n_ops, max_ops;
     struct ggml_tensor *partial;                  // scratch of attention; NULL: not allocated yet

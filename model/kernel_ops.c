@@ -159,11 +159,12 @@ static bool is_for_team(struct ggml_tensor *const *nodes, int n_nodes) {
 }
 
 enum ggml_status kin_ops_run(const kin_graph *g, kin_team *team, struct ggml_tensor **nodes, int n_nodes) {
-    graph_job job = {nodes, kin_team_size(team), g};
+    graph_job job = {nodes, g->active_threads > 0 ? g->active_threads : kin_team_size(team), g};
     kin_err err;
     if (kin_team_reserve(team, n_nodes, &err) != 0) return GGML_STATUS_ALLOC_FAILED;
     const bool has_stop = g->compute && g->compute->stops;
     const kin_team_job steps = {.n_steps = n_nodes,
+                                .n_threads = job.n_threads,
                                 .plan = plan_node,
                                 .compute = compute_chunk,
                                 .publish = publish_chunk,

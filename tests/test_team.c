@@ -19,6 +19,9 @@ enum { N_STEPS = 40, MOST_CHUNKS = 64 };
 typedef struct counted {
     int n_chunks[N_STEPS]; // of each step
     bool repeats;
+    int n_threads;     // that compute; 0: all
+    int number;        // of the job, from 1
+    atomic_int n_seen; // threads that computed
     atomic_int n_computed[N_STEPS][MOST_CHUNKS], n_published[N_STEPS][MOST_CHUNKS];
     atomic_int n_done;       // chunks of the step that runs
     int n_planned;           // steps; written by one thread at a time
@@ -41,8 +44,15 @@ static void note_done(counted *j, const kin_team_chunk *c) {
     atomic_fetch_add(&j->n_done, 1);
 }
 
+static void count_thread(counted *j) {
+    static _Thread_local int last;
+    if (last != j->number) atomic_fetch_add(&j->n_seen, 1);
+    last = j->number;
+}
+
 static void compute(void *user, const kin_team_chunk *c) {
     counted *j = user;
+    count_thread(j);
     int *last = c->state; // chunks of a thread ascend, unless it computes another one's again
     if (!c->is_new && !j->repeats && *last >= c->i) j->n_wrong++;
     *last = c->i;
@@ -79,7 +89,14 @@ static kin_team *open_team(int n_threads) {
 }
 
 static bool run(kin_team *team, counted *j) {
-    return kin_team_run(team, &(kin_team_job){N_STEPS, plan, compute, publish, stops, j});
+    const kin_team_job job = {.n_steps = N_STEPS,
+                              .n_threads = j->n_threads,
+                              .plan = plan,
+                              .compute = compute,
+                              .publish = publish,
+                              .stops = stops,
+                              .user = j};
+    return kin_team_run(team, &job);
 }
 
 static void cut(counted *j) {
@@ -106,6 +123,25 @@ static void each_chunk_has_one_result_and_steps_come_in_order(void **state) {
         }
         kin_team_close(team);
     }
+}
+
+// Helpers sleep and wake as the number changes.
+static void a_job_is_computed_by_the_number_of_threads_that_it_names(void **state) {
+    (void)state;
+    enum { SIZE = 6 };
+    kin_team *team = open_team(SIZE);
+    for (int number = 1; number <= 200; number++) {
+        static counted j;
+        memset(&j, 0, sizeof j);
+        j.number = number;
+        j.n_threads = number % SIZE + 1;
+        j.repeats = number % 2;
+        cut(&j);
+        assert_true(run(team, &j));
+        check_published(&j, N_STEPS);
+        assert_in_range(j.n_seen, 1, j.n_threads);
+    }
+    kin_team_close(team);
 }
 
 static void a_chunk_without_result_is_computed_once(void **state) {
@@ -186,7 +222,8 @@ static void publish_nothing(void *user, const kin_team_chunk *c) {
 // Returns the number of chunks that the helper computed.
 static int run_slow(kin_team *team, slow_helper *j) {
     atomic_store(&j->n_by_helper, 0);
-    assert_true(kin_team_run(team, &(kin_team_job){1, plan_slow, compute_slow, publish_nothing, NULL, j}));
+    const kin_team_job job = {.n_steps = 1, .plan = plan_slow, .compute = compute_slow, .publish = publish_nothing, .user = j};
+    assert_true(kin_team_run(team, &job));
     return j->n_by_helper;
 }
 
@@ -226,6 +263,7 @@ static void threads_without_a_job_leave_the_processors_to_others(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_chunk_has_one_result_and_steps_come_in_order),
+        cmocka_unit_test(a_job_is_computed_by_the_number_of_threads_that_it_names),
         cmocka_unit_test(a_chunk_without_result_is_computed_once),
         cmocka_unit_test(another_thread_computes_the_chunk_of_one_that_stands_still),
         cmocka_unit_test(a_job_ends_where_it_is_told_to_stop),

@@ -71,7 +71,17 @@ static void mark_chunks(kin_team *t, kin_team_state *s) {
     for (int i = 0; i < s->n_chunks; i++) atomic_store_explicit(&t->marks[i], s->tag << 2 | TAKEN, memory_order_relaxed);
 }
 
-// Begins the first step from `step` on that has chunks, or ends the job.
+// Computes a step that other threads would not shorten: they need half a microsecond to notice it.
+static void compute_alone(const kin_team *t, int step, const kin_team_step *plan) {
+    _Alignas(16) uint8_t state[KIN_TEAM_STATE];
+    kin_team_chunk c = {.step = step, .state = state, .is_new = true};
+    for (; c.i < plan->n_chunks; c.i++, c.is_new = false) {
+        c.next = plan->takes_ahead && c.i + 1 < plan->n_chunks ? c.i + 1 : -1;
+        t->job.compute(t->job.user, &c);
+    }
+}
+
+// Begins the first step from `step` on that is for all threads, after it has computed those before it, or ends the job.
 static void begin_step(kin_team *t, int step) {
     for (; step < t->job.n_steps; step++) {
         if (t->job.stops && t->job.stops(t->job.user)) {
@@ -80,12 +90,16 @@ static void begin_step(kin_team *t, int step) {
             break;
         }
         kin_team_step plan = t->job.plan(t->job.user, step);
-        if (plan.n_chunks == 0) continue;
+        const bool repeats =
+            plan.n_chunks > 0 && plan.n_chunks <= KIN_TEAM_MARKS && plan.result_bytes > 0 && plan.result_bytes <= KIN_TEAM_RESULT;
+        if (t->job.n_threads == 1 || (plan.n_chunks <= 1 && !repeats)) {
+            compute_alone(t, step, &plan);
+            continue;
+        }
         kin_team_state *s = &t->steps[step];
         s->n_chunks = plan.n_chunks;
         s->takes_ahead = plan.takes_ahead;
-        s->repeats = t->most_threads > 1 && plan.n_chunks <= KIN_TEAM_MARKS && plan.result_bytes > 0 &&
-                     plan.result_bytes <= KIN_TEAM_RESULT;
+        s->repeats = repeats;
         if (s->repeats) mark_chunks(t, s);
         atomic_store_explicit(&s->n_done, 0, memory_order_relaxed);
         atomic_store_explicit(&s->next, 0, memory_order_relaxed);
@@ -119,7 +133,7 @@ static void compute_chunks(kin_team *t, kin_team_chunk *c, member *m) {
     c->is_new = true;
     c->result = s->repeats ? m->result : NULL;
     for (int i = take_chunk(s), next; i < s->n_chunks; i = next < 0 ? take_chunk(s) : next) {
-        next = s->takes_ahead && i + BEHIND * t->most_threads < s->n_chunks ? take_chunk(s) : -1;
+        next = s->takes_ahead && i + BEHIND * t->job.n_threads < s->n_chunks ? take_chunk(s) : -1;
         c->i = i;
         c->next = next < s->n_chunks ? next : -1;
         const kin_time begun = s->repeats ? kin_clock_now() : 0;
@@ -194,7 +208,7 @@ static void pause_if_late(const kin_team *t, member *m) {
 }
 
 static void take_part(kin_team *t, member *m) {
-    if (m->i >= t->most_threads || kin_clock_now() < m->back) return;
+    if (m->i >= t->job.n_threads || kin_clock_now() < m->back) return;
     work(t, m);
     pause_if_late(t, m);
 }
@@ -202,6 +216,7 @@ static void take_part(kin_team *t, member *m) {
 void kin_team_help(kin_team *t, int i) {
     member m = {.i = i};
     for (int seen = 0;;) {
+        for (int width; (width = atomic_load(&t->width.value)) <= i;) sleep_while(&t->width, width);
         seen = wait_change(&t->generation, seen);
         if (seen == KIN_TEAM_CLOSES) return;
         atomic_fetch_add(&t->inside.value, 1);
@@ -214,6 +229,7 @@ void kin_team_help(kin_team *t, int i) {
 static void call_helpers(kin_team *t) {
     atomic_store(&t->ended, 0);
     atomic_store(&t->is_open, true);
+    if (atomic_load(&t->width.value) != t->job.n_threads) set_signal(&t->width, t->job.n_threads);
     set_signal(&t->generation, (atomic_load(&t->generation.value) + 1) & INT_MAX);
 }
 
@@ -224,14 +240,16 @@ static void release_helpers(kin_team *t) {
 }
 
 bool kin_team_run(kin_team *t, const kin_team_job *job) {
-    kin_assert(job->n_steps <= t->cap_steps);
+    kin_assert(job->n_steps <= t->cap_steps && job->n_threads >= 0 && job->n_threads <= t->most_threads);
     member m = {0};
     t->job = *job;
+    if (t->job.n_threads == 0) t->job.n_threads = t->most_threads;
     atomic_store(&t->stopped, false);
     begin_step(t, 0);
-    if (t->most_threads > 1) call_helpers(t);
+    const bool has_helpers = t->job.n_threads > 1 && atomic_load(&t->current.value) < t->job.n_steps;
+    if (has_helpers) call_helpers(t);
     work(t, &m);
-    if (t->most_threads > 1) release_helpers(t);
+    if (has_helpers) release_helpers(t);
     return !atomic_load(&t->stopped);
 }
 

@@ -10,6 +10,8 @@
 // A chunk that may be computed twice writes its result to memory of its thread. The first thread to finish publishes the result;
 // the other result is dropped.
 //
+// A step of a single chunk that cannot be computed twice is computed by the thread that begins it.
+//
 // Waiting threads spin for 50 us and then sleep, so an idle team leaves the processors to other programs.
 //
 // Owner: a set of devices (engine/device.c), or a browser's module (web/). Thread: one thread at a time runs jobs.
@@ -51,6 +53,7 @@ typedef struct kin_team_chunk {
 
 typedef struct kin_team_job {
     int n_steps;
+    int n_threads; // that compute it; 0: all
     // Called once per step, in order, when the steps before it are done; by any thread.
     kin_team_step (*plan)(void *user, int step);
     void (*compute)(void *user, const kin_team_chunk *chunk);

@@ -33,6 +33,7 @@ struct kin_team {
     int cap_steps;
     unsigned tag;                      // of the last step that repeats
     atomic_bool stopped;               // by job.stops
+    kin_team_signal width;             // the job's threads; helpers with higher numbers sleep until it changes
     kin_team_signal generation;        // changes when a job begins, and when the team closes
     kin_team_signal current;           // step of the job; job.n_steps: it is over
     kin_team_signal inside;            // helpers that compute, or look whether there is a job

@@ -53,6 +53,8 @@ void kin_team_close(kin_team *team) {
     native_team *n = (native_team *)team;
     atomic_store(&team->generation.value, KIN_TEAM_CLOSES);
     kin_futex_wake(&team->generation.value);
+    atomic_store(&team->width.value, KIN_TEAM_THREADS);
+    kin_futex_wake(&team->width.value);
     for (int i = 0; i < n->n_helpers; i++) pthread_join(n->helpers[i].thread, NULL);
     free(team->steps);
     free(team->results);
