@@ -16,7 +16,7 @@ FROM debian:13-slim
 COPY --from=build /etc/apt/sources.list.d/kin-* /etc/apt/sources.list.d/
 RUN apt-get update \
     && apt-get install -y --no-install-recommends libggml0 libggml0-backend-vulkan mesa-vulkan-drivers libpcre2-8-0 libjansson4 \
-        libuv1t64 libssl3t64 libllhttp9.2 libwslay1 \
+        libuv1t64 libssl3t64 libllhttp9.2 libwslay1 libcurl4t64 ca-certificates \
     && rm -rf /var/lib/apt/lists/*
 COPY --from=build /usr/local/bin/kin /usr/local/bin/
 ENTRYPOINT ["kin"]

@@ -7,6 +7,7 @@
 
 #include "app/app.h"
 #include "app/bench_text.h"
+#include "app/model_source.h"
 #include "app/option_tables.h"
 #include "app/oracle_bench.h"
 #include "base/median.h"
@@ -427,7 +428,8 @@ static int command_bench(int argc, char **argv) {
     o.session.predicts = can_be_predicted(&o);
     o.session.n_prompt = o.n_prompt;
     o.session.n_cached = o.n_prompt + o.n_gen / 2;
-    int rc = kin_session_open_model(&s, &o.session, &err);
+    int rc = kin_model_source_resolve(&o.session, &err);
+    if (rc == 0) rc = kin_session_open_model(&s, &o.session, &err);
     if (rc == 0) rc = bench(&s, &o, &r, &err);
     if (rc == 0 && o.json) print_json(&s, &o, &r);
     if (rc == 0 && !o.json) print_text(&s, &o, &r);

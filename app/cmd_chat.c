@@ -8,6 +8,7 @@
 #include "app/app.h"
 #include "app/chat_loop.h"
 #include "app/chat_server.h"
+#include "app/model_source.h"
 #include "app/option_tables.h"
 #include "serve/key_file.h"
 #include "sys/whole_file.h"
@@ -79,7 +80,7 @@ static void fill_chat_tables(chat_options *o, tables *t) {
 }
 
 typedef struct chatting {
-    const chat_options *o;
+    chat_options *o;
     kin_chat_server *server; // NULL: an external server
     kin_chat_client *client;
     kin_conversation conversation;
@@ -185,6 +186,7 @@ static int open_client(chatting *v, kin_err *err) {
 }
 
 static int chat(chatting *v, kin_err *err) {
+    if (!v->o->server && kin_model_source_resolve(&v->o->session, err) != 0) return KIN_FAIL;
     if (kin_conversation_open(&v->conversation, err) != 0 || open_client(v, err) != 0) return KIN_FAIL;
     if (v->o->system) kin_conversation_set_system(&v->conversation, (kin_str){v->o->system, strlen(v->o->system)});
     atomic_store(&is_loaded, true);
@@ -196,7 +198,7 @@ static int chat(chatting *v, kin_err *err) {
     return kin_chat_loop_run(&lo, err);
 }
 
-static int run_chat(const chat_options *o) {
+static int run_chat(chat_options *o) {
     chatting v = {.o = o};
     kin_err err;
     int rc = chat(&v, &err);

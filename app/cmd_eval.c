@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "app/app.h"
+#include "app/model_source.h"
 #include "app/option_tables.h"
 #include "node/compute_loop.h"
 #include "sys/whole_file.h"
@@ -270,7 +271,8 @@ static int command_eval(int argc, char **argv) {
         free(o.ids);
         return kin_app_usage("eval", &err);
     }
-    int rc = (o.tokenize ? kin_session_open_vocab : kin_session_open_model)(&s, &o.session, &err);
+    int rc = kin_model_source_resolve(&o.session, &err);
+    if (rc == 0) rc = (o.tokenize ? kin_session_open_vocab : kin_session_open_model)(&s, &o.session, &err);
     if (rc == 0) rc = o.tokens ? eval_tokens(&s, &o, &err) : o.tokenize ? eval_tokenize(&s, &o, &err) : eval_ppl(&s, &o, &err);
     kin_session_close(&s);
     free(o.ids);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "app/app.h"
+#include "app/model_source.h"
 #include "app/option_tables.h"
 #include "base/units.h"
 #include "engine/kv.h"
@@ -110,6 +111,7 @@ static int command_info(int argc, char **argv) {
     if (kin_options_parse((kin_option_tables){table}, argc, argv, &operand, &err) != 0 ||
         kin_session_end_parsing(&o.session, operand, &err) != 0)
         return kin_app_usage("info", &err);
+    if (kin_model_source_resolve(&o.session, &err) != 0) return kin_app_fail(&err);
     if (kin_session_open_model(&s, &o.session, &err) != 0) return kin_app_fail(&err);
     print_model(&s.model, s.model_name, s.vocab, &s.vocab_err);
     if (o.all) print_all(s.model.gguf);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "app/app.h"
+#include "app/model_source.h"
 #include "app/option_tables.h"
 #include "app/plan_compare.h"
 #include "app/plan_draft.h"
@@ -322,6 +323,7 @@ static int command_plan(int argc, char **argv) {
     plan_options o;
     kin_err err;
     if (parse(&o, argc, argv, &err) != 0) return kin_app_usage("plan", &err);
+    if (kin_model_source_resolve(&o.session, &err) != 0) return kin_app_fail(&err);
     if (strcmp(o.session.fleet.scheduler, "help") == 0) return print_schedulers();
     const kin_plan_scheduler *scheduler = kin_plan_scheduler_find(o.session.fleet.scheduler);
     if (!scheduler) {

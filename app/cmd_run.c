@@ -10,6 +10,7 @@
 #include "app/app.h"
 #include "app/constrained.h"
 #include "app/join_page.h"
+#include "app/model_source.h"
 #include "app/option_tables.h"
 #include "app/ring_view.h"
 #include "base/units.h"
@@ -394,11 +395,12 @@ static int run_lines(generation *g, kin_err *err) {
     return n_failed == 0 ? 0 : kin_err_set(err, "%d prompt%s failed", n_failed, n_failed == 1 ? "" : "s");
 }
 
-static int run_prompts(const run_options *o) {
+static int run_prompts(run_options *o) {
     kin_session s = {0};
     generation g = {.o = o, .s = &s};
     kin_err err;
-    int rc = kin_session_open_model(&s, &o->session, &err);
+    int rc = kin_model_source_resolve(&o->session, &err);
+    if (rc == 0) rc = kin_session_open_model(&s, &o->session, &err);
     if (rc == 0) rc = o->lines ? run_lines(&g, &err) : run_once(&g, &err);
     int status = rc == 0 ? KIN_EXIT_OK : kin_app_fail(&err);
     if (atomic_load(&kin_app_stop)) status = KIN_EXIT_INTERRUPTED;
@@ -410,10 +412,11 @@ static int run_prompts(const run_options *o) {
 // An operand is the model, as in all commands; but here it may be a prompt.
 static int take_operand(run_options *o, const char *operand, kin_err *err) {
     const char *colon = operand ? strchr(operand, ':') : NULL;
-    if (operand && colon && colon > operand && colon[1] && !strpbrk(operand, " \t\n") && !kin_session_is_model(operand))
-        return kin_err_set(err, "'%s' is not a file; kin does not download models, give a GGUF file: kin run FILE.gguf -p TEXT",
+    bool is_model = operand && (kin_session_is_model(operand) || kin_model_source_is_name(operand));
+    if (operand && colon && colon > operand && colon[1] && !strpbrk(operand, " \t\n") && !is_model)
+        return kin_err_set(err, "'%s' is not a file and names no source; a model of Ollama's registry is ollama:%s", operand,
                            operand);
-    if (operand && !kin_session_is_model(operand))
+    if (operand && !is_model)
         return kin_err_set(err, "unexpected argument '%s': there is no such model file, and a prompt needs -p before it",
                            operand);
     return kin_session_end_parsing(&o->session, operand, err);

@@ -9,6 +9,7 @@
 #include "app/join_page.h"
 #include "app/llama_options.h"
 #include "app/model_reload.h"
+#include "app/model_source.h"
 #include "app/option_tables.h"
 #include "net/address.h"
 #include "pure/text/named_templates.h"
@@ -467,7 +468,8 @@ static int run_serve(serve_options *o) {
     o->console.progress = show_progress;
     o->console.status = show_status;
     o->session.predicts = o->session.fleet.cluster; // requests are divided by the predicted times
-    int rc = serve(&v, &err);
+    int rc = kin_model_source_resolve(&o->session, &err);
+    if (rc == 0) rc = serve(&v, &err);
     close_serving(&v);
     if (atomic_load(&v.drained)) return KIN_EXIT_OK; // a regular shutdown
     return rc == 0 ? KIN_EXIT_OK : kin_app_fail(&err);

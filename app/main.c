@@ -15,7 +15,8 @@
 const kin_command *const kin_commands[] = {&kin_command_demo,    &kin_command_run,    &kin_command_chat,   &kin_command_serve,
                                            &kin_command_join,    &kin_command_code,   &kin_command_status, &kin_command_plan,
                                            &kin_command_profile, &kin_command_doctor, &kin_command_eval,   &kin_command_bench,
-                                           &kin_command_info,    &kin_command_models, &kin_command_cache,  NULL};
+                                           &kin_command_info,    &kin_command_models, &kin_command_pull,   &kin_command_list,
+                                           &kin_command_show,    &kin_command_rm,     &kin_command_cache,  NULL};
 
 atomic_bool kin_app_stop, kin_app_interrupted;
 const char *kin_app_name = "kin";
@@ -64,12 +65,10 @@ static const char *find_instead(const char *name) {
     static const struct {
         const char *names[4], *instead;
     } rows[] = {
-        {{"pull", "download"},
-         "kin does not download models; fetch a GGUF file ('curl -LO URL', 'hf download'), then: kin chat FILE.gguf"},
-        {{"list", "ls"}, "models are files; 'kin models FOLDER' lists the models in a directory"},
+        {{"download"}, "'kin pull NAME' fetches a model"},
+        {{"ls"}, "'kin list' shows the models that were fetched; 'kin models FOLDER' those of a directory"},
         {{"ps"}, "'kin status' shows a running head; GET /v1/models of 'kin serve' lists its models"},
-        {{"show"}, "'kin info FILE.gguf' describes a model"},
-        {{"rm", "remove"}, "models are files, remove them with rm; 'kin cache' lists cached data"},
+        {{"remove", "delete"}, "'kin rm NAME' removes a fetched model; 'kin cache' lists cached data"},
         {{"stop"}, "stop a server with Ctrl-C or SIGTERM"},
         {{"start"}, "'kin serve FILE.gguf' starts a server"},
     };

@@ -1,9 +1,12 @@
 #include "app/option_tables.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+
+#include "app/model_source.h"
 
 void kin_identity_option_table(kin_identity_options *o, kin_option table[KIN_IDENTITY_N_OPTIONS]) {
     const kin_option options[KIN_IDENTITY_N_OPTIONS] = {
@@ -53,7 +56,12 @@ static void fleet_table(kin_fleet_options *o, kin_option table[KIN_FLEET_N_OPTIO
 
 void kin_session_option_tables(kin_session_options *o, kin_session_tables *tables) {
     const kin_option options[KIN_SESSION_N_OPTIONS] = {
-        {KIN_OPTION_STRING, "model", 'm', &o->model, "FILE", "GGUF model (default: the built-in demo model)", 0, 0},
+        {KIN_OPTION_STRING, "model", 'm', &o->model, "FILE",
+         "GGUF model, or a name as in 'kin pull' (default: the built-in demo model)", 0, 0},
+        {KIN_OPTION_STRING, "hf", 0, &o->hf, "OWNER/REPO",
+         "a model of Hugging Face, as -hf of llama.cpp's programs; the same as hf:OWNER/REPO", 0, 0},
+        {KIN_OPTION_FLAG, "offline", 0, &o->offline, NULL, "fetch no model that is not here", 0, 0},
+        {KIN_OPTION_STRING, "mirror", 0, &o->mirror, "URL", "server to fetch a model from in place of its registry", 0, 0},
         {KIN_OPTION_THREADS, "threads", 't', &o->n_threads, "N", "CPU threads (default: physical cores)", 0, 1024},
         {KIN_OPTION_STRING, "gpu-layers", 0, &o->gpu_layers, "N|all|auto",
          "layers to offload to the GPU (default: auto, the fastest number)", 0, 0},
@@ -141,11 +149,18 @@ int kin_session_end_parsing(kin_session_options *o, const char *operand, kin_err
     if (check_drafts(o, err) != 0) return KIN_FAIL;
     if ((o->window || o->retain) && strcmp(o->weights, "window") != 0)
         return kin_err_set(err, "--%s needs --weights window", o->window ? "window" : "retain");
+    if (o->hf) {
+        static char name[KIN_REF_TEXT];
+        if (operand) return kin_err_set(err, "two models were given: --hf %s and '%s'", o->hf, operand);
+        snprintf(name, sizeof name, "hf:%s", o->hf);
+        o->model = name;
+    }
     if (!operand) return 0;
     struct stat st;
     bool is_given = o->model && o->model != getenv("KIN_MODEL"); // the command line wins over the environment
-    if (stat(operand, &st) != 0 && !kin_session_is_model(operand))
-        return kin_err_set(err, "unexpected argument '%s': there is no such file", operand);
+    if (stat(operand, &st) != 0 && !kin_session_is_model(operand) && !kin_model_source_is_name(operand))
+        return kin_err_set(err, "unexpected argument '%s': there is no such file, and no model of that name ('kin pull --names')",
+                           operand);
     if (is_given) return kin_err_set(err, "two models were given: '%s' and '%s'", o->model, operand);
     o->model = operand;
     return 0;

@@ -8,7 +8,7 @@
 enum { KIN_IDENTITY_N_OPTIONS = 5 };
 void kin_identity_option_table(kin_identity_options *o, kin_option table[KIN_IDENTITY_N_OPTIONS]);
 
-enum { KIN_FLEET_N_OPTIONS = KIN_IDENTITY_N_OPTIONS + 12, KIN_SESSION_N_OPTIONS = 18 }; // includes the end entry
+enum { KIN_FLEET_N_OPTIONS = KIN_IDENTITY_N_OPTIONS + 12, KIN_SESSION_N_OPTIONS = 21 }; // includes the end entry
 
 // Tables whose values point into the session's options: `own` for this machine, `fleet` for the cluster.
 typedef struct kin_session_tables {
@@ -33,5 +33,5 @@ void kin_kv_disk_option_table(uint64_t *size, bool *none, kin_option table[KIN_K
 // is allowed. Fails if no such file exists, if another model was given, or if the draft or window options are inconsistent.
 int kin_session_end_parsing(kin_session_options *o, const char *operand, kin_err *err);
 
-// True if a word denotes a model: NAME.gguf, a path, a web address, or any existing file.
+// True if a word denotes a model file: NAME.gguf, a path, a web address, or any existing file.
 bool kin_session_is_model(const char *word);

@@ -186,6 +186,8 @@ static int next_word(kin_option_tables tables, int argc, char **argv, int *i, gi
         g->option = find_option(tables, word + 2, len, 0, &g->needs);
     else if (len == 1)
         g->option = find_option(tables, NULL, 0, word[1], &g->needs);
+    else if (strcmp(word, "-hf") == 0) // as llama.cpp's programs write it
+        g->option = find_option(tables, "hf", 2, 0, &g->needs);
     if (!g->option) return fail_unknown(tables, word, len, err);
     g->text = equals ? equals + 1 : g->option->kind == KIN_OPTION_FLAG ? "1" : *i < argc ? argv[(*i)++] : NULL;
     return g->text ? 0 : kin_err_set(err, "--%s needs a value (%s)", g->option->name, g->option->arg);

@@ -35,6 +35,15 @@ if(HIGHS_INCLUDE_DIR AND HIGHS_LIBRARY)
     target_compile_definitions(kin_highs INTERFACE KIN_HAVE_HIGHS)
 endif()
 
+# libcurl: downloads of models (pull/). Optional: without it `kin pull` reports an error.
+pkg_check_modules(LIBCURL IMPORTED_TARGET libcurl>=7.85)
+add_library(kin_curl INTERFACE)
+add_library(curl::curl ALIAS kin_curl)
+if(LIBCURL_FOUND)
+    target_link_libraries(kin_curl INTERFACE PkgConfig::LIBCURL)
+    target_compile_definitions(kin_curl INTERFACE KIN_HAVE_CURL)
+endif()
+
 # ggml: the tensor library (ggml-base) and the registry that loads its CPU variants and GPUs at run time (ggml).
 # KIN_GGML_DIR: the installation prefix of another ggml; tools/setup builds one into build/ggml where no package exists.
 set(KIN_GGML_DIR "" CACHE PATH "prefix of a ggml built from source")

@@ -81,12 +81,8 @@ static int open_demo(kin_session *s, const kin_session_options *o, kin_err *err)
     return path ? kin_model_open(&s->model, path, err) : KIN_FAIL;
 }
 
-static int begin_open(kin_session *s, const kin_session_options *o, kin_err *err) {
+static void begin_open(kin_session *s, const kin_session_options *o) {
     *s = (kin_session){.model_name = o->model ? o->model : "demo", .console = o->console};
-    if (o->model && strstr(o->model, "://"))
-        return kin_err_set(err, "%s: kin does not download models; fetch the file first (curl -LO URL), then give its name",
-                           o->model);
-    return 0;
 }
 
 // Errors are reported when the vocabulary is needed.
@@ -95,7 +91,7 @@ static void load_vocab(kin_session *s) {
 }
 
 int kin_session_open_vocab(kin_session *s, const kin_session_options *o, kin_err *err) {
-    if (begin_open(s, o, err) != 0) return KIN_FAIL;
+    begin_open(s, o);
     int rc = o->model ? kin_gguf_open(&s->model.gguf, o->model, err)
                       : kin_gguf_open_bytes(&s->model.gguf, "demo model", kin_demo_model_bytes(), kin_demo_model_size(), err);
     if (rc == 0) load_vocab(s);
@@ -103,7 +99,7 @@ int kin_session_open_vocab(kin_session *s, const kin_session_options *o, kin_err
 }
 
 int kin_session_open_model(kin_session *s, const kin_session_options *o, kin_err *err) {
-    if (begin_open(s, o, err) != 0) return KIN_FAIL;
+    begin_open(s, o);
     if ((o->model ? kin_model_open(&s->model, o->model, err) : open_demo(s, o, err)) != 0) return KIN_FAIL;
     load_vocab(s);
     if (s->vocab && kin_vocab_n_tokens(s->vocab) > s->model.hp.n_vocab) {

@@ -47,6 +47,9 @@ typedef struct kin_session_options {
     uint64_t kv_disk_size;    // 0: a twentieth of the disk
     const char *profile;      // this machine's profile, a file; NULL: measured once, and stored
     bool predicts;            // the command wants predictions
+    const char *hf;           // OWNER/REPO[:QUANT] of Hugging Face, another way to name the model; NULL: not given
+    const char *mirror;       // base address in place of a registry's, if the model is fetched; NULL: none
+    bool offline;             // nothing is fetched
     bool dry_run;             // no model runs here, and no device gets work
     int n_cached;             // KV cache length for predictions, in the middle of the command's work; 0: half the context
     int n_prompt;             // prompt length for predictions; 0: 128

@@ -231,8 +231,8 @@ status 2 "$kin" stauts
 says "$err" "did you mean 'kin status'?"
 status 2 "$kin" "$prompt"
 says "$err" 'kin run -p TEXT'
-refused 'kin does not download models; fetch the file first' run -m https://example.com/model.gguf -p x
-refused 'kin does not download models; fetch the file first' https://example.com/model.gguf
+refused 'is not here, and --offline forbids' run --offline -m https://example.com/model.gguf -p x
+refused 'is not here, and --offline forbids' --offline https://example.com/model.gguf
 refused "$dir: is a folder" info -m "$dir"
 refused "$dir: is a folder" info "$dir"
 refused "$dir/fifo: is a pipe" info "$dir/fifo"
@@ -496,13 +496,13 @@ for vocab in "$(dirname "$0")"/../../shared/vocab/*.gguf; do # vocabularies of r
 done
 
 claim='commands of other programs name what does the same here'
-for pair in pull=GGUF list='kin models' ls='kin models' ps='kin status' show='kin info' rm='kin cache' stop=Ctrl-C; do
+for pair in download='kin pull' ls='kin list' ps='kin status' remove='kin rm' stop=Ctrl-C; do
     status 2 "$kin" "${pair%%=*}"
     silent "$out"
     says "$err" "unknown command '${pair%%=*}'.*${pair#*=}"
 done
 status 2 "$kin" run qwen3:8b
-says "$err" "'qwen3:8b' is not a file; .*GGUF"
+says "$err" "'qwen3:8b' is not a file .*ollama:qwen3:8b"
 
 claim='a file at the limit of ulimit -f is an error of a write'
 (ulimit -f 1 && "$kin" info --all >"$dir/limited" 2>"$err")

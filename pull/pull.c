@@ -1,0 +1,203 @@
+#include "pull/pull.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "base/units.h"
+#include "pull/known_models.h"
+#include "pull/registry.h"
+#include "pull/web.h"
+#include "sys/whole_file.h"
+
+kin_pull_options kin_pull_options_defaults(void) {
+    return (kin_pull_options){.models_dir = getenv("KIN_MODELS"),
+                              .hf_endpoint = getenv("HF_ENDPOINT"),
+                              .hf_token = getenv("HF_TOKEN"),
+                              .ollama_endpoint = getenv("KIN_OLLAMA_REGISTRY"),
+                              .n_connections = KIN_DOWNLOAD_CONNECTIONS};
+}
+
+// ---- names
+
+// Reads a name of any form. *known has the short name's meaning, or an empty name.
+static int read_name(const kin_pull_options *o, const char *name, kin_model_ref *ref, kin_known_model *known, kin_err *err) {
+    known->name[0] = '\0';
+    int rc = kin_model_ref_parse(ref, name, err);
+    if (rc != KIN_ABSENT) return rc;
+    rc = kin_known_models_find(o->known_file, name, known, err);
+    if (rc != 0) return rc;
+    rc = kin_model_ref_parse(ref, known->source, err);
+    return rc == KIN_ABSENT ? kin_err_set(err, "'%s' means '%s', which is no source of a model", name, known->source) : rc;
+}
+
+int kin_pull_find(const kin_pull_options *o, const char *name, kin_model_record *record, kin_err *err) {
+    kin_model_ref ref;
+    kin_known_model known;
+    int rc = read_name(o, name, &ref, &known, err);
+    if (rc == KIN_FAIL) return rc;
+    return rc == 0 ? kin_model_store_find(o->models_dir, &ref, record) : kin_model_store_find_file(o->models_dir, name, record);
+}
+
+bool kin_pull_is_name(const kin_pull_options *o, const char *text) {
+    kin_model_record record;
+    kin_model_ref ref;
+    kin_known_model known;
+    kin_err err;
+    if (read_name(o, text, &ref, &known, &err) != KIN_ABSENT) return true; // a malformed name is one too
+    return kin_model_store_find_file(o->models_dir, text, &record) == 0;
+}
+
+// ---- a model's files
+
+typedef struct pulling {
+    const kin_pull_options *o;
+    const kin_model_ref *ref;
+    const kin_listing *listing;
+    const kin_repo_file *file;
+    kin_model_record record;       // of this file
+    uint64_t done_before, n_bytes; // of the other files; of all
+} pulling;
+
+static void say(const kin_pull_options *o, const char *sentence) {
+    if (o->say) o->say(o->user, sentence);
+}
+
+static void on_progress(void *user, const kin_download_progress *progress) {
+    const pulling *p = user;
+    kin_download_progress all = *progress;
+    all.done += p->done_before;
+    all.total = p->n_bytes;
+    if (p->o->progress) p->o->progress(p->o->user, kin_path_file(p->record.path), p->file->sha256, &all);
+}
+
+// True if the file is there with the content that the registry has.
+static bool is_there(void *user) {
+    const pulling *p = user;
+    kin_model_record have;
+    struct stat st;
+    if (stat(p->record.path, &st) != 0 || (uint64_t)st.st_size != p->file->size || !kin_model_store_read(p->record.path, &have))
+        return false;
+    if (p->file->sha256[0]) return strcmp(have.sha256, p->file->sha256) == 0;
+    return have.size == p->file->size && strcmp(have.etag, p->listing->etag) == 0;
+}
+
+static int on_finished(void *user, kin_err *err) {
+    pulling *p = user;
+    p->record.fetched_s = (int64_t)time(NULL);
+    return kin_model_store_write(&p->record, err);
+}
+
+static int make_folder_above(const char *path, kin_err *err) {
+    char folder[KIN_STORE_PATH];
+    snprintf(folder, sizeof folder, "%.*s", (int)(kin_path_file(path) - path - 1), path);
+    return kin_folder_make(folder, err);
+}
+
+static int pull_file(pulling *p, int part, int n_parts, kin_err *err) {
+    kin_model_record *r = &p->record;
+    char url[KIN_REF_TEXT + 3 * KIN_REF_PICK];
+    r->part = part;
+    r->n_parts = n_parts;
+    r->size = p->file->size;
+    snprintf(r->file, sizeof r->file, "%s", p->file->path);
+    snprintf(r->sha256, sizeof r->sha256, "%s", p->file->sha256);
+    snprintf(r->etag, sizeof r->etag, "%s", p->listing->etag);
+    if (kin_model_store_place(p->o->models_dir, p->ref, p->file->path, r->path, err) != 0) return KIN_FAIL;
+    if (is_there(p)) return 0;
+    if (p->file->size < 4) return kin_err_set(err, "%s is empty", p->file->path);
+    if (kin_registry_address(p->listing, p->ref, p->file, url, sizeof url, err) != 0 || make_folder_above(r->path, err) != 0)
+        return KIN_FAIL;
+    const kin_download_options d = {.url = url,
+                                    .token = p->listing->token,
+                                    .path = r->path,
+                                    .size = p->file->size,
+                                    .sha256 = p->file->sha256,
+                                    .etag = p->listing->etag,
+                                    .accepts_ranges = p->listing->accepts_ranges,
+                                    .n_connections = p->o->n_connections,
+                                    .stop = p->o->stop,
+                                    .is_there = is_there,
+                                    .finished = on_finished,
+                                    .progress = on_progress,
+                                    .user = p};
+    return kin_download(&d, err);
+}
+
+// Writes the whole name: the quantization, if that is how one asks for it, otherwise the file.
+static void name_record(pulling *p, const kin_variant *v) {
+    kin_model_ref whole = *p->ref;
+    if (whole.registry == KIN_REGISTRY_HF) {
+        whole.is_file = p->ref->is_file || !v->quant[0];
+        snprintf(whole.pick, sizeof whole.pick, "%s", whole.is_file ? p->file->path : v->quant);
+    }
+    kin_model_ref_format(&whole, p->record.source, sizeof p->record.source);
+    kin_model_ref_base(&whole, p->record.base, sizeof p->record.base);
+    snprintf(p->record.quant, sizeof p->record.quant, "%s", v->quant);
+}
+
+static int pull_variant(pulling *p, const kin_variant *v, kin_model_record *record, kin_err *err) {
+    p->n_bytes = v->bytes;
+    p->file = &p->listing->repo.files[v->first];
+    name_record(p, v);
+    for (int i = v->n_parts - 1; i >= 0; i--) { // the first part last: its record makes the model complete
+        p->file = &p->listing->repo.files[v->first + i];
+        if (pull_file(p, i + 1, v->n_parts, err) != 0) return KIN_FAIL;
+        p->done_before += p->file->size;
+    }
+    return kin_model_store_read(p->record.path, record) ? 0 : kin_err_set(err, "%s was removed in the meantime", p->record.path);
+}
+
+static int choose(const kin_pull_options *o, const kin_model_ref *ref, const kin_listing *l, const kin_variant *variants, int n,
+                  int *index, kin_err *err) {
+    char why[400], line[700];
+    *index = 0;
+    if (ref->registry != KIN_REGISTRY_HF) return 0;
+    if (ref->pick[0]) return kin_variant_find(&l->repo, variants, n, ref, index, err);
+    *index = kin_variant_choose(variants, n, o->room, why, sizeof why);
+    snprintf(line, sizeof line, "%s: %s", ref->repo, why);
+    if (n > 1) say(o, line);
+    return 0;
+}
+
+static int pull_ref(const kin_pull_options *o, const kin_model_ref *ref, kin_model_record *record, kin_err *err) {
+    kin_listing l = {0};
+    kin_variant *variants = NULL;
+    pulling p = {.o = o, .ref = ref, .listing = &l};
+    int n, index;
+    int rc = kin_registry_list(o, ref, &l, err);
+    if (rc == 0 && (rc = kin_repo_variants(&l.repo, &variants, &n, err)) != 0) kin_err_prefix(err, "%s", ref->repo);
+    if (rc == 0) rc = choose(o, ref, &l, variants, n, &index, err);
+    if (rc == 0) rc = pull_variant(&p, &variants[index], record, err);
+    free(variants);
+    kin_listing_fini(&l);
+    return rc;
+}
+
+int kin_pull(const kin_pull_options *o, const char *name, kin_model_record *record, kin_err *err) {
+    kin_model_ref ref;
+    kin_known_model known;
+    char line[700], text[KIN_REF_TEXT];
+    if (!o->models_dir) return kin_err_set(err, "there is no home directory for models; set KIN_MODELS to a folder");
+    int rc = read_name(o, name, &ref, &known, err);
+    if (rc == KIN_FAIL) return rc;
+    if (rc == KIN_ABSENT && kin_model_store_find_file(o->models_dir, name, record) == 0) return 0;
+    if (rc == KIN_ABSENT)
+        return kin_err_set(err,
+                           "there is no model '%.100s'; a name is hf:OWNER/REPO, ollama:NAME, https://HOST/FILE.gguf, or one of "
+                           "'kin pull --names'",
+                           name);
+    if (!o->refreshes && kin_model_store_find(o->models_dir, &ref, record) == 0) {
+        kin_model_store_mark_used(record);
+        return 0;
+    }
+    kin_model_ref_format(&ref, text, sizeof text);
+    if (o->offline) return kin_err_set(err, "%s is not here, and --offline forbids to fetch it", text);
+    if (known.name[0]) {
+        snprintf(line, sizeof line, "%s is %s", name, known.source);
+        say(o, line);
+    }
+    return pull_ref(o, &ref, record, err);
+}
