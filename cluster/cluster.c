@@ -146,7 +146,7 @@ static void take_answer(kin_cluster *c, uint32_t question) {
     c->plan = *answer;
     *answer = before;
     c->had_plan = true;
-    if (c->o.in_force) c->o.in_force(c->o.plan_user, question);
+    if (c->o.calls.in_force) c->o.calls.in_force(c->o.planner, question);
 }
 
 // Returns the addresses of the i-th member. False: it is gone.

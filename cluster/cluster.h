@@ -9,7 +9,7 @@
 // When a device is lost, the request fails with a sentence that names it. The cluster stays open: the next begin waits until a
 // ring of the remaining devices is up. node/compute_loop.h turns the loss into a pause.
 //
-// Owner and thread: the computing thread. `plan` and `measured` are called in a separate thread, and may take seconds.
+// Owner and thread: the computing thread.
 #pragma once
 
 #include <stdatomic.h>
@@ -48,16 +48,8 @@ typedef struct kin_cluster_options {
     bool dry_run;   // no device is given work, see kin_membership_options
     bool gives_up;  // fails if the expected devices are there but cannot form a plan; false: waits for more devices
     const kin_device_facts *facts; // the head's own; NULL: devices and links are not measured
-    int (*plan)(void *user, const kin_cluster_question *question, kin_ring_plan *out, kin_err *err);
-    // Plans without candidate i. NULL: nothing is prefetched for the loss of a device.
-    int (*without)(void *user, const kin_cluster_question *question, int i, kin_ring_plan *out, kin_err *err);
-    // Explains why candidate i has no layers in the last answer; "": it has. NULL: devices without layers get no explanation.
-    void (*left_out)(void *user, const kin_cluster_question *question, int i, char why[KIN_PLAN_WHY_MAX]);
-    // Called after requests. True: the planner wants to be asked again. NULL: not used.
-    bool (*measured)(void *user, const kin_cluster_measured *measured);
-    // The answer to this question is active from now on. Called in the loop's thread, must not block. NULL: not used.
-    void (*in_force)(void *user, uint32_t question);
-    void *plan_user; // for all five; all but the last are called in the planning thread, one at a time
+    kin_planner *planner;          // it is called in the planning thread, which may take seconds, except calls.in_force
+    kin_planner_calls calls;
 
     atomic_bool *stop;
     void (*status)(void *user, const char *line); // reports what begin waits for; in the caller's thread

@@ -307,7 +307,7 @@ static void tell_left_out(kin_cluster *c, const kin_planning_reasons *r) {
 
 void kin_cluster_on_measure(void *arg) {
     kin_cluster *c = arg;
-    if (c->o.measured) kin_cluster_poll_begin(c, &c->measure);
+    if (c->o.calls.take_measured) kin_cluster_poll_begin(c, &c->measure);
 }
 
 static kin_measured measured_of(const kin_proto_status *s) {
@@ -412,7 +412,7 @@ void kin_cluster_planning_tick(kin_cluster *c, kin_time now) {
 }
 
 void kin_cluster_measure(kin_cluster *c) {
-    if (c->o.measured) kin_cluster_wait_for_poll(c, &c->measure, kin_cluster_on_measure);
+    if (c->o.calls.take_measured) kin_cluster_wait_for_poll(c, &c->measure, kin_cluster_on_measure);
 }
 
 // ---- opening and closing
@@ -425,13 +425,7 @@ int kin_cluster_open_planning(kin_cluster *c, kin_err *err) {
     c->reasons = calloc(1, sizeof *c->reasons);
     if (!c->facts || !c->answer || !c->reasons) return kin_err_set(err, "out of memory");
     if (c->o.facts) enter(c, &c->o.id, c->o.name, c->o.facts);
-    kin_planning_options po = {.plan = c->o.plan,
-                               .without = c->o.without,
-                               .left_out = c->o.left_out,
-                               .measured = c->o.measured,
-                               .user = c->o.plan_user,
-                               .done = planning_is_done,
-                               .done_user = c};
+    kin_planning_options po = {.planner = c->o.planner, .calls = c->o.calls, .done = planning_is_done, .user = c};
     return kin_planning_open(&c->planning, &po, err);
 }
 

@@ -197,7 +197,7 @@ void kin_cluster_prefetch_tick(kin_cluster *c, kin_time now) {
     int n = list_devices(c, devices);
     bool rate_limited = !kin_cluster_is_quiet(c, now);
     bool is_up = kin_membership_state_now(c->membership) == KIN_MEMBERSHIP_SERVING && !kin_membership_prepares(c->membership);
-    if (!c->o.without || !is_up || c->plan->ring.n_members < 2) {
+    if (!c->o.calls.without || !is_up || c->plan->ring.n_members < 2) {
         s->epoch = 0;
     } else if (s->epoch != epoch || s->n_devices != n) {
         s->epoch = epoch;

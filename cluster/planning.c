@@ -9,7 +9,7 @@ typedef struct inquiry {
     uint32_t number;
     int n;
     kin_candidate candidates[KIN_ROUNDS_MAX_MEMBERS];
-    char names[KIN_ROUNDS_MAX_MEMBERS][KIN_PROTO_MAX_STR + 1];
+    char names[KIN_ROUNDS_MAX_MEMBERS][KIN_FACTS_MAX_NAME + 16];
     kin_proto_id ids[KIN_ROUNDS_MAX_MEMBERS];
     bool has_facts;
     kin_facts facts;
@@ -61,14 +61,14 @@ static void plan(kin_planning *p) {
     kin_cluster_question question = as_question(q);
     *a = (kin_planning_answer){.question = q->number, .n_asked = q->n};
     for (int i = 0; i < q->n; i++) a->ids[i] = q->ids[i];
-    a->has_plan = p->o.plan(p->o.user, &question, &a->plan, &a->why) == 0;
+    a->has_plan = p->o.calls.ask(p->o.planner, &question, &a->plan, &a->why) == 0;
     pthread_mutex_lock(&p->mutex);
     p->answer = *a;
     p->has_answer = true;
     p->unexplained = *q;
-    p->has_unexplained = a->has_plan && p->o.left_out;
+    p->has_unexplained = a->has_plan && p->o.calls.left_out;
     pthread_mutex_unlock(&p->mutex);
-    p->o.done(p->o.done_user);
+    p->o.done(p->o.user);
 }
 
 static void explain(kin_planning *p) {
@@ -77,12 +77,12 @@ static void explain(kin_planning *p) {
     kin_cluster_question question = as_question(q);
     *r = (kin_planning_reasons){.question = q->number, .n = q->n};
     for (int i = 0; i < q->n; i++) r->ids[i] = q->ids[i];
-    for (int i = 0; i < q->n - 1; i++) p->o.left_out(p->o.user, &question, i, r->why[i]);
+    for (int i = 0; i < q->n - 1; i++) p->o.calls.left_out(p->o.planner, &question, i, r->why[i]);
     pthread_mutex_lock(&p->mutex);
     p->reasons = *r;
     p->has_reasons = true;
     pthread_mutex_unlock(&p->mutex);
-    p->o.done(p->o.done_user);
+    p->o.done(p->o.user);
 }
 
 static void plan_spares(kin_planning *p) {
@@ -92,24 +92,24 @@ static void plan_spares(kin_planning *p) {
     kin_err err;
     *s = (kin_planning_spares){.number = q->number, .n = q->n};
     for (int i = 0; i < q->n; i++) s->ids[i] = q->ids[i];
-    for (int i = 0; i < q->n - 1; i++) s->has[i] = p->o.without(p->o.user, &question, i, &s->plans[i], &err) == 0;
+    for (int i = 0; i < q->n - 1; i++) s->has[i] = p->o.calls.without(p->o.planner, &question, i, &s->plans[i], &err) == 0;
     pthread_mutex_lock(&p->mutex);
     p->spares = *s;
     p->has_spares = true;
     pthread_mutex_unlock(&p->mutex);
-    p->o.done(p->o.done_user);
+    p->o.done(p->o.user);
 }
 
 static void learn(kin_planning *p) {
     measurement *m = &p->measurement_now;
     if (m->measured.facts) m->measured.facts = &m->facts;
-    bool asks = p->o.measured(p->o.user, &m->measured);
+    bool asks = p->o.calls.take_measured(p->o.planner, &m->measured);
     pthread_mutex_lock(&p->mutex);
     p->round = m->round;
     p->asks = asks || (p->has_round && p->asks);
     p->has_round = true;
     pthread_mutex_unlock(&p->mutex);
-    p->o.done(p->o.done_user);
+    p->o.done(p->o.user);
 }
 
 // Measurements are processed first: the question's answer may be better then.
@@ -200,7 +200,7 @@ void kin_planning_ask(kin_planning *p, uint32_t number, const kin_cluster_questi
 }
 
 void kin_planning_ask_spares(kin_planning *p, uint32_t number, const kin_cluster_question *about) {
-    if (!p->o.without) return;
+    if (!p->o.calls.without) return;
     pthread_mutex_lock(&p->mutex);
     copy_question(&p->spares_question, number, about);
     p->has_spares_question = true;

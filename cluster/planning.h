@@ -1,49 +1,22 @@
 // Planning in a separate thread: a planner may take seconds, and the network thread must answer heartbeats meanwhile.
 //
-//   loop's thread: ask, tell ─► the latest of each is pending ─► planning thread: plan, measured ─► `done` ─► loop's thread: take
+//   loop's thread: ask, tell ─► the latest of each is pending ─► planning thread: the planner ─► `done` ─► loop's thread: take
 //
 // A question, or a measurement, replaces an older pending one. Answers carry the number of the question, so that outdated ones
 // can be recognized.
 //
-// Owner: the cluster. Thread: the loop's; `plan` to `measured`, and `done`, are called in the planning thread.
+// Owner: the cluster. Thread: the loop's; the planner and `done` are called in the planning thread.
 #pragma once
 
-#include "pure/plan/correction.h"
-#include "pure/plan/explain.h"
-#include "pure/plan/manual_plan.h"
-#include "pure/plan/rounds.h"
-#include "pure/proto/message.h"
-
-// A question to the planner. In candidates and ids the head is last. In facts, which has only devices and links, the head is
-// first and the others follow in the order of the candidates; NULL: not measured. Valid for the call.
-typedef struct kin_cluster_question {
-    uint32_t number; // of the question; 0: the answer is active at once
-    int n;
-    const kin_candidate *candidates; // [n]
-    const kin_proto_id *ids;         // [n]
-    const kin_facts *facts;
-} kin_cluster_question;
-
-// Medians of what the members' last tokens took, the head first, with n_cached tokens in the cache.
-typedef struct kin_cluster_measured {
-    int n, n_cached;
-    kin_proto_id ids[KIN_ROUNDS_MAX_MEMBERS];
-    kin_measured members[KIN_ROUNDS_MAX_MEMBERS];
-    const kin_facts *facts; // of these members and their links, as known now; NULL: not measured. Valid for the call
-} kin_cluster_measured;
+#include "cluster/planner.h"
 
 typedef struct kin_planning kin_planning;
 
 typedef struct kin_planning_options {
-    int (*plan)(void *user, const kin_cluster_question *question, kin_ring_plan *out, kin_err *err);
-    // Plans without candidate i; NULL: not used.
-    int (*without)(void *user, const kin_cluster_question *question, int i, kin_ring_plan *out, kin_err *err);
-    // Explains why candidate i has no layers in the last answer, "" if it has; NULL: not used.
-    void (*left_out)(void *user, const kin_cluster_question *question, int i, char why[KIN_PLAN_WHY_MAX]);
-    bool (*measured)(void *user, const kin_cluster_measured *measured);
-    void *user;               // for all four
+    kin_planner *planner;
+    kin_planner_calls calls;
     void (*done)(void *user); // there is something to take
-    void *done_user;
+    void *user;
 } kin_planning_options;
 
 int kin_planning_open(kin_planning **out, const kin_planning_options *options, kin_err *err);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "node/plan_file.h"
 #include "sys/cond.h"
 
 #define SHOW_EVERY_NS UINT64_C(100000000) // for progress
@@ -80,28 +81,6 @@ int kin_fleet_hash(kin_manifest *manifest, const char **paths, const kin_model *
     return h.rc;
 }
 
-// ---- planning
-
-static int plan(void *user, const kin_cluster_question *question, kin_ring_plan *out, kin_err *err) {
-    return kin_planner_ask(user, question, out, err);
-}
-
-static int plan_without(void *user, const kin_cluster_question *question, int i, kin_ring_plan *out, kin_err *err) {
-    return kin_planner_without(user, question, i, out, err);
-}
-
-static void left_out(void *user, const kin_cluster_question *question, int i, char why[KIN_PLAN_WHY_MAX]) {
-    kin_planner_left_out(user, question, i, why);
-}
-
-static bool measured(void *user, const kin_cluster_measured *m) {
-    return kin_planner_take_measured(user, m);
-}
-
-static void in_force(void *user, uint32_t question) {
-    kin_planner_in_force(user, question);
-}
-
 static void show_status(void *user, const char *line) {
     const kin_fleet *f = user;
     f->console->status(line);
@@ -111,6 +90,11 @@ static void show_status(void *user, const char *line) {
 
 static int open_planner(kin_fleet *f, const kin_fleet_base *base, kin_err *err) {
     kin_planner_options o = kin_planner_options_defaults();
+    kin_manual_plan manual;
+    if (!kin_planner_is_word(f->o.plan)) {
+        if (kin_plan_file_read(f->o.plan, f->self.name, &manual, err) != 0) return KIN_FAIL;
+        o.manual = &manual;
+    }
     o.plan = f->o.plan;
     o.scheduler = f->o.scheduler;
     o.accept = f->o.accept;
@@ -171,18 +155,14 @@ int kin_fleet_open(kin_fleet *f, const kin_fleet_options *o, const kin_fleet_bas
                               .model_name = base->model_name,
                               .timeline = base->timeline,
                               .facts = base->facts,
-                              .plan = plan,
-                              .without = plan_without,
-                              .left_out = left_out,
-                              .measured = base->facts ? measured : NULL,
-                              .in_force = in_force,
+                              .calls = kin_planner_calls_of(base->facts != NULL),
                               .stop = base->console->stop,
                               .status = show_status,
                               .status_user = f};
     if (find_allreduce(o->allreduce, &co.allreduce, err) != 0 || check_wire(&co, err) != 0) return KIN_FAIL;
     if (kin_identity_open(&f->self, &o->net, err) != 0) return KIN_FAIL;
     if (open_planner(f, base, err) != 0) return KIN_FAIL;
-    co.plan_user = f->planner;
+    co.planner = f->planner;
     co.gives_up = o->n_devices > 0; // a manual plan waits for the devices that it names
     co.dry_run = base->dry_run;
     co.n_expected = o->n_devices ? o->n_devices : kin_planner_n_named(f->planner);

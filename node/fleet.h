@@ -2,9 +2,9 @@
 #pragma once
 
 #include "cluster/cluster.h"
+#include "cluster/planner.h"
 #include "node/console.h"
 #include "node/identity.h"
-#include "node/planner.h"
 
 typedef struct kin_fleet_options {
     bool cluster; // lets other devices join

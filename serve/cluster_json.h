@@ -16,7 +16,7 @@ char *kin_alone_status_json(const kin_session *session, const char *model, const
 // NULL: the head has no cluster, or out of memory.
 json_t *kin_head_address_json(const kin_session *session);
 
-// The active plan, its groups, and the facts that it was computed from (node/planner.h).
+// The active plan, its groups, and the facts that it was computed from (cluster/planner.h).
 typedef struct kin_plan_basis {
     kin_facts facts;
     kin_grouping grouping;

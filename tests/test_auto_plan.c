@@ -14,9 +14,8 @@
 
 #define SMALL_MODEL_LAYERS 6
 
+#include "cluster/planner.h"
 #include "engine/model_facts.h"
-#include "node/plan_file.h"
-#include "node/planner.h"
 #include "pipeline/loopback.h"
 #include "testkit/free_port.h"
 #include "testkit/head_eval.h"
@@ -71,47 +70,47 @@ typedef struct head {
     kin_facts asked;  // facts of the last question; set by take_all only
 } head;
 
-static int ask(void *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
-    head *h = user;
+static int ask(kin_planner *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
+    head *h = (head *)user;
     atomic_fetch_add(&h->n_questions, 1);
     int rc = kin_planner_ask(h->planner, q, out, err);
     h->n_ranks = rc == 0 ? out->groups[0].n_ranks : 0;
     return rc;
 }
 
-static bool measured(void *user, const kin_cluster_measured *m) {
-    head *h = user;
+static bool measured(kin_planner *user, const kin_cluster_measured *m) {
+    head *h = (head *)user;
     assert_true(m->n >= 1 && m->n <= N_DEVICES + 1);
     return atomic_fetch_add(&h->n_measured, 1) == 0 && h->wants_again;
 }
 
-static void in_force(void *user, uint32_t question) {
-    head *h = user;
+static void in_force(kin_planner *user, uint32_t question) {
+    head *h = (head *)user;
     kin_planner_in_force(h->planner, question);
 }
 
 // Changes the plan with every request: alternates between one round and two.
-static int alternate(void *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
-    head *h = user;
+static int alternate(kin_planner *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
+    head *h = (head *)user;
     return kin_plan_even(q->candidates, q->n, N_LAYER, 1 + atomic_fetch_add(&h->n_questions, 1) % 2, out, err);
 }
 
-static bool always(void *user, const kin_cluster_measured *m) {
-    head *h = user;
+static bool always(kin_planner *user, const kin_cluster_measured *m) {
+    head *h = (head *)user;
     (void)m;
     atomic_fetch_add(&h->n_measured, 1);
     return true;
 }
 
 // Plans for all candidates, even if fewer would be faster, and keeps the link facts of the question.
-static int take_all(void *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
-    head *h = user;
+static int take_all(kin_planner *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
+    head *h = (head *)user;
     atomic_fetch_add(&h->n_questions, 1);
     h->asked = *q->facts;
     return kin_plan_even(q->candidates, q->n, N_LAYER, 2, out, err);
 }
 
-typedef int (*plan_fn)(void *user, const kin_cluster_question *question, kin_ring_plan *out, kin_err *err);
+typedef int (*plan_fn)(kin_planner *user, const kin_cluster_question *question, kin_ring_plan *out, kin_err *err);
 static plan_fn plans;   // planner function of the next head; NULL: the planner
 static bool alternates; // the next head alternates plans
 
@@ -127,10 +126,12 @@ static void open_head(head *h, double speed, int n_expected) {
     if (kin_planner_open(&h->planner, &po, &facts, &work, &err) != 0) fail_msg("%s", err.text);
     kin_cluster_options o = cluster_options(n_expected);
     o.facts = &h->facts;
-    o.plan = plans ? plans : alternates ? alternate : ask;
-    o.measured = alternates ? always : measured;
-    o.in_force = in_force;
-    o.plan_user = h;
+    o.calls = (kin_planner_calls){.ask = plans        ? plans
+                                         : alternates ? alternate
+                                                      : ask,
+                                  .take_measured = alternates ? always : measured,
+                                  .in_force = in_force};
+    o.planner = (kin_planner *)h;
     h->cluster = open_small_cluster(&o);
 }
 

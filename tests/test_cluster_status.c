@@ -34,7 +34,7 @@ static kin_cluster *open_cluster(kin_timeline *timeline) {
     kin_cluster_options o = cluster_options(1);
     o.model_name = "random";
     o.timeline = timeline;
-    o.plan = plan_two_rounds;
+    o.calls.ask = plan_two_rounds;
     return open_small_cluster(&o);
 }
 
@@ -129,16 +129,16 @@ static void look_at_head(thinker *t) {
     free(text);
 }
 
-static int think(void *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
-    thinker *t = user;
+static int think(kin_planner *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
+    thinker *t = (thinker *)user;
     look_at_head(t);
     atomic_fetch_add(&t->n_plans, 1);
     return plan_two_rounds(NULL, q, out, err);
 }
 
-static bool think_of_what_was_measured(void *user, const kin_cluster_measured *m) {
+static bool think_of_what_was_measured(kin_planner *user, const kin_cluster_measured *m) {
     (void)m;
-    look_at_head(user);
+    look_at_head((thinker *)user);
     return false;
 }
 
@@ -147,9 +147,8 @@ static void a_head_goes_on_while_its_planner_thinks(void **state) {
     static device anna;
     thinker t = {0};
     kin_cluster_options o = cluster_options(1);
-    o.plan = think;
-    o.measured = think_of_what_was_measured;
-    o.plan_user = &t;
+    o.calls = (kin_planner_calls){.ask = think, .take_measured = think_of_what_was_measured};
+    o.planner = (kin_planner *)&t;
     t.cluster = open_small_cluster(&o);
     open_device(&anna, 0, kin_cluster_port(t.cluster));
     run_request(t.cluster, NULL);

@@ -74,7 +74,7 @@ static void copy_model(void) {
 
 static atomic_int n_rounds;
 
-static int plan_rounds(void *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
+static int plan_rounds(kin_planner *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
     (void)user;
     return kin_plan_even(q->candidates, q->n, N_LAYER, atomic_load(&n_rounds), out, err);
 }
@@ -82,7 +82,7 @@ static int plan_rounds(void *user, const kin_cluster_question *q, kin_ring_plan 
 static kin_cluster *open_head(uint16_t port, int rounds) {
     kin_cluster_options o = cluster_options(1);
     o.port = port;
-    o.plan = plan_rounds;
+    o.calls.ask = plan_rounds;
     atomic_store(&n_rounds, rounds);
     return open_small_cluster(&o);
 }

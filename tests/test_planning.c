@@ -43,32 +43,32 @@ static void pass(bench *b, const char *what) {
     pthread_mutex_unlock(&b->mutex);
 }
 
-static int plan(void *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
-    pass(user, q->candidates[0].name);
+static int plan(kin_planner *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
+    pass((bench *)user, q->candidates[0].name);
     if (q->facts) return kin_err_set(err, "%d facts", q->facts->n_device);
     *out = (kin_ring_plan){.n_members = q->n, .n_rounds = q->ids[0].bytes[0]};
     return 0;
 }
 
-static int without(void *user, const kin_cluster_question *q, int i, kin_ring_plan *out, kin_err *err) {
+static int without(kin_planner *user, const kin_cluster_question *q, int i, kin_ring_plan *out, kin_err *err) {
     char what[32];
     snprintf(what, sizeof what, "without-%s", q->candidates[i].name);
-    pass(user, what);
+    pass((bench *)user, what);
     *out = (kin_ring_plan){.n_members = q->n - 1};
     return i == 0 ? 0 : kin_err_set(err, "no plan");
 }
 
-static void left_out(void *user, const kin_cluster_question *q, int i, char why[KIN_PLAN_WHY_MAX]) {
+static void left_out(kin_planner *user, const kin_cluster_question *q, int i, char why[KIN_PLAN_WHY_MAX]) {
     char what[32];
     snprintf(what, sizeof what, "why-%s", q->candidates[i].name);
-    pass(user, what);
+    pass((bench *)user, what);
     snprintf(why, KIN_PLAN_WHY_MAX, "%s", i == 0 ? "" : "it is slow");
 }
 
-static bool measured(void *user, const kin_cluster_measured *m) {
+static bool measured(kin_planner *user, const kin_cluster_measured *m) {
     char what[32];
     snprintf(what, sizeof what, "measured-%d-%d", m->n_cached, m->facts ? m->facts->n_device : 0);
-    pass(user, what);
+    pass((bench *)user, what);
     return m->n_cached == 1;
 }
 
@@ -83,7 +83,10 @@ static void done(void *user) {
 static void open_bench(bench *b) {
     kin_err err;
     *b = (bench){.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
-    kin_planning_options o = {.plan = plan, .without = without, .measured = measured, .user = b, .done = done, .done_user = b};
+    kin_planning_options o = {.planner = (kin_planner *)b,
+                              .calls = {.ask = plan, .without = without, .take_measured = measured},
+                              .done = done,
+                              .user = b};
     assert_int_equal(kin_planning_open(&b->planning, &o, &err), 0);
 }
 
@@ -133,7 +136,8 @@ static void reasons_come_after_the_last_answer(void **state) {
     const kin_candidate candidates[] = {{.name = "a"}, {.name = "b"}, {.name = "head"}};
     const kin_proto_id ids[] = {{{1}}, {{2}}, {{3}}};
     const kin_cluster_question question = {.n = 3, .candidates = candidates, .ids = ids};
-    kin_planning_options o = {.plan = plan, .without = without, .left_out = left_out, .user = &b, .done = done, .done_user = &b};
+    kin_planning_options o = {
+        .planner = (kin_planner *)&b, .calls = {.ask = plan, .without = without, .left_out = left_out}, .done = done, .user = &b};
     kin_err err;
     assert_int_equal(kin_planning_open(&b.planning, &o, &err), 0);
     kin_planning_ask(b.planning, 6, &question);

@@ -15,7 +15,7 @@
 #include "testkit/silent_console.h"
 #include "tests/small_cluster.h"
 
-static int plan_nothing(void *user, const kin_cluster_question *question, kin_ring_plan *out, kin_err *err) {
+static int plan_nothing(kin_planner *user, const kin_cluster_question *question, kin_ring_plan *out, kin_err *err) {
     (void)user, (void)question, (void)out;
     return kin_err_set(err, "there is no plan");
 }
@@ -27,7 +27,7 @@ static void a_ring_that_does_not_come_up_leaves_no_shard_of_an_earlier_one(void 
     atomic_bool stop = true;
     kin_err err;
     kin_cluster_options o = cluster_options(0);
-    o.plan = plan_nothing;
+    o.calls.ask = plan_nothing;
     o.stop = &stop;
     kin_session s = {.clustered = true, .shard = earlier, .fleet.cluster = open_small_cluster(&o)};
     const kin_session_options so = kin_session_options_defaults();
@@ -45,7 +45,7 @@ static void a_batch_that_fits_no_frame_is_an_error(void **state) {
     kin_cluster_options o = cluster_options(0);
     kin_cluster *c;
     kin_err err;
-    o.plan = plan_nothing;
+    o.calls.ask = plan_nothing;
     o.shard.n_ctx = o.shard.n_batch = 1 << 20;
     assert_int_equal(kin_cluster_open(&c, &o, &err), KIN_FAIL);
     assert_non_null(strstr(err.text, "--batch 1048576: too many tokens for a network frame"));

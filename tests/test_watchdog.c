@@ -139,7 +139,7 @@ static void a_device_whose_step_hangs_leaves(void **state) {
     e.table.reset = reset_engine;
     pthread_mutex_lock(&e.gate);
     kin_cluster_options o = cluster_options(1);
-    o.plan = plan_two_rounds;
+    o.calls.ask = plan_two_rounds;
     kin_cluster *c = open_small_cluster(&o);
     kin_join_options jo = device_with_model(99, "anna", kin_cluster_port(c));
     jo.engine = &e.table;

@@ -1,4 +1,4 @@
-#include "node/planner.h"
+#include "cluster/planner.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -11,7 +11,6 @@
 #include "base/log.h"
 #include "base/sentence.h"
 #include "base/units.h"
-#include "node/plan_file.h"
 #include "pure/plan/acceptance.h"
 #include "pure/plan/group_search.h"
 #include "pure/plan/prompt.h"
@@ -67,7 +66,7 @@ kin_planner_options kin_planner_options_defaults(void) {
     return (kin_planner_options){.plan = "auto", .scheduler = "exact", .accept = "margin", .hold_s = 120};
 }
 
-static bool is_word(const char *plan) {
+bool kin_planner_is_word(const char *plan) {
     return strcmp(plan, "auto") == 0 || strcmp(plan, "even") == 0 || strcmp(plan, "memory") == 0 || strcmp(plan, "tp") == 0;
 }
 
@@ -84,11 +83,13 @@ static int read_options(kin_planner *p, kin_err *err) {
     p->by_thesis = strcmp(p->o.accept, "thesis") == 0;
     if (!p->by_thesis && strcmp(p->o.accept, "margin") != 0)
         return kin_err_set(err, "--accept %s: must be margin or thesis", p->o.accept);
-    if (!is_word(p->o.plan)) {
-        if (kin_plan_file_read(p->o.plan, p->o.head_name, &p->manual, err) != 0) return KIN_FAIL;
+    if (p->o.manual) {
+        p->manual = *p->o.manual;
+        p->o.manual = NULL;
         if (kin_manual_plan_check_layers(&p->manual, p->model.n_layer, err) != 0) return kin_err_prefix(err, "%s", p->o.plan);
         return 0;
     }
+    kin_assert(kin_planner_is_word(p->o.plan));
     if (strcmp(p->o.plan, "auto") != 0) return 0;
     p->scheduler = kin_plan_scheduler_find(p->o.scheduler);
     if (!p->scheduler) return no_scheduler(p->o.scheduler, err);
@@ -818,4 +819,12 @@ bool kin_planner_last(kin_planner *p, kin_facts *facts, kin_grouping *grouping, 
     *plan = p->now.plan;
     pthread_mutex_unlock(&p->mutex);
     return is_there;
+}
+
+kin_planner_calls kin_planner_calls_of(bool is_measured) {
+    return (kin_planner_calls){.ask = kin_planner_ask,
+                               .without = kin_planner_without,
+                               .left_out = kin_planner_left_out,
+                               .take_measured = is_measured ? kin_planner_take_measured : NULL,
+                               .in_force = kin_planner_in_force};
 }

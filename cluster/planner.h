@@ -9,23 +9,26 @@
 // cluster reports that it is active: its weights are fetched first, while the active ring continues; that ring's tokens are
 // measured, and its order counts. A single machine is a question with one device: the same prediction and corrections.
 //
-// Owner: the session. Thread: any; a mutex guards it. The cluster asks in a separate thread, the commands inspect it from theirs.
+// Owner: the session. Thread: any; a mutex guards it. The cluster asks in a thread of its own (planning.h), the commands inspect
+// it from theirs.
 #pragma once
 
-#include "cluster/cluster.h"
 #include "pure/plan/batching.h"
 #include "pure/plan/correction.h"
+#include "pure/plan/explain.h"
 #include "pure/plan/group.h"
 #include "pure/plan/latency.h"
 #include "pure/plan/manual_plan.h"
 #include "pure/plan/scheduler.h"
+#include "pure/proto/id.h"
 
 typedef struct kin_planner_options {
-    const char *plan;      // "auto", "even", "memory" or a file
-    const char *scheduler; // for "auto": a name of pure/plan/scheduler.h
-    const char *accept;    // for "auto", rule for replacing the active plan: "margin" (5 %) or "thesis"
-    double hold_s;         // how long a device that lost layers is not assumed to be faster, at first (120 s)
-    int n_rounds;          // 0: the scheduler chooses; by rule: 1
+    const char *plan;              // "auto", "even", "memory", "tp", or the file of `manual`
+    const kin_manual_plan *manual; // copied; NULL: none
+    const char *scheduler;         // for "auto": a name of pure/plan/scheduler.h
+    const char *accept;            // for "auto", rule for replacing the active plan: "margin" (5 %) or "thesis"
+    double hold_s;                 // how long a device that lost layers is not assumed to be faster, at first (120 s)
+    int n_rounds;                  // 0: the scheduler chooses; by rule: 1
     const char *head_name;
     bool begins_alone; // the head has work before the first device joins
     bool dry_run;      // no device gets work (the answer is the head alone); the facts are stored
@@ -33,7 +36,28 @@ typedef struct kin_planner_options {
 
 kin_planner_options kin_planner_options_defaults(void);
 
+// True if `plan` is one of the words, not a file.
+bool kin_planner_is_word(const char *plan);
+
 typedef struct kin_planner kin_planner;
+
+// A question to the planner. In candidates and ids the head is last. In facts, which has only devices and links, the head is
+// first and the others follow in the order of the candidates; NULL: not measured. Valid for the call.
+typedef struct kin_cluster_question {
+    uint32_t number; // of the question; 0: the answer is active at once
+    int n;
+    const kin_candidate *candidates; // [n]
+    const kin_proto_id *ids;         // [n]
+    const kin_facts *facts;
+} kin_cluster_question;
+
+// Medians of what the members' last tokens took, the head first, with n_cached tokens in the cache.
+typedef struct kin_cluster_measured {
+    int n, n_cached;
+    kin_proto_id ids[KIN_ROUNDS_MAX_MEMBERS];
+    kin_measured members[KIN_ROUNDS_MAX_MEMBERS];
+    const kin_facts *facts; // of these members and their links, as known now; NULL: not measured. Valid for the call
+} kin_cluster_measured;
 
 // model, work: copied.
 int kin_planner_open(kin_planner **out, const kin_planner_options *options, const kin_model_facts *model,
@@ -43,7 +67,7 @@ void kin_planner_close(kin_planner *planner); // NULL is allowed
 // Returns the number of devices that a manual plan names, without the head.
 int kin_planner_n_named(const kin_planner *planner);
 
-// Answers the cluster's question (kin_cluster_options.plan).
+// Answers the question.
 int kin_planner_ask(kin_planner *planner, const kin_cluster_question *question, kin_ring_plan *out, kin_err *err);
 
 // Marks the answer to that question as active. Any thread; never blocks.
@@ -85,3 +109,14 @@ bool kin_planner_last(kin_planner *planner, kin_facts *facts, kin_grouping *grou
 
 // Waits for the next question, for at most `ns`.
 void kin_planner_wait(kin_planner *planner, uint64_t ns);
+
+// What a cluster calls. Tests put functions of their own in place of some; a function that is NULL is not called.
+typedef struct kin_planner_calls {
+    int (*ask)(kin_planner *planner, const kin_cluster_question *question, kin_ring_plan *out, kin_err *err);
+    int (*without)(kin_planner *planner, const kin_cluster_question *question, int i, kin_ring_plan *out, kin_err *err);
+    void (*left_out)(kin_planner *planner, const kin_cluster_question *question, int i, char why[KIN_PLAN_WHY_MAX]);
+    bool (*take_measured)(kin_planner *planner, const kin_cluster_measured *measured);
+    void (*in_force)(kin_planner *planner, uint32_t question);
+} kin_planner_calls;
+
+kin_planner_calls kin_planner_calls_of(bool is_measured); // not measured: without take_measured
