@@ -86,7 +86,7 @@ static void compare_groups(kin_facts *facts, int n, double kept, double disk_byt
     kin_err err;
     equal_devices(facts, n, kept, disk_bytes_s);
     if (kin_plan_playoff(facts, &options, &plan, &err) != 0 || kin_timeline_predict(facts, &plan, &ring, &err) != 0) return;
-    if (kin_plan_grouped(facts, &options, ring.tpot_s, &grouped, &err) != 0 || grouped.grouping.n == 0) return;
+    if (kin_plan_grouped(facts, &options, ring.tpot_s, &grouped, &err) != 0 || grouped.plan.groups.n == 0) return;
     double grouped_s = grouped.prediction.tpot_s, best_s = fmin(ring.tpot_s, grouped_s);
     printf("%d devices, %3.0f %% in memory, disks of %.1f GB/s: ring %6.0f (%2d rounds), groups %6.0f, %.2f times as fast\n", n,
            100 * kept, disk_bytes_s / 1e9, ring.tpot_s * 1e3, plan.n_rounds, grouped_s * 1e3, ring.tpot_s / best_s);

@@ -4,37 +4,38 @@
 
 #include "pure/proto/id.h"
 
-static int lay_out_windows(kin_assignment *p, int n_layer, kin_err *err) {
-    const kin_ring_plan *ring = &p->ring;
-    if (ring->n_rounds) {
-        p->n_rounds = ring->n_rounds;
-        return kin_rounds_spread(ring->shares, ring->n_members, ring->n_rounds, n_layer, p->windows, err);
+// Adds the device of a stop, or those of the group that it stands for. In this order the head computes last: it is member 0.
+static int add_stop(kin_assignment *out, const kin_plan *plan, int device, const kin_proto_id *ids, const kin_model *model,
+                    int kv_type, kin_err *err) {
+    const kin_group *group = kin_plan_group_of(plan, device);
+    kin_share shares[KIN_SHARE_RANKS] = {{0}};
+    kin_member_windows windows;
+    if (group && kin_share_split(model, kv_type, group->weights, group->n, shares, err) != 0) return KIN_FAIL;
+    kin_plan_windows(plan, device, &windows.windows);
+    for (int k = 0; k < windows.windows.n; k++) windows.rounds[k] = k;
+    for (int rank = 0; rank < (group ? group->n : 1); rank++) {
+        int d = group ? group->devices[rank] : device, i = d == 0 ? 0 : out->n_members++;
+        kin_assert(i < KIN_FACTS_MAX_DEVICES);
+        out->ids[i] = ids[d];
+        out->windows[i] = windows;
+        out->shares[i] = shares[rank];
+        out->memory[i] = plan->memory[d];
     }
-    p->n_rounds = kin_rounds_lay_out(ring->shares, ring->n_members, n_layer, p->windows, err);
-    return p->n_rounds < 0 ? KIN_FAIL : 0;
+    return 0;
 }
 
-// Computes the shares of the group that begins with member i.
-static int share_layers(kin_assignment *p, int i, const kin_model *model, int kv_type, kin_err *err) {
-    const kin_ring_group *groups = &p->ring.groups[i];
-    double weights[KIN_SHARE_RANKS] = {0};
-    for (int k = 0; k < groups[0].n_ranks && k < KIN_SHARE_RANKS; k++) weights[k] = groups[k].weight;
-    return kin_share_split(model, kv_type, weights, groups[0].n_ranks, &p->shares[i], err);
-}
-
-int kin_assignment_lay_out(kin_assignment *p, const kin_model *model, int kv_type, kin_err *err) {
-    memset(p->shares, 0, sizeof p->shares);
-    if (lay_out_windows(p, model->hp.n_layer, err) != 0) return KIN_FAIL;
-    kin_ring_plan_share_windows(&p->ring, p->windows);
-    for (int i = 0; i < p->ring.n_members; i++) {
-        bool begins = p->ring.groups[i].n_ranks > 0 && p->ring.groups[i].rank == 0;
-        if (begins && share_layers(p, i, model, kv_type, err) != 0) return KIN_FAIL;
+int kin_assignment_lay_out(kin_assignment *out, const kin_plan *plan, const kin_proto_id *ids, const kin_model *model,
+                           int kv_type, kin_err *err) {
+    out->n_members = 1;
+    out->n_rounds = plan->n_rounds;
+    for (int i = 0; i < plan->n_stops; i++) {
+        if (add_stop(out, plan, plan->stops[kin_plan_turn(plan, i)].device, ids, model, kv_type, err) != 0) return KIN_FAIL;
     }
     return 0;
 }
 
 int kin_assignment_find(const kin_assignment *p, const kin_proto_id *id) {
-    for (int i = 0; i < p->ring.n_members - 1; i++) {
+    for (int i = 1; i < p->n_members; i++) {
         if (kin_proto_id_equal(&p->ids[i], id)) return i;
     }
     return -1;
@@ -45,8 +46,8 @@ size_t kin_assignment_of(const kin_assignment *p, int i, uint8_t *bytes) {
     size_t n = 0;
     memcpy(bytes + n, &p->n_rounds, sizeof p->n_rounds);
     n += sizeof p->n_rounds;
-    memcpy(bytes + n, &p->ring.memory[i], sizeof p->ring.memory[i]);
-    n += sizeof p->ring.memory[i];
+    memcpy(bytes + n, &p->memory[i], sizeof p->memory[i]);
+    n += sizeof p->memory[i];
     memcpy(bytes + n, &p->shares[i], sizeof p->shares[i]);
     n += sizeof p->shares[i];
     memcpy(bytes + n, w->windows.at, (size_t)w->windows.n * sizeof w->windows.at[0]);
@@ -57,7 +58,7 @@ size_t kin_assignment_of(const kin_assignment *p, int i, uint8_t *bytes) {
 
 void kin_assignment_fill(const kin_assignment *p, int i, kin_proto_plan *m) {
     const kin_member_windows *w = &p->windows[i];
-    m->memory = p->ring.memory[i];
+    m->memory = p->memory[i];
     const kin_share *share = &p->shares[i];
     m->n_rounds = (uint16_t)p->n_rounds;
     m->group.n_ranks = share->n_ranks;

@@ -28,6 +28,14 @@ const kin_membership_device *kin_cluster_device_of(const kin_cluster *c, uint32_
     return NULL;
 }
 
+const kin_membership_device *kin_cluster_device_with(const kin_cluster *c, const kin_proto_id *id) {
+    for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
+        const kin_membership_device *d = kin_membership_device_at(c->membership, i);
+        if (d && kin_proto_id_equal(&d->id, id)) return d;
+    }
+    return NULL;
+}
+
 // Lets the other devices fetch from this one what it has of the model.
 static void relay_have(kin_cluster *c, uint32_t from, kin_proto_have *have) {
     const kin_membership_device *d = kin_cluster_device_of(c, from);
@@ -130,12 +138,8 @@ static void on_link(void *user, kin_link *link, uint32_t epoch, const kin_proto_
 
 static void relay_begun(void *user, const kin_proto_id *from, const kin_proto_id *to) {
     kin_cluster *c = user;
-    const char *reason = "";
-    for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
-        const kin_membership_device *d = kin_membership_device_at(c->membership, i);
-        if (d && kin_proto_id_equal(&d->id, from)) reason = d->ring_error;
-    }
-    kin_cluster_say_apart(c, from, to, reason);
+    const kin_membership_device *d = kin_cluster_device_with(c, from);
+    kin_cluster_say_apart(c, from, to, d ? d->ring_error : "");
 }
 
 // ---- the active plan
@@ -151,18 +155,15 @@ static void take_answer(kin_cluster *c, uint32_t question) {
 
 // Returns the addresses of the i-th member. False: it is gone.
 static bool member_endpoint(kin_cluster *c, int i, kin_proto_endpoint *out) {
-    for (int k = 0; k < KIN_MEMBERSHIP_DEVICES; k++) {
-        const kin_membership_device *d = kin_membership_device_at(c->membership, k);
-        if (d && kin_proto_id_equal(&d->id, &c->plan->ids[i])) return kin_connections_endpoint(c->connections, d->link, out);
-    }
-    return false;
+    const kin_membership_device *d = kin_cluster_device_with(c, &c->plan->ids[i]);
+    return d && kin_connections_endpoint(c->connections, d->link, out);
 }
 
 // Fills in the id and addresses with which the i-th member reaches another one. No addresses: it goes through the head, or for
 // the head itself, to the address at which that member reached it.
 static void fill_member(kin_cluster *c, int i, int other, kin_proto_id *id, kin_proto_endpoint *endpoint) {
-    bool is_head = other < 0 || other == c->plan->ring.n_members - 1;
-    *id = is_head ? c->o.id : c->plan->ids[other];
+    bool is_head = other == 0;
+    *id = c->plan->ids[other];
     if (!is_head && !kin_measurements_is_apart(c->measurements, &c->plan->ids[i], id)) member_endpoint(c, other, endpoint);
     if (!is_head) return;
     endpoint->port = kin_endpoint_port(c->endpoint);
@@ -173,7 +174,8 @@ static void fill_member(kin_cluster *c, int i, int other, kin_proto_id *id, kin_
 
 // Fills in the devices of the i-th member's group, as that member reaches them.
 static void fill_group(kin_cluster *c, int i, kin_proto_group *g) {
-    for (int r = 0; r < g->n_ranks; r++) fill_member(c, i, i - g->rank + r, &g->id[r], &g->endpoint[r]);
+    for (int r = 0; r < g->n_ranks; r++)
+        fill_member(c, i, kin_assignment_behind(c->plan, i, r - g->rank), &g->id[r], &g->endpoint[r]);
 }
 
 void kin_cluster_fill_plan(const kin_cluster *c, const kin_assignment *of, int i, kin_proto_plan *plan) {
@@ -208,8 +210,8 @@ static void send_plan(kin_cluster *c, const kin_membership_action *a) {
     m->type = KIN_FRAME_PLAN;
     kin_cluster_fill_plan(c, c->plan, i, &m->plan);
     m->plan.group.allreduce = c->o.allreduce;
-    fill_member(c, i, i + 1, &m->plan.next_id, &m->plan.next);
-    fill_member(c, i, i - 1, &m->plan.previous_id, &m->plan.previous);
+    fill_member(c, i, kin_assignment_behind(c->plan, i, 1), &m->plan.next_id, &m->plan.next);
+    fill_member(c, i, kin_assignment_behind(c->plan, i, -1), &m->plan.previous_id, &m->plan.previous);
     fill_group(c, i, &m->plan.group);
     kin_connections_send(c->connections, a->link, a->epoch, m);
     kin_connections_tell(c->connections, a->link);
@@ -220,7 +222,7 @@ static void send_plan(kin_cluster *c, const kin_membership_action *a) {
 
 static void connect_ring(kin_cluster *c) {
     kin_proto_endpoint to;
-    if (c->plan->ring.n_members > 1 && member_endpoint(c, 0, &to))
+    if (c->plan->n_members > 1 && member_endpoint(c, 1, &to))
         kin_neighbours_connect(c->neighbours, KIN_SIDE_NEXT, &to, NULL);
 }
 
@@ -298,20 +300,12 @@ static void describe(kin_cluster *c, char *buf, size_t n) {
     }
 }
 
-static bool is_inexact(const kin_cluster *c, const kin_proto_id *id) {
-    for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
-        const kin_membership_device *d = kin_membership_device_at(c->membership, i);
-        if (d && kin_proto_id_equal(&d->id, id)) return d->features & KIN_PROTO_INEXACT;
-    }
-    return false;
-}
-
 // True if the plan's devices give a row the same bits in every step; the head's own weights are checked elsewhere.
 static bool is_exact(const kin_cluster *c) {
-    int n_devices = c->plan->ring.n_members - 1;
-    for (int i = 0; i <= n_devices; i++) {
+    for (int i = 0; i < c->plan->n_members; i++) {
         if (kin_windows_n_gpu_layers(&c->plan->windows[i].windows) > 0) return false;
-        if (i < n_devices && is_inexact(c, &c->plan->ids[i])) return false;
+        const kin_membership_device *d = kin_cluster_device_with(c, &c->plan->ids[i]);
+        if (d && d->features & KIN_PROTO_INEXACT) return false;
     }
     return true;
 }
@@ -319,7 +313,7 @@ static bool is_exact(const kin_cluster *c) {
 // Returns the layers at which windows begin.
 static kin_border_set borders_of(const kin_assignment *plan) {
     kin_border_set borders = {0};
-    for (int i = 0; i < plan->ring.n_members; i++) {
+    for (int i = 0; i < plan->n_members; i++) {
         const kin_windows *w = &plan->windows[i].windows;
         for (int k = 0; k < w->n; k++) kin_border_set_add(&borders, w->at[k].layer_begin);
     }
@@ -335,14 +329,13 @@ static void publish(kin_cluster *c) {
     uv_mutex_lock(&c->mutex);
     if (epoch && c->snapshot.epoch != epoch) {
         kin_cluster_name_rows(c);
-        int own = c->plan->ring.n_members - 1;
-        c->snapshot.own = (kin_local_work){.windows = c->plan->windows[own],
-                                           .share = c->plan->shares[own],
+        c->snapshot.own = (kin_local_work){.windows = c->plan->windows[0],
+                                           .share = c->plan->shares[0],
                                            .n_rounds = c->plan->n_rounds,
-                                           .memory = c->plan->ring.memory[own]};
-        c->snapshot.n_members = c->plan->ring.n_members;
+                                           .memory = c->plan->memory[0]};
+        c->snapshot.n_members = c->plan->n_members;
         c->snapshot.n_stages = 0;
-        for (int i = 0; i < c->plan->ring.n_members; i++) c->snapshot.n_stages += c->plan->shares[i].rank == 0;
+        for (int i = 0; i < c->plan->n_members; i++) c->snapshot.n_stages += c->plan->shares[i].rank == 0;
         c->snapshot.borders = borders_of(c->plan);
         c->snapshot.is_exact = is_exact(c);
     }
@@ -358,14 +351,12 @@ static void publish(kin_cluster *c) {
 
 // Enters the head's group; the head is its last device.
 static void enter_group(kin_cluster *c, uint32_t epoch) {
-    int own = c->plan->ring.n_members - 1;
     kin_proto_group group = {0};
-    if (epoch && own > 0) {
-        kin_share share = c->plan->shares[own];
-        group.n_ranks = share.n_ranks;
-        group.rank = share.rank;
+    if (epoch && c->plan->n_members > 1) {
+        group.n_ranks = c->plan->shares[0].n_ranks;
+        group.rank = c->plan->shares[0].rank;
         group.allreduce = c->o.allreduce;
-        fill_group(c, own, &group);
+        fill_group(c, 0, &group);
     }
     if (epoch != c->grouped) c->is_next_open = false;
     c->grouped = epoch;
@@ -378,9 +369,10 @@ static void enter_epoch(kin_cluster *c) {
     size_t frame_max = kin_proto_step_size_max((uint32_t)c->o.shard.n_batch, (uint32_t)c->o.model->hp.n_embd, c->o.wire_type);
     kin_ring_place place = {.epoch = in_force ? epoch : 0,
                             .frame_max = frame_max > KIN_FRAME_CAP_STEP ? KIN_FRAME_CAP_STEP : (uint32_t)frame_max};
-    int n_others = c->plan->ring.n_members - 1;
-    if (n_others > 0) place.who[KIN_SIDE_NEXT] = c->plan->ids[0];
-    if (n_others > 0) place.who[KIN_SIDE_PREVIOUS] = c->plan->ids[n_others - 1];
+    if (c->plan->n_members > 1) {
+        place.who[KIN_SIDE_NEXT] = c->plan->ids[1];
+        place.who[KIN_SIDE_PREVIOUS] = c->plan->ids[c->plan->n_members - 1];
+    }
     kin_neighbours_enter(c->neighbours, &place);
     enter_group(c, place.epoch);
     kin_relay_enter(c->relay, place.epoch, place.frame_max);

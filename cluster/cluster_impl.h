@@ -115,7 +115,7 @@ struct kin_cluster {
     kin_group_links *group_links;
     uint32_t grouped;  // epoch of the group links
     bool is_next_open; // the link to the next member is open, perhaps not all of the group's
-    kin_facts *facts;  // for a question
+    kin_planner_question *about; // scratch: the question that is made; its facts are also used for measurements
     kin_planning *planning;
     kin_planning_answer *answer;
     kin_planning_reasons *reasons; // the latest reasons why devices have no layers
@@ -187,6 +187,9 @@ void kin_cluster_fill_plan(const kin_cluster *c, const kin_assignment *of, int i
 
 // Returns the device behind that control link; NULL: none yet.
 const kin_membership_device *kin_cluster_device_of(const kin_cluster *c, uint32_t link);
+
+// Returns the device with that id; NULL: it is not here, or the head.
+const kin_membership_device *kin_cluster_device_with(const kin_cluster *c, const kin_proto_id *id);
 
 // Returns the number of tokens that all rings have generated.
 uint64_t kin_cluster_progress_made(const kin_cluster *c);

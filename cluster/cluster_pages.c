@@ -85,11 +85,8 @@ static bool is_keeper(const kin_cluster *c, const kin_proto_id *id) {
 }
 
 static uint32_t link_of(const kin_cluster *c, const kin_proto_id *id) {
-    for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
-        const kin_membership_device *d = kin_membership_device_at(c->membership, i);
-        if (d && kin_proto_id_equal(&d->id, id) && kin_connections_link(c->connections, d->link)) return d->link;
-    }
-    return 0;
+    const kin_membership_device *d = kin_cluster_device_with(c, id);
+    return d && kin_connections_link(c->connections, d->link) ? d->link : 0;
 }
 
 static void forget_gone_keepers(kin_cluster *c) {
@@ -116,7 +113,7 @@ void kin_cluster_forget_keeper(kin_cluster *c, const kin_proto_id *id) {
 
 // Returns the link of the replica: the next member after the i-th that stores pages; 0: the head.
 static uint32_t find_replica(const kin_cluster *c, int i) {
-    for (int k = i + 1; k < c->plan->ring.n_members - 1; k++) {
+    for (int k = i + 1; k < c->plan->n_members; k++) {
         uint32_t link = is_keeper(c, &c->plan->ids[k]) ? link_of(c, &c->plan->ids[k]) : 0;
         if (link) return link;
     }

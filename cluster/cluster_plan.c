@@ -16,7 +16,7 @@ enum {
     GIVE_UP_MS = 6000,       // wait before giving up: links that are measured late may still allow a plan
     MEASURE_MS = 10000,      // while requests run: longest interval between measurements
     FIRST_MEASURE_MS = 1000, // in a new ring the first interval, doubled each time: predictions soon follow what steps take
-    N_DEVICES_MAX = KIN_FACTS_MAX_DEVICES - 1,
+    N_DEVICES_MAX = KIN_FACTS_MAX_DEVICES - 1, // without the head
 };
 
 // ---- tests
@@ -87,21 +87,13 @@ bool kin_cluster_meets(kin_cluster *c, uint32_t from, const kin_proto_device *de
     return begins;
 }
 
-static const kin_membership_device *device_with(const kin_cluster *c, const kin_proto_id *id) {
-    for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
-        const kin_membership_device *d = kin_membership_device_at(c->membership, i);
-        if (d && kin_proto_id_equal(&d->id, id)) return d;
-    }
-    return NULL;
-}
-
 static unsigned port_of(const kin_cluster *c, const kin_membership_device *d) {
     kin_proto_endpoint e;
     return kin_connections_endpoint(c->connections, d->link, &e) ? e.port : 0;
 }
 
 void kin_cluster_say_apart(kin_cluster *c, const kin_proto_id *from, const kin_proto_id *to, const char *reason) {
-    const kin_membership_device *a = device_with(c, from), *b = device_with(c, to);
+    const kin_membership_device *a = kin_cluster_device_with(c, from), *b = kin_cluster_device_with(c, to);
     if (!a || !b || !kin_measurements_tells_apart(c->measurements, from, to)) return;
     if (kin_membership_was_reached(reason)) { // the link works: another port would not help
         kin_log(KIN_LOG_WARN,
@@ -128,7 +120,7 @@ static bool other_end_tries(kin_cluster *c, const kin_membership_device *d, cons
 }
 
 static void take_link(kin_cluster *c, uint32_t from, const kin_proto_measured *m) {
-    const kin_membership_device *d = kin_cluster_device_of(c, from), *other = device_with(c, &m->id);
+    const kin_membership_device *d = kin_cluster_device_of(c, from), *other = kin_cluster_device_with(c, &m->id);
     kin_link_facts there = {m->rtt_s, m->to_bytes_s}, back = {m->rtt_s, m->from_bytes_s};
     bool failed = m->reason[0];
     // A device that tried because the other end had failed answers for the other end's test.
@@ -154,52 +146,50 @@ static uint64_t own_memory(const kin_cluster *c) {
     return room > beside ? room - beside : 0; // the most that its shard will take
 }
 
-// Fills in the figures of devices and links, and what devices reported when they joined. order: the head first.
-static void fill_facts(kin_cluster *c, const kin_proto_id *const *order, int n) {
-    kin_measurements_fill(c->measurements, order, n, c->facts);
+// Fills in the figures of devices and links, and what devices reported when they joined. ids: the head first.
+static void fill_facts(kin_cluster *c, const kin_proto_id *ids, int n) {
+    kin_facts *facts = &c->about->facts;
+    kin_measurements_fill(c->measurements, ids, n, facts);
     for (int i = 1; i < n; i++) {
-        const kin_membership_device *d = device_with(c, order[i]);
-        c->facts->devices[i].no_slices = d && d->features & KIN_PROTO_NO_SLICES;
+        const kin_membership_device *d = kin_cluster_device_with(c, &ids[i]);
+        facts->devices[i].no_slices = d && d->features & KIN_PROTO_NO_SLICES;
     }
 }
 
-static const kin_facts *facts_of(kin_cluster *c, const kin_proto_id *ids, int n, uint64_t memory) {
-    const kin_proto_id *order[KIN_FACTS_MAX_DEVICES]; // the head first
-    if (!c->o.facts) return NULL;
-    for (int i = 0; i < n; i++) order[(i + 1) % n] = &ids[i];
-    fill_facts(c, order, n);
-    c->facts->devices[0].memory_bytes = (double)memory;
-    return c->facts;
+static void add_candidate(kin_planner_question *q, const kin_proto_id *id, const char *name, uint64_t memory, bool has_layers) {
+    kin_candidate *candidate = &q->candidates[q->n];
+    *candidate = (kin_candidate){.memory = memory, .has_layers = has_layers};
+    snprintf(candidate->name, sizeof candidate->name, "%s", name);
+    q->ids[q->n++] = *id;
 }
 
-typedef void question_fn(kin_planning *planning, uint32_t number, const kin_cluster_question *about);
-
-static void ask_about(kin_cluster *c, question_fn *ask, uint32_t number, const uint8_t *devices, int n_devices) {
-    kin_candidate candidates[KIN_ROUNDS_MAX_MEMBERS];
-    kin_proto_id ids[KIN_ROUNDS_MAX_MEMBERS];
+// Makes a question about the head and these devices (indices of the membership). Valid until the next one.
+static const kin_planner_question *question_about(kin_cluster *c, uint32_t number, const uint8_t *devices, int n_devices) {
+    kin_planner_question *q = c->about;
     uint64_t memory = own_memory(c);
-    int n = 0;
-    for (int i = 0; i < n_devices && n < N_DEVICES_MAX; i++) {
+    q->number = number;
+    q->n = 0;
+    add_candidate(q, &c->o.id, c->o.name, memory, false);
+    for (int i = 0; i < n_devices && q->n < KIN_FACTS_MAX_DEVICES; i++) {
         const kin_membership_device *d = kin_membership_device_at(c->membership, devices[i]);
-        candidates[n] =
-            (kin_candidate){.name = d->name, .memory = d->facts.memory, .has_layers = kin_assignment_find(c->plan, &d->id) >= 0};
-        ids[n++] = d->id;
+        add_candidate(q, &d->id, d->name, d->facts.memory, kin_assignment_find(c->plan, &d->id) >= 0);
     }
-    candidates[n] = (kin_candidate){.name = c->o.name, .memory = memory};
-    ids[n++] = c->o.id;
-    kin_cluster_question question = {.n = n, .candidates = candidates, .ids = ids, .facts = facts_of(c, ids, n, memory)};
-    ask(c->planning, number, &question);
+    q->has_facts = c->o.facts != NULL;
+    if (!q->has_facts) return q;
+    fill_facts(c, q->ids, q->n);
+    q->facts.devices[0].memory_bytes = (double)memory;
+    return q;
 }
 
 static void ask_planner(kin_cluster *c, const kin_membership_action *ask) {
     if (ask->n_devices > N_DEVICES_MAX)
         kin_log(KIN_LOG_WARN, "%d devices have joined; at most %d can be used", ask->n_devices, N_DEVICES_MAX);
     c->question = ask->question;
-    ask_about(c, kin_planning_ask, ask->question, ask->devices, ask->n_devices);
+    kin_planning_ask(c->planning, question_about(c, ask->question, ask->devices, ask->n_devices));
 }
 
 void kin_cluster_ask_spares(kin_cluster *c, uint32_t number, const uint8_t *devices, int n_devices) {
-    ask_about(c, kin_planning_ask_spares, number, devices, n_devices);
+    kin_planning_ask_spares(c->planning, question_about(c, number, devices, n_devices));
 }
 
 // Stores why there is no plan. why NULL: there is one, or there may be one later.
@@ -232,8 +222,8 @@ void kin_cluster_ask_planner(kin_cluster *c, const kin_membership_action *ask) {
 }
 
 static void say_planned(kin_cluster *c, uint32_t question, const kin_assignment *p) {
-    int n = p->ring.n_members - 1;
-    kin_membership_stage stages[KIN_ROUNDS_MAX_MEMBERS];
+    int n = p->n_members - 1;
+    kin_membership_stage stages[KIN_FACTS_MAX_DEVICES];
     uint8_t *bytes = malloc((size_t)(n + 1) * KIN_ASSIGNMENT_BYTES);
     if (!bytes) {
         say_no_plan(c, question, "out of memory");
@@ -241,7 +231,8 @@ static void say_planned(kin_cluster *c, uint32_t question, const kin_assignment 
     }
     for (int i = 0; i < n; i++) {
         uint8_t *at = bytes + (size_t)i * KIN_ASSIGNMENT_BYTES;
-        stages[i] = (kin_membership_stage){.id = p->ids[i], .windows = at, .n_windows = kin_assignment_of(p, i, at)};
+        stages[i] = (kin_membership_stage){
+            .id = p->ids[i + 1], .windows = at, .n_windows = kin_assignment_of(p, i + 1, at)};
     }
     kin_membership_plan plan = {.n_stages = n, .stages = stages};
     kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_PLANNED, .question = question, .plan = &plan});
@@ -265,11 +256,9 @@ static void take_answer(kin_cluster *c, kin_planning_answer *a) {
     int rc = a->has_plan ? 0 : KIN_FAIL;
     if (rc == 0) {
         p->question = a->question;
-        p->ring = a->plan;
-        for (int i = 0; i < p->ring.n_members - 1; i++) p->ids[i] = a->ids[p->ring.candidate[i]];
-        rc = kin_assignment_lay_out(p, c->o.model, (int)c->o.shard.kv_type, &a->why);
+        rc = kin_assignment_lay_out(p, &a->plan, a->ids, c->o.model, (int)c->o.shard.kv_type, &a->why);
     }
-    note_no_plan(c, rc == 0 ? NULL : &a->why, a->n_asked - 1);
+    note_no_plan(c, rc == 0 ? NULL : &a->why, a->n - 1);
     if (rc == 0) {
         say_planned(c, a->question, p);
         return;
@@ -294,8 +283,8 @@ static void log_left_out(kin_cluster *c, const kin_proto_id *id, const kin_membe
 static void tell_left_out(kin_cluster *c, const kin_planning_reasons *r) {
     kin_proto_message m = {.type = KIN_FRAME_LEFT_OUT};
     if (r->question != c->question) return; // there is a later question
-    for (int i = 0; i < r->n - 1; i++) {
-        const kin_membership_device *d = r->why[i][0] ? device_with(c, &r->ids[i]) : NULL;
+    for (int i = 1; i < r->n; i++) {
+        const kin_membership_device *d = r->why[i][0] ? kin_cluster_device_with(c, &r->ids[i]) : NULL;
         log_left_out(c, &r->ids[i], d, r->why[i]);
         if (!d) continue;
         kin_label_set_sentence(m.left_out.reason, KIN_PROTO_MAX_REASON, r->why[i]);
@@ -323,39 +312,31 @@ static double hops_s(const kin_token_times *head, double others_s, bool all_know
     return all_known && total_s > own_s + others_s ? total_s - own_s - others_s : 0;
 }
 
-static const kin_facts *facts_by_now(kin_cluster *c, const kin_proto_id *ids, int n) {
-    const kin_proto_id *order[KIN_FACTS_MAX_DEVICES];
-    if (!c->o.facts || n > KIN_FACTS_MAX_DEVICES) return NULL;
-    for (int i = 0; i < n; i++) order[i] = &ids[i];
-    fill_facts(c, order, n);
-    return c->facts;
-}
-
-// Collects the members' times: the head, which is last in the plan, comes first, then the others in the order of the ring.
-static void collect(kin_cluster *c, kin_cluster_measured *m) {
+// Collects the members' times.
+static void collect(kin_cluster *c, kin_planner_measured *m) {
     const kin_head_counts *counts = kin_local_stage_counts(c->local_stage);
     kin_token_times head = kin_head_token_times(counts);
     double others_s = 0;
     bool all_known = head.total_ns > 0;
-    *m = (kin_cluster_measured){.n = c->plan->ring.n_members, .n_cached = (int)atomic_load(&counts->token_pos)};
+    *m = (kin_planner_measured){.n = c->plan->n_members, .n_cached = (int)atomic_load(&counts->token_pos)};
     m->ids[0] = c->o.id;
-    for (int i = 0; i < m->n - 1; i++) {
-        m->ids[i + 1] = c->plan->ids[i];
-        for (int k = 0; k < KIN_MEMBERSHIP_DEVICES; k++) {
-            const kin_membership_device *d = kin_membership_device_at(c->membership, k);
-            if (!d || !kin_proto_id_equal(&d->id, &c->plan->ids[i])) continue;
-            kin_status_sample sample = kin_connections_sample_of(c->connections, d->link);
-            kin_proto_status now = sample.is_fresh ? sample.now : (kin_proto_status){0};
-            m->members[i + 1] = measured_of(&now);
-            others_s += (double)(now.token_compute_ns + now.token_stall_ns) / 1e9;
-            all_known = all_known && (now.token_compute_ns > 0 || c->plan->windows[i].windows.n == 0);
-        }
+    for (int i = 1; i < m->n; i++) {
+        m->ids[i] = c->plan->ids[i];
+        const kin_membership_device *d = kin_cluster_device_with(c, &m->ids[i]);
+        if (!d) continue;
+        kin_status_sample sample = kin_connections_sample_of(c->connections, d->link);
+        kin_proto_status now = sample.is_fresh ? sample.now : (kin_proto_status){0};
+        m->members[i] = measured_of(&now);
+        others_s += (double)(now.token_compute_ns + now.token_stall_ns) / 1e9;
+        all_known = all_known && (now.token_compute_ns > 0 || c->plan->windows[i].windows.n == 0);
     }
     m->members[0] = (kin_measured){.compute_s = (double)head.compute_ns / 1e9,
                                    .disk_s = (double)head.disk_ns / 1e9,
                                    .disk_bytes = (double)head.disk_bytes,
                                    .hop_s = m->n > 1 ? hops_s(&head, others_s, all_known) : 0};
-    m->facts = facts_by_now(c, m->ids, m->n);
+    if (!c->o.facts) return;
+    fill_facts(c, m->ids, m->n);
+    m->facts = &c->about->facts;
 }
 
 // Passes the times to the planner, in its own thread, where they may take as long as a plan.
@@ -364,7 +345,7 @@ static void end_measuring(kin_cluster *c) {
         kin_completion_done(&c->measure.completion, c->measure.generation, true);
         return;
     }
-    kin_cluster_measured m;
+    kin_planner_measured m;
     collect(c, &m);
     kin_planning_tell(c->planning, c->measure.generation, &m);
 }
@@ -420,10 +401,10 @@ void kin_cluster_measure(kin_cluster *c) {
 int kin_cluster_open_planning(kin_cluster *c, kin_err *err) {
     if (kin_measurements_open(&c->measurements, err) != 0 || kin_pairwise_tests_open(&c->tests, tests_are_over, c, err) != 0)
         return KIN_FAIL;
-    c->facts = calloc(1, sizeof *c->facts);
+    c->about = calloc(1, sizeof *c->about);
     c->answer = calloc(1, sizeof *c->answer);
     c->reasons = calloc(1, sizeof *c->reasons);
-    if (!c->facts || !c->answer || !c->reasons) return kin_err_set(err, "out of memory");
+    if (!c->about || !c->answer || !c->reasons) return kin_err_set(err, "out of memory");
     if (c->o.facts) enter(c, &c->o.id, c->o.name, c->o.facts);
     kin_planning_options po = {.planner = c->o.planner, .calls = c->o.calls, .done = planning_is_done, .user = c};
     return kin_planning_open(&c->planning, &po, err);
@@ -433,7 +414,7 @@ void kin_cluster_close_planning(kin_cluster *c) {
     kin_pairwise_tests_close(c->tests);
     kin_measurements_close(c->measurements);
     kin_planning_close(c->planning);
-    free(c->facts);
+    free(c->about);
     free(c->answer);
     free(c->reasons);
 }

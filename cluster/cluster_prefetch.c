@@ -70,9 +70,9 @@ static void prefetch_own(kin_cluster *c, uint32_t question) {
     kin_prepacking_job *job = c->own_job;
     if (question == c->own_ticket) return; // only the rate limit would differ
     c->own_ticket = job->ticket = question;
-    job->windows = p->windows[p->ring.n_members - 1].windows;
-    job->but = now->windows[now->ring.n_members - 1].windows;
-    bool is_whole = kin_share_is_whole(&p->shares[p->ring.n_members - 1]); // a share is packed when its plan begins
+    job->windows = p->windows[0].windows;
+    job->but = now->windows[0].windows;
+    bool is_whole = kin_share_is_whole(&p->shares[0]); // a share is packed when its plan begins
     if (has_work(&job->windows, &job->but) && c->o.shard.cache_dir && is_whole)
         kin_prepacking_begin(c->prepacking, job);
     else
@@ -120,17 +120,15 @@ static void mark(bool *layers, const kin_windows *windows, bool value) {
     }
 }
 
-// Marks the layers of device `id` in the plan without candidate i.
+// Marks the layers of device `id` in the plan without device i of the question.
 static void mark_of_plan(kin_cluster *c, int i, const kin_proto_id *id, bool *layers) {
     const kin_planning_spares *s = c->spares.plans;
     kin_assignment *scratch = c->spare;
     kin_err err;
     if (!s->has[i]) return;
-    scratch->ring = s->plans[i];
-    for (int m = 0; m < scratch->ring.n_members - 1; m++) scratch->ids[m] = s->ids[scratch->ring.candidate[m]];
+    if (kin_assignment_lay_out(scratch, &s->plans[i], s->ids, c->o.model, (int)c->o.shard.kv_type, &err) != 0) return;
     int at = kin_assignment_find(scratch, id);
-    if (at < 0 || kin_assignment_lay_out(scratch, c->o.model, (int)c->o.shard.kv_type, &err) != 0) return;
-    mark(layers, &scratch->windows[at].windows, true);
+    if (at > 0) mark(layers, &scratch->windows[at].windows, true);
 }
 
 // Makes each layer a window: a device fetches as many as its disk may hold.
@@ -149,7 +147,7 @@ static void order_spare(kin_cluster *c, int i) {
     const kin_membership_device *d = kin_membership_device_at(c->membership, i);
     const kin_planning_spares *s = c->spares.plans;
     bool layers[KIN_PROTO_MAX_LAYERS] = {false};
-    for (int k = 0; k < s->n - 1; k++) {
+    for (int k = 1; k < s->n; k++) {
         if (!kin_proto_id_equal(&s->ids[k], &d->id)) mark_of_plan(c, k, &d->id, layers);
     }
     int now = kin_assignment_find(c->plan, &d->id);
@@ -160,7 +158,7 @@ static void order_spare(kin_cluster *c, int i) {
     m->prefetch.ticket = c->spares.ticket;
     m->prefetch.purpose = KIN_PROTO_FOR_SPARE;
     m->prefetch.rate_limited = c->spares.rate_limited;
-    kin_cluster_fill_plan(c, c->plan, 0, &m->prefetch.plan); // its windows are replaced below
+    kin_cluster_fill_plan(c, c->plan, 1, &m->prefetch.plan); // its windows are replaced below
     m->prefetch.plan.group = (kin_proto_group){0};           // whole layers
     fill_spare(&m->prefetch.plan, layers, c->o.model->hp.n_layer);
     c->spares.has[i] = m->prefetch.plan.n_windows == 0;
@@ -197,7 +195,7 @@ void kin_cluster_prefetch_tick(kin_cluster *c, kin_time now) {
     int n = list_devices(c, devices);
     bool rate_limited = !kin_cluster_is_quiet(c, now);
     bool is_up = kin_membership_state_now(c->membership) == KIN_MEMBERSHIP_SERVING && !kin_membership_prepares(c->membership);
-    if (!c->o.calls.without || !is_up || c->plan->ring.n_members < 2) {
+    if (!c->o.calls.without || !is_up || c->plan->n_members < 2) {
         s->epoch = 0;
     } else if (s->epoch != epoch || s->n_devices != n) {
         s->epoch = epoch;

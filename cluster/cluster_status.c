@@ -11,14 +11,11 @@
 // ---- the timeline
 
 void kin_cluster_name_rows(kin_cluster *c) {
-    for (int m = 0; m < c->plan->ring.n_members - 1; m++) {
-        for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
-            const kin_membership_device *d = kin_membership_device_at(c->membership, i);
-            if (d && kin_proto_id_equal(&d->id, &c->plan->ids[m]))
-                kin_timeline_place(c->o.timeline, d->name, &c->plan->windows[m].windows);
-        }
+    for (int i = 1; i < c->plan->n_members; i++) {
+        const kin_membership_device *d = kin_cluster_device_with(c, &c->plan->ids[i]);
+        if (d) kin_timeline_place(c->o.timeline, d->name, &c->plan->windows[i].windows);
     }
-    kin_timeline_place(c->o.timeline, c->o.name, &c->plan->windows[c->plan->ring.n_members - 1].windows);
+    kin_timeline_place(c->o.timeline, c->o.name, &c->plan->windows[0].windows);
 }
 
 void kin_cluster_take_events(kin_cluster *c, uint32_t from, const kin_proto_events *m) {
@@ -115,16 +112,15 @@ static void add_device(kin_cluster *c, kin_status_json *r, const kin_membership_
                                   .sample = kin_connections_sample_of(c->connections, d->link),
                                   .stage = d->stage,
                                   .windows = i < 0 ? NULL : &c->plan->windows[i],
-                                  .memory_planned = i < 0 ? 0 : c->plan->ring.memory[i]};
+                                  .memory_planned = i < 0 ? 0 : c->plan->memory[i]};
 }
 
 static void add_own(kin_cluster *c, kin_status_json *r) {
-    int own = c->plan->ring.n_members - 1;
     bool planned = c->plan->n_rounds > 0 && kin_membership_takes(c->membership, kin_membership_epoch(c->membership));
     r->members[r->n_members++] = (kin_status_json_member){.sample = c->own_sample,
-                                                          .stage = planned ? own + 1 : 0,
-                                                          .windows = planned ? &c->plan->windows[own] : NULL,
-                                                          .memory_planned = planned ? c->plan->ring.memory[own] : 0};
+                                                          .stage = planned ? c->plan->n_members : 0,
+                                                          .windows = planned ? &c->plan->windows[0] : NULL,
+                                                          .memory_planned = planned ? c->plan->memory[0] : 0};
 }
 
 // Lists the devices in the order of the ring, then the head, then those that are not in the ring.

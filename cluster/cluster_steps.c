@@ -2,7 +2,6 @@
 #include <stdio.h>
 
 #include "cluster/cluster_impl.h"
-#include "pure/proto/id.h"
 
 #define POLL_NS UINT64_C(500000000) // for the devices to answer
 
@@ -15,21 +14,18 @@ static kin_step_place own_place(kin_cluster *c, uint32_t epoch) {
 
 // Returns what the m-th member reported last; unknown if its report is old or of another epoch.
 static kin_step_place place_of(const kin_cluster *c, int m, uint32_t epoch) {
-    for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
-        const kin_membership_device *d = kin_membership_device_at(c->membership, i);
-        if (!d || !kin_proto_id_equal(&d->id, &c->plan->ids[m])) continue;
-        kin_status_sample sample = kin_connections_sample_of(c->connections, d->link);
-        const kin_proto_status *s = &sample.now;
-        if (!sample.is_fresh || s->epoch != epoch) break;
-        return (kin_step_place){.is_known = true,
-                                .idles = s->work == KIN_PROTO_IDLES,
-                                .fetches = s->work == KIN_PROTO_FETCHES,
-                                .n_came = s->n_came,
-                                .n_left = s->n_left,
-                                .n_signs = s->n_signs,
-                                .moving = s->moving};
-    }
-    return (kin_step_place){.is_known = false};
+    const kin_membership_device *d = kin_cluster_device_with(c, &c->plan->ids[m]);
+    if (!d) return (kin_step_place){.is_known = false};
+    kin_status_sample sample = kin_connections_sample_of(c->connections, d->link);
+    const kin_proto_status *s = &sample.now;
+    if (!sample.is_fresh || s->epoch != epoch) return (kin_step_place){.is_known = false};
+    return (kin_step_place){.is_known = true,
+                            .idles = s->work == KIN_PROTO_IDLES,
+                            .fetches = s->work == KIN_PROTO_FETCHES,
+                            .n_came = s->n_came,
+                            .n_left = s->n_left,
+                            .n_signs = s->n_signs,
+                            .moving = s->moving};
 }
 
 static void leave_out(kin_cluster *c, const kin_lost_step_found *found, uint32_t epoch) {
@@ -52,8 +48,8 @@ static void leave_out(kin_cluster *c, const kin_lost_step_found *found, uint32_t
 
 static void take_answers(kin_cluster *c, kin_time now, uint32_t epoch, const kin_step_place *own) {
     kin_step_place places[KIN_LOST_STEP_MEMBERS];
-    int n = c->plan->ring.n_members - 1;
-    for (int m = 0; m < n; m++) places[m] = place_of(c, m, epoch);
+    int n = c->plan->n_members - 1;
+    for (int m = 0; m < n; m++) places[m] = place_of(c, m + 1, epoch);
     kin_lost_step_found found = kin_lost_step_take(&c->lost_step, now, places, n, own);
     if (found.kind != KIN_LOST_STEP_NONE) leave_out(c, &found, epoch);
 }
@@ -63,7 +59,7 @@ void kin_cluster_steps_tick(kin_cluster *c, kin_time now) {
     bool is_up =
         kin_membership_state_now(c->membership) == KIN_MEMBERSHIP_SERVING && kin_membership_n_requests(c->membership) > 0;
     kin_step_place own = {.is_known = true};
-    if (is_up && c->plan->ring.n_members > 1) own = own_place(c, epoch);
+    if (is_up && c->plan->n_members > 1) own = own_place(c, epoch);
     if (kin_lost_step_look(&c->lost_step, now, epoch, &own)) {
         c->steps_until = now + POLL_NS;
         kin_connections_ask(c->connections);

@@ -127,12 +127,12 @@ static kin_link_facts link_between(const kin_measurements *l, int head, int a, i
     return one_after_the_other(&l->links[a][head].link, &l->links[head][b].link);
 }
 
-void kin_measurements_fill(kin_measurements *l, const kin_proto_id *const *ids, int n, kin_facts *facts) {
+void kin_measurements_fill(kin_measurements *l, const kin_proto_id *ids, int n, kin_facts *facts) {
     kin_assert(n <= KIN_FACTS_MAX_DEVICES);
     int at[KIN_FACTS_MAX_DEVICES];
     facts->n_device = n;
     for (int i = 0; i < n; i++) {
-        at[i] = find(l, ids[i]);
+        at[i] = find(l, &ids[i]);
         if (at[i] >= 0) l->pages[at[i]].heard = ++l->n_heard; // it is there
         facts->devices[i] = at[i] < 0 ? (kin_device_facts){0} : l->pages[at[i]].facts;
     }

@@ -36,4 +36,4 @@ bool kin_measurements_tells_apart(kin_measurements *measurements, const kin_prot
 
 // Fills devices and links of `facts`; the first id is the head's. Unknown figures are zeros, which no planner accepts. For
 // members that do not reach each other the link is the path through the head: both its links, one after the other.
-void kin_measurements_fill(kin_measurements *measurements, const kin_proto_id *const *ids, int n, kin_facts *facts);
+void kin_measurements_fill(kin_measurements *measurements, const kin_proto_id *ids, int n, kin_facts *facts);

@@ -27,13 +27,10 @@ enum { MAX_NODES_OF_REASONS = 50 }; // limit of the search for a plan with a dev
 typedef struct active_plan {
     bool is_there;
     uint32_t since, question; // the first and the last of consecutive questions with this answer
-    kin_ring_plan ring;       // the answer; candidates are devices of the question
     int n;
     kin_proto_id ids[KIN_FACTS_MAX_DEVICES];
     kin_facts facts; // uncorrected
-    bool has_groups;
-    kin_grouping grouping; // n = 0 although has_groups: cannot be predicted
-    kin_plan plan;         // over these facts with the groups
+    kin_plan plan;
     bool is_predicted;
     kin_prediction predicted;    // from these facts
     kin_corrections corrections; // of these devices, since then
@@ -135,40 +132,11 @@ static int find_device(const active_plan *s, const kin_proto_id *id) {
     return -1;
 }
 
-// A plan, and the groups that are single devices in it.
-typedef struct choice {
-    kin_grouping grouping; // n 0: none
-    kin_plan plan;
-} choice;
-
-static bool renumber_groups(const active_plan *from, const active_plan *to, kin_grouping *grouping) {
-    *grouping = from->grouping;
-    for (int i = 0; i < grouping->n; i++) {
-        kin_group *g = &grouping->groups[i];
-        for (int rank = 0; rank < g->n; rank++) {
-            g->devices[rank] = find_device(to, &from->ids[g->devices[rank]]);
-            if (g->devices[rank] < 0) return false;
-        }
-    }
-    return true;
-}
-
 // Converts the plan of `from` to the numbers of `to`. False: one of its devices is gone.
-static bool renumber(const active_plan *from, const active_plan *to, choice *out) {
-    kin_plan *plan = &out->plan;
-    *plan = from->plan;
-    if (!renumber_groups(from, to, &out->grouping)) return false;
-    memset(plan->shares, 0, sizeof plan->shares);
-    for (int i = 0; i < from->n; i++) {
-        int at = find_device(to, &from->ids[i]);
-        if (at >= 0) plan->shares[at] = from->plan.shares[i];
-        if (at < 0 && from->plan.shares[i].n_layer > 0) return false;
-    }
-    for (int s = 0; s < plan->n_stops; s++) {
-        plan->stops[s].device = find_device(to, &from->ids[from->plan.stops[s].device]);
-        if (plan->stops[s].device < 0) return false;
-    }
-    return true;
+static bool renumber(const active_plan *from, const active_plan *to, kin_plan *out) {
+    int at[KIN_FACTS_MAX_DEVICES];
+    for (int i = 0; i < from->n; i++) at[i] = find_device(to, &from->ids[i]);
+    return kin_plan_renumber(&from->plan, at, from->n, out);
 }
 
 // Copies the corrections of devices that are still there.
@@ -191,16 +159,8 @@ static void renumber_corrections(const active_plan *from, active_plan *to) {
 // ---- active and proposed plans
 
 static bool is_same_answer(const active_plan *a, const active_plan *b) {
-    const kin_ring_plan *x = &a->ring, *y = &b->ring;
-    if (!a->is_there || x->n_members != y->n_members || x->n_rounds != y->n_rounds) return false;
-    for (int i = 0; i < x->n_members; i++) {
-        const kin_ring_group *g = &x->groups[i], *h = &y->groups[i];
-        if (!kin_proto_id_equal(&a->ids[(x->candidate[i] + 1) % a->n], &b->ids[(y->candidate[i] + 1) % b->n]) ||
-            x->shares[i].n_layers != y->shares[i].n_layers || x->shares[i].n_gpu_layers != y->shares[i].n_gpu_layers ||
-            x->memory[i] != y->memory[i] || g->rank != h->rank || g->n_ranks != h->n_ranks || g->weight != h->weight)
-            return false;
-    }
-    return true;
+    kin_plan plan;
+    return a->is_there && renumber(a, b, &plan) && kin_plan_is_same(&plan, &b->plan);
 }
 
 static double now_s(void) {
@@ -210,7 +170,7 @@ static double now_s(void) {
 // Holds the corrections of devices that have fewer layers than before: their speed with more layers is known. A group is measured
 // as a whole.
 static void hold_corrections(const kin_planner *p, const active_plan *before, active_plan *after) {
-    if (!before->is_there || before->has_groups || after->has_groups) return;
+    if (!before->is_there || before->plan.groups.n > 0 || after->plan.groups.n > 0) return;
     for (int i = 0; i < after->n; i++) {
         int was = find_device(before, &after->ids[i]);
         if (was >= 0 && before->plan.shares[was].n_layer > after->plan.shares[i].n_layer)
@@ -258,16 +218,14 @@ static const kin_facts *put_groups(kin_planner *p, const kin_facts *facts, const
     return kin_grouping_apply(facts, grouping, &p->grouped, err) == 0 ? &p->grouped : NULL;
 }
 
-static int predict(kin_planner *p, const kin_facts *facts, const kin_grouping *grouping, const kin_plan *plan,
-                   kin_prediction *out, kin_err *err) {
-    const kin_facts *all = put_groups(p, facts, grouping, err);
+static int predict(kin_planner *p, const kin_facts *facts, const kin_plan *plan, kin_prediction *out, kin_err *err) {
+    const kin_facts *all = put_groups(p, facts, &plan->groups, err);
     return all ? kin_timeline_predict(all, plan, out, err) : KIN_FAIL;
 }
 
 static void predict_by_facts(kin_planner *p, active_plan *s) {
     kin_err err = {""};
-    bool can_be = !s->has_groups || s->grouping.n > 0;
-    s->is_predicted = can_be && predict(p, &s->facts, &s->grouping, &s->plan, &s->predicted, &err) == 0;
+    s->is_predicted = predict(p, &s->facts, &s->plan, &s->predicted, &err) == 0;
     if (!s->is_predicted) kin_log(KIN_LOG_DEBUG, "cannot predict the time of the plan: %s", err.text);
 }
 
@@ -354,166 +312,62 @@ static void keep_order(const kin_planner *p, const active_plan *about, const kin
     kin_plan before = p->now.plan, kept = *plan;
     kin_prediction then;
     kin_err err;
-    if (!p->now.is_there || p->now.has_groups) return;
+    if (!p->now.is_there || p->now.plan.groups.n > 0) return;
     for (int s = 0; s < before.n_stops; s++) before.stops[s].device = find_device(about, &p->now.ids[before.stops[s].device]);
     kin_plan_keep_order(&about->facts, &before, &kept);
     if (kin_timeline_predict(facts, &kept, &then, &err) == 0) *plan = kept;
 }
 
-// Replaces the choice by one with groups if that is faster.
-static void consider_groups(const kin_planner *p, const kin_facts *facts, kin_device_set but, choice *c) {
+// Replaces the plan by one with groups if that is faster.
+static void consider_groups(const kin_planner *p, const kin_facts *facts, kin_device_set but, kin_plan *plan) {
     kin_plan_options o = kin_plan_options_defaults();
     kin_grouped_plan grouped;
     kin_prediction ring;
     kin_err err;
     char text[KIN_GROUP_SAY_MAX];
-    if (p->o.n_rounds || facts->n_device < 2 || kin_timeline_predict(facts, &c->plan, &ring, &err) != 0) return;
+    if (p->o.n_rounds || facts->n_device < 2 || kin_timeline_predict(facts, plan, &ring, &err) != 0) return;
     o.leave_out = but;
     if (kin_plan_grouped(facts, &o, ring.tpot_s, &grouped, &err) != 0) return;
-    bool is_faster = grouped.grouping.n > 0 && grouped.prediction.tpot_s < ring.tpot_s && passes_each_once(&grouped.plan);
+    bool is_faster = grouped.plan.groups.n > 0 && grouped.prediction.tpot_s < ring.tpot_s && passes_each_once(&grouped.plan);
     kin_grouped_say(facts, &grouped, &ring, text, sizeof text);
-    kin_log(is_faster && !p->now.has_groups ? KIN_LOG_INFO : KIN_LOG_DEBUG, "%s", text);
-    if (!is_faster) return;
-    c->grouping = grouped.grouping;
-    c->plan = grouped.plan;
+    kin_log(is_faster && p->now.plan.groups.n == 0 ? KIN_LOG_INFO : KIN_LOG_DEBUG, "%s", text);
+    if (is_faster) *plan = grouped.plan;
 }
 
 // Finds the best plan for the devices of `about`.
-static int choose(const kin_planner *p, const active_plan *about, const kin_facts *facts, kin_device_set but, choice *out,
+static int choose(const kin_planner *p, const active_plan *about, const kin_facts *facts, kin_device_set but, kin_plan *out,
                   kin_err *err) {
-    if (schedule_but(p, facts, but, &out->plan, err) != 0) return KIN_FAIL;
-    keep_order(p, about, facts, &out->plan); // first, so that the comparison is with the real plan
-    out->grouping.n = 0;
+    if (schedule_but(p, facts, but, out, err) != 0) return KIN_FAIL;
+    keep_order(p, about, facts, out); // first, so that the comparison is with the real plan
     consider_groups(p, facts, but, out);
     return 0;
 }
 
 // True if the plan of `from` is still possible, and no other is better by the margin. A group that becomes possible by new
 // devices needs no margin.
-static bool keeps(kin_planner *p, const active_plan *from, const kin_facts *facts, const choice *candidate, choice *present) {
+static bool keeps(kin_planner *p, const active_plan *from, const kin_facts *facts, const kin_plan *candidate, kin_plan *present) {
     kin_prediction now, then;
     kin_err err;
-    if (!from->is_there || (from->has_groups && from->grouping.n == 0) || !renumber(from, &p->next, present)) return false;
-    if (predict(p, facts, &present->grouping, &present->plan, &now, &err) != 0 ||
-        predict(p, facts, &candidate->grouping, &candidate->plan, &then, &err) != 0 || !isfinite(now.tpot_s))
+    if (!from->is_there || !renumber(from, &p->next, present)) return false;
+    if (predict(p, facts, present, &now, &err) != 0 || predict(p, facts, candidate, &then, &err) != 0 || !isfinite(now.tpot_s))
         return false;
-    if (from->n != p->next.n && !from->has_groups && candidate->grouping.n > 0) return false;
-    return !is_worth_changing(p, facts, &present->plan, now.tpot_s, &candidate->plan, then.tpot_s);
+    if (from->n != p->next.n && from->plan.groups.n == 0 && candidate->groups.n > 0) return false;
+    return !is_worth_changing(p, facts, present, now.tpot_s, candidate, then.tpot_s);
 }
 
-static const kin_group *group_of(const kin_grouping *grouping, int last) {
-    for (int i = 0; i < grouping->n; i++) {
-        if (kin_group_last(&grouping->groups[i]) == last) return &grouping->groups[i];
-    }
-    return NULL;
-}
-
-// Converts an index: a question has the head last, facts have it first.
-static int candidate_of(int device, int n_device) {
-    return device == 0 ? n_device - 1 : device - 1;
-}
-
-// Writes the ring in order, the head last.
-static void write_ring(const choice *c, int n_device, kin_ring_plan *out) {
-    const kin_plan *plan = &c->plan;
-    *out = (kin_ring_plan){.n_rounds = plan->n_rounds};
-    for (int s = 1; s <= plan->n_stops; s++) {
-        int device = plan->stops[s % plan->n_stops].device;
-        bool relay = plan->stops[s % plan->n_stops].relay;
-        const kin_layer_share *share = &plan->shares[device];
-        const kin_group *group = relay ? NULL : group_of(&c->grouping, device);
-        if (!relay) out->shares[out->n_members] = (kin_round_share){share->n_layer, share->n_layer_gpu};
-        for (int rank = 0; group && rank < group->n - 1; rank++) {
-            out->groups[out->n_members] = (kin_ring_group){rank, group->n, group->weights[rank]};
-            out->candidate[out->n_members++] = candidate_of(group->devices[rank], n_device);
-        }
-        if (group) out->groups[out->n_members] = (kin_ring_group){group->n - 1, group->n, group->weights[group->n - 1]};
-        out->candidate[out->n_members++] = candidate_of(device, n_device);
-    }
-}
-
-static int plan_measured(kin_planner *p, kin_ring_plan *out, kin_err *err) {
-    choice candidate, present;
+static int plan_measured(kin_planner *p, kin_err *err) {
+    kin_plan *plan = &p->next.plan, present;
     say_refused(p);
     const kin_facts *facts = planning_facts(p, &p->next);
-    if (choose(p, &p->next, facts, 0, &candidate, err) != 0) return KIN_FAIL;
-    if (keeps(p, &p->now, facts, &candidate, &present) || keeps(p, &p->proposed, facts, &candidate, &present))
-        candidate = present;
+    if (choose(p, &p->next, facts, 0, plan, err) != 0) return KIN_FAIL;
+    if (keeps(p, &p->now, facts, plan, &present) || keeps(p, &p->proposed, facts, plan, &present))
+        *plan = present;
     else
         p->changed_at = kin_clock_now();
-    p->next.grouping = candidate.grouping;
-    p->next.has_groups = candidate.grouping.n > 0;
-    p->next.plan = candidate.plan;
-    write_ring(&candidate, p->next.n, out);
     return 0;
 }
 
 // ---- planning by rule or manually
-
-// Reads the groups of the ring plan, for the prediction. False: one is too large to be predicted.
-static bool read_groups(active_plan *next, const kin_ring_plan *ring) {
-    for (int i = 0; i < ring->n_members; i++) {
-        const kin_ring_group *member = &ring->groups[i];
-        if (member->n_ranks == 0) continue;
-        next->has_groups = true;
-        if (member->n_ranks > KIN_GROUP_MAX) return false;
-        kin_group *g = &next->grouping.groups[member->rank == 0 ? next->grouping.n++ : next->grouping.n - 1];
-        g->devices[member->rank] = (ring->candidate[i] + 1) % next->n;
-        g->weights[member->rank] = member->weight;
-        g->n = member->n_ranks;
-    }
-    return true;
-}
-
-// Reduces each group to its last device in the ring.
-static void join_groups(active_plan *next) {
-    kin_plan *plan = &next->plan;
-    int n_stops = 0;
-    for (int i = 0; i < next->grouping.n; i++) {
-        const kin_group *g = &next->grouping.groups[i];
-        plan->shares[kin_group_last(g)] = plan->shares[g->devices[0]];
-        for (int rank = 0; rank < g->n - 1; rank++) plan->shares[g->devices[rank]] = (kin_layer_share){0};
-    }
-    for (int s = 0; s < plan->n_stops; s++) {
-        bool is_joined = false;
-        for (int i = 0; i < next->grouping.n; i++) {
-            const kin_group *g = &next->grouping.groups[i];
-            is_joined = is_joined || (plan->stops[s].device != kin_group_last(g) &&
-                                      kin_group_members(g) & kin_device_bit(plan->stops[s].device));
-        }
-        if (is_joined) continue;
-        plan->stops[n_stops] = plan->stops[s];
-        plan->stops[n_stops].relay = n_stops > 0 && plan->shares[plan->stops[s].device].n_layer == 0;
-        n_stops++;
-    }
-    plan->n_stops = n_stops;
-}
-
-// Reads the layers of each device from the ring plan, for the prediction.
-static int read_ring(kin_planner *p, const kin_ring_plan *ring, kin_err *err) {
-    static const kin_plan none;
-    kin_plan *plan = &p->next.plan;
-    kin_member_windows *windows = calloc((size_t)ring->n_members, sizeof *windows);
-    if (!windows) return kin_err_set(err, "out of memory");
-    *plan = none;
-    plan->n_rounds = kin_rounds_lay_out(ring->shares, ring->n_members, p->model.n_layer, windows, err);
-    for (int i = 0; i < ring->n_members && plan->n_rounds > 0; i++) {
-        int device = (ring->candidate[i] + 1) % p->next.n, stop = (i + 1) % ring->n_members;
-        plan->shares[device] =
-            (kin_layer_share){kin_windows_n_layers(&windows[i].windows), kin_windows_n_gpu_layers(&windows[i].windows)};
-        plan->stops[stop].device = device;
-        plan->stops[stop].relay = stop > 0 && plan->shares[device].n_layer == 0;
-        if (ring->memory[i]) p->next.facts.devices[device].memory_bytes = (double)ring->memory[i];
-    }
-    plan->n_stops = ring->n_members;
-    free(windows);
-    if (plan->n_rounds < 0) return KIN_FAIL;
-    if (read_groups(&p->next, ring))
-        join_groups(&p->next);
-    else
-        p->next.grouping.n = 0;
-    return 0;
-}
 
 // Returns how many devices can share a layer.
 static int most_ranks(const kin_planner *p) {
@@ -521,53 +375,60 @@ static int most_ranks(const kin_planner *p) {
     return (int)fmin(n_pieces, KIN_GROUP_MAX);
 }
 
-static int apply_rule(const kin_planner *p, const kin_candidate *candidates, int n, kin_ring_plan *out, kin_err *err) {
-    int n_rounds = p->o.n_rounds ? p->o.n_rounds : 1;
-    if (p->manual.n_entries) return kin_manual_plan_apply(&p->manual, candidates, n, out, err);
-    if (strcmp(p->o.plan, "tp") == 0) return kin_plan_one_group(candidates, n, most_ranks(p), p->model.n_layer, out, err);
-    if (strcmp(p->o.plan, "even") == 0) return kin_plan_even(candidates, n, p->model.n_layer, n_rounds, out, err);
-    return kin_plan_by_memory(candidates, n, p->model.n_layer, n_rounds, out, err);
+static int apply_rule(const kin_planner *p, const kin_candidate *candidates, int n, kin_plan *out, kin_err *err) {
+    int n_rounds = p->o.n_rounds ? p->o.n_rounds : 1, n_layer = p->model.n_layer;
+    if (p->manual.n_entries) return kin_manual_plan_apply(&p->manual, candidates, n, n_layer, out, err);
+    if (strcmp(p->o.plan, "even") == 0) return kin_plan_even(candidates, n, n_layer, n_rounds, out, err);
+    if (strcmp(p->o.plan, "memory") == 0) return kin_plan_by_memory(candidates, n, n_layer, n_rounds, out, err);
+    kin_plan_one_group(candidates, n, most_ranks(p), n_layer, out);
+    return 0;
 }
 
 // Warns if the one group has fewer devices than are here: a layer can be split only so often.
-static void say_left_out(kin_planner *p, const kin_ring_plan *ring, int n) {
-    int n_left_out = strcmp(p->o.plan, "tp") == 0 ? n - ring->n_members : 0;
+static void say_left_out(kin_planner *p, const kin_plan *plan, int n) {
+    int n_ranks = plan->groups.n ? plan->groups.groups[0].n : 1, n_left_out = strcmp(p->o.plan, "tp") == 0 ? n - n_ranks : 0;
     if (n_left_out > 0 && n_left_out != p->n_left_out)
-        kin_log(KIN_LOG_WARN, "%d devices can share the layers of this model, but %d have joined: %d %s none", ring->n_members, n,
+        kin_log(KIN_LOG_WARN, "%d devices can share the layers of this model, but %d have joined: %d %s none", n_ranks, n,
                 n_left_out, n_left_out == 1 ? "has" : "have");
     p->n_left_out = n_left_out;
 }
 
-static int plan_by_rule(kin_planner *p, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
-    if (apply_rule(p, q->candidates, q->n, out, err) != 0) return KIN_FAIL;
-    say_left_out(p, out, q->n);
-    return read_ring(p, out, err);
+static int plan_by_rule(kin_planner *p, const kin_planner_question *q, kin_err *err) {
+    const kin_plan *plan = &p->next.plan;
+    if (apply_rule(p, q->candidates, q->n, &p->next.plan, err) != 0) return KIN_FAIL;
+    say_left_out(p, plan, q->n);
+    for (int i = 0; i < q->n; i++) {
+        if (plan->memory[i]) p->next.facts.devices[i].memory_bytes = (double)plan->memory[i];
+    }
+    return 0;
 }
 
 // ---- plans without a device
 
-static int rule_without(const kin_planner *p, const kin_cluster_question *q, int i, kin_ring_plan *out, kin_err *err) {
-    kin_candidate others[KIN_ROUNDS_MAX_MEMBERS];
-    int n = 0;
+static int rule_without(const kin_planner *p, const kin_planner_question *q, int i, kin_plan *out, kin_err *err) {
+    kin_candidate others[KIN_FACTS_MAX_DEVICES];
+    int number[KIN_FACTS_MAX_DEVICES], n = 0;
+    kin_plan plan;
     for (int k = 0; k < q->n; k++) {
-        if (k != i) others[n++] = q->candidates[k];
+        if (k == i) continue;
+        number[n] = k;
+        others[n++] = q->candidates[k];
     }
-    if (apply_rule(p, others, n, out, err) != 0) return KIN_FAIL;
-    for (int m = 0; m < out->n_members; m++) out->candidate[m] += out->candidate[m] >= i;
-    return 0;
+    if (apply_rule(p, others, n, &plan, err) != 0) return KIN_FAIL;
+    return kin_plan_renumber(&plan, number, n, out) ? 0 : kin_err_set(err, "a device is gone");
 }
 
 // ---- questions
 
-static void read_question(kin_planner *p, const kin_cluster_question *q) {
+static void read_question(kin_planner *p, const kin_planner_question *q) {
     active_plan *next = &p->next;
     kin_assert(q->n >= 1 && q->n <= KIN_FACTS_MAX_DEVICES);
     memset(next, 0, sizeof *next);
     next->n = q->n;
-    for (int i = 0; i < q->n; i++) next->ids[(i + 1) % q->n] = q->ids[i];
-    if (q->facts) next->facts = *q->facts;
+    memcpy(next->ids, q->ids, (size_t)q->n * sizeof *q->ids);
+    if (q->has_facts) next->facts = q->facts;
     for (int i = 0; i < q->n; i++) { // for devices that have sent no facts
-        char *name = next->facts.devices[(i + 1) % q->n].name;
+        char *name = next->facts.devices[i].name;
         if (!name[0]) kin_label_set(name, KIN_FACTS_MAX_NAME - 1, q->candidates[i].name);
     }
     next->facts.model = p->model;
@@ -575,16 +436,8 @@ static void read_question(kin_planner *p, const kin_cluster_question *q) {
     renumber_corrections(&p->now, next);
 }
 
-// Stores the devices, and gives none of them work.
-static void look_at_candidates(kin_planner *p, kin_ring_plan *out) {
-    p->next.is_there = true;
-    p->now = p->next;
-    *out = (kin_ring_plan){.n_rounds = 1, .n_members = 1, .candidate = {p->now.n - 1}, .shares = {{p->model.n_layer, 0}}};
-}
-
-static void propose_next(kin_planner *p, uint32_t question, const kin_ring_plan *answer) {
+static void propose_next(kin_planner *p, uint32_t question) {
     predict_next(p);
-    p->next.ring = *answer;
     p->next.since = p->next.question = question;
     if (is_same_answer(&p->now, &p->next)) p->next.since = p->now.since;
     if (is_same_answer(&p->proposed, &p->next)) p->next.since = p->proposed.since;
@@ -592,18 +445,21 @@ static void propose_next(kin_planner *p, uint32_t question, const kin_ring_plan 
     take_proposed(p);
 }
 
-static int answer_question(kin_planner *p, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
+static int answer_question(kin_planner *p, const kin_planner_question *q, kin_plan *out, kin_err *err) {
     read_question(p, q);
-    if (p->o.dry_run) {
-        look_at_candidates(p, out);
+    if (p->o.dry_run) { // stores the devices, and gives none of them work
+        p->next.is_there = true;
+        p->now = p->next;
+        *out = (kin_plan){.n_rounds = 1, .n_stops = 1, .shares = {{p->model.n_layer, 0}}};
         return 0;
     }
-    if ((p->scheduler ? plan_measured(p, out, err) : plan_by_rule(p, q, out, err)) != 0) return KIN_FAIL;
-    propose_next(p, q->number, out);
+    if ((p->scheduler ? plan_measured(p, err) : plan_by_rule(p, q, err)) != 0) return KIN_FAIL;
+    *out = p->next.plan;
+    propose_next(p, q->number);
     return 0;
 }
 
-int kin_planner_ask(kin_planner *p, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
+int kin_planner_ask(kin_planner *p, const kin_planner_question *q, kin_plan *out, kin_err *err) {
     if (q->n == 1 && !p->was_joined && !p->o.begins_alone && !p->o.dry_run)
         return kin_err_set(err, "no device has joined yet; run 'kin join' on one");
     p->was_joined = true;
@@ -618,24 +474,15 @@ void kin_planner_in_force(kin_planner *p, uint32_t question) {
     atomic_store(&p->in_force, question);
 }
 
-int kin_planner_without(kin_planner *p, const kin_cluster_question *q, int i, kin_ring_plan *out, kin_err *err) {
-    choice c;
-    kin_assert(i >= 0 && i < q->n - 1);
+int kin_planner_without(kin_planner *p, const kin_planner_question *q, int i, kin_plan *out, kin_err *err) {
+    kin_assert(i > 0 && i < q->n);
     if (p->o.dry_run) return kin_err_set(err, "no device has layers");
     lock(p);
     read_question(p, q);
     const kin_facts *facts = planning_facts(p, &p->next);
-    int rc = p->scheduler ? choose(p, &p->next, facts, kin_device_bit(i + 1), &c, err) : rule_without(p, q, i, out, err);
-    if (rc == 0 && p->scheduler) write_ring(&c, q->n, out);
+    int rc = p->scheduler ? choose(p, &p->next, facts, kin_device_bit(i), out, err) : rule_without(p, q, i, out, err);
     pthread_mutex_unlock(&p->mutex);
     return rc;
-}
-
-static bool is_in_ring(const active_plan *s, int candidate) {
-    for (int m = 0; m < s->ring.n_members; m++) {
-        if (s->ring.candidate[m] == candidate) return true;
-    }
-    return false;
 }
 
 static void say_why(const kin_planner *p, int device, char why[KIN_PLAN_WHY_MAX]) {
@@ -648,7 +495,7 @@ static void say_why(const kin_planner *p, int device, char why[KIN_PLAN_WHY_MAX]
         kin_sentence_print(why, KIN_PLAN_WHY_MAX, "%s", s->refused[device]);
     else if (!p->scheduler)
         kin_sentence_print(why, KIN_PLAN_WHY_MAX, "--plan %s assigns no layers to it", p->o.plan);
-    else if (s->has_groups)
+    else if (s->plan.groups.n > 0)
         kin_sentence_print(why, KIN_PLAN_WHY_MAX, "no plan that uses it is faster than the tensor-parallel plan");
     else if (p->scheduler->plan != kin_plan_playoff)
         kin_sentence_print(why, KIN_PLAN_WHY_MAX, "the scheduler %s assigns no layers to it", p->scheduler->name);
@@ -656,13 +503,13 @@ static void say_why(const kin_planner *p, int device, char why[KIN_PLAN_WHY_MAX]
         why[0] = '\0';
 }
 
-void kin_planner_left_out(kin_planner *p, const kin_cluster_question *q, int i, char why[KIN_PLAN_WHY_MAX]) {
-    kin_assert(i >= 0 && i < q->n - 1);
+void kin_planner_left_out(kin_planner *p, const kin_planner_question *q, int i, char why[KIN_PLAN_WHY_MAX]) {
+    kin_assert(i > 0 && i < q->n);
     why[0] = '\0';
     lock(p);
     const active_plan *s = latest(p);
     int device = s->is_there && !p->o.dry_run ? find_device(s, &q->ids[i]) : -1;
-    bool is_left_out = device > 0 && !is_in_ring(s, candidate_of(device, s->n));
+    bool is_left_out = device > 0 && !kin_plan_has(&s->plan, device);
     if (is_left_out) p->explained = *s;
     if (is_left_out) p->explained_facts = *planning_facts(p, s);
     pthread_mutex_unlock(&p->mutex);
@@ -706,7 +553,7 @@ int kin_planner_choose_alone(kin_planner *p, const kin_device_facts *device, int
 // ---- measurements since then
 
 // Fills in links of the ring that were unknown when it was planned, because measuring took longer than a plan may wait.
-static void learn_links(kin_planner *p, const kin_cluster_measured *m) {
+static void learn_links(kin_planner *p, const kin_planner_measured *m) {
     active_plan *now = &p->now;
     for (int i = 0; i < m->n; i++) {
         for (int k = 0; k < m->n; k++) {
@@ -723,20 +570,20 @@ static bool predict_at(kin_planner *p, int n_cached, kin_prediction *out) {
     kin_err err;
     p->corrected = p->now.facts;
     if (n_cached > 0) p->corrected.work.n_cached = n_cached;
-    return predict(p, &p->corrected, &p->now.grouping, &p->now.plan, out, &err) == 0;
+    return predict(p, &p->corrected, &p->now.plan, out, &err) == 0;
 }
 
 // True if a new plan would replace the present one now.
 static bool would_change(kin_planner *p) {
-    choice candidate;
+    kin_plan candidate;
     kin_prediction now, then;
     kin_err err;
     const active_plan *present = latest(p);
     const kin_facts *facts = planning_facts(p, present);
     if (choose(p, present, facts, 0, &candidate, &err) != 0) return false;
-    if (predict(p, facts, &candidate.grouping, &candidate.plan, &then, &err) != 0) return false;
-    return predict(p, facts, &present->grouping, &present->plan, &now, &err) == 0 &&
-           is_worth_changing(p, facts, &present->plan, now.tpot_s, &candidate.plan, then.tpot_s);
+    if (predict(p, facts, &candidate, &then, &err) != 0) return false;
+    return predict(p, facts, &present->plan, &now, &err) == 0 &&
+           is_worth_changing(p, facts, &present->plan, now.tpot_s, &candidate, then.tpot_s);
 }
 
 static void say_corrections(const active_plan *now, int i) {
@@ -746,7 +593,7 @@ static void say_corrections(const active_plan *now, int i) {
             kin_size_format((uint64_t)now->corrections.devices[i].missing_bytes, missing, sizeof missing));
 }
 
-bool kin_planner_take_measured(kin_planner *p, const kin_cluster_measured *m) {
+bool kin_planner_take_measured(kin_planner *p, const kin_planner_measured *m) {
     kin_prediction predicted;
     lock(p);
     if (p->now.is_there && !p->now.is_predicted && m->facts) learn_links(p, m);
@@ -755,7 +602,7 @@ bool kin_planner_take_measured(kin_planner *p, const kin_cluster_measured *m) {
         kin_measured measured = m->members[i];
         int at = p->now.n == 1 ? 0 : find_device(&p->now, &m->ids[i]);
         if (at < 0) continue;
-        if (p->now.has_groups) measured.hop_s = 0; // members of a group compute concurrently: the rest is not hops
+        if (p->now.plan.groups.n > 0) measured.hop_s = 0; // members of a group compute concurrently: the rest is not hops
         kin_corrections_set(&p->now.corrections, at, &measured, &p->now.plan, &predicted);
         say_corrections(&p->now, at);
     }
@@ -771,7 +618,7 @@ bool kin_planner_expects(kin_planner *p, kin_expectation *out) {
     bool known = p->now.is_predicted;
     if (known) {
         out->before = p->now.predicted;
-        known = predict(p, corrected_facts(p, &p->now), &p->now.grouping, &p->now.plan, &out->corrected, &err) == 0;
+        known = predict(p, corrected_facts(p, &p->now), &p->now.plan, &out->corrected, &err) == 0;
     }
     pthread_mutex_unlock(&p->mutex);
     return known;
@@ -780,7 +627,7 @@ bool kin_planner_expects(kin_planner *p, kin_expectation *out) {
 // Returns the facts of the active plan, corrected, with its groups as single devices; NULL: not known.
 static const kin_facts *facts_in_force(kin_planner *p) {
     kin_err err;
-    return p->now.is_predicted ? put_groups(p, corrected_facts(p, &p->now), &p->now.grouping, &err) : NULL;
+    return p->now.is_predicted ? put_groups(p, corrected_facts(p, &p->now), &p->now.plan.groups, &err) : NULL;
 }
 
 bool kin_planner_batching(kin_planner *p, int n_texts, int n_cached, int most, kin_batching *out) {
@@ -811,11 +658,10 @@ void kin_planner_wait(kin_planner *p, uint64_t ns) {
     pthread_mutex_unlock(&p->mutex);
 }
 
-bool kin_planner_last(kin_planner *p, kin_facts *facts, kin_grouping *grouping, kin_plan *plan) {
+bool kin_planner_last(kin_planner *p, kin_facts *facts, kin_plan *plan) {
     lock(p);
     bool is_there = p->now.is_there;
     *facts = p->now.facts;
-    if (grouping) *grouping = p->now.grouping;
     *plan = p->now.plan;
     pthread_mutex_unlock(&p->mutex);
     return is_there;

@@ -16,8 +16,6 @@
 #include "pure/plan/batching.h"
 #include "pure/plan/correction.h"
 #include "pure/plan/explain.h"
-#include "pure/plan/group.h"
-#include "pure/plan/latency.h"
 #include "pure/plan/manual_plan.h"
 #include "pure/plan/scheduler.h"
 #include "pure/proto/id.h"
@@ -41,23 +39,23 @@ bool kin_planner_is_word(const char *plan);
 
 typedef struct kin_planner kin_planner;
 
-// A question to the planner. In candidates and ids the head is last. In facts, which has only devices and links, the head is
-// first and the others follow in the order of the candidates; NULL: not measured. Valid for the call.
-typedef struct kin_cluster_question {
+// A question to the planner. Device 0 is the head, in facts too, which have only devices and links.
+typedef struct kin_planner_question {
     uint32_t number; // of the question; 0: the answer is active at once
     int n;
-    const kin_candidate *candidates; // [n]
-    const kin_proto_id *ids;         // [n]
-    const kin_facts *facts;
-} kin_cluster_question;
+    kin_candidate candidates[KIN_FACTS_MAX_DEVICES]; // [n]
+    kin_proto_id ids[KIN_FACTS_MAX_DEVICES];         // [n]
+    bool has_facts;                                  // measured
+    kin_facts facts;
+} kin_planner_question;
 
 // Medians of what the members' last tokens took, the head first, with n_cached tokens in the cache.
-typedef struct kin_cluster_measured {
+typedef struct kin_planner_measured {
     int n, n_cached;
-    kin_proto_id ids[KIN_ROUNDS_MAX_MEMBERS];
-    kin_measured members[KIN_ROUNDS_MAX_MEMBERS];
+    kin_proto_id ids[KIN_FACTS_MAX_DEVICES];
+    kin_measured members[KIN_FACTS_MAX_DEVICES];
     const kin_facts *facts; // of these members and their links, as known now; NULL: not measured. Valid for the call
-} kin_cluster_measured;
+} kin_planner_measured;
 
 // model, work: copied.
 int kin_planner_open(kin_planner **out, const kin_planner_options *options, const kin_model_facts *model,
@@ -67,14 +65,14 @@ void kin_planner_close(kin_planner *planner); // NULL is allowed
 // Returns the number of devices that a manual plan names, without the head.
 int kin_planner_n_named(const kin_planner *planner);
 
-// Answers the question.
-int kin_planner_ask(kin_planner *planner, const kin_cluster_question *question, kin_ring_plan *out, kin_err *err);
+// Answers the question, in its numbers of devices.
+int kin_planner_ask(kin_planner *planner, const kin_planner_question *question, kin_plan *out, kin_err *err);
 
 // Marks the answer to that question as active. Any thread; never blocks.
 void kin_planner_in_force(kin_planner *planner, uint32_t question);
 
-// Plans without candidate i of the question, which must not be the head. The active plan stays unchanged.
-int kin_planner_without(kin_planner *planner, const kin_cluster_question *question, int i, kin_ring_plan *out, kin_err *err);
+// Plans without device i of the question, which must not be the head. The active plan stays unchanged.
+int kin_planner_without(kin_planner *planner, const kin_planner_question *question, int i, kin_plan *out, kin_err *err);
 
 // Sets the plan of a single machine: `n_gpu` layers on its GPU, all others on its CPU.
 int kin_planner_set_alone(kin_planner *planner, const kin_device_facts *device, int n_gpu, kin_err *err);
@@ -82,12 +80,12 @@ int kin_planner_set_alone(kin_planner *planner, const kin_device_facts *device, 
 // As above, with as many GPU layers as the scheduler finds best. Fails if it finds no plan; then there is no prediction.
 int kin_planner_choose_alone(kin_planner *planner, const kin_device_facts *device, int *n_gpu, kin_err *err);
 
-// Explains why candidate i of the question, not the head, has no layers in the last answer. "": it has, or the reason is not
+// Explains why device i of the question, not the head, has no layers in the last answer. "": it has, or the reason is not
 // known. In the thread of kin_planner_ask.
-void kin_planner_left_out(kin_planner *planner, const kin_cluster_question *question, int i, char why[KIN_PLAN_WHY_MAX]);
+void kin_planner_left_out(kin_planner *planner, const kin_planner_question *question, int i, char why[KIN_PLAN_WHY_MAX]);
 
 // Takes medians of the last tokens, for devices by their id. True: the facts have changed so much that asking again is worth it.
-bool kin_planner_take_measured(kin_planner *planner, const kin_cluster_measured *measured);
+bool kin_planner_take_measured(kin_planner *planner, const kin_planner_measured *measured);
 
 // The prediction for the active plan, by the facts alone and with the corrections since. False: no prediction, because there is
 // no plan or a device is not measured.
@@ -103,19 +101,18 @@ bool kin_planner_batching(kin_planner *planner, int n_texts, int n_cached, int m
 // Returns kin_prompt_chunk_worth of the active plan; 0: not known, or a plan is being made.
 int kin_planner_chunk_worth(kin_planner *planner);
 
-// Returns the facts of the active plan, uncorrected, its groups, and the plan over the facts with these groups (none if it only
-// looks). grouping: NULL is allowed. False: there is no plan yet.
-bool kin_planner_last(kin_planner *planner, kin_facts *facts, kin_grouping *grouping, kin_plan *plan);
+// Returns the facts of the active plan, uncorrected, and the plan (none in a dry run). False: there is no plan yet.
+bool kin_planner_last(kin_planner *planner, kin_facts *facts, kin_plan *plan);
 
 // Waits for the next question, for at most `ns`.
 void kin_planner_wait(kin_planner *planner, uint64_t ns);
 
 // What a cluster calls. Tests put functions of their own in place of some; a function that is NULL is not called.
 typedef struct kin_planner_calls {
-    int (*ask)(kin_planner *planner, const kin_cluster_question *question, kin_ring_plan *out, kin_err *err);
-    int (*without)(kin_planner *planner, const kin_cluster_question *question, int i, kin_ring_plan *out, kin_err *err);
-    void (*left_out)(kin_planner *planner, const kin_cluster_question *question, int i, char why[KIN_PLAN_WHY_MAX]);
-    bool (*take_measured)(kin_planner *planner, const kin_cluster_measured *measured);
+    int (*ask)(kin_planner *planner, const kin_planner_question *question, kin_plan *out, kin_err *err);
+    int (*without)(kin_planner *planner, const kin_planner_question *question, int i, kin_plan *out, kin_err *err);
+    void (*left_out)(kin_planner *planner, const kin_planner_question *question, int i, char why[KIN_PLAN_WHY_MAX]);
+    bool (*take_measured)(kin_planner *planner, const kin_planner_measured *measured);
     void (*in_force)(kin_planner *planner, uint32_t question);
 } kin_planner_calls;
 

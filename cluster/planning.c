@@ -1,23 +1,12 @@
 #include "cluster/planning.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
-
-// A copy of a question.
-typedef struct inquiry {
-    uint32_t number;
-    int n;
-    kin_candidate candidates[KIN_ROUNDS_MAX_MEMBERS];
-    char names[KIN_ROUNDS_MAX_MEMBERS][KIN_FACTS_MAX_NAME + 16];
-    kin_proto_id ids[KIN_ROUNDS_MAX_MEMBERS];
-    bool has_facts;
-    kin_facts facts;
-} inquiry;
+#include <string.h>
 
 typedef struct measurement {
     uint32_t round;
-    kin_cluster_measured measured;
+    kin_planner_measured measured;
     kin_facts facts;
 } measurement;
 
@@ -31,16 +20,16 @@ struct kin_planning {
     bool is_closing, asks, has_question, has_measurement, has_answer, has_round, has_spares_question, has_spares;
     bool has_unexplained, has_reasons;
     uint32_t round;
-    inquiry question;        // pending
-    inquiry spares_question; // pending
-    inquiry unexplained;     // question of the last plan
+    kin_planner_question question;        // pending
+    kin_planner_question spares_question; // pending
+    kin_planner_question unexplained;     // question of the last plan
     kin_planning_reasons reasons;
     kin_planning_spares spares;
     measurement measurement; // pending
     kin_planning_answer answer;
 
     // Used by the planning thread.
-    inquiry question_now;
+    kin_planner_question question_now;
     measurement measurement_now;
     kin_planning_answer answer_now;
     kin_planning_spares spares_now;
@@ -49,19 +38,12 @@ struct kin_planning {
 
 // ---- the planning thread
 
-static kin_cluster_question as_question(inquiry *q) {
-    for (int i = 0; i < q->n; i++) q->candidates[i].name = q->names[i];
-    return (kin_cluster_question){
-        .number = q->number, .n = q->n, .candidates = q->candidates, .ids = q->ids, .facts = q->has_facts ? &q->facts : NULL};
-}
-
 static void plan(kin_planning *p) {
-    inquiry *q = &p->question_now;
+    const kin_planner_question *q = &p->question_now;
     kin_planning_answer *a = &p->answer_now;
-    kin_cluster_question question = as_question(q);
-    *a = (kin_planning_answer){.question = q->number, .n_asked = q->n};
-    for (int i = 0; i < q->n; i++) a->ids[i] = q->ids[i];
-    a->has_plan = p->o.calls.ask(p->o.planner, &question, &a->plan, &a->why) == 0;
+    *a = (kin_planning_answer){.question = q->number, .n = q->n};
+    memcpy(a->ids, q->ids, sizeof a->ids);
+    a->has_plan = p->o.calls.ask(p->o.planner, q, &a->plan, &a->why) == 0;
     pthread_mutex_lock(&p->mutex);
     p->answer = *a;
     p->has_answer = true;
@@ -72,12 +54,11 @@ static void plan(kin_planning *p) {
 }
 
 static void explain(kin_planning *p) {
-    inquiry *q = &p->question_now;
+    const kin_planner_question *q = &p->question_now;
     kin_planning_reasons *r = &p->reasons_now;
-    kin_cluster_question question = as_question(q);
     *r = (kin_planning_reasons){.question = q->number, .n = q->n};
-    for (int i = 0; i < q->n; i++) r->ids[i] = q->ids[i];
-    for (int i = 0; i < q->n - 1; i++) p->o.calls.left_out(p->o.planner, &question, i, r->why[i]);
+    memcpy(r->ids, q->ids, sizeof r->ids);
+    for (int i = 1; i < q->n; i++) p->o.calls.left_out(p->o.planner, q, i, r->why[i]);
     pthread_mutex_lock(&p->mutex);
     p->reasons = *r;
     p->has_reasons = true;
@@ -86,13 +67,12 @@ static void explain(kin_planning *p) {
 }
 
 static void plan_spares(kin_planning *p) {
-    inquiry *q = &p->question_now;
+    const kin_planner_question *q = &p->question_now;
     kin_planning_spares *s = &p->spares_now;
-    kin_cluster_question question = as_question(q);
     kin_err err;
     *s = (kin_planning_spares){.number = q->number, .n = q->n};
-    for (int i = 0; i < q->n; i++) s->ids[i] = q->ids[i];
-    for (int i = 0; i < q->n - 1; i++) s->has[i] = p->o.calls.without(p->o.planner, &question, i, &s->plans[i], &err) == 0;
+    memcpy(s->ids, q->ids, sizeof s->ids);
+    for (int i = 1; i < q->n; i++) s->has[i] = p->o.calls.without(p->o.planner, q, i, &s->plans[i], &err) == 0;
     pthread_mutex_lock(&p->mutex);
     p->spares = *s;
     p->has_spares = true;
@@ -178,37 +158,24 @@ void kin_planning_close(kin_planning *p) {
 
 // ---- the loop's thread
 
-static void copy_question(inquiry *q, uint32_t number, const kin_cluster_question *about) {
-    kin_assert(about->n <= KIN_ROUNDS_MAX_MEMBERS);
-    q->number = number;
-    q->n = about->n;
-    for (int i = 0; i < q->n; i++) {
-        q->candidates[i] = about->candidates[i];
-        snprintf(q->names[i], sizeof q->names[i], "%s", about->candidates[i].name);
-        q->ids[i] = about->ids[i];
-    }
-    q->has_facts = about->facts != NULL;
-    if (q->has_facts) q->facts = *about->facts;
-}
-
-void kin_planning_ask(kin_planning *p, uint32_t number, const kin_cluster_question *about) {
+void kin_planning_ask(kin_planning *p, const kin_planner_question *question) {
     pthread_mutex_lock(&p->mutex);
-    copy_question(&p->question, number, about);
+    p->question = *question;
     p->has_question = true;
     pthread_cond_signal(&p->changed);
     pthread_mutex_unlock(&p->mutex);
 }
 
-void kin_planning_ask_spares(kin_planning *p, uint32_t number, const kin_cluster_question *about) {
+void kin_planning_ask_spares(kin_planning *p, const kin_planner_question *question) {
     if (!p->o.calls.without) return;
     pthread_mutex_lock(&p->mutex);
-    copy_question(&p->spares_question, number, about);
+    p->spares_question = *question;
     p->has_spares_question = true;
     pthread_cond_signal(&p->changed);
     pthread_mutex_unlock(&p->mutex);
 }
 
-void kin_planning_tell(kin_planning *p, uint32_t round, const kin_cluster_measured *measured) {
+void kin_planning_tell(kin_planning *p, uint32_t round, const kin_planner_measured *measured) {
     pthread_mutex_lock(&p->mutex);
     measurement *m = &p->measurement;
     m->round = round;

@@ -26,19 +26,19 @@ void kin_planning_stop(kin_planning *planning);
 void kin_planning_close(kin_planning *planning);
 
 // These copy their arguments.
-void kin_planning_ask(kin_planning *planning, uint32_t question, const kin_cluster_question *about);
-void kin_planning_tell(kin_planning *planning, uint32_t round, const kin_cluster_measured *measured);
+void kin_planning_ask(kin_planning *planning, const kin_planner_question *question);
+void kin_planning_tell(kin_planning *planning, uint32_t round, const kin_planner_measured *measured);
 
 // Asks for the plans without each of the devices; the lowest priority.
-void kin_planning_ask_spares(kin_planning *planning, uint32_t number, const kin_cluster_question *about);
+void kin_planning_ask_spares(kin_planning *planning, const kin_planner_question *question);
 
 typedef struct kin_planning_answer {
     uint32_t question;
-    int n_asked; // candidates in the question
-    kin_proto_id ids[KIN_ROUNDS_MAX_MEMBERS];
+    int n; // devices in the question; 0 is the head
+    kin_proto_id ids[KIN_FACTS_MAX_DEVICES];
     bool has_plan;
-    kin_ring_plan plan; // candidates are indices into ids
-    kin_err why;        // why there is no plan
+    kin_plan plan;
+    kin_err why; // why there is no plan
 } kin_planning_answer;
 
 // Takes the latest answer. Returns false if none has arrived since the last call.
@@ -46,9 +46,9 @@ bool kin_planning_take_answer(kin_planning *planning, kin_planning_answer *out);
 // Why devices of the last question have no layers; computed after a plan, when no question is pending.
 typedef struct kin_planning_reasons {
     uint32_t question;
-    int n; // candidates; the head is the last
-    kin_proto_id ids[KIN_ROUNDS_MAX_MEMBERS];
-    char why[KIN_ROUNDS_MAX_MEMBERS][KIN_PLAN_WHY_MAX]; // "": it has layers
+    int n; // devices of the question
+    kin_proto_id ids[KIN_FACTS_MAX_DEVICES];
+    char why[KIN_FACTS_MAX_DEVICES][KIN_PLAN_WHY_MAX]; // "": it has layers
 } kin_planning_reasons;
 
 bool kin_planning_take_reasons(kin_planning *planning, kin_planning_reasons *out); // the latest, once
@@ -60,10 +60,10 @@ bool kin_planning_take_round(kin_planning *planning, uint32_t *round, bool *asks
 // Standby plans: one without each of the devices of a question.
 typedef struct kin_planning_spares {
     uint32_t number;
-    int n; // candidates; the head is the last
-    kin_proto_id ids[KIN_ROUNDS_MAX_MEMBERS];
-    bool has[KIN_ROUNDS_MAX_MEMBERS]; // there is a plan without candidate i
-    kin_ring_plan plans[KIN_ROUNDS_MAX_MEMBERS];
+    int n; // devices of the question
+    kin_proto_id ids[KIN_FACTS_MAX_DEVICES];
+    bool has[KIN_FACTS_MAX_DEVICES]; // there is a plan without device i
+    kin_plan plans[KIN_FACTS_MAX_DEVICES];
 } kin_planning_spares;
 
 bool kin_planning_take_spares(kin_planning *planning, kin_planning_spares *out); // the latest, once

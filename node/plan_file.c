@@ -67,7 +67,7 @@ static int read_group(json_t *object, const char *head_name, int number, kin_man
         return kin_err_set(
             err, "a \"group\" must be a list of at least two names, with \"window\" and optionally one of \"shares\" per name");
     if (n > KIN_GROUP_MAX) return kin_err_set(err, "a \"group\" of %zu devices: at most %d are allowed", n, KIN_GROUP_MAX);
-    for (size_t i = 0; i < n && plan->n_entries < KIN_ROUNDS_MAX_MEMBERS; i++) {
+    for (size_t i = 0; i < n && plan->n_entries < KIN_FACTS_MAX_DEVICES; i++) {
         kin_manual_plan_entry *e = &plan->entries[plan->n_entries++];
         double weight = shares ? json_number_value(json_array_get(shares, i)) : 1;
         *e = (kin_manual_plan_entry){.n_layers = i == 0 ? n_layers : 0, .group = number, .weight = weight};
@@ -81,10 +81,10 @@ static int read_entries(json_t *root, const char *head_name, kin_manual_plan *pl
     json_t *devices = json_object_get(root, "devices");
     size_t n = json_array_size(devices);
     if (n == 0) return kin_err_set(err, "\"devices\" must be a list of at least one device");
-    if (n > KIN_ROUNDS_MAX_MEMBERS) return kin_err_set(err, "%zu devices, at most %d are allowed", n, KIN_ROUNDS_MAX_MEMBERS);
+    if (n > KIN_FACTS_MAX_DEVICES) return kin_err_set(err, "%zu devices, at most %d are allowed", n, KIN_FACTS_MAX_DEVICES);
     for (size_t i = 0; i < n; i++) {
         json_t *object = json_array_get(devices, i);
-        if (plan->n_entries == KIN_ROUNDS_MAX_MEMBERS) return kin_err_set(err, "more than %d devices", KIN_ROUNDS_MAX_MEMBERS);
+        if (plan->n_entries == KIN_FACTS_MAX_DEVICES) return kin_err_set(err, "more than %d devices", KIN_FACTS_MAX_DEVICES);
         int rc = json_object_get(object, "group") ? read_group(object, head_name, (int)i + 1, plan, err)
                                                   : read_entry(object, head_name, &plan->entries[plan->n_entries++], err);
         if (rc != 0) return kin_err_prefix(err, "device %zu", i + 1);

@@ -51,12 +51,12 @@ static bool look_at_groups(kin_plan_view *view, const kin_plan_options *options)
     if (view->facts->model.share_heads <= 0) return false; // facts that do not tell how layers can be split
     if (kin_plan_grouped(view->facts, options, view->prediction.tpot_s, &view->grouped, &err) != 0) return false;
     kin_grouped_say(view->facts, &view->grouped, &view->prediction, view->group, sizeof view->group);
-    return view->grouped.grouping.n > 0 && view->grouped.prediction.tpot_s < view->prediction.tpot_s;
+    return view->grouped.plan.groups.n > 0 && view->grouped.prediction.tpot_s < view->prediction.tpot_s;
 }
 
 static void take_groups(kin_plan_view *view) {
     kin_err err;
-    if (kin_grouping_apply(view->devices, &view->grouped.grouping, &view->with_groups, &err) != 0) return;
+    if (kin_grouping_apply(view->devices, &view->grouped.plan.groups, &view->with_groups, &err) != 0) return;
     view->has_groups = true;
     view->facts = &view->with_groups;
     view->plan = view->grouped.plan;
@@ -74,8 +74,8 @@ static void begin(kin_plan_view *view, const kin_facts *facts, const kin_plan_sc
 
 // Returns the plan's group with the device, or NULL.
 static const kin_group *group_with(const kin_plan_view *view, int device) {
-    for (int i = 0; view->has_groups && i < view->grouped.grouping.n; i++) {
-        const kin_group *group = &view->grouped.grouping.groups[i];
+    for (int i = 0; view->has_groups && i < view->grouped.plan.groups.n; i++) {
+        const kin_group *group = &view->grouped.plan.groups.groups[i];
         if (kin_group_members(group) & kin_device_bit(device)) return group;
     }
     return NULL;
@@ -103,19 +103,18 @@ static double find_best(kin_plan_view *view, const kin_plan_options *options) {
     kin_grouped_plan *best = &view->other;
     bool is_ring = kin_plan_view_ask(view->devices, options, view->scheduler, &plan, &ring, NULL) == 0;
     double s = is_ring ? ring.tpot_s : INFINITY;
-    bool is_grouped = kin_plan_grouped(view->devices, options, s, best, NULL) == 0 && best->grouping.n > 0;
+    bool is_grouped = kin_plan_grouped(view->devices, options, s, best, NULL) == 0 && best->plan.groups.n > 0;
     if (is_grouped && !best->is_only_tried && best->prediction.tpot_s < s) return best->prediction.tpot_s;
-    best->grouping.n = 0;
     best->plan = plan;
     return s;
 }
 
 // Predicts the loss of a device that computes; view->other has the best plan without it, with s per token.
 static void find_loss(kin_plan_view *view, int device, double s) {
-    const kin_loss_side before = {&view->grouped.grouping, &view->plan}, after = {&view->other.grouping, &view->other.plan};
     view->if_lost[device] = KIN_PLAN_VIEW_ENDS;
     if (!isfinite(s)) return;
-    bool is_known = kin_loss_predict_grouped(view->devices, &before, &after, device, &view->losses[device], NULL) == 0;
+    bool is_known =
+        kin_loss_predict_grouped(view->devices, &view->plan, &view->other.plan, device, &view->losses[device], NULL) == 0;
     view->if_lost[device] = is_known ? KIN_PLAN_VIEW_PAUSES : KIN_PLAN_VIEW_UNASKED;
 }
 
@@ -254,20 +253,19 @@ int kin_plan_view_make(kin_plan_view *view, const kin_facts *facts, const kin_pl
 // Predicts a plan with groups, whatever made it.
 static int read_groups(const kin_facts *facts, kin_grouped_plan *p, kin_facts *with_groups, kin_err *err) {
     kin_device_rates rates[KIN_FACTS_MAX_DEVICES];
-    for (int i = 0; i < p->grouping.n; i++) {
-        kin_group_rates(facts, kin_group_members(&p->grouping.groups[i]), rates);
-        if (kin_group_time_of(facts, rates, &p->grouping.groups[i], &p->times[i], err) != 0) return KIN_FAIL;
+    for (int i = 0; i < p->plan.groups.n; i++) {
+        kin_group_rates(facts, kin_group_members(&p->plan.groups.groups[i]), rates);
+        if (kin_group_time_of(facts, rates, &p->plan.groups.groups[i], &p->times[i], err) != 0) return KIN_FAIL;
     }
-    if (kin_grouping_apply(facts, &p->grouping, with_groups, err) != 0) return KIN_FAIL;
+    if (kin_grouping_apply(facts, &p->plan.groups, with_groups, err) != 0) return KIN_FAIL;
     return kin_timeline_predict(with_groups, &p->plan, &p->prediction, err);
 }
 
 // The sentences about active groups compare them with the best ring.
-static int view_groups(kin_plan_view *view, const kin_grouping *grouping, const kin_plan *plan, const kin_plan_options *options,
-                       kin_err *err) {
+static int view_groups(kin_plan_view *view, const kin_plan *plan, const kin_plan_options *options, kin_err *err) {
     kin_plan best;
     kin_prediction ring;
-    view->grouped = (kin_grouped_plan){.grouping = *grouping, .plan = *plan};
+    view->grouped = (kin_grouped_plan){.plan = *plan};
     if (read_groups(view->devices, &view->grouped, &view->with_groups, err) != 0) return KIN_FAIL;
     take_groups(view);
     view->group[0] = '\0';
@@ -280,12 +278,12 @@ static int view_groups(kin_plan_view *view, const kin_grouping *grouping, const 
     return 0;
 }
 
-int kin_plan_view_of(kin_plan_view *view, const kin_facts *facts, const kin_grouping *grouping, const kin_plan *plan,
-                     const kin_plan_options *options, kin_err *err) {
+int kin_plan_view_of(kin_plan_view *view, const kin_facts *facts, const kin_plan *plan, const kin_plan_options *options,
+                     kin_err *err) {
     begin(view, facts, &kin_plan_schedulers[0]);
     view->plan = *plan;
     if (kin_plan_view_screen(facts, &view->refused, view->sentences, err) != 0) return KIN_FAIL;
-    if (grouping->n > 0) return view_groups(view, grouping, plan, options, err);
+    if (plan->groups.n > 0) return view_groups(view, plan, options, err);
     if (kin_timeline_predict(facts, plan, &view->prediction, err) != 0) return KIN_FAIL;
     look_at_groups(view, options);
     say_reason(view, options);
@@ -378,8 +376,8 @@ static json_t *ring_json(const kin_plan_view *view) {
 
 static json_t *groups_json(const kin_plan_view *view) {
     json_t *groups = json_array();
-    for (int i = 0; i < view->grouped.grouping.n; i++) {
-        const kin_group *g = &view->grouped.grouping.groups[i];
+    for (int i = 0; i < view->grouped.plan.groups.n; i++) {
+        const kin_group *g = &view->grouped.plan.groups.groups[i];
         const kin_group_time *t = &view->grouped.times[i];
         json_t *names = json_array(), *shares = json_array();
         double sum_s = t->sum_s + t->sum_token_s;

@@ -52,8 +52,8 @@ int kin_plan_view_make(kin_plan_view *view, const kin_facts *facts, const kin_pl
                        const kin_plan_scheduler *scheduler, kin_err *err);
 
 // Shows the active plan with its groups, whatever made it (kin_planner_last), and the effect of leaving a device out.
-int kin_plan_view_of(kin_plan_view *view, const kin_facts *facts, const kin_grouping *grouping, const kin_plan *plan,
-                     const kin_plan_options *options, kin_err *err);
+int kin_plan_view_of(kin_plan_view *view, const kin_facts *facts, const kin_plan *plan, const kin_plan_options *options,
+                     kin_err *err);
 
 // Returns the bytes of weights that the device's GPU holds, without KV cache and buffers.
 double kin_plan_view_gpu_bytes(const kin_plan_view *view, int device);

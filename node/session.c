@@ -235,7 +235,7 @@ bool kin_session_expects(kin_session *s, kin_expectation *out) {
     } else {
         const kin_head_counts *counts = kin_head_get_counts(s->head);
         kin_token_times t = kin_head_token_times(counts);
-        kin_cluster_measured m = {.n = 1,
+        kin_planner_measured m = {.n = 1,
                                   .n_cached = (int)atomic_load(&counts->token_pos),
                                   .members = {{.compute_s = (double)t.compute_ns / 1e9,
                                                .disk_s = (double)t.disk_ns / 1e9,
@@ -269,7 +269,7 @@ int kin_session_look(kin_session *s, const kin_session_options *o, kin_facts *fa
     kin_time now = kin_clock_now(), quiet_since = now;
     for (; s->clustered && kin_clock_ms(quiet_since, now) < QUIET_MS; now = kin_clock_now()) {
         if (atomic_load(s->console->stop)) return kin_err_set(err, "stopped");
-        n = kin_planner_last(s->planner, facts, NULL, &plan) ? facts->n_device - 1 : 0;
+        n = kin_planner_last(s->planner, facts, &plan) ? facts->n_device - 1 : 0;
         if (o->fleet.n_devices > 0 && n >= o->fleet.n_devices) break;
         if (n != n_before || o->fleet.n_devices > 0) quiet_since = now;
         n_before = n;
@@ -277,8 +277,7 @@ int kin_session_look(kin_session *s, const kin_session_options *o, kin_facts *fa
         kin_planner_wait(s->planner, SHOW_MS * UINT64_C(1000000));
     }
     s->console->clear_progress();
-    return kin_planner_last(s->planner, facts, NULL, &plan) ? 0
-                                                            : kin_err_set(err, "there is no plan for this model on this machine");
+    return kin_planner_last(s->planner, facts, &plan) ? 0 : kin_err_set(err, "there is no plan for this model on this machine");
 }
 
 static int open_alone(kin_session *s, const kin_session_options *o, kin_shard_options *so, kin_err *err) {

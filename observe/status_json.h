@@ -19,7 +19,7 @@
 
 #include <stddef.h>
 
-#include "pure/plan/rounds.h"
+#include "pure/plan/window.h"
 #include "pure/proto/membership.h"
 #include "pure/proto/message.h"
 

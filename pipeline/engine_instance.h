@@ -9,7 +9,7 @@
 #include "engine/shard.h"
 #include "pipeline/remote_engine.h"
 #include "pipeline/worker.h"
-#include "pure/plan/rounds.h"
+#include "pure/plan/window.h"
 
 typedef struct kin_engine_instance kin_engine_instance;
 

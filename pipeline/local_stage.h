@@ -5,7 +5,7 @@
 #pragma once
 
 #include "pipeline/head.h"
-#include "pure/plan/rounds.h"
+#include "pure/plan/window.h"
 
 typedef struct kin_local_stage kin_local_stage;
 

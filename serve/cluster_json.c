@@ -69,8 +69,8 @@ json_t *kin_head_address_json(const kin_session *s) {
 // ---- the plan
 
 static const kin_group *group_with(const kin_plan_basis *b, int device) {
-    for (int i = 0; i < b->grouping.n; i++)
-        if (kin_group_members(&b->grouping.groups[i]) & kin_device_bit(device)) return &b->grouping.groups[i];
+    for (int i = 0; i < b->plan.groups.n; i++)
+        if (kin_group_members(&b->plan.groups.groups[i]) & kin_device_bit(device)) return &b->plan.groups.groups[i];
     return NULL;
 }
 
@@ -106,8 +106,8 @@ static const kin_layer_share *share_of(const kin_plan_basis *b, int device) {
 
 static json_t *groups_json(const kin_plan_basis *b) {
     json_t *groups = json_array();
-    for (int i = 0; i < b->grouping.n; i++) {
-        const kin_group *g = &b->grouping.groups[i];
+    for (int i = 0; i < b->plan.groups.n; i++) {
+        const kin_group *g = &b->plan.groups.groups[i];
         json_t *names = json_array(), *shares = json_array();
         for (int k = 0; k < g->n; k++) {
             json_array_append_new(names, json_string(b->facts.devices[g->devices[k]].name));
@@ -128,7 +128,7 @@ static json_t *unmeasured_json(const kin_plan_basis *b, const char *why) {
                                                  share_of(b, i)->n_layer, "gpu_layers", share_of(b, i)->n_layer_gpu));
     json_t *json =
         json_pack("{s:i, s:s, s:o, s:o}", "rounds", b->plan.n_rounds, "not_predicted", why, "ring", ring, "devices", devices);
-    if (json && b->grouping.n > 0) json_object_set_new(json, "groups", groups_json(b));
+    if (json && b->plan.groups.n > 0) json_object_set_new(json, "groups", groups_json(b));
     return json;
 }
 
@@ -142,7 +142,7 @@ json_t *kin_plan_basis_json(const kin_plan_basis *b) {
     if (!is_measured)
         kin_err_set(&err, "the plan was not made from measurements");
     else
-        is_known = kin_plan_view_of(view, &b->facts, &b->grouping, &b->plan, &options, &err) == 0;
+        is_known = kin_plan_view_of(view, &b->facts, &b->plan, &options, &err) == 0;
     json_t *json = is_known ? kin_plan_view_json(view) : unmeasured_json(b, err.text);
     if (json) json_object_set_new(json, "links", links_json(b));
     free(view);

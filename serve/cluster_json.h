@@ -16,10 +16,9 @@ char *kin_alone_status_json(const kin_session *session, const char *model, const
 // NULL: the head has no cluster, or out of memory.
 json_t *kin_head_address_json(const kin_session *session);
 
-// The active plan, its groups, and the facts that it was computed from (cluster/planner.h).
+// The active plan, and the facts that it was computed from (cluster/planner.h).
 typedef struct kin_plan_basis {
     kin_facts facts;
-    kin_grouping grouping;
     kin_plan plan;
 } kin_plan_basis;
 

@@ -114,7 +114,7 @@ static void ask_for_status(kin_events *e) {
 // Runs in libuv's pool.
 static void look_at_plan(uv_work_t *work) {
     kin_events *e = work->data;
-    bool is_there = kin_planner_last(e->planner, &e->now->facts, &e->now->grouping, &e->now->plan);
+    bool is_there = kin_planner_last(e->planner, &e->now->facts, &e->now->plan);
     e->has_changed = is_there && memcmp(e->now, e->seen, sizeof *e->now) != 0;
     e->found = e->has_changed ? kin_plan_basis_json(e->now) : NULL;
 }

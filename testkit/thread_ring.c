@@ -179,10 +179,26 @@ static int open_head(kin_thread_ring *r, kin_err *err) {
     return 0;
 }
 
+// Member i is device i + 1 of the plan; the last one is the head, device 0.
+static int lay_out(kin_thread_ring *r, kin_err *err) {
+    kin_plan plan = {.n_stops = r->o.n_members};
+    for (int i = 0; i < plan.n_stops; i++) {
+        int device = kin_plan_turn(&plan, i);
+        plan.stops[device].device = device;
+        plan.windows[device] = r->o.shares[i];
+    }
+    if (kin_plan_fill_rounds(&plan, r->model.hp.n_layer, err) != 0) return KIN_FAIL;
+    r->n_rounds = plan.n_rounds;
+    for (int i = 0; i < plan.n_stops; i++) {
+        kin_plan_windows(&plan, kin_plan_turn(&plan, i), &r->windows[i].windows);
+        for (int k = 0; k < r->windows[i].windows.n; k++) r->windows[i].rounds[k] = k;
+    }
+    return 0;
+}
+
 static int open_all(kin_thread_ring *r, const char *path, kin_err *err) {
     if (kin_model_open(&r->model, path, err) != 0) return KIN_FAIL;
-    r->n_rounds = kin_rounds_lay_out(r->o.shares, r->o.n_members, r->model.hp.n_layer, r->windows, err);
-    if (r->n_rounds < 0 || kin_message_pool_open(&r->pool, 2 * r->o.n_steps + 8, err) != 0) return KIN_FAIL;
+    if (lay_out(r, err) != 0 || kin_message_pool_open(&r->pool, 2 * r->o.n_steps + 8, err) != 0) return KIN_FAIL;
     for (int i = 0; i < r->o.n_members; i++) {
         bool begins = r->o.group[i].n_ranks > 0 && r->o.group[i].rank == 0;
         if (begins && open_group(r, i, err) != 0) return KIN_FAIL;

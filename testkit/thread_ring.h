@@ -7,13 +7,13 @@
 #include "model/share.h"
 #include "pipeline/head.h"
 #include "pipeline/remote_ring.h"
-#include "pure/plan/rounds.h"
+#include "pure/plan/plan.h"
 
 enum { KIN_THREAD_RING_MEMBERS = 8 };
 
 typedef struct kin_thread_ring_options {
     int n_members; // the last one is the head
-    kin_round_share shares[KIN_THREAD_RING_MEMBERS];
+    kin_layer_share shares[KIN_THREAD_RING_MEMBERS];
     int n_batch, n_chunk, n_ctx, n_steps;
     kin_activation_type type;
     const char *kv_dirs[KIN_THREAD_RING_MEMBERS]; // for pages of the KV cache; NULL: none

@@ -43,7 +43,7 @@ static inline kin_cluster *open_small_cluster(const kin_cluster_options *options
 }
 
 // Plans equal numbers of layers for all devices, in two rounds.
-static inline int plan_two_rounds(kin_planner *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
+static inline int plan_two_rounds(kin_planner *user, const kin_planner_question *q, kin_plan *out, kin_err *err) {
     (void)user;
     return kin_plan_even(q->candidates, q->n, N_LAYER, 2, out, err);
 }

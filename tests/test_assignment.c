@@ -15,11 +15,11 @@ static kin_assignment make(void) {
     kin_assignment a;
     memset(&a, 0, sizeof a);
     a.n_rounds = 2;
-    a.ring.n_members = 3;
+    a.n_members = 3;
     for (int i = 0; i < 3; i++) {
         kin_member_windows *w = &a.windows[i];
         a.ids[i] = (kin_proto_id){{(uint8_t)(i + 1)}};
-        a.ring.memory[i] = 1u << 30;
+        a.memory[i] = 1u << 30;
         a.shares[i] =
             (kin_share){.n_ranks = 2, .rank = (uint8_t)(i % 2), .head_begin = 1, .head_end = 4, .ff_begin = 5, .ff_end = 9};
         w->windows.n = 2;
@@ -46,7 +46,7 @@ static void the_same_work_has_the_same_bytes(void **state) {
     kin_assignment a = make(), b = make();
     assert_true(has_same_work(&a, &b));
     b.question = 7; // the same answer to another question, and other work of other members
-    b.ring.memory[0] = b.ring.memory[2] = 5;
+    b.memory[0] = b.memory[2] = 5;
     b.shares[0].head_end = b.shares[2].head_end = 5;
     b.windows[0].windows.n = b.windows[2].windows.n = 1;
     b.windows[1].windows.at[2].layer_end = 9; // behind its windows
@@ -64,7 +64,7 @@ static void the_same_work_has_the_same_bytes(void **state) {
 static void each_part_of_the_work_changes_the_bytes(void **state) {
     (void)state;
     EXPECT_OTHER_WORK(n_rounds = 3);
-    EXPECT_OTHER_WORK(ring.memory[1]++);
+    EXPECT_OTHER_WORK(memory[1]++);
     EXPECT_OTHER_WORK(shares[1].n_ranks = 3);
     EXPECT_OTHER_WORK(shares[1].rank = 0);
     EXPECT_OTHER_WORK(shares[1].head_begin++);
@@ -104,10 +104,42 @@ static void the_message_has_all_of_a_members_work(void **state) {
 static void a_device_is_found_by_its_id_and_the_head_is_none(void **state) {
     (void)state;
     kin_assignment a = make();
-    assert_int_equal(kin_assignment_find(&a, &a.ids[0]), 0);
+    assert_int_equal(kin_assignment_find(&a, &a.ids[0]), -1); // the head
     assert_int_equal(kin_assignment_find(&a, &a.ids[1]), 1);
-    assert_int_equal(kin_assignment_find(&a, &a.ids[2]), -1); // the last member is the head
+    assert_int_equal(kin_assignment_find(&a, &a.ids[2]), 2);
     assert_int_equal(kin_assignment_find(&a, &(kin_proto_id){{9}}), -1);
+}
+
+static void behind_the_last_member_comes_the_head(void **state) {
+    (void)state;
+    kin_assignment a = make();
+    assert_int_equal(kin_assignment_behind(&a, 1, 1), 2);
+    assert_int_equal(kin_assignment_behind(&a, 2, 1), 0);
+    assert_int_equal(kin_assignment_behind(&a, 0, -2), 1);
+}
+
+// Device 2 computes first, then devices 3 and 1, then the head.
+static void members_follow_the_ring_and_the_head_is_the_first(void **state) {
+    (void)state;
+    static kin_assignment a;
+    static const kin_model no_model; // not needed without groups
+    const kin_proto_id ids[] = {{{10}}, {{11}}, {{12}}, {{13}}};
+    const int order[] = {0, 2, 3, 1}, begin[] = {5, 0, 0, 3};
+    kin_plan plan = {.n_rounds = 2,
+                     .n_stops = 4,
+                     .stops = {{0, false}, {2, false}, {3, true}, {1, false}},
+                     .shares = {{4, 0}, {3, 2}, {5, 0}},
+                     .memory = {0, 7}};
+    kin_err err;
+    assert_int_equal(kin_assignment_lay_out(&a, &plan, ids, &no_model, 0, &err), 0);
+    assert_true(a.n_members == 4 && a.n_rounds == 2 && a.memory[3] == 7);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(a.ids[i].bytes[0], 10 + order[i]);
+        assert_int_equal(a.windows[i].windows.n, i == 2 ? 0 : 2); // the relay has no layers
+        if (i == 2) continue;
+        assert_int_equal(a.windows[i].windows.at[0].layer_begin, begin[i]);
+        assert_int_equal(a.windows[i].rounds[1], 1);
+    }
 }
 
 int main(void) {
@@ -115,6 +147,8 @@ int main(void) {
         cmocka_unit_test(the_same_work_has_the_same_bytes),
         cmocka_unit_test(each_part_of_the_work_changes_the_bytes),
         cmocka_unit_test(the_message_has_all_of_a_members_work),
+        cmocka_unit_test(members_follow_the_ring_and_the_head_is_the_first),
+        cmocka_unit_test(behind_the_last_member_comes_the_head),
         cmocka_unit_test(a_device_is_found_by_its_id_and_the_head_is_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

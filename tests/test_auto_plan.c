@@ -70,15 +70,15 @@ typedef struct head {
     kin_facts asked;  // facts of the last question; set by take_all only
 } head;
 
-static int ask(kin_planner *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
+static int ask(kin_planner *user, const kin_planner_question *q, kin_plan *out, kin_err *err) {
     head *h = (head *)user;
     atomic_fetch_add(&h->n_questions, 1);
     int rc = kin_planner_ask(h->planner, q, out, err);
-    h->n_ranks = rc == 0 ? out->groups[0].n_ranks : 0;
+    h->n_ranks = rc == 0 && out->groups.n > 0 ? out->groups.groups[0].n : 0;
     return rc;
 }
 
-static bool measured(kin_planner *user, const kin_cluster_measured *m) {
+static bool measured(kin_planner *user, const kin_planner_measured *m) {
     head *h = (head *)user;
     assert_true(m->n >= 1 && m->n <= N_DEVICES + 1);
     return atomic_fetch_add(&h->n_measured, 1) == 0 && h->wants_again;
@@ -90,12 +90,12 @@ static void in_force(kin_planner *user, uint32_t question) {
 }
 
 // Changes the plan with every request: alternates between one round and two.
-static int alternate(kin_planner *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
+static int alternate(kin_planner *user, const kin_planner_question *q, kin_plan *out, kin_err *err) {
     head *h = (head *)user;
     return kin_plan_even(q->candidates, q->n, N_LAYER, 1 + atomic_fetch_add(&h->n_questions, 1) % 2, out, err);
 }
 
-static bool always(kin_planner *user, const kin_cluster_measured *m) {
+static bool always(kin_planner *user, const kin_planner_measured *m) {
     head *h = (head *)user;
     (void)m;
     atomic_fetch_add(&h->n_measured, 1);
@@ -103,14 +103,14 @@ static bool always(kin_planner *user, const kin_cluster_measured *m) {
 }
 
 // Plans for all candidates, even if fewer would be faster, and keeps the link facts of the question.
-static int take_all(kin_planner *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
+static int take_all(kin_planner *user, const kin_planner_question *q, kin_plan *out, kin_err *err) {
     head *h = (head *)user;
     atomic_fetch_add(&h->n_questions, 1);
-    h->asked = *q->facts;
+    h->asked = q->facts;
     return kin_plan_even(q->candidates, q->n, N_LAYER, 2, out, err);
 }
 
-typedef int (*plan_fn)(kin_planner *user, const kin_cluster_question *question, kin_ring_plan *out, kin_err *err);
+typedef int (*plan_fn)(kin_planner *user, const kin_planner_question *question, kin_plan *out, kin_err *err);
 static plan_fn plans;   // planner function of the next head; NULL: the planner
 static bool alternates; // the next head alternates plans
 
@@ -179,7 +179,7 @@ static void expect_the_logits_of_one_machine(const float *logits) {
 static int layers_of(head *h, const char *name) {
     static kin_facts facts;
     kin_plan plan;
-    if (!kin_planner_last(h->planner, &facts, NULL, &plan)) return -1;
+    if (!kin_planner_last(h->planner, &facts, &plan)) return -1;
     for (int i = 0; i < facts.n_device; i++) {
         if (strcmp(facts.devices[i].name, name) == 0) return plan.shares[i].n_layer;
     }
@@ -260,7 +260,7 @@ static void links_are_measured_between_all_who_meet(void **state) {
     open_device(&a, 1, "a", 500, kin_cluster_port(h.cluster));
     open_device(&b, 2, "b", 400, kin_cluster_port(h.cluster));
     request(&h, logits);
-    assert_true(kin_planner_last(h.planner, &facts, NULL, &plan));
+    assert_true(kin_planner_last(h.planner, &facts, &plan));
     assert_int_equal(facts.n_device, 3);
     for (int from = 0; from < 3; from++) {
         for (int to = 0; to < 3; to++) {

@@ -211,15 +211,15 @@ static void open_device(device *d, uint16_t head_port) {
 // Lets links be measured, and the planner be asked after every request.
 static const kin_device_facts facts = {.memory_bytes = 1e9};
 
-static bool wants_again(kin_planner *user, const kin_cluster_measured *m) {
+static bool wants_again(kin_planner *user, const kin_planner_measured *m) {
     (void)user;
     return m->n > 0;
 }
 
 static atomic_bool is_told; // the planner knows that a device cannot stream slices, and that the head can
 
-static int plan_and_look(kin_planner *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
-    if (q->n == 2 && q->facts->devices[1].no_slices && !q->facts->devices[0].no_slices) atomic_store(&is_told, true);
+static int plan_and_look(kin_planner *user, const kin_planner_question *q, kin_plan *out, kin_err *err) {
+    if (q->n == 2 && q->facts.devices[1].no_slices && !q->facts.devices[0].no_slices) atomic_store(&is_told, true);
     return plan_two_rounds(user, q, out, err);
 }
 

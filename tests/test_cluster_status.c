@@ -129,14 +129,14 @@ static void look_at_head(thinker *t) {
     free(text);
 }
 
-static int think(kin_planner *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
+static int think(kin_planner *user, const kin_planner_question *q, kin_plan *out, kin_err *err) {
     thinker *t = (thinker *)user;
     look_at_head(t);
     atomic_fetch_add(&t->n_plans, 1);
     return plan_two_rounds(NULL, q, out, err);
 }
 
-static bool think_of_what_was_measured(kin_planner *user, const kin_cluster_measured *m) {
+static bool think_of_what_was_measured(kin_planner *user, const kin_planner_measured *m) {
     (void)m;
     look_at_head((thinker *)user);
     return false;

@@ -104,13 +104,13 @@ static kin_thread_ring_options usual(int n_members) {
 
 static kin_thread_ring_options one(void) {
     kin_thread_ring_options o = usual(1);
-    o.shares[0].n_layers = N_LAYER;
+    o.shares[0].n_layer = N_LAYER;
     return o;
 }
 
 // Makes members [first, first + n) a group with n_layers layers.
 static void group(kin_thread_ring_options *o, int first, int n, int n_layers, const double *weights) {
-    o->shares[first].n_layers = n_layers;
+    o->shares[first].n_layer = n_layers;
     for (int k = 0; k < n; k++) {
         o->group[first + k].rank = k;
         o->group[first + k].n_ranks = n;
@@ -232,10 +232,10 @@ static void groups_inside_of_rings_are_near_too(void **state) {
 
     kin_thread_ring_options begins = usual(3), ends = usual(4), rounds = usual(2);
     group(&begins, 0, 2, 1, NULL); // a group, then the head alone
-    begins.shares[2].n_layers = 1;
+    begins.shares[2].n_layer = 1;
     expect_near(&begins, 0, 2, want, QUANTIZED, 0);
 
-    ends.shares[0].n_layers = 1; // a device, a relay, then a group with the head
+    ends.shares[0].n_layer = 1; // a device, a relay, then a group with the head
     group(&ends, 2, 2, 1, NULL);
     expect_near(&ends, 2, 2, want, QUANTIZED, 0);
 
@@ -256,7 +256,7 @@ static void groups_of_three_and_four_inside_of_rings_are_near_too(void **state) 
         run_once(&o, want);
         for (int n = 3; n <= 4; n++) {
             kin_thread_ring_options ends = usual(n + 2), rounds = usual(n);
-            ends.shares[0].n_layers = 1;
+            ends.shares[0].n_layer = 1;
             group(&ends, 2, n, 1, uneven);
             expect_near(&ends, 2, n, want, EXACT, n_excepted);
             group(&rounds, 0, n, 1, uneven);
@@ -404,7 +404,7 @@ static void golden_models_are_as_exact_as_llama_cpp(void **state) {
             kin_thread_ring *ring;
             kin_thread_ring_options o = all_of(k, NULL);
             o.n_batch = o.n_chunk = 64;
-            o.shares[0].n_layers = layers_of(golden_path(&models[i]));
+            o.shares[0].n_layer = layers_of(golden_path(&models[i]));
             if (kin_thread_ring_open(&ring, golden_path(&models[i]), &o, &err) != 0) {
                 assert_non_null(strstr(err.text, "cannot share the layers"));
                 continue;

@@ -74,7 +74,7 @@ static void copy_model(void) {
 
 static atomic_int n_rounds;
 
-static int plan_rounds(kin_planner *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
+static int plan_rounds(kin_planner *user, const kin_planner_question *q, kin_plan *out, kin_err *err) {
     (void)user;
     return kin_plan_even(q->candidates, q->n, N_LAYER, atomic_load(&n_rounds), out, err);
 }

@@ -15,93 +15,93 @@
 
 #define GB ((uint64_t)1 << 30)
 
-static const kin_candidate home[] = {{.name = "phone", .memory = 2 * GB},
+static const kin_candidate home[] = {{.name = "desk", .memory = 8 * GB},
+                                     {.name = "phone", .memory = 2 * GB},
                                      {.name = "laptop", .memory = 8 * GB},
-                                     {.name = "tower", .memory = 22 * GB},
-                                     {.name = "desk", .memory = 8 * GB}};
+                                     {.name = "tower", .memory = 22 * GB}};
 enum { N_HOME = 4 };
 
 static void even_gives_the_odd_layers_to_the_first(void **state) {
     (void)state;
-    kin_ring_plan p;
+    kin_plan p;
     kin_err err;
     assert_int_equal(kin_plan_even(home, N_HOME, 30, 1, &p, &err), 0);
-    const int want[] = {8, 8, 7, 7};
+    const int want[] = {7, 8, 8, 7}; // the head computes last
     for (int i = 0; i < N_HOME; i++) {
-        assert_int_equal(p.candidate[i], i);
-        assert_int_equal(p.shares[i].n_layers, want[i]);
+        assert_int_equal(p.stops[i].device, i);
+        assert_int_equal(p.shares[i].n_layer, want[i]);
     }
     assert_int_equal(kin_plan_even(home, N_HOME, 30, 4, &p, &err), 0); // 8 layers per round
-    for (int i = 0; i < N_HOME; i++) assert_int_equal(p.shares[i].n_layers, 2);
+    assert_int_equal(p.n_rounds, 4);
+    for (int i = 0; i < N_HOME; i++) assert_int_equal(p.windows[i].n_layer, 2);
 }
 
 static void by_memory_is_in_proportion(void **state) {
     (void)state;
-    kin_ring_plan p;
+    kin_plan p;
     kin_err err;
     assert_int_equal(kin_plan_by_memory(home, N_HOME, 40, 1, &p, &err), 0);
-    const int want[] = {2, 8, 22, 8};
-    for (int i = 0; i < N_HOME; i++) assert_int_equal(p.shares[i].n_layers, want[i]);
+    const int want[] = {8, 2, 8, 22};
+    for (int i = 0; i < N_HOME; i++) assert_int_equal(p.shares[i].n_layer, want[i]);
     const kin_candidate none[] = {{.name = "a"}, {.name = "b"}};
     assert_int_equal(kin_plan_by_memory(none, 2, 4, 1, &p, &err), 0);
-    assert_int_equal(p.shares[0].n_layers + p.shares[1].n_layers, 4);
+    assert_int_equal(p.shares[0].n_layer + p.shares[1].n_layer, 4);
 }
 
 static void a_device_for_which_there_is_no_layer_is_no_member(void **state) {
     (void)state;
-    kin_ring_plan p;
+    kin_plan p;
     kin_err err;
     assert_int_equal(kin_plan_even(home, N_HOME, 2, 1, &p, &err), 0);
-    assert_int_equal(p.n_members, 3); // phone, laptop; the head without layers
-    assert_true(p.candidate[1] == 1 && p.candidate[2] == 3 && p.shares[2].n_layers == 0);
+    assert_int_equal(p.n_stops, 3); // phone, laptop; the head without layers
+    assert_true(p.stops[1].device == 1 && p.stops[2].device == 2 && p.shares[0].n_layer == 0 && !p.stops[0].relay);
     assert_int_equal(kin_plan_even(home, N_HOME, 8, 8, &p, &err), 0); // one layer per round
-    assert_int_equal(p.n_members, 2);
+    assert_int_equal(p.n_stops, 2);
     const kin_candidate uneven[] = {
-        {.name = "watch", .memory = GB / 8}, {.name = "tower", .memory = 32 * GB}, {.name = "desk", .memory = 32 * GB}};
+        {.name = "desk", .memory = 32 * GB}, {.name = "watch", .memory = GB / 8}, {.name = "tower", .memory = 32 * GB}};
     assert_int_equal(kin_plan_by_memory(uneven, 3, 16, 1, &p, &err), 0);
-    assert_int_equal(p.n_members, 2);
-    assert_true(p.candidate[0] == 1 && p.candidate[1] == 2 && p.shares[0].n_layers == 8 && p.shares[1].n_layers == 8);
+    assert_int_equal(p.n_stops, 2);
+    assert_true(p.stops[1].device == 2 && p.shares[0].n_layer == 8 && p.shares[2].n_layer == 8);
 }
 
 static void ranks_of_a_group_follow_the_names(void **state) {
     (void)state;
-    kin_ring_plan p;
-    kin_err err;
-    const int want[] = {1, 0, 2, 3};
-    assert_int_equal(kin_plan_one_group(home, N_HOME, N_HOME, 8, &p, &err), 0);
-    for (int i = 0; i < N_HOME; i++) {
-        assert_int_equal(p.candidate[i], want[i]); // laptop, phone, tower; the head
-        assert_true(p.groups[i].rank == i && p.groups[i].n_ranks == N_HOME);
-    }
+    kin_plan p;
+    const int want[] = {2, 1, 3, 0}; // laptop, phone, tower; the head
+    kin_plan_one_group(home, N_HOME, N_HOME, 8, &p);
+    assert_true(p.n_stops == 1 && p.n_rounds == 1 && p.groups.n == 1 && p.groups.groups[0].n == N_HOME);
+    assert_memory_equal(p.groups.groups[0].devices, want, sizeof want);
+    kin_plan_one_group(home, 1, N_HOME, 8, &p);
+    assert_true(p.n_stops == 1 && p.groups.n == 0 && p.shares[0].n_layer == 8);
 }
 
 // Devices that had layers keep them when another device returns. The head is always a member.
 static void a_group_has_no_more_devices_than_can_share(void **state) {
     (void)state;
     kin_candidate there[N_HOME];
-    kin_ring_plan p;
-    kin_err err;
-    const int first[] = {0, 3}, had[] = {2, 3}, two[] = {1, 0, 3};
+    kin_plan p;
+    const kin_group *g = &p.groups.groups[0];
+    const int first[] = {1, 0}, had[] = {3, 0}, two[] = {2, 1, 0};
     memcpy(there, home, sizeof there);
-    assert_int_equal(kin_plan_one_group(there, N_HOME, 2, 8, &p, &err), 0);
-    assert_int_equal(p.n_members, 2);
-    assert_memory_equal(p.candidate, first, sizeof first);
-    assert_true(p.groups[0].n_ranks == 2 && p.groups[1].rank == 1 && p.shares[0].n_layers == 8);
-    there[2].has_layers = true;
-    assert_int_equal(kin_plan_one_group(there, N_HOME, 2, 8, &p, &err), 0);
-    assert_memory_equal(p.candidate, had, sizeof had);
-    there[2].has_layers = false;
-    assert_int_equal(kin_plan_one_group(there, N_HOME, 3, 8, &p, &err), 0);
-    assert_memory_equal(p.candidate, two, sizeof two); // laptop, phone; the head
-    for (int n_most = 0; n_most < 2; n_most++) {       // the model cannot be cut; layout reports the error
-        assert_int_equal(kin_plan_one_group(there, N_HOME, n_most, 8, &p, &err), 0);
-        assert_int_equal(p.n_members, N_HOME);
+    kin_plan_one_group(there, N_HOME, 2, 8, &p);
+    assert_int_equal(g->n, 2);
+    assert_memory_equal(g->devices, first, sizeof first);
+    assert_int_equal(p.shares[0].n_layer, 8); // the last one stands for the group
+    there[3].has_layers = true;
+    kin_plan_one_group(there, N_HOME, 2, 8, &p);
+    assert_memory_equal(g->devices, had, sizeof had);
+    there[3].has_layers = false;
+    kin_plan_one_group(there, N_HOME, 3, 8, &p);
+    assert_memory_equal(g->devices, two, sizeof two); // laptop, phone; the head
+    for (int n_most = 0; n_most < 2; n_most++) {      // the model cannot be cut; layout reports the error
+        kin_plan_one_group(there, N_HOME, n_most, 8, &p);
+        assert_int_equal(g->n, N_HOME);
     }
 }
 
 static void rounds_that_cannot_be_are_refused(void **state) {
     (void)state;
-    kin_ring_plan p;
+    kin_plan p;
     kin_err err;
     assert_int_equal(kin_plan_even(home, N_HOME, 8, 9, &p, &err), KIN_FAIL);
     assert_string_equal(err.text, "9 rounds for 8 layers");
@@ -112,37 +112,52 @@ static void a_written_plan_keeps_its_order_with_the_head_last(void **state) {
     (void)state;
     const kin_manual_plan hand = {.n_entries = 3,
                                   .entries = {{"desk", 1, 0, 0, 0, 0}, {"tower", 6, 4, GB, 0, 0}, {"phone", 0, 0, 0, 0, 0}}};
-    kin_ring_plan p;
+    kin_plan p;
     kin_err err;
-    assert_int_equal(kin_manual_plan_apply(&hand, home, N_HOME, &p, &err), 0);
-    assert_int_equal(p.n_members, 3);
-    assert_int_equal(p.candidate[0], 2);
-    assert_int_equal(p.shares[0].n_gpu_layers, 4);
-    assert_int_equal(p.memory[0], GB);
-    assert_int_equal(p.candidate[1], 0);
-    assert_int_equal(p.shares[1].n_layers, 0);
-    assert_int_equal(p.candidate[2], 3);
-    assert_int_equal(p.shares[2].n_layers, 1);
+    assert_int_equal(kin_manual_plan_apply(&hand, home, N_HOME, 7, &p, &err), 0);
+    assert_int_equal(p.n_stops, 3);
+    assert_true(p.stops[1].device == 3 && !p.stops[1].relay);
+    assert_int_equal(p.shares[3].n_layer_gpu, 4);
+    assert_int_equal(p.memory[3], GB);
+    assert_true(p.stops[2].device == 1 && p.stops[2].relay);
+    assert_int_equal(p.shares[1].n_layer, 0);
+    assert_int_equal(p.shares[0].n_layer, 1);
 }
 
 static void a_plan_without_the_head_gives_it_no_layers(void **state) {
     (void)state;
     const kin_manual_plan hand = {.n_entries = 1, .entries = {{"tower", 6, 0, 0, 0, 0}}};
-    kin_ring_plan p;
+    kin_plan p;
     kin_err err;
-    assert_int_equal(kin_manual_plan_apply(&hand, home, N_HOME, &p, &err), 0);
-    assert_int_equal(p.n_members, 2);
-    assert_int_equal(p.candidate[1], N_HOME - 1);
-    assert_int_equal(p.shares[1].n_layers, 0);
+    assert_int_equal(kin_manual_plan_apply(&hand, home, N_HOME, 6, &p, &err), 0);
+    assert_int_equal(p.n_stops, 2);
+    assert_true(p.shares[3].n_layer == 6 && p.shares[0].n_layer == 0);
+}
+
+static void a_written_group_is_one_stop_of_its_last_device(void **state) {
+    (void)state;
+    kin_manual_plan hand = {.n_entries = 3,
+                            .entries = {{"phone", 5, 0, 0, 0, 0}, {"laptop", 3, 0, 0, 2, 1}, {"tower", 0, 0, 0, 2, 4}}};
+    kin_plan p;
+    kin_err err;
+    assert_int_equal(kin_manual_plan_apply(&hand, home, N_HOME, 8, &p, &err), 0);
+    const kin_group *g = &p.groups.groups[0];
+    assert_true(p.n_stops == 3 && p.stops[1].device == 1 && p.stops[2].device == 3);
+    assert_true(p.groups.n == 1 && g->n == 2 && g->devices[0] == 2 && g->devices[1] == 3 && g->weights[1] == 4);
+    assert_true(p.shares[3].n_layer == 3 && p.shares[2].n_layer == 0);
+    hand.entries[0].group = 2; // three in a group, the head is not
+    hand.entries[1].group = 0;
+    assert_int_equal(kin_manual_plan_apply(&hand, home, N_HOME, 8, &p, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "must follow each other"));
 }
 
 static void devices_that_are_missing_or_named_twice_are_said(void **state) {
     (void)state;
     const kin_manual_plan missing = {.n_entries = 1, .entries = {{"attic", 6, 0, 0, 0, 0}}};
     const kin_manual_plan twice = {.n_entries = 2, .entries = {{"tower", 6, 0, 0, 0, 0}, {"tower", 1, 0, 0, 0, 0}}};
-    kin_ring_plan p;
+    kin_plan p;
     kin_err err;
-    assert_int_equal(kin_manual_plan_apply(&missing, home, N_HOME, &p, &err), KIN_FAIL);
+    assert_int_equal(kin_manual_plan_apply(&missing, home, N_HOME, 6, &p, &err), KIN_FAIL);
     assert_string_equal(err.text, "device 'attic' of the plan is not here");
     assert_int_equal(kin_manual_plan_check(&missing, &err), 0);
     assert_int_equal(kin_manual_plan_check(&twice, &err), KIN_FAIL);
@@ -223,6 +238,7 @@ int main(void) {
         cmocka_unit_test(rounds_that_cannot_be_are_refused),
         cmocka_unit_test(a_written_plan_keeps_its_order_with_the_head_last),
         cmocka_unit_test(a_plan_without_the_head_gives_it_no_layers),
+        cmocka_unit_test(a_written_group_is_one_stop_of_its_last_device),
         cmocka_unit_test(devices_that_are_missing_or_named_twice_are_said),
         cmocka_unit_test(a_file_says_device_window_gpu_layers_and_memory),
         cmocka_unit_test(mistakes_in_a_file_are_said_with_their_place),

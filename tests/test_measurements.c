@@ -35,7 +35,7 @@ static void facts_come_out_in_the_order_that_is_asked_for(void **state) {
     }
     assert_true(kin_measurements_ask(l, &ids[0], &ids[2]));
     assert_true(kin_measurements_take(l, &ids[0], &ids[2], &(kin_link_facts){0.5, 7}, &(kin_link_facts){0.5, 8}));
-    const kin_proto_id *order[] = {&ids[2], &ids[3], &ids[0]};
+    const kin_proto_id order[] = {ids[2], ids[3], ids[0]};
     memset(&facts, 0xff, sizeof facts);
     kin_measurements_fill(l, order, 3, &facts);
     assert_int_equal(facts.n_device, 3);
@@ -48,7 +48,7 @@ static void facts_come_out_in_the_order_that_is_asked_for(void **state) {
 
 static double rate_between(kin_measurements *l, const kin_proto_id *from, const kin_proto_id *to) {
     static kin_facts facts;
-    kin_measurements_fill(l, (const kin_proto_id *[]){from, to}, 2, &facts);
+    kin_measurements_fill(l, (const kin_proto_id[]){*from, *to}, 2, &facts);
     return facts.links[0][1].bytes_s;
 }
 
@@ -88,7 +88,7 @@ static void who_does_not_reach_each_other_has_the_way_by_the_head(void **state) 
         assert_true(kin_measurements_ask(l, &ids[i], &ids[0]));
         assert_true(kin_measurements_take(l, &ids[i], &ids[0], &(kin_link_facts){i, 30}, &(kin_link_facts){i, 60}));
     }
-    const kin_proto_id *order[] = {&ids[0], &ids[1], &ids[2]};
+    const kin_proto_id order[] = {ids[0], ids[1], ids[2]};
     assert_true(kin_measurements_ask(l, &ids[2], &ids[1]));
     assert_true(kin_measurements_take(l, &ids[2], &ids[1], NULL, NULL));
     assert_true(kin_measurements_has_failed(l, &ids[2], &ids[1]) && !kin_measurements_is_apart(l, &ids[1], &ids[2]));

@@ -174,31 +174,28 @@ static void windows_cover_all_layers_once(void **state) {
     kin_rng_seed(&rng, 17);
     for (int round = 0; round < N_STEADY; round++) {
         kin_plan plan;
-        int il = 0, n_gpu[KIN_FACTS_MAX_DEVICES] = {0};
+        static kin_windows windows[KIN_FACTS_MAX_DEVICES];
+        int il = 0;
         kin_random_facts(&facts, &rng, 6, 40);
         options.n_rounds = 1 + kin_random_below(&rng, 4);
         if (kin_plan_exact(&facts, &options, &plan, NULL) != 0) continue;
         assert_int_equal(plan.n_rounds, options.n_rounds);
+        for (int i = 0; i < facts.n_device; i++) {
+            kin_plan_windows(&plan, i, &windows[i]);
+            assert_true(kin_windows_valid(&windows[i], facts.model.n_layer));
+            assert_int_equal(windows[i].n, plan.shares[i].n_layer > 0 ? plan.n_rounds : 0);
+            assert_int_equal(kin_windows_n_layers(&windows[i]), plan.shares[i].n_layer);
+            assert_int_equal(kin_windows_n_gpu_layers(&windows[i]), plan.shares[i].n_layer_gpu);
+        }
         for (int r = 0; r < plan.n_rounds; r++) {
             for (int i = 0; i < plan.n_stops; i++) {
-                int s = kin_plan_turn(&plan, i);
-                kin_window window = kin_plan_window(&plan, r, s);
-                assert_int_equal(window.layer_begin, il);
-                assert_true(window.n_gpu_layers <= window.layer_end - window.layer_begin);
-                il = window.layer_end;
-                n_gpu[plan.stops[s].device] += window.n_gpu_layers;
+                int s = kin_plan_turn(&plan, i), device = plan.stops[s].device;
+                if (plan.stops[s].relay || plan.shares[device].n_layer == 0) continue;
+                assert_int_equal(windows[device].at[r].layer_begin, il);
+                il = windows[device].at[r].layer_end;
             }
         }
         assert_int_equal(il, facts.model.n_layer);
-        for (int i = 0; i < facts.n_device; i++) {
-            static kin_windows windows;
-            kin_plan_windows(&plan, i, &windows);
-            assert_true(kin_windows_valid(&windows, facts.model.n_layer));
-            assert_int_equal(windows.n, plan.shares[i].n_layer > 0 ? plan.n_rounds : 0);
-            assert_int_equal(kin_windows_n_layers(&windows), plan.shares[i].n_layer);
-            assert_int_equal(kin_windows_n_gpu_layers(&windows), plan.shares[i].n_layer_gpu);
-            assert_int_equal(n_gpu[i], plan.shares[i].n_layer_gpu);
-        }
     }
 }
 
@@ -209,13 +206,12 @@ static void in_each_round_the_head_computes_last(void **state) {
                      .n_stops = 4,
                      .stops = {{0, false}, {2, false}, {1, true}, {1, false}},
                      .shares = {{4, 1}, {3, 2}, {5, 0}}};
-    const kin_window windows[2][4] = {{{5, 7, 1}, {0, 3, 0}, {3, 3, 0}, {3, 5, 1}},
-                                      {{10, 12, 0}, {7, 9, 0}, {9, 9, 0}, {9, 10, 1}}};
-    for (int round = 0; round < 2; round++) {
-        for (int stop = 0; stop < 4; stop++) {
-            kin_window window = kin_plan_window(&plan, round, stop);
-            assert_memory_equal(&window, &windows[round][stop], sizeof window);
-        }
+    const kin_window windows[3][2] = {{{5, 7, 1}, {10, 12, 0}}, {{3, 5, 1}, {9, 10, 1}}, {{0, 3, 0}, {7, 9, 0}}};
+    static kin_windows of_device;
+    for (int device = 0; device < 3; device++) {
+        kin_plan_windows(&plan, device, &of_device);
+        assert_int_equal(of_device.n, 2);
+        assert_memory_equal(of_device.at, windows[device], sizeof windows[device]);
     }
     static kin_windows head;
     kin_plan_windows(&plan, 0, &head);

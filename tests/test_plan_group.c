@@ -65,14 +65,14 @@ static void short_links_make_groups_and_long_ones_rings(void **state) {
         kin_equal_devices(&f, n, 1e-4);
         double ring_s = ring_of(&f).tpot_s;
         search(ring_s, 0);
-        assert_int_equal(found.grouping.n, 1);
-        assert_int_equal(found.grouping.groups[0].n, n);
+        assert_int_equal(found.plan.groups.n, 1);
+        assert_int_equal(found.plan.groups.groups[0].n, n);
         assert_int_equal(found.plan.n_stops, 1);
         assert_true(found.is_proven && !found.is_only_tried && found.prediction.tpot_s < ring_s * 0.75);
         kin_equal_devices(&f, n, 5e-3);
         ring_s = ring_of(&f).tpot_s;
         search(ring_s, 0);
-        assert_true(found.is_only_tried && found.grouping.n == 1 && found.prediction.tpot_s > ring_s * 1.5);
+        assert_true(found.is_only_tried && found.plan.groups.n == 1 && found.prediction.tpot_s > ring_s * 1.5);
     }
 }
 
@@ -104,14 +104,14 @@ static void a_slow_device_gets_less_or_is_left_out(void **state) {
         f.devices[2].cpu.token_bytes_s[q] = 1e9;  // a 45th
     }
     search(INFINITY, 0);
-    const kin_group *g = &found.grouping.groups[0];
-    assert_int_equal(found.grouping.n, 1);
+    const kin_group *g = &found.plan.groups.groups[0];
+    assert_int_equal(found.plan.groups.n, 1);
     assert_int_equal(g->n, 2);
     assert_int_equal(g->devices[0], 1);
     assert_int_equal(g->devices[1], 0); // the head is the last
     assert_true(g->weights[1] > 2.5 * g->weights[0] && g->weights[1] < 3.5 * g->weights[0]);
     search(INFINITY, kin_device_bit(1) | kin_device_bit(2));
-    assert_int_equal(found.grouping.n, 0);
+    assert_int_equal(found.plan.groups.n, 0);
 }
 
 // The join order does not matter, so that the slices in the devices' caches stay valid.
@@ -121,9 +121,9 @@ static void ranks_follow_the_names(void **state) {
     kin_equal_devices(&f, 4, 1e-4);
     for (int i = 0; i < 4; i++) snprintf(f.devices[i].name, sizeof f.devices[i].name, "%s", names[i]);
     search(INFINITY, 0);
-    assert_int_equal(found.grouping.groups[0].n, 4);
+    assert_int_equal(found.plan.groups.groups[0].n, 4);
     const int want[] = {3, 1, 2, 0};
-    for (int rank = 0; rank < 4; rank++) assert_int_equal(found.grouping.groups[0].devices[rank], want[rank]);
+    for (int rank = 0; rank < 4; rank++) assert_int_equal(found.plan.groups.groups[0].devices[rank], want[rank]);
 }
 
 // In most models some matrices of some layers have a larger type.
@@ -134,12 +134,12 @@ static void layers_of_unlike_sizes_are_shared_too(void **state) {
     for (int i = 0; i < 32; i++) bytes[i] = i % 2 ? 120e6 : 128e6;
     kin_facts_set_shares(&f.model, bytes);
     search(ring_of(&f).tpot_s, 0);
-    assert_true(found.grouping.n == 1 && !found.is_only_tried && found.plan.n_stops == 1);
+    assert_true(found.plan.groups.n == 1 && !found.is_only_tried && found.plan.n_stops == 1);
     // No group if the members' memory is too small for their shares when every layer counts as a larger one.
     for (int i = 0; i < 2; i++)
         f.devices[i].memory_bytes = (i == 0 ? 295e6 : 0) + 16 * (128e6 + 4096 * 1024) * 0.999, f.devices[i].disk_bytes_s = 0;
     search(INFINITY, 0);
-    assert_int_equal(found.grouping.n, 0);
+    assert_int_equal(found.plan.groups.n, 0);
 }
 
 static void a_tab_is_in_no_group(void **state) {
@@ -147,11 +147,11 @@ static void a_tab_is_in_no_group(void **state) {
     kin_equal_devices(&f, 3, 1e-4);
     f.devices[1].os = KIN_OS_BROWSER;
     search(INFINITY, 0);
-    assert_int_equal(found.grouping.n, 1);
-    assert_int_equal(kin_group_members(&found.grouping.groups[0]), 5);
+    assert_int_equal(found.plan.groups.n, 1);
+    assert_int_equal(kin_group_members(&found.plan.groups.groups[0]), 5);
     f.devices[2].os = KIN_OS_BROWSER;
     search(INFINITY, 0);
-    assert_int_equal(found.grouping.n, 0);
+    assert_int_equal(found.plan.groups.n, 0);
 }
 
 // ---- slices that stream
@@ -207,7 +207,7 @@ static void disks_that_read_at_once_make_a_group(void **state) {
     use_blocks(2, 2e-3, 1e9, 3e8); // memory for half of the weights
     kin_prediction ring = ring_of(&f);
     search(ring.tpot_s, 0);
-    assert_int_equal(found.grouping.n, 1);
+    assert_int_equal(found.plan.groups.n, 1);
     assert_int_equal(found.plan.n_stops, 1);
     assert_true(found.is_proven && found.prediction.tpot_s < 0.92 * ring.tpot_s);
     // The token takes at least the reading time of the slowest disk, and little more.
@@ -230,8 +230,8 @@ static void shares_follow_memory_where_it_is_short(void **state) {
     use_blocks(2, 1e-4, 3.2e9, 0);
     f.devices[1].memory_bytes = 1.1e9;
     search(INFINITY, 0);
-    assert_int_equal(found.grouping.n, 1);
-    const kin_group *g = &found.grouping.groups[0];
+    assert_int_equal(found.plan.groups.n, 1);
+    const kin_group *g = &found.plan.groups.groups[0];
     assert_int_equal(g->devices[1], 0);
     assert_true(g->weights[1] > 2.5 * g->weights[0] && g->weights[1] < 3.5 * g->weights[0]);
     assert_int_equal(found.plan.shares[0].n_layer, 32);
@@ -248,8 +248,8 @@ static void shares_by_memory_keep_the_most_layers_inside_of_a_ring(void **state)
     f.devices[1].memory_bytes = 24.2 * 129e6 * 0.75;
     f.devices[2].memory_bytes = 24.2 * 129e6 * 0.25;
     search(INFINITY, 0);
-    assert_int_equal(found.grouping.n, 1);
-    assert_int_equal(kin_group_members(&found.grouping.groups[0]), 6);
+    assert_int_equal(found.plan.groups.n, 1);
+    assert_int_equal(kin_group_members(&found.plan.groups.groups[0]), 6);
     assert_true(found.plan.shares[2].n_layer == 24 && found.plan.shares[0].n_layer == 8);
     for (int i = 0; i < 3; i++) assert_true(found.prediction.devices[i].streamed_bytes == 0);
 }
@@ -270,8 +270,8 @@ static void shares_follow_disks_where_they_are_the_limit(void **state) {
     assert_true(closed.devices[0].load_s == closed.devices[1].own_load_s && closed.slowest_disk == 1);
     f.devices[1].disk_bytes_s = 3e8;
     search(INFINITY, 0);
-    const kin_group *best = &found.grouping.groups[0];
-    assert_int_equal(found.grouping.n, 1);
+    const kin_group *best = &found.plan.groups.groups[0];
+    assert_int_equal(found.plan.groups.n, 1);
     assert_true(best->weights[0] > 2 * best->weights[1]); // b's disk is the faster one
     assert_true(found.prediction.tpot_s < 0.65 * equal_s);
 }
@@ -282,14 +282,14 @@ static void who_keeps_no_prepacked_weights_streams_no_slices(void **state) {
     use_blocks(2, 1e-4, 1e9, 3e8);
     f.devices[1].no_slices = true;
     search(INFINITY, 0);
-    assert_int_equal(found.grouping.n, 1);
+    assert_int_equal(found.plan.groups.n, 1);
     assert_true(found.prediction.devices[1].streamed_bytes == 0 && found.prediction.devices[0].streamed_bytes > 1e9);
     f.devices[0].no_slices = true;
     search(INFINITY, 0);
-    assert_int_equal(found.grouping.n, 0);
+    assert_int_equal(found.plan.groups.n, 0);
     f.devices[0].memory_bytes = f.devices[1].memory_bytes = 4e9;
     search(INFINITY, 0);
-    assert_int_equal(found.grouping.n, 1);
+    assert_int_equal(found.plan.groups.n, 1);
 }
 
 // A group reads ahead while the other members of the ring compute, like a single device.
@@ -299,12 +299,12 @@ static void a_group_that_streams_may_be_a_part_of_a_ring(void **state) {
     link_both(1, 2, 1e-4);
     double ring_s = ring_of(&f).tpot_s;
     search(ring_s, 0);
-    assert_true(found.grouping.n == 1 && found.prediction.tpot_s < 0.9 * ring_s);
+    assert_true(found.plan.groups.n == 1 && found.prediction.tpot_s < 0.9 * ring_s);
     assert_true(found.n_streamed[0] > 0);
-    int last = kin_group_last(&found.grouping.groups[0]);
+    int last = kin_group_last(&found.plan.groups.groups[0]);
     double of_group_s = found.prediction.devices[last].load_s;
-    for (int i = 0; i < found.grouping.groups[0].n; i++)
-        assert_true(found.prediction.devices[found.grouping.groups[0].devices[i]].own_load_s <= of_group_s);
+    for (int i = 0; i < found.plan.groups.groups[0].n; i++)
+        assert_true(found.prediction.devices[found.plan.groups.groups[0].devices[i]].own_load_s <= of_group_s);
 }
 
 static bool can_have_all(kin_device_set members, kin_group_shares by) {
@@ -361,14 +361,14 @@ static void a_pair_far_from_the_head_is_a_group_in_its_ring(void **state) {
     for (int i = 0; i < 3; i++) f.devices[i].memory_bytes = 2.6e9, f.devices[i].disk_bytes_s = 0;
     double ring_s = ring_of(&f).tpot_s;
     search(ring_s, 0);
-    assert_int_equal(found.grouping.n, 1);
-    assert_int_equal(kin_group_members(&found.grouping.groups[0]), 6);
-    int last = kin_group_last(&found.grouping.groups[0]), n_layer = found.plan.shares[last].n_layer;
+    assert_int_equal(found.plan.groups.n, 1);
+    assert_int_equal(kin_group_members(&found.plan.groups.groups[0]), 6);
+    int last = kin_group_last(&found.plan.groups.groups[0]), n_layer = found.plan.shares[last].n_layer;
     assert_true(n_layer > 20 && n_layer <= 32 && found.plan.shares[0].n_layer == 32 - n_layer);
     assert_int_equal(found.plan.n_stops, 2);
     assert_true(found.is_proven && found.prediction.tpot_s < ring_s * 0.9);
     // The hops of a round: to the first of the pair, to the second, back to the head.
-    assert_int_equal(kin_grouping_apply(&f, &found.grouping, &grouped, &err), 0);
+    assert_int_equal(kin_grouping_apply(&f, &found.plan.groups, &grouped, &err), 0);
     double bytes_s = 16384 / 1.25e8;
     assert_true(fabs(found.prediction.hops_s - (2.5e-3 + 0.5e-4 + 2.5e-3 + 3 * bytes_s)) < 1e-9);
     assert_int_equal(kin_plan_check(&found.plan, &grouped, &err), 0);
@@ -381,12 +381,12 @@ static void two_pairs_are_a_ring_of_two_groups(void **state) {
     link_both(2, 3, 1e-4);
     for (int i = 0; i < 4; i++) f.devices[i].memory_bytes = 1.6e9, f.devices[i].disk_bytes_s = 0;
     search(ring_of(&f).tpot_s, 0);
-    assert_int_equal(found.grouping.n, 2);
-    assert_int_equal(kin_group_members(&found.grouping.groups[0]) | kin_group_members(&found.grouping.groups[1]), 15);
+    assert_int_equal(found.plan.groups.n, 2);
+    assert_int_equal(kin_group_members(&found.plan.groups.groups[0]) | kin_group_members(&found.plan.groups.groups[1]), 15);
     assert_int_equal(found.plan.n_stops, 2);
     // The group's layers fit its members' memory.
-    kin_device_set heads = kin_group_members(&found.grouping.groups[0]) & 1 ? 0 : 1;
-    const kin_group *far = &found.grouping.groups[heads ? 0 : 1];
+    kin_device_set heads = kin_group_members(&found.plan.groups.groups[0]) & 1 ? 0 : 1;
+    const kin_group *far = &found.plan.groups.groups[heads ? 0 : 1];
     double layers = found.plan.shares[kin_group_last(far)].n_layer;
     assert_true(layers * (124e6 + 4096 * 1024) / 2 <= 1.6e9 && layers >= 10);
 }
@@ -459,19 +459,19 @@ static void the_best_grouping_is_that_of_brute_force(void **state) {
         best_of_all_groupings(&g, 0, 0, true, &best_s);
         best_of_all_groupings(&g, 0, 0, false, &any_s);
         search(ring_s, 0);
-        double s = found.grouping.n > 0 && !found.is_only_tried ? found.plan.bound_s : ring_s;
+        double s = found.plan.groups.n > 0 && !found.is_only_tried ? found.plan.bound_s : ring_s;
         if (!isfinite(best_s) && !isfinite(s)) continue;
         if (fabs(s - best_s) > 1e-9 * best_s)
             fail_msg("round %d: searched %.9g ms, brute force %.9g ms, a ring %.9g ms", round, s * 1e3, best_s * 1e3,
                      ring_s * 1e3);
-        assert_true(found.is_proven || found.grouping.n == 0 || found.is_only_tried);
+        assert_true(found.is_proven || found.plan.groups.n == 0 || found.is_only_tried);
         n_none += s == ring_s;
         n_inside += s < ring_s && found.plan.n_stops > 1;
-        n_several += s < ring_s && found.grouping.n > 1;
+        n_several += s < ring_s && found.plan.groups.n > 1;
         n_rounds += s < ring_s && found.plan.n_rounds > 1;
-        for (int i = 0; i < found.grouping.n && s < ring_s; i++) {
+        for (int i = 0; i < found.plan.groups.n && s < ring_s; i++) {
             n_streaming += found.n_streamed[i] > 0;
-            n_uneven += !is_by_speed(&found.grouping.groups[i]);
+            n_uneven += !is_by_speed(&found.plan.groups.groups[i]);
         }
         n_without_gain += any_s < best_s * (1 - 1e-9);
     }
@@ -492,9 +492,9 @@ static void many_devices_are_planned_in_time(void **state) {
     kin_time begun = kin_clock_now();
     search(ring_s, 0);
     double ms = kin_clock_ms(begun, kin_clock_now());
-    print_message("%d groups, %.0f ms a token, a ring %.0f ms; found in %.0f ms\n", found.grouping.n,
+    print_message("%d groups, %.0f ms a token, a ring %.0f ms; found in %.0f ms\n", found.plan.groups.n,
                   found.prediction.tpot_s * 1e3, ring_s * 1e3, ms);
-    assert_true(found.grouping.n >= 3 && found.prediction.tpot_s < ring_s * 0.8);
+    assert_true(found.plan.groups.n >= 3 && found.prediction.tpot_s < ring_s * 0.8);
     assert_true(ms < 5000);
 }
 
@@ -527,7 +527,7 @@ static void what_cannot_be_is_said(void **state) {
     kin_equal_devices(&f, 3, 1e-4);
     f.links[1][2].bytes_s = 0;
     search(INFINITY, 0);
-    assert_true(found.grouping.n == 1 && found.grouping.groups[0].n == 2); // 1 and 2 have no link
+    assert_true(found.plan.groups.n == 1 && found.plan.groups.groups[0].n == 2); // 1 and 2 have no link
 }
 
 static void pieces_are_dealt_by_weight(void **state) {

@@ -237,7 +237,7 @@ static void what_a_disk_of_no_known_rate_takes_is_not_known(void **state) {
 
 // ---- groups
 
-static kin_loss lose_grouped(const kin_facts *f, const kin_loss_side *before, const kin_loss_side *after, int device) {
+static kin_loss lose_grouped(const kin_facts *f, const kin_plan *before, const kin_plan *after, int device) {
     kin_loss loss;
     kin_err err;
     if (kin_loss_predict_grouped(f, before, after, device, &loss, &err) != 0) fail_msg("%s", err.text);
@@ -248,10 +248,11 @@ static kin_loss lose_grouped(const kin_facts *f, const kin_loss_side *before, co
 static void of_a_group_all_is_computed_and_whole_layers_are_read(void **state) {
     (void)state;
     kin_facts f = three();
-    const kin_grouping none = {0}, pair = {1, {{2, {FIRST, SECOND}, {1, 1}}}};
     const kin_plan plan = plan_of(2, 0, 6);
+    kin_plan shared = plan;
+    shared.groups = (kin_grouping){1, {{2, {FIRST, SECOND}, {1, 1}}}};
     f.model.share_heads = f.model.share_ff = 2;
-    kin_loss l = lose_grouped(&f, &(kin_loss_side){&pair, &plan}, &(kin_loss_side){&none, &plan}, FIRST);
+    kin_loss l = lose_grouped(&f, &shared, &plan, FIRST);
     assert_int_equal(l.way, KIN_LOSS_COMPUTED);
     assert_int_equal(l.n_computed, N_CACHED);
     assert_true(l.pages_s == 0 && l.layers_s == 0);
@@ -276,16 +277,19 @@ static void groups_that_stay_have_their_pages(void **state) {
     for (int i = 0; i < 4; i++) f.links[i][THIRD] = f.links[THIRD][i] = (kin_link_facts){0.01, 1e6};
     f.model.share_heads = f.model.share_ff = 4;
     without.shares[HEAD].n_layer = without.shares[THIRD].n_layer = 4;
-    kin_loss l = lose_grouped(&f, &(kin_loss_side){&pair, &plan}, &(kin_loss_side){&pair, &without}, SECOND);
+    plan.groups = without.groups = pair;
+    kin_loss l = lose_grouped(&f, &plan, &without, SECOND);
     assert_int_equal(l.way, KIN_LOSS_PAGES);
     assert_int_equal(l.replica, HEAD);
     assert_int_equal(kin_grouping_apply(&f, &pair, &with, &err), 0);
     near(l.pause_s, lose(&with, &plan, &without, SECOND).pause_s);
     near(l.load_s, 4e6 / 4e6);
-    l = lose_grouped(&f, &(kin_loss_side){&uneven, &plan}, &(kin_loss_side){&pair, &without}, SECOND);
+    plan.groups = uneven;
+    l = lose_grouped(&f, &plan, &without, SECOND);
+    plan.groups = pair;
     assert_int_equal(l.way, KIN_LOSS_COMPUTED); // the shares differ
     f.devices[SECOND].os = KIN_OS_BROWSER;      // no device has pages of its layers, and a group logs no hidden states
-    l = lose_grouped(&f, &(kin_loss_side){&pair, &plan}, &(kin_loss_side){&pair, &without}, SECOND);
+    l = lose_grouped(&f, &plan, &without, SECOND);
     assert_true(l.way == KIN_LOSS_COMPUTED && l.layers_s == 0);
 }
 

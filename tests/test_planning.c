@@ -43,29 +43,29 @@ static void pass(bench *b, const char *what) {
     pthread_mutex_unlock(&b->mutex);
 }
 
-static int plan(kin_planner *user, const kin_cluster_question *q, kin_ring_plan *out, kin_err *err) {
+static int plan(kin_planner *user, const kin_planner_question *q, kin_plan *out, kin_err *err) {
     pass((bench *)user, q->candidates[0].name);
-    if (q->facts) return kin_err_set(err, "%d facts", q->facts->n_device);
-    *out = (kin_ring_plan){.n_members = q->n, .n_rounds = q->ids[0].bytes[0]};
+    if (q->has_facts) return kin_err_set(err, "%d facts", q->facts.n_device);
+    *out = (kin_plan){.n_stops = q->n, .n_rounds = q->ids[0].bytes[0]};
     return 0;
 }
 
-static int without(kin_planner *user, const kin_cluster_question *q, int i, kin_ring_plan *out, kin_err *err) {
+static int without(kin_planner *user, const kin_planner_question *q, int i, kin_plan *out, kin_err *err) {
     char what[32];
     snprintf(what, sizeof what, "without-%s", q->candidates[i].name);
     pass((bench *)user, what);
-    *out = (kin_ring_plan){.n_members = q->n - 1};
-    return i == 0 ? 0 : kin_err_set(err, "no plan");
+    *out = (kin_plan){.n_stops = q->n - 1};
+    return i == 1 ? 0 : kin_err_set(err, "no plan");
 }
 
-static void left_out(kin_planner *user, const kin_cluster_question *q, int i, char why[KIN_PLAN_WHY_MAX]) {
+static void left_out(kin_planner *user, const kin_planner_question *q, int i, char why[KIN_PLAN_WHY_MAX]) {
     char what[32];
     snprintf(what, sizeof what, "why-%s", q->candidates[i].name);
     pass((bench *)user, what);
-    snprintf(why, KIN_PLAN_WHY_MAX, "%s", i == 0 ? "" : "it is slow");
+    snprintf(why, KIN_PLAN_WHY_MAX, "%s", i == 1 ? "" : "it is slow");
 }
 
-static bool measured(kin_planner *user, const kin_cluster_measured *m) {
+static bool measured(kin_planner *user, const kin_planner_measured *m) {
     char what[32];
     snprintf(what, sizeof what, "measured-%d-%d", m->n_cached, m->facts ? m->facts->n_device : 0);
     pass((bench *)user, what);
@@ -92,16 +92,17 @@ static void open_bench(bench *b) {
 
 // Asks a question, and then overwrites its memory, because the planner must have copied it.
 static void ask(bench *b, uint32_t number, const char *name, int n_facts) {
-    static kin_facts facts;
-    char text[16];
-    snprintf(text, sizeof text, "%s", name);
-    facts.n_device = n_facts;
-    kin_candidate candidate = {.name = text};
-    kin_proto_id id = {{(uint8_t)number}};
-    kin_planning_ask(b->planning, number,
-                     &(kin_cluster_question){.n = 1, .candidates = &candidate, .ids = &id, .facts = n_facts ? &facts : NULL});
-    memset(text, 'x', sizeof text - 1);
-    facts.n_device = -1;
+    static kin_planner_question question;
+    question = (kin_planner_question){.number = number, .n = 1, .ids = {{{(uint8_t)number}}}, .has_facts = n_facts > 0};
+    snprintf(question.candidates[0].name, KIN_CANDIDATE_NAME, "%s", name);
+    question.facts.n_device = n_facts;
+    kin_planning_ask(b->planning, &question);
+    memset(&question, 'x', sizeof question);
+}
+
+static kin_planner_question about_three(uint32_t number) {
+    return (kin_planner_question){
+        .number = number, .n = 3, .candidates = {{.name = "head"}, {.name = "a"}, {.name = "b"}}, .ids = {{{3}}, {{1}}, {{2}}}};
 }
 
 static void only_the_latest_question_is_thought_about(void **state) {
@@ -118,7 +119,7 @@ static void only_the_latest_question_is_thought_about(void **state) {
     wait_until(&b, &b.n_done, 1);
     assert_true(kin_planning_take_answer(b.planning, &answer));
     assert_int_equal(answer.question, 1);
-    assert_true(answer.has_plan && answer.plan.n_rounds == 1 && answer.n_asked == 1 && answer.ids[0].bytes[0] == 1);
+    assert_true(answer.has_plan && answer.plan.n_rounds == 1 && answer.n == 1 && answer.ids[0].bytes[0] == 1);
     raise_to(&b, &b.n_let_go, 2);
     wait_until(&b, &b.n_done, 2);
     assert_true(kin_planning_take_answer(b.planning, &answer));
@@ -133,28 +134,29 @@ static void reasons_come_after_the_last_answer(void **state) {
     bench b = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
     static kin_planning_answer answer;
     static kin_planning_reasons reasons;
-    const kin_candidate candidates[] = {{.name = "a"}, {.name = "b"}, {.name = "head"}};
-    const kin_proto_id ids[] = {{{1}}, {{2}}, {{3}}};
-    const kin_cluster_question question = {.n = 3, .candidates = candidates, .ids = ids};
+    static kin_planner_question question;
+    question = about_three(6);
     kin_planning_options o = {
         .planner = (kin_planner *)&b, .calls = {.ask = plan, .without = without, .left_out = left_out}, .done = done, .user = &b};
     kin_err err;
     assert_int_equal(kin_planning_open(&b.planning, &o, &err), 0);
-    kin_planning_ask(b.planning, 6, &question);
+    kin_planning_ask(b.planning, &question);
     wait_until(&b, &b.n_begun, 1);
-    kin_planning_ask_spares(b.planning, 8, &question);
-    kin_planning_ask(b.planning, 7, &question);
+    question.number = 8;
+    kin_planning_ask_spares(b.planning, &question);
+    question.number = 7;
+    kin_planning_ask(b.planning, &question);
     raise_to(&b, &b.n_let_go, 2); // releases both answers
     wait_until(&b, &b.n_done, 2);
     assert_true(kin_planning_take_answer(b.planning, &answer));
     assert_false(kin_planning_take_reasons(b.planning, &reasons));
     raise_to(&b, &b.n_let_go, 6);
     wait_until(&b, &b.n_done, 4);
-    assert_string_equal(b.log, "a a why-a why-b without-a without-b ");
+    assert_string_equal(b.log, "head head why-a why-b without-a without-b ");
     assert_true(kin_planning_take_reasons(b.planning, &reasons));
-    assert_true(reasons.question == 7 && reasons.n == 3 && reasons.ids[1].bytes[0] == 2);
-    assert_string_equal(reasons.why[0], "");
-    assert_string_equal(reasons.why[1], "it is slow");
+    assert_true(reasons.question == 7 && reasons.n == 3 && reasons.ids[1].bytes[0] == 1);
+    assert_string_equal(reasons.why[1], "");
+    assert_string_equal(reasons.why[2], "it is slow");
     assert_false(kin_planning_take_reasons(b.planning, &reasons)); // already taken
     kin_planning_close(b.planning);
 }
@@ -163,19 +165,19 @@ static void plans_without_each_of_the_devices_come_after_everything_else(void **
     (void)state;
     bench b;
     static kin_planning_spares spares;
-    const kin_candidate candidates[] = {{.name = "a"}, {.name = "b"}, {.name = "head"}};
-    const kin_proto_id ids[] = {{{1}}, {{2}}, {{3}}};
+    static kin_planner_question question;
+    question = about_three(8);
     open_bench(&b);
     ask(&b, 1, "first", 0);
     wait_until(&b, &b.n_begun, 1);
-    kin_planning_ask_spares(b.planning, 8, &(kin_cluster_question){.n = 3, .candidates = candidates, .ids = ids});
+    kin_planning_ask_spares(b.planning, &question);
     ask(&b, 2, "second", 0);
     raise_to(&b, &b.n_let_go, 4);
     wait_until(&b, &b.n_done, 3);
     assert_string_equal(b.log, "first second without-a without-b ");
     assert_true(kin_planning_take_spares(b.planning, &spares));
-    assert_true(spares.number == 8 && spares.n == 3 && spares.ids[1].bytes[0] == 2);
-    assert_true(spares.has[0] && !spares.has[1] && spares.plans[0].n_members == 2);
+    assert_true(spares.number == 8 && spares.n == 3 && spares.ids[1].bytes[0] == 1);
+    assert_true(spares.has[1] && !spares.has[2] && spares.plans[1].n_stops == 2);
     assert_false(kin_planning_take_spares(b.planning, &spares)); // already taken
     kin_planning_close(b.planning);
 }
@@ -191,7 +193,7 @@ static void what_was_measured_comes_before_a_question(void **state) {
     ask(&b, 1, "first", 0);
     wait_until(&b, &b.n_begun, 1);
     ask(&b, 2, "second", 5);
-    kin_planning_tell(b.planning, 7, &(kin_cluster_measured){.n_cached = 1, .facts = &facts});
+    kin_planning_tell(b.planning, 7, &(kin_planner_measured){.n_cached = 1, .facts = &facts});
     facts.n_device = -1;
     raise_to(&b, &b.n_let_go, 2);
     wait_until(&b, &b.n_done, 2);

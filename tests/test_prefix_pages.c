@@ -108,7 +108,7 @@ static void open_world(world *w, int n_members, int n_ctx, bool has_pages) {
     kin_err err;
     *w = (world){0};
     for (int i = 0; i < n_members; i++) {
-        o.shares[i] = (kin_round_share){N_LAYER / n_members / n_rounds, 0};
+        o.shares[i] = (kin_layer_share){N_LAYER / n_members / n_rounds, 0};
         snprintf(w->dirs[i], sizeof w->dirs[i], "%s/%d", root, is_one_disk ? 0 : i);
         if (has_pages) o.kv_dirs[i] = w->dirs[i];
     }

@@ -59,7 +59,7 @@ static void run(kin_thread_ring *ring, float *logits) {
     }
 }
 
-static kin_thread_ring *open_ring(int n, const kin_round_share *shares) {
+static kin_thread_ring *open_ring(int n, const kin_layer_share *shares) {
     kin_thread_ring_options o = {.n_members = n, .n_batch = 16, .n_chunk = CHUNK, .n_ctx = 128, .n_steps = 4};
     memcpy(o.shares, shares, (size_t)n * sizeof *shares);
     kin_thread_ring *ring;
@@ -68,7 +68,7 @@ static kin_thread_ring *open_ring(int n, const kin_round_share *shares) {
     return ring;
 }
 
-static void expect_same_bits(int n, const kin_round_share *shares, int n_rounds) {
+static void expect_same_bits(int n, const kin_layer_share *shares, int n_rounds) {
     static float got[N_ROWS * N_VOCAB];
     kin_thread_ring *ring = open_ring(n, shares);
     assert_int_equal(kin_thread_ring_n_rounds(ring), n_rounds);
@@ -82,26 +82,26 @@ static void expect_same_bits(int n, const kin_round_share *shares, int n_rounds)
 
 static void one_machine(void **state) {
     (void)state;
-    const kin_round_share all = {N_LAYER, 0};
+    const kin_layer_share all = {N_LAYER, 0};
     kin_thread_ring *ring = open_ring(1, &all);
     run(ring, want);
     kin_thread_ring_close(ring);
-    const kin_round_share half = {N_LAYER / 2, 0};
+    const kin_layer_share half = {N_LAYER / 2, 0};
     expect_same_bits(1, &half, 2); // two rounds on one machine
 }
 
 static void rings_of_two_to_six_give_its_bits(void **state) {
     (void)state;
     for (int n = 2; n <= 6; n++) {
-        kin_round_share shares[6];
-        for (int i = 0; i < n; i++) shares[i] = (kin_round_share){(N_LAYER + n - 1 - i) / n, 0};
+        kin_layer_share shares[6];
+        for (int i = 0; i < n; i++) shares[i] = (kin_layer_share){(N_LAYER + n - 1 - i) / n, 0};
         expect_same_bits(n, shares, 1);
     }
 }
 
 static void more_rounds_give_its_bits(void **state) {
     (void)state;
-    const kin_round_share two[] = {{3, 0}, {3, 0}}, four[] = {{1, 0}, {1, 0}, {1, 0}}, six[] = {{1, 0}, {1, 0}};
+    const kin_layer_share two[] = {{3, 0}, {3, 0}}, four[] = {{1, 0}, {1, 0}, {1, 0}}, six[] = {{1, 0}, {1, 0}};
     expect_same_bits(2, two, 2);
     expect_same_bits(3, four, 4);
     expect_same_bits(2, six, 6);
@@ -109,7 +109,7 @@ static void more_rounds_give_its_bits(void **state) {
 
 static void uneven_windows_and_last_rounds_give_its_bits(void **state) {
     (void)state;
-    const kin_round_share a[] = {{5, 0}, {1, 0}, {2, 0}}, b[] = {{1, 0}, {4, 0}}, c[] = {{7, 0}, {3, 0}, {1, 0}};
+    const kin_layer_share a[] = {{5, 0}, {1, 0}, {2, 0}}, b[] = {{1, 0}, {4, 0}}, c[] = {{7, 0}, {3, 0}, {1, 0}};
     expect_same_bits(3, a, 2);
     expect_same_bits(2, b, 3);
     expect_same_bits(3, c, 2);
@@ -117,7 +117,7 @@ static void uneven_windows_and_last_rounds_give_its_bits(void **state) {
 
 static void relays_and_a_head_without_layers_give_its_bits(void **state) {
     (void)state;
-    const kin_round_share relay[] = {{4, 0}, {0, 0}, {4, 0}}, bare[] = {{6, 0}, {6, 0}, {0, 0}},
+    const kin_layer_share relay[] = {{4, 0}, {0, 0}, {4, 0}}, bare[] = {{6, 0}, {6, 0}, {0, 0}},
                           both[] = {{0, 0}, {4, 0}, {0, 0}};
     expect_same_bits(3, relay, 2);
     expect_same_bits(3, bare, 1);
@@ -160,7 +160,7 @@ static void q8_on_the_wire_stays_close(void **state) {
 static void a_step_that_fails_leaves_no_trace(void **state) {
     (void)state;
     static float got[N_ROWS * N_VOCAB];
-    const kin_round_share shares[] = {{2, 0}, {2, 0}};
+    const kin_layer_share shares[] = {{2, 0}, {2, 0}};
     int32_t wrong[N_IDS], many[N_IDS] = {0};
     kin_err err;
     kin_thread_ring *ring = open_ring(2, shares);
@@ -182,7 +182,7 @@ static void a_step_that_fails_leaves_no_trace(void **state) {
 static void of_many_forgets_in_a_row_none_is_lost(void **state) {
     (void)state;
     static float got[N_ROWS * N_VOCAB];
-    const kin_round_share shares[] = {{2, 0}, {2, 0}, {2, 0}};
+    const kin_layer_share shares[] = {{2, 0}, {2, 0}, {2, 0}};
     kin_err err;
     kin_thread_ring *ring = open_ring(3, shares);
     kin_head *head = kin_thread_ring_head(ring);

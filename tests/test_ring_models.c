@@ -37,7 +37,7 @@ static int32_t largest(const float *row, int n) {
     return best;
 }
 
-static run run_ring(const char *path, const int32_t *prompt, int n_prompt, int n_members, const kin_round_share *shares) {
+static run run_ring(const char *path, const int32_t *prompt, int n_prompt, int n_members, const kin_layer_share *shares) {
     kin_thread_ring_options o = {
         .n_members = n_members, .n_batch = CHUNK, .n_chunk = CHUNK, .n_ctx = 128, .n_steps = 4, .gpu = true};
     memcpy(o.shares, shares, (size_t)n_members * sizeof *shares);
@@ -70,7 +70,7 @@ static int layers_of(const char *path) {
 
 static void expect_bits(const char *path, const int32_t *prompt, int n_prompt, int n_vocab) {
     int n_layer = layers_of(path);
-    const kin_round_share one = {n_layer, 0}, rings[][3] = {{{1, 0}, {1, 0}, {1, 0}}, {{n_layer - 1, 0}, {0, 0}, {1, 0}}};
+    const kin_layer_share one = {n_layer, 0}, rings[][3] = {{{1, 0}, {1, 0}, {1, 0}}, {{n_layer - 1, 0}, {0, 0}, {1, 0}}};
     run want = run_ring(path, prompt, n_prompt, 1, &one);
     for (int i = 0; i < 2; i++) {
         run got = run_ring(path, prompt, n_prompt, 3, rings[i]);
@@ -133,7 +133,7 @@ static void gpu_layers_in_one_window_give_the_same_tokens(void **state) {
     (void)state;
     if (!has_gpu()) skip();
     const int n_prompt = sizeof demo_prompt / sizeof *demo_prompt, n_layer = layers_of(DEMO), n_vocab = n_vocab_of(DEMO);
-    const kin_round_share one = {n_layer, 0}, shares[] = {{2, 1}, {2, 0}};
+    const kin_layer_share one = {n_layer, 0}, shares[] = {{2, 1}, {2, 0}};
     run want = run_ring(DEMO, demo_prompt, n_prompt, 1, &one), got = run_ring(DEMO, demo_prompt, n_prompt, 2, shares);
     double worst = 0;
     for (int i = 0; i < n_prompt; i++) {

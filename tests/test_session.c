@@ -15,7 +15,7 @@
 #include "testkit/silent_console.h"
 #include "tests/small_cluster.h"
 
-static int plan_nothing(kin_planner *user, const kin_cluster_question *question, kin_ring_plan *out, kin_err *err) {
+static int plan_nothing(kin_planner *user, const kin_planner_question *question, kin_plan *out, kin_err *err) {
     (void)user, (void)question, (void)out;
     return kin_err_set(err, "there is no plan");
 }

@@ -176,10 +176,10 @@ static kin_plan_options put_chosen(search *s, const kin_choices **choices) {
 static void take_best(search *s, const kin_plan *plan) {
     s->best_s = plan->tpot_s;
     s->best->plan = *plan;
-    s->best->grouping.n = s->n_best = s->n_chosen;
+    s->best->plan.groups.n = s->n_best = s->n_chosen;
     for (int i = 0; i < s->n_chosen; i++) {
         s->best_chosen[i] = s->chosen[i];
-        s->best->grouping.groups[i] = s->candidates[s->chosen[i]].group;
+        s->best->plan.groups.groups[i] = s->candidates[s->chosen[i]].group;
         s->best->times[i] = s->candidates[s->chosen[i]].time;
     }
 }
@@ -223,13 +223,13 @@ static int try_one(search *s, kin_err *err) {
     s->n_chosen = 1;
     make_candidate(s, best);
     if (make_group_choices(s, s->chosen[0], err) != 0) return KIN_FAIL;
-    for (int clustered = 0; clustered < 2 && s->best->grouping.n == 0; clustered++) {
+    for (int clustered = 0; clustered < 2 && s->best->plan.groups.n == 0; clustered++) {
         if (!clustered) s->options.leave_out |= ~(best->members | kin_device_bit(0));
         s->best_s = INFINITY;
         search_chosen(s);
         s->options.leave_out = s->left_out;
     }
-    if (s->best->grouping.n == 0) snprintf(s->best->reason, sizeof s->best->reason, "there is no plan with one");
+    if (s->best->plan.groups.n == 0) snprintf(s->best->reason, sizeof s->best->reason, "there is no plan with one");
     return 0;
 }
 
@@ -241,8 +241,8 @@ static bool streams(const kin_prediction *p) {
 }
 
 static void count_streamed(const search *s, kin_grouped_plan *best) {
-    for (int i = 0; i < best->grouping.n; i++) {
-        int last = kin_group_last(&best->grouping.groups[i]), n_layer = best->plan.shares[last].n_layer;
+    for (int i = 0; i < best->plan.groups.n; i++) {
+        int last = kin_group_last(&best->plan.groups.groups[i]), n_layer = best->plan.shares[last].n_layer;
         const kin_shared_facts *shared = &s->grouped.shared[last];
         best->n_streamed[i] = 0;
         for (int k = 0; k < shared->n_members; k++) {
@@ -265,6 +265,7 @@ static int predict(search *s, kin_err *err) {
     best->plan.bound_s = best->is_proven ? s->best_s : 0;
     if (kin_timeline_predict(&s->grouped, &best->plan, &best->prediction, err) != 0) return KIN_FAIL;
     if (streams(&best->prediction) && kin_plan_playoff(&s->grouped, &o, &played, NULL) == 0) {
+        played.groups = best->plan.groups;
         best->plan = played;
         best->plan.bound_s = best->is_proven ? s->best_s : 0;
         if (kin_timeline_predict(&s->grouped, &best->plan, &best->prediction, err) != 0) return KIN_FAIL;
@@ -288,8 +289,8 @@ static int run(search *s, double below_s, kin_err *err) {
     s->best_s = s->bound_s = below_s;
     search_from(s, 0, 0);
     s->best->is_proven = !s->is_cut && s->bound_s >= s->best_s * (1 - 1e-9);
-    if (s->best->grouping.n == 0 && try_one(s, err) != 0) return KIN_FAIL;
-    return s->best->grouping.n > 0 ? predict(s, err) : 0;
+    if (s->best->plan.groups.n == 0 && try_one(s, err) != 0) return KIN_FAIL;
+    return s->best->plan.groups.n > 0 ? predict(s, err) : 0;
 }
 
 int kin_plan_grouped(const kin_facts *facts, const kin_plan_options *options, double below_s, kin_grouped_plan *out,
@@ -327,15 +328,15 @@ static double waits_s(const kin_prediction *p) {
 void kin_grouped_say(const kin_facts *facts, const kin_grouped_plan *p, const kin_prediction *ring, char *buf, size_t n) {
     size_t used = 0;
     const kin_prediction *g = &p->prediction;
-    if (p->grouping.n == 0) {
+    if (p->plan.groups.n == 0) {
         snprintf(buf, n, "no group: %s", p->reason);
         return;
     }
-    bool is_faster = g->tpot_s < ring->tpot_s, is_one = p->grouping.n == 1;
+    bool is_faster = g->tpot_s < ring->tpot_s, is_one = p->plan.groups.n == 1;
     const char *slower = p->is_only_tried ? "no group" : "a ring is faster";
     used = add(buf, n, used, "%s: ", !is_faster ? slower : is_one ? "a group is faster" : "groups are faster");
-    for (int i = 0; i < p->grouping.n; i++) {
-        const kin_group *group = &p->grouping.groups[i];
+    for (int i = 0; i < p->plan.groups.n; i++) {
+        const kin_group *group = &p->plan.groups.groups[i];
         const kin_group_time *t = &p->times[i];
         int n_layer = p->plan.shares[kin_group_last(group)].n_layer;
         for (int k = 0; k < group->n; k++)

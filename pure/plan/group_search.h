@@ -27,13 +27,12 @@ enum {
 };
 
 typedef struct kin_grouped_plan {
-    kin_grouping grouping; // n 0: there is no plan with groups, and `reason` says why
+    kin_plan plan; // groups.n 0: there is no plan with groups, and `reason` says why. bound_s holds for all such plans, if proven
     kin_group_time times[KIN_GROUPS_MAX];
     int n_streamed[KIN_GROUPS_MAX]; // layers of the group that the member shortest of memory reads for each token
-    kin_plan plan; // for the facts with these groups (kin_grouping_apply); bound_s holds for all such plans, if proven
-    kin_prediction prediction; // from the timeline
-    bool is_proven;            // no plan with these candidates is better
-    bool is_only_tried;        // none is faster than below_s: this is the best group on its own
+    kin_prediction prediction;      // from the timeline
+    bool is_proven;                 // no plan with these candidates is better
+    bool is_only_tried;             // none is faster than below_s: this is the best group on its own
     char reason[KIN_FACTS_MAX_REASON];
 } kin_grouped_plan;
 

@@ -11,12 +11,10 @@ static void find_loads(const kin_facts *facts, const kin_plan *plan, kin_load lo
         for (int i = 0; i < plan->n_stops; i++) {
             int s = kin_plan_turn(plan, i);
             if (plan->stops[s].relay) continue;
-            const kin_layer_share *share = &plan->shares[plan->stops[s].device];
+            kin_layer_share share = kin_plan_share_of_round(plan, plan->stops[s].device, round);
             kin_load *load = &loads[plan->stops[s].device];
-            int n = kin_plan_of_round(share->n_layer, plan->n_rounds, round);
-            int n_gpu = kin_plan_of_round(share->n_layer_gpu, plan->n_rounds, round);
-            for (int end = il + n; il < end; il++) {
-                bool on_gpu = il >= end - n_gpu;
+            for (int end = il + share.n_layer; il < end; il++) {
+                bool on_gpu = il >= end - share.n_layer_gpu;
                 *(on_gpu ? &load->size_gpu : &load->size_cpu) += facts->model.layer_share[il];
                 *(on_gpu ? &load->n_gpu : &load->n_cpu) += 1;
             }

@@ -30,13 +30,6 @@ static void find_owners(const kin_plan *plan, int n_device, owners *out) {
     }
 }
 
-static const kin_group *group_of(const kin_grouping *g, int last) {
-    for (int i = 0; i < g->n; i++) {
-        if (kin_group_last(&g->groups[i]) == last) return &g->groups[i];
-    }
-    return NULL;
-}
-
 static range dealt(double n_pieces, const kin_group *g, int rank) {
     int counts[KIN_GROUP_MAX], begin = 0;
     kin_deal((int)n_pieces, g->weights, g->n, counts);
@@ -45,8 +38,8 @@ static range dealt(double n_pieces, const kin_group *g, int rank) {
 }
 
 // Returns the device's part of the owner's layers.
-static part part_of(const kin_model_facts *m, const kin_grouping *grouping, int owner, int device) {
-    const kin_group *g = group_of(grouping, owner);
+static part part_of(const kin_model_facts *m, const kin_plan *plan, int owner, int device) {
+    const kin_group *g = kin_plan_group_of(plan, owner);
     if (!g) return owner == device ? (part){{0, 1}, {0, 1}} : (part){0};
     for (int r = 0; r < g->n; r++) {
         if (g->devices[r] == device) return (part){dealt(m->share_heads, g, r), dealt(m->share_ff, g, r)};
@@ -78,16 +71,16 @@ static bool add_weights_of(const kin_facts *facts, int device, double read, doub
     return true;
 }
 
-static bool add_weights(const kin_facts *facts, const kin_loss_side *before, const kin_loss_side *after, kin_loss *out) {
+static bool add_weights(const kin_facts *facts, const kin_plan *before, const kin_plan *after, kin_loss *out) {
     owners had, has;
     double sum = 0, best_rate = 0;
-    find_owners(before->plan, facts->n_device, &had);
-    find_owners(after->plan, facts->n_device, &has);
+    find_owners(before, facts->n_device, &had);
+    find_owners(after, facts->n_device, &has);
     for (int d = 0; d < facts->n_device; d++) {
         double read = 0, lacking = 0;
         for (int il = 0; il < facts->model.n_layer; il++) {
-            part old = part_of(&facts->model, before->grouping, had.device[il], d);
-            part new = part_of(&facts->model, after->grouping, has.device[il], d);
+            part old = part_of(&facts->model, before, had.device[il], d);
+            part new = part_of(&facts->model, after, has.device[il], d);
             if (memcmp(&old, &new, sizeof old) == 0) continue;
             double whole = bytes_of(&facts->model, il, new.heads, new.ff);
             read += whole;
@@ -103,30 +96,30 @@ static bool add_weights(const kin_facts *facts, const kin_loss_side *before, con
 }
 
 // True if each shared layer is shared by the same devices in the same way in both plans.
-static bool groups_stay(const kin_facts *facts, const kin_loss_side *before, const kin_loss_side *after) {
+static bool groups_stay(const kin_facts *facts, const kin_plan *before, const kin_plan *after) {
     owners had, has;
-    find_owners(before->plan, facts->n_device, &had);
-    find_owners(after->plan, facts->n_device, &has);
+    find_owners(before, facts->n_device, &had);
+    find_owners(after, facts->n_device, &has);
     for (int il = 0; il < facts->model.n_layer; il++) {
-        bool was_shared = group_of(before->grouping, had.device[il]), is_shared = group_of(after->grouping, has.device[il]);
+        bool was_shared = kin_plan_group_of(before, had.device[il]), is_shared = kin_plan_group_of(after, has.device[il]);
         for (int d = 0; d < facts->n_device && (was_shared || is_shared); d++) {
-            part old = part_of(&facts->model, before->grouping, had.device[il], d);
-            part new = part_of(&facts->model, after->grouping, has.device[il], d);
+            part old = part_of(&facts->model, before, had.device[il], d);
+            part new = part_of(&facts->model, after, has.device[il], d);
             if (memcmp(&old, &new, sizeof old) != 0) return false;
         }
     }
     return true;
 }
 
-int kin_loss_predict_grouped(const kin_facts *facts, const kin_loss_side *before, const kin_loss_side *after, int device,
-                             kin_loss *out, kin_err *err) {
+int kin_loss_predict_grouped(const kin_facts *facts, const kin_plan *before, const kin_plan *after, int device, kin_loss *out,
+                             kin_err *err) {
     kin_facts with;
     kin_assert(device > 0 && device < facts->n_device);
     *out = (kin_loss){.way = KIN_LOSS_COMPUTED, .n_computed = facts->work.n_cached};
-    if (kin_grouping_apply(facts, after->grouping, &with, err) != 0) return KIN_FAIL;
-    if (groups_stay(facts, before, after)) return kin_loss_predict(&with, before->plan, after->plan, device, out, err);
-    if (kin_plan_check(after->plan, &with, err) != 0) return KIN_FAIL;
-    if (kin_prompt_predict_behind(&with, after->plan, facts->work.n_cached + 1, 0, &out->compute_s, err) != 0) return KIN_FAIL;
+    if (kin_grouping_apply(facts, &after->groups, &with, err) != 0) return KIN_FAIL;
+    if (groups_stay(facts, before, after)) return kin_loss_predict(&with, before, after, device, out, err);
+    if (kin_plan_check(after, &with, err) != 0) return KIN_FAIL;
+    if (kin_prompt_predict_behind(&with, after, facts->work.n_cached + 1, 0, &out->compute_s, err) != 0) return KIN_FAIL;
     if (!add_weights(facts, before, after, out)) return kin_err_set(err, "the rate of a disk is not known");
     out->pause_s = KIN_LOSS_SWITCH_S + out->load_s + out->compute_s;
     return 0;

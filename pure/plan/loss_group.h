@@ -14,12 +14,6 @@
 #include "pure/plan/group.h"
 #include "pure/plan/loss.h"
 
-// A plan with groups, or without (n 0).
-typedef struct kin_loss_side {
-    const kin_grouping *grouping;
-    const kin_plan *plan; // for the facts with these groups (kin_grouping_apply)
-} kin_loss_side;
-
 // Like kin_loss_predict. facts: of the single devices. Also fails if the groups are not possible.
-int kin_loss_predict_grouped(const kin_facts *facts, const kin_loss_side *before, const kin_loss_side *after, int device,
-                             kin_loss *out, kin_err *err);
+int kin_loss_predict_grouped(const kin_facts *facts, const kin_plan *before, const kin_plan *after, int device, kin_loss *out,
+                             kin_err *err);

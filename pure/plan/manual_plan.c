@@ -2,116 +2,92 @@
 
 #include <string.h>
 
-// Divides `sum` layers in proportion to weights, by largest remainders.
-static void share_out(const uint64_t *weights, int n, int sum, kin_round_share *shares) {
-    double total = 0, rest[KIN_ROUNDS_MAX_MEMBERS];
-    int given = 0;
-    for (int i = 0; i < n; i++) total += (double)weights[i];
-    for (int i = 0; i < n; i++) {
-        double exact = (double)sum * (double)weights[i] / total;
-        shares[i] = (kin_round_share){.n_layers = (int)exact};
-        rest[i] = exact - (int)exact;
-        given += shares[i].n_layers;
-    }
-    for (; given < sum; given++) {
-        int best = 0;
-        for (int i = 1; i < n; i++) best = rest[i] > rest[best] ? i : best;
-        shares[best].n_layers++;
-        rest[best] -= 1;
-    }
-}
+#include "pure/plan/scheduler.h"
 
-static int in_proportion(const uint64_t *weights, int n, int n_layer, int n_rounds, kin_ring_plan *out, kin_err *err) {
-    kin_assert(n > 0 && n <= KIN_ROUNDS_MAX_MEMBERS);
+// Divides a round in proportion to weights // [n]. Equal remainders go to the first in the ring, so the head, which computes
+// last, comes last.
+static int in_proportion(const double *weights, int n, int n_layer, int n_rounds, kin_plan *out, kin_err *err) {
+    double parts[KIN_FACTS_MAX_DEVICES];
+    int counts[KIN_FACTS_MAX_DEVICES];
+    kin_assert(n > 0 && n <= KIN_FACTS_MAX_DEVICES);
     if (n_rounds < 1 || n_rounds > n_layer) return kin_err_set(err, "%d rounds for %d layers", n_rounds, n_layer);
-    kin_round_share shares[KIN_ROUNDS_MAX_MEMBERS];
-    share_out(weights, n, (n_layer + n_rounds - 1) / n_rounds, shares);
-    *out = (kin_ring_plan){0};
-    for (int i = 0; i < n; i++) {
-        if (shares[i].n_layers == 0 && i < n - 1) continue; // a useless hop, except for the head, which embeds and samples
-        out->shares[out->n_members] = shares[i];
-        out->candidate[out->n_members++] = i;
+    for (int i = 1; i < n; i++) parts[i - 1] = weights[i];
+    parts[n - 1] = weights[0];
+    kin_plan_scheduler_divide((n_layer + n_rounds - 1) / n_rounds, parts, n, counts);
+    *out = (kin_plan){.n_stops = 1};
+    out->windows[0].n_layer = counts[n - 1];
+    for (int i = 1; i < n; i++) {
+        if (counts[i - 1] == 0) continue; // it would be a useless hop
+        out->windows[i].n_layer = counts[i - 1];
+        out->stops[out->n_stops++].device = i;
     }
-    return 0;
+    return kin_plan_fill_rounds(out, n_layer, err);
 }
 
-int kin_plan_even(const kin_candidate *candidates, int n, int n_layer, int n_rounds, kin_ring_plan *out, kin_err *err) {
-    uint64_t weights[KIN_ROUNDS_MAX_MEMBERS];
+int kin_plan_even(const kin_candidate *candidates, int n, int n_layer, int n_rounds, kin_plan *out, kin_err *err) {
+    double weights[KIN_FACTS_MAX_DEVICES];
     (void)candidates;
     for (int i = 0; i < n; i++) weights[i] = 1;
     return in_proportion(weights, n, n_layer, n_rounds, out, err);
 }
 
-int kin_plan_by_memory(const kin_candidate *candidates, int n, int n_layer, int n_rounds, kin_ring_plan *out, kin_err *err) {
-    uint64_t weights[KIN_ROUNDS_MAX_MEMBERS];
-    for (int i = 0; i < n; i++) weights[i] = candidates[i].memory ? candidates[i].memory : 1;
+int kin_plan_by_memory(const kin_candidate *candidates, int n, int n_layer, int n_rounds, kin_plan *out, kin_err *err) {
+    double weights[KIN_FACTS_MAX_DEVICES];
+    for (int i = 0; i < n; i++) weights[i] = candidates[i].memory ? (double)candidates[i].memory : 1;
     return in_proportion(weights, n, n_layer, n_rounds, out, err);
 }
 
-void kin_ring_plan_share_windows(const kin_ring_plan *plan, kin_member_windows *windows) {
-    for (int i = 0; i < plan->n_members; i++) {
-        if (plan->groups[i].rank > 0) windows[i] = windows[i - plan->groups[i].rank];
-    }
+// Inserts a device by its name.
+static void add_by_name(const kin_candidate *candidates, int i, kin_group *g) {
+    int at = g->n++;
+    for (; at > 0 && strcmp(candidates[g->devices[at - 1]].name, candidates[i].name) > 0; at--)
+        g->devices[at] = g->devices[at - 1];
+    g->devices[at] = i;
 }
 
-// Inserts a member in ring order: by name, the head last.
-static void add_by_name(const kin_candidate *candidates, int i, kin_ring_plan *out) {
-    int at = out->n_members++;
-    for (; at > 0 && strcmp(candidates[out->candidate[at - 1]].name, candidates[i].name) > 0; at--)
-        out->candidate[at] = out->candidate[at - 1];
-    out->candidate[at] = i;
-}
-
-int kin_plan_one_group(const kin_candidate *candidates, int n, int n_most, int n_layer, kin_ring_plan *out, kin_err *err) {
-    kin_assert(n > 0);
-    if (n > KIN_ROUNDS_MAX_MEMBERS) return kin_err_set(err, "%d devices in a group", n);
-    int n_ranks = n_most >= 2 && n > n_most ? n_most : n;
-    *out = (kin_ring_plan){0};
+void kin_plan_one_group(const kin_candidate *candidates, int n, int n_most, int n_layer, kin_plan *out) {
+    kin_assert(n > 0 && n <= KIN_FACTS_MAX_DEVICES);
+    if (n_most < 2 || n_most > KIN_GROUP_MAX) n_most = KIN_GROUP_MAX;
+    *out = (kin_plan){.n_rounds = 1, .n_stops = 1, .shares = {{n_layer, 0}}};
+    if (n == 1) return;
+    kin_group *g = &out->groups.groups[out->groups.n++];
     for (int had_layers = 1; had_layers >= 0; had_layers--) {
-        for (int i = 0; i < n - 1 && out->n_members < n_ranks - 1; i++) {
-            if (candidates[i].has_layers == had_layers) add_by_name(candidates, i, out);
+        for (int i = 1; i < n && g->n < n_most - 1; i++) {
+            if (candidates[i].has_layers == had_layers) add_by_name(candidates, i, g);
         }
     }
-    out->candidate[out->n_members++] = n - 1;
-    out->shares[0].n_layers = n_layer;
-    for (int i = 0; i < n_ranks && n_ranks > 1; i++) out->groups[i] = (kin_ring_group){i, n_ranks, 1};
-    return 0;
+    g->devices[g->n++] = 0;
+    for (int rank = 0; rank < g->n; rank++) g->weights[rank] = 1;
 }
 
-// If a device has the head's name, the head, which is last, is found first.
+// ---- plans written by a person
+
+// If a device has the head's name, the head, which is number 0, is found first.
 static int find_candidate(const kin_candidate *candidates, int n, const char *name) {
-    for (int i = n - 1; i >= 0; i--) {
+    for (int i = 0; i < n; i++) {
         if (strcmp(candidates[i].name, name) == 0) return i;
     }
     return -1;
 }
 
-static void append(kin_ring_plan *out, int candidate, const kin_manual_plan_entry *e) {
-    int i = out->n_members++;
-    out->candidate[i] = candidate;
-    out->shares[i] = (kin_round_share){e->n_layers, e->n_gpu_layers};
-    out->memory[i] = e->memory;
-    out->groups[i] = (kin_ring_group){e->group, 0, e->weight}; // number_ranks replaces the group's number by the rank
-}
-
-// Turns consecutive members with the same group number into ranks; the first one gets the layers.
-static int number_ranks(kin_ring_plan *out, kin_err *err) {
-    bool seen[KIN_ROUNDS_MAX_MEMBERS + 1] = {false};
-    for (int i = 0, n; i < out->n_members; i += n) {
-        int group = out->groups[i].rank, n_layers = 0;
-        for (n = 1; group && i + n < out->n_members && out->groups[i + n].rank == group;) n++;
-        if (group && (seen[group] || n < 2))
-            return kin_err_set(err, "the devices of a group must follow each other; a group with the head comes last");
-        seen[group] = true;
-        for (int k = 0; k < n; k++) {
-            kin_ring_group *g = &out->groups[i + k];
-            *g = (kin_ring_group){group ? k : 0, group ? n : 0, g->weight};
-            if (!group) continue;
-            n_layers += out->shares[i + k].n_layers;
-            out->shares[i + k] = (kin_round_share){0};
-        }
-        if (group) out->shares[i].n_layers = n_layers;
+// Appends a stop: one device, or the n devices of a group, which the last of them stands for.
+static int append(const kin_manual_plan_entry *const *entries, const int *devices, int n, bool *seen, kin_plan *out,
+                  kin_err *err) {
+    int last = devices[n - 1], group = entries[0]->group;
+    if (group && (seen[group] || n < 2))
+        return kin_err_set(err, "the devices of a group must follow each other; a group with the head comes last");
+    if (n > KIN_GROUP_MAX) return kin_err_set(err, "a group of %d devices: at most %d are allowed", n, KIN_GROUP_MAX);
+    seen[group] = true;
+    kin_group *g = group ? &out->groups.groups[out->groups.n++] : NULL;
+    for (int i = 0; i < n; i++) {
+        out->windows[last].n_layer += entries[i]->n_layers;
+        out->memory[devices[i]] = entries[i]->memory;
+        if (!g) continue;
+        g->devices[g->n] = devices[i];
+        g->weights[g->n++] = entries[i]->weight;
     }
+    if (!g) out->windows[last].n_layer_gpu = entries[0]->n_gpu_layers;
+    if (last != 0) out->stops[out->n_stops++].device = last;
     return 0;
 }
 
@@ -126,25 +102,36 @@ int kin_manual_plan_check(const kin_manual_plan *plan, kin_err *err) {
 }
 
 int kin_manual_plan_check_layers(const kin_manual_plan *plan, int n_layer, kin_err *err) {
-    kin_round_share shares[KIN_ROUNDS_MAX_MEMBERS];
-    kin_member_windows windows[KIN_ROUNDS_MAX_MEMBERS];
-    for (int i = 0; i < plan->n_entries; i++)
-        shares[i] = (kin_round_share){plan->entries[i].n_layers, plan->entries[i].n_gpu_layers};
-    return kin_rounds_lay_out(shares, plan->n_entries, n_layer, windows, err) < 0 ? KIN_FAIL : 0;
+    kin_plan ring = {.n_stops = plan->n_entries};
+    for (int i = 0; i < plan->n_entries; i++) {
+        ring.stops[i].device = i;
+        ring.windows[i] = (kin_layer_share){plan->entries[i].n_layers, plan->entries[i].n_gpu_layers};
+    }
+    return kin_plan_fill_rounds(&ring, n_layer, err);
 }
 
-int kin_manual_plan_apply(const kin_manual_plan *plan, const kin_candidate *candidates, int n, kin_ring_plan *out, kin_err *err) {
-    kin_manual_plan_entry head = {.n_layers = 0}; // without an entry it has no layers
-    *out = (kin_ring_plan){0};
+int kin_manual_plan_apply(const kin_manual_plan *plan, const kin_candidate *candidates, int n, int n_layer, kin_plan *out,
+                          kin_err *err) {
+    const kin_manual_plan_entry none = {.n_layers = 0}, *head = &none; // without an entry it has no layers
+    const kin_manual_plan_entry *entries[KIN_FACTS_MAX_DEVICES + 1];
+    int devices[KIN_FACTS_MAX_DEVICES + 1], n_members = 0;
+    bool seen[KIN_FACTS_MAX_DEVICES + 1] = {false};
+    *out = (kin_plan){.n_stops = 1};
     for (int i = 0; i < plan->n_entries; i++) {
-        const kin_manual_plan_entry *e = &plan->entries[i];
-        int candidate = find_candidate(candidates, n, e->name);
-        if (candidate < 0) return kin_err_set(err, "device '%s' of the plan is not here", e->name);
-        if (candidate == n - 1)
-            head = *e;
-        else
-            append(out, candidate, e);
+        int device = find_candidate(candidates, n, plan->entries[i].name);
+        if (device < 0) return kin_err_set(err, "device '%s' of the plan is not here", plan->entries[i].name);
+        if (device == 0) {
+            head = &plan->entries[i];
+        } else {
+            entries[n_members] = &plan->entries[i];
+            devices[n_members++] = device;
+        }
     }
-    append(out, n - 1, &head);
-    return number_ranks(out, err);
+    entries[n_members] = head;
+    devices[n_members++] = 0;
+    for (int i = 0, k; i < n_members; i += k) {
+        for (k = 1; entries[i]->group && i + k < n_members && entries[i + k]->group == entries[i]->group;) k++;
+        if (append(entries + i, devices + i, k, seen, out, err) != 0) return KIN_FAIL;
+    }
+    return kin_plan_fill_rounds(out, n_layer, err);
 }

@@ -1,8 +1,12 @@
-// A plan: how many layers each device computes in each round, how many of them on its GPU, and the order of the ring.
+// A plan: how many layers each device computes in each round, how many of them on its GPU, and the order of the ring. The one
+// type for this: schedulers and rules make it, the planner predicts it, and cluster/assignment.h lays it out for the members.
+//
+// Device 0 is the head. The numbers of the others are those of the facts, or of the question, that the plan was made from.
 //
 // A token goes n_rounds times round the ring. A device's layers are spread over the rounds as evenly as possible: if they do not
 // divide, the first rounds have one layer more, so later rounds are shorter. A device that computes at all has at least one layer
-// in every round.
+// in every round. Plans by rule say instead how many layers a device has in each full round; the last round then has what is
+// left.
 //
 // A ring begins at the head, which has the embedding, and ends there, because the head also has the output layer. So the head
 // computes last in each round: a hop from stop 0 to stop 1, the window of stop 1, ..., a hop back, the window of stop 0. Layers
@@ -10,11 +14,14 @@
 //
 // A ring may have relays: stops that only forward, between two neighbours without a link. A device that computes can also be a
 // relay at another stop of the same ring.
+//
+// A group is one stop, and one device of the facts with these groups (group.h): its last.
 #pragma once
 
 #include <stdbool.h>
 
 #include "pure/plan/facts.h"
+#include "pure/plan/group.h"
 #include "pure/plan/window.h"
 
 enum { KIN_PLAN_MAX_STOPS = 4 * KIN_FACTS_MAX_DEVICES };
@@ -31,8 +38,11 @@ typedef struct kin_plan {
         int device;
         bool relay;
     } stops[KIN_PLAN_MAX_STOPS];
-    kin_layer_share shares[KIN_FACTS_MAX_DEVICES]; // by device
-    double tpot_s;                                 // from the closed form of latency.h
+    kin_layer_share shares[KIN_FACTS_MAX_DEVICES];  // by device, over all rounds
+    kin_layer_share windows[KIN_FACTS_MAX_DEVICES]; // by device, in each round but the last; 0: the share is spread evenly
+    uint64_t memory[KIN_FACTS_MAX_DEVICES];         // by device: limit in bytes; 0: what it can spare
+    kin_grouping groups;
+    double tpot_s;  // from the closed form of latency.h
     double bound_s; // lower bound of TPOT in the closed form, as far as the solver could prove: <= tpot_s; 0: nothing proven
 } kin_plan;
 
@@ -46,11 +56,26 @@ static inline int kin_plan_turn(const kin_plan *plan, int i) {
     return (i + 1) % plan->n_stops;
 }
 
-// Returns the window of the device at `stop` in `round`. Relays have an empty one (layer_begin == layer_end).
-kin_window kin_plan_window(const kin_plan *plan, int round, int stop);
+// Returns a device's layers of one round.
+kin_layer_share kin_plan_share_of_round(const kin_plan *plan, int device, int round);
 
 // Lists all windows of a device, one per round. The list is empty if the device does not compute.
 void kin_plan_windows(const kin_plan *plan, int device, kin_windows *out);
+
+// Completes a plan whose stops and windows are set: as many rounds as are needed for all layers. The last one may be uneven: what
+// is left is shared in proportion to the windows (largest remainders, earlier stops first), and a device may get nothing. Stops
+// without layers become relays. Fails if there are no layers at all, or too many rounds.
+int kin_plan_fill_rounds(kin_plan *plan, int n_layer, kin_err *err);
+
+// Returns the group that this device stands for, as the last one in it; NULL: none.
+const kin_group *kin_plan_group_of(const kin_plan *plan, int device);
+// True if the device is in the ring, as a member of a group too.
+bool kin_plan_has(const kin_plan *plan, int device);
+
+// Renumbers the devices // [n]: number i becomes to[i]; -1: it is gone. False: it is in the ring.
+bool kin_plan_renumber(const kin_plan *plan, const int *to, int n, kin_plan *out);
+// True if both plans give the same work to the same numbers.
+bool kin_plan_is_same(const kin_plan *a, const kin_plan *b);
 
 // Returns the set of devices that compute.
 kin_device_set kin_plan_workers(const kin_plan *plan, int n_device);

@@ -134,7 +134,8 @@ static double later(double *free_s, double ready_s, double takes_s) {
 static double compute(const prompt *p, const chunk *c, int stop, int round, double *free_s, double ready_s) {
     int device = p->plan->stops[stop].device, n = p->plan->shares[device].n_layer;
     if (p->plan->stops[stop].relay || n == 0) return ready_s;
-    double share = (double)kin_plan_of_round(n, p->plan->n_rounds, round) / n, streamed_s = *free_s + share * c->stall_s[device];
+    double share = (double)kin_plan_share_of_round(p->plan, device, round).n_layer / n;
+    double streamed_s = *free_s + share * c->stall_s[device];
     return *free_s = fmax(later(free_s, ready_s, share * c->busy_s[device]), streamed_s);
 }
 

@@ -50,11 +50,9 @@ static void set_layers(device *devices, const kin_facts *facts, const kin_plan *
             int s = kin_plan_turn(plan, i);
             if (plan->stops[s].relay) continue;
             device *d = &devices[plan->stops[s].device];
-            const kin_layer_share *share = &plan->shares[plan->stops[s].device];
-            int n = kin_plan_of_round(share->n_layer, plan->n_rounds, round);
-            int n_gpu = kin_plan_of_round(share->n_layer_gpu, plan->n_rounds, round);
-            for (int end = il + n; il < end; il++) {
-                layers *on = il < end - n_gpu ? &d->cpu : &d->gpu;
+            kin_layer_share share = kin_plan_share_of_round(plan, plan->stops[s].device, round);
+            for (int end = il + share.n_layer; il < end; il++) {
+                layers *on = il < end - share.n_layer_gpu ? &d->cpu : &d->gpu;
                 on->sizes[on->n++] = facts->model.layer_share[il];
             }
         }
@@ -133,11 +131,10 @@ static double play_token(const kin_facts *facts, const kin_plan *plan, int n_tex
     for (int round = 0; round < plan->n_rounds; round++) {
         for (int i = 0; i < plan->n_stops; i++) {
             int s = kin_plan_turn(plan, i), from = plan->stops[i].device, at = plan->stops[s].device;
-            const kin_layer_share *share = &plan->shares[at];
-            int n = plan->stops[s].relay ? 0 : kin_plan_of_round(share->n_layer, plan->n_rounds, round);
-            int n_gpu = n > 0 ? kin_plan_of_round(share->n_layer_gpu, plan->n_rounds, round) : 0;
+            kin_layer_share share = kin_plan_share_of_round(plan, at, round);
             if (kin_hops_are_in(facts, plan)) now += kin_hop_s(facts, from, at, n_texts);
-            if (n > 0) now = compute_window(&devices[at], now, n - n_gpu, n_gpu);
+            if (!plan->stops[s].relay && share.n_layer > 0)
+                now = compute_window(&devices[at], now, share.n_layer - share.n_layer_gpu, share.n_layer_gpu);
         }
     }
     if (devices[0].output_on_gpu) return now + devices[0].rates.gpu_output_s;

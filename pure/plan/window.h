@@ -19,6 +19,12 @@ typedef struct kin_windows {
     kin_window at[KIN_MAX_WINDOWS];
 } kin_windows;
 
+// Windows of a member, and the round of each.
+typedef struct kin_member_windows {
+    kin_windows windows;
+    int rounds[KIN_MAX_WINDOWS];
+} kin_member_windows;
+
 // The set of layers whose input comes from another device. Layers from KIN_BORDER_SET_LAYERS on are not recorded; no current
 // model has so many.
 enum { KIN_BORDER_SET_LAYERS = 256 };
