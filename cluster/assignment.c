@@ -41,21 +41,6 @@ int kin_assignment_find(const kin_assignment *p, const kin_proto_id *id) {
     return -1;
 }
 
-size_t kin_assignment_of(const kin_assignment *p, int i, uint8_t *bytes) {
-    const kin_member_windows *w = &p->windows[i];
-    size_t n = 0;
-    memcpy(bytes + n, &p->n_rounds, sizeof p->n_rounds);
-    n += sizeof p->n_rounds;
-    memcpy(bytes + n, &p->memory[i], sizeof p->memory[i]);
-    n += sizeof p->memory[i];
-    memcpy(bytes + n, &p->shares[i], sizeof p->shares[i]);
-    n += sizeof p->shares[i];
-    memcpy(bytes + n, w->windows.at, (size_t)w->windows.n * sizeof w->windows.at[0]);
-    n += (size_t)w->windows.n * sizeof w->windows.at[0];
-    memcpy(bytes + n, w->rounds, (size_t)w->windows.n * sizeof w->rounds[0]);
-    return n + (size_t)w->windows.n * sizeof w->rounds[0];
-}
-
 void kin_assignment_fill(const kin_assignment *p, int i, kin_proto_plan *m) {
     const kin_member_windows *w = &p->windows[i];
     m->memory = p->memory[i];

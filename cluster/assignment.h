@@ -31,9 +31,5 @@ static inline int kin_assignment_behind(const kin_assignment *planned, int i, in
     return (i + by + planned->n_members) % planned->n_members;
 }
 
-// Serializes a member's work into bytes that the membership compares // [KIN_ASSIGNMENT_BYTES]. Returns their number.
-enum { KIN_ASSIGNMENT_BYTES = 16 + (int)sizeof(kin_share) + KIN_MAX_WINDOWS * (int)(sizeof(kin_window) + sizeof(int)) };
-size_t kin_assignment_of(const kin_assignment *planned, int i, uint8_t *bytes);
-
 // Fills in the member's part of the message: rounds, windows, memory, its share of a group.
 void kin_assignment_fill(const kin_assignment *planned, int i, kin_proto_plan *message);

@@ -222,22 +222,16 @@ void kin_cluster_ask_planner(kin_cluster *c, const kin_membership_action *ask) {
 }
 
 static void say_planned(kin_cluster *c, uint32_t question, const kin_assignment *p) {
-    int n = p->n_members - 1;
     kin_membership_stage stages[KIN_FACTS_MAX_DEVICES];
-    uint8_t *bytes = malloc((size_t)(n + 1) * KIN_ASSIGNMENT_BYTES);
-    if (!bytes) {
-        say_no_plan(c, question, "out of memory");
-        return;
+    for (int i = 1; i < p->n_members; i++) {
+        kin_cluster_fill_plan(c, p, i, &c->message->plan);
+        stages[i - 1] = (kin_membership_stage){.id = p->ids[i], .work = kin_proto_plan_work(&c->message->plan)};
     }
-    for (int i = 0; i < n; i++) {
-        uint8_t *at = bytes + (size_t)i * KIN_ASSIGNMENT_BYTES;
-        stages[i] = (kin_membership_stage){
-            .id = p->ids[i + 1], .windows = at, .n_windows = kin_assignment_of(p, i + 1, at)};
-    }
-    kin_membership_plan plan = {.n_stages = n, .stages = stages};
-    kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_PLANNED, .question = question, .plan = &plan});
+    kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_PLANNED,
+                                               .question = question,
+                                               .stages = stages,
+                                               .n_stages = p->n_members - 1});
     kin_cluster_keep_next(c);
-    free(bytes);
 }
 
 // Without a plan no device is left out of it: the devices that were now wait for the next one.

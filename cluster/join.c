@@ -454,9 +454,8 @@ static int open_all(kin_join *j, kin_err *err) {
     j->plan = calloc(1, sizeof *j->plan);
     j->arriving = calloc(1, sizeof *j->arriving);
     j->message = calloc(1, sizeof *j->message);
-    j->work = malloc(kin_frame_cap(KIN_FRAME_PLAN));
     j->member = kin_member_new(&mo, kin_clock_now());
-    if (!j->plan || !j->arriving || !j->message || !j->work || !j->member) return kin_err_set(err, "out of memory");
+    if (!j->plan || !j->arriving || !j->message || !j->member) return kin_err_set(err, "out of memory");
     if (kin_message_pool_open(&j->pool, KIN_STEPS_BUFFERS, err) != 0 || kin_message_queue_open(&j->in, err) != 0) return KIN_FAIL;
     const kin_exchange_options xo = {.broken = sum_failed, .user = j, .stop = j->o.stop, .n_signs = &j->n_signs};
     if (kin_exchange_open(&j->exchange, &xo, err) != 0) return KIN_FAIL;
@@ -494,7 +493,6 @@ static void close_all(kin_join *j) {
     free(j->plan);
     free(j->arriving);
     free(j->message);
-    free(j->work);
     free(j->actions.at);
     kin_join_fini_pages(j);
     pthread_mutex_destroy(&j->mutex);

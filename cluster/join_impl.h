@@ -94,7 +94,6 @@ typedef struct kin_join {
     kin_member_windows windows;      // of the plan being prepared
     kin_share share;                 // of their layers
     kin_proto_plan *plan, *arriving; // of the active epoch; the incoming one
-    uint8_t *work;                   // [kin_frame_cap(KIN_FRAME_PLAN)] the part of a plan that decides what to prepare
     kin_proto_hash fetching;         // the model being fetched; below: from which head
     kin_proto_id fetching_from;
     char fetching_address[KIN_MEMBER_ADDRESS];

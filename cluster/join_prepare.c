@@ -282,22 +282,13 @@ static bool goes_by_head(const kin_join *j, const kin_proto_endpoint *neighbour,
     return neighbour->n_addresses == 0 && !kin_proto_id_equal(id, &j->head_id);
 }
 
-// Compares only the part of a plan that decides what to prepare: without the neighbours, and the flag for the timeline.
 void kin_join_take_plan(kin_join *j, uint32_t epoch, const kin_proto_plan *plan) {
-    kin_proto_plan work = *plan;
-    memset(&work.next_id, 0, sizeof work.next_id);
-    memset(&work.previous_id, 0, sizeof work.previous_id);
-    work.next = work.previous = (kin_proto_endpoint){0};
-    memset(work.group.id, 0, sizeof work.group.id);
-    memset(work.group.endpoint, 0, sizeof work.group.endpoint);
-    work.flags &= ~(uint32_t)KIN_PROTO_PLAN_TIMELINE;
-    size_t n = kin_proto_encode_plan(j->work, kin_frame_cap(KIN_FRAME_PLAN), &work);
     *j->arriving = *plan;
     uint32_t epoch_before = kin_member_epoch(j->member);
     kin_proto_plan *before = j->plan;
     j->plan = j->arriving;
     j->arriving = before;
-    kin_member_event event = {.kind = KIN_MEMBER_PLAN, .epoch = epoch, .work = j->work, .n_work = n};
+    kin_member_event event = {.kind = KIN_MEMBER_PLAN, .epoch = epoch, .work = kin_proto_plan_work(plan)};
     event.next_by_head = goes_by_head(j, &plan->next, &plan->next_id);
     event.previous_by_head = goes_by_head(j, &plan->previous, &plan->previous_id);
     kin_join_meet_pages(j);

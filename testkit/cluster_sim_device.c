@@ -85,10 +85,10 @@ static bool is_apart(const kin_sim *w, int a, int b) {
 static void take_plan(kin_sim *w, int node, const kin_sim_message *m) {
     kin_sim_node *d = &w->nodes[node];
     uint32_t before = kin_member_epoch(d->member);
-    uint8_t work = (uint8_t)(1 + (m->value >> 8 & 3));
+    uint64_t work = 1 + (m->value >> 8 & 3);
     int next = d->neighbours[KIN_SIM_NEXT], previous = d->neighbours[KIN_SIM_PREVIOUS], wanted = d->wanted;
     bool is_known = m->value >> 10 & 1; // from earlier measurements
-    kin_member_event e = {.kind = KIN_MEMBER_PLAN, .epoch = m->epoch, .work = &work, .n_work = 1};
+    kin_member_event e = {.kind = KIN_MEMBER_PLAN, .epoch = m->epoch, .work = work};
     e.next_by_head = is_known && is_apart(w, node, m->node);
     e.previous_by_head = is_known && is_apart(w, node, m->previous);
     d->neighbours[KIN_SIM_NEXT] = m->node;

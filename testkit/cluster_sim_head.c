@@ -136,17 +136,14 @@ void kin_sim_answer_planner(kin_sim *w, uint32_t question) {
         return;
     }
     kin_membership_stage stages[KIN_SIM_NODES];
-    uint8_t works[KIN_SIM_NODES][2];
     w->answered = (kin_sim_plan){.question = question, .n = w->n_asked};
     for (int i = 0; i < w->n_asked; i++) {
         int node = w->answered.nodes[i] = w->asked[(i + (int)w->plan_variant) % w->n_asked];
-        works[i][0] = (uint8_t)i;
-        works[i][1] = (uint8_t)w->n_asked;
-        stages[i] = (kin_membership_stage){.id.bytes = {(uint8_t)node}, .windows = works[i], .n_windows = 2};
+        stages[i] = (kin_membership_stage){.id.bytes = {(uint8_t)node}, .work = (uint64_t)(i + KIN_SIM_NODES * w->n_asked)};
     }
     w->answered.hash = 1 + kin_hash64(w->answered.nodes, (size_t)w->n_asked * sizeof w->answered.nodes[0], 0) / 2;
-    kin_membership_plan plan = {.n_stages = w->n_asked, .stages = stages};
-    kin_sim_head_step(w, (kin_membership_event){.kind = KIN_MEMBERSHIP_PLANNED, .question = question, .plan = &plan});
+    kin_sim_head_step(w, (kin_membership_event){
+                             .kind = KIN_MEMBERSHIP_PLANNED, .question = question, .stages = stages, .n_stages = w->n_asked});
 }
 
 void kin_sim_head_prefetched(kin_sim *w, uint32_t question) {

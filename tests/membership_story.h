@@ -116,10 +116,9 @@ static inline void planned(uint32_t question, const char *ids, uint8_t work) {
     kin_membership_stage stages[KIN_MEMBERSHIP_DEVICES];
     int n = (int)strlen(ids);
     for (int i = 0; i < n; i++) {
-        stages[i] = (kin_membership_stage){.id = {{(uint8_t)(ids[i] - '0')}}, .windows = &work, .n_windows = 1};
+        stages[i] = (kin_membership_stage){.id = {{(uint8_t)(ids[i] - '0')}}, .work = work};
     }
-    kin_membership_plan plan = {.n_stages = n, .stages = stages};
-    step((kin_membership_event){.kind = KIN_MEMBERSHIP_PLANNED, .question = question, .plan = &plan});
+    step((kin_membership_event){.kind = KIN_MEMBERSHIP_PLANNED, .question = question, .stages = stages, .n_stages = n});
 }
 
 // Link's prefetch progress (KIN_MEMBERSHIP_OWN: the head's): done if is_here, else failed with `reason` or in progress.

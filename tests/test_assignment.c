@@ -1,5 +1,4 @@
-// An assignment of work (cluster/assignment.h): the bytes by which the head notices that a member's work has changed, and the
-// message that tells the member.
+// An assignment (cluster/assignment.h): its members in the order of the ring, and the message that tells a member its work.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,37 +30,35 @@ static kin_assignment make(void) {
     return a;
 }
 
-// Returns true if members 1 of both have the same bytes. The buffers begin with other contents, as a caller's do.
-static bool has_same_work(const kin_assignment *a, const kin_assignment *b) {
-    uint8_t bytes[2][KIN_ASSIGNMENT_BYTES];
-    memset(bytes[0], 0x11, sizeof bytes[0]);
-    memset(bytes[1], 0x22, sizeof bytes[1]);
-    size_t n = kin_assignment_of(a, 1, bytes[0]), other = kin_assignment_of(b, 1, bytes[1]);
-    assert_true(n <= KIN_ASSIGNMENT_BYTES && other <= KIN_ASSIGNMENT_BYTES);
-    return n == other && memcmp(bytes[0], bytes[1], n) == 0;
+// Returns the hash by which head and device notice that the work of member 1 has changed.
+static uint64_t work_of(const kin_assignment *a) {
+    static kin_proto_plan m;
+    memset(&m, 0, sizeof m);
+    kin_assignment_fill(a, 1, &m);
+    return kin_proto_plan_work(&m);
 }
 
-static void the_same_work_has_the_same_bytes(void **state) {
+static void the_same_work_has_the_same_hash(void **state) {
     (void)state;
     kin_assignment a = make(), b = make();
-    assert_true(has_same_work(&a, &b));
+    assert_true(work_of(&a) == work_of(&b));
     b.question = 7; // the same answer to another question, and other work of other members
     b.memory[0] = b.memory[2] = 5;
     b.shares[0].head_end = b.shares[2].head_end = 5;
     b.windows[0].windows.n = b.windows[2].windows.n = 1;
     b.windows[1].windows.at[2].layer_end = 9; // behind its windows
     b.windows[1].rounds[2] = 9;
-    assert_true(has_same_work(&a, &b));
+    assert_true(work_of(&a) == work_of(&b));
 }
 
 #define EXPECT_OTHER_WORK(change)                                                                                                \
     do {                                                                                                                         \
         kin_assignment a = make(), b = make();                                                                                   \
         b.change;                                                                                                                \
-        if (has_same_work(&a, &b)) fail_msg("%s: the same bytes", #change);                                                      \
+        if (work_of(&a) == work_of(&b)) fail_msg("%s: the same hash", #change);                                                  \
     } while (0)
 
-static void each_part_of_the_work_changes_the_bytes(void **state) {
+static void each_part_of_the_work_changes_the_hash(void **state) {
     (void)state;
     EXPECT_OTHER_WORK(n_rounds = 3);
     EXPECT_OTHER_WORK(memory[1]++);
@@ -77,6 +74,19 @@ static void each_part_of_the_work_changes_the_bytes(void **state) {
     EXPECT_OTHER_WORK(windows[1].windows.at[1].n_gpu_layers = 0);
     EXPECT_OTHER_WORK(windows[1].rounds[0] = 1);
     EXPECT_OTHER_WORK(windows[1].rounds[1] = 0);
+}
+
+static void other_neighbours_are_the_same_work(void **state) {
+    (void)state;
+    static kin_proto_plan m;
+    kin_assignment a = make();
+    kin_assignment_fill(&a, 1, &m);
+    m.next_id = m.previous_id = m.group.id[0] = (kin_proto_id){{9}};
+    m.next = m.previous = m.group.endpoint[1] = (kin_proto_endpoint){.n_addresses = 1, .address = {"10.0.0.1"}, .port = 1};
+    m.flags |= KIN_PROTO_PLAN_TIMELINE;
+    assert_true(kin_proto_plan_work(&m) == work_of(&a));
+    m.n_ctx = 1;
+    assert_true(kin_proto_plan_work(&m) != work_of(&a));
 }
 
 static void the_message_has_all_of_a_members_work(void **state) {
@@ -144,8 +154,9 @@ static void members_follow_the_ring_and_the_head_is_the_first(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_same_work_has_the_same_bytes),
-        cmocka_unit_test(each_part_of_the_work_changes_the_bytes),
+        cmocka_unit_test(the_same_work_has_the_same_hash),
+        cmocka_unit_test(each_part_of_the_work_changes_the_hash),
+        cmocka_unit_test(other_neighbours_are_the_same_work),
         cmocka_unit_test(the_message_has_all_of_a_members_work),
         cmocka_unit_test(members_follow_the_ring_and_the_head_is_the_first),
         cmocka_unit_test(behind_the_last_member_comes_the_head),

@@ -26,9 +26,10 @@ static void answer(kin_membership *membership, kin_time now, const kin_membershi
         const kin_membership_action *a = &actions->at[i];
         if (a->kind != KIN_MEMBERSHIP_ASK || a->n_devices == 0) continue;
         kin_membership_stage stage = {.id = kin_membership_device_at(membership, a->devices[0])->id};
-        kin_membership_plan plan = {.n_stages = a->question % 4 > 0, .stages = &stage};
-        kin_membership_step(membership, now,
-                            &(kin_membership_event){.kind = KIN_MEMBERSHIP_PLANNED, .question = a->question, .plan = &plan});
+        kin_membership_step(
+            membership, now,
+            &(kin_membership_event){
+                .kind = KIN_MEMBERSHIP_PLANNED, .question = a->question, .stages = &stage, .n_stages = a->question % 4 > 0});
         return; // the actions are invalid now
     }
 }
@@ -91,8 +92,7 @@ static uint32_t member_event(kin_member *member, kin_time now, uint64_t x) {
                           .address = "10.0.0.1",
                           .stage = "\xff",
                           .reason = "busy: nonsense",
-                          .work = (const uint8_t *)&x,
-                          .n_work = x >> 9 & 1};
+                          .work = x >> 9 & 1 ? x : 0};
     const kin_member_actions *actions = kin_member_step(member, now, &e);
     for (int i = 0; i < actions->n; i++) {
         if (actions->at[i].kind == KIN_MEMBER_PREPARE) return actions->at[i].ticket;

@@ -287,7 +287,7 @@ static void take_plan(kin_member *m, const kin_member_event *event) {
     end_epoch(m);
     m->epoch = m->epoch_last = event->epoch;
     m->left_out[0] = '\0';
-    m->work = kin_hash64(event->work, event->n_work, 0);
+    m->work = event->work;
     m->next = (hop){.retry.at = m->now, .since = m->now, .by_head = event->next_by_head};
     m->previous = (hop){.since = m->now, .by_head = event->previous_by_head};
     m->previous.retry.at = m->now + (event->previous_by_head ? 0 : m->options.back_ns);

@@ -90,8 +90,7 @@ typedef struct kin_member_event { // only the fields listed for the kind are rea
     uint32_t ticket;
     uint16_t port;
     const char *name, *address, *stage, *reason;
-    const uint8_t *work; // the part of a plan that determines the preparation, without the neighbours // u8 [n_work]
-    size_t n_work;
+    uint64_t work; // hash of the part of a plan that determines the preparation (kin_proto_plan_work)
     bool is_gateway;
     bool next_by_head, previous_by_head; // this hop is known to go through the head
 } kin_member_event;

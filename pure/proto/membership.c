@@ -88,7 +88,7 @@ static void forget_member(kin_membership *r, int i) {
     for (int m = 0; m < r->n_members; m++) {
         if (r->members[m] == i) continue;
         r->members[n] = r->members[m];
-        r->windows[n++] = r->windows[m];
+        r->works[n++] = r->works[m];
     }
     if (n < r->n_members) r->has_plan = false; // the expected members are no longer known
     r->n_members = n;

@@ -92,14 +92,8 @@ typedef struct kin_membership_hello {
 
 typedef struct kin_membership_stage {
     kin_proto_id id;
-    const uint8_t *windows; // the member's work; the membership only compares it // u8 [n_windows]
-    size_t n_windows;
+    uint64_t work; // hash of the member's work (kin_proto_plan_work), which the membership only compares
 } kin_membership_stage;
-
-typedef struct kin_membership_plan {
-    int n_stages; // 0: only the head
-    const kin_membership_stage *stages;
-} kin_membership_plan;
 
 typedef enum kin_membership_event_kind {
     KIN_MEMBERSHIP_TICK,     // time passes; at least ten times a second
@@ -118,7 +112,7 @@ typedef enum kin_membership_event_kind {
     KIN_MEMBERSHIP_LOST,        // link, reason: the control link ended
     KIN_MEMBERSHIP_LEFT,        // link, reason: the device announced that it stops; the next plan does not wait for it
     KIN_MEMBERSHIP_PREFETCHED,  // link or KIN_MEMBERSHIP_OWN, question, is_here, progress, reason: NULL, or why it failed
-    KIN_MEMBERSHIP_PLANNED,     // question, plan
+    KIN_MEMBERSHIP_PLANNED,     // question, stages
     KIN_MEMBERSHIP_NO_PLAN,     // question, reason: the model does not fit on the available devices
     KIN_MEMBERSHIP_DRIFT,       // the planner would now answer differently: it is asked again
     KIN_MEMBERSHIP_BEGINS,      // a request begins
@@ -138,7 +132,8 @@ typedef struct kin_membership_event { // only the fields listed for the kind are
     const kin_membership_hello *hello;
     const kin_proto_device *facts;
     const kin_proto_progress *progress;
-    const kin_membership_plan *plan;
+    const kin_membership_stage *stages; // [n_stages] of the plan, in ring order, without the head
+    int n_stages;
     const kin_proto_hash *model;
     const char *stage, *reason; // as sent by the device
 } kin_membership_event;

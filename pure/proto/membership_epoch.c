@@ -144,21 +144,21 @@ static int find_available(const kin_membership *r, const kin_proto_id *id) {
 }
 
 // Reads the members and hashes of a plan. The planner must name only devices of its question, each once.
-static void read_plan(const kin_membership *r, const kin_membership_plan *plan, uint8_t *members, uint64_t *windows) {
-    kin_assert(plan->n_stages >= 0 && plan->n_stages <= KIN_MEMBERSHIP_DEVICES);
-    for (int m = 0; m < plan->n_stages; m++) {
-        int i = find_available(r, &plan->stages[m].id);
+static void read_plan(const kin_membership *r, const kin_membership_event *event, uint8_t *members, uint64_t *works) {
+    kin_assert(event->n_stages >= 0 && event->n_stages <= KIN_MEMBERSHIP_DEVICES);
+    for (int m = 0; m < event->n_stages; m++) {
+        int i = find_available(r, &event->stages[m].id);
         kin_assert(i >= 0);
         for (int other = 0; other < m; other++) kin_assert(members[other] != i);
         members[m] = (uint8_t)i;
-        windows[m] = kin_hash64(plan->stages[m].windows, plan->stages[m].n_windows, 0);
+        works[m] = event->stages[m].work;
     }
 }
 
-static bool is_same_plan(const kin_membership *r, int n, const uint8_t *members, const uint64_t *windows) {
+static bool is_same_plan(const kin_membership *r, int n, const uint8_t *members, const uint64_t *works) {
     if (!r->in_force || n != r->n_members) return false;
     for (int m = 0; m < n; m++) {
-        if (members[m] != r->members[m] || windows[m] != r->windows[m]) return false;
+        if (members[m] != r->members[m] || works[m] != r->works[m]) return false;
     }
     return true;
 }
@@ -175,14 +175,14 @@ static void say_plan(kin_membership *r) {
         kin_membership_log(r, KIN_LOG_DEBUG, "plan %u: %d device%s", r->epoch, r->n_members, r->n_members == 1 ? "" : "s");
 }
 
-void kin_membership_begin_epoch(kin_membership *r, uint32_t question, int n, const uint8_t *members, const uint64_t *windows) {
+void kin_membership_begin_epoch(kin_membership *r, uint32_t question, int n, const uint8_t *members, const uint64_t *works) {
     r->planned_by = question;
     r->epoch = kin_epoch_next(r->epoch);
     r->has_plan = r->in_force = true;
     r->n_members = n;
     for (int m = 0; m < n; m++) {
         r->members[m] = members[m];
-        r->windows[m] = windows[m];
+        r->works[m] = works[m];
     }
     say_plan(r);
     for (int m = n - 1; m >= 0; m--) { // from last to first, so that a member that connects to its next one finds it informed
@@ -210,9 +210,9 @@ static void say_doing(kin_membership *r) {
 void kin_membership_take_plan(kin_membership *r, const kin_membership_event *event) {
     if (!is_for_now(r, event)) return;
     uint8_t members[KIN_MEMBERSHIP_DEVICES];
-    uint64_t windows[KIN_MEMBERSHIP_DEVICES];
-    read_plan(r, event->plan, members, windows);
-    bool is_same = is_same_plan(r, event->plan->n_stages, members, windows), is_news = r->change_answered != r->change;
+    uint64_t works[KIN_MEMBERSHIP_DEVICES];
+    read_plan(r, event, members, works);
+    bool is_same = is_same_plan(r, event->n_stages, members, works), is_news = r->change_answered != r->change;
     r->change_answered = r->change;
     if (is_same && r->asked_now) {
         kin_membership_end_soon(r);
@@ -220,11 +220,11 @@ void kin_membership_take_plan(kin_membership *r, const kin_membership_event *eve
         kin_membership_drop_next(r);
         if (is_news && r->is_up && r->n_members == 0) say_doing(r);
     } else if (r->is_up) {
-        kin_membership_prepare_next(r, event, members, windows);
+        kin_membership_prepare_next(r, event, members, works);
     } else {
         kin_membership_end_epoch(r, "there is a better plan for who is there now");
         r->change_answered = r->change;
-        kin_membership_begin_epoch(r, event->question, event->plan->n_stages, members, windows);
+        kin_membership_begin_epoch(r, event->question, event->n_stages, members, works);
     }
 }
 

@@ -14,8 +14,8 @@ struct kin_membership {
     // The last plan. Its members remain the expected ones after its epoch has ended.
     bool has_plan;
     int n_members;
-    uint8_t members[KIN_MEMBERSHIP_DEVICES];  // indices of devices, in ring order
-    uint64_t windows[KIN_MEMBERSHIP_DEVICES]; // hash of each member's work
+    uint8_t members[KIN_MEMBERSHIP_DEVICES]; // indices of devices, in ring order
+    uint64_t works[KIN_MEMBERSHIP_DEVICES];  // hash of each member's work
 
     uint32_t epoch;
     bool in_force;      // the epoch has begun and has not ended
@@ -33,7 +33,7 @@ struct kin_membership {
         uint32_t question; // 0: there is no such plan
         int n_members;
         uint8_t members[KIN_MEMBERSHIP_DEVICES];
-        uint64_t windows[KIN_MEMBERSHIP_DEVICES];
+        uint64_t works[KIN_MEMBERSHIP_DEVICES];
         bool has[KIN_MEMBERSHIP_DEVICES], own_has, rate_limited;
         bool is_soon;      // made without the slow devices
         kin_time begun_at; // when its members were told
@@ -102,7 +102,7 @@ void kin_membership_set_state(kin_membership *r, int i, kin_device_state state);
 
 // The planner's answer is better than the plan in force: prepares it, unless that has begun already.
 void kin_membership_prepare_next(kin_membership *r, const kin_membership_event *event, const uint8_t *members,
-                                 const uint64_t *windows);
+                                 const uint64_t *works);
 void kin_membership_drop_next(kin_membership *r);
 void kin_membership_end_soon(kin_membership *r);              // no better plan without the slow devices: plans with all again
 void kin_membership_drop_next_with(kin_membership *r, int i); // if device i is part of it
@@ -112,7 +112,7 @@ void kin_membership_look_at_next(kin_membership *r); // switches, speeds up or g
 // ---- membership_epoch.c
 
 kin_time kin_membership_later(kin_time from, uint64_t ns);
-void kin_membership_begin_epoch(kin_membership *r, uint32_t question, int n, const uint8_t *members, const uint64_t *windows);
+void kin_membership_begin_epoch(kin_membership *r, uint32_t question, int n, const uint8_t *members, const uint64_t *works);
 void kin_membership_take_plan(kin_membership *r, const kin_membership_event *event);
 void kin_membership_take_no_plan(kin_membership *r, const kin_membership_event *event);
 void kin_membership_take_ring(kin_membership *r, const kin_membership_event *event);

@@ -22,15 +22,15 @@ void kin_membership_drop_next_with(kin_membership *r, int i) {
 
 // ---- preparing it
 
-static bool is_prepared_already(const kin_membership *r, int n, const uint8_t *members, const uint64_t *windows) {
+static bool is_prepared_already(const kin_membership *r, int n, const uint8_t *members, const uint64_t *works) {
     return r->next.question && n == r->next.n_members && memcmp(members, r->next.members, (size_t)n) == 0 &&
-           memcmp(windows, r->next.windows, (size_t)n * sizeof *windows) == 0;
+           memcmp(works, r->next.works, (size_t)n * sizeof *works) == 0;
 }
 
-// True if the device works with these windows now.
-static bool has_already(const kin_membership *r, int i, uint64_t windows) {
+// True if this is what the device computes now.
+static bool has_already(const kin_membership *r, int i, uint64_t work) {
     for (int m = 0; m < r->n_members; m++) {
-        if (r->members[m] == i) return r->windows[m] == windows;
+        if (r->members[m] == i) return r->works[m] == work;
     }
     return false;
 }
@@ -64,10 +64,10 @@ static void renumber_next(kin_membership *r, uint32_t question) {
 }
 
 void kin_membership_prepare_next(kin_membership *r, const kin_membership_event *event, const uint8_t *members,
-                                 const uint64_t *windows) {
-    int n = event->plan->n_stages;
+                                 const uint64_t *works) {
+    int n = event->n_stages;
     if (r->now < r->no_next_until) return;
-    if (is_prepared_already(r, n, members, windows)) {
+    if (is_prepared_already(r, n, members, works)) {
         renumber_next(r, event->question);
         return;
     }
@@ -83,8 +83,8 @@ void kin_membership_prepare_next(kin_membership *r, const kin_membership_event *
     r->next.moved_at = r->now;
     for (int m = 0; m < n; m++) {
         r->next.members[m] = members[m];
-        r->next.windows[m] = windows[m];
-        r->next.has[m] = has_already(r, members[m], windows[m]);
+        r->next.works[m] = works[m];
+        r->next.has[m] = has_already(r, members[m], works[m]);
     }
     kin_membership_log(r, KIN_LOG_DEBUG, "a better plan, with %d device%s, is prepared", n, n == 1 ? "" : "s");
     tell_all(r);
@@ -189,16 +189,16 @@ void kin_membership_end_soon(kin_membership *r) {
 
 static void switch_to_next(kin_membership *r) {
     uint8_t members[KIN_MEMBERSHIP_DEVICES];
-    uint64_t windows[KIN_MEMBERSHIP_DEVICES];
+    uint64_t works[KIN_MEMBERSHIP_DEVICES];
     uint32_t question = r->next.question, answered = r->change_answered, change = r->change;
     int n = r->next.n_members;
     memcpy(members, r->next.members, sizeof members);
-    memcpy(windows, r->next.windows, sizeof windows);
+    memcpy(works, r->next.works, sizeof works);
     kin_membership_end_epoch(r, "all is here for a better plan");
     r->change_answered = r->change - (change - answered); // a device that joined in the meantime still has to be planned for
     r->n_next_failures = 0;
     if (r->next.is_soon) r->change++; // then the best plan with all devices
-    kin_membership_begin_epoch(r, question, n, members, windows);
+    kin_membership_begin_epoch(r, question, n, members, works);
 }
 
 // A member could not prefetch, and the time for which the ring stays as it is has passed: asks the planner again.

@@ -208,6 +208,10 @@ typedef struct kin_proto_plan {
     kin_proto_group group;
 } kin_proto_plan;
 
+// Returns a hash of what a plan means for the device's preparation: all but the neighbours, and the flag for the timeline. Head
+// and device compare it with that of the last plan.
+uint64_t kin_proto_plan_work(const kin_proto_plan *m);
+
 // The purpose of fetching weights before a plan needs them.
 typedef enum kin_proto_purpose {
     KIN_PROTO_FOR_PLAN,  // a better plan, which waits for them

@@ -1,4 +1,7 @@
 // A device's description, its plan, and its progress.
+#include <string.h>
+
+#include "base/hash.h"
 #include "pure/proto/message_impl.h"
 
 //     DEVICE
@@ -120,6 +123,18 @@ static void put_plan(kin_writer *w, const kin_proto_plan *m) {
     kin_proto_put_id(w, &m->previous_id);
     kin_proto_put_endpoint(w, &m->previous);
     put_group(w, &m->group);
+}
+
+uint64_t kin_proto_plan_work(const kin_proto_plan *m) {
+    uint8_t bytes[KIN_FRAME_CAP_SMALL];
+    kin_proto_plan work = *m;
+    memset(&work.next_id, 0, sizeof work.next_id);
+    memset(&work.previous_id, 0, sizeof work.previous_id);
+    work.next = work.previous = (kin_proto_endpoint){0};
+    memset(work.group.id, 0, sizeof work.group.id);
+    memset(work.group.endpoint, 0, sizeof work.group.endpoint);
+    work.flags &= ~(uint32_t)KIN_PROTO_PLAN_TIMELINE;
+    return kin_hash64(bytes, kin_proto_encode_plan(bytes, sizeof bytes, &work), 0);
 }
 
 static void take_group(kin_reader *r, kin_proto_group *g) {
