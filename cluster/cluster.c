@@ -115,23 +115,17 @@ static void take_relay(kin_cluster *c, kin_link *link, uint32_t epoch, const kin
     else if (from < 0 || to != from + 1)
         kin_endpoint_refuse(link, "identity: these devices are not neighbours in this ring");
     else
-        kin_relay_add(c->relay, c->endpoint, link, open);
+        kin_relay_add(c->relay, c->ring.endpoint, link, open);
 }
 
 static void on_link(void *user, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
     kin_cluster *c = user;
+    if (kin_ring_member_take(&c->ring, link, epoch, open)) return;
     switch (open->role) {
     case KIN_PROTO_CONTROL: take_control(c, link, open); break;
     case KIN_PROTO_OBSERVE: kin_cluster_take_status_link(c, link); break;
-    case KIN_PROTO_FETCH:
-        kin_endpoint_send_accept(c->endpoint, link);
-        kin_chunk_server_accept(c->server, link);
-        break;
-    case KIN_PROTO_GROUP: kin_group_links_take(c->group_links, link, epoch, open); break;
     case KIN_PROTO_RING:
-    case KIN_PROTO_BACK:
-        if (!kin_neighbours_take(c->neighbours, link, epoch, open)) take_relay(c, link, epoch, open);
-        break;
+    case KIN_PROTO_BACK: take_relay(c, link, epoch, open); break;
     default: kin_endpoint_refuse(link, "other: a head does not accept this kind of link"); break;
     }
 }
@@ -166,7 +160,7 @@ static void fill_member(kin_cluster *c, int i, int other, kin_proto_id *id, kin_
     *id = c->plan->ids[other];
     if (!is_head && !kin_measurements_is_apart(c->measurements, &c->plan->ids[i], id)) member_endpoint(c, other, endpoint);
     if (!is_head) return;
-    endpoint->port = kin_endpoint_port(c->endpoint);
+    endpoint->port = kin_endpoint_port(c->ring.endpoint);
     for (int k = 0; k < c->o.n_advertise; k++) {
         kin_label_set(endpoint->address[endpoint->n_addresses++], KIN_PROTO_MAX_STR, c->o.advertise[k]);
     }
@@ -223,7 +217,7 @@ static void send_plan(kin_cluster *c, const kin_membership_action *a) {
 static void connect_ring(kin_cluster *c) {
     kin_proto_endpoint to;
     if (c->plan->n_members > 1 && member_endpoint(c, 1, &to))
-        kin_neighbours_connect(c->neighbours, KIN_SIDE_NEXT, &to, NULL);
+        kin_neighbours_connect(c->ring.neighbours, KIN_SIDE_NEXT, &to, NULL);
 }
 
 static void say_end(kin_cluster *c, const kin_membership_action *a) {
@@ -246,14 +240,14 @@ static void break_request(kin_cluster *c, const char *why) {
     uv_mutex_lock(&c->mutex);
     snprintf(c->snapshot.broken, sizeof c->snapshot.broken, "%s", why);
     uv_mutex_unlock(&c->mutex);
-    kin_message_queue_interrupt(c->in, true);
+    kin_message_queue_interrupt(c->ring.in, true);
 }
 
 static void take_action(kin_cluster *c, const kin_membership_action *a) {
     switch (a->kind) {
     case KIN_MEMBERSHIP_ACCEPT: {
         kin_link *link = kin_connections_link(c->connections, a->link);
-        if (link) kin_endpoint_send_accept(c->endpoint, link);
+        if (link) kin_endpoint_send_accept(c->ring.endpoint, link);
         break;
     }
     case KIN_MEMBERSHIP_REFUSE: refuse(c, a); break;
@@ -273,7 +267,7 @@ static void take_action(kin_cluster *c, const kin_membership_action *a) {
     case KIN_MEMBERSHIP_CLOSE_RING:
         c->wants_ring = false;
         c->reconnect_at = 0;
-        kin_neighbours_end(c->neighbours, KIN_SIDE_NEXT);
+        kin_neighbours_end(c->ring.neighbours, KIN_SIDE_NEXT);
         break;
     case KIN_MEMBERSHIP_UP: break; // reported by the snapshot
     case KIN_MEMBERSHIP_FAIL: break_request(c, a->text); break;
@@ -349,32 +343,25 @@ static void publish(kin_cluster *c) {
     uv_mutex_unlock(&c->mutex);
 }
 
-// Enters the head's group; the head is its last device.
-static void enter_group(kin_cluster *c, uint32_t epoch) {
-    kin_proto_group group = {0};
-    if (epoch && c->plan->n_members > 1) {
-        group.n_ranks = c->plan->shares[0].n_ranks;
-        group.rank = c->plan->shares[0].rank;
-        group.allreduce = c->o.allreduce;
-        fill_group(c, 0, &group);
-    }
-    if (epoch != c->grouped) c->is_next_open = false;
-    c->grouped = epoch;
-    kin_group_links_enter(c->group_links, epoch, &group, c->o.wire_type);
-}
-
+// The head's place in the ring and in its group, where it is the last device.
 static void enter_epoch(kin_cluster *c) {
     uint32_t epoch = kin_membership_epoch(c->membership);
     bool in_force = kin_membership_takes(c->membership, epoch);
     size_t frame_max = kin_proto_step_size_max((uint32_t)c->o.shard.n_batch, (uint32_t)c->o.model->hp.n_embd, c->o.wire_type);
     kin_ring_place place = {.epoch = in_force ? epoch : 0,
                             .frame_max = frame_max > KIN_FRAME_CAP_STEP ? KIN_FRAME_CAP_STEP : (uint32_t)frame_max};
+    kin_proto_group group = {0};
     if (c->plan->n_members > 1) {
         place.who[KIN_SIDE_NEXT] = c->plan->ids[1];
         place.who[KIN_SIDE_PREVIOUS] = c->plan->ids[c->plan->n_members - 1];
     }
-    kin_neighbours_enter(c->neighbours, &place);
-    enter_group(c, place.epoch);
+    if (place.epoch && place.epoch != c->ring.entered && c->plan->n_members > 1) {
+        group.n_ranks = c->plan->shares[0].n_ranks;
+        group.rank = c->plan->shares[0].rank;
+        group.allreduce = c->o.allreduce;
+        fill_group(c, 0, &group);
+    }
+    kin_ring_member_enter(&c->ring, &place, &group, c->o.wire_type);
     kin_relay_enter(c->relay, place.epoch, place.frame_max);
 }
 
@@ -435,7 +422,7 @@ static bool is_due(kin_time *at, kin_time now) {
 
 // Wakes the computing thread, so that it checks whether to stop.
 static void wake(kin_cluster *c) {
-    kin_message_queue_interrupt(c->in, true);
+    kin_message_queue_interrupt(c->ring.in, true);
     uv_mutex_lock(&c->mutex);
     uv_cond_broadcast(&c->changed);
     uv_mutex_unlock(&c->mutex);
@@ -451,17 +438,9 @@ static void on_tick(void *user) {
     if (is_due(&c->give_up_at, now)) publish(c);
     kin_cluster_status_tick(c, now);
     kin_cluster_steps_tick(c, now);
-    kin_group_links_tick(c->group_links);
+    kin_group_links_tick(c->ring.group_links);
     kin_cluster_planning_tick(c, now);
     kin_cluster_prefetch_tick(c, now);
-}
-
-static void say_ring(kin_cluster *c, uint32_t epoch, bool is_open, const char *reason) {
-    kin_cluster_act(c, &(kin_membership_event){.kind = is_open ? KIN_MEMBERSHIP_RING_OPENED : KIN_MEMBERSHIP_RING_CLOSED,
-                                               .link = KIN_MEMBERSHIP_OWN,
-                                               .epoch = epoch,
-                                               .reason = reason,
-                                               .progress_made = kin_cluster_progress_made(c)});
 }
 
 // Handles an invalid message of the last member.
@@ -481,40 +460,18 @@ void kin_cluster_say_wrong(kin_cluster *c, uint32_t epoch, const char *reason) {
     kin_err_set(&c->wrong, "%s", reason);
     c->wrong_epoch = epoch;
     uv_mutex_unlock(&c->mutex);
-    kin_endpoint_call(c->endpoint, on_wrong, c);
+    kin_endpoint_call(c->ring.endpoint, on_wrong, c);
 }
 
-// The head takes part once its link to the next member and those of its group are open.
 static void on_hop(void *user, kin_side side, uint32_t epoch, bool is_open, const char *reason) {
     kin_cluster *c = user;
     if (side == KIN_SIDE_PREVIOUS) return; // the last member reports the state of that link
-    if (!is_open) c->reconnect_at = kin_clock_now() + RECONNECT_MS * UINT64_C(1000000);
-    c->is_next_open = is_open;
-    if (!is_open || kin_group_links_is_complete(c->group_links)) say_ring(c, epoch, is_open, reason);
-}
-
-static void on_group(void *user, uint32_t epoch, bool is_complete, const char *reason) {
-    kin_cluster *c = user;
-    if (!is_complete || c->is_next_open) say_ring(c, epoch, is_complete, reason);
-}
-
-// A sum failed: the epoch cannot continue.
-static void on_group_broken(void *arg) {
-    kin_cluster *c = arg;
-    uv_mutex_lock(&c->mutex);
-    kin_err why = c->group_error;
-    uint32_t epoch = c->group_error_epoch;
-    uv_mutex_unlock(&c->mutex);
-    say_ring(c, epoch, false, why.text);
-}
-
-static void sum_failed(void *user, uint32_t epoch, const char *reason) {
-    kin_cluster *c = user;
-    uv_mutex_lock(&c->mutex);
-    kin_err_set(&c->group_error, "%s", reason);
-    c->group_error_epoch = epoch;
-    uv_mutex_unlock(&c->mutex);
-    kin_endpoint_call(c->endpoint, on_group_broken, c);
+    if (!c->ring.is_next_open && !c->reconnect_at) c->reconnect_at = kin_clock_now() + RECONNECT_MS * UINT64_C(1000000);
+    kin_cluster_act(c, &(kin_membership_event){.kind = is_open ? KIN_MEMBERSHIP_RING_OPENED : KIN_MEMBERSHIP_RING_CLOSED,
+                                               .link = KIN_MEMBERSHIP_OWN,
+                                               .epoch = epoch,
+                                               .reason = reason,
+                                               .progress_made = kin_cluster_progress_made(c)});
 }
 
 // Embedding and output layer stay on the head.
@@ -532,14 +489,15 @@ static int withhold_private(kin_cluster *c, kin_err *err) {
 static void open_chunk_server(kin_cluster *c) {
     kin_err err;
     kin_store *store = NULL;
-    if (kin_chunk_server_open(&c->server, kin_endpoint_loop(c->endpoint), NULL, &err) != 0 ||
+    if (kin_chunk_server_open(&c->ring.server, kin_endpoint_loop(c->ring.endpoint), NULL, &err) != 0 ||
         kin_store_open_files(&store, c->o.manifest, c->o.paths, &err) != 0 ||
-        kin_chunk_store_new(&c->chunks, kin_endpoint_loop(c->endpoint), store, &err) != 0 || withhold_private(c, &err) != 0) {
+        kin_chunk_store_new(&c->chunks, kin_endpoint_loop(c->ring.endpoint), store, &err) != 0 ||
+        withhold_private(c, &err) != 0) {
         kin_log(KIN_LOG_WARN, "devices cannot fetch the model from this head: %s", err.text);
         if (!c->chunks) kin_store_close(store);
         return;
     }
-    kin_chunk_server_set_store(c->server, c->chunks);
+    kin_chunk_server_set_store(c->ring.server, c->chunks);
 }
 
 static void begin(void *arg) {
@@ -550,8 +508,8 @@ static void begin(void *arg) {
     if (!c->o.hidden) {
         kin_discovery_options o = {.port = KIN_DISCOVERY_PORT};
         memcpy(o.key, c->o.key.bytes, sizeof o.key);
-        kin_discovery_self self = {.id = c->o.id, .name = c->o.name, .port = kin_endpoint_port(c->endpoint)};
-        if (kin_discovery_answer(&c->discovery, kin_endpoint_loop(c->endpoint), &o, &self, &err) != 0)
+        kin_discovery_self self = {.id = c->o.id, .name = c->o.name, .port = kin_endpoint_port(c->ring.endpoint)};
+        if (kin_discovery_answer(&c->discovery, kin_endpoint_loop(c->ring.endpoint), &o, &self, &err) != 0)
             kin_log(KIN_LOG_WARN, "devices cannot find this head automatically: %s; give them its address", err.text);
     }
     on_tick(c);
@@ -566,12 +524,7 @@ static void end(void *arg) {
     c->subscribers = NULL;
     kin_relay_close(c->relay, "the head was stopped");
     c->relay = NULL;
-    kin_neighbours_close(c->neighbours, "the head was stopped");
-    c->neighbours = NULL;
-    kin_cluster_close_pages(c);
-    kin_group_links_close(c->group_links);
-    c->group_links = NULL;
-    kin_chunk_server_close(c->server);
+    kin_ring_member_end(&c->ring, "the head was stopped");
     kin_chunk_store_let_go(c->chunks);
     kin_discovery_close(c->discovery);
 }
@@ -599,7 +552,7 @@ void kin_cluster_on_ends(void *arg) {
 }
 
 uint16_t kin_cluster_port(const kin_cluster *c) {
-    return kin_endpoint_port(c->endpoint);
+    return kin_endpoint_port(c->ring.endpoint);
 }
 
 // ---- opening and closing
@@ -621,6 +574,10 @@ static int open_membership(kin_cluster *c, kin_err *err) {
     return 0;
 }
 
+static bool is_busy(void *user) {
+    return !kin_cluster_is_quiet(user, kin_clock_now());
+}
+
 static int open_all(kin_cluster *c, kin_err *err) {
     c->plan = calloc(1, sizeof *c->plan);
     c->next = calloc(1, sizeof *c->next);
@@ -629,28 +586,34 @@ static int open_all(kin_cluster *c, kin_err *err) {
     c->seen = calloc(1, sizeof *c->seen);
     if (!c->plan || !c->next || !c->asked || !c->message || !c->seen) return kin_err_set(err, "out of memory");
     static const kin_connections_callbacks connection_callbacks = {.message = on_message, .lost = on_lost};
-    const kin_exchange_options xo = {.broken = sum_failed, .user = c, .stop = c->o.stop};
-    if (kin_exchange_open(&c->exchange, &xo, err) != 0) return KIN_FAIL;
+    static const kin_endpoint_callbacks callbacks = {.tick = on_tick, .opened = on_link};
+    const kin_ring_member_options ro = {.endpoint = {.id = c->o.id,
+                                                     .name = c->o.name,
+                                                     .version = c->o.version,
+                                                     .key = c->o.key,
+                                                     .listen = c->o.listen,
+                                                     .port = c->o.port},
+                                        .callbacks = &callbacks,
+                                        .hop = on_hop,
+                                        .is_busy = is_busy,
+                                        .pack = kin_cluster_pack,
+                                        .packed = kin_cluster_on_packed,
+                                        .user = c,
+                                        .trace = kin_timeline_own(c->o.timeline),
+                                        .stop = c->o.stop};
+    if (kin_ring_member_open(&c->ring, &ro, err) != 0) return KIN_FAIL;
     kin_local_stage_options oo = {
-        .model = c->o.model, .devices = c->o.devices, .shard = c->o.shard, .sum = kin_exchange_sum(c->exchange)};
+        .model = c->o.model, .devices = c->o.devices, .shard = c->o.shard, .sum = kin_exchange_sum(c->ring.exchange)};
     if (kin_connections_open(&c->connections, &connection_callbacks, c, err) != 0 ||
         kin_local_stage_open(&c->local_stage, &oo, err) != 0)
         return KIN_FAIL;
     if (kin_relay_open(&c->relay, relay_begun, c, err) != 0) return KIN_FAIL;
     if (kin_cluster_open_status(c, err) != 0 || kin_cluster_open_planning(c, err) != 0) return KIN_FAIL;
     if (kin_cluster_open_prefetch(c, err) != 0) return KIN_FAIL;
-    if (kin_message_pool_open(&c->pool, KIN_STEPS_BUFFERS, err) != 0 || kin_message_queue_open(&c->in, err) != 0) return KIN_FAIL;
     if (kin_loopback_open(&c->loopback, c->o.shard.n_batch, c->o.model->hp.n_embd, KIN_STEPS_IN_FLIGHT, err) != 0)
         return KIN_FAIL;
     if (open_membership(c, err) != 0) return KIN_FAIL;
-    kin_endpoint_options so = {
-        .id = c->o.id, .name = c->o.name, .version = c->o.version, .key = c->o.key, .listen = c->o.listen, .port = c->o.port};
-    static const kin_endpoint_callbacks callbacks = {.tick = on_tick, .opened = on_link};
-    if (kin_endpoint_open(&c->endpoint, &so, &callbacks, c, err) != 0) return KIN_FAIL;
-    kin_neighbours_options no = {.endpoint = c->endpoint, .pool = c->pool, .in = c->in, .trace = kin_timeline_own(c->o.timeline)};
-    if (kin_neighbours_open(&c->neighbours, &no, on_hop, c, err) != 0) return KIN_FAIL;
-    if (kin_group_links_open(&c->group_links, c->endpoint, c->exchange, on_group, c, err) != 0) return KIN_FAIL;
-    return kin_endpoint_start(c->endpoint, begin, c, err);
+    return kin_endpoint_start(c->ring.endpoint, begin, c, err);
 }
 
 static int check_batch(const kin_cluster_options *o, kin_err *err) {
@@ -685,20 +648,15 @@ void kin_cluster_close(kin_cluster *c) {
     if (!c) return;
     kin_cluster_settle_pages(c);
     kin_planning_stop(c->planning); // its thread posts calls to the loop
-    kin_prepacking_stop(c->prepacking);
-    kin_endpoint_close(c->endpoint, end, c);
-    if (c->in) kin_message_queue_drain(c->in, c->pool);
+    kin_ring_member_stop(&c->ring, end, c);
     kin_connections_close(c->connections, NULL);
     kin_status_subscribers_close(c->subscribers, NULL);
     kin_relay_close(c->relay, NULL);
-    kin_neighbours_close(c->neighbours, NULL);
-    kin_group_links_close(c->group_links);
     kin_cluster_close_requests(c);
+    kin_ring_member_close(&c->ring);
     kin_cluster_close_planning(c);
     kin_cluster_close_prefetch(c);
     kin_membership_free(c->membership);
-    kin_message_queue_close(c->in);
-    kin_message_pool_close(c->pool);
     kin_completion_fini(&c->measure.completion);
     kin_completion_fini(&c->gather.completion);
     kin_completion_fini(&c->beginning);

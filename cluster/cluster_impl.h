@@ -13,18 +13,12 @@
 #include "cluster/pairwise_tests.h"
 #include "cluster/planning.h"
 #include "cluster/probe_schedule.h"
-#include "fetch/chunk_server.h"
-#include "fetch/page_fetch.h"
+#include "cluster/ring_member.h"
 #include "net/discovery.h"
-#include "net/endpoint.h"
 #include "observe/status_subscribers.h"
-#include "pipeline/exchange.h"
-#include "pipeline/group_links.h"
 #include "pipeline/local_stage.h"
 #include "pipeline/loopback.h"
 #include "pipeline/lost_step.h"
-#include "pipeline/neighbours.h"
-#include "pipeline/prepacking.h"
 #include "pipeline/relay.h"
 #include "pipeline/remote_ring.h"
 #include "pure/proto/membership.h"
@@ -66,8 +60,6 @@ typedef struct kin_cluster_spares {
 
 // KV pages of sequences, on the devices' disks and on the head's.
 typedef struct kin_cluster_pages {
-    kin_kv_peers peers;
-    kin_page_fetch *fetch;                        // NULL: pages are not stored
     kin_proto_id keepers[KIN_MEMBERSHIP_DEVICES]; // devices that offered to store pages
     int n_keepers;
     uint64_t bytes; // for which copies were requested
@@ -96,15 +88,11 @@ typedef struct kin_cluster_snapshot {
 
 struct kin_cluster {
     kin_cluster_options o;
-    kin_message_pool *pool;
-    kin_message_queue *in;
-    kin_endpoint *endpoint;
-    kin_neighbours *neighbours;
+    kin_ring_member ring;
 
     // Used by the loop's thread.
     kin_membership *membership;
     kin_discovery *discovery;
-    kin_chunk_server *server;
     kin_chunk_store *chunks;
     kin_connections *connections;
     kin_status_subscribers *subscribers;
@@ -112,9 +100,6 @@ struct kin_cluster {
     kin_pairwise_tests *tests;
     kin_probe_schedule probes;
     kin_relay *relay;
-    kin_group_links *group_links;
-    uint32_t grouped;  // epoch of the group links
-    bool is_next_open; // the link to the next member is open, perhaps not all of the group's
     kin_planner_question *about; // scratch: the question that is made; its facts are also used for measurements
     kin_planning *planning;
     kin_planning_answer *answer;
@@ -126,8 +111,6 @@ struct kin_cluster {
     uint64_t counted;
     double tokens_per_s;
     kin_assignment *plan, *next, *asked; // active; prepared beside it; the planner's latest answer
-    kin_prepacking *prepacking;          // packs the head's own part of `next`
-    kin_prepacking_job *own_job;
     uint32_t own_ticket; // question whose part is packed, or was
     kin_cluster_spares spares;
     kin_cluster_pages pages;
@@ -154,16 +137,12 @@ struct kin_cluster {
     uv_mutex_t mutex; // guards the following
     uv_cond_t changed;
     kin_cluster_snapshot snapshot;
-    kin_err group_error; // why a sum failed, and in which epoch
-    uint32_t group_error_epoch;
     kin_err wrong; // why the last member's message was invalid, and in which epoch
     uint32_t wrong_epoch;
 
     kin_completion beginning; // result: whether the request of `wanted_epoch` has begun
     atomic_uint wanted_epoch;
     atomic_bool yields; // a better plan waits for the end of the request
-
-    kin_exchange *exchange; // for the head's group
 
     // Used by the computing thread.
     kin_cluster_snapshot *seen; // the snapshot for which the shard is open
@@ -237,6 +216,10 @@ void kin_cluster_planning_tick(kin_cluster *c, kin_time now);
 int kin_cluster_open_prefetch(kin_cluster *c, kin_err *err);
 void kin_cluster_close_prefetch(kin_cluster *c);
 
+// See kin_ring_member_options. The head packs its own part of `next`; a ticket is a question.
+int kin_cluster_pack(void *cluster, const kin_prepacking_job *job, const atomic_bool *stop, kin_packed **held, kin_err *err);
+void kin_cluster_on_packed(void *cluster, uint32_t question);
+
 // Returns the answer to that question: the latest, or the one that is prepared.
 kin_assignment **kin_cluster_answer_of(kin_cluster *c, uint32_t question);
 // Called after the membership has seen the planner's latest answer: keeps it as `next` if it is prepared from now on.
@@ -255,8 +238,7 @@ void kin_cluster_take_prefetched(kin_cluster *c, uint32_t from, const kin_proto_
 void kin_cluster_init_pages(kin_cluster *c);
 void kin_cluster_open_pages(kin_cluster *c);
 void kin_cluster_settle_pages(kin_cluster *c); // the computing thread
-void kin_cluster_close_pages(kin_cluster *c);
-void kin_cluster_meet_pages(kin_cluster *c); // called when a plan becomes active
+void kin_cluster_meet_pages(kin_cluster *c);   // called when a plan becomes active
 // Registers the other devices' addresses with that device.
 void kin_cluster_introduce(kin_cluster *c, uint32_t link);
 void kin_cluster_forget_keeper(kin_cluster *c, const kin_proto_id *id); // a restarted device may not store pages

@@ -3,50 +3,23 @@
 // plan, fetches the pages that it lacks (fetch/page_fetch.h), so all members get the addresses of the others.
 #include <string.h>
 
-#include "base/log.h"
 #include "cluster/cluster_impl.h"
 #include "pure/proto/id.h"
 
-// kin_kv_peers. The head's own pages need no copy: without the head there are no sequences.
-static void on_page_written(void *user, const kin_page_name *name, size_t n) {
-    (void)user, (void)name, (void)n;
-}
-
-// Called by the computing thread.
-static void on_pages_wanted(void *user, const kin_page_name *names, int n, size_t bytes, int timeout_ms) {
-    kin_cluster *c = user;
-    if (c->pages.fetch) kin_page_fetch_want(c->pages.fetch, names, n, bytes, timeout_ms);
-}
-
 void kin_cluster_init_pages(kin_cluster *c) {
-    c->pages.peers = (kin_kv_peers){.written = on_page_written, .fetch = on_pages_wanted, .user = c};
-    c->o.shard.kv_disk.peers = &c->pages.peers;
+    c->o.shard.kv_disk.peers = &c->ring.peers; // the head's own pages need no copy: without the head there are no sequences
     c->o.shard.wire = c->o.wire_type;
     memcpy(&c->o.shard.kv_disk.model, c->o.manifest->hash, sizeof c->o.shard.kv_disk.model);
 }
 
-static bool is_busy(void *user) {
-    return !kin_cluster_is_quiet(user, kin_clock_now());
-}
-
-// Without shared pages, sequences are recomputed.
 void kin_cluster_open_pages(kin_cluster *c) {
     const kin_kv_disk *disk = &c->o.shard.kv_disk;
-    kin_page_fetch_options o = {.endpoint = c->endpoint, .dir = disk->dir, .cap = disk->cap, .is_busy = is_busy, .user = c};
-    kin_err err;
-    if (!disk->dir || !c->server) return;
-    if (kin_chunk_server_give_pages(c->server, disk->dir, &err) != 0 || kin_page_fetch_open(&c->pages.fetch, &o, &err) != 0)
-        kin_log(KIN_LOG_WARN, "KV pages are not shared with devices: %s", err.text);
+    if (disk->dir && c->ring.server) kin_ring_member_share_pages(&c->ring, disk->dir, disk->cap);
 }
 
 // Waits until the copies of pages that others wrote while the head computed are here.
 void kin_cluster_settle_pages(kin_cluster *c) {
-    if (c->pages.fetch) kin_page_fetch_settle(c->pages.fetch);
-}
-
-void kin_cluster_close_pages(kin_cluster *c) {
-    kin_page_fetch_close(c->pages.fetch);
-    c->pages.fetch = NULL;
+    if (c->ring.pages) kin_page_fetch_settle(c->ring.pages);
 }
 
 // Iterates over the devices that are there, except the one on link `but`; sets kept->id and endpoint. False: no more. *i: starts
@@ -64,14 +37,14 @@ static bool next_device(const kin_cluster *c, int *i, uint32_t but, kin_proto_ke
 
 void kin_cluster_meet_pages(kin_cluster *c) {
     kin_proto_kept kept = {0};
-    if (!c->pages.fetch) return;
-    kin_page_fetch_forget(c->pages.fetch);
-    for (int i = 0; next_device(c, &i, 0, &kept);) kin_page_fetch_know(c->pages.fetch, &kept.id, &kept.endpoint);
+    if (!c->ring.pages) return;
+    kin_page_fetch_forget(c->ring.pages);
+    for (int i = 0; next_device(c, &i, 0, &kept);) kin_page_fetch_know(c->ring.pages, &kept.id, &kept.endpoint);
 }
 
 void kin_cluster_introduce(kin_cluster *c, uint32_t link) {
     kin_proto_message m = {.type = KIN_FRAME_KEPT, .kept = {.page_bytes = 1}};
-    if (!c->pages.fetch) return;
+    if (!c->ring.pages) return;
     for (int i = 0; next_device(c, &i, link, &m.kept);) kin_connections_send(c->connections, link, 0, &m);
 }
 
@@ -123,7 +96,7 @@ static uint32_t find_replica(const kin_cluster *c, int i) {
 void kin_cluster_take_kept(kin_cluster *c, uint32_t from, const kin_proto_message *said) {
     const kin_membership_device *d = kin_cluster_device_of(c, from);
     kin_proto_message m = *said;
-    if (!d || !c->pages.fetch || !kin_connections_endpoint(c->connections, from, &m.kept.endpoint)) return;
+    if (!d || !c->ring.pages || !kin_connections_endpoint(c->connections, from, &m.kept.endpoint)) return;
     int i = kin_assignment_find(c->plan, &d->id);
     m.kept.id = d->id;
     note_keeper(c, &d->id);
@@ -133,7 +106,7 @@ void kin_cluster_take_kept(kin_cluster *c, uint32_t from, const kin_proto_messag
     if (replica) {
         kin_connections_send(c->connections, replica, 0, &m);
     } else {
-        kin_page_fetch_know(c->pages.fetch, &m.kept.id, &m.kept.endpoint);
-        kin_page_fetch_copy(c->pages.fetch, &m.kept);
+        kin_page_fetch_know(c->ring.pages, &m.kept.id, &m.kept.endpoint);
+        kin_page_fetch_copy(c->ring.pages, &m.kept);
     }
 }

@@ -227,10 +227,8 @@ static void say_planned(kin_cluster *c, uint32_t question, const kin_assignment 
         kin_cluster_fill_plan(c, p, i, &c->message->plan);
         stages[i - 1] = (kin_membership_stage){.id = p->ids[i], .work = kin_proto_plan_work(&c->message->plan)};
     }
-    kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_PLANNED,
-                                               .question = question,
-                                               .stages = stages,
-                                               .n_stages = p->n_members - 1});
+    kin_cluster_act(c, &(kin_membership_event){
+                           .kind = KIN_MEMBERSHIP_PLANNED, .question = question, .stages = stages, .n_stages = p->n_members - 1});
     kin_cluster_keep_next(c);
 }
 
@@ -360,7 +358,7 @@ static void take_planned(void *arg) {
 
 static void planning_is_done(void *user) {
     kin_cluster *c = user;
-    kin_endpoint_call(c->endpoint, take_planned, c);
+    kin_endpoint_call(c->ring.endpoint, take_planned, c);
 }
 
 static double measure_pause_ms(const kin_cluster *c) {

@@ -28,34 +28,12 @@ void kin_cluster_keep_next(kin_cluster *c) {
 
 // ---- the head's own part
 
-// A message from the packing thread.
-typedef struct packed {
-    kin_cluster *cluster;
-    uint32_t ticket;
-} packed;
-
-static void say_own(kin_cluster *c, uint32_t question) {
-    kin_cluster_act(c, &(kin_membership_event){
+void kin_cluster_on_packed(void *user, uint32_t question) {
+    kin_cluster_act(user, &(kin_membership_event){
                            .kind = KIN_MEMBERSHIP_PREFETCHED, .link = KIN_MEMBERSHIP_OWN, .question = question, .is_here = true});
 }
 
-static void on_packed(void *arg) {
-    packed *p = arg;
-    say_own(p->cluster, p->ticket);
-    free(p);
-}
-
-// What could not be packed ahead is packed when the plan begins.
-static void packing_is_done(void *user, uint32_t ticket, const char *reason) {
-    kin_cluster *c = user;
-    packed *p = malloc(sizeof *p);
-    (void)reason;
-    kin_assert(p);
-    *p = (packed){c, ticket};
-    if (!kin_endpoint_call(c->endpoint, on_packed, p)) free(p);
-}
-
-static int pack(void *user, const kin_prepacking_job *job, const atomic_bool *stop, kin_packed **held, kin_err *err) {
+int kin_cluster_pack(void *user, const kin_prepacking_job *job, const atomic_bool *stop, kin_packed **held, kin_err *err) {
     const kin_cluster *c = user;
     kin_local_stage_options o = {.model = c->o.model, .devices = c->o.devices, .shard = c->o.shard};
     return kin_local_stage_prepack(&o, &job->windows, &job->but, stop, held, err);
@@ -67,16 +45,16 @@ static bool has_work(const kin_windows *windows, const kin_windows *but) {
 
 static void prefetch_own(kin_cluster *c, uint32_t question) {
     const kin_assignment *p = *kin_cluster_answer_of(c, question), *now = c->plan;
-    kin_prepacking_job *job = c->own_job;
+    kin_prepacking_job *job = c->ring.job;
     if (question == c->own_ticket) return; // only the rate limit would differ
     c->own_ticket = job->ticket = question;
     job->windows = p->windows[0].windows;
     job->but = now->windows[0].windows;
     bool is_whole = kin_share_is_whole(&p->shares[0]); // a share is packed when its plan begins
     if (has_work(&job->windows, &job->but) && c->o.shard.cache_dir && is_whole)
-        kin_prepacking_begin(c->prepacking, job);
+        kin_prepacking_begin(c->ring.prepacking, job);
     else
-        say_own(c, question);
+        kin_cluster_on_packed(c, question);
 }
 
 // ---- devices
@@ -239,17 +217,13 @@ void kin_cluster_take_prefetched(kin_cluster *c, uint32_t from, const kin_proto_
 // ---- opening and closing
 
 int kin_cluster_open_prefetch(kin_cluster *c, kin_err *err) {
-    c->own_job = calloc(1, sizeof *c->own_job);
     c->spares.plans = calloc(1, sizeof *c->spares.plans);
     c->spare = calloc(1, sizeof *c->spare);
-    if (!c->own_job || !c->spares.plans || !c->spare) return kin_err_set(err, "out of memory");
-    kin_prepacking_options o = {.pack = pack, .done = packing_is_done, .user = c};
-    return kin_prepacking_open(&c->prepacking, &o, err);
+    if (!c->spares.plans || !c->spare) return kin_err_set(err, "out of memory");
+    return 0;
 }
 
 void kin_cluster_close_prefetch(kin_cluster *c) {
-    kin_prepacking_close(c->prepacking);
-    free(c->own_job);
     free(c->spares.plans);
     free(c->spare);
 }

@@ -8,7 +8,7 @@ enum { MEANWHILE_NS = 100000000 };
 
 static void out(void *user, kin_message_buffer *buffer) {
     kin_cluster *c = user;
-    kin_neighbours_send(c->neighbours, buffer);
+    kin_neighbours_send(c->ring.neighbours, buffer);
     kin_local_stage_publish(c->local_stage);
 }
 
@@ -33,15 +33,15 @@ static kin_steps steps_of(const kin_cluster *c, int n_rounds) {
 }
 
 static int enter(kin_cluster *c, const kin_cluster_snapshot *n, kin_err *err) {
-    kin_prepacking_pause(c->prepacking);
-    kin_exchange_use(c->exchange, n->epoch);
+    kin_prepacking_pause(c->ring.prepacking);
+    kin_exchange_use(c->ring.exchange, n->epoch);
     if (kin_local_stage_set(c->local_stage, &n->own, err) != 0) return kin_err_prefix(err, "the head's own layers");
     *c->seen = *n;
     c->epoch = n->epoch;
     kin_remote_ring_init(&c->remote, &(kin_remote_ring_options){.steps = steps_of(c, n->own.n_rounds),
                                                                 .epoch = n->epoch,
-                                                                .pool = c->pool,
-                                                                .in = c->in,
+                                                                .pool = c->ring.pool,
+                                                                .in = c->ring.in,
                                                                 .stop = c->o.stop,
                                                                 .out = out,
                                                                 .broken = broken,
@@ -112,16 +112,16 @@ static int wait_until_up(kin_cluster *c, kin_cluster_snapshot *n, kin_err *err) 
 
 // Asks the loop's thread to begin the request. False: it has ended the epoch in the meantime, for a better plan.
 static bool asks_to_begin(kin_cluster *c) {
-    kin_message_queue_interrupt(c->in, false);
+    kin_message_queue_interrupt(c->ring.in, false);
     // Answers to steps that were dropped in this epoch stay in the queue, since the check of their order counts them.
-    if (atomic_load(&c->wanted_epoch) != c->epoch) kin_message_queue_drain(c->in, c->pool);
+    if (atomic_load(&c->wanted_epoch) != c->epoch) kin_message_queue_drain(c->ring.in, c->ring.pool);
     atomic_store(&c->wanted_epoch, c->epoch);
     uint32_t generation = kin_completion_ask(&c->beginning);
-    return kin_endpoint_call(c->endpoint, kin_cluster_on_begins, c) && kin_completion_wait(&c->beginning, generation);
+    return kin_endpoint_call(c->ring.endpoint, kin_cluster_on_begins, c) && kin_completion_wait(&c->beginning, generation);
 }
 
 void kin_cluster_wake(kin_cluster *c) {
-    kin_message_queue_wake(c->in);
+    kin_message_queue_wake(c->ring.in);
 }
 
 void kin_cluster_set_meanwhile(kin_cluster *c, void (*meanwhile)(void *user), void *user) {
@@ -146,7 +146,7 @@ void kin_cluster_end(kin_cluster *c) {
     if (!c->in_request) return;
     c->in_request = false;
     kin_local_stage_publish(c->local_stage);
-    kin_endpoint_call(c->endpoint, kin_cluster_on_ends, c);
+    kin_endpoint_call(c->ring.endpoint, kin_cluster_on_ends, c);
 }
 
 bool kin_cluster_yields(const kin_cluster *c) {
@@ -169,7 +169,7 @@ int kin_cluster_n_members(const kin_cluster *c) {
 
 void kin_cluster_wait_for_poll(kin_cluster *c, kin_cluster_poll *poll, kin_mailbox_fn begin) {
     uint32_t generation = kin_completion_ask(&poll->completion);
-    if (kin_endpoint_call(c->endpoint, begin, c)) kin_completion_wait(&poll->completion, generation);
+    if (kin_endpoint_call(c->ring.endpoint, begin, c)) kin_completion_wait(&poll->completion, generation);
 }
 
 void kin_cluster_gather(kin_cluster *c) {
@@ -179,6 +179,5 @@ void kin_cluster_gather(kin_cluster *c) {
 void kin_cluster_close_requests(kin_cluster *c) {
     kin_head_close(c->head);
     kin_local_stage_close(c->local_stage);
-    kin_exchange_close(c->exchange);
     kin_loopback_close(c->loopback);
 }

@@ -49,7 +49,7 @@ bool kin_cluster_poll_ends(kin_cluster *c, kin_cluster_poll *poll, kin_time now)
 
 static kin_proto_status own_status(kin_cluster *c) {
     kin_proto_status s = kin_local_stage_status(c->local_stage, &c->own_sample.ready);
-    kin_neighbours_stats net = kin_neighbours_stats_now(c->neighbours);
+    kin_neighbours_stats net = kin_neighbours_stats_now(c->ring.neighbours);
     s.state = kin_membership_state_now(c->membership) != KIN_MEMBERSHIP_SERVING ? KIN_PROTO_PREPARING
               : kin_membership_n_requests(c->membership) > 0                    ? KIN_PROTO_COMPUTING
                                                                                 : KIN_PROTO_WAITING;
@@ -87,7 +87,7 @@ static void describe_head(kin_cluster *c, kin_status_json_head *h, char doing[KI
                                 .version = c->o.version,
                                 .model = c->o.model_name,
                                 .doing = kin_membership_doing(c->membership, doing, KIN_MEMBERSHIP_SENTENCE),
-                                .port = kin_endpoint_port(c->endpoint),
+                                .port = kin_endpoint_port(c->ring.endpoint),
                                 .state = kin_membership_state_now(c->membership),
                                 .epoch = kin_membership_epoch(c->membership),
                                 .n_rounds = c->plan->n_rounds,
@@ -165,12 +165,12 @@ void kin_cluster_ask_status(kin_cluster *c, kin_status_take_fn take, void *user)
     if (atomic_exchange(&q->is_pending, true)) return;
     q->take = take;
     q->user = user;
-    kin_endpoint_call(c->endpoint, on_status_query, c); // fails only while the cluster is being closed
+    kin_endpoint_call(c->ring.endpoint, on_status_query, c); // fails only while the cluster is being closed
 }
 
 void kin_cluster_take_status_link(kin_cluster *c, kin_link *link) {
     if (kin_status_subscribers_add(c->subscribers, link))
-        kin_endpoint_send_accept(c->endpoint, link);
+        kin_endpoint_send_accept(c->ring.endpoint, link);
     else
         kin_endpoint_refuse(link, "busy: too many status clients");
 }

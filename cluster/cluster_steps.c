@@ -6,7 +6,7 @@
 #define POLL_NS UINT64_C(500000000) // for the devices to answer
 
 static kin_step_place own_place(kin_cluster *c, uint32_t epoch) {
-    kin_neighbours_stats own = kin_neighbours_stats_now(c->neighbours);
+    kin_neighbours_stats own = kin_neighbours_stats_now(c->ring.neighbours);
     if (own.epoch != epoch) return (kin_step_place){.is_known = true};
     return (kin_step_place){
         .is_known = true, .n_came = own.n_came, .n_left = own.n_left, .moving = own.moving + kin_relay_moving(c->relay)};

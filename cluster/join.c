@@ -27,8 +27,8 @@ static void pass_links_on(kin_join *j, const char *head_name) {
     kin_discovery_options o = {.port = KIN_DISCOVERY_PORT};
     memcpy(o.key, j->o.key.bytes, sizeof o.key);
     kin_discovery_self self = {
-        .id = j->head_id, .name = head_name, .port = kin_endpoint_port(j->endpoint), .features = KIN_BEACON_IS_GATEWAY};
-    if (kin_discovery_answer(&j->announces, kin_endpoint_loop(j->endpoint), &o, &self, &err) == 0) return;
+        .id = j->head_id, .name = head_name, .port = kin_endpoint_port(j->ring.endpoint), .features = KIN_BEACON_IS_GATEWAY};
+    if (kin_discovery_answer(&j->announces, kin_endpoint_loop(j->ring.endpoint), &o, &self, &err) == 0) return;
     kin_log(KIN_LOG_DEBUG, "this device cannot help others to find the head: %s", err.text);
     j->announces = NULL;
 }
@@ -56,7 +56,7 @@ static void give_up(kin_join *j, const char *why) {
     kin_err_set(&j->why, "%s", why);
     pthread_mutex_unlock(&j->mutex);
     kin_lazy_load_end(j->lazy_load, why);
-    kin_message_queue_interrupt(j->in, true);
+    kin_message_queue_interrupt(j->ring.in, true);
 }
 
 // For a head that the user named. A head that was found has signed its answer with the key, so there the failure is temporary.
@@ -154,16 +154,16 @@ static void control_failed(void *user, const kin_dial_failure *failure) {
 
 static void connect_head(kin_join *j, const kin_member_action *a) {
     static const kin_dial_callbacks callbacks = {.accepted = control_accepted, .failed = control_failed};
-    kin_dial_options o = kin_dial_options_default(kin_endpoint_tls(j->endpoint));
+    kin_dial_options o = kin_dial_options_default(kin_endpoint_tls(j->ring.endpoint));
     kin_err err;
     drop_control(j, NULL);
     j->is_head_backpressured = false;
     snprintf(j->head_address, sizeof j->head_address, "%s", a->address);
     j->head_port = a->port;
     o.to = kin_dial_address(a->address, a->port);
-    o.open = kin_endpoint_self(j->endpoint);
+    o.open = kin_endpoint_self(j->ring.endpoint);
     o.open.role = KIN_PROTO_CONTROL;
-    if (kin_dial_start(&j->dial, kin_endpoint_loop(j->endpoint), &o, &callbacks, j, &err) == 0) return;
+    if (kin_dial_start(&j->dial, kin_endpoint_loop(j->ring.endpoint), &o, &callbacks, j, &err) == 0) return;
     kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_LOST, .reason = err.text});
 }
 
@@ -195,30 +195,22 @@ static void connect_ring(kin_join *j, kin_side side, bool by_head) {
     kin_proto_endpoint to = by_head ? (kin_proto_endpoint){0} : side == KIN_SIDE_NEXT ? j->plan->next : j->plan->previous;
     bool is_head = to.n_addresses == 0;
     kin_join_fill_endpoint(j, &to);
-    kin_neighbours_connect(j->neighbours, side, &to, is_head ? &j->head_id : NULL);
-}
-
-static void enter_group(kin_join *j, uint32_t epoch) {
-    kin_proto_group group = {0};
-    if (epoch == j->entered) return;
-    j->entered = epoch;
-    j->is_next_open = false;
-    if (epoch) group = j->plan->group;
-    for (int r = 0; r < group.n_ranks; r++) {
-        if (r != group.rank) kin_join_fill_endpoint(j, &group.endpoint[r]);
-    }
-    kin_group_links_enter(j->group_links, epoch, &group, j->plan->wire_type);
+    kin_neighbours_connect(j->ring.neighbours, side, &to, is_head ? &j->head_id : NULL);
 }
 
 static void enter_epoch(kin_join *j, uint32_t epoch) {
     size_t frame_max = 0;
+    kin_proto_group group = {0};
     if (epoch && j->n_embd) frame_max = kin_proto_step_size_max(j->plan->n_batch, (uint32_t)j->n_embd, j->plan->wire_type);
     kin_trace_turn(kin_metrics_trace(j->metrics), epoch && (j->plan->flags & KIN_PROTO_PLAN_TIMELINE));
     kin_ring_place place = {.epoch = epoch,
                             .frame_max = frame_max > KIN_FRAME_CAP_STEP ? KIN_FRAME_CAP_STEP : (uint32_t)frame_max,
                             .who = {j->plan->next_id, j->plan->previous_id}};
-    kin_neighbours_enter(j->neighbours, &place);
-    enter_group(j, epoch);
+    if (epoch && epoch != j->ring.entered) group = j->plan->group;
+    for (int r = 0; r < group.n_ranks; r++) {
+        if (r != group.rank) kin_join_fill_endpoint(j, &group.endpoint[r]);
+    }
+    kin_ring_member_enter(&j->ring, &place, &group, j->plan->wire_type);
 }
 
 static void search(kin_join *j) {
@@ -241,8 +233,8 @@ static void take_action(kin_join *j, const kin_member_action *a) {
     case KIN_MEMBER_CONNECT_NEXT: connect_ring(j, KIN_SIDE_NEXT, a->by_head); break;
     case KIN_MEMBER_CONNECT_PREVIOUS: connect_ring(j, KIN_SIDE_PREVIOUS, a->by_head); break;
     case KIN_MEMBER_CLOSE_RING:
-        kin_neighbours_end(j->neighbours, KIN_SIDE_NEXT);
-        kin_neighbours_end(j->neighbours, KIN_SIDE_PREVIOUS);
+        kin_neighbours_end(j->ring.neighbours, KIN_SIDE_NEXT);
+        kin_neighbours_end(j->ring.neighbours, KIN_SIDE_PREVIOUS);
         break;
     case KIN_MEMBER_SEND_RING: kin_join_send_next(j, a); break;
     case KIN_MEMBER_GIVE_UP: give_up(j, a->text); break;
@@ -302,8 +294,7 @@ static void leave_for_good(kin_join *j) {
     snprintf(line, sizeof line, "left the head permanently: %s", why);
     j->hangs = true;
     drop_control(j, why);
-    kin_neighbours_enter(j->neighbours, &(kin_ring_place){0});
-    kin_group_links_enter(j->group_links, 0, &(kin_proto_group){0}, KIN_ACTIVATION_F32);
+    kin_ring_member_enter(&j->ring, &(kin_ring_place){0}, &(kin_proto_group){0}, KIN_ACTIVATION_F32);
     give_up(j, why);
     if (j->o.status) j->o.status(j->o.user, line);
 }
@@ -316,85 +307,46 @@ static bool look_whether_it_hangs(kin_join *j) {
 // While steps come, messages of the head and the next member may be queued behind them, before a slow link, so a longer silence
 // is allowed. A dead member is detected by its other links, or when no more steps come.
 static void be_patient(kin_join *j, kin_time now) {
-    uint64_t net_in = kin_neighbours_stats_now(j->neighbours).net_in;
+    uint64_t net_in = kin_neighbours_stats_now(j->ring.neighbours).net_in;
     if (net_in > j->net_in + STEPS_BYTES) j->steps_at = now;
     j->net_in = net_in;
     uint32_t silence_ms =
         j->steps_at && kin_clock_ms(j->steps_at, now) < STEPS_MS ? PATIENT_MS : kin_link_options_default(NULL).silence_ms;
     if (j->control) kin_link_set_silence(j->control, silence_ms);
-    kin_neighbours_set_silence(j->neighbours, silence_ms);
+    kin_neighbours_set_silence(j->ring.neighbours, silence_ms);
 }
 
 static void on_tick(void *user) {
     kin_join *j = user;
-    if (atomic_load(j->o.stop)) kin_message_queue_interrupt(j->in, true); // the computing thread checks whether to stop
+    if (atomic_load(j->o.stop)) kin_message_queue_interrupt(j->ring.in, true); // the computing thread checks whether to stop
     if (!j->hangs && look_whether_it_hangs(j)) leave_for_good(j);
     if (j->hangs) return;
     be_patient(j, kin_clock_now());
     leave_unresponsive_head(j);
     if (j->gateway) kin_gateway_tick(j->gateway);
     kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_TICK});
-    kin_group_links_tick(j->group_links);
+    kin_group_links_tick(j->ring.group_links);
     kin_join_prefetch_tick(j);
     if (j->owes_have) kin_join_send_have(j);
     kin_join_send_events(j);
 }
 
-static void say_hop(kin_join *j, kin_side side, uint32_t epoch, bool is_open, const char *reason) {
+static void on_hop(void *user, kin_side side, uint32_t epoch, bool is_open, const char *reason) {
     static const kin_member_event_kind kinds[KIN_N_SIDES][2] = {
         [KIN_SIDE_NEXT] = {KIN_MEMBER_NEXT_CLOSED, KIN_MEMBER_NEXT_OPENED},
         [KIN_SIDE_PREVIOUS] = {KIN_MEMBER_PREVIOUS_CLOSED, KIN_MEMBER_PREVIOUS_OPENED},
     };
-    kin_join_act(j, &(kin_member_event){.kind = kinds[side][is_open], .epoch = epoch, .reason = reason});
-}
-
-// The device takes part once its link to the next member and those of its group are open.
-static void on_hop(void *user, kin_side side, uint32_t epoch, bool is_open, const char *reason) {
-    kin_join *j = user;
-    if (side == KIN_SIDE_NEXT) j->is_next_open = is_open;
-    if (side == KIN_SIDE_NEXT && is_open && !kin_group_links_is_complete(j->group_links)) return;
-    say_hop(j, side, epoch, is_open, reason);
-}
-
-static void on_group(void *user, uint32_t epoch, bool is_complete, const char *reason) {
-    kin_join *j = user;
-    if (!is_complete || j->is_next_open) say_hop(j, KIN_SIDE_NEXT, epoch, is_complete, reason);
-}
-
-// A sum failed: the epoch cannot continue.
-static void on_group_broken(void *arg) {
-    kin_join *j = arg;
-    pthread_mutex_lock(&j->mutex);
-    kin_err why = j->group_error;
-    uint32_t epoch = j->group_error_epoch;
-    pthread_mutex_unlock(&j->mutex);
-    say_hop(j, KIN_SIDE_NEXT, epoch, false, why.text);
-}
-
-static void sum_failed(void *user, uint32_t epoch, const char *reason) {
-    kin_join *j = user;
-    pthread_mutex_lock(&j->mutex);
-    kin_err_set(&j->group_error, "%s", reason);
-    j->group_error_epoch = epoch;
-    pthread_mutex_unlock(&j->mutex);
-    kin_endpoint_call(j->endpoint, on_group_broken, j);
+    kin_join_act(user, &(kin_member_event){.kind = kinds[side][is_open], .epoch = epoch, .reason = reason});
 }
 
 static void on_link(void *user, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
     kin_join *j = user;
-    bool is_ring = open->role == KIN_PROTO_RING || open->role == KIN_PROTO_BACK;
     if (j->gateway && kin_gateway_take(j->gateway, link, epoch, open)) return;
-    if (is_ring) {
-        if (!kin_neighbours_take(j->neighbours, link, epoch, open))
-            kin_endpoint_refuse(link, "identity: this is not the device that was called");
-    } else if (open->role == KIN_PROTO_GROUP) {
-        kin_group_links_take(j->group_links, link, epoch, open);
-    } else if (open->role == KIN_PROTO_FETCH) {
-        kin_endpoint_send_accept(j->endpoint, link);
-        kin_chunk_server_accept(j->server, link);
-    } else {
+    if (kin_ring_member_take(&j->ring, link, epoch, open)) return;
+    if (open->role == KIN_PROTO_RING || open->role == KIN_PROTO_BACK)
+        kin_endpoint_refuse(link, "identity: this is not the device that was called");
+    else
         kin_endpoint_refuse(link, "no head: this is a device without a head at present");
-    }
 }
 
 static void on_found(void *user, const kin_beacon *head, const char *address) {
@@ -409,8 +361,8 @@ static void on_found(void *user, const kin_beacon *head, const char *address) {
 static void begin(void *arg) {
     kin_join *j = arg;
     kin_err err;
-    if (kin_chunk_server_open(&j->server, kin_endpoint_loop(j->endpoint), NULL, &err) != 0 ||
-        kin_join_open_probes(j, &err) != 0 || (!j->o.engine && kin_gateway_open(&j->gateway, j->endpoint, &err) != 0)) {
+    if (kin_chunk_server_open(&j->ring.server, kin_endpoint_loop(j->ring.endpoint), NULL, &err) != 0 ||
+        kin_join_open_probes(j, &err) != 0 || (!j->o.engine && kin_gateway_open(&j->gateway, j->ring.endpoint, &err) != 0)) {
         give_up(j, err.text);
         return;
     }
@@ -418,7 +370,7 @@ static void begin(void *arg) {
     if (!j->o.head) {
         kin_discovery_options o = {.port = KIN_DISCOVERY_PORT};
         memcpy(o.key, j->o.key.bytes, sizeof o.key);
-        if (kin_discovery_search(&j->discovery, kin_endpoint_loop(j->endpoint), &o, on_found, j, &err) != 0) {
+        if (kin_discovery_search(&j->discovery, kin_endpoint_loop(j->ring.endpoint), &o, on_found, j, &err) != 0) {
             kin_log(KIN_LOG_WARN, "cannot search for heads: %s; give the head's address", err.text);
         }
     }
@@ -429,15 +381,10 @@ static void begin(void *arg) {
 static void end(void *arg) {
     kin_join *j = arg;
     drop_control(j, KIN_GOODBYE_STOPPED);
-    kin_neighbours_close(j->neighbours, KIN_GOODBYE_STOPPED);
-    j->neighbours = NULL;
-    kin_group_links_close(j->group_links);
-    j->group_links = NULL;
     kin_lazy_load_end(j->lazy_load, "the device was stopped");
     kin_probe_queue_close(j->probes);
     kin_fetch_cancel(j->fetch);
-    kin_join_end_pages(j);
-    kin_chunk_server_close(j->server);
+    kin_ring_member_end(&j->ring, KIN_GOODBYE_STOPPED);
     kin_chunk_store_let_go(j->chunks);
     kin_discovery_close(j->discovery);
     kin_gateway_close(j->gateway);
@@ -456,38 +403,37 @@ static int open_all(kin_join *j, kin_err *err) {
     j->message = calloc(1, sizeof *j->message);
     j->member = kin_member_new(&mo, kin_clock_now());
     if (!j->plan || !j->arriving || !j->message || !j->member) return kin_err_set(err, "out of memory");
-    if (kin_message_pool_open(&j->pool, KIN_STEPS_BUFFERS, err) != 0 || kin_message_queue_open(&j->in, err) != 0) return KIN_FAIL;
-    const kin_exchange_options xo = {.broken = sum_failed, .user = j, .stop = j->o.stop, .n_signs = &j->n_signs};
-    if (kin_exchange_open(&j->exchange, &xo, err) != 0) return KIN_FAIL;
     if (kin_metrics_open(&j->metrics, err) != 0 || kin_lazy_load_open(&j->lazy_load, j->o.stop, err) != 0) return KIN_FAIL;
     uint32_t own = (kin_device_has_kernels() ? 0 : KIN_PROTO_INEXACT) | (j->o.no_cache ? KIN_PROTO_NO_SLICES : 0);
-    kin_endpoint_options so = {.id = j->o.id,
-                               .run = j->o.run,
-                               .name = j->o.name,
-                               .version = j->o.version,
-                               .features = j->o.engine ? j->o.engine->features : own,
-                               .key = j->o.key,
-                               .listen = j->o.listen,
-                               .port = j->o.port};
     static const kin_endpoint_callbacks callbacks = {.tick = on_tick, .opened = on_link};
-    if (kin_endpoint_open(&j->endpoint, &so, &callbacks, j, err) != 0) return KIN_FAIL;
-    if (kin_join_open_prefetch(j, err) != 0) return KIN_FAIL;
-    kin_neighbours_options no = {.endpoint = j->endpoint, .pool = j->pool, .in = j->in, .trace = kin_metrics_trace(j->metrics)};
-    if (kin_neighbours_open(&j->neighbours, &no, on_hop, j, err) != 0) return KIN_FAIL;
-    if (kin_group_links_open(&j->group_links, j->endpoint, j->exchange, on_group, j, err) != 0) return KIN_FAIL;
-    return kin_endpoint_start(j->endpoint, begin, j, err);
+    const kin_ring_member_options ro = {.endpoint = {.id = j->o.id,
+                                                     .run = j->o.run,
+                                                     .name = j->o.name,
+                                                     .version = j->o.version,
+                                                     .features = j->o.engine ? j->o.engine->features : own,
+                                                     .key = j->o.key,
+                                                     .listen = j->o.listen,
+                                                     .port = j->o.port},
+                                        .callbacks = &callbacks,
+                                        .hop = on_hop,
+                                        .page_written = kin_join_on_page_written,
+                                        .is_busy = kin_join_is_busy,
+                                        .pack = kin_join_pack,
+                                        .packed = kin_join_on_packed,
+                                        .user = j,
+                                        .trace = kin_metrics_trace(j->metrics),
+                                        .stop = j->o.stop,
+                                        .n_signs = &j->n_signs};
+    if (kin_ring_member_open(&j->ring, &ro, err) != 0 || kin_join_open_prefetch(j, err) != 0) return KIN_FAIL;
+    return kin_endpoint_start(j->ring.endpoint, begin, j, err);
 }
 
 static void close_all(kin_join *j) {
     kin_join_close_instance(j); // first: threads that pack for it report through the endpoint
-    kin_prepacking_stop(j->prepacking);
-    kin_endpoint_close(j->endpoint, end, j);
-    kin_exchange_close(j->exchange);
-    if (j->in) kin_message_queue_drain(j->in, j->pool);
+    kin_ring_member_stop(&j->ring, end, j);
     kin_metrics_close(j->metrics);
     kin_lazy_load_close(j->lazy_load);
-    kin_message_queue_close(j->in);
-    kin_message_pool_close(j->pool);
+    kin_ring_member_close(&j->ring);
     kin_member_free(j->member);
     kin_join_close_prefetch(j);
     free(j->plan);

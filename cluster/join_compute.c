@@ -60,7 +60,7 @@ static void report(void *user, const char *what, uint64_t done, uint64_t total) 
         j->computing_progress = (kin_proto_progress){.stage = KIN_PROTO_PACKING, .done = done, .total = total};
     }
     pthread_mutex_unlock(&j->mutex);
-    if (due) kin_endpoint_call(j->endpoint, on_progress, j);
+    if (due) kin_endpoint_call(j->ring.endpoint, on_progress, j);
 }
 
 // A failure while the user stops this device is not reported: the device leaves in a moment.
@@ -70,11 +70,11 @@ static void tell(kin_join *j, const result *r) {
     kin_assert(copy);
     *copy = *r;
     copy->join = j;
-    if (!kin_endpoint_call(j->endpoint, on_result, copy)) free(copy);
+    if (!kin_endpoint_call(j->ring.endpoint, on_result, copy)) free(copy);
 }
 
 static kin_kv_disk kv_disk_of(const kin_join *j) {
-    kin_kv_disk disk = {.dir = j->o.cache_dir, .cap = j->o.kv_cap, .peers = &j->pages.peers};
+    kin_kv_disk disk = {.dir = j->o.cache_dir, .cap = j->o.kv_cap, .peers = &j->ring.peers};
     if (!j->o.keeps_kv || kin_key_derive(disk.secret, &j->o.key, KIN_KEY_FOR_PAGES, NULL) != 0) disk.dir = NULL;
     return disk;
 }
@@ -89,9 +89,9 @@ kin_engine_instance_options kin_join_instance_options(kin_join *j, const char *p
                                          .n_threads = j->o.n_threads,
                                          .no_gpu = j->o.no_gpu,
                                          .remote = j->o.engine,
-                                         .sum = kin_exchange_sum(j->exchange),
-                                         .pool = j->pool,
-                                         .in = j->in,
+                                         .sum = kin_exchange_sum(j->ring.exchange),
+                                         .pool = j->ring.pool,
+                                         .in = j->ring.in,
                                          .stop = j->o.stop,
                                          .n_signs = &j->n_signs};
 }
@@ -104,7 +104,7 @@ void kin_join_copy_path(kin_join *j, char path[KIN_JOIN_PATH]) {
 
 static void pass(void *user, kin_message_buffer *buffer) {
     kin_join *j = user;
-    kin_neighbours_send(j->neighbours, buffer);
+    kin_neighbours_send(j->ring.neighbours, buffer);
 }
 
 void kin_join_close_instance(kin_join *j) {
@@ -125,7 +125,7 @@ static void open_instance(kin_join *j, const kin_message_buffer *buffer) {
     kin_proto_plan *plan = malloc(sizeof *plan);
     kin_assert(plan);
     kin_join_copy_path(j, path);
-    kin_prepacking_pause(j->prepacking);
+    kin_prepacking_pause(j->ring.prepacking);
     kin_join_close_instance(j);
     kin_metrics_take_instance(j->metrics);
     j->view = (kin_lazy_load_view){j->lazy_load, buffer->frame.epoch, false};
@@ -158,10 +158,10 @@ static void compute(kin_join *j, kin_message_buffer *buffer) {
     uint32_t epoch = buffer->frame.epoch;
     kin_err err;
     if (!j->instance) { // its epoch's instance did not open
-        kin_message_pool_give(j->pool, buffer);
+        kin_message_pool_give(j->ring.pool, buffer);
         return;
     }
-    kin_exchange_use(j->exchange, epoch);
+    kin_exchange_use(j->ring.exchange, epoch);
     kin_metrics_begin(j->metrics, buffer, j->instance);
     atomic_fetch_add(&j->n_signs, 1);
     atomic_store(&j->is_computing, true);
@@ -169,8 +169,8 @@ static void compute(kin_join *j, kin_message_buffer *buffer) {
     atomic_store(&j->is_computing, false);
     kin_metrics_end(j->metrics, j->instance);
     atomic_store(&j->pages.computed_at, kin_clock_now());
-    if (buffer) kin_neighbours_send(j->neighbours, buffer);
-    if (rc == 0 || kin_exchange_is_broken(j->exchange)) return; // the head learns of the broken group by other means
+    if (buffer) kin_neighbours_send(j->ring.neighbours, buffer);
+    if (rc == 0 || kin_exchange_is_broken(j->ring.exchange)) return; // the head learns of the broken group by other means
     result r = {.epoch = epoch, .of_step = true, .got_wrong = kin_engine_instance_got_wrong(j->instance)};
     kin_label_set_sentence(r.reason, KIN_PROTO_MAX_REASON, err.text);
     tell(j, &r);
@@ -189,15 +189,15 @@ static void handle(kin_join *j, kin_message_buffer *buffer) {
     switch (buffer->frame.type) {
     case KIN_FRAME_PLAN:
         open_instance(j, buffer);
-        kin_message_pool_give(j->pool, buffer);
+        kin_message_pool_give(j->ring.pool, buffer);
         break;
     case KIN_FRAME_END:
         reset(j);
-        kin_message_pool_give(j->pool, buffer);
+        kin_message_pool_give(j->ring.pool, buffer);
         break;
     case KIN_FRAME_STATUS_WANTED: // metrics are published after each message
         atomic_store(&j->is_publishing, false);
-        kin_message_pool_give(j->pool, buffer);
+        kin_message_pool_give(j->ring.pool, buffer);
         break;
     default: compute(j, buffer); break;
     }
@@ -216,7 +216,7 @@ int kin_join_compute(kin_join *j, kin_err *err) {
     while (!atomic_load(j->o.stop)) {
         kin_time begun = kin_clock_now();
         kin_metrics_waits(j->metrics, begun);
-        kin_message_buffer *buffer = kin_message_queue_take(j->in, -1); // NULL: interrupted, by `stop` or because it gave up
+        kin_message_buffer *buffer = kin_message_queue_take(j->ring.in, -1); // NULL: interrupted, by `stop` or because it gave up
         bool is_step = buffer && buffer->frame.type == KIN_FRAME_STEP;
         kin_metrics_waited(j->metrics, begun, buffer);
         if (buffer) handle(j, buffer);

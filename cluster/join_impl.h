@@ -7,19 +7,14 @@
 
 #include "cluster/join.h"
 #include "cluster/probe_queue.h"
-#include "fetch/chunk_server.h"
+#include "cluster/ring_member.h"
 #include "fetch/fetch.h"
 #include "fetch/lazy_load.h"
-#include "fetch/page_fetch.h"
 #include "net/dial.h"
 #include "net/discovery.h"
-#include "net/endpoint.h"
 #include "net/gateway.h"
 #include "pipeline/engine_instance.h"
-#include "pipeline/group_links.h"
 #include "pipeline/metrics.h"
-#include "pipeline/neighbours.h"
-#include "pipeline/prepacking.h"
 #include "pipeline/watchdog.h"
 #include "pure/proto/member.h"
 
@@ -49,8 +44,6 @@ enum { KIN_JOIN_PAGES_MAX = 4 * KIN_PROTO_MAX_KEPT };
 
 // KV pages of sequences, on this disk and on others'.
 typedef struct kin_join_pages {
-    kin_kv_peers peers;
-    kin_page_fetch *fetch;                     // NULL: pages are not stored
     pthread_mutex_t mutex;                     // guards the following
     kin_page_name written[KIN_JOIN_PAGES_MAX]; // not reported to the head yet
     int n_written;
@@ -60,11 +53,7 @@ typedef struct kin_join_pages {
 
 typedef struct kin_join {
     kin_join_options o;
-    kin_message_pool *pool;
-    kin_message_queue *in;
-    kin_endpoint *endpoint;
-    kin_neighbours *neighbours;
-    kin_exchange *exchange; // for this device's group
+    kin_ring_member ring;
     kin_metrics *metrics;
     kin_lazy_load *lazy_load; // of the current preparation
 
@@ -76,10 +65,6 @@ typedef struct kin_join {
     kin_discovery *announces; // lets them find it
     bool is_by_gateway;       // this device reaches its head through a gateway
     bool owes_have;           // the last HAVE could not be sent: a tick sends it
-    kin_group_links *group_links;
-    bool is_next_open; // the link to the next member is open, perhaps not all of the group's
-    uint32_t entered;  // the epoch of ring and group links
-    kin_chunk_server *server;
     kin_fetch *fetch;
     kin_chunk_store *chunks;    // filled by the fetch
     kin_dial *dial;             // for the control link; NULL: no attempt is running
@@ -103,8 +88,6 @@ typedef struct kin_join {
     bool is_order_begun, fetches_ahead; // the order has begun; the fetch works for it, not for a plan
     kin_time told_at;                   // when its progress was last reported
     kin_proto_progress ahead;           // its progress
-    kin_prepacking *prepacking;
-    kin_prepacking_job *job;
     kin_join_pages pages;
     int n_embd;                                      // of the instance's model; 0: none open yet
     uint32_t ticket;                                 // of the last preparation; below: its state
@@ -134,8 +117,6 @@ typedef struct kin_join {
     char model_path[KIN_JOIN_PATH]; // for the next instance
     bool given_up, has_other_key;   // has_other_key: the head has another key; that is `why`
     kin_err why;
-    kin_err group_error; // why a sum failed, and in which epoch
-    uint32_t group_error_epoch;
 } kin_join;
 
 // ---- join.c
@@ -188,6 +169,10 @@ void kin_join_take_instance(kin_join *j, uint32_t ticket, const kin_proto_ready 
 int kin_join_open_prefetch(kin_join *j, kin_err *err);
 void kin_join_close_prefetch(kin_join *j); // after the loop and the computing thread have ended
 
+// See kin_ring_member_options.
+int kin_join_pack(void *join, const kin_prepacking_job *job, const atomic_bool *stop, kin_packed **held, kin_err *err);
+void kin_join_on_packed(void *join, uint32_t ticket);
+
 void kin_join_take_prefetch(kin_join *j, const kin_proto_prefetch *order);
 void kin_join_end_prefetch(kin_join *j); // for another head, or for a plan, which has priority
 // Begins the prefetch when there is nothing more important to fetch, and reports its progress. Call it ten times a second.
@@ -206,9 +191,10 @@ void kin_join_prefetch_failed(kin_join *j, const char *reason);
 
 void kin_join_init_pages(kin_join *j);
 void kin_join_open_pages(kin_join *j);
+void kin_join_on_page_written(void *join, const kin_page_name *name, size_t n); // the store's thread
+bool kin_join_is_busy(void *join);                                              // a step was computed within a second
 void kin_join_meet_pages(kin_join *j); // at a plan: registers the head, which then registers others
 void kin_join_take_kept(kin_join *j, const kin_proto_kept *kept);
-void kin_join_end_pages(kin_join *j);
 void kin_join_fini_pages(kin_join *j);
 
 // ---- join_compute.c

@@ -10,10 +10,10 @@ static void on_measured(void *user, const kin_proto_measured *measured) {
 }
 
 int kin_join_open_probes(kin_join *j, kin_err *err) {
-    kin_probe_queue_options o = {.tls = kin_endpoint_tls(j->endpoint), .self = {.id = j->o.id}};
+    kin_probe_queue_options o = {.tls = kin_endpoint_tls(j->ring.endpoint), .self = {.id = j->o.id}};
     kin_label_set(o.self.name, KIN_PROTO_MAX_STR, j->o.name);
     kin_label_set(o.self.version, KIN_PROTO_MAX_STR, j->o.version);
-    return kin_probe_queue_open(&j->probes, kin_endpoint_loop(j->endpoint), &o, on_measured, j, err);
+    return kin_probe_queue_open(&j->probes, kin_endpoint_loop(j->ring.endpoint), &o, on_measured, j, err);
 }
 
 void kin_join_take_measure(kin_join *j, const kin_proto_measure *wanted) {

@@ -67,7 +67,7 @@ void kin_join_send_facts(kin_join *j) {
     double gpu_bytes = j->o.gpu && j->o.facts ? j->o.facts->gpu_memory_bytes : 0;
     if (gpu_bytes > 0 && gpu_bytes < 0x1p53) d->gpu_memory = (uint64_t)gpu_bytes;
     if (j->o.model_path && !j->o.engine && kin_join_knows_own_file(j)) d->model = j->o.model_hash;
-    d->endpoint.port = kin_endpoint_port(j->endpoint);
+    d->endpoint.port = kin_endpoint_port(j->ring.endpoint);
     say_addresses(j, &d->endpoint);
     kin_label_set(d->os, KIN_PROTO_MAX_STR, j->o.engine ? j->o.engine->os : KIN_OS);
     say_profile(j, d->memory);
@@ -98,22 +98,22 @@ static void fill_doing(const kin_join *j, kin_member_state state, char *to) {
 // Lets an idle computing thread publish its metrics, for the next answer.
 static void publish_metrics(kin_join *j) {
     if (atomic_load(&j->is_publishing)) return;
-    kin_message_buffer *buffer = kin_message_pool_take(j->pool, 0);
+    kin_message_buffer *buffer = kin_message_pool_take(j->ring.pool, 0);
     if (!buffer) return; // it has steps to compute, and publishes after each
     atomic_store(&j->is_publishing, true);
     buffer->frame = (kin_frame){.type = KIN_FRAME_STATUS_WANTED};
-    kin_message_queue_put(j->in, buffer);
+    kin_message_queue_put(j->ring.in, buffer);
 }
 
 static kin_proto_work work_of(kin_join *j) {
     if (atomic_load(&j->is_fetching)) return KIN_PROTO_FETCHES;
-    return kin_message_queue_is_waited_for(j->in) ? KIN_PROTO_IDLES : KIN_PROTO_WORKS;
+    return kin_message_queue_is_waited_for(j->ring.in) ? KIN_PROTO_IDLES : KIN_PROTO_WORKS;
 }
 
 void kin_join_send_status(kin_join *j) {
     kin_proto_message m = {.type = KIN_FRAME_STATUS};
     kin_proto_work work = work_of(j); // before frames are counted: an idle device has sent on what it has computed
-    kin_neighbours_stats net = kin_neighbours_stats_now(j->neighbours);
+    kin_neighbours_stats net = kin_neighbours_stats_now(j->ring.neighbours);
     kin_member_state state = kin_member_state_now(j->member);
     bool is_computing;
     m.status = kin_metrics_status(j->metrics, &is_computing);

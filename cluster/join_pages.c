@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "cluster/join_impl.h"
 
 enum { BUSY_MS = 1000 }; // since the last step
@@ -34,8 +33,8 @@ static void tell_written(void *arg) {
     }
 }
 
-// kin_kv_peers, in the store's thread. Pages for which there is no room here get no copy.
-static void on_page_written(void *user, const kin_page_name *name, size_t n) {
+// Pages for which there is no room here get no copy.
+void kin_join_on_page_written(void *user, const kin_page_name *name, size_t n) {
     kin_join *j = user;
     kin_join_pages *p = &j->pages;
     pthread_mutex_lock(&p->mutex);
@@ -44,33 +43,20 @@ static void on_page_written(void *user, const kin_page_name *name, size_t n) {
     bool is_first = p->n_written == 0;
     if (p->n_written < KIN_JOIN_PAGES_MAX) p->written[p->n_written++] = *name;
     pthread_mutex_unlock(&p->mutex);
-    if (is_first) kin_endpoint_call(j->endpoint, tell_written, j);
-}
-
-// Called by the computing thread.
-static void on_pages_wanted(void *user, const kin_page_name *names, int n, size_t bytes, int timeout_ms) {
-    kin_join *j = user;
-    if (j->pages.fetch) kin_page_fetch_want(j->pages.fetch, names, n, bytes, timeout_ms);
+    if (is_first) kin_endpoint_call(j->ring.endpoint, tell_written, j);
 }
 
 void kin_join_init_pages(kin_join *j) {
     pthread_mutex_init(&j->pages.mutex, NULL);
-    j->pages.peers = (kin_kv_peers){.written = on_page_written, .fetch = on_pages_wanted, .user = j};
 }
 
-static bool is_busy(void *user) {
+bool kin_join_is_busy(void *user) {
     kin_join *j = user;
     return kin_clock_ms(atomic_load(&j->pages.computed_at), kin_clock_now()) < BUSY_MS;
 }
 
-// Without shared pages, sequences are recomputed.
 void kin_join_open_pages(kin_join *j) {
-    kin_err err;
-    kin_page_fetch_options o = {
-        .endpoint = j->endpoint, .dir = j->o.cache_dir, .cap = j->o.kv_cap, .is_busy = is_busy, .user = j};
-    if (!j->o.keeps_kv || !j->o.cache_dir) return;
-    if (kin_chunk_server_give_pages(j->server, j->o.cache_dir, &err) != 0 || kin_page_fetch_open(&j->pages.fetch, &o, &err) != 0)
-        kin_log(KIN_LOG_WARN, "KV pages are not shared with other devices: %s", err.text);
+    if (j->o.keeps_kv && j->o.cache_dir) kin_ring_member_share_pages(&j->ring, j->o.cache_dir, j->o.kv_cap);
 }
 
 // Sends a KEPT without names: this device offers to store copies of others' pages.
@@ -81,24 +67,19 @@ static void offer_to_keep(kin_join *j) {
 
 void kin_join_meet_pages(kin_join *j) {
     kin_proto_endpoint head = {.port = j->head_port};
-    if (!j->pages.fetch) return;
-    kin_page_fetch_forget(j->pages.fetch);
+    if (!j->ring.pages) return;
+    kin_page_fetch_forget(j->ring.pages);
     kin_join_fill_endpoint(j, &head);
-    kin_page_fetch_know(j->pages.fetch, &j->head_id, &head);
+    kin_page_fetch_know(j->ring.pages, &j->head_id, &head);
     offer_to_keep(j);
 }
 
 void kin_join_take_kept(kin_join *j, const kin_proto_kept *kept) {
     kin_proto_kept reached = *kept;
-    if (!j->pages.fetch) return;
+    if (!j->ring.pages) return;
     kin_join_fill_endpoint(j, &reached.endpoint);
-    kin_page_fetch_know(j->pages.fetch, &reached.id, &reached.endpoint);
-    kin_page_fetch_copy(j->pages.fetch, &reached);
-}
-
-void kin_join_end_pages(kin_join *j) {
-    kin_page_fetch_close(j->pages.fetch);
-    j->pages.fetch = NULL;
+    kin_page_fetch_know(j->ring.pages, &reached.id, &reached.endpoint);
+    kin_page_fetch_copy(j->ring.pages, &reached);
 }
 
 void kin_join_fini_pages(kin_join *j) {

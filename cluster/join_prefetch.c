@@ -67,28 +67,13 @@ static void end(kin_join *j, const char *reason) {
 
 // ---- packing
 
-typedef struct packed {
-    kin_join *join;
-    uint32_t ticket;
-} packed;
-
 // What could not be packed ahead is packed when its plan begins.
-static void on_packed(void *arg) {
-    packed *p = arg;
-    if (p->join->order->ticket == p->ticket) end(p->join, NULL);
-    free(p);
-}
-
-static void packing_is_done(void *user, uint32_t ticket, const char *reason) {
+void kin_join_on_packed(void *user, uint32_t ticket) {
     kin_join *j = user;
-    packed *p = malloc(sizeof *p);
-    (void)reason;
-    kin_assert(p);
-    *p = (packed){j, ticket};
-    if (!kin_endpoint_call(j->endpoint, on_packed, p)) free(p);
+    if (j->order->ticket == ticket) end(j, NULL);
 }
 
-static int pack(void *user, const kin_prepacking_job *job, const atomic_bool *stop, kin_packed **held, kin_err *err) {
+int kin_join_pack(void *user, const kin_prepacking_job *job, const atomic_bool *stop, kin_packed **held, kin_err *err) {
     kin_join *j = user;
     kin_engine_instance_options o = kin_join_instance_options(j, job->path);
     o.n_threads = 1;
@@ -98,7 +83,7 @@ static int pack(void *user, const kin_prepacking_job *job, const atomic_bool *st
 // Packs the order's layers, except those of the instance that is open or being opened, which packs its own.
 static void begin_packing(kin_join *j) {
     const kin_share share = kin_engine_instance_share(&j->order->plan);
-    kin_prepacking_job *job = j->job;
+    kin_prepacking_job *job = j->ring.job;
     const char *path =
         kin_join_has_own_file(j, &j->order->plan) ? j->o.model_path : kin_store_path(kin_chunk_store_store(j->chunks), 0);
     bool keeps = j->o.engine ? j->o.engine->prefetch != NULL : !j->o.no_cache;
@@ -111,7 +96,7 @@ static void begin_packing(kin_join *j) {
     job->but = j->ticket && is_same_share(&share, &j->share) ? j->windows.windows : (kin_windows){0};
     snprintf(job->path, sizeof job->path, "%s", path);
     j->ahead.stage = KIN_PROTO_PACKING;
-    kin_prepacking_begin(j->prepacking, job);
+    kin_prepacking_begin(j->ring.prepacking, job);
 }
 
 // ---- the fetch
@@ -196,7 +181,7 @@ void kin_join_take_prefetch(kin_join *j, const kin_proto_prefetch *order) {
 void kin_join_end_prefetch(kin_join *j) {
     j->order->ticket = 0;
     j->is_order_begun = false;
-    kin_prepacking_cancel(j->prepacking);
+    kin_prepacking_cancel(j->ring.prepacking);
     if (j->fetches_ahead) kin_fetch_set_windows(j->fetch, &(kin_windows){0});
     if (j->fetch) kin_fetch_set_rate_limited(j->fetch, false);
 }
@@ -204,15 +189,10 @@ void kin_join_end_prefetch(kin_join *j) {
 // ---- opening and closing
 
 int kin_join_open_prefetch(kin_join *j, kin_err *err) {
-    kin_prepacking_options o = {.pack = pack, .done = packing_is_done, .user = j};
     j->order = calloc(1, sizeof *j->order);
-    j->job = calloc(1, sizeof *j->job);
-    if (!j->order || !j->job) return kin_err_set(err, "out of memory");
-    return kin_prepacking_open(&j->prepacking, &o, err);
+    return j->order ? 0 : kin_err_set(err, "out of memory");
 }
 
 void kin_join_close_prefetch(kin_join *j) {
-    kin_prepacking_close(j->prepacking);
     free(j->order);
-    free(j->job);
 }

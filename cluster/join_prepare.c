@@ -29,14 +29,14 @@ static void set_path(kin_join *j, const char *path) {
 // Queues the plan for the computing thread, which opens the instance.
 static void queue_plan(kin_join *j) {
     size_t n = kin_proto_size_plan(j->plan);
-    kin_message_buffer *buffer = kin_message_pool_take(j->pool, n);
+    kin_message_buffer *buffer = kin_message_pool_take(j->ring.pool, n);
     if (!buffer) { // all buffers hold steps of an epoch that ends just now
         fail(j, "loading", "too many tasks are in flight");
         return;
     }
     buffer->frame = (kin_frame){.type = KIN_FRAME_PLAN, .epoch = j->ticket, .length = (uint32_t)n};
     kin_proto_encode_plan(buffer->payload, n, j->plan);
-    kin_message_queue_put(j->in, buffer);
+    kin_message_queue_put(j->ring.in, buffer);
 }
 
 static void look_prepared(kin_join *j) {
@@ -60,7 +60,7 @@ void kin_join_check_store(kin_join *j) {
     kin_fetch_cancel(j->fetch);
     j->fetch = NULL;
     j->fetches_ahead = false;
-    kin_chunk_server_set_store(j->server, NULL);
+    kin_chunk_server_set_store(j->ring.server, NULL);
     kin_chunk_store_let_go(j->chunks);
     j->chunks = NULL;
     memset(&j->here, 0, sizeof j->here);
@@ -70,7 +70,7 @@ static void fetch_opened(void *user, kin_chunk_store *chunks) {
     kin_join *j = user;
     kin_chunk_store_let_go(j->chunks);
     j->chunks = kin_chunk_store_hold(chunks);
-    kin_chunk_server_set_store(j->server, chunks);
+    kin_chunk_server_set_store(j->ring.server, chunks);
 }
 
 static void fetch_progress(void *user, const kin_fetch_progress *p) {
@@ -200,7 +200,7 @@ void kin_join_fetch(kin_join *j, const kin_proto_plan *plan, const kin_windows *
     j->fetching_from = j->head_id;
     j->fetching_port = j->head_port;
     memcpy(j->fetching_address, j->head_address, sizeof j->fetching_address);
-    kin_fetch_options o = kin_fetch_options_default(kin_endpoint_tls(j->endpoint));
+    kin_fetch_options o = kin_fetch_options_default(kin_endpoint_tls(j->ring.endpoint));
     o.id = j->o.id;
     o.name = j->o.name;
     o.version = j->o.version;
@@ -214,7 +214,7 @@ void kin_join_fetch(kin_join *j, const kin_proto_plan *plan, const kin_windows *
     o.head_id = j->head_id;
     o.windows = windows;
     o.chunks = j->chunks; // perhaps still open
-    if (kin_fetch_start(&j->fetch, kin_endpoint_loop(j->endpoint), &o, &callbacks, j, &err) == 0) {
+    if (kin_fetch_start(&j->fetch, kin_endpoint_loop(j->ring.endpoint), &o, &callbacks, j, &err) == 0) {
         kin_fetch_set_share(j->fetch, &share);
     } else {
         j->fetch = NULL;
@@ -266,7 +266,7 @@ void kin_join_prepare(kin_join *j, uint32_t ticket) {
 
 // Tells the computing thread to clear the KV cache of an earlier epoch.
 void kin_join_reuse(kin_join *j, uint32_t epoch) {
-    kin_message_buffer *buffer = kin_message_pool_take(j->pool, 0);
+    kin_message_buffer *buffer = kin_message_pool_take(j->ring.pool, 0);
     if (!buffer) { // all of them hold steps of an epoch that ends just now
         kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_COMPUTE_FAILED,
                                             .epoch = epoch,
@@ -275,7 +275,7 @@ void kin_join_reuse(kin_join *j, uint32_t epoch) {
         return;
     }
     buffer->frame = (kin_frame){.type = KIN_FRAME_END};
-    kin_message_queue_put(j->in, buffer);
+    kin_message_queue_put(j->ring.in, buffer);
 }
 
 static bool goes_by_head(const kin_join *j, const kin_proto_endpoint *neighbour, const kin_proto_id *id) {

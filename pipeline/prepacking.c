@@ -32,7 +32,7 @@ static void pack(kin_prepacking *p) {
     }
     if (atomic_load(&p->stop)) return;
     if (rc != 0) kin_log(KIN_LOG_DEBUG, "packing ahead: %s", err.text);
-    p->o.done(p->o.user, p->job_now.ticket, rc == 0 ? NULL : err.text);
+    p->o.done(p->o.user, p->job_now.ticket);
 }
 
 static void *work(void *arg) {

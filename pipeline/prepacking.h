@@ -27,8 +27,8 @@ typedef struct kin_prepacking_job {
 
 typedef struct kin_prepacking_options { // both are called in the thread
     int (*pack)(void *user, const kin_prepacking_job *job, const atomic_bool *stop, kin_packed **held, kin_err *err);
-    // Called for a job that was not cancelled. reason: why it failed; NULL: everything is packed.
-    void (*done)(void *user, uint32_t ticket, const char *reason);
+    // Called when a job that was not cancelled has ended. What it could not pack is packed when its plan begins.
+    void (*done)(void *user, uint32_t ticket);
     void *user;
 } kin_prepacking_options;
 
