@@ -46,7 +46,7 @@ static void relay_have(kin_cluster *c, uint32_t from, kin_proto_have *have) {
 }
 
 uint64_t kin_cluster_progress_made(const kin_cluster *c) {
-    return atomic_load(&kin_local_stage_counts(c->local_stage)->n_generated);
+    return atomic_load(&kin_local_stage_counts(c->computing.local_stage)->n_generated);
 }
 
 static void on_message(void *user, uint32_t from, uint32_t epoch, kin_proto_message *m) {
@@ -143,7 +143,7 @@ static void take_answer(kin_cluster *c, uint32_t question) {
     kin_assignment **answer = kin_cluster_answer_of(c, question), *before = c->plan;
     c->plan = *answer;
     *answer = before;
-    c->had_plan = true;
+    c->planning.had_plan = true;
     if (c->o.calls.in_force) c->o.calls.in_force(c->o.planner, question);
 }
 
@@ -158,7 +158,8 @@ static bool member_endpoint(kin_cluster *c, int i, kin_proto_endpoint *out) {
 static void fill_member(kin_cluster *c, int i, int other, kin_proto_id *id, kin_proto_endpoint *endpoint) {
     bool is_head = other == 0;
     *id = c->plan->ids[other];
-    if (!is_head && !kin_measurements_is_apart(c->measurements, &c->plan->ids[i], id)) member_endpoint(c, other, endpoint);
+    if (!is_head && !kin_measurements_is_apart(c->planning.measurements, &c->plan->ids[i], id))
+        member_endpoint(c, other, endpoint);
     if (!is_head) return;
     endpoint->port = kin_endpoint_port(c->ring.endpoint);
     for (int k = 0; k < c->o.n_advertise; k++) {
@@ -338,7 +339,7 @@ static void publish(kin_cluster *c) {
     c->snapshot.epoch = epoch;
     c->snapshot.up = kin_membership_state_now(c->membership) == KIN_MEMBERSHIP_SERVING;
     memcpy(c->snapshot.doing, doing, sizeof doing);
-    c->snapshot.given_up = c->give_up_at ? (kin_err){.text = ""} : c->no_plan;
+    c->snapshot.given_up = c->planning.give_up_at ? (kin_err){.text = ""} : c->planning.no_plan;
     uv_cond_broadcast(&c->changed);
     uv_mutex_unlock(&c->mutex);
 }
@@ -435,7 +436,7 @@ static void on_tick(void *user) {
     kin_connections_tick(c->connections);
     kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_TICK});
     if (is_due(&c->reconnect_at, now) && c->wants_ring) connect_ring(c);
-    if (is_due(&c->give_up_at, now)) publish(c);
+    if (is_due(&c->planning.give_up_at, now)) publish(c);
     kin_cluster_status_tick(c, now);
     kin_cluster_steps_tick(c, now);
     kin_group_links_tick(c->ring.group_links);
@@ -519,9 +520,9 @@ static void begin(void *arg) {
 static void end(void *arg) {
     kin_cluster *c = arg;
     kin_connections_close(c->connections, KIN_GOODBYE_STOPPED);
-    kin_status_subscribers_close(c->subscribers, "the head was stopped");
+    kin_status_subscribers_close(c->status.subscribers, "the head was stopped");
     c->connections = NULL;
-    c->subscribers = NULL;
+    c->status.subscribers = NULL;
     kin_relay_close(c->relay, "the head was stopped");
     c->relay = NULL;
     kin_ring_member_end(&c->ring, "the head was stopped");
@@ -583,8 +584,8 @@ static int open_all(kin_cluster *c, kin_err *err) {
     c->next = calloc(1, sizeof *c->next);
     c->asked = calloc(1, sizeof *c->asked);
     c->message = calloc(1, sizeof *c->message);
-    c->seen = calloc(1, sizeof *c->seen);
-    if (!c->plan || !c->next || !c->asked || !c->message || !c->seen) return kin_err_set(err, "out of memory");
+    c->computing.seen = calloc(1, sizeof *c->computing.seen);
+    if (!c->plan || !c->next || !c->asked || !c->message || !c->computing.seen) return kin_err_set(err, "out of memory");
     static const kin_connections_callbacks connection_callbacks = {.message = on_message, .lost = on_lost};
     static const kin_endpoint_callbacks callbacks = {.tick = on_tick, .opened = on_link};
     const kin_ring_member_options ro = {.endpoint = {.id = c->o.id,
@@ -605,12 +606,12 @@ static int open_all(kin_cluster *c, kin_err *err) {
     kin_local_stage_options oo = {
         .model = c->o.model, .devices = c->o.devices, .shard = c->o.shard, .sum = kin_exchange_sum(c->ring.exchange)};
     if (kin_connections_open(&c->connections, &connection_callbacks, c, err) != 0 ||
-        kin_local_stage_open(&c->local_stage, &oo, err) != 0)
+        kin_local_stage_open(&c->computing.local_stage, &oo, err) != 0)
         return KIN_FAIL;
     if (kin_relay_open(&c->relay, relay_begun, c, err) != 0) return KIN_FAIL;
     if (kin_cluster_open_status(c, err) != 0 || kin_cluster_open_planning(c, err) != 0) return KIN_FAIL;
     if (kin_cluster_open_prefetch(c, err) != 0) return KIN_FAIL;
-    if (kin_loopback_open(&c->loopback, c->o.shard.n_batch, c->o.model->hp.n_embd, KIN_STEPS_IN_FLIGHT, err) != 0)
+    if (kin_loopback_open(&c->computing.loopback, c->o.shard.n_batch, c->o.model->hp.n_embd, KIN_STEPS_IN_FLIGHT, err) != 0)
         return KIN_FAIL;
     if (open_membership(c, err) != 0) return KIN_FAIL;
     return kin_endpoint_start(c->ring.endpoint, begin, c, err);
@@ -634,8 +635,8 @@ int kin_cluster_open(kin_cluster **out_cluster, const kin_cluster_options *o, ki
     uv_mutex_init(&c->mutex);
     uv_cond_init(&c->changed);
     kin_completion_init(&c->beginning);
-    kin_completion_init(&c->gather.completion);
-    kin_completion_init(&c->measure.completion);
+    kin_completion_init(&c->status.gather.completion);
+    kin_completion_init(&c->planning.measure.completion);
     if (open_all(c, err) != 0) {
         kin_cluster_close(c);
         return KIN_FAIL;
@@ -647,18 +648,18 @@ int kin_cluster_open(kin_cluster **out_cluster, const kin_cluster_options *o, ki
 void kin_cluster_close(kin_cluster *c) {
     if (!c) return;
     kin_cluster_settle_pages(c);
-    kin_planning_stop(c->planning); // its thread posts calls to the loop
+    kin_planning_stop(c->planning.thread); // its thread posts calls to the loop
     kin_ring_member_stop(&c->ring, end, c);
     kin_connections_close(c->connections, NULL);
-    kin_status_subscribers_close(c->subscribers, NULL);
+    kin_status_subscribers_close(c->status.subscribers, NULL);
     kin_relay_close(c->relay, NULL);
     kin_cluster_close_requests(c);
     kin_ring_member_close(&c->ring);
     kin_cluster_close_planning(c);
     kin_cluster_close_prefetch(c);
     kin_membership_free(c->membership);
-    kin_completion_fini(&c->measure.completion);
-    kin_completion_fini(&c->gather.completion);
+    kin_completion_fini(&c->planning.measure.completion);
+    kin_completion_fini(&c->status.gather.completion);
     kin_completion_fini(&c->beginning);
     uv_cond_destroy(&c->changed);
     uv_mutex_destroy(&c->mutex);
@@ -667,7 +668,7 @@ void kin_cluster_close(kin_cluster *c) {
     free(c->next);
     free(c->asked);
     free(c->message);
-    free(c->seen);
+    free(c->computing.seen);
     free(c->actions.at);
     free(c);
 }

@@ -46,9 +46,32 @@ typedef struct kin_cluster_actions {
     bool is_draining;
 } kin_cluster_actions;
 
-// Standby: prefetching for the plans without one of the devices.
+// Planning (cluster_plan.c).
+typedef struct kin_cluster_planning {
+    kin_measurements *measurements;
+    kin_pairwise_tests *tests;
+    kin_probe_schedule probes;
+    kin_planning *thread;
+    kin_planner_question *about; // scratch: the question that is made; its facts are also used for measurements
+    kin_planning_answer *answer;
+    kin_planning_reasons *reasons;                 // the latest reasons why devices have no layers
+    uint32_t question;                             // the number of the latest question
+    kin_proto_id left_out[KIN_MEMBERSHIP_DEVICES]; // [n_left_out] devices that were logged as left out
+    int n_left_out;
+    bool had_plan;            // from then on fewer devices than expected are enough
+    kin_err no_plan;          // why the last question had no answer although all expected devices were there; empty: it had one
+    kin_time give_up_at;      // when to report that; 0: not scheduled
+    kin_cluster_poll measure; // for token times
+    kin_time measured_at;     // when the last poll ended, or the first request of the ring began
+    int n_measured;           // in this ring
+    uint32_t measured_epoch;  // of the last request
+} kin_cluster_planning;
+
+// Prefetching (cluster_prefetch.c): the head's own part of a better plan, and standby weights for the plans without one of the
+// devices.
 typedef struct kin_cluster_spares {
-    uint32_t epoch; // 0: none; the epoch and number of devices that standby is for
+    uint32_t own_ticket; // question whose part is packed, or was
+    uint32_t epoch;      // 0: none; the epoch and number of devices that standby is for
     int n_devices;
     kin_time since; // when both were seen first
     bool is_asked, is_known, rate_limited;
@@ -56,6 +79,7 @@ typedef struct kin_cluster_spares {
     kin_time busy_at;                 // the last time a request ran
     kin_planning_spares *plans;       // the planner's answer
     bool has[KIN_MEMBERSHIP_DEVICES]; // by device index of the membership: it has everything, or cannot get it
+    kin_assignment *scratch;
 } kin_cluster_spares;
 
 // KV pages of sequences, on the devices' disks and on the head's.
@@ -72,6 +96,23 @@ typedef struct kin_cluster_status_query {
     void *user;
 } kin_cluster_status_query;
 
+// Reports to status clients (cluster_status.c).
+typedef struct kin_cluster_status {
+    kin_status_subscribers *subscribers;
+    kin_status_sample own_sample; // like the devices' samples
+    kin_cluster_status_query query;
+    kin_time begun, counted_at; // counted_at: when tokens were counted last
+    uint64_t counted;
+    double tokens_per_s;
+    kin_cluster_poll gather; // for the devices' last events
+} kin_cluster_status;
+
+// Lost steps (cluster_steps.c).
+typedef struct kin_cluster_steps {
+    kin_lost_step lost;
+    kin_time until; // deadline for the devices' answers; 0: not asked
+} kin_cluster_steps;
+
 // A state snapshot of the epoch, for the computing thread.
 typedef struct kin_cluster_snapshot {
     uint64_t version; // incremented at each change
@@ -86,53 +127,42 @@ typedef struct kin_cluster_snapshot {
     kin_err given_up; // why; empty: not given up
 } kin_cluster_snapshot;
 
+// What the computing thread uses (cluster_requests.c).
+typedef struct kin_cluster_computing {
+    kin_cluster_snapshot *seen; // the snapshot for which the shard is open
+    kin_local_stage *local_stage;
+    kin_loopback *loopback;
+    kin_remote_ring remote;
+    kin_head *head;
+    uint32_t epoch;
+    bool in_request;
+    void (*meanwhile)(void *user); // called while it waits for the ring; NULL: none
+    void *meanwhile_user;
+} kin_cluster_computing;
+
 struct kin_cluster {
     kin_cluster_options o;
     kin_ring_member ring;
+    kin_cluster_computing computing;
 
     // Used by the loop's thread.
     kin_membership *membership;
+    kin_cluster_actions actions;
+    kin_connections *connections;
     kin_discovery *discovery;
     kin_chunk_store *chunks;
-    kin_connections *connections;
-    kin_status_subscribers *subscribers;
-    kin_measurements *measurements;
-    kin_pairwise_tests *tests;
-    kin_probe_schedule probes;
     kin_relay *relay;
-    kin_planner_question *about; // scratch: the question that is made; its facts are also used for measurements
-    kin_planning *planning;
-    kin_planning_answer *answer;
-    kin_planning_reasons *reasons; // the latest reasons why devices have no layers
-    uint32_t question;             // the number of the latest question
-    kin_status_sample own_sample;  // like the devices' samples
-    kin_cluster_status_query status_query;
-    kin_time begun, counted_at; // counted_at: when tokens were counted last
-    uint64_t counted;
-    double tokens_per_s;
     kin_assignment *plan, *next, *asked; // active; prepared beside it; the planner's latest answer
-    uint32_t own_ticket; // question whose part is packed, or was
+    kin_cluster_planning planning;
     kin_cluster_spares spares;
     kin_cluster_pages pages;
-    kin_assignment *spare;      // scratch
+    kin_cluster_status status;
+    kin_cluster_steps steps;
     kin_proto_message *message; // a plan to be sent
-    kin_cluster_actions actions;
-    uint32_t entered;      // the epoch whose plan is active here
-    kin_time reconnect_at; // when the ring link is tried again; 0: not scheduled
-    kin_lost_step lost_step;
-    kin_time steps_until;                          // deadline for the devices' answers about lost steps; 0: not asked
-    kin_cluster_poll gather;                       // for the devices' last events
-    kin_cluster_poll measure;                      // for their token times
-    kin_time measured_at;                          // when the last poll ended, or the first request of the ring began
-    int n_measured;                                // in this ring
-    kin_proto_id left_out[KIN_MEMBERSHIP_DEVICES]; // [n_left_out] devices that were logged as left out
-    int n_left_out;
-    uint32_t request_epoch;  // of the request that the membership counts; 0: none
-    uint32_t measured_epoch; // of the last request
-    bool wants_ring;         // the membership wants the head's ring link
-    bool had_plan;           // from then on fewer devices than expected are enough
-    kin_err no_plan;         // why the last question had no answer although all expected devices were there; empty: it had one
-    kin_time give_up_at;     // when to report that; 0: not scheduled
+    uint32_t entered;           // the epoch whose plan is active here
+    uint32_t request_epoch;     // of the request that the membership counts; 0: none
+    bool wants_ring;            // the membership wants the head's ring link
+    kin_time reconnect_at;      // when it is tried again; 0: not scheduled
 
     uv_mutex_t mutex; // guards the following
     uv_cond_t changed;
@@ -143,17 +173,6 @@ struct kin_cluster {
     kin_completion beginning; // result: whether the request of `wanted_epoch` has begun
     atomic_uint wanted_epoch;
     atomic_bool yields; // a better plan waits for the end of the request
-
-    // Used by the computing thread.
-    kin_cluster_snapshot *seen; // the snapshot for which the shard is open
-    kin_local_stage *local_stage;
-    kin_loopback *loopback;
-    kin_remote_ring remote;
-    kin_head *head;
-    uint32_t epoch;
-    bool in_request;
-    void (*meanwhile)(void *user); // called while it waits for the ring; NULL: none
-    void *meanwhile_user;
 };
 
 // ---- cluster.c

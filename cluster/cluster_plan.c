@@ -29,7 +29,7 @@ static void tests_are_over(void *user, uint32_t link, const kin_proto_device *de
 static void enter(kin_cluster *c, const kin_proto_id *id, const char *name, const kin_device_facts *measured) {
     kin_device_facts facts = *measured;
     kin_label_set(facts.name, sizeof facts.name - 1, name);
-    kin_measurements_set_device(c->measurements, id, &facts);
+    kin_measurements_set_device(c->planning.measurements, id, &facts);
 }
 
 void kin_cluster_take_profile(kin_cluster *c, uint32_t from, const kin_proto_profile *m) {
@@ -45,7 +45,8 @@ static bool asks_for(kin_cluster *c, const kin_probe_pair *pair) {
     if (!d || (pair->to && !other)) return false;
     m.measure.id = other ? other->id : c->o.id;
     if (other && !kin_connections_endpoint(c->connections, pair->to, &m.measure.endpoint)) return false;
-    if (!(pair->is_back ? kin_measurements_ask_back : kin_measurements_ask)(c->measurements, &d->id, &m.measure.id)) return false;
+    if (!(pair->is_back ? kin_measurements_ask_back : kin_measurements_ask)(c->planning.measurements, &d->id, &m.measure.id))
+        return false;
     size_t bytes = (size_t)c->o.model->hp.n_embd * sizeof(float);
     m.measure.hidden_bytes = (uint32_t)(bytes < KIN_FRAME_ECHO_BYTES ? bytes : KIN_FRAME_ECHO_BYTES);
     return kin_connections_send(c->connections, pair->from, 0, &m);
@@ -59,30 +60,31 @@ static uint32_t test_of(const kin_probe_pair *pair) {
 // Asks for all measurements that may start.
 static void probe_next(kin_cluster *c) {
     kin_probe_pair pair;
-    while (kin_probe_schedule_begin(&c->probes, kin_clock_now(), &pair)) {
+    while (kin_probe_schedule_begin(&c->planning.probes, kin_clock_now(), &pair)) {
         if (asks_for(c, &pair)) continue;
-        kin_probe_schedule_end(&c->probes, pair.from);
-        kin_pairwise_tests_answered(c->tests, test_of(&pair));
+        kin_probe_schedule_end(&c->planning.probes, pair.from);
+        kin_pairwise_tests_answered(c->planning.tests, test_of(&pair));
     }
 }
 
 void kin_cluster_forget_probes(kin_cluster *c, uint32_t link) {
-    kin_pairwise_tests_lost(c->tests, link);
-    kin_probe_schedule_lost(&c->probes, link);
+    kin_pairwise_tests_lost(c->planning.tests, link);
+    kin_probe_schedule_lost(&c->planning.probes, link);
 }
 
 bool kin_cluster_meets(kin_cluster *c, uint32_t from, const kin_proto_device *device) {
     const kin_membership_device *d = kin_cluster_device_of(c, from);
-    if (kin_pairwise_tests_renew(c->tests, from, device)) return true;
-    if (!c->o.facts || !d || d->state != KIN_DEVICE_GREETED || !kin_measurements_device(c->measurements, &d->id)) return false;
-    int n = kin_probe_schedule_add(&c->probes, from, 0, false);
+    if (kin_pairwise_tests_renew(c->planning.tests, from, device)) return true;
+    if (!c->o.facts || !d || d->state != KIN_DEVICE_GREETED || !kin_measurements_device(c->planning.measurements, &d->id))
+        return false;
+    int n = kin_probe_schedule_add(&c->planning.probes, from, 0, false);
     for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
         const kin_membership_device *other = kin_membership_device_at(c->membership, i);
         kin_proto_endpoint e;
         if (!other || other == d || !kin_connections_endpoint(c->connections, other->link, &e)) continue;
-        n += kin_probe_schedule_add(&c->probes, from, other->link, false);
+        n += kin_probe_schedule_add(&c->planning.probes, from, other->link, false);
     }
-    bool begins = n > 0 && kin_pairwise_tests_begin(c->tests, from, device, n, kin_clock_now());
+    bool begins = n > 0 && kin_pairwise_tests_begin(c->planning.tests, from, device, n, kin_clock_now());
     probe_next(c);
     return begins;
 }
@@ -94,7 +96,7 @@ static unsigned port_of(const kin_cluster *c, const kin_membership_device *d) {
 
 void kin_cluster_say_apart(kin_cluster *c, const kin_proto_id *from, const kin_proto_id *to, const char *reason) {
     const kin_membership_device *a = kin_cluster_device_with(c, from), *b = kin_cluster_device_with(c, to);
-    if (!a || !b || !kin_measurements_tells_apart(c->measurements, from, to)) return;
+    if (!a || !b || !kin_measurements_tells_apart(c->planning.measurements, from, to)) return;
     if (kin_membership_was_reached(reason)) { // the link works: another port would not help
         kin_log(KIN_LOG_WARN,
                 "devices '%s' and '%s' reach each other too slowly (%s); their traffic is relayed through "
@@ -113,8 +115,8 @@ static bool other_end_tries(kin_cluster *c, const kin_membership_device *d, cons
                             const char *reason) {
     kin_log(KIN_LOG_DEBUG, "device '%s' does not reach %s: %s", d->name, other ? other->name : "the head", reason);
     if (!other || !kin_connections_link(c->connections, other->link)) return false;
-    if (!kin_measurements_has_failed(c->measurements, &other->id, &d->id))
-        return kin_probe_schedule_add(&c->probes, other->link, d->link, true);
+    if (!kin_measurements_has_failed(c->planning.measurements, &other->id, &d->id))
+        return kin_probe_schedule_add(&c->planning.probes, other->link, d->link, true);
     kin_cluster_say_apart(c, &d->id, &other->id, reason);
     return false;
 }
@@ -124,17 +126,18 @@ static void take_link(kin_cluster *c, uint32_t from, const kin_proto_measured *m
     kin_link_facts there = {m->rtt_s, m->to_bytes_s}, back = {m->rtt_s, m->from_bytes_s};
     bool failed = m->reason[0];
     // A device that tried because the other end had failed answers for the other end's test.
-    uint32_t test = d && other && kin_measurements_has_failed(c->measurements, &other->id, &d->id) ? other->link : from;
-    if (!d || !kin_measurements_take(c->measurements, &d->id, &m->id, failed ? NULL : &there, failed ? NULL : &back)) return;
+    uint32_t test = d && other && kin_measurements_has_failed(c->planning.measurements, &other->id, &d->id) ? other->link : from;
+    if (!d || !kin_measurements_take(c->planning.measurements, &d->id, &m->id, failed ? NULL : &there, failed ? NULL : &back))
+        return;
     if (failed && other_end_tries(c, d, other, m->reason)) return;
-    bool in_time = kin_pairwise_tests_answered(c->tests, test);
+    bool in_time = kin_pairwise_tests_answered(c->planning.tests, test);
     // Too late for its test: the planner may find a different plan now.
-    if (!in_time && (!failed || (other && kin_measurements_is_apart(c->measurements, &d->id, &other->id))))
+    if (!in_time && (!failed || (other && kin_measurements_is_apart(c->planning.measurements, &d->id, &other->id))))
         kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_DRIFT});
 }
 
 void kin_cluster_take_link(kin_cluster *c, uint32_t from, const kin_proto_measured *m) {
-    kin_probe_schedule_end(&c->probes, from);
+    kin_probe_schedule_end(&c->planning.probes, from);
     take_link(c, from, m);
     probe_next(c);
 }
@@ -148,8 +151,8 @@ static uint64_t own_memory(const kin_cluster *c) {
 
 // Fills in the figures of devices and links, and what devices reported when they joined. ids: the head first.
 static void fill_facts(kin_cluster *c, const kin_proto_id *ids, int n) {
-    kin_facts *facts = &c->about->facts;
-    kin_measurements_fill(c->measurements, ids, n, facts);
+    kin_facts *facts = &c->planning.about->facts;
+    kin_measurements_fill(c->planning.measurements, ids, n, facts);
     for (int i = 1; i < n; i++) {
         const kin_membership_device *d = kin_cluster_device_with(c, &ids[i]);
         facts->devices[i].no_slices = d && d->features & KIN_PROTO_NO_SLICES;
@@ -165,7 +168,7 @@ static void add_candidate(kin_planner_question *q, const kin_proto_id *id, const
 
 // Makes a question about the head and these devices (indices of the membership). Valid until the next one.
 static const kin_planner_question *question_about(kin_cluster *c, uint32_t number, const uint8_t *devices, int n_devices) {
-    kin_planner_question *q = c->about;
+    kin_planner_question *q = c->planning.about;
     uint64_t memory = own_memory(c);
     q->number = number;
     q->n = 0;
@@ -184,25 +187,25 @@ static const kin_planner_question *question_about(kin_cluster *c, uint32_t numbe
 static void ask_planner(kin_cluster *c, const kin_membership_action *ask) {
     if (ask->n_devices > N_DEVICES_MAX)
         kin_log(KIN_LOG_WARN, "%d devices have joined; at most %d can be used", ask->n_devices, N_DEVICES_MAX);
-    c->question = ask->question;
-    kin_planning_ask(c->planning, question_about(c, ask->question, ask->devices, ask->n_devices));
+    c->planning.question = ask->question;
+    kin_planning_ask(c->planning.thread, question_about(c, ask->question, ask->devices, ask->n_devices));
 }
 
 void kin_cluster_ask_spares(kin_cluster *c, uint32_t number, const uint8_t *devices, int n_devices) {
-    kin_planning_ask_spares(c->planning, question_about(c, number, devices, n_devices));
+    kin_planning_ask_spares(c->planning.thread, question_about(c, number, devices, n_devices));
 }
 
 // Stores why there is no plan. why NULL: there is one, or there may be one later.
 static void note_no_plan(kin_cluster *c, const kin_err *why, int n_devices) {
-    bool is_new = !c->no_plan.text[0];
-    if (!why || c->had_plan || !c->o.gives_up) {
-        c->no_plan.text[0] = 0;
-        c->give_up_at = 0;
+    bool is_new = !c->planning.no_plan.text[0];
+    if (!why || c->planning.had_plan || !c->o.gives_up) {
+        c->planning.no_plan.text[0] = 0;
+        c->planning.give_up_at = 0;
         return;
     }
-    c->no_plan = *why;
-    kin_err_prefix(&c->no_plan, "%d device%s here as requested", n_devices, n_devices == 1 ? " is" : "s are");
-    if (is_new) c->give_up_at = kin_clock_now() + GIVE_UP_MS * UINT64_C(1000000);
+    c->planning.no_plan = *why;
+    kin_err_prefix(&c->planning.no_plan, "%d device%s here as requested", n_devices, n_devices == 1 ? " is" : "s are");
+    if (is_new) c->planning.give_up_at = kin_clock_now() + GIVE_UP_MS * UINT64_C(1000000);
 }
 
 static void say_no_plan(kin_cluster *c, uint32_t question, const char *why) {
@@ -211,7 +214,7 @@ static void say_no_plan(kin_cluster *c, uint32_t question, const char *why) {
 
 void kin_cluster_ask_planner(kin_cluster *c, const kin_membership_action *ask) {
     kin_err err;
-    if (c->had_plan || ask->n_devices >= c->o.n_expected) {
+    if (c->planning.had_plan || ask->n_devices >= c->o.n_expected) {
         ask_planner(c, ask);
         return;
     }
@@ -243,7 +246,7 @@ static void forget_left_out(kin_cluster *c) {
 }
 
 static void take_answer(kin_cluster *c, kin_planning_answer *a) {
-    if (a->question != c->question) return; // there is a later question
+    if (a->question != c->planning.question) return; // there is a later question
     kin_assignment *p = c->asked;
     int rc = a->has_plan ? 0 : KIN_FAIL;
     if (rc == 0) {
@@ -262,19 +265,19 @@ static void take_answer(kin_cluster *c, kin_planning_answer *a) {
 // Logs this once, until a plan has layers for the device again: the figures differ from plan to plan.
 static void log_left_out(kin_cluster *c, const kin_proto_id *id, const kin_membership_device *d, const char *why) {
     int i = 0;
-    while (i < c->n_left_out && !kin_proto_id_equal(&c->left_out[i], id)) i++;
-    bool was_said = i < c->n_left_out;
-    if (d && !was_said && c->n_left_out < KIN_MEMBERSHIP_DEVICES) {
-        c->left_out[c->n_left_out++] = *id;
+    while (i < c->planning.n_left_out && !kin_proto_id_equal(&c->planning.left_out[i], id)) i++;
+    bool was_said = i < c->planning.n_left_out;
+    if (d && !was_said && c->planning.n_left_out < KIN_MEMBERSHIP_DEVICES) {
+        c->planning.left_out[c->planning.n_left_out++] = *id;
         kin_log(KIN_LOG_INFO, "the plan leaves out '%s': %s", d->name, why);
     } else if (!d && was_said) {
-        c->left_out[i] = c->left_out[--c->n_left_out];
+        c->planning.left_out[i] = c->planning.left_out[--c->planning.n_left_out];
     }
 }
 
 static void tell_left_out(kin_cluster *c, const kin_planning_reasons *r) {
     kin_proto_message m = {.type = KIN_FRAME_LEFT_OUT};
-    if (r->question != c->question) return; // there is a later question
+    if (r->question != c->planning.question) return; // there is a later question
     for (int i = 1; i < r->n; i++) {
         const kin_membership_device *d = r->why[i][0] ? kin_cluster_device_with(c, &r->ids[i]) : NULL;
         log_left_out(c, &r->ids[i], d, r->why[i]);
@@ -288,7 +291,7 @@ static void tell_left_out(kin_cluster *c, const kin_planning_reasons *r) {
 
 void kin_cluster_on_measure(void *arg) {
     kin_cluster *c = arg;
-    if (c->o.calls.take_measured) kin_cluster_poll_begin(c, &c->measure);
+    if (c->o.calls.take_measured) kin_cluster_poll_begin(c, &c->planning.measure);
 }
 
 static kin_measured measured_of(const kin_proto_status *s) {
@@ -306,7 +309,7 @@ static double hops_s(const kin_token_times *head, double others_s, bool all_know
 
 // Collects the members' times.
 static void collect(kin_cluster *c, kin_planner_measured *m) {
-    const kin_head_counts *counts = kin_local_stage_counts(c->local_stage);
+    const kin_head_counts *counts = kin_local_stage_counts(c->computing.local_stage);
     kin_token_times head = kin_head_token_times(counts);
     double others_s = 0;
     bool all_known = head.total_ns > 0;
@@ -328,18 +331,18 @@ static void collect(kin_cluster *c, kin_planner_measured *m) {
                                    .hop_s = m->n > 1 ? hops_s(&head, others_s, all_known) : 0};
     if (!c->o.facts) return;
     fill_facts(c, m->ids, m->n);
-    m->facts = &c->about->facts;
+    m->facts = &c->planning.about->facts;
 }
 
 // Passes the times to the planner, in its own thread, where they may take as long as a plan.
 static void end_measuring(kin_cluster *c) {
-    if (!kin_membership_takes(c->membership, c->measured_epoch)) {
-        kin_completion_done(&c->measure.completion, c->measure.generation, true);
+    if (!kin_membership_takes(c->membership, c->planning.measured_epoch)) {
+        kin_completion_done(&c->planning.measure.completion, c->planning.measure.generation, true);
         return;
     }
     kin_planner_measured m;
     collect(c, &m);
-    kin_planning_tell(c->planning, c->measure.generation, &m);
+    kin_planning_tell(c->planning.thread, c->planning.measure.generation, &m);
 }
 
 // kin_mailbox_fn: handles what the planning thread has done.
@@ -347,12 +350,12 @@ static void take_planned(void *arg) {
     kin_cluster *c = arg;
     uint32_t generation;
     bool asks;
-    if (kin_planning_take_round(c->planning, &generation, &asks)) {
+    if (kin_planning_take_round(c->planning.thread, &generation, &asks)) {
         if (asks) kin_cluster_act(c, &(kin_membership_event){.kind = KIN_MEMBERSHIP_DRIFT});
-        kin_completion_done(&c->measure.completion, generation, true);
+        kin_completion_done(&c->planning.measure.completion, generation, true);
     }
-    if (kin_planning_take_answer(c->planning, c->answer)) take_answer(c, c->answer);
-    if (kin_planning_take_reasons(c->planning, c->reasons)) tell_left_out(c, c->reasons);
+    if (kin_planning_take_answer(c->planning.thread, c->planning.answer)) take_answer(c, c->planning.answer);
+    if (kin_planning_take_reasons(c->planning.thread, c->planning.reasons)) tell_left_out(c, c->planning.reasons);
     kin_cluster_take_spares(c);
 }
 
@@ -362,51 +365,53 @@ static void planning_is_done(void *user) {
 }
 
 static double measure_pause_ms(const kin_cluster *c) {
-    return fmin(ldexp(FIRST_MEASURE_MS, c->n_measured), MEASURE_MS);
+    return fmin(ldexp(FIRST_MEASURE_MS, c->planning.n_measured), MEASURE_MS);
 }
 
 void kin_cluster_begin_measuring(kin_cluster *c, uint32_t epoch, kin_time now) {
-    if (epoch == c->measured_epoch) return;
-    c->measured_epoch = epoch;
-    c->measured_at = now;
-    c->n_measured = 0;
+    if (epoch == c->planning.measured_epoch) return;
+    c->planning.measured_epoch = epoch;
+    c->planning.measured_at = now;
+    c->planning.n_measured = 0;
 }
 
 void kin_cluster_planning_tick(kin_cluster *c, kin_time now) {
     probe_next(c);
-    kin_pairwise_tests_tick(c->tests, now);
-    if (kin_cluster_poll_ends(c, &c->measure, now)) {
-        c->measured_at = now;
-        c->n_measured++;
+    kin_pairwise_tests_tick(c->planning.tests, now);
+    if (kin_cluster_poll_ends(c, &c->planning.measure, now)) {
+        c->planning.measured_at = now;
+        c->planning.n_measured++;
         end_measuring(c);
-    } else if (c->request_epoch && kin_clock_ms(c->measured_at, now) > measure_pause_ms(c) && c->measure.until == 0) {
+    } else if (c->request_epoch && kin_clock_ms(c->planning.measured_at, now) > measure_pause_ms(c) &&
+               c->planning.measure.until == 0) {
         kin_cluster_on_measure(c);
     }
 }
 
 void kin_cluster_measure(kin_cluster *c) {
-    if (c->o.calls.take_measured) kin_cluster_wait_for_poll(c, &c->measure, kin_cluster_on_measure);
+    if (c->o.calls.take_measured) kin_cluster_wait_for_poll(c, &c->planning.measure, kin_cluster_on_measure);
 }
 
 // ---- opening and closing
 
 int kin_cluster_open_planning(kin_cluster *c, kin_err *err) {
-    if (kin_measurements_open(&c->measurements, err) != 0 || kin_pairwise_tests_open(&c->tests, tests_are_over, c, err) != 0)
+    if (kin_measurements_open(&c->planning.measurements, err) != 0 ||
+        kin_pairwise_tests_open(&c->planning.tests, tests_are_over, c, err) != 0)
         return KIN_FAIL;
-    c->about = calloc(1, sizeof *c->about);
-    c->answer = calloc(1, sizeof *c->answer);
-    c->reasons = calloc(1, sizeof *c->reasons);
-    if (!c->about || !c->answer || !c->reasons) return kin_err_set(err, "out of memory");
+    c->planning.about = calloc(1, sizeof *c->planning.about);
+    c->planning.answer = calloc(1, sizeof *c->planning.answer);
+    c->planning.reasons = calloc(1, sizeof *c->planning.reasons);
+    if (!c->planning.about || !c->planning.answer || !c->planning.reasons) return kin_err_set(err, "out of memory");
     if (c->o.facts) enter(c, &c->o.id, c->o.name, c->o.facts);
     kin_planning_options po = {.planner = c->o.planner, .calls = c->o.calls, .done = planning_is_done, .user = c};
-    return kin_planning_open(&c->planning, &po, err);
+    return kin_planning_open(&c->planning.thread, &po, err);
 }
 
 void kin_cluster_close_planning(kin_cluster *c) {
-    kin_pairwise_tests_close(c->tests);
-    kin_measurements_close(c->measurements);
-    kin_planning_close(c->planning);
-    free(c->about);
-    free(c->answer);
-    free(c->reasons);
+    kin_pairwise_tests_close(c->planning.tests);
+    kin_measurements_close(c->planning.measurements);
+    kin_planning_close(c->planning.thread);
+    free(c->planning.about);
+    free(c->planning.answer);
+    free(c->planning.reasons);
 }

@@ -29,8 +29,9 @@ void kin_cluster_keep_next(kin_cluster *c) {
 // ---- the head's own part
 
 void kin_cluster_on_packed(void *user, uint32_t question) {
-    kin_cluster_act(user, &(kin_membership_event){
-                           .kind = KIN_MEMBERSHIP_PREFETCHED, .link = KIN_MEMBERSHIP_OWN, .question = question, .is_here = true});
+    kin_cluster_act(user,
+                    &(kin_membership_event){
+                        .kind = KIN_MEMBERSHIP_PREFETCHED, .link = KIN_MEMBERSHIP_OWN, .question = question, .is_here = true});
 }
 
 int kin_cluster_pack(void *user, const kin_prepacking_job *job, const atomic_bool *stop, kin_packed **held, kin_err *err) {
@@ -46,8 +47,8 @@ static bool has_work(const kin_windows *windows, const kin_windows *but) {
 static void prefetch_own(kin_cluster *c, uint32_t question) {
     const kin_assignment *p = *kin_cluster_answer_of(c, question), *now = c->plan;
     kin_prepacking_job *job = c->ring.job;
-    if (question == c->own_ticket) return; // only the rate limit would differ
-    c->own_ticket = job->ticket = question;
+    if (question == c->spares.own_ticket) return; // only the rate limit would differ
+    c->spares.own_ticket = job->ticket = question;
     job->windows = p->windows[0].windows;
     job->but = now->windows[0].windows;
     bool is_whole = kin_share_is_whole(&p->shares[0]); // a share is packed when its plan begins
@@ -101,7 +102,7 @@ static void mark(bool *layers, const kin_windows *windows, bool value) {
 // Marks the layers of device `id` in the plan without device i of the question.
 static void mark_of_plan(kin_cluster *c, int i, const kin_proto_id *id, bool *layers) {
     const kin_planning_spares *s = c->spares.plans;
-    kin_assignment *scratch = c->spare;
+    kin_assignment *scratch = c->spares.scratch;
     kin_err err;
     if (!s->has[i]) return;
     if (kin_assignment_lay_out(scratch, &s->plans[i], s->ids, c->o.model, (int)c->o.shard.kv_type, &err) != 0) return;
@@ -155,7 +156,7 @@ static void order_spares(kin_cluster *c) {
 
 void kin_cluster_take_spares(kin_cluster *c) {
     kin_cluster_spares *s = &c->spares;
-    if (!kin_planning_take_spares(c->planning, s->plans) || s->plans->number != s->ticket || !s->epoch) return;
+    if (!kin_planning_take_spares(c->planning.thread, s->plans) || s->plans->number != s->ticket || !s->epoch) return;
     s->is_known = true;
     order_spares(c);
 }
@@ -218,12 +219,12 @@ void kin_cluster_take_prefetched(kin_cluster *c, uint32_t from, const kin_proto_
 
 int kin_cluster_open_prefetch(kin_cluster *c, kin_err *err) {
     c->spares.plans = calloc(1, sizeof *c->spares.plans);
-    c->spare = calloc(1, sizeof *c->spare);
-    if (!c->spares.plans || !c->spare) return kin_err_set(err, "out of memory");
+    c->spares.scratch = calloc(1, sizeof *c->spares.scratch);
+    if (!c->spares.plans || !c->spares.scratch) return kin_err_set(err, "out of memory");
     return 0;
 }
 
 void kin_cluster_close_prefetch(kin_cluster *c) {
     free(c->spares.plans);
-    free(c->spare);
+    free(c->spares.scratch);
 }

@@ -27,7 +27,7 @@ void kin_cluster_take_events(kin_cluster *c, uint32_t from, const kin_proto_even
 
 void kin_cluster_on_gather(void *arg) {
     kin_cluster *c = arg;
-    kin_cluster_poll_begin(c, &c->gather);
+    kin_cluster_poll_begin(c, &c->status.gather);
 }
 
 // ---- polls of the devices
@@ -48,7 +48,7 @@ bool kin_cluster_poll_ends(kin_cluster *c, kin_cluster_poll *poll, kin_time now)
 // ---- reports
 
 static kin_proto_status own_status(kin_cluster *c) {
-    kin_proto_status s = kin_local_stage_status(c->local_stage, &c->own_sample.ready);
+    kin_proto_status s = kin_local_stage_status(c->computing.local_stage, &c->status.own_sample.ready);
     kin_neighbours_stats net = kin_neighbours_stats_now(c->ring.neighbours);
     s.state = kin_membership_state_now(c->membership) != KIN_MEMBERSHIP_SERVING ? KIN_PROTO_PREPARING
               : kin_membership_n_requests(c->membership) > 0                    ? KIN_PROTO_COMPUTING
@@ -62,16 +62,17 @@ static kin_proto_status own_status(kin_cluster *c) {
 static void ask(void *user) {
     kin_cluster *c = user;
     kin_time now = kin_clock_now();
-    kin_status_sample *own = &c->own_sample;
-    uint64_t n = atomic_load(&kin_local_stage_counts(c->local_stage)->n_generated);
-    c->tokens_per_s = now > c->counted_at ? (double)(n - c->counted) / kin_clock_ms(c->counted_at, now) * 1e3 : 0;
-    c->counted = n;
-    c->counted_at = now;
+    kin_status_sample *own = &c->status.own_sample;
+    uint64_t n = atomic_load(&kin_local_stage_counts(c->computing.local_stage)->n_generated);
+    c->status.tokens_per_s =
+        now > c->status.counted_at ? (double)(n - c->status.counted) / kin_clock_ms(c->status.counted_at, now) * 1e3 : 0;
+    c->status.counted = n;
+    c->status.counted_at = now;
     own->before = own->now;
     own->has_before = own->has_now;
     own->now = own_status(c);
     own->has_now = true;
-    if (!c->gather.until && !c->measure.until && !c->steps_until)
+    if (!c->status.gather.until && !c->planning.measure.until && !c->steps.until)
         kin_connections_ask_no_more(c->connections); // answers may be lost
     kin_connections_ask(c->connections);
 }
@@ -82,7 +83,7 @@ static bool has_answered(void *user) {
 }
 
 static void describe_head(kin_cluster *c, kin_status_json_head *h, char doing[KIN_MEMBERSHIP_SENTENCE]) {
-    kin_head_counts *counts = kin_local_stage_counts(c->local_stage);
+    kin_head_counts *counts = kin_local_stage_counts(c->computing.local_stage);
     *h = (kin_status_json_head){.name = c->o.name,
                                 .version = c->o.version,
                                 .model = c->o.model_name,
@@ -97,9 +98,9 @@ static void describe_head(kin_cluster *c, kin_status_json_head *h, char doing[KI
                                 .n_requests_total = atomic_load(&counts->n_texts),
                                 .n_prompt = atomic_load(&counts->n_prompt),
                                 .n_generated = atomic_load(&counts->n_generated),
-                                .tokens_per_s = c->tokens_per_s,
+                                .tokens_per_s = c->status.tokens_per_s,
                                 .pages_bytes = c->pages.bytes,
-                                .uptime_s = kin_clock_ms(c->begun, kin_clock_now()) / 1e3};
+                                .uptime_s = kin_clock_ms(c->status.begun, kin_clock_now()) / 1e3};
     memcpy(h->model_hash.bytes, c->o.manifest->hash, sizeof h->model_hash.bytes);
 }
 
@@ -117,7 +118,7 @@ static void add_device(kin_cluster *c, kin_status_json *r, const kin_membership_
 
 static void add_own(kin_cluster *c, kin_status_json *r) {
     bool planned = c->plan->n_rounds > 0 && kin_membership_takes(c->membership, kin_membership_epoch(c->membership));
-    r->members[r->n_members++] = (kin_status_json_member){.sample = c->own_sample,
+    r->members[r->n_members++] = (kin_status_json_member){.sample = c->status.own_sample,
                                                           .stage = planned ? c->plan->n_members : 0,
                                                           .windows = planned ? &c->plan->windows[0] : NULL,
                                                           .memory_planned = planned ? c->plan->memory[0] : 0};
@@ -148,20 +149,20 @@ static char *report(void *user) {
 
 int kin_cluster_open_status(kin_cluster *c, kin_err *err) {
     static const kin_status_subscribers_callbacks callbacks = {.ask = ask, .has_answered = has_answered, .report = report};
-    c->begun = c->counted_at = kin_clock_now();
-    return kin_status_subscribers_open(&c->subscribers, &callbacks, c, err);
+    c->status.begun = c->status.counted_at = kin_clock_now();
+    return kin_status_subscribers_open(&c->status.subscribers, &callbacks, c, err);
 }
 
 static void on_status_query(void *arg) {
     kin_cluster *c = arg;
-    kin_status_take_fn take = c->status_query.take;
-    void *user = c->status_query.user;
-    atomic_store(&c->status_query.is_pending, false);
-    kin_status_subscribers_ask(c->subscribers, take, user);
+    kin_status_take_fn take = c->status.query.take;
+    void *user = c->status.query.user;
+    atomic_store(&c->status.query.is_pending, false);
+    kin_status_subscribers_ask(c->status.subscribers, take, user);
 }
 
 void kin_cluster_ask_status(kin_cluster *c, kin_status_take_fn take, void *user) {
-    kin_cluster_status_query *q = &c->status_query;
+    kin_cluster_status_query *q = &c->status.query;
     if (atomic_exchange(&q->is_pending, true)) return;
     q->take = take;
     q->user = user;
@@ -169,13 +170,14 @@ void kin_cluster_ask_status(kin_cluster *c, kin_status_take_fn take, void *user)
 }
 
 void kin_cluster_take_status_link(kin_cluster *c, kin_link *link) {
-    if (kin_status_subscribers_add(c->subscribers, link))
+    if (kin_status_subscribers_add(c->status.subscribers, link))
         kin_endpoint_send_accept(c->ring.endpoint, link);
     else
         kin_endpoint_refuse(link, "busy: too many status clients");
 }
 
 void kin_cluster_status_tick(kin_cluster *c, kin_time now) {
-    kin_status_subscribers_tick(c->subscribers);
-    if (kin_cluster_poll_ends(c, &c->gather, now)) kin_completion_done(&c->gather.completion, c->gather.generation, true);
+    kin_status_subscribers_tick(c->status.subscribers);
+    if (kin_cluster_poll_ends(c, &c->status.gather, now))
+        kin_completion_done(&c->status.gather.completion, c->status.gather.generation, true);
 }

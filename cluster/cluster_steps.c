@@ -50,7 +50,7 @@ static void take_answers(kin_cluster *c, kin_time now, uint32_t epoch, const kin
     kin_step_place places[KIN_LOST_STEP_MEMBERS];
     int n = c->plan->n_members - 1;
     for (int m = 0; m < n; m++) places[m] = place_of(c, m + 1, epoch);
-    kin_lost_step_found found = kin_lost_step_take(&c->lost_step, now, places, n, own);
+    kin_lost_step_found found = kin_lost_step_take(&c->steps.lost, now, places, n, own);
     if (found.kind != KIN_LOST_STEP_NONE) leave_out(c, &found, epoch);
 }
 
@@ -60,13 +60,13 @@ void kin_cluster_steps_tick(kin_cluster *c, kin_time now) {
         kin_membership_state_now(c->membership) == KIN_MEMBERSHIP_SERVING && kin_membership_n_requests(c->membership) > 0;
     kin_step_place own = {.is_known = true};
     if (is_up && c->plan->n_members > 1) own = own_place(c, epoch);
-    if (kin_lost_step_look(&c->lost_step, now, epoch, &own)) {
-        c->steps_until = now + POLL_NS;
+    if (kin_lost_step_look(&c->steps.lost, now, epoch, &own)) {
+        c->steps.until = now + POLL_NS;
         kin_connections_ask(c->connections);
         return;
     }
-    if (!c->steps_until || (now < c->steps_until && !kin_connections_has_answered(c->connections))) return;
-    c->steps_until = 0;
+    if (!c->steps.until || (now < c->steps.until && !kin_connections_has_answered(c->connections))) return;
+    c->steps.until = 0;
     kin_connections_ask_no_more(c->connections);
     if (own.n_left > own.n_came) take_answers(c, now, epoch, &own);
 }

@@ -23,11 +23,11 @@ enum {
 static void pass_links_on(kin_join *j, const char *head_name) {
     kin_err err;
     if (!j->gateway) return;
-    kin_gateway_set_head(j->gateway, j->head_address, j->head_port);
+    kin_gateway_set_head(j->gateway, j->head.address, j->head.port);
     kin_discovery_options o = {.port = KIN_DISCOVERY_PORT};
     memcpy(o.key, j->o.key.bytes, sizeof o.key);
     kin_discovery_self self = {
-        .id = j->head_id, .name = head_name, .port = kin_endpoint_port(j->ring.endpoint), .features = KIN_BEACON_IS_GATEWAY};
+        .id = j->head.id, .name = head_name, .port = kin_endpoint_port(j->ring.endpoint), .features = KIN_BEACON_IS_GATEWAY};
     if (kin_discovery_answer(&j->announces, kin_endpoint_loop(j->ring.endpoint), &o, &self, &err) == 0) return;
     kin_log(KIN_LOG_DEBUG, "this device cannot help others to find the head: %s", err.text);
     j->announces = NULL;
@@ -43,11 +43,11 @@ static void pass_no_links_on(kin_join *j) {
 
 static void drop_control(kin_join *j, const char *reason) {
     pass_no_links_on(j);
-    kin_dial_cancel(j->dial, reason);
-    kin_link_close(j->control, reason);
-    j->dial = NULL;
-    j->control = NULL;
-    kin_probe_queue_clear(j->probes);
+    kin_dial_cancel(j->head.dial, reason);
+    kin_link_close(j->head.link, reason);
+    j->head.dial = NULL;
+    j->head.link = NULL;
+    kin_probe_queue_clear(j->head.probes);
 }
 
 static void give_up(kin_join *j, const char *why) {
@@ -55,7 +55,7 @@ static void give_up(kin_join *j, const char *why) {
     j->given_up = true;
     kin_err_set(&j->why, "%s", why);
     pthread_mutex_unlock(&j->mutex);
-    kin_lazy_load_end(j->lazy_load, why);
+    kin_lazy_load_end(j->preparing.lazy_load, why);
     kin_message_queue_interrupt(j->ring.in, true);
 }
 
@@ -77,10 +77,10 @@ static void leave_stranger(kin_join *j, const char *at) {
 
 static void control_closed(void *user, kin_link *link, const char *reason) {
     kin_join *j = user;
-    if (j->control != link) return;
-    j->control = NULL;
+    if (j->head.link != link) return;
+    j->head.link = NULL;
     pass_no_links_on(j);
-    kin_probe_queue_clear(j->probes);
+    kin_probe_queue_clear(j->head.probes);
     kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_LOST, .reason = reason});
 }
 
@@ -90,8 +90,8 @@ static void leave_head(kin_join *j, const char *reason) {
 }
 
 static void note_accepted(kin_join *j) {
-    if (!j->was_accepted && j->o.accepted) j->o.accepted(j->o.user);
-    j->was_accepted = true;
+    if (!j->head.was_accepted && j->o.accepted) j->o.accepted(j->o.user);
+    j->head.was_accepted = true;
 }
 
 static void take_message(kin_join *j, uint32_t epoch, const kin_proto_message *m) {
@@ -124,12 +124,12 @@ static void control_frame(void *user, kin_link *link, const kin_frame *frame, co
 static void control_accepted(void *user, kin_link *link, const kin_proto_accept *accept) {
     static const kin_link_callbacks callbacks = {.frame = control_frame, .closed = control_closed};
     kin_join *j = user;
-    j->dial = NULL;
-    j->control = link;
+    j->head.dial = NULL;
+    j->head.link = link;
     kin_link_accept(link, &callbacks, j);
     kin_link_set_frame_max(link, KIN_FRAME_CAP_LARGE);
-    j->head_id = accept->id;
-    j->is_by_gateway = accept->features & KIN_PROTO_BY_GATEWAY;
+    j->head.id = accept->id;
+    j->head.is_by_gateway = accept->features & KIN_PROTO_BY_GATEWAY;
     pass_links_on(j, accept->name);
     kin_join_end_prefetch(j); // tickets belong to a head
     note_accepted(j);
@@ -139,12 +139,12 @@ static void control_accepted(void *user, kin_link *link, const kin_proto_accept 
 
 static void control_failed(void *user, const kin_dial_failure *failure) {
     kin_join *j = user;
-    j->dial = NULL;
+    j->head.dial = NULL;
     if (j->o.head && failure->end == KIN_DIAL_OTHER_KEY) {
         leave_foreign_head(j, failure->at);
         return;
     }
-    if (j->o.head && !j->was_accepted && failure->end == KIN_DIAL_STRANGER) {
+    if (j->o.head && !j->head.was_accepted && failure->end == KIN_DIAL_STRANGER) {
         leave_stranger(j, failure->at);
         return;
     }
@@ -157,13 +157,13 @@ static void connect_head(kin_join *j, const kin_member_action *a) {
     kin_dial_options o = kin_dial_options_default(kin_endpoint_tls(j->ring.endpoint));
     kin_err err;
     drop_control(j, NULL);
-    j->is_head_backpressured = false;
-    snprintf(j->head_address, sizeof j->head_address, "%s", a->address);
-    j->head_port = a->port;
+    j->head.is_backpressured = false;
+    snprintf(j->head.address, sizeof j->head.address, "%s", a->address);
+    j->head.port = a->port;
     o.to = kin_dial_address(a->address, a->port);
     o.open = kin_endpoint_self(j->ring.endpoint);
     o.open.role = KIN_PROTO_CONTROL;
-    if (kin_dial_start(&j->dial, kin_endpoint_loop(j->ring.endpoint), &o, &callbacks, j, &err) == 0) return;
+    if (kin_dial_start(&j->head.dial, kin_endpoint_loop(j->ring.endpoint), &o, &callbacks, j, &err) == 0) return;
     kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_LOST, .reason = err.text});
 }
 
@@ -181,13 +181,13 @@ static void leave_out_loopback(kin_proto_endpoint *to) {
 }
 
 void kin_join_fill_endpoint(const kin_join *j, kin_proto_endpoint *to) {
-    if (!kin_address_is_loopback(j->head_address)) leave_out_loopback(to);
+    if (!kin_address_is_loopback(j->head.address)) leave_out_loopback(to);
     // The head sees the gateway in another network, with the same port.
-    bool is_gateway = j->is_by_gateway && to->port == j->head_port && to->n_addresses > 0;
+    bool is_gateway = j->head.is_by_gateway && to->port == j->head.port && to->n_addresses > 0;
     if (to->n_addresses > 0 && !is_gateway) return;
     to->n_addresses = 1;
-    snprintf(to->address[0], sizeof to->address[0], "%s", j->head_address);
-    to->port = j->head_port;
+    snprintf(to->address[0], sizeof to->address[0], "%s", j->head.address);
+    to->port = j->head.port;
 }
 
 // Connects to the neighbour, or to the head, which relays.
@@ -195,13 +195,14 @@ static void connect_ring(kin_join *j, kin_side side, bool by_head) {
     kin_proto_endpoint to = by_head ? (kin_proto_endpoint){0} : side == KIN_SIDE_NEXT ? j->plan->next : j->plan->previous;
     bool is_head = to.n_addresses == 0;
     kin_join_fill_endpoint(j, &to);
-    kin_neighbours_connect(j->ring.neighbours, side, &to, is_head ? &j->head_id : NULL);
+    kin_neighbours_connect(j->ring.neighbours, side, &to, is_head ? &j->head.id : NULL);
 }
 
 static void enter_epoch(kin_join *j, uint32_t epoch) {
     size_t frame_max = 0;
     kin_proto_group group = {0};
-    if (epoch && j->n_embd) frame_max = kin_proto_step_size_max(j->plan->n_batch, (uint32_t)j->n_embd, j->plan->wire_type);
+    if (epoch && j->preparing.n_embd)
+        frame_max = kin_proto_step_size_max(j->plan->n_batch, (uint32_t)j->preparing.n_embd, j->plan->wire_type);
     kin_trace_turn(kin_metrics_trace(j->metrics), epoch && (j->plan->flags & KIN_PROTO_PLAN_TIMELINE));
     kin_ring_place place = {.epoch = epoch,
                             .frame_max = frame_max > KIN_FRAME_CAP_STEP ? KIN_FRAME_CAP_STEP : (uint32_t)frame_max,
@@ -215,7 +216,7 @@ static void enter_epoch(kin_join *j, uint32_t epoch) {
 
 static void search(kin_join *j) {
     kin_err err;
-    if (j->discovery && kin_discovery_ask(j->discovery, &err) != 0) kin_log(KIN_LOG_DEBUG, "search: %s", err.text);
+    if (j->head.search && kin_discovery_ask(j->head.search, &err) != 0) kin_log(KIN_LOG_DEBUG, "search: %s", err.text);
 }
 
 static void take_action(kin_join *j, const kin_member_action *a) {
@@ -262,7 +263,7 @@ static kin_join_action *queue_action(kin_join_actions *q) {
 // Runs at top level only: actions caused by an action are queued behind the others.
 void kin_join_act(kin_join *j, const kin_member_event *event) {
     kin_join_actions *q = &j->actions;
-    if (j->hangs) return;
+    if (j->watch.hangs) return;
     const kin_member_actions *actions = kin_member_step(j->member, kin_clock_now(), event);
     *queue_action(q) = (kin_join_action){.enters = true, .of_member.epoch = kin_member_epoch(j->member)};
     for (int i = 0; i < actions->n; i++) *queue_action(q) = (kin_join_action){.of_member = actions->at[i]};
@@ -281,7 +282,7 @@ void kin_join_act(kin_join *j, const kin_member_event *event) {
 // Called outside of actions, since they are running when the backpressure is noticed.
 static void leave_unresponsive_head(kin_join *j) {
     static const char reason[] = "it does not read its messages";
-    if (!j->control || !j->is_head_backpressured) return;
+    if (!j->head.link || !j->head.is_backpressured) return;
     drop_control(j, reason);
     kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_LOST, .reason = reason});
 }
@@ -290,9 +291,9 @@ static void leave_unresponsive_head(kin_join *j) {
 static void leave_for_good(kin_join *j) {
     char why[128], line[160];
     snprintf(why, sizeof why, "no progress in a step for %d s: a disk or the driver of a GPU hangs",
-             (int)(j->watchdog.silent_ns / 1000000000));
+             (int)(j->watch.dog.silent_ns / 1000000000));
     snprintf(line, sizeof line, "left the head permanently: %s", why);
-    j->hangs = true;
+    j->watch.hangs = true;
     drop_control(j, why);
     kin_ring_member_enter(&j->ring, &(kin_ring_place){0}, &(kin_proto_group){0}, KIN_ACTIVATION_F32);
     give_up(j, why);
@@ -301,33 +302,34 @@ static void leave_for_good(kin_join *j) {
 
 static bool look_whether_it_hangs(kin_join *j) {
     bool is_busy = atomic_load(&j->is_computing) && !atomic_load(&j->is_fetching); // else it may wait for weights
-    return kin_watchdog_look(&j->watchdog, kin_clock_now(), is_busy, atomic_load(&j->n_signs));
+    return kin_watchdog_look(&j->watch.dog, kin_clock_now(), is_busy, atomic_load(&j->n_signs));
 }
 
 // While steps come, messages of the head and the next member may be queued behind them, before a slow link, so a longer silence
 // is allowed. A dead member is detected by its other links, or when no more steps come.
 static void be_patient(kin_join *j, kin_time now) {
     uint64_t net_in = kin_neighbours_stats_now(j->ring.neighbours).net_in;
-    if (net_in > j->net_in + STEPS_BYTES) j->steps_at = now;
-    j->net_in = net_in;
-    uint32_t silence_ms =
-        j->steps_at && kin_clock_ms(j->steps_at, now) < STEPS_MS ? PATIENT_MS : kin_link_options_default(NULL).silence_ms;
-    if (j->control) kin_link_set_silence(j->control, silence_ms);
+    if (net_in > j->watch.net_in + STEPS_BYTES) j->watch.steps_at = now;
+    j->watch.net_in = net_in;
+    uint32_t silence_ms = j->watch.steps_at && kin_clock_ms(j->watch.steps_at, now) < STEPS_MS
+                              ? PATIENT_MS
+                              : kin_link_options_default(NULL).silence_ms;
+    if (j->head.link) kin_link_set_silence(j->head.link, silence_ms);
     kin_neighbours_set_silence(j->ring.neighbours, silence_ms);
 }
 
 static void on_tick(void *user) {
     kin_join *j = user;
     if (atomic_load(j->o.stop)) kin_message_queue_interrupt(j->ring.in, true); // the computing thread checks whether to stop
-    if (!j->hangs && look_whether_it_hangs(j)) leave_for_good(j);
-    if (j->hangs) return;
+    if (!j->watch.hangs && look_whether_it_hangs(j)) leave_for_good(j);
+    if (j->watch.hangs) return;
     be_patient(j, kin_clock_now());
     leave_unresponsive_head(j);
     if (j->gateway) kin_gateway_tick(j->gateway);
     kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_TICK});
     kin_group_links_tick(j->ring.group_links);
     kin_join_prefetch_tick(j);
-    if (j->owes_have) kin_join_send_have(j);
+    if (j->fetching.owes_have) kin_join_send_have(j);
     kin_join_send_events(j);
 }
 
@@ -370,7 +372,7 @@ static void begin(void *arg) {
     if (!j->o.head) {
         kin_discovery_options o = {.port = KIN_DISCOVERY_PORT};
         memcpy(o.key, j->o.key.bytes, sizeof o.key);
-        if (kin_discovery_search(&j->discovery, kin_endpoint_loop(j->ring.endpoint), &o, on_found, j, &err) != 0) {
+        if (kin_discovery_search(&j->head.search, kin_endpoint_loop(j->ring.endpoint), &o, on_found, j, &err) != 0) {
             kin_log(KIN_LOG_WARN, "cannot search for heads: %s; give the head's address", err.text);
         }
     }
@@ -381,12 +383,12 @@ static void begin(void *arg) {
 static void end(void *arg) {
     kin_join *j = arg;
     drop_control(j, KIN_GOODBYE_STOPPED);
-    kin_lazy_load_end(j->lazy_load, "the device was stopped");
-    kin_probe_queue_close(j->probes);
-    kin_fetch_cancel(j->fetch);
+    kin_lazy_load_end(j->preparing.lazy_load, "the device was stopped");
+    kin_probe_queue_close(j->head.probes);
+    kin_fetch_cancel(j->fetching.fetch);
     kin_ring_member_end(&j->ring, KIN_GOODBYE_STOPPED);
-    kin_chunk_store_let_go(j->chunks);
-    kin_discovery_close(j->discovery);
+    kin_chunk_store_let_go(j->fetching.chunks);
+    kin_discovery_close(j->head.search);
     kin_gateway_close(j->gateway);
 }
 
@@ -403,7 +405,8 @@ static int open_all(kin_join *j, kin_err *err) {
     j->message = calloc(1, sizeof *j->message);
     j->member = kin_member_new(&mo, kin_clock_now());
     if (!j->plan || !j->arriving || !j->message || !j->member) return kin_err_set(err, "out of memory");
-    if (kin_metrics_open(&j->metrics, err) != 0 || kin_lazy_load_open(&j->lazy_load, j->o.stop, err) != 0) return KIN_FAIL;
+    if (kin_metrics_open(&j->metrics, err) != 0 || kin_lazy_load_open(&j->preparing.lazy_load, j->o.stop, err) != 0)
+        return KIN_FAIL;
     uint32_t own = (kin_device_has_kernels() ? 0 : KIN_PROTO_INEXACT) | (j->o.no_cache ? KIN_PROTO_NO_SLICES : 0);
     static const kin_endpoint_callbacks callbacks = {.tick = on_tick, .opened = on_link};
     const kin_ring_member_options ro = {.endpoint = {.id = j->o.id,
@@ -432,7 +435,7 @@ static void close_all(kin_join *j) {
     kin_join_close_instance(j); // first: threads that pack for it report through the endpoint
     kin_ring_member_stop(&j->ring, end, j);
     kin_metrics_close(j->metrics);
-    kin_lazy_load_close(j->lazy_load);
+    kin_lazy_load_close(j->preparing.lazy_load);
     kin_ring_member_close(&j->ring);
     kin_member_free(j->member);
     kin_join_close_prefetch(j);
@@ -450,7 +453,7 @@ int kin_join_run(const kin_join_options *o, kin_err *err) {
     kin_join *j = calloc(1, sizeof *j);
     if (!j) return kin_err_set(err, "out of memory");
     j->o = *o;
-    j->watchdog.least_ns = (o->hang_ms ? o->hang_ms : HANG_MS) * UINT64_C(1000000);
+    j->watch.dog.least_ns = (o->hang_ms ? o->hang_ms : HANG_MS) * UINT64_C(1000000);
     pthread_mutex_init(&j->mutex, NULL);
     kin_join_init_pages(j);
     int rc = open_all(j, err) == 0 ? kin_join_compute(j, err) : KIN_FAIL;

@@ -24,7 +24,7 @@ static void on_result(void *arg) {
     result *r = arg;
     kin_join *j = r->join;
     if (r->ok) {
-        j->n_embd = r->n_embd;
+        j->preparing.n_embd = r->n_embd;
         kin_join_take_instance(j, r->ticket, &r->ready);
     } else if (r->of_step) {
         kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_COMPUTE_FAILED,
@@ -41,9 +41,9 @@ static void on_result(void *arg) {
 static void on_progress(void *arg) {
     kin_join *j = arg;
     pthread_mutex_lock(&j->mutex);
-    j->progress = j->computing_progress;
+    j->preparing.progress = j->computing_progress;
     pthread_mutex_unlock(&j->mutex);
-    kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_PROGRESS, .ticket = j->ticket});
+    kin_join_act(j, &(kin_member_event){.kind = KIN_MEMBER_PROGRESS, .ticket = j->preparing.ticket});
 }
 
 static void report(void *user, const char *what, uint64_t done, uint64_t total) {
@@ -53,10 +53,10 @@ static void report(void *user, const char *what, uint64_t done, uint64_t total) 
     if (j->o.progress) j->o.progress(j->o.user, what, done, total, 0);
     pthread_mutex_lock(&j->mutex); // several threads pack
     kin_time now = kin_clock_now();
-    bool due = j->progress_what != what || kin_clock_ms(j->progress_at, now) >= PROGRESS_MS;
+    bool due = j->computing.progress_what != what || kin_clock_ms(j->computing.progress_at, now) >= PROGRESS_MS;
     if (due) {
-        j->progress_what = what;
-        j->progress_at = now;
+        j->computing.progress_what = what;
+        j->computing.progress_at = now;
         j->computing_progress = (kin_proto_progress){.stage = KIN_PROTO_PACKING, .done = done, .total = total};
     }
     pthread_mutex_unlock(&j->mutex);
@@ -110,12 +110,12 @@ static void pass(void *user, kin_message_buffer *buffer) {
 void kin_join_close_instance(kin_join *j) {
     kin_shard_memory memory;
     char text[200];
-    if (j->instance && kin_engine_instance_get_memory(j->instance, &memory)) {
+    if (j->computing.instance && kin_engine_instance_get_memory(j->computing.instance, &memory)) {
         kin_shard_memory_format(&memory, text, sizeof text);
         kin_log(KIN_LOG_INFO, "memory: %s", text);
     }
-    kin_engine_instance_close(j->instance);
-    j->instance = NULL;
+    kin_engine_instance_close(j->computing.instance);
+    j->computing.instance = NULL;
 }
 
 static void open_instance(kin_join *j, const kin_message_buffer *buffer) {
@@ -128,19 +128,19 @@ static void open_instance(kin_join *j, const kin_message_buffer *buffer) {
     kin_prepacking_pause(j->ring.prepacking);
     kin_join_close_instance(j);
     kin_metrics_take_instance(j->metrics);
-    j->view = (kin_lazy_load_view){j->lazy_load, buffer->frame.epoch, false};
-    j->arrival = kin_lazy_load_arrival(&j->view);
+    j->computing.view = (kin_lazy_load_view){j->preparing.lazy_load, buffer->frame.epoch, false};
+    j->computing.arrival = kin_lazy_load_arrival(&j->computing.view);
     kin_engine_instance_options o = kin_join_instance_options(j, path);
-    o.arrival = o.in_parts ? &j->arrival : NULL;
+    o.arrival = o.in_parts ? &j->computing.arrival : NULL;
     o.progress = report;
     o.progress_user = j;
     r.ok = kin_proto_decode_plan(buffer->payload, buffer->frame.length, plan, &err) == 0 &&
-           kin_engine_instance_open(&j->instance, plan, &o, &err) == 0;
-    if (r.ok && kin_engine_instance_passes_early(j->instance))
-        kin_worker_pass_early(kin_engine_instance_worker(j->instance), pass, j);
+           kin_engine_instance_open(&j->computing.instance, plan, &o, &err) == 0;
+    if (r.ok && kin_engine_instance_passes_early(j->computing.instance))
+        kin_worker_pass_early(kin_engine_instance_worker(j->computing.instance), pass, j);
     if (r.ok) {
-        kin_shard_stats s = kin_engine_instance_stats(j->instance);
-        r.n_embd = kin_engine_instance_n_embd(j->instance);
+        kin_shard_stats s = kin_engine_instance_stats(j->computing.instance);
+        r.n_embd = kin_engine_instance_n_embd(j->computing.instance);
         r.ready = (kin_proto_ready){.kv_bytes = s.kv_bytes,
                                     .weights_bytes = s.weights.mapped_bytes + s.weights.cached_bytes + s.weights.packed_bytes +
                                                      s.weights.gpu_bytes,
@@ -157,21 +157,21 @@ static void open_instance(kin_join *j, const kin_message_buffer *buffer) {
 static void compute(kin_join *j, kin_message_buffer *buffer) {
     uint32_t epoch = buffer->frame.epoch;
     kin_err err;
-    if (!j->instance) { // its epoch's instance did not open
+    if (!j->computing.instance) { // its epoch's instance did not open
         kin_message_pool_give(j->ring.pool, buffer);
         return;
     }
     kin_exchange_use(j->ring.exchange, epoch);
-    kin_metrics_begin(j->metrics, buffer, j->instance);
+    kin_metrics_begin(j->metrics, buffer, j->computing.instance);
     atomic_fetch_add(&j->n_signs, 1);
     atomic_store(&j->is_computing, true);
-    int rc = kin_engine_instance_take(j->instance, &buffer, &err);
+    int rc = kin_engine_instance_take(j->computing.instance, &buffer, &err);
     atomic_store(&j->is_computing, false);
-    kin_metrics_end(j->metrics, j->instance);
+    kin_metrics_end(j->metrics, j->computing.instance);
     atomic_store(&j->pages.computed_at, kin_clock_now());
     if (buffer) kin_neighbours_send(j->ring.neighbours, buffer);
     if (rc == 0 || kin_exchange_is_broken(j->ring.exchange)) return; // the head learns of the broken group by other means
-    result r = {.epoch = epoch, .of_step = true, .got_wrong = kin_engine_instance_got_wrong(j->instance)};
+    result r = {.epoch = epoch, .of_step = true, .got_wrong = kin_engine_instance_got_wrong(j->computing.instance)};
     kin_label_set_sentence(r.reason, KIN_PROTO_MAX_REASON, err.text);
     tell(j, &r);
 }
@@ -179,10 +179,10 @@ static void compute(kin_join *j, kin_message_buffer *buffer) {
 // An instance that cannot be cleared is closed: steps then find no instance, and the next plan opens a new one.
 static void reset(kin_join *j) {
     kin_err err;
-    if (!j->instance || kin_engine_instance_reset(j->instance, &err) == 0) return;
+    if (!j->computing.instance || kin_engine_instance_reset(j->computing.instance, &err) == 0) return;
     kin_log(KIN_LOG_WARN, "cannot clear the KV cache: %s", err.text);
-    kin_engine_instance_close(j->instance);
-    j->instance = NULL;
+    kin_engine_instance_close(j->computing.instance);
+    j->computing.instance = NULL;
 }
 
 static void handle(kin_join *j, kin_message_buffer *buffer) {
@@ -220,7 +220,7 @@ int kin_join_compute(kin_join *j, kin_err *err) {
         bool is_step = buffer && buffer->frame.type == KIN_FRAME_STEP;
         kin_metrics_waited(j->metrics, begun, buffer);
         if (buffer) handle(j, buffer);
-        kin_metrics_publish(j->metrics, j->instance, is_step);
+        kin_metrics_publish(j->metrics, j->computing.instance, is_step);
         if (!buffer && is_over(j, err)) return KIN_FAIL;
     }
     return 0;

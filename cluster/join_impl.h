@@ -51,61 +51,89 @@ typedef struct kin_join_pages {
     _Atomic kin_time computed_at; // when the last step was computed
 } kin_join_pages;
 
-typedef struct kin_join {
-    kin_join_options o;
-    kin_ring_member ring;
-    kin_metrics *metrics;
-    kin_lazy_load *lazy_load; // of the current preparation
+// The head, and the links to it (join.c).
+typedef struct kin_join_head {
+    kin_discovery *search;
+    kin_dial *dial;          // for the control link; NULL: no attempt is running
+    kin_link *link;          // the control link, accepted; NULL: none
+    bool was_accepted;       // by any head
+    bool is_backpressured;   // a message found no room on that link
+    bool is_by_gateway;      // this device reaches it through a gateway
+    kin_probe_queue *probes; // measures links for it
+    char address[KIN_MEMBER_ADDRESS];
+    uint16_t port;
+    kin_proto_id id;
+} kin_join_head;
 
-    // Used by the loop's thread.
-    kin_member *member;
-    kin_join_actions actions;
-    kin_discovery *discovery;
-    kin_gateway *gateway;     // for devices that reach this one but not the head; NULL: none
-    kin_discovery *announces; // lets them find it
-    bool is_by_gateway;       // this device reaches its head through a gateway
-    bool owes_have;           // the last HAVE could not be sent: a tick sends it
+// The model that is fetched (join_prepare.c), and the head it comes from.
+typedef struct kin_join_fetching {
     kin_fetch *fetch;
-    kin_chunk_store *chunks;    // filled by the fetch
-    kin_dial *dial;             // for the control link; NULL: no attempt is running
-    kin_link *control;          // accepted; NULL: none
-    bool was_accepted;          // by any head
-    bool is_head_backpressured; // a message found no room on that link
-    kin_probe_queue *probes;    // measures links for that head
-    char head_address[KIN_MEMBER_ADDRESS];
-    uint16_t head_port;
-    kin_proto_id head_id;
-    kin_proto_message *message;      // the incoming one
-    kin_member_windows windows;      // of the plan being prepared
-    kin_share share;                 // of their layers
-    kin_proto_plan *plan, *arriving; // of the active epoch; the incoming one
-    kin_proto_hash fetching;         // the model being fetched; below: from which head
-    kin_proto_id fetching_from;
-    char fetching_address[KIN_MEMBER_ADDRESS];
-    uint16_t fetching_port;
-    kin_layer_set here;                 // layers of that model on this device
-    kin_proto_prefetch *order;          // what to prefetch; ticket 0: nothing
-    bool is_order_begun, fetches_ahead; // the order has begun; the fetch works for it, not for a plan
-    kin_time told_at;                   // when its progress was last reported
-    kin_proto_progress ahead;           // its progress
-    kin_join_pages pages;
-    int n_embd;                                      // of the instance's model; 0: none open yet
-    uint32_t ticket;                                 // of the last preparation; below: its state
+    kin_chunk_store *chunks; // filled by the fetch
+    kin_proto_hash model;
+    kin_proto_id from;
+    char address[KIN_MEMBER_ADDRESS];
+    uint16_t port;
+    kin_layer_set here; // layers of that model on this device
+    bool owes_have;     // the last HAVE could not be sent: a tick sends it
+} kin_join_fetching;
+
+// The last preparation for a plan (join_prepare.c).
+typedef struct kin_join_preparing {
+    uint32_t ticket;
+    kin_member_windows windows; // of the plan
+    kin_share share;            // of their layers
+    kin_lazy_load *lazy_load;
     bool is_fetched, is_instance_open, begins_early; // early: ready with the first window, while others are fetched
     kin_proto_ready ready;
     kin_proto_progress progress;
-    char doing[KIN_MEMBER_SENTENCE];
-    kin_watchdog watchdog; // watches the computing thread
-    bool hangs;            // the computing thread hangs: the device has left for good
-    uint64_t net_in;       // bytes of the ring's links, at the last tick
-    kin_time steps_at;     // when many bytes came last; 0: never
+    int n_embd; // of the instance's model; 0: none open yet
+} kin_join_preparing;
 
-    // Used by the computing thread.
+// Weights for later plans (join_prefetch.c).
+typedef struct kin_join_ahead {
+    kin_proto_prefetch *order; // what to prefetch; ticket 0: nothing
+    bool is_begun, fetches;    // the order has begun; the fetch works for it, not for a plan
+    kin_time told_at;          // when its progress was last reported
+    kin_proto_progress progress;
+} kin_join_ahead;
+
+// Watches the computing thread and the ring's links (join.c).
+typedef struct kin_join_watch {
+    kin_watchdog dog;
+    bool hangs;        // the computing thread hangs: the device has left for good
+    uint64_t net_in;   // bytes of the ring's links, at the last tick
+    kin_time steps_at; // when many bytes came last; 0: never
+} kin_join_watch;
+
+// What the computing thread uses (join_compute.c).
+typedef struct kin_join_computing {
     kin_engine_instance *instance;
     kin_lazy_load_view view; // through which the instance waits for weights
     kin_arrival arrival;
     kin_time progress_at;
     const char *progress_what;
+} kin_join_computing;
+
+typedef struct kin_join {
+    kin_join_options o;
+    kin_ring_member ring;
+    kin_metrics *metrics;
+    kin_join_computing computing;
+
+    // Used by the loop's thread.
+    kin_member *member;
+    kin_join_actions actions;
+    kin_join_head head;
+    kin_gateway *gateway;            // for devices that reach this one but not the head; NULL: none
+    kin_discovery *announces;        // lets them find it
+    kin_proto_plan *plan, *arriving; // of the active epoch; the incoming one
+    kin_proto_message *message;      // the incoming one
+    kin_join_fetching fetching;
+    kin_join_preparing preparing;
+    kin_join_ahead ahead;
+    kin_join_pages pages;
+    kin_join_watch watch;
+    char doing[KIN_MEMBER_SENTENCE];
 
     atomic_bool is_publishing; // the computing thread was asked to publish its metrics
     atomic_bool is_fetching;   // fetch progress is reported, not concurrent packing

@@ -25,12 +25,12 @@ void kin_join_tell_status(kin_join *j) {
 }
 
 void kin_join_send(kin_join *j, uint32_t epoch, const kin_proto_message *m) {
-    if (j->control && kin_endpoint_send_message(j->control, epoch, m) == KIN_LINK_FULL) j->is_head_backpressured = true;
+    if (j->head.link && kin_endpoint_send_message(j->head.link, epoch, m) == KIN_LINK_FULL) j->head.is_backpressured = true;
 }
 
 // Sends a message that the head can do without: no room for it is no reason to leave a head that does not read for a moment.
 static void say_if_it_fits(kin_join *j, uint32_t epoch, const kin_proto_message *m) {
-    if (j->control) kin_endpoint_send_message(j->control, epoch, m);
+    if (j->head.link) kin_endpoint_send_message(j->head.link, epoch, m);
 }
 
 static void say_profile(kin_join *j, uint64_t memory) {
@@ -47,10 +47,10 @@ static void say_profile(kin_join *j, uint64_t memory) {
 // this machine, but for them it is the best.
 static void say_addresses(const kin_join *j, kin_proto_endpoint *e) {
     char own[KIN_PROTO_MAX_ADDRESSES][KIN_ADDRESS_HOST];
-    bool is_loopback = kin_address_is_loopback(j->head_address);
-    bool says_own = j->o.n_advertise == 0 && (is_loopback || j->is_by_gateway || strchr(j->head_address, '%'));
+    bool is_loopback = kin_address_is_loopback(j->head.address);
+    bool says_own = j->o.n_advertise == 0 && (is_loopback || j->head.is_by_gateway || strchr(j->head.address, '%'));
     int n_own = says_own ? kin_address_own(own, KIN_PROTO_MAX_ADDRESSES - is_loopback) : 0;
-    if (n_own > 0 && is_loopback) kin_label_set(e->address[e->n_addresses++], KIN_PROTO_MAX_STR, j->head_address);
+    if (n_own > 0 && is_loopback) kin_label_set(e->address[e->n_addresses++], KIN_PROTO_MAX_STR, j->head.address);
     for (int i = 0; i < j->o.n_advertise; i++) kin_label_set(e->address[e->n_addresses++], KIN_PROTO_MAX_STR, j->o.advertise[i]);
     for (int i = 0; i < n_own; i++) kin_label_set(e->address[e->n_addresses++], KIN_PROTO_MAX_STR, own[i]);
 }
@@ -76,22 +76,22 @@ void kin_join_send_facts(kin_join *j) {
 
 void kin_join_send_events(kin_join *j) {
     kin_proto_message m = {.type = KIN_FRAME_EVENTS};
-    while (j->control &&
+    while (j->head.link &&
            (m.events.n_events = kin_trace_take(kin_metrics_trace(j->metrics), m.events.event, KIN_PROTO_MAX_EVENTS)))
         say_if_it_fits(j, 0, &m);
 }
 
 // Fills in the sentence for the status, and how much is still being fetched.
 static void fill_doing(const kin_join *j, kin_member_state state, char *to) {
-    const kin_proto_progress *p = &j->progress;
+    const kin_proto_progress *p = &j->preparing.progress;
     char line[KIN_MEMBER_SENTENCE + 64];
     snprintf(line, sizeof line, "%s", j->doing);
     if (state == KIN_MEMBER_READY && atomic_load(&j->is_fetching) && p->total > 0)
         snprintf(line, sizeof line, "%s, %.0f %% of its weights loaded", j->doing, 100 * (double)p->done / (double)p->total);
-    else if (j->order->ticket && j->ahead.total > 0)
+    else if (j->ahead.order->ticket && j->ahead.progress.total > 0)
         snprintf(line, sizeof line, "%s; %.0f %% of the weights for %s fetched", j->doing,
-                 100 * (double)j->ahead.done / (double)j->ahead.total,
-                 j->order->purpose == KIN_PROTO_FOR_PLAN ? "a better plan" : "the loss of another device");
+                 100 * (double)j->ahead.progress.done / (double)j->ahead.progress.total,
+                 j->ahead.order->purpose == KIN_PROTO_FOR_PLAN ? "a better plan" : "the loss of another device");
     kin_label_set_sentence(to, KIN_PROTO_MAX_STR, line);
 }
 
@@ -152,12 +152,12 @@ void kin_join_send_next(kin_join *j, const kin_member_action *a) {
 
 void kin_join_send_progress(kin_join *j, uint32_t epoch) {
     kin_proto_message m = {.type = KIN_FRAME_PROGRESS};
-    m.progress = j->progress;
+    m.progress = j->preparing.progress;
     say_if_it_fits(j, epoch, &m);
 }
 
 void kin_join_send_ready(kin_join *j, uint32_t epoch) {
     kin_proto_message m = {.type = KIN_FRAME_READY};
-    m.ready = j->ready;
+    m.ready = j->preparing.ready;
     kin_join_send(j, epoch, &m);
 }

@@ -29,7 +29,7 @@ static void tell_written(void *arg) {
         kin_proto_message m = {.type = KIN_FRAME_KEPT};
         m.kept = (kin_proto_kept){
             .id = j->o.id, .page_bytes = (uint32_t)bytes, .n_names = (uint32_t)n, .names = (const uint8_t *)names};
-        if (j->control) kin_endpoint_send_message(j->control, 0, &m);
+        if (j->head.link) kin_endpoint_send_message(j->head.link, 0, &m);
     }
 }
 
@@ -62,15 +62,15 @@ void kin_join_open_pages(kin_join *j) {
 // Sends a KEPT without names: this device offers to store copies of others' pages.
 static void offer_to_keep(kin_join *j) {
     kin_proto_message m = {.type = KIN_FRAME_KEPT, .kept = {.id = j->o.id, .page_bytes = 1}};
-    if (j->control) kin_endpoint_send_message(j->control, 0, &m);
+    if (j->head.link) kin_endpoint_send_message(j->head.link, 0, &m);
 }
 
 void kin_join_meet_pages(kin_join *j) {
-    kin_proto_endpoint head = {.port = j->head_port};
+    kin_proto_endpoint head = {.port = j->head.port};
     if (!j->ring.pages) return;
     kin_page_fetch_forget(j->ring.pages);
     kin_join_fill_endpoint(j, &head);
-    kin_page_fetch_know(j->ring.pages, &j->head_id, &head);
+    kin_page_fetch_know(j->ring.pages, &j->head.id, &head);
     offer_to_keep(j);
 }
 

@@ -22,9 +22,10 @@ static bool is_same_share(const kin_share *a, const kin_share *b) {
 }
 
 bool kin_join_has_layers(const kin_join *j, const kin_proto_plan *plan, const kin_windows *windows, const kin_share *share) {
-    const kin_layer_set *here = &j->here;
+    const kin_layer_set *here = &j->fetching.here;
     bool sliced = !kin_share_is_whole(share) && is_same_share(share, &here->share);
-    if (!j->chunks || memcmp(&j->fetching, &plan->model, sizeof j->fetching) != 0 || windows->n == 0) return false;
+    if (!j->fetching.chunks || memcmp(&j->fetching.model, &plan->model, sizeof j->fetching.model) != 0 || windows->n == 0)
+        return false;
     for (int i = 0; i < windows->n; i++) {
         for (int il = windows->at[i].layer_begin; il < windows->at[i].layer_end; il++) {
             if (!here->has[il] && !(sliced && here->has_share[il])) return false;
@@ -35,7 +36,7 @@ bool kin_join_has_layers(const kin_join *j, const kin_proto_plan *plan, const ki
 
 // Notes layers for one share at a time: chunks of other shares are found by the missing-chunk scan.
 void kin_join_note_layers(kin_join *j, const kin_windows *windows, const kin_share *share) {
-    kin_layer_set *here = &j->here;
+    kin_layer_set *here = &j->fetching.here;
     bool *has = kin_share_is_whole(share) ? here->has : here->has_share;
     if (!kin_share_is_whole(share) && !is_same_share(share, &here->share)) {
         here->share = *share;
@@ -51,18 +52,18 @@ void kin_join_note_layers(kin_join *j, const kin_windows *windows, const kin_sha
 static void tell(kin_join *j, bool is_here, const char *reason) {
     kin_proto_message m = {.type = KIN_FRAME_PREFETCHED};
     // An order that has not begun waits for the fetch of a plan: reports that fetch's progress.
-    bool waits = !j->is_order_begun && atomic_load(&j->is_fetching);
-    const kin_proto_progress *progress = waits ? &j->progress : &j->ahead;
-    m.prefetched = (kin_proto_prefetched){.ticket = j->order->ticket, .is_here = is_here, .progress = *progress};
+    bool waits = !j->ahead.is_begun && atomic_load(&j->is_fetching);
+    const kin_proto_progress *progress = waits ? &j->preparing.progress : &j->ahead.progress;
+    m.prefetched = (kin_proto_prefetched){.ticket = j->ahead.order->ticket, .is_here = is_here, .progress = *progress};
     if (reason) kin_label_set_sentence(m.prefetched.reason, KIN_PROTO_MAX_REASON, reason[0] ? reason : "it failed");
-    j->told_at = kin_clock_now();
+    j->ahead.told_at = kin_clock_now();
     kin_join_send(j, 0, &m);
 }
 
 static void end(kin_join *j, const char *reason) {
-    if (!reason) j->ahead.done = j->ahead.total;
+    if (!reason) j->ahead.progress.done = j->ahead.progress.total;
     tell(j, !reason, reason);
-    j->order->ticket = 0;
+    j->ahead.order->ticket = 0;
 }
 
 // ---- packing
@@ -70,7 +71,7 @@ static void end(kin_join *j, const char *reason) {
 // What could not be packed ahead is packed when its plan begins.
 void kin_join_on_packed(void *user, uint32_t ticket) {
     kin_join *j = user;
-    if (j->order->ticket == ticket) end(j, NULL);
+    if (j->ahead.order->ticket == ticket) end(j, NULL);
 }
 
 int kin_join_pack(void *user, const kin_prepacking_job *job, const atomic_bool *stop, kin_packed **held, kin_err *err) {
@@ -82,48 +83,51 @@ int kin_join_pack(void *user, const kin_prepacking_job *job, const atomic_bool *
 
 // Packs the order's layers, except those of the instance that is open or being opened, which packs its own.
 static void begin_packing(kin_join *j) {
-    const kin_share share = kin_engine_instance_share(&j->order->plan);
+    const kin_share share = kin_engine_instance_share(&j->ahead.order->plan);
     kin_prepacking_job *job = j->ring.job;
-    const char *path =
-        kin_join_has_own_file(j, &j->order->plan) ? j->o.model_path : kin_store_path(kin_chunk_store_store(j->chunks), 0);
+    const char *path = kin_join_has_own_file(j, &j->ahead.order->plan)
+                           ? j->o.model_path
+                           : kin_store_path(kin_chunk_store_store(j->fetching.chunks), 0);
     bool keeps = j->o.engine ? j->o.engine->prefetch != NULL : !j->o.no_cache;
-    if (!keeps || j->order->plan.n_windows == 0) {
+    if (!keeps || j->ahead.order->plan.n_windows == 0) {
         end(j, NULL);
         return;
     }
-    job->ticket = j->order->ticket;
-    job->plan = j->order->plan;
-    job->but = j->ticket && is_same_share(&share, &j->share) ? j->windows.windows : (kin_windows){0};
+    job->ticket = j->ahead.order->ticket;
+    job->plan = j->ahead.order->plan;
+    job->but =
+        j->preparing.ticket && is_same_share(&share, &j->preparing.share) ? j->preparing.windows.windows : (kin_windows){0};
     snprintf(job->path, sizeof job->path, "%s", path);
-    j->ahead.stage = KIN_PROTO_PACKING;
+    j->ahead.progress.stage = KIN_PROTO_PACKING;
     kin_prepacking_begin(j->ring.prepacking, job);
 }
 
 // ---- the fetch
 
 void kin_join_prefetch_progress(kin_join *j, const kin_proto_progress *progress) {
-    if (!j->order->ticket) return;
-    j->ahead = *progress;
+    if (!j->ahead.order->ticket) return;
+    j->ahead.progress = *progress;
     if (j->o.progress) j->o.progress(j->o.user, "fetching ahead", progress->done, progress->total, progress->rate);
 }
 
 void kin_join_prefetch_fetched(kin_join *j) {
     kin_member_windows w;
     kin_err err;
-    j->fetches_ahead = false;
-    if (!j->order->ticket || kin_engine_instance_windows(&j->order->plan, KIN_PROTO_MAX_LAYERS, &w, &err) != 0) return;
-    int n_windows = kin_fetch_stats_now(j->fetch).n_windows; // only as many as the disk may hold
-    if (n_windows < w.windows.n) w.windows.n = j->order->plan.n_windows = n_windows;
-    const kin_share share = kin_engine_instance_share(&j->order->plan);
+    j->ahead.fetches = false;
+    if (!j->ahead.order->ticket || kin_engine_instance_windows(&j->ahead.order->plan, KIN_PROTO_MAX_LAYERS, &w, &err) != 0)
+        return;
+    int n_windows = kin_fetch_stats_now(j->fetching.fetch).n_windows; // only as many as the disk may hold
+    if (n_windows < w.windows.n) w.windows.n = j->ahead.order->plan.n_windows = n_windows;
+    const kin_share share = kin_engine_instance_share(&j->ahead.order->plan);
     kin_join_note_layers(j, &w.windows, &share);
     kin_log(KIN_LOG_DEBUG, "fetched ahead: %d layers for %s", kin_windows_n_layers(&w.windows),
-            j->order->purpose == KIN_PROTO_FOR_PLAN ? "a better plan" : "the loss of another device");
+            j->ahead.order->purpose == KIN_PROTO_FOR_PLAN ? "a better plan" : "the loss of another device");
     begin_packing(j);
 }
 
 void kin_join_prefetch_failed(kin_join *j, const char *reason) {
-    j->fetches_ahead = false;
-    if (j->order->ticket) end(j, reason);
+    j->ahead.fetches = false;
+    if (j->ahead.order->ticket) end(j, reason);
 }
 
 static uint64_t spare_disk(const kin_join *j) {
@@ -131,12 +135,12 @@ static uint64_t spare_disk(const kin_join *j) {
 }
 
 static void begin(kin_join *j) {
-    const kin_proto_plan *plan = &j->order->plan;
+    const kin_proto_plan *plan = &j->ahead.order->plan;
     kin_member_windows w;
     kin_err err;
-    j->is_order_begun = true;
+    j->ahead.is_begun = true;
     kin_join_check_store(j);
-    bool is_spare = j->order->purpose == KIN_PROTO_FOR_SPARE;
+    bool is_spare = j->ahead.order->purpose == KIN_PROTO_FOR_SPARE;
     const kin_share share = kin_engine_instance_share(plan);
     if (kin_engine_instance_windows(plan, KIN_PROTO_MAX_LAYERS, &w, &err) != 0) {
         end(j, err.text);
@@ -146,8 +150,8 @@ static void begin(kin_join *j) {
         begin_packing(j);
     } else {
         kin_join_fetch(j, plan, &w.windows, true);
-        if (j->fetch) kin_fetch_set_rate_limited(j->fetch, j->order->rate_limited);
-        if (j->fetch && is_spare) kin_fetch_set_most(j->fetch, spare_disk(j));
+        if (j->fetching.fetch) kin_fetch_set_rate_limited(j->fetching.fetch, j->ahead.order->rate_limited);
+        if (j->fetching.fetch && is_spare) kin_fetch_set_most(j->fetching.fetch, spare_disk(j));
     }
 }
 
@@ -159,40 +163,40 @@ static bool may_begin(kin_join *j) {
 }
 
 void kin_join_prefetch_tick(kin_join *j) {
-    if (!j->order->ticket) return;
-    if (!j->is_order_begun && may_begin(j)) begin(j);
-    if (j->order->ticket && kin_clock_ms(j->told_at, kin_clock_now()) >= TELL_MS) tell(j, false, NULL);
+    if (!j->ahead.order->ticket) return;
+    if (!j->ahead.is_begun && may_begin(j)) begin(j);
+    if (j->ahead.order->ticket && kin_clock_ms(j->ahead.told_at, kin_clock_now()) >= TELL_MS) tell(j, false, NULL);
 }
 
 void kin_join_take_prefetch(kin_join *j, const kin_proto_prefetch *order) {
-    bool is_new = order->ticket != j->order->ticket;
+    bool is_new = order->ticket != j->ahead.order->ticket;
     if (is_new) {
         kin_join_end_prefetch(j);
-        *j->order = *order;
-        j->told_at = kin_clock_now();
-        j->ahead = (kin_proto_progress){.stage = KIN_PROTO_FETCHING};
+        *j->ahead.order = *order;
+        j->ahead.told_at = kin_clock_now();
+        j->ahead.progress = (kin_proto_progress){.stage = KIN_PROTO_FETCHING};
         kin_join_prefetch_tick(j);
     } else {
-        j->order->rate_limited = order->rate_limited;
-        if (j->fetches_ahead) kin_fetch_set_rate_limited(j->fetch, order->rate_limited);
+        j->ahead.order->rate_limited = order->rate_limited;
+        if (j->ahead.fetches) kin_fetch_set_rate_limited(j->fetching.fetch, order->rate_limited);
     }
 }
 
 void kin_join_end_prefetch(kin_join *j) {
-    j->order->ticket = 0;
-    j->is_order_begun = false;
+    j->ahead.order->ticket = 0;
+    j->ahead.is_begun = false;
     kin_prepacking_cancel(j->ring.prepacking);
-    if (j->fetches_ahead) kin_fetch_set_windows(j->fetch, &(kin_windows){0});
-    if (j->fetch) kin_fetch_set_rate_limited(j->fetch, false);
+    if (j->ahead.fetches) kin_fetch_set_windows(j->fetching.fetch, &(kin_windows){0});
+    if (j->fetching.fetch) kin_fetch_set_rate_limited(j->fetching.fetch, false);
 }
 
 // ---- opening and closing
 
 int kin_join_open_prefetch(kin_join *j, kin_err *err) {
-    j->order = calloc(1, sizeof *j->order);
-    return j->order ? 0 : kin_err_set(err, "out of memory");
+    j->ahead.order = calloc(1, sizeof *j->ahead.order);
+    return j->ahead.order ? 0 : kin_err_set(err, "out of memory");
 }
 
 void kin_join_close_prefetch(kin_join *j) {
-    free(j->order);
+    free(j->ahead.order);
 }

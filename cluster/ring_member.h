@@ -31,9 +31,9 @@ typedef struct kin_ring_member_options {
     bool (*is_busy)(void *user); // steps are being computed, so copies of pages can wait
     int (*pack)(void *user, const kin_prepacking_job *job, const atomic_bool *stop, kin_packed **held, kin_err *err);
     void (*packed)(void *user, uint32_t ticket); // a job has ended (kin_prepacking_options.done), in the loop's thread
-    void *user;                  // for all of these
-    kin_trace *trace;            // see kin_neighbours_options
-    const atomic_bool *stop;     // see kin_exchange_options, as n_signs
+    void *user;                                  // for all of these
+    kin_trace *trace;                            // see kin_neighbours_options
+    const atomic_bool *stop;                     // see kin_exchange_options, as n_signs
     atomic_uint *n_signs;
 } kin_ring_member_options;
 
@@ -50,8 +50,8 @@ typedef struct kin_ring_member {
     kin_kv_peers peers;       // for the shard's store
     kin_prepacking *prepacking;
     kin_prepacking_job *job; // scratch: the next one
-    uint32_t entered;         // the epoch of ring and group
-    bool is_next_open;        // the link to the next member is open, perhaps not all of the group's
+    uint32_t entered;        // the epoch of ring and group
+    bool is_next_open;       // the link to the next member is open, perhaps not all of the group's
 
     pthread_mutex_t mutex; // guards the following
     kin_err sum_error;     // why a sum failed, and in which epoch
