@@ -18,7 +18,7 @@
 enum { EXIT_USAGE = 2, THREADS_MAX = 16, COLD_BYTES = 256 << 20, PARTIAL_BYTES = 16 << 20, LAYERS = 16 };
 
 static const char usage[] =
-    "usage: attention [--heads N] [--kv-heads N] [--dim N] [--type f16|q8_0] [--depth N] [--prompt N] [--backend NAME]\n"
+    "usage: attention [--heads N] [--kv-heads N] [--dim N] [--v-dim N] [--type f16|q8_0] [--depth N] [--prompt N] [--backend NAME]\n"
     "                 [--threads N] [--rounds N] [--json]\n"
     "\n"
     "Times attention: 16 layers for one token at a depth, one layer for a prompt; all of a table, or what --depth and --prompt\n"
@@ -26,7 +26,7 @@ static const char usage[] =
     "\"of bound\" is the time over the longer one of reading and arithmetic: 1 is as fast as this machine can be.\n";
 
 typedef struct options {
-    int heads, kv_heads, dim, depth, prompt, threads, rounds;
+    int heads, kv_heads, dim, v_dim, depth, prompt, threads, rounds;
     const char *type, *backend;
     bool json;
 } options;
@@ -36,7 +36,7 @@ typedef struct job {
     enum { ATTEND, READ, ARITHMETIC } what;
     const kin_kernels *kernels;
     kin_attention a; // k, v: those of layer 0
-    size_t layer_bytes;
+    size_t k_bytes, v_bytes; // of a layer
     int n_layers, layer, layers_there;
     double macs; // of all rows in one layer
 } job;
@@ -109,17 +109,18 @@ static void run_layer(thread *t, int layer) {
     const job *j = t->pool->job;
     const int n_threads = t->pool->n;
     kin_attention a = j->a;
-    a.k = (const char *)a.k + (size_t)layer * j->layer_bytes;
-    a.v = (const char *)a.v + (size_t)layer * j->layer_bytes;
+    a.k = (const char *)a.k + (size_t)layer * j->k_bytes;
+    a.v = (const char *)a.v + (size_t)layer * j->v_bytes;
     if (j->what == ATTEND) {
         int64_t n = kin_attention_plan(&a, n_threads);
         j->kernels->attend(&a, n * t->index / n_threads, n * (t->index + 1) / n_threads);
     } else if (j->what == READ) {
-        size_t cells = (size_t)a.n_cells[a.n_rows - 1], bytes = kin_kv_block_bytes(&a.kv) * cells / KIN_KV_CELLS;
-        size_t begin = bytes * (size_t)t->index / (size_t)n_threads / 64 * 64;
-        size_t end = bytes * (size_t)(t->index + 1) / (size_t)n_threads / 64 * 64;
-        t->sum +=
-            (double)read_all((const char *)a.k + begin, end - begin) + (double)read_all((const char *)a.v + begin, end - begin);
+        for (int is_k = 0; is_k < 2; is_k++) {
+            size_t cells = (size_t)a.n_cells[a.n_rows - 1], bytes = kin_kv_block_bytes(&a.kv, is_k) * cells / KIN_KV_CELLS;
+            size_t begin = bytes * (size_t)t->index / (size_t)n_threads / 64 * 64;
+            size_t end = bytes * (size_t)(t->index + 1) / (size_t)n_threads / 64 * 64;
+            t->sum += (double)read_all((const char *)(is_k ? a.k : a.v) + begin, end - begin);
+        }
     } else {
         t->sum += multiply_add(j->kernels, (int64_t)(j->macs / 16 / n_threads));
     }
@@ -187,13 +188,13 @@ static void time_job(const options *o, job *j) {
     double bound = best[READ] > best[ARITHMETIC] ? best[READ] : best[ARITHMETIC],
            gmac_s = j->macs * j->n_layers / best[ATTEND] / 1e6;
     if (o->json) {
-        printf("{\"backend\":\"%s\",\"threads\":%d,\"type\":\"%s\",\"heads\":%d,\"kv_heads\":%d,\"head_dim\":%d,\"rows\":%lld,"
+        printf("{\"backend\":\"%s\",\"threads\":%d,\"type\":\"%s\",\"heads\":%d,\"kv_heads\":%d,\"k_dim\":%d,\"v_dim\":%d,\"rows\":%lld,"
                "\"depth\":%d,\"layers\":%d,\"ms\":%.3f,\"read_ms\":%.3f,\"arithmetic_ms\":%.3f}\n",
-               j->kernels->name, o->threads, types[a->kv.type], a->n_head, a->kv.n_head_kv, a->kv.head_dim, (long long)a->n_rows,
+               j->kernels->name, o->threads, types[a->kv.type], a->n_head, a->kv.n_head_kv, a->kv.k_dim, a->kv.v_dim, (long long)a->n_rows,
                a->n_cells[a->n_rows - 1], j->n_layers, best[ATTEND], best[READ], best[ARITHMETIC]);
     } else {
-        printf("%-8s %-5s %4d %6lld %6d %7d %9.2f %8.2f %11.2f %9.2f %8.1f\n", j->kernels->name, types[a->kv.type],
-               a->kv.head_dim, (long long)a->n_rows, a->n_cells[a->n_rows - 1], j->n_layers, best[ATTEND], best[READ],
+        printf("%-8s %-5s %4d %5d %6lld %6d %7d %9.2f %8.2f %11.2f %9.2f %8.1f\n", j->kernels->name, types[a->kv.type],
+               a->kv.k_dim, a->kv.v_dim, (long long)a->n_rows, a->n_cells[a->n_rows - 1], j->n_layers, best[ATTEND], best[READ],
                best[ARITHMETIC], best[ATTEND] / bound, gmac_s);
     }
     fflush(stdout);
@@ -213,23 +214,24 @@ static void *some_cells(size_t bytes) {
 }
 
 static void time_rows(const options *o, const kin_kernels *k, kin_kv_layout kv, int n, int depth) {
-    int n_blocks = (depth + KIN_KV_CELLS - 1) / KIN_KV_CELLS, width = o->heads * kv.head_dim;
-    size_t bytes = (size_t)n_blocks * kin_kv_block_bytes(&kv);
+    int n_blocks = (depth + KIN_KV_CELLS - 1) / KIN_KV_CELLS, width = o->heads * kv.k_dim, out_width = o->heads * kv.v_dim;
+    const size_t k_bytes = (size_t)n_blocks * kin_kv_block_bytes(&kv, true);
+    const size_t v_bytes = (size_t)n_blocks * kin_kv_block_bytes(&kv, false);
     int n_layers = n > 1 ? 1 : LAYERS,
-        layers_there = COLD_BYTES / (2 * bytes) > 2 * LAYERS ? (int)(COLD_BYTES / (2 * bytes)) : 2 * LAYERS;
+        layers_there = COLD_BYTES / (k_bytes + v_bytes) > 2 * LAYERS ? (int)(COLD_BYTES / (k_bytes + v_bytes)) : 2 * LAYERS;
     if (n > 1) layers_there = 1;
-    float *q = allocate((size_t)(n * width) * sizeof *q), *out = allocate((size_t)(n * width) * sizeof *out);
+    float *q = allocate((size_t)(n * width) * sizeof *q), *out = allocate((size_t)(n * out_width) * sizeof *out);
     int32_t *n_cells = allocate((size_t)n * sizeof *n_cells), *table = allocate((size_t)n_blocks * sizeof *table);
     const int32_t **blocks = allocate((size_t)n * sizeof *blocks);
     for (int i = 0; i < n * width; i++) q[i] = (float)(i * 7 % 255 - 127) / 300;
     for (int i = 0; i < n_blocks; i++) table[i] = i;
-    job j = {.kernels = k, .layer_bytes = bytes, .n_layers = n_layers, .layers_there = layers_there};
+    job j = {.kernels = k, .k_bytes = k_bytes, .v_bytes = v_bytes, .n_layers = n_layers, .layers_there = layers_there};
     for (int i = 0; i < n; i++) {
         n_cells[i] = depth - n + i + 1;
         blocks[i] = table;
-        j.macs += 2.0 * n_cells[i] * width;
+        j.macs += (double)n_cells[i] * (width + out_width);
     }
-    void *key = some_cells((size_t)layers_there * bytes), *value = some_cells((size_t)layers_there * bytes);
+    void *key = some_cells((size_t)layers_there * k_bytes), *value = some_cells((size_t)layers_there * v_bytes);
     void *partial = allocate(PARTIAL_BYTES);
     j.a = (kin_attention){.kv = kv,
                           .k = key,
@@ -242,7 +244,7 @@ static void time_rows(const options *o, const kin_kernels *k, kin_kv_layout kv, 
                           .n_cells = n_cells,
                           .blocks = blocks,
                           .out = out,
-                          .ldo = width,
+                          .ldo = out_width,
                           .partial = partial,
                           .partial_bytes = PARTIAL_BYTES};
     time_job(o, &j);
@@ -252,7 +254,8 @@ static void time_rows(const options *o, const kin_kernels *k, kin_kv_layout kv, 
 
 static bool parse(int argc, char **argv, options *o) {
     static const struct option names[] = {
-        {"heads", 1, NULL, 'h'},  {"kv-heads", 1, NULL, 'v'}, {"dim", 1, NULL, 'd'},     {"type", 1, NULL, 't'},
+        {"heads", 1, NULL, 'h'},  {"kv-heads", 1, NULL, 'v'}, {"dim", 1, NULL, 'd'},     {"v-dim", 1, NULL, 'w'},
+        {"type", 1, NULL, 't'},   
         {"depth", 1, NULL, 'c'},  {"prompt", 1, NULL, 'p'},   {"backend", 1, NULL, 'b'}, {"threads", 1, NULL, 'n'},
         {"rounds", 1, NULL, 'k'}, {"json", 0, NULL, 'j'},     {NULL, 0, NULL, 0},
     };
@@ -261,6 +264,7 @@ static bool parse(int argc, char **argv, options *o) {
         case 'h': o->heads = atoi(optarg); break;
         case 'v': o->kv_heads = atoi(optarg); break;
         case 'd': o->dim = atoi(optarg); break;
+        case 'w': o->v_dim = atoi(optarg); break;
         case 't': o->type = optarg; break;
         case 'c': o->depth = atoi(optarg); break;
         case 'p': o->prompt = atoi(optarg); break;
@@ -292,21 +296,22 @@ static bool chosen(const options *o, const kin_kernels *k) {
 
 int main(int argc, char **argv) {
     static const kin_kv_layout layouts[] = {
-        {KIN_TYPE_F16, 0, 64}, {KIN_TYPE_F16, 0, 128}, {KIN_TYPE_Q8_0, 0, 64}, {KIN_TYPE_Q8_0, 0, 128}};
+        {KIN_TYPE_F16, 0, 64, 64}, {KIN_TYPE_F16, 0, 128, 128}, {KIN_TYPE_Q8_0, 0, 64, 64}, {KIN_TYPE_Q8_0, 0, 128, 128}};
     options o = {.heads = 32, .kv_heads = 8, .threads = 2, .rounds = 7};
     int n_timed = 0;
     if (!parse(argc, argv, &o)) {
         fputs(usage, stderr);
         return EXIT_USAGE;
     }
-    if (!o.json) puts("backend  type   dim   rows  depth  layers        ms  read ms  arithmetic  of bound   GMAC/s");
+    if (!o.json) puts("backend  type   dim v dim   rows  depth  layers        ms  read ms  arithmetic  of bound   GMAC/s");
     for (int i = 0; kin_kernels_at(i); i++) {
         for (size_t l = 0; l < sizeof layouts / sizeof *layouts && chosen(&o, kin_kernels_at(i)); l++) {
             kin_kv_layout kv = layouts[l];
             if (o.type && (strcmp(o.type, "f16") == 0) != (kv.type == KIN_TYPE_F16)) continue;
-            if (o.dim && kv.head_dim != 64) continue;
+            if (o.dim && kv.k_dim != 64) continue;
             kv.n_head_kv = o.kv_heads;
-            if (o.dim) kv.head_dim = o.dim;
+            if (o.dim) kv.k_dim = kv.v_dim = o.dim;
+            if (o.v_dim) kv.v_dim = o.v_dim;
             if (!kin_kv_has(&kv)) continue;
             time_layout(&o, kin_kernels_at(i), kv);
             n_timed++;

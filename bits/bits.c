@@ -209,16 +209,18 @@ static uint64_t split_attention(const kin_kernels *k, kin_attention a, uint64_t 
 // Hashes the cache, and the attention of the last of n positions of a sequence, with a window or without.
 static uint64_t attention_of(const kin_kernels *k, const kin_kv_layout *kv, int n, bool is_capped) {
     enum { KV_BLOCKS = (LONG_POSITIONS + KIN_KV_CELLS - 1) / KIN_KV_CELLS };
-    const int width = N_HEAD_KV * kv->head_dim, q_width = N_HEAD * kv->head_dim;
+    const int k_width = N_HEAD_KV * kv->k_dim, v_width = N_HEAD_KV * kv->v_dim;
+    const int q_width = N_HEAD * kv->k_dim, out_width = N_HEAD * kv->v_dim;
     const int n_blocks = (n + KIN_KV_CELLS - 1) / KIN_KV_CELLS;
-    const size_t bytes = (size_t)n_blocks * kin_kv_block_bytes(kv), n_out = QUERIES * (size_t)q_width;
+    const size_t k_bytes = (size_t)n_blocks * kin_kv_block_bytes(kv, true);
+    const size_t bytes = k_bytes + (size_t)n_blocks * kin_kv_block_bytes(kv, false), n_out = QUERIES * (size_t)out_width;
     kin_rng rng;
-    kin_rng_seed(&rng, (uint64_t)kv->head_dim);
-    float *k_rows = random_floats(&rng, (size_t)(n * width), 1), *v_rows = random_floats(&rng, (size_t)(n * width), 2);
-    float *q = random_floats(&rng, n_out, 3), *out = malloc(n_out * sizeof *out);
-    uint8_t *cache = aligned_alloc(64, 2 * bytes);
+    kin_rng_seed(&rng, (uint64_t)kv->k_dim);
+    float *k_rows = random_floats(&rng, (size_t)(n * k_width), 1), *v_rows = random_floats(&rng, (size_t)(n * v_width), 2);
+    float *q = random_floats(&rng, QUERIES * (size_t)q_width, 3), *out = malloc(n_out * sizeof *out);
+    uint8_t *cache = aligned_alloc(64, bytes);
     kin_assert(out && cache);
-    memset(cache, 0, 2 * bytes);
+    memset(cache, 0, bytes);
 
     int32_t cells[LONG_POSITIONS], blocks[KV_BLOCKS], n_cells[QUERIES], first_cells[QUERIES];
     const int32_t *tables[QUERIES];
@@ -229,10 +231,10 @@ static uint64_t attention_of(const kin_kernels *k, const kin_kv_layout *kv, int 
         first_cells[i] = i % 3 ? 0 : n_cells[i] - 100;
         tables[i] = blocks;
     }
-    kin_kv_rows rows = {*kv, cache, cache + bytes, k_rows, v_rows, width, width, cells};
+    kin_kv_rows rows = {*kv, cache, cache + k_bytes, k_rows, v_rows, k_width, v_width, cells};
     kin_attention a = {.kv = *kv,
                        .k = cache,
-                       .v = cache + bytes,
+                       .v = cache + k_bytes,
                        .n_head = N_HEAD,
                        .scale = 0.125f,
                        .n_rows = QUERIES,
@@ -242,7 +244,7 @@ static uint64_t attention_of(const kin_kernels *k, const kin_kv_layout *kv, int 
                        .first_cells = first_cells,
                        .blocks = tables,
                        .out = out,
-                       .ldo = q_width};
+                       .ldo = out_width};
     const float sinks[N_HEAD] = {1, -2, 8};
     if (is_capped) {
         a.softcap = 2;
@@ -250,14 +252,14 @@ static uint64_t attention_of(const kin_kernels *k, const kin_kv_layout *kv, int 
     }
     k->kv_store(&rows, 0, n);
     k->attend(&a, 0, kin_attention_plan(&a, 1));
-    uint64_t hash = kin_bits_hash_f32(out, n_out, kin_hash64(cache, 2 * bytes, 0));
+    uint64_t hash = kin_bits_hash_f32(out, n_out, kin_hash64(cache, bytes, 0));
     if (n == LONG_POSITIONS) hash = split_attention(k, a, hash);
     a.n_rows = 1; // the first row alone: few queries convert the cells while multiplying
     k->attend(&a, 0, kin_attention_plan(&a, 1));
-    hash = kin_bits_hash_f32(out, (size_t)q_width, hash);
+    hash = kin_bits_hash_f32(out, (size_t)out_width, hash);
     a.n_head = N_HEAD_KV; // and a single query
     k->attend(&a, 0, kin_attention_plan(&a, 1));
-    hash = kin_bits_hash_f32(out, (size_t)width, hash);
+    hash = kin_bits_hash_f32(out, (size_t)v_width, hash);
     free(k_rows);
     free(v_rows);
     free(q);
@@ -270,19 +272,30 @@ static uint64_t attention(const kin_kernels *k, int type) {
     const int dims[] = {64, 96, 128, 256};
     uint64_t hash = 0;
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
-        uint64_t h = attention_of(k, &(kin_kv_layout){type, N_HEAD_KV, dims[i]}, POSITIONS, false);
+        uint64_t h = attention_of(k, &(kin_kv_layout){type, N_HEAD_KV, dims[i], dims[i]}, POSITIONS, false);
+        hash = kin_hash64(&h, sizeof h, hash);
+    }
+    return hash;
+}
+
+// Wide heads, and keys and values of unlike widths.
+static uint64_t wide_attention(const kin_kernels *k, int type) {
+    const int dims[][2] = {{512, 512}, {576, 512}, {192, 128}, {64, 320}};
+    uint64_t hash = 0;
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+        uint64_t h = attention_of(k, &(kin_kv_layout){type, N_HEAD_KV, dims[i][0], dims[i][1]}, POSITIONS, false);
         hash = kin_hash64(&h, sizeof h, hash);
     }
     return hash;
 }
 
 static uint64_t long_attention(const kin_kernels *k, int type) {
-    return attention_of(k, &(kin_kv_layout){type, N_HEAD_KV, 64}, LONG_POSITIONS, false);
+    return attention_of(k, &(kin_kv_layout){type, N_HEAD_KV, 64, 64}, LONG_POSITIONS, false);
 }
 
 // With soft caps and sinks, over several spans.
 static uint64_t capped_attention(const kin_kernels *k, int type) {
-    return attention_of(k, &(kin_kv_layout){type, N_HEAD_KV, 64}, LONG_POSITIONS, true);
+    return attention_of(k, &(kin_kv_layout){type, N_HEAD_KV, 64, 64}, LONG_POSITIONS, true);
 }
 
 // ---- the small operators
@@ -502,6 +515,8 @@ static const kin_bits_case cases[] = {
     {"factors Q5_K", 0x60e0137e4603babb, factors, KIN_TYPE_Q5_K},
     {"attention F16", 0xf6f4752f24548c87, attention, KIN_TYPE_F16},
     {"attention Q8_0", 0x51cdd92660d65ff9, attention, KIN_TYPE_Q8_0},
+    {"wide attention F16", 0xfdd384e6a51fd988, wide_attention, KIN_TYPE_F16},
+    {"wide attention Q8_0", 0x94118c2930bf0302, wide_attention, KIN_TYPE_Q8_0},
     {"long attention F16", 0x7d19add95cd988dd, long_attention, KIN_TYPE_F16},
     {"long attention Q8_0", 0x35ad097018531833, long_attention, KIN_TYPE_Q8_0},
     {"capped attention F16", 0x4cf8bfd1ff1fddc9, capped_attention, KIN_TYPE_F16},

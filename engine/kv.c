@@ -17,33 +17,39 @@ struct kin_kv {
     int n_layer;
     kin_layer *layers;           // [n_layer] of the model
     bool has_kernels;            // the CPU's blocks are laid out as kin_kv_layout says
-    size_t row_bytes;            // of a token's keys in the widest layer, or of its values
+    size_t row_bytes;            // of a token's keys and values in the widest layer
     struct ggml_tensor **k, **v; // [n_layer] of the model; NULL for layers that are not here
     ggml_backend_buffer_t cpu_buf, gpu_buf;
     void *cpu_memory;
     size_t cpu_bytes;
 };
 
-static int64_t n_embd_kv(const kin_hparams *hp, int il) {
+// The widths of a layer's keys (0) and values (1).
+static int64_t width(const kin_hparams *hp, int il, int is_v) {
     const kin_layer layer = kin_layer_of(hp, il);
-    return kin_layer_n_embd_kv(&layer);
+    return is_v ? kin_layer_n_embd_v(&layer) : kin_layer_n_embd_k(&layer);
+}
+
+static size_t layer_row_bytes(const kin_hparams *hp, enum ggml_type type, int il) {
+    return ggml_row_size(type, width(hp, il, 0)) + ggml_row_size(type, width(hp, il, 1));
 }
 
 uint64_t kin_kv_bytes(const kin_hparams *hp, const kin_kv_options *o) {
     uint64_t rows = 0;
     for (int i = 0; i < o->windows.n; i++) {
         const kin_window *w = &o->windows.at[i];
-        for (int il = w->layer_begin; il < w->layer_end; il++) rows += 2 * ggml_row_size(o->type, n_embd_kv(hp, il));
+        for (int il = w->layer_begin; il < w->layer_end; il++) rows += layer_row_bytes(hp, o->type, il);
     }
     return rows * (uint64_t)kin_kv_n_cells(o->n_ctx);
 }
 
 // Fails if keys and values of a layer are not whole blocks of the cache's type.
 static int check_rows(const kin_hparams *hp, const kin_kv_options *o, kin_err *err) {
-    for (int il = 0; il < hp->n_layer; il++) {
-        if (n_embd_kv(hp, il) % ggml_blck_size(o->type) == 0) continue;
+    for (int i = 0; i < 2 * hp->n_layer; i++) {
+        const int64_t n = width(hp, i / 2, i % 2);
+        if (n % ggml_blck_size(o->type) == 0) continue;
         return kin_err_set(err, "a KV cache of type %s needs key and value rows of a multiple of %lld (here %lld)",
-                           ggml_type_name(o->type), (long long)ggml_blck_size(o->type), (long long)n_embd_kv(hp, il));
+                           ggml_type_name(o->type), (long long)ggml_blck_size(o->type), (long long)n);
     }
     return 0;
 }
@@ -89,7 +95,10 @@ int kin_kv_open(kin_kv **out, const kin_hparams *hp, const kin_kv_options *o,
     if (!kv) return kin_err_set(err, "out of memory");
     kv->o = *o;
     kv->n_layer = hp->n_layer;
-    kv->row_bytes = ggml_row_size(o->type, kin_hparams_n_embd_kv_max(hp));
+    for (int il = 0; il < hp->n_layer; il++) {
+        const size_t bytes = layer_row_bytes(hp, o->type, il);
+        if (bytes > kv->row_bytes) kv->row_bytes = bytes;
+    }
     kv->layers = calloc((size_t)hp->n_layer, sizeof *kv->layers);
     for (int il = 0; il < hp->n_layer && kv->layers; il++) kv->layers[il] = kin_layer_of(hp, il);
     kv->k = calloc((size_t)hp->n_layer, sizeof *kv->k);
@@ -111,8 +120,8 @@ int kin_kv_open(kin_kv **out, const kin_hparams *hp, const kin_kv_options *o,
             if (device->is_gpu) gpu = device;
             if (!device->is_gpu) kv->has_kernels = device->kernels != NULL;
             struct ggml_context *ctx = device->is_gpu ? kv->gpu_ctx : kv->cpu_ctx;
-            kv->k[il] = ggml_new_tensor_2d(ctx, o->type, n_embd_kv(hp, il), kin_kv_n_cells(o->n_ctx));
-            kv->v[il] = ggml_new_tensor_2d(ctx, o->type, n_embd_kv(hp, il), kin_kv_n_cells(o->n_ctx));
+            kv->k[il] = ggml_new_tensor_2d(ctx, o->type, width(hp, il, 0), kin_kv_n_cells(o->n_ctx));
+            kv->v[il] = ggml_new_tensor_2d(ctx, o->type, width(hp, il, 1), kin_kv_n_cells(o->n_ctx));
         }
     }
     if (alloc_cpu(kv, err) != 0 || alloc_gpu(kv, gpu, err) != 0) goto fail;
@@ -267,7 +276,7 @@ void kin_kv_mask(const kin_kv *kv, const kin_batch *batch, const int32_t *rows, 
 // ---- pages
 
 size_t kin_kv_page_bytes(const kin_kv *kv) {
-    return 2 * kv->row_bytes * KIN_KV_CELLS;
+    return kv->row_bytes * KIN_KV_CELLS;
 }
 
 int kin_kv_n_layers(const kin_kv *kv) {
@@ -289,31 +298,36 @@ int kin_kv_block(const kin_kv *kv, int32_t seq, int i) {
     return table[i];
 }
 
-// Returns the bytes of a block's keys in a layer, or of its values.
-static size_t block_bytes(const kin_kv *kv, int il) {
-    return kv->k[il]->nb[1] * KIN_KV_CELLS;
+// Returns the bytes of a block's keys or values in a layer.
+static size_t block_bytes(const struct ggml_tensor *cache) {
+    return cache->nb[1] * KIN_KV_CELLS;
 }
 
 void kin_kv_page_get(const kin_kv *kv, int32_t seq, int i, int il, uint8_t *page) {
-    size_t bytes = block_bytes(kv, il), at = (size_t)kin_kv_block(kv, seq, i) * bytes;
+    const size_t block = (size_t)kin_kv_block(kv, seq, i);
     struct ggml_tensor *of[] = {kv->k[il], kv->v[il]};
-    memset(page + 2 * bytes, 0, kin_kv_page_bytes(kv) - 2 * bytes);
-    for (int k = 0; k < 2; k++, page += bytes) {
+    const uint8_t *end = page + kin_kv_page_bytes(kv);
+    for (int k = 0; k < 2; k++) {
+        const size_t bytes = block_bytes(of[k]), at = block * bytes;
         if (of[k]->buffer == kv->cpu_buf)
             memcpy(page, (const char *)of[k]->data + at, bytes);
         else
             ggml_backend_tensor_get(of[k], page, at, bytes);
+        page += bytes;
     }
+    memset(page, 0, (size_t)(end - page));
 }
 
 void kin_kv_page_set(kin_kv *kv, int32_t seq, int i, int il, const uint8_t *page) {
-    size_t bytes = block_bytes(kv, il), at = (size_t)kin_kv_block(kv, seq, i) * bytes;
+    const size_t block = (size_t)kin_kv_block(kv, seq, i);
     struct ggml_tensor *of[] = {kv->k[il], kv->v[il]};
-    for (int k = 0; k < 2; k++, page += bytes) {
+    for (int k = 0; k < 2; k++) {
+        const size_t bytes = block_bytes(of[k]), at = block * bytes;
         if (of[k]->buffer == kv->cpu_buf)
             memcpy((char *)of[k]->data + at, page, bytes);
         else
             ggml_backend_tensor_set(of[k], page, at, bytes);
+        page += bytes;
     }
 }
 
@@ -346,20 +360,21 @@ static bool are_ggml_scales_finite(const uint8_t *cells, size_t bytes) {
 }
 
 // The same in kin's layout: for each head the values, then the scales.
-static bool are_kernel_scales_finite(const kin_layer *layer, const uint8_t *cells, size_t bytes) {
-    const size_t head = bytes / (size_t)layer->n_head_kv, values = (size_t)layer->head_dim * KIN_KV_CELLS;
+static bool are_kernel_scales_finite(int n_head_kv, int dim, const uint8_t *cells, size_t bytes) {
+    const size_t head = bytes / (size_t)n_head_kv, values = (size_t)dim * KIN_KV_CELLS;
     bool are = true;
-    for (int i = 0; i < layer->n_head_kv; i++, cells += head) are = are && are_finite(cells + values, (head - values) / 2);
+    for (int i = 0; i < n_head_kv; i++, cells += head) are = are && are_finite(cells + values, (head - values) / 2);
     return are;
 }
 
 bool kin_kv_page_is_finite(const kin_kv *kv, int il, const uint8_t *page) {
-    const size_t bytes = block_bytes(kv, il);
-    if (kv->o.type == GGML_TYPE_F16) return are_finite(page, bytes); // keys and values
+    const kin_layer *layer = &kv->layers[il];
+    const size_t k_bytes = block_bytes(kv->k[il]), v_bytes = block_bytes(kv->v[il]);
+    if (kv->o.type == GGML_TYPE_F16) return are_finite(page, (k_bytes + v_bytes) / sizeof(ggml_fp16_t));
     if (!kv->has_kernels || kin_kv_is_on_gpu(kv, il))
-        return are_ggml_scales_finite(page, bytes) && are_ggml_scales_finite(page + bytes, bytes);
-    return are_kernel_scales_finite(&kv->layers[il], page, bytes) &&
-           are_kernel_scales_finite(&kv->layers[il], page + bytes, bytes);
+        return are_ggml_scales_finite(page, k_bytes) && are_ggml_scales_finite(page + k_bytes, v_bytes);
+    return are_kernel_scales_finite(layer->n_head_kv, layer->head_dim, page, k_bytes) &&
+           are_kernel_scales_finite(layer->n_head_kv, layer->v_dim, page + k_bytes, v_bytes);
 }
 
 int kin_kv_n_tokens(const kin_kv *kv, int32_t seq) {

@@ -126,8 +126,8 @@ static int count_layer_ops(const kin_model *m, const kin_shard_options *o, int i
         return kin_err_set(err, "out of memory");
     }
     for (int id = 0; id < KIN_W_COUNT; id++) layers[il].w[id] = weight(ctx, m->layers[il].w[id], kernels != NULL);
-    layers[il].k = ggml_new_tensor_2d(ctx, o->kv_type, kin_layer_n_embd_kv(&layer), 64);
-    layers[il].v = ggml_new_tensor_2d(ctx, o->kv_type, kin_layer_n_embd_kv(&layer), 64);
+    layers[il].k = ggml_new_tensor_2d(ctx, o->kv_type, kin_layer_n_embd_k(&layer), 64);
+    layers[il].v = ggml_new_tensor_2d(ctx, o->kv_type, kin_layer_n_embd_v(&layer), 64);
     kin_graph g = {.ctx = ctx, .gf = ggml_new_graph_custom(ctx, n_max, false), .hp = hp, .layers = layers, .flash = o->flash};
     g.kernels = kernels;
     g.ops = ops;
@@ -168,8 +168,7 @@ int kin_model_facts_of(kin_model_facts *f, const kin_model *m, const kin_shard_o
     set_shares(f, m);
     add_output(f, m);
     set_blocks(f, m);
-    f->kv_bytes =
-        2.0 * (double)ggml_row_size(o->kv_type, kin_hparams_n_embd_kv_max(hp)); // so that no plan exceeds a device's memory
+    f->kv_bytes = (double)ggml_row_size(o->kv_type, kin_hparams_n_embd_kv_max(hp)); // so that no plan exceeds a device's memory
     f->kv_reads = (double)hp->n_head / hp->n_head_kv;
     kin_share_pieces pieces = kin_share_pieces_of(m, (int)o->kv_type);
     f->share_heads = pieces.n_heads;

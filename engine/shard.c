@@ -224,9 +224,10 @@ static bool supports_flash_of(const kin_shard *s, const kin_layer *layer, const 
     struct ggml_context *ctx = ggml_init(params);
     struct ggml_tensor *q = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, layer->head_dim, 1, layer->n_head);
     struct ggml_tensor *k = ggml_new_tensor_3d(ctx, s->o.kv_type, layer->head_dim, 256, layer->n_head_kv);
-    struct ggml_tensor *v = ggml_new_tensor_3d(ctx, s->o.kv_type, layer->head_dim, 256, layer->n_head_kv);
+    struct ggml_tensor *v = ggml_new_tensor_3d(ctx, s->o.kv_type, layer->v_dim, 256, layer->n_head_kv);
     struct ggml_tensor *mask = ggml_new_tensor_2d(ctx, GGML_TYPE_F16, 256, 1);
-    bool ok = layer->head_dim % ggml_blck_size(s->o.kv_type) == 0 &&
+    const int block = (int)ggml_blck_size(s->o.kv_type);
+    bool ok = layer->head_dim % block == 0 && layer->v_dim % block == 0 &&
               ggml_backend_dev_supports_op(device->dev, ggml_flash_attn_ext(ctx, q, k, v, mask, 1.0f, 0, 0));
     ggml_free(ctx);
     return ok;

@@ -5,14 +5,18 @@
 
 enum { TASKS_PER_THREAD = 4 }; // with fewer tasks, spans are split: otherwise the last task may leave other threads idle
 
-bool kin_kv_has(const kin_kv_layout *kv) {
-    bool is_f16 = kv->type == KIN_TYPE_F16, is_q8_0 = kv->type == KIN_TYPE_Q8_0;
-    return (is_f16 || is_q8_0) && kv->head_dim >= 16 && kv->head_dim <= 256 && kv->head_dim % (is_q8_0 ? 32 : 16) == 0;
+static bool has_dim(int dim, int step) {
+    return dim >= 16 && dim <= KIN_KV_DIM && dim % step == 0;
 }
 
-size_t kin_kv_block_bytes(const kin_kv_layout *kv) {
+bool kin_kv_has(const kin_kv_layout *kv) {
+    bool is_f16 = kv->type == KIN_TYPE_F16, is_q8_0 = kv->type == KIN_TYPE_Q8_0;
+    return (is_f16 || is_q8_0) && has_dim(kv->k_dim, is_q8_0 ? 32 : 16) && has_dim(kv->v_dim, is_q8_0 ? 32 : 16);
+}
+
+size_t kin_kv_block_bytes(const kin_kv_layout *kv, bool is_k) {
     kin_assert(kin_kv_has(kv));
-    size_t n = (size_t)kv->n_head_kv * (size_t)kv->head_dim * KIN_KV_CELLS;
+    size_t n = (size_t)kv->n_head_kv * (size_t)(is_k ? kv->k_dim : kv->v_dim) * KIN_KV_CELLS;
     return kv->type == KIN_TYPE_F16 ? 2 * n : n / 32 * 34;
 }
 
@@ -56,8 +60,8 @@ int64_t kin_attention_plan(kin_attention *a, int n_threads) {
 
 kin_attention_part kin_attention_part_of(const kin_attention *a, int64_t task) {
     const int64_t group = a->n_head / a->kv.n_head_kv, head = task / a->n_spans * group, span = task % a->n_spans;
-    const int64_t floats = kin_attention_partial_floats(&a->kv), width = group * a->kv.head_dim;
+    const int64_t floats = kin_attention_partial_floats(&a->kv), width = group * a->kv.v_dim;
     kin_assert(a->n_rows == 1);
-    if (a->n_spans == 1) return (kin_attention_part){head * a->kv.head_dim, 1, width, width};
+    if (a->n_spans == 1) return (kin_attention_part){head * a->kv.v_dim, 1, width, width};
     return (kin_attention_part){(head * a->n_spans + span) * floats, group, floats, a->n_spans * floats};
 }

@@ -7,8 +7,8 @@
 
 enum {
     KIN_TILE_QUERIES = 64,  // maximum per tile, for one kv head
-    KIN_TILE_VALUES = 8192, // maximum values of a tile's queries: 64 of 128, 32 of 256 (with a tile of K or V they fit in the
-                            // first two cache levels)
+    KIN_TILE_VALUES = 8192, // maximum values of a tile's queries: 64 of 128, 32 of 256, 14 of 576 (with a tile of K or V
+                            // they fit in the first two cache levels)
 };
 
 // Returns the end (one past the last row) of the tile that begins at `row`.
@@ -19,12 +19,12 @@ int64_t kin_attention_tile_row(kin_attention *a, int64_t tile);
 
 // Returns the maximum number of queries of one kv head that are computed together.
 static inline int kin_attention_queries(const kin_attention *a) {
-    int n = KIN_TILE_VALUES / a->kv.head_dim;
+    int n = KIN_TILE_VALUES / (a->kv.k_dim > a->kv.v_dim ? a->kv.k_dim : a->kv.v_dim);
     return n < KIN_TILE_QUERIES ? n : KIN_TILE_QUERIES;
 }
 
-// A span's result for one query, in `partial` [n_rows][n_head][n_spans]: maximum, sum, [head_dim] values. Size in floats.
+// A span's result for one query, in `partial` [n_rows][n_head][n_spans]: maximum, sum, [v_dim] values. Size in floats.
 static inline int64_t kin_attention_partial_floats(const kin_kv_layout *kv) {
-    return kv->head_dim + 16;
+    return kv->v_dim + 16;
 }
 enum { KIN_PARTIAL_MAX = 0, KIN_PARTIAL_SUM = 1, KIN_PARTIAL_VALUES = 16 };

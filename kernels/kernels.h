@@ -78,31 +78,33 @@ typedef struct kin_matrix {
 
 // The KV cache of a layer is two arrays of blocks, K and V. A block is KIN_KV_CELLS cells of one sequence, its positions 64 i ..
 // 64 i + 63, for all kv heads: [block][kv head], and within it
-//   K  f16   [head_dim][64 cells]                                V  f16   [64 cells][head_dim]
-//      q8_0  int8 [head_dim / 4][64][4], f16 [head_dim / 32][64]     q8_0  int8 [64 / 4][head_dim][4], f16 [head_dim / 32][64]
+//   K  f16   [k_dim][64 cells]                             V  f16   [64 cells][v_dim]
+//      q8_0  int8 [k_dim / 4][64][4], f16 [k_dim / 32][64]     q8_0  int8 [64 / 4][v_dim][4], f16 [v_dim / 32][64]
 // q8_0 has one scale per 32 values of a cell's head. Blocks are aligned to 64 bytes.
 enum {
     KIN_KV_CELLS = 64,
+    KIN_KV_DIM = 576,  // the widest head of K or V
     KIN_KV_FORMAT = 2, // version of the block layout: blocks of another version are not read
 };
 
 typedef struct kin_kv_layout {
     int type; // the number of F16 or Q8_0
-    int n_head_kv, head_dim;
+    int n_head_kv;
+    int k_dim, v_dim; // values of a head
 } kin_kv_layout;
 
-// True if attention has a kernel for it: head_dim must be a multiple of 16 up to 256, of 32 for Q8_0.
+// True if attention has a kernel for it: k_dim and v_dim must be multiples of 16 up to KIN_KV_DIM, of 32 for Q8_0.
 bool kin_kv_has(const kin_kv_layout *kv);
 
-// Returns the bytes of K (and of V) in one block of one layer: the same as 64 rows take in ggml.
-size_t kin_kv_block_bytes(const kin_kv_layout *kv);
+// Returns the bytes of K or of V in one block of one layer: the same as 64 rows take in ggml.
+size_t kin_kv_block_bytes(const kin_kv_layout *kv, bool is_k);
 
 // Rows of K and V to be stored into cells of the cache.
 typedef struct kin_kv_rows {
     kin_kv_layout kv;
     void *k, *v;          // a layer's cache; either may be NULL: then only the other one is stored
-    const float *k_rows;  // f32 [n, ldk], of which n_head_kv * head_dim are read
-    const float *v_rows;  // f32 [n, ldv]
+    const float *k_rows;  // f32 [n, ldk], of which n_head_kv * k_dim are read
+    const float *v_rows;  // f32 [n, ldv], n_head_kv * v_dim
     int64_t ldk, ldv;     // floats from one row to the next
     const int32_t *cells; // [n] block * KIN_KV_CELLS + position % KIN_KV_CELLS
 } kin_kv_rows;
@@ -118,17 +120,17 @@ typedef struct kin_attention {
     kin_kv_layout kv;
     const void *k, *v;  // a layer's cache
     int n_head;         // query heads: a multiple of n_head_kv
-    float scale;        // multiplies q k, usually 1 / sqrt(head_dim)
+    float scale;        // multiplies q k, usually 1 / sqrt(k_dim)
     float softcap;      // c: scores become c tanh(score / c); 0: unchanged
     const float *sinks; // f32 [n_head] scores that take weight but add no value, or NULL
     int64_t n_rows;
-    const float *q; // f32 [n_rows, ldq], of which n_head * head_dim are read
+    const float *q; // f32 [n_rows, ldq], of which n_head * k_dim are read
     int64_t ldq;
     const int32_t *n_cells;       // [n_rows] end of the positions that a row attends to: its own + 1. 0: its output is zeros
     const int32_t *first_cells;   // [n_rows] the first position that it attends to (sliding windows); NULL: 0
     const int32_t *const *blocks; // [n_rows] the block of a row's positions 64 i .. Consecutive rows with the same table (the
                                   // same pointer) read K and V once
-    float *out;                   // f32 [n_rows, ldo], of which n_head * head_dim are written
+    float *out;                   // f32 [n_rows, ldo], of which n_head * v_dim are written
     int64_t ldo;
     float *partial; // scratch for the results of spans; NULL: no task is split
     size_t partial_bytes;

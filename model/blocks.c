@@ -97,15 +97,14 @@ static struct ggml_tensor *heads(kin_graph *g, int il, struct ggml_tensor *y, in
                          (float)r->beta_fast, (float)r->beta_slow);
 }
 
-// Writes the tokens' rows [n_embd_kv, n] into their cells of the cache, before any other node reads it.
+// Writes the tokens' rows [n_embd_k or n_embd_v, n] into their cells of the cache, before any other node reads it.
 static void store(kin_graph *g, struct ggml_tensor *cache, struct ggml_tensor *rows) {
     ggml_build_forward_expand(g->gf, ggml_set_rows(g->ctx, cache, rows, g->cells));
 }
 
-// Returns the first n_kv cells of a cache, by head: [head_dim, n_kv, n_head_kv].
-static struct ggml_tensor *cached_heads(kin_graph *g, const kin_layer *layer, struct ggml_tensor *cache) {
-    return ggml_view_3d(g->ctx, cache, layer->head_dim, g->n_kv, layer->n_head_kv, cache->nb[1],
-                        ggml_row_size(cache->type, layer->head_dim), 0);
+// Returns the first n_kv cells of a cache, by head of `dim` values: [dim, n_kv, n_head_kv].
+static struct ggml_tensor *cached_heads(kin_graph *g, int dim, struct ggml_tensor *cache) {
+    return ggml_view_3d(g->ctx, cache, dim, g->n_kv, cache->ne[0] / dim, cache->nb[1], ggml_row_size(cache->type, dim), 0);
 }
 
 // c tanh(x / c)
@@ -113,18 +112,18 @@ static struct ggml_tensor *cap(kin_graph *g, struct ggml_tensor *x, float scale,
     return ggml_scale(g->ctx, ggml_tanh(g->ctx, ggml_scale(g->ctx, x, scale / c)), c);
 }
 
-// softmax(cap(scale q k^T) + mask) v, with the heads' sinks. q: [head_dim, n_head, n] -> [n_head * head_dim, n]
+// softmax(cap(scale q k^T) + mask) v, with the heads' sinks. q: [head_dim, n_head, n] -> [n_head * v_dim, n]
 static struct ggml_tensor *attend(kin_graph *g, int il, struct ggml_tensor *q, const kin_graph_rows *rows) {
     const kin_graph_layer *layer = &g->layers[il];
     const kin_layer how = kin_layer_of(g->hp, il);
     struct ggml_context *ctx = g->ctx;
     struct ggml_tensor *mask = how.is_windowed ? rows->window_mask : rows->mask, *sinks = layer->w[KIN_W_ATTN_SINKS], *out;
 
-    q = ggml_permute(ctx, q, 0, 2, 1, 3);                    // [head_dim, n, n_head]
-    struct ggml_tensor *k = cached_heads(g, &how, layer->k); // [head_dim, n_kv, n_head_kv]
-    struct ggml_tensor *v = cached_heads(g, &how, layer->v); // [head_dim, n_kv, n_head_kv]
+    q = ggml_permute(ctx, q, 0, 2, 1, 3);                            // [head_dim, n, n_head]
+    struct ggml_tensor *k = cached_heads(g, how.head_dim, layer->k); // [head_dim, n_kv, n_head_kv]
+    struct ggml_tensor *v = cached_heads(g, how.v_dim, layer->v);    // [v_dim, n_kv, n_head_kv]
     if (g->flash) {
-        out = ggml_flash_attn_ext(ctx, q, k, v, mask, how.attn_scale, 0, how.softcap); // [head_dim, n_head, n]
+        out = ggml_flash_attn_ext(ctx, q, k, v, mask, how.attn_scale, 0, how.softcap); // [v_dim, n_head, n]
         ggml_prec_set_acc(out, GGML_PREC_F32);
         if (sinks) ggml_flash_attn_ext_add_sinks(out, sinks);
     } else {
@@ -132,12 +131,12 @@ static struct ggml_tensor *attend(kin_graph *g, int il, struct ggml_tensor *q, c
         if (how.softcap > 0) kq = cap(g, kq, how.attn_scale, how.softcap);
         kq = ggml_soft_max_ext(ctx, kq, mask, how.softcap > 0 ? 1 : how.attn_scale, 0); // [n_kv, n, n_head]
         if (sinks) ggml_soft_max_add_sinks(kq, sinks);
-        if (ggml_is_quantized(v->type)) v = ggml_cast(ctx, v, GGML_TYPE_F32);      // [head_dim, n_kv, n_head_kv]
-        struct ggml_tensor *vt = ggml_cont(ctx, ggml_permute(ctx, v, 1, 0, 2, 3)); // [n_kv, head_dim, n_head_kv]
-        out = ggml_mul_mat(ctx, vt, kq);                                           // [head_dim, n, n_head]
-        out = ggml_cont(ctx, ggml_permute(ctx, out, 0, 2, 1, 3));                  // [head_dim, n_head, n]
+        if (ggml_is_quantized(v->type)) v = ggml_cast(ctx, v, GGML_TYPE_F32);      // [v_dim, n_kv, n_head_kv]
+        struct ggml_tensor *vt = ggml_cont(ctx, ggml_permute(ctx, v, 1, 0, 2, 3)); // [n_kv, v_dim, n_head_kv]
+        out = ggml_mul_mat(ctx, vt, kq);                                           // [v_dim, n, n_head]
+        out = ggml_cont(ctx, ggml_permute(ctx, out, 0, 2, 1, 3));                  // [v_dim, n_head, n]
     }
-    return ggml_reshape_2d(ctx, out, kin_layer_n_embd_q(&how), rows->n);
+    return ggml_reshape_2d(ctx, out, kin_layer_n_embd_out(&how), rows->n);
 }
 
 // True if only the rows of the output tokens are needed from here on: in the model's last layer.
@@ -150,7 +149,7 @@ static struct ggml_tensor *wanted_rows(kin_graph *g, struct ggml_tensor *x) {
     return g->kernels ? kin_op_rows(g, x, g->out_rows) : ggml_get_rows(g->ctx, x, g->out_rows);
 }
 
-// Returns queries, keys and values of x in one tensor: [n_embd_q + 2 n_embd_kv, n]
+// Returns queries, keys and values of x in one tensor: [n_embd_q + n_embd_k + n_embd_v, n]
 static struct ggml_tensor *stack_qkv(kin_graph *g, struct ggml_tensor *const *w, struct ggml_tensor *x) {
     struct ggml_tensor *const qkv[] = {w[KIN_W_ATTN_Q], w[KIN_W_ATTN_K], w[KIN_W_ATTN_V]};
     struct ggml_tensor *const bias[] = {w[KIN_W_ATTN_Q_BIAS], w[KIN_W_ATTN_K_BIAS], w[KIN_W_ATTN_V_BIAS]};
@@ -167,9 +166,9 @@ static struct ggml_tensor *last_queries(kin_graph *g, int il, struct ggml_tensor
     struct ggml_tensor *const bias[] = {w[KIN_W_ATTN_K_BIAS], w[KIN_W_ATTN_V_BIAS]};
     if (w[KIN_W_ATTN_QKV]) {
         struct ggml_tensor *y = kin_op_heads(g, il, stack_qkv(g, w, x), layer.n_head, layer.n_head_kv, &g->all);
-        return wanted_rows(g, y); // [n_embd_q + 2 n_embd_kv, n_out]
+        return wanted_rows(g, y); // [n_embd_q + n_embd_k + n_embd_v, n_out]
     }
-    struct ggml_tensor *y = linear_stack(g, kv, bias, 2, x); // [2 n_embd_kv, n_tokens]
+    struct ggml_tensor *y = linear_stack(g, kv, bias, 2, x); // [n_embd_k + n_embd_v, n_tokens]
     ggml_build_forward_expand(g->gf, kin_op_heads(g, il, y, 0, layer.n_head_kv, &g->all));
     x = wanted_rows(g, x);                                   // [n_embd, n_out]
     y = linear(g, w[KIN_W_ATTN_Q], w[KIN_W_ATTN_Q_BIAS], x); // [n_embd_q, n_out]
@@ -181,7 +180,7 @@ static struct ggml_tensor *attend_by_kernels(kin_graph *g, int il, struct ggml_t
     const kin_layer layer = kin_layer_of(g->hp, il);
     if (drops_rows(g, il)) return kin_op_attend(g, il, last_queries(g, il, x), &g->out);
     struct ggml_tensor *y = kin_op_heads(g, il, stack_qkv(g, g->layers[il].w, x), layer.n_head, layer.n_head_kv, &g->all);
-    return kin_op_attend(g, il, y, &g->all); // [n_embd_q, n]
+    return kin_op_attend(g, il, y, &g->all); // [n_embd_out, n]
 }
 
 // Returns the query, key or value as computed by ggml; `all` is their common product, or NULL. [width, n]
@@ -196,13 +195,13 @@ static struct ggml_tensor *attend_by_ggml(kin_graph *g, int il, struct ggml_tens
     const kin_graph_layer *layer = &g->layers[il];
     struct ggml_tensor *const *w = layer->w;
     const kin_graph_rows *rows = &g->all;
-    const int64_t n_q = kin_layer_n_embd_q(&how), n_kv = kin_layer_n_embd_kv(&how);
+    const int64_t n_q = kin_layer_n_embd_q(&how), n_k = kin_layer_n_embd_k(&how), n_v = kin_layer_n_embd_v(&how);
     struct ggml_tensor *all = w[KIN_W_ATTN_QKV] ? stack_qkv(g, w, x) : NULL;
 
-    struct ggml_tensor *k = part_of(g, all, n_q, n_kv, w[KIN_W_ATTN_K], w[KIN_W_ATTN_K_BIAS], x);        // [n_embd_kv, n_tokens]
-    struct ggml_tensor *v = part_of(g, all, n_q + n_kv, n_kv, w[KIN_W_ATTN_V], w[KIN_W_ATTN_V_BIAS], x); // [n_embd_kv, n_tokens]
+    struct ggml_tensor *k = part_of(g, all, n_q, n_k, w[KIN_W_ATTN_K], w[KIN_W_ATTN_K_BIAS], x);       // [n_embd_k, n_tokens]
+    struct ggml_tensor *v = part_of(g, all, n_q + n_k, n_v, w[KIN_W_ATTN_V], w[KIN_W_ATTN_V_BIAS], x); // [n_embd_v, n_tokens]
     k = heads(g, il, k, how.n_head_kv, w[KIN_W_ATTN_K_NORM_ALL], w[KIN_W_ATTN_K_NORM], rows);
-    store(g, layer->k, ggml_reshape_2d(g->ctx, k, n_kv, rows->n));
+    store(g, layer->k, ggml_reshape_2d(g->ctx, k, n_k, rows->n));
     store(g, layer->v, v);
 
     if (drops_rows(g, il)) {
@@ -212,26 +211,26 @@ static struct ggml_tensor *attend_by_ggml(kin_graph *g, int il, struct ggml_tens
     }
     struct ggml_tensor *q = part_of(g, all, 0, n_q, w[KIN_W_ATTN_Q], w[KIN_W_ATTN_Q_BIAS], x); // [n_embd_q, n]
     q = heads(g, il, q, how.n_head, w[KIN_W_ATTN_Q_NORM_ALL], w[KIN_W_ATTN_Q_NORM], rows);
-    return attend(g, il, q, rows); // [n_embd_q, n]
+    return attend(g, il, q, rows); // [n_embd_out, n]
 }
 
-// Multiplies the heads' results x [n_embd_q, n] by what the gate makes of the block's normed input [n_embd, n].
+// Multiplies the heads' results x [n_embd_out, n] by what the gate makes of the block's normed input [n_embd, n].
 static struct ggml_tensor *gate_heads(kin_graph *g, int il, struct ggml_tensor *x, struct ggml_tensor *normed) {
     const kin_layer how = kin_layer_of(g->hp, il);
     struct ggml_tensor *gate = linear(g, g->layers[il].w[KIN_W_ATTN_GATE], NULL, normed); // [n_head * n_head_gate, n]
     if (g->kernels) return kin_op_gate_heads(g, il, x, gate);
-    const int64_t n = x->ne[1], n_embd_q = x->ne[0];
+    const int64_t n = x->ne[1], n_embd_out = x->ne[0];
     gate = how.head_gate == KIN_HEAD_GATE_SIGMOID ? ggml_sigmoid(g->ctx, gate) : ggml_softplus(g->ctx, gate);
     gate = ggml_reshape_3d(g->ctx, gate, how.n_head_gate, how.n_head, n); // [n_head_gate, n_head, n]
-    x = ggml_reshape_3d(g->ctx, x, how.head_dim, how.n_head, n);          // [head_dim, n_head, n]
-    return ggml_reshape_2d(g->ctx, ggml_mul(g->ctx, x, gate), n_embd_q, n);
+    x = ggml_reshape_3d(g->ctx, x, how.v_dim, how.n_head, n);             // [v_dim, n_head, n]
+    return ggml_reshape_2d(g->ctx, ggml_mul(g->ctx, x, gate), n_embd_out, n);
 }
 
 struct ggml_tensor *kin_block_attention(kin_graph *g, int il, struct ggml_tensor *x) {
     struct ggml_tensor *const *w = g->layers[il].w;
     struct ggml_tensor *cur = w[KIN_W_ATTN_NORM] ? kin_block_norm(g, x, w[KIN_W_ATTN_NORM]) : x; // [n_embd, n_tokens]
     struct ggml_tensor *normed = cur;
-    cur = g->kernels ? attend_by_kernels(g, il, cur) : attend_by_ggml(g, il, cur); // [n_embd_q, n]
+    cur = g->kernels ? attend_by_kernels(g, il, cur) : attend_by_ggml(g, il, cur); // [n_embd_out, n]
     if (w[KIN_W_ATTN_GATE]) {
         if (drops_rows(g, il)) normed = wanted_rows(g, normed); // [n_embd, n_out]
         cur = gate_heads(g, il, cur, normed);

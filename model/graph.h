@@ -46,7 +46,7 @@ typedef struct kin_graph_rows {
 
 typedef struct kin_graph_layer {
     struct ggml_tensor *w[KIN_W_COUNT]; // NULL if the family does not have it
-    struct ggml_tensor *k, *v;          // KV cache [n_embd_kv, n_cells]
+    struct ggml_tensor *k, *v;          // KV cache [n_embd_k, n_cells], [n_embd_v, n_cells]
 } kin_graph_layer;
 
 // Activations already rounded for matrix products.

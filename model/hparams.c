@@ -118,6 +118,7 @@ static void set_widths(const kin_hparams *hp, kin_layer *layer) {
     if (layer->n_head == 0) layer->n_head = hp->n_head;
     if (layer->n_head_kv == 0) layer->n_head_kv = hp->n_head_kv;
     if (layer->head_dim == 0) layer->head_dim = hp->head_dim;
+    if (layer->v_dim == 0) layer->v_dim = layer->head_dim;
     if (layer->n_ff == 0) layer->n_ff = hp->n_ff;
 }
 
@@ -142,7 +143,8 @@ int kin_hparams_n_embd_kv_max(const kin_hparams *hp) {
     int most = 0;
     for (int il = 0; il < hp->n_layer; il++) {
         const kin_layer layer = kin_layer_of(hp, il);
-        if (kin_layer_n_embd_kv(&layer) > most) most = kin_layer_n_embd_kv(&layer);
+        const int n = kin_layer_n_embd_k(&layer) + kin_layer_n_embd_v(&layer);
+        if (n > most) most = n;
     }
     return most;
 }
@@ -150,8 +152,8 @@ int kin_hparams_n_embd_kv_max(const kin_hparams *hp) {
 bool kin_hparams_is_uniform(const kin_hparams *hp) {
     for (int il = 0; il < hp->n_layer; il++) {
         const kin_layer l = kin_layer_of(hp, il);
-        if (l.n_head != hp->n_head || l.n_head_kv != hp->n_head_kv || l.head_dim != hp->head_dim || l.n_ff != hp->n_ff)
-            return false;
+        if (l.n_head != hp->n_head || l.n_head_kv != hp->n_head_kv || l.n_ff != hp->n_ff) return false;
+        if (l.head_dim != hp->head_dim || l.v_dim != hp->head_dim) return false;
     }
     return true;
 }

@@ -21,7 +21,8 @@ enum {
 
 // How one layer computes. It has norms, biases, sinks and shared experts if it has their weights.
 typedef struct kin_layer {
-    int n_head, n_head_kv, head_dim, n_ff; // in kin_hparams.layers 0: the model's
+    int n_head, n_head_kv, n_ff; // in kin_hparams.layers 0: the model's
+    int head_dim, v_dim;         // of queries and keys, and of values; 0: the model's, and head_dim
     int rope;                              // index into kin_hparams.ropes for queries and keys; or KIN_ROPE_NONE
     bool is_windowed;   // a token sees the last kin_hparams.window tokens, including itself; false: all before it
     bool has_experts;   // false: the feed-forward block is dense
@@ -77,13 +78,26 @@ typedef struct kin_hparams {
     kin_layer *layers; // [n_layer], owned by the model; NULL: all are plain (kin_layer_of)
 } kin_hparams;
 
-// The widths of queries, and of keys or values, of a layer from kin_layer_of.
+// The widths of queries, keys and values, and of attention's result, of a layer from kin_layer_of.
 static inline int kin_layer_n_embd_q(const kin_layer *layer) {
     return layer->n_head * layer->head_dim;
 }
 
-static inline int kin_layer_n_embd_kv(const kin_layer *layer) {
+static inline int kin_layer_n_embd_k(const kin_layer *layer) {
     return layer->n_head_kv * layer->head_dim;
+}
+
+static inline int kin_layer_n_embd_v(const kin_layer *layer) {
+    return layer->n_head_kv * layer->v_dim;
+}
+
+static inline int kin_layer_n_embd_out(const kin_layer *layer) {
+    return layer->n_head * layer->v_dim;
+}
+
+// Returns the layout of its KV cache with kin's kernels. type: a GGUF type number
+static inline kin_kv_layout kin_layer_kv(const kin_layer *layer, int type) {
+    return (kin_kv_layout){.type = type, .n_head_kv = layer->n_head_kv, .k_dim = layer->head_dim, .v_dim = layer->v_dim};
 }
 
 // Returns the description of a layer. Hyper-parameters without a list have plain layers.
@@ -92,10 +106,10 @@ kin_layer kin_layer_of(const kin_hparams *hp, int il);
 // Makes *layer, whose widths are set, compute like llama's.
 void kin_layer_set_plain(const kin_hparams *hp, kin_layer *layer);
 
-// Returns the widest keys of all layers.
+// Returns the widest sum of a token's keys and values of all layers.
 int kin_hparams_n_embd_kv_max(const kin_hparams *hp);
 
-// True if all layers have the same numbers of heads and the same widths.
+// True if all layers have the same numbers of heads and the same widths, and values are as wide as keys.
 bool kin_hparams_is_uniform(const kin_hparams *hp);
 
 // Reads and checks the keys common to all families ("llama.block_count") into *hp, which is zero except for the arch, and makes

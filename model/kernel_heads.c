@@ -41,10 +41,6 @@ static struct ggml_tensor *cos_sin_of(kin_graph *g, kin_graph_rows *rows, int i_
 
 // ---- heads
 
-static kin_kv_layout layout_of(const kin_layer *layer, const struct ggml_tensor *cache) {
-    return (kin_kv_layout){.type = (int)cache->type, .n_head_kv = layer->n_head_kv, .head_dim = layer->head_dim};
-}
-
 // Normalises and rotates n consecutive heads. cos_sin NULL: no rotation.
 static void turn_heads(const struct kin_op *op, float *head, int n, const float *norm, const float *cos_sin) {
     const kin_hparams *hp = op->hp;
@@ -91,7 +87,7 @@ static void make_heads(struct ggml_tensor *y, const struct kin_op *op, int n_thr
     const float *k_norm = op->has_k_norm ? y->src[4 + op->has_q_norm]->data : NULL;
     float *keys = (float *)y->data + op->n_q * head_dim;
     const kin_kv_rows rows = {
-        .kv = layout_of(&op->layer, k),
+        .kv = kin_layer_kv(&op->layer, (int)k->type),
         .k = k->data,
         .v = v->data,
         .k_rows = keys,
@@ -145,7 +141,7 @@ static kin_attention attention_of(const struct ggml_tensor *out, const struct ki
     const struct ggml_tensor *heads = out->src[0], *k = out->src[1], *v = out->src[2];
     const struct ggml_tensor *partial = op->has_partial ? out->src[3] : NULL;
     return (kin_attention){
-        .kv = layout_of(&op->layer, k),
+        .kv = kin_layer_kv(&op->layer, (int)k->type),
         .k = k->data,
         .v = v->data,
         .n_head = op->layer.n_head,
@@ -225,7 +221,7 @@ static struct ggml_tensor *partial_of(kin_graph *g, const kin_graph_layer *layer
     if (g->partial || n_rows > SPLIT_ROWS || g->n_kv <= KIN_SPAN_CELLS) return g->partial;
     for (int il = 0; il < g->hp->n_layer; il++) {
         const kin_layer how = kin_layer_of(g->hp, il);
-        const kin_kv_layout kv = layout_of(&how, layer->k);
+        const kin_kv_layout kv = kin_layer_kv(&how, (int)layer->k->type);
         if (!kin_attention_may_split(how.n_head_kv, g->n_threads)) continue;
         size_t of_layer = kin_attention_partial_bytes(&kv, how.n_head, n_rows, g->n_kv);
         if (of_layer > bytes) bytes = of_layer;
@@ -249,7 +245,7 @@ struct ggml_tensor *kin_op_attend(kin_graph *g, int il, struct ggml_tensor *head
     op->has_partial = partial != NULL;
     op->has_sinks = sinks != NULL;
     struct ggml_tensor *out =
-        kin_op_node(g, GGML_TYPE_F32, kin_layer_n_embd_q(&op->layer), rows->n, args, n_args, &attention, op);
+        kin_op_node(g, GGML_TYPE_F32, kin_layer_n_embd_out(&op->layer), rows->n, args, n_args, &attention, op);
     if (!partial) return out;
     struct kin_op *merge = kin_op_new(g, KIN_OP_MERGE);
     merge->rows = rows;
@@ -271,7 +267,7 @@ static void gate_row(struct ggml_tensor *x, const struct kin_op *op, int n_threa
     const struct ggml_tensor *gate = x->src[1];
     const kin_layer *how = &op->layer;
     (void)n_threads;
-    op->kernels->gate_heads(how->head_gate, how->n_head_gate > 1, how->n_head, how->head_dim,
+    op->kernels->gate_heads(how->head_gate, how->n_head_gate > 1, how->n_head, how->v_dim,
                             (const float *)gate->data + c->i * gate->ne[0], (float *)x->data + c->i * x->ne[0]);
 }
 

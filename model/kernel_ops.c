@@ -199,8 +199,8 @@ enum ggml_status kin_ops_compute(kin_graph *g, ggml_backend_t backend) {
 bool kin_ops_fit(const kin_hparams *hp, int kv_type) {
     for (int il = 0; il < hp->n_layer; il++) {
         const kin_layer layer = kin_layer_of(hp, il);
-        if (!kin_kv_has(&(kin_kv_layout){.type = kv_type, .n_head_kv = layer.n_head_kv, .head_dim = layer.head_dim}))
-            return false;
+        const kin_kv_layout kv = kin_layer_kv(&layer, kv_type);
+        if (!kin_kv_has(&kv)) return false;
     }
     return hp->n_embd % 16 == 0 && hp->n_expert <= KIN_ROUTE_EXPERTS;
 }

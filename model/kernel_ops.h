@@ -73,10 +73,10 @@ struct ggml_tensor *kin_op_copy(kin_graph *g, struct ggml_tensor *x, struct ggml
 // cache.
 struct ggml_tensor *kin_op_heads(kin_graph *g, int il, struct ggml_tensor *y, int n_q, int n_kv, kin_graph_rows *rows);
 
-// Attention of rows of heads // [at least n_embd_q, n], queries first -> [n_embd_q, n]
+// Attention of rows of heads // [at least n_embd_q, n], queries first -> [n_embd_out, n]
 struct ggml_tensor *kin_op_attend(kin_graph *g, int il, struct ggml_tensor *heads, kin_graph_rows *rows);
 
-// Multiplies the heads' results x // [n_embd_q, n] by what the layer's gate makes of gate // [n_head * n_head_gate, n]. Changes
+// Multiplies the heads' results x // [n_embd_out, n] by what the layer's gate makes of gate // [n_head * n_head_gate, n]. Changes
 // x.
 struct ggml_tensor *kin_op_gate_heads(kin_graph *g, int il, struct ggml_tensor *x, struct ggml_tensor *gate);
 

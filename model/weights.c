@@ -5,8 +5,10 @@
 typedef enum dim {
     DIM_ONE,
     DIM_EMBD,
-    DIM_Q,  // n_head * head_dim
-    DIM_KV, // n_head_kv * head_dim
+    DIM_Q, // n_head * head_dim
+    DIM_K, // n_head_kv * head_dim
+    DIM_V, // n_head_kv * v_dim
+    DIM_ATTN_OUT,
     DIM_HEAD,
     DIM_FF,
     DIM_FF_EXP,
@@ -27,19 +29,19 @@ typedef struct weight_spec {
 static const weight_spec weight_specs[KIN_W_COUNT] = {
     [KIN_W_ATTN_NORM] = {"attn_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD}},
     [KIN_W_ATTN_Q] = {"attn_q.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_Q}},
-    [KIN_W_ATTN_K] = {"attn_k.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_KV}},
-    [KIN_W_ATTN_V] = {"attn_v.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_KV}},
+    [KIN_W_ATTN_K] = {"attn_k.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_K}},
+    [KIN_W_ATTN_V] = {"attn_v.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_V}},
     [KIN_W_ATTN_Q_BIAS] = {"attn_q.bias", KIN_WEIGHT_BLOCK_ATTN, {DIM_Q}},
-    [KIN_W_ATTN_K_BIAS] = {"attn_k.bias", KIN_WEIGHT_BLOCK_ATTN, {DIM_KV}},
-    [KIN_W_ATTN_V_BIAS] = {"attn_v.bias", KIN_WEIGHT_BLOCK_ATTN, {DIM_KV}},
+    [KIN_W_ATTN_K_BIAS] = {"attn_k.bias", KIN_WEIGHT_BLOCK_ATTN, {DIM_K}},
+    [KIN_W_ATTN_V_BIAS] = {"attn_v.bias", KIN_WEIGHT_BLOCK_ATTN, {DIM_V}},
     [KIN_W_ATTN_Q_NORM] = {"attn_q_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_HEAD}},
     [KIN_W_ATTN_K_NORM] = {"attn_k_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_HEAD}},
-    [KIN_W_ATTN_OUT] = {"attn_output.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_Q, DIM_EMBD}},
+    [KIN_W_ATTN_OUT] = {"attn_output.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_ATTN_OUT, DIM_EMBD}},
     [KIN_W_ATTN_OUT_BIAS] = {"attn_output.bias", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD}},
     [KIN_W_ATTN_QKV] = {"attn_qkv.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_QKV}},
     [KIN_W_ATTN_QKV_BIAS] = {"attn_qkv.bias", KIN_WEIGHT_BLOCK_ATTN, {DIM_QKV}},
     [KIN_W_ATTN_Q_NORM_ALL] = {"attn_q_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_Q}},
-    [KIN_W_ATTN_K_NORM_ALL] = {"attn_k_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_KV}},
+    [KIN_W_ATTN_K_NORM_ALL] = {"attn_k_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_K}},
     [KIN_W_ATTN_SINKS] = {"attn_sinks.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_N_HEAD}},
     [KIN_W_ATTN_GATE] = {"attn_gate.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_HEAD_GATES}},
     [KIN_W_ATTN_OUT_NORM] = {"post_attention_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD}},
@@ -114,12 +116,14 @@ static int64_t dim_size(dim d, const kin_hparams *hp, const kin_layer *layer) {
     case DIM_ONE: return 1;
     case DIM_EMBD: return hp->n_embd;
     case DIM_Q: return kin_layer_n_embd_q(layer);
-    case DIM_KV: return kin_layer_n_embd_kv(layer);
+    case DIM_K: return kin_layer_n_embd_k(layer);
+    case DIM_V: return kin_layer_n_embd_v(layer);
+    case DIM_ATTN_OUT: return kin_layer_n_embd_out(layer);
     case DIM_HEAD: return layer->head_dim;
     case DIM_FF: return layer->n_ff;
     case DIM_FF_EXP: return hp->n_ff_exp;
     case DIM_EXPERT: return hp->n_expert;
-    case DIM_QKV: return kin_layer_n_embd_q(layer) + 2 * (int64_t)kin_layer_n_embd_kv(layer);
+    case DIM_QKV: return kin_layer_n_embd_q(layer) + kin_layer_n_embd_k(layer) + (int64_t)kin_layer_n_embd_v(layer);
     case DIM_N_HEAD: return layer->n_head;
     case DIM_HEAD_GATES: return (int64_t)layer->n_head * layer->n_head_gate;
     case DIM_FF_TWICE: return 2 * (int64_t)layer->n_ff;

@@ -21,9 +21,9 @@ typedef struct world {
     int n_head;
     int n_sequences, n_positions[MOST_SEQUENCES];
     int32_t tables[MOST_SEQUENCES][TABLE];
-    float *k_rows[MOST_SEQUENCES], *v_rows[MOST_SEQUENCES]; // f32 [n_positions, n_head_kv * head_dim]
-    float *q[MOST_SEQUENCES];                               // f32 [n_positions, n_head * head_dim]
-    size_t cache_bytes;
+    float *k_rows[MOST_SEQUENCES], *v_rows[MOST_SEQUENCES]; // f32 [n_positions, n_head_kv * k_dim], v_dim
+    float *q[MOST_SEQUENCES];                               // f32 [n_positions, n_head * k_dim]
+    size_t k_bytes, v_bytes;
     void *k, *v;
 } world;
 
@@ -50,10 +50,10 @@ static float *random_floats(kin_rng *rng, size_t n, float size) {
 }
 
 static void store(const world *w, const kin_kernels *kernels) {
-    memset(w->k, 0xff, w->cache_bytes); // NaN in every cell type
-    memset(w->v, 0xff, w->cache_bytes);
+    memset(w->k, 0xff, w->k_bytes); // NaN in every cell type
+    memset(w->v, 0xff, w->v_bytes);
     for (int s = 0; s < w->n_sequences; s++) {
-        int n = w->n_positions[s], width = w->kv.n_head_kv * w->kv.head_dim;
+        const int n = w->n_positions[s];
         int32_t *cells = allocate((size_t)n * sizeof *cells);
         for (int i = 0; i < n; i++) cells[i] = w->tables[s][i / KIN_KV_CELLS] * KIN_KV_CELLS + i % KIN_KV_CELLS;
         kin_kv_rows rows = {.kv = w->kv,
@@ -61,8 +61,8 @@ static void store(const world *w, const kin_kernels *kernels) {
                             .v = w->v,
                             .k_rows = w->k_rows[s],
                             .v_rows = w->v_rows[s],
-                            .ldk = width,
-                            .ldv = width,
+                            .ldk = w->kv.n_head_kv * w->kv.k_dim,
+                            .ldv = w->kv.n_head_kv * w->kv.v_dim,
                             .cells = cells};
         kernels->kv_store(&rows, 0, n / 3);
         kernels->kv_store(&rows, n / 3, n);
@@ -93,16 +93,17 @@ static void open_world(world *w, kin_kv_layout kv, int group, int n_sequences, c
     *w = (world){.kv = kv, .n_head = kv.n_head_kv * group, .n_sequences = n_sequences};
     kin_rng_seed(&rng, 7);
     for (int s = 0; s < n_sequences; s++) {
-        size_t n = (size_t)n_positions[s], width = (size_t)(kv.n_head_kv * kv.head_dim);
+        const size_t n = (size_t)n_positions[s], k_width = (size_t)(kv.n_head_kv * kv.k_dim);
         w->n_positions[s] = n_positions[s];
-        w->k_rows[s] = random_floats(&rng, n * width, 1);
-        w->v_rows[s] = random_floats(&rng, n * width, 2);
-        w->q[s] = random_floats(&rng, n * width * (size_t)group, 3);
+        w->k_rows[s] = random_floats(&rng, n * k_width, 1);
+        w->v_rows[s] = random_floats(&rng, n * (size_t)(kv.n_head_kv * kv.v_dim), 2);
+        w->q[s] = random_floats(&rng, n * k_width * (size_t)group, 3);
         n_blocks += (n_positions[s] + KIN_KV_CELLS - 1) / KIN_KV_CELLS;
     }
-    w->cache_bytes = (size_t)n_blocks * kin_kv_block_bytes(&kv);
-    w->k = aligned_alloc(64, w->cache_bytes);
-    w->v = aligned_alloc(64, w->cache_bytes);
+    w->k_bytes = (size_t)n_blocks * kin_kv_block_bytes(&kv, true);
+    w->v_bytes = (size_t)n_blocks * kin_kv_block_bytes(&kv, false);
+    w->k = aligned_alloc(64, w->k_bytes);
+    w->v = aligned_alloc(64, w->v_bytes);
     assert_true(w->k && w->v);
     place(w, 1);
 }
@@ -140,9 +141,14 @@ static void run(kin_attention *a, const manner *m) {
     m->kernels->attend_merge(a, 0, a->n_rows / 2);
 }
 
-// out // f32 [n, n_head * head_dim]
+// Returns the floats in the result of a row.
+static size_t out_width(const world *w) {
+    return (size_t)(w->n_head * w->kv.v_dim);
+}
+
+// out // f32 [n, out_width]
 static void attend(const world *w, const row *rows, int n, const manner *m, float *out) {
-    size_t width = (size_t)(w->n_head * w->kv.head_dim);
+    const size_t width = (size_t)(w->n_head * w->kv.k_dim);
     float *q = allocate((size_t)n * width * sizeof *q);
     int32_t *n_cells = allocate((size_t)n * sizeof *n_cells), *first = allocate((size_t)n * sizeof *first);
     const int32_t **blocks = allocate((size_t)n * sizeof *blocks);
@@ -165,10 +171,10 @@ static void attend(const world *w, const row *rows, int n, const manner *m, floa
                        .first_cells = m->window ? first : NULL,
                        .blocks = blocks,
                        .out = out,
-                       .ldo = (int64_t)width,
+                       .ldo = (int64_t)out_width(w),
                        .partial = m->may_split ? allocate(partial_bytes) : NULL,
                        .partial_bytes = partial_bytes};
-    memset(out, 0xff, (size_t)n * width * sizeof *out);
+    memset(out, 0xff, (size_t)n * out_width(w) * sizeof *out);
     run(&a, m);
     free(a.partial);
     free(q);
@@ -184,44 +190,44 @@ static int rows_of(int sequence, int begin, int end, row *rows) {
 }
 
 static float *results(const world *w, const row *rows, int n, const manner *m) {
-    float *out = allocate((size_t)(n * w->n_head * w->kv.head_dim) * sizeof *out);
+    float *out = allocate((size_t)n * out_width(w) * sizeof *out);
     attend(w, rows, n, m, out);
     return out;
 }
 
 static void assert_same(const world *w, const float *a, const float *b, int n) {
-    assert_memory_equal(a, b, (size_t)(n * w->n_head * w->kv.head_dim) * sizeof *a);
+    assert_memory_equal(a, b, (size_t)n * out_width(w) * sizeof *a);
 }
 
 // ---- against double precision
 
 // Computes one head's output for a row in double precision, from the stored rows.
 static void reference(const world *w, row r, int head, int window, double *out) {
-    int dim = w->kv.head_dim, width = w->kv.n_head_kv * dim, kv_head = head / (w->n_head / w->kv.n_head_kv);
+    const int dim = w->kv.k_dim, v_dim = w->kv.v_dim, kv_head = head / (w->n_head / w->kv.n_head_kv);
     const float *q = w->q[r.sequence] + (size_t)r.position * (size_t)(w->n_head * dim) + head * dim;
     double sum = 0;
-    for (int d = 0; d < dim; d++) out[d] = 0;
+    for (int d = 0; d < v_dim; d++) out[d] = 0;
     for (int c = window && r.position >= window ? r.position + 1 - window : 0; c <= r.position; c++) {
-        const float *k = w->k_rows[r.sequence] + (size_t)c * (size_t)width + kv_head * dim;
-        const float *v = w->v_rows[r.sequence] + (size_t)c * (size_t)width + kv_head * dim;
+        const float *k = w->k_rows[r.sequence] + (size_t)(c * w->kv.n_head_kv + kv_head) * (size_t)dim;
+        const float *v = w->v_rows[r.sequence] + (size_t)(c * w->kv.n_head_kv + kv_head) * (size_t)v_dim;
         double score = 0;
         for (int d = 0; d < dim; d++) score += (double)q[d] * (double)k[d];
         double p = exp(0.125 * score);
-        for (int d = 0; d < dim; d++) out[d] += p * (double)v[d];
+        for (int d = 0; d < v_dim; d++) out[d] += p * (double)v[d];
         sum += p;
     }
-    for (int d = 0; d < dim; d++) out[d] /= sum;
+    for (int d = 0; d < v_dim; d++) out[d] /= sum;
 }
 
 static void check_row(const world *w, row r, int window, double tolerance) {
     manner m = plain();
     m.window = window;
     float *out = results(w, &r, 1, &m);
-    double expected[256];
+    double expected[KIN_KV_DIM];
     for (int head = 0; head < w->n_head; head++) {
         reference(w, r, head, window, expected);
-        for (int d = 0; d < w->kv.head_dim; d++) {
-            double error = fabs(expected[d] - (double)out[head * w->kv.head_dim + d]);
+        for (int d = 0; d < w->kv.v_dim; d++) {
+            double error = fabs(expected[d] - (double)out[head * w->kv.v_dim + d]);
             if (!(error < tolerance)) fail_msg("row %d head %d [%d]: error %g", r.position, head, d, error);
         }
     }
@@ -230,11 +236,13 @@ static void check_row(const world *w, row r, int window, double tolerance) {
 
 static void results_are_those_of_double_precision(void **state) {
     (void)state;
-    const int dims[] = {16, 64, 80, 96, 128, 192, 256}, positions[] = {0, 5, 63, 64, 511, 512, 600}, n = 601;
+    const int dims[][2] = {{16, 16},   {64, 64},   {80, 80},   {96, 96},   {128, 128}, {192, 192},
+                           {256, 256}, {512, 512}, {576, 512}, {576, 576}, {192, 128}, {64, 320}};
+    const int positions[] = {0, 5, 63, 64, 511, 512, 600}, n = 601;
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
         for (int is_q8_0 = 0; is_q8_0 < 2; is_q8_0++) {
             world w;
-            kin_kv_layout kv = {is_q8_0 ? KIN_TYPE_Q8_0 : KIN_TYPE_F16, 2, dims[i]};
+            kin_kv_layout kv = {is_q8_0 ? KIN_TYPE_Q8_0 : KIN_TYPE_F16, 2, dims[i][0], dims[i][1]};
             if (!kin_kv_has(&kv)) continue;
             open_world(&w, kv, 3, 1, &n);
             for (size_t j = 0; j < sizeof positions / sizeof *positions; j++) {
@@ -251,27 +259,32 @@ static void results_are_those_of_double_precision(void **state) {
 static void every_back_end_gives_the_same_bits(void **state) {
     (void)state;
     enum { N = KIN_SANITIZED ? 50 : 150, BEGIN = 480 };
-    const int dims[] = {64, 80, 96, 128, 160, 192, 224, 256}, n = BEGIN + N;
+    const int dims[][2] = {{64, 64},   {80, 80},   {96, 96},   {128, 128}, {160, 160}, {192, 192}, {224, 224},
+                           {256, 256}, {288, 288}, {512, 512}, {576, 512}, {576, 576}, {192, 128}, {96, 512}};
+    const int n = BEGIN + N;
     row rows[N];
     rows_of(0, BEGIN, BEGIN + N, rows);
     for (size_t i = 0; i < 2 * sizeof dims / sizeof *dims; i++) {
         world w;
-        kin_kv_layout kv = {i % 2 ? KIN_TYPE_Q8_0 : KIN_TYPE_F16, 2, dims[i / 2]};
+        kin_kv_layout kv = {i % 2 ? KIN_TYPE_Q8_0 : KIN_TYPE_F16, 2, dims[i / 2][0], dims[i / 2][1]};
         if (!kin_kv_has(&kv)) continue;
         open_world(&w, kv, 4, 1, &n);
-        void *cache = allocate(w.cache_bytes);
-        memcpy(cache, w.k, w.cache_bytes);
+        void *k = allocate(w.k_bytes), *v = allocate(w.v_bytes);
+        memcpy(k, w.k, w.k_bytes);
+        memcpy(v, w.v, w.v_bytes);
         manner m = plain();
         float *expected = results(&w, rows, N, &m);
         for (int b = 0; (m.kernels = kin_kernels_at(b)); b++) {
             if (!kin_kernels_can_run(m.kernels)) continue;
             store(&w, m.kernels);
-            assert_memory_equal(cache, w.k, w.cache_bytes);
+            assert_memory_equal(k, w.k, w.k_bytes);
+            assert_memory_equal(v, w.v, w.v_bytes);
             float *out = results(&w, rows, N, &m);
             assert_same(&w, out, expected, N);
             free(out);
         }
-        free(cache);
+        free(k);
+        free(v);
         free(expected);
         close_world(&w);
     }
@@ -282,7 +295,7 @@ static void check_chunks(const world *w, int n, manner m) {
     row *rows = allocate((size_t)n * sizeof *rows);
     rows_of(0, 0, n, rows);
     float *all = results(w, rows, n, &m);
-    size_t width = (size_t)(w->n_head * w->kv.head_dim);
+    const size_t width = out_width(w);
     for (size_t i = 0; i < sizeof chunks / sizeof *chunks; i++) {
         for (int begin = 0; begin < n; begin += chunks[i]) {
             int rows_here = n - begin < chunks[i] ? n - begin : chunks[i];
@@ -300,7 +313,7 @@ static void a_row_has_the_same_bits_in_every_chunk(void **state) {
     const int groups[] = {1, 2, 4, 5, 7, 16, 71}, n = 600;
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
         world w;
-        open_world(&w, (kin_kv_layout){i % 2 ? KIN_TYPE_Q8_0 : KIN_TYPE_F16, 1, 64}, groups[i], 1, &n);
+        open_world(&w, (kin_kv_layout){i % 2 ? KIN_TYPE_Q8_0 : KIN_TYPE_F16, 1, 64, 64}, groups[i], 1, &n);
         manner m = plain();
         check_chunks(&w, n, m);
         m.window = 70;
@@ -315,7 +328,7 @@ static void a_row_has_the_same_bits_for_every_split_into_tasks(void **state) {
     const int n = BEGIN + N;
     world w;
     row rows[N];
-    open_world(&w, (kin_kv_layout){KIN_TYPE_F16, 2, 64}, 4, 1, &n);
+    open_world(&w, (kin_kv_layout){KIN_TYPE_F16, 2, 64, 64}, 4, 1, &n);
     rows_of(0, BEGIN, n, rows);
     for (int window = 0; window <= 700; window += 700) {
         manner m = plain();
@@ -340,7 +353,7 @@ static void a_row_has_the_same_bits_wherever_its_blocks_stand(void **state) {
     world w;
     row r = {0, 699};
     manner m = plain();
-    open_world(&w, (kin_kv_layout){KIN_TYPE_F16, 2, 128}, 4, 2, n);
+    open_world(&w, (kin_kv_layout){KIN_TYPE_F16, 2, 128, 128}, 4, 2, n);
     float *expected = results(&w, &r, 1, &m);
     for (uint64_t seed = 2; seed < 6; seed++) {
         place(&w, seed);
@@ -360,7 +373,7 @@ static void a_row_has_the_same_bits_beside_rows_of_other_sequences(void **state)
     row rows[N];
     kin_rng rng;
     manner m = plain();
-    open_world(&w, (kin_kv_layout){KIN_TYPE_F16, 2, 64}, 4, 4, n);
+    open_world(&w, (kin_kv_layout){KIN_TYPE_F16, 2, 64, 64}, 4, 4, n);
     kin_rng_seed(&rng, 3);
     for (int i = 0; i < N; i++) {
         int s = (int)(kin_rng_u64(&rng) % 4);
@@ -370,7 +383,7 @@ static void a_row_has_the_same_bits_beside_rows_of_other_sequences(void **state)
     float *all = results(&w, rows, N, &m);
     for (int i = 0; i < N; i++) {
         float *out = results(&w, rows + i, 1, &m);
-        assert_same(&w, out, all + i * w.n_head * w.kv.head_dim, 1);
+        assert_same(&w, out, all + (size_t)i * out_width(&w), 1);
         free(out);
     }
     free(all);
@@ -384,18 +397,18 @@ static void what_unseen_cells_hold_changes_nothing(void **state) {
     world w;
     row rows[N];
     rows_of(0, BEGIN, n, rows);
-    open_world(&w, (kin_kv_layout){KIN_TYPE_F16, 2, 64}, 1, 1, &n);
+    open_world(&w, (kin_kv_layout){KIN_TYPE_F16, 2, 64, 64}, 1, 1, &n);
     manner m = plain();
     m.window = 80;
     float *expected = results(&w, rows, N, &m); // cells beyond position 129 are NaN
     for (int p = 0; p < n; p++) {
         if (p >= BEGIN - 75 && p < n - 20) continue; // keep the cells that rows 5 to 19 see
-        for (int i = 0; i < w.kv.n_head_kv * w.kv.head_dim; i++)
+        for (int i = 0; i < w.kv.n_head_kv * w.kv.k_dim; i++)
             w.k_rows[0][p * 128 + i] = w.v_rows[0][p * 128 + i] = i % 2 ? NAN : INFINITY;
     }
     store(&w, m.kernels);
     float *out = results(&w, rows, N, &m);
-    size_t width = (size_t)(w.n_head * w.kv.head_dim);
+    const size_t width = out_width(&w);
     for (int i = 5; i < N - 20; i++) assert_same(&w, out + (size_t)i * width, expected + (size_t)i * width, 1);
     for (size_t i = 0; i < N * width; i++) assert_true(isfinite(expected[i]));
     free(expected);
@@ -408,7 +421,7 @@ static void a_row_that_sees_nothing_gets_zeros(void **state) {
     const int n = 1;
     world w;
     float out[64];
-    open_world(&w, (kin_kv_layout){KIN_TYPE_F16, 1, 64}, 1, 1, &n);
+    open_world(&w, (kin_kv_layout){KIN_TYPE_F16, 1, 64, 64}, 1, 1, &n);
     const int32_t n_cells = 0, *blocks = w.tables[0];
     kin_attention a = {.kv = w.kv,
                        .k = w.k,

@@ -1,7 +1,7 @@
 // Attention: softmax(scale q k) v over a KV cache in blocks, for tiles of queries that share K and V.
 //
 // K is stored transposed, so that both products are chains over rows of 16-lane vectors: for q k lanes are cells and the chain
-// runs over head_dim; for p v lanes are head_dim and the chain runs over cells. One function does both (chain). If more than a
+// runs over k_dim; for p v lanes are v_dim and the chain runs over cells. One function does both (chain). If more than a
 // few queries share a block, it is first converted to f32; otherwise it is converted while multiplying.
 //
 // The softmax is online: it processes 64 cells at a time with the greatest score so far; after a span, its sum and values are
@@ -164,7 +164,7 @@ static int query_head(const tile *t, int i) { return t->head * t->group + (t->fi
 
 static void load_queries(tile *t) {
     const kin_attention *a = t->a;
-    int dim = a->kv.head_dim;
+    int dim = a->kv.k_dim;
     vf scale = vf_set1(a->softcap > 0 ? a->scale * 2 / a->softcap * LOG2_E : a->scale * LOG2_E);
     t->low = INT32_MAX;
     t->high = 0;
@@ -187,13 +187,13 @@ static void load_queries(tile *t) {
 
 // block: two blocks of the cache: the current one, and the one to prefetch.
 static matrix block_of(tile *t, bool is_k, const int32_t block[2]) {
-    const int dim = t->a->kv.head_dim;
+    const kin_kv_layout *kv = &t->a->kv;
     const cells b = tile_cells(t, is_k, block);
     if (t->n <= DIRECT_F16) return (matrix){b.data, b.next, FROM_F16};
     if (is_k)
-        widen_f16(b.data, b.next, dim, (t->seen + 15) / 16 * 16, CELLS, t->wide);
+        widen_f16(b.data, b.next, kv->k_dim, (t->seen + 15) / 16 * 16, CELLS, t->wide);
     else
-        widen_f16(b.data, b.next, t->seen, dim, dim, t->wide);
+        widen_f16(b.data, b.next, t->seen, kv->v_dim, kv->v_dim, t->wide);
     return (matrix){t->wide, t->wide, FROM_F32};
 }
 
@@ -211,7 +211,7 @@ static void see(tile *t, int at) {
 
 // Computes the scores of n queries from i on, for this many cells.
 static void score(tile *t, const matrix *k, int i, int n, int cells) {
-    const int dim = t->a->kv.head_dim;
+    const int dim = t->a->kv.k_dim;
     range of[GROUPS];
     for (int g = 0; g < GROUPS; g++) of[g] = (range){0, dim};
     chain_args args = {.out = t->p[i],
@@ -242,7 +242,7 @@ SIMD_INLINE void score_tail_of(const float *q, const float *k, int dim, float *p
 
 // Computes the scores of n queries from i on, for the 8 cells from `cell` on, and zeros for 8 more.
 static void score_tail(tile *t, const matrix *k, int i, int n, int cell) {
-    const int dim = t->a->kv.head_dim;
+    const int dim = t->a->kv.k_dim;
     const float *cells = (const float *)k->data + cell;
     for (; n >= SIMD_TAIL_ROWS; n -= SIMD_TAIL_ROWS, i += SIMD_TAIL_ROWS)
         score_tail_of(t->q + i * dim, cells, dim, t->p[i] + cell, SIMD_TAIL_ROWS);
@@ -305,7 +305,7 @@ static void soften_all(tile *t) {
 
 // Adds the values of n queries from i on, for the cells that each group attends to.
 static void add_values(tile *t, const matrix *v, int i, int n, const range *of, bool from_zero) {
-    int dim = t->a->kv.head_dim;
+    int dim = t->a->kv.v_dim;
     chain_args args = {.out = t->values + i * dim,
                        .a = t->p[i],
                        .b = v->data,
@@ -430,7 +430,7 @@ static float add_sink(const kin_attention *a, int head, float max, float *sum) {
 
 // A row that attends to nothing gets zeros.
 static void finish(const kin_attention *a, int head, float max, float sum, const float *values, float *out) {
-    const int dim = a->kv.head_dim;
+    const int dim = a->kv.v_dim;
     const float factor = add_sink(a, head, max, &sum);
     vf inverse = vf_set1(factor / sum);
     for (int d = 0; d < dim; d += 16) vf_store(out + d, sum > 0 ? vf_mul(vf_load(values + d), inverse) : vf_zero());
@@ -441,7 +441,7 @@ static float *partial_of(const kin_attention *a, int64_t row, int head, int span
 }
 
 static void store_span(tile *t, int span) {
-    int dim = t->a->kv.head_dim;
+    int dim = t->a->kv.v_dim;
     for (int i = 0; i < t->n; i++) {
         float *to = partial_of(t->a, query_row(t, i), query_head(t, i), span);
         to[KIN_PARTIAL_MAX] = t->max[i];
@@ -461,16 +461,16 @@ static void run_one_span(tile *t, int span) {
 static void finish_query(tile *t, int i, float max, float sum, const float *values) {
     const kin_attention *a = t->a;
     const int head = query_head(t, i);
-    finish(a, head, max, sum, values, a->out + query_row(t, i) * a->ldo + (int64_t)head * a->kv.head_dim);
+    finish(a, head, max, sum, values, a->out + query_row(t, i) * a->ldo + (int64_t)head * a->kv.v_dim);
 }
 
 // Finishes queries that have only this span.
 static void finish_span(tile *t) {
-    for (int i = 0; i < t->n; i++) finish_query(t, i, t->max[i], vf_sum(vf_load(t->sum[i])), t->values + i * t->a->kv.head_dim);
+    for (int i = 0; i < t->n; i++) finish_query(t, i, t->max[i], vf_sum(vf_load(t->sum[i])), t->values + i * t->a->kv.v_dim);
 }
 
 static void run_all_spans(tile *t) {
-    int dim = t->a->kv.head_dim;
+    int dim = t->a->kv.v_dim;
     for (int i = 0; i < t->n; i++) {
         t->total_max[i] = LOWEST;
         t->total_sum[i] = 0;
@@ -493,11 +493,11 @@ static void run_all_spans(tile *t) {
 // Prefetches the queries of rows that will probably be computed next, and the output of the current ones: 64 queries are 16 pages
 // with a kilobyte each.
 SIMD_INLINE void fetch_rows(const kin_attention *a, int64_t begin, int64_t end, int head) {
-    int64_t at = (int64_t)head * (a->n_head / a->kv.n_head_kv) * a->kv.head_dim, n = a->n_head / a->kv.n_head_kv * a->kv.head_dim;
+    const int64_t group = a->n_head / a->kv.n_head_kv, n_out = group * a->kv.v_dim, n_q = group * a->kv.k_dim;
     for (int64_t row = begin; row < end; row++)
-        for (int64_t d = 0; d < n; d += 16) __builtin_prefetch(a->out + row * a->ldo + at + d, 1, 2);
+        for (int64_t d = 0; d < n_out; d += 16) __builtin_prefetch(a->out + row * a->ldo + head * n_out + d, 1, 2);
     for (int64_t row = end; row < 2 * end - begin && row < a->n_rows; row++)
-        for (int64_t d = 0; d < n; d += 16) __builtin_prefetch(a->q + row * a->ldq + at + d, 0, 2);
+        for (int64_t d = 0; d < n_q; d += 16) __builtin_prefetch(a->q + row * a->ldq + head * n_q + d, 0, 2);
 }
 
 // Computes consecutive rows [begin, end) for a kv head and one span, or all spans (if a->n_spans is 1).
@@ -507,8 +507,10 @@ static void run_task(const kin_attention *a, int64_t begin, int64_t end, int hea
     t.head = head;
     t.group = a->n_head / a->kv.n_head_kv;
     t.row = begin;
-    t.block_bytes = kin_kv_block_bytes(&a->kv);
-    t.head_bytes = t.block_bytes / (size_t)a->kv.n_head_kv;
+    for (int is_k = 0; is_k < 2; is_k++) {
+        t.block_bytes[is_k] = kin_kv_block_bytes(&a->kv, is_k);
+        t.head_bytes[is_k] = t.block_bytes[is_k] / (size_t)a->kv.n_head_kv;
+    }
     int n = (int)(end - begin) * t.group, most = kin_attention_queries(a);
     for (t.first = 0; t.first < n; t.first += most) {
         t.n = n - t.first < most ? n - t.first : most;
@@ -529,7 +531,7 @@ void SIMD_FN(kin_attend)(kin_attention *a, int64_t begin, int64_t end) {
 }
 
 void SIMD_FN(kin_attend_merge)(const kin_attention *a, int64_t begin, int64_t end) {
-    int dim = a->kv.head_dim;
+    int dim = a->kv.v_dim;
     if (a->n_spans == 1) return;
     for (int64_t row = begin; row < end; row++) {
         for (int head = 0; head < a->n_head; head++) {

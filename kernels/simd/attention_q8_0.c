@@ -20,10 +20,11 @@ enum {
     MOST_QUERY = 32512, // the range of vd_dot
     MOST_WEIGHT = 32512,
     BLOCKS = MOST_DIM / 32,
+    FACTORS = (BLOCKS + 15) / 16 * 16, // whole vectors
 };
 static const float LOWEST_LIFT = -64; // 2^-64 of the sum so far is negligible
 
-static int chunks_of(const tile *t) { return (t->a->kv.head_dim + 63) / 64; }
+static int chunks_of(const tile *t) { return (t->a->kv.k_dim + 63) / 64; }
 
 // ---- queries
 
@@ -39,7 +40,7 @@ static void round_64(const float *q, int columns, float inverse, int8_t *to, int
 }
 
 void SIMD_FN(kin_round_queries)(tile *t) {
-    const int dim = t->a->kv.head_dim, chunks = chunks_of(t);
+    const int dim = t->a->kv.k_dim, chunks = chunks_of(t);
     rounded *r = &t->rounded;
     for (int i = 0; i < t->n; i++) {
         const float *q = t->q + i * dim;
@@ -60,16 +61,16 @@ void SIMD_FN(kin_round_queries)(tile *t) {
 
 // ---- q k
 
-static const uint16_t *scales_of(const tile *t, const cells *c) { // f16 [head_dim / 32][CELLS]
-    return (const uint16_t *)((const int8_t *)c->data + t->a->kv.head_dim * CELLS);
+static const uint16_t *scales_of(const cells *c, int dim) { // f16 [dim / 32][CELLS]
+    return (const uint16_t *)((const int8_t *)c->data + dim * CELLS);
 }
 
 // Computes the scores of n queries from i on, for 16 w cells from 16 * column on.
 SIMD_INLINE void score_cells(tile *t, const cells *k, int i, int column, const int n, const int w) {
-    const int n_blocks = t->a->kv.head_dim / 32, chunks = chunks_of(t);
+    const int n_blocks = t->a->kv.k_dim / 32, chunks = chunks_of(t);
     const rounded *r = &t->rounded;
-    const int8_t *bytes = k->data, *ahead = (const int8_t *)k->next + column * 16 * t->a->kv.head_dim;
-    const uint16_t *scales = scales_of(t, k);
+    const int8_t *bytes = k->data, *ahead = (const int8_t *)k->next + column * 16 * t->a->kv.k_dim;
+    const uint16_t *scales = scales_of(k, t->a->kv.k_dim);
     vf score[ROWS][WIDTH];
     UNROLL for (int y = 0; y < n; y++) { UNROLL for (int j = 0; j < w; j++) score[y][j] = vf_zero(); }
     for (int b = 0; b < n_blocks; b++) {
@@ -171,12 +172,13 @@ static void soften(tile *t, int i, float m, float lift) {
 // The factors of p, per 32 columns of V.
 typedef struct shares {
     float share[BLOCKS][CELLS];    // for a query that attends to all cells
-    float factor[16], inverse[16]; // its greatest[b] / MOST_WEIGHT, MOST_WEIGHT / greatest[b]
+    float factor[FACTORS];         // its greatest[b] / MOST_WEIGHT
+    float inverse[FACTORS];        // MOST_WEIGHT / greatest[b]
     uint16_t most[BLOCKS][CELLS];  // the greatest scale of the cells 0 .. c
     // For the last query that attends to only a part, the cells [begin, end).
     int begin, end;
     float seen_share[BLOCKS][CELLS]; // 0 for hidden cells
-    float seen_factor[16];
+    float seen_factor[FACTORS];
 } shares;
 
 // Weights of a few queries in the form that vd_dot_positive expects.
@@ -185,11 +187,13 @@ typedef struct weights {
     float factor[ROWS][BLOCKS];
 } __attribute__((aligned(64))) weights;
 
-// greatest // f32 [16], magnitudes. The factor of NaN is NaN.
-static void factors_of(const float greatest[16], float factor[16], float inverse[16]) {
-    vf s = vf_load(greatest);
-    vf_store(factor, vf_div(s, vf_set1(MOST_WEIGHT)));
-    vf_store(inverse, vf_div(vf_set1(MOST_WEIGHT), vf_max(s, vf_set1(0x1p-24f))));
+// greatest // f32 [n_blocks], magnitudes. The factor of NaN is NaN.
+static void factors_of(int n_blocks, const float *greatest, float *factor, float *inverse) {
+    for (int b = 0; b < n_blocks; b += 16) {
+        vf s = vf_load(greatest + b);
+        vf_store(factor + b, vf_div(s, vf_set1(MOST_WEIGHT)));
+        vf_store(inverse + b, vf_div(vf_set1(MOST_WEIGHT), vf_max(s, vf_set1(0x1p-24f))));
+    }
 }
 
 // Returns the greatest magnitude of a block's scales; NaN if one of them is infinite or NaN.
@@ -210,12 +214,12 @@ static uint16_t greatest_half(const uint16_t *h, int begin, int end) {
 }
 
 static void share_all(const tile *t, const cells *v, shares *s) {
-    const int n_blocks = t->a->kv.head_dim / 32;
-    float greatest[16] = {0};
-    const uint16_t *scales = scales_of(t, v);
+    const int n_blocks = t->a->kv.v_dim / 32;
+    float greatest[FACTORS] = {0};
+    const uint16_t *scales = scales_of(v, t->a->kv.v_dim);
     for (int b = 0; b < 2 * n_blocks; b++) fetch((const int8_t *)v->next + (n_blocks * 32 + b) * CELLS);
     for (int b = 0; b < n_blocks; b++) greatest[b] = greatest_scale(scales + b * CELLS);
-    factors_of(greatest, s->factor, s->inverse);
+    factors_of(n_blocks, greatest, s->factor, s->inverse);
     for (int b = 0; b < n_blocks; b++) {
         for (int c = 0; c < CELLS; c += 16)
             vf_store(s->share[b] + c, vf_mul(vf_load_f16(scales + b * CELLS + c), vf_set1(s->inverse[b])));
@@ -223,9 +227,9 @@ static void share_all(const tile *t, const cells *v, shares *s) {
 }
 
 static void find_most(const tile *t, const cells *v, shares *s) {
-    const uint16_t *scales = scales_of(t, v);
+    const uint16_t *scales = scales_of(v, t->a->kv.v_dim);
     s->begin = s->end = 0;
-    for (int b = 0; b < t->a->kv.head_dim / 32; b++) {
+    for (int b = 0; b < t->a->kv.v_dim / 32; b++) {
         uint16_t most = 0;
         for (int c = 0; c < t->seen; c++) {
             uint16_t h = scales[b * CELLS + c] & 0x7fff;
@@ -235,16 +239,19 @@ static void find_most(const tile *t, const cells *v, shares *s) {
 }
 
 static void share_seen(const tile *t, const cells *v, int begin, int end, shares *s) {
-    const uint16_t *scales = scales_of(t, v);
-    uint16_t half[16] = {0};
-    float greatest[16], inverse[16];
+    const uint16_t *scales = scales_of(v, t->a->kv.v_dim);
+    const int n_blocks = t->a->kv.v_dim / 32;
+    uint16_t half[FACTORS] = {0};
+    float greatest[FACTORS], inverse[FACTORS];
     if (begin == s->begin && end == s->end) return; // for another head of the same row
-    for (int b = 0; b < t->a->kv.head_dim / 32; b++)
+    for (int b = 0; b < n_blocks; b++)
         half[b] = begin ? greatest_half(scales + b * CELLS, begin, end) : s->most[b][end - 1];
-    vf most = vf_load_f16(half);
-    vf_store(greatest, vf_add(most, vf_mul(most, vf_zero())));
-    factors_of(greatest, s->seen_factor, inverse);
-    for (int b = 0; b < t->a->kv.head_dim / 32; b++) {
+    for (int b = 0; b < n_blocks; b += 16) {
+        vf most = vf_load_f16(half + b);
+        vf_store(greatest + b, vf_add(most, vf_mul(most, vf_zero())));
+    }
+    factors_of(n_blocks, greatest, s->seen_factor, inverse);
+    for (int b = 0; b < n_blocks; b++) {
         for (int c = 0; c < CELLS; c += 16) {
             vf share = vf_zero();
             if (c < end && c + 16 > begin)
@@ -259,7 +266,7 @@ static void share_seen(const tile *t, const cells *v, int begin, int end, shares
 // Weighs query i as the y-th of the weights. Hidden cells have zeros in p.
 static void weigh(const tile *t, const float share[][CELLS], const float *factor, int i, float lift, weights *w, int y) {
     const float *p = t->p[i];
-    for (int b = 0; b < t->a->kv.head_dim / 32; b++) {
+    for (int b = 0; b < t->a->kv.v_dim / 32; b++) {
         vi x[4];
         for (int c = 0; c < 4; c++) x[c] = vi_round(vf_mul(vf_load(p + 16 * c), vf_load(share[b] + 16 * c)));
         vx_store_positive(w->x[y][b], x);
@@ -269,7 +276,7 @@ static void weigh(const tile *t, const float share[][CELLS], const float *factor
 
 // Adds the weighted cells [16 begin, 16 end) of V to the values of n queries from i on.
 SIMD_INLINE void add_values(tile *t, const cells *v, const weights *w, int i, int begin, int end, const int n) {
-    const int dim = t->a->kv.head_dim;
+    const int dim = t->a->kv.v_dim;
     const int8_t *bytes = v->data, *ahead = v->next;
     for (int d = 0; d < dim; d += 16 * WIDTH) {
         vd sum[ROWS][WIDTH];

@@ -4,7 +4,7 @@
 #include "kernels/simd/backend.h"
 #include "kernels/simd/simd.h"
 
-enum { CELLS = KIN_KV_CELLS, MOST_DIM = 256 };
+enum { CELLS = KIN_KV_CELLS };
 
 static uint16_t to_f16(float x) {
     uint16_t h[16];
@@ -14,7 +14,7 @@ static uint16_t to_f16(float x) {
 
 // Stores one head of one cell. F16: K's values of a cell are `CELLS` apart, V's are contiguous.
 static void store_f16(const float *x, int dim, int cell, bool is_k, uint16_t *to) {
-    uint16_t h[MOST_DIM];
+    uint16_t h[KIN_KV_DIM];
     for (int d = 0; d < dim; d += 16) vf_store_f16(h + d, vf_load(x + d));
     for (int d = 0; d < dim; d++) to[is_k ? d * CELLS + cell : cell * dim + d] = h[d];
 }
@@ -33,15 +33,16 @@ static void store_q8_0(const float *x, int dim, int cell, bool is_k, int8_t *to)
 }
 
 static void store_row(const kin_kv_layout *kv, const float *x, int32_t cell, bool is_k, void *cache) {
-    size_t bytes = kin_kv_block_bytes(kv);
+    const size_t bytes = kin_kv_block_bytes(kv, is_k);
+    const int dim = is_k ? kv->k_dim : kv->v_dim;
     char *block = (char *)cache + (size_t)(cell / CELLS) * bytes;
     for (int head = 0; head < kv->n_head_kv; head++) {
         void *to = block + (size_t)head * (bytes / (size_t)kv->n_head_kv);
-        const float *from = x + head * kv->head_dim;
+        const float *from = x + head * dim;
         if (kv->type == KIN_TYPE_F16)
-            store_f16(from, kv->head_dim, cell % CELLS, is_k, to);
+            store_f16(from, dim, cell % CELLS, is_k, to);
         else
-            store_q8_0(from, kv->head_dim, cell % CELLS, is_k, to);
+            store_q8_0(from, dim, cell % CELLS, is_k, to);
     }
 }
 

@@ -11,7 +11,7 @@
 
 enum {
     CELLS = KIN_KV_CELLS,
-    MOST_DIM = 256,
+    MOST_DIM = KIN_KV_DIM,
     QUERIES = KIN_TILE_QUERIES,
     FETCH_QUERIES = 16, // up to this many queries are computed faster than memory delivers: later blocks are
                         // prefetched
@@ -35,8 +35,8 @@ static const float FLOOR = -92;
 
 // Queries for a Q8_0 cache, rounded to 16 bits. Columns are padded to a multiple of 64.
 typedef struct rounded {
-    int8_t q[QUERIES * 3 * SIMD_X_BYTES]; // [n][columns / 64][SIMD_X_BYTES]: at most 153 for head size 160
-    int32_t sum[KIN_TILE_VALUES / 32];    // [n][head_dim / 32] sums of 32 columns
+    int8_t q[QUERIES * 3 * SIMD_X_BYTES]; // [n][columns / 64][SIMD_X_BYTES]: at most 153, for keys of 160
+    int32_t sum[KIN_TILE_VALUES / 32];    // [n][k_dim / 32] sums of 32 columns
     float scale[QUERIES];
 } rounded;
 
@@ -46,9 +46,9 @@ typedef struct tile {
         float wide[MOST_DIM * CELLS]; // K or V of a block (F16)
         rounded rounded;              // (Q8_0)
     };
-    float q[KIN_TILE_VALUES];                     // [n][head_dim], multiplied by the scale
-    float values[KIN_TILE_VALUES];                // [n][head_dim] of this span
-    float total[KIN_TILE_VALUES];                 // [n][head_dim] of the spans so far
+    float q[KIN_TILE_VALUES];                     // [n][k_dim], multiplied by the scale
+    float values[KIN_TILE_VALUES];                // [n][v_dim] of this span
+    float total[KIN_TILE_VALUES];                 // [n][v_dim] of the spans so far
     float sum[QUERIES][16];                       // of 2^(score - max), lanes are cells
     float p[QUERIES][CELLS];                      // of the current block: scores, then 2^(score - max)
     float max[QUERIES];                           // of the scores so far, in this span
@@ -61,7 +61,7 @@ typedef struct tile {
     const kin_attention *a;
     int head, group;                // kv head; queries of one row that share it
     int next_head;                  // the head whose block is prefetched
-    size_t block_bytes, head_bytes; // of K or V
+    size_t block_bytes[2], head_bytes[2]; // of V, of K
     int64_t row;                    // of query 0
     int first;                      // of query 0, within its group: 0 unless a group is larger than a tile
     int n;                          // queries
@@ -76,8 +76,8 @@ typedef struct cells {
 // block: two blocks of the cache: the current one, and the one to prefetch.
 static inline cells tile_cells(const tile *t, bool is_k, const int32_t block[2]) {
     const char *cache = is_k ? t->a->k : t->a->v;
-    const char *data = cache + (size_t)block[0] * t->block_bytes + (size_t)t->head * t->head_bytes;
-    const char *next = cache + (size_t)block[1] * t->block_bytes + (size_t)t->next_head * t->head_bytes;
+    const char *data = cache + (size_t)block[0] * t->block_bytes[is_k] + (size_t)t->head * t->head_bytes[is_k];
+    const char *next = cache + (size_t)block[1] * t->block_bytes[is_k] + (size_t)t->next_head * t->head_bytes[is_k];
     return (cells){data, t->n <= FETCH_QUERIES ? next : data};
 }
 
@@ -86,7 +86,7 @@ static inline bool sees_none(const tile *t, int i) { return t->see_end[i] == t->
 
 // Sets the values of n queries from i on to zero.
 static inline void clear_values(tile *t, int i, int n) {
-    for (int d = i * t->a->kv.head_dim; d < (i + n) * t->a->kv.head_dim; d += 16) vf_store(t->values + d, vf_zero());
+    for (int d = i * t->a->kv.v_dim; d < (i + n) * t->a->kv.v_dim; d += 16) vf_store(t->values + d, vf_zero());
 }
 
 // The sixteen middle entries are for visible lanes. Lanes beyond `end` are hidden from 32 - end on, those before `begin` up to 16
@@ -104,7 +104,7 @@ SIMD_INLINE vf only_seen(vf x, int c, int begin, int end) {
 
 // Rescales the sums so far to a reference that has grown by -difference.
 static inline void shrink(tile *t, int i, float difference) {
-    int dim = t->a->kv.head_dim;
+    int dim = t->a->kv.v_dim;
     vf factor = vf_exp2(vf_set1(difference));
     vf_store(t->sum[i], vf_mul(vf_load(t->sum[i]), factor));
     for (int d = 0; d < dim; d += 16) vf_store(t->values + i * dim + d, vf_mul(vf_load(t->values + i * dim + d), factor));

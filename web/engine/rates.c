@@ -183,7 +183,7 @@ static void fill_tables(attention *at, int n_rows) {
 double kin_web_attend_s(int n_rows, int n_threads, size_t bytes) {
     if (n_rows < 1 || n_rows > MOST_ROWS) return -1;
     attention at = {.kernels = kin_kernels_at(0),
-                    .a = {.kv = {KIN_TYPE_F16, N_HEAD_KV, HEAD_DIM},
+                    .a = {.kv = {KIN_TYPE_F16, N_HEAD_KV, HEAD_DIM, HEAD_DIM},
                           .n_head = N_HEAD,
                           .scale = 0.125f,
                           .n_rows = n_rows,
@@ -192,7 +192,7 @@ double kin_web_attend_s(int n_rows, int n_threads, size_t bytes) {
                           .n_cells = at.n_cells,
                           .blocks = at.tables}};
     fill_tables(&at, n_rows);
-    at.half_bytes = N_CELLS / KIN_KV_CELLS * kin_kv_block_bytes(&at.a.kv);
+    at.half_bytes = N_CELLS / KIN_KV_CELLS * kin_kv_block_bytes(&at.a.kv, true);
     size_t n_caches = bytes / (2 * at.half_bytes) + 1, row_bytes = N_HEAD * HEAD_DIM * sizeof(float);
     float *q = calloc((size_t)n_rows, row_bytes);
     at.caches = calloc(n_caches, 2 * at.half_bytes);
