@@ -54,6 +54,7 @@ static void print_needs(const kin_model *m) {
     kin_memory mem = kin_memory_read();
     uint64_t kv_bytes = kin_kv_bytes(&m->hp, &kv), weights = 0;
     for (size_t i = 0; i < kin_gguf_n_tensors(m->gguf); i++) weights += kin_gguf_tensor_at(m->gguf, i)->n_bytes;
+    if (m->input_embd) weights -= m->input_embd->n_bytes; // its rows are read singly
     printf("per token    %s of weights read; %s of KV cache (f16)\n", kin_size_format(kin_model_bytes_per_token(m), a, sizeof a),
            kin_size_format(kv_bytes / (uint64_t)kv.n_ctx, b, sizeof b));
     printf("needs        %s of weights in memory to run at full speed, %s for a context of %d\n",
@@ -63,6 +64,8 @@ static void print_needs(const kin_model *m) {
 }
 
 static void print_model(const kin_model *m, const char *name, const kin_vocab *vocab, const kin_err *vocab_err) {
+    static const char *const kinds[] = {
+        [KIN_VOCAB_SPM] = "SentencePiece", [KIN_VOCAB_BPE] = "byte-level BPE", [KIN_VOCAB_SPACED_BPE] = "BPE of characters"};
     const kin_hparams *hp = &m->hp;
     char size[32], shown[1024];
     printf("model        %s\n", kin_escape(shown, sizeof shown, name, strlen(name)));
@@ -74,8 +77,7 @@ static void print_model(const kin_model *m, const char *name, const kin_vocab *v
     printf("layer bytes  %s\n", kin_size_format(kin_model_layer_bytes(m, hp->n_layer / 2), size, sizeof size));
     printf("context      %d tokens in training\n", hp->n_ctx_train);
     if (vocab)
-        printf("vocabulary   %d tokens (%s)\n", hp->n_vocab,
-               kin_vocab_get_kind(vocab) == KIN_VOCAB_SPM ? "SentencePiece" : "byte-level BPE");
+        printf("vocabulary   %d tokens (%s)\n", hp->n_vocab, kinds[kin_vocab_get_kind(vocab)]);
     else
         printf("vocabulary   %d tokens; not usable for text: %s\n", hp->n_vocab,
                kin_escape(shown, sizeof shown, vocab_err->text, strlen(vocab_err->text)));

@@ -18,7 +18,8 @@
 enum { EXIT_USAGE = 2, THREADS_MAX = 16, COLD_BYTES = 256 << 20, PARTIAL_BYTES = 16 << 20, LAYERS = 16 };
 
 static const char usage[] =
-    "usage: attention [--heads N] [--kv-heads N] [--dim N] [--v-dim N] [--type f16|q8_0] [--depth N] [--prompt N] [--backend NAME]\n"
+    "usage: attention [--heads N] [--kv-heads N] [--dim N] [--v-dim N] [--type f16|q8_0] [--depth N] [--prompt N] [--backend "
+    "NAME]\n"
     "                 [--threads N] [--rounds N] [--json]\n"
     "\n"
     "Times attention: 16 layers for one token at a depth, one layer for a prompt; all of a table, or what --depth and --prompt\n"
@@ -35,7 +36,7 @@ typedef struct options {
 typedef struct job {
     enum { ATTEND, READ, ARITHMETIC } what;
     const kin_kernels *kernels;
-    kin_attention a; // k, v: those of layer 0
+    kin_attention a;         // k, v: those of layer 0
     size_t k_bytes, v_bytes; // of a layer
     int n_layers, layer, layers_there;
     double macs; // of all rows in one layer
@@ -188,10 +189,11 @@ static void time_job(const options *o, job *j) {
     double bound = best[READ] > best[ARITHMETIC] ? best[READ] : best[ARITHMETIC],
            gmac_s = j->macs * j->n_layers / best[ATTEND] / 1e6;
     if (o->json) {
-        printf("{\"backend\":\"%s\",\"threads\":%d,\"type\":\"%s\",\"heads\":%d,\"kv_heads\":%d,\"k_dim\":%d,\"v_dim\":%d,\"rows\":%lld,"
+        printf("{\"backend\":\"%s\",\"threads\":%d,\"type\":\"%s\",\"heads\":%d,\"kv_heads\":%d,\"k_dim\":%d,\"v_dim\":%d,"
+               "\"rows\":%lld,"
                "\"depth\":%d,\"layers\":%d,\"ms\":%.3f,\"read_ms\":%.3f,\"arithmetic_ms\":%.3f}\n",
-               j->kernels->name, o->threads, types[a->kv.type], a->n_head, a->kv.n_head_kv, a->kv.k_dim, a->kv.v_dim, (long long)a->n_rows,
-               a->n_cells[a->n_rows - 1], j->n_layers, best[ATTEND], best[READ], best[ARITHMETIC]);
+               j->kernels->name, o->threads, types[a->kv.type], a->n_head, a->kv.n_head_kv, a->kv.k_dim, a->kv.v_dim,
+               (long long)a->n_rows, a->n_cells[a->n_rows - 1], j->n_layers, best[ATTEND], best[READ], best[ARITHMETIC]);
     } else {
         printf("%-8s %-5s %4d %5d %6lld %6d %7d %9.2f %8.2f %11.2f %9.2f %8.1f\n", j->kernels->name, types[a->kv.type],
                a->kv.k_dim, a->kv.v_dim, (long long)a->n_rows, a->n_cells[a->n_rows - 1], j->n_layers, best[ATTEND], best[READ],
@@ -254,10 +256,9 @@ static void time_rows(const options *o, const kin_kernels *k, kin_kv_layout kv, 
 
 static bool parse(int argc, char **argv, options *o) {
     static const struct option names[] = {
-        {"heads", 1, NULL, 'h'},  {"kv-heads", 1, NULL, 'v'}, {"dim", 1, NULL, 'd'},     {"v-dim", 1, NULL, 'w'},
-        {"type", 1, NULL, 't'},   
-        {"depth", 1, NULL, 'c'},  {"prompt", 1, NULL, 'p'},   {"backend", 1, NULL, 'b'}, {"threads", 1, NULL, 'n'},
-        {"rounds", 1, NULL, 'k'}, {"json", 0, NULL, 'j'},     {NULL, 0, NULL, 0},
+        {"heads", 1, NULL, 'h'},   {"kv-heads", 1, NULL, 'v'}, {"dim", 1, NULL, 'd'},    {"v-dim", 1, NULL, 'w'},
+        {"type", 1, NULL, 't'},    {"depth", 1, NULL, 'c'},    {"prompt", 1, NULL, 'p'}, {"backend", 1, NULL, 'b'},
+        {"threads", 1, NULL, 'n'}, {"rounds", 1, NULL, 'k'},   {"json", 0, NULL, 'j'},   {NULL, 0, NULL, 0},
     };
     for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1;) {
         switch (c) {

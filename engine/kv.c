@@ -24,9 +24,10 @@ struct kin_kv {
     size_t cpu_bytes;
 };
 
-// The widths of a layer's keys (0) and values (1).
+// The widths of a layer's keys (0) and values (1); 0: it reads those of another layer.
 static int64_t width(const kin_hparams *hp, int il, int is_v) {
     const kin_layer layer = kin_layer_of(hp, il);
+    if (layer.kv_back > 0) return 0;
     return is_v ? kin_layer_n_embd_v(&layer) : kin_layer_n_embd_k(&layer);
 }
 
@@ -117,6 +118,7 @@ int kin_kv_open(kin_kv **out, const kin_hparams *hp, const kin_kv_options *o,
     for (int i = 0; i < o->windows.n; i++) {
         for (int il = o->windows.at[i].layer_begin; il < o->windows.at[i].layer_end; il++) {
             const kin_device *device = device_of(user, il);
+            if (width(hp, il, 0) == 0) continue;
             if (device->is_gpu) gpu = device;
             if (!device->is_gpu) kv->has_kernels = device->kernels != NULL;
             struct ggml_context *ctx = device->is_gpu ? kv->gpu_ctx : kv->cpu_ctx;

@@ -54,6 +54,7 @@ typedef struct kin_batch {
     const int32_t *seq; // [n_tokens] sequence number, >= 0; NULL: all 0
     const int32_t *out; // [n_out] rows whose result is needed after the last layer, ascending; NULL: all
     int n_out;
+    const float *inputs;  // f32 [n_tokens, n_layer * n_input]: the layers' inputs (model/embed.h); NULL: they have none
     bool no_output;       // kin_shard_output will not follow, so its weights need not be prepared
     const kin_kv_op *ops; // [n_ops]
     int n_ops;
@@ -127,6 +128,7 @@ int kin_kv_block(const kin_kv *kv, int32_t seq, int i); // the physical number o
 // Registers a function that is called for each block that becomes a copy of another.
 void kin_kv_on_copy(kin_kv *kv, void (*copied)(void *user, int from, int to), void *user);
 
-// [n_embd_k, n_cells] and [n_embd_v, n_cells]; on the CPU with kin's kernels a block's bytes are laid out as kin_kv_layout says.
+// [n_embd_k, n_cells] and [n_embd_v, n_cells], NULL for layers that are not here or read those of another layer; on the CPU with
+// kin's kernels a block's bytes are laid out as kin_kv_layout says.
 struct ggml_tensor *kin_kv_k(const kin_kv *kv, int il);
 struct ggml_tensor *kin_kv_v(const kin_kv *kv, int il);

@@ -48,6 +48,7 @@ static void add_output(kin_model_facts *f, const kin_model *m) {
     f->output_bytes[q] = (double)m->output->n_bytes;
     f->output_flops[q] = flops(m->output, &m->hp, false);
     f->input_bytes = m->token_embd == m->output ? 0 : (double)m->token_embd->n_bytes;
+    if (m->input_embd) f->input_bytes += (double)m->input_embd->n_bytes + (double)m->input_proj->n_bytes;
 }
 
 // ---- blocks that are resident or streamed as a whole
@@ -133,6 +134,7 @@ static int count_layer_ops(const kin_model *m, const kin_shard_options *o, int i
     g.ops = ops;
     g.max_ops = (int)n_max;
     g.n_kv = 64;
+    if (hp->n_input) g.inputs = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, (int64_t)hp->n_input * hp->n_layer, 1);
     g.cells = ggml_new_tensor_1d(ctx, GGML_TYPE_I64, 1);
     g.all = (kin_graph_rows){
         .n = 1, .pos = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, 1), .mask = ggml_new_tensor_2d(ctx, GGML_TYPE_F16, g.n_kv, 1)};

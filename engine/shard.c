@@ -18,7 +18,7 @@
 
 enum {
     MAX_OUTPUT_ROWS = 32, // rows of logits computed at once, because a vocabulary is wide
-    NODES_PER_LAYER = 64, // more than any family's layer needs
+    NODES_PER_LAYER = 96, // more than any family's layer needs
 
     // Variants of the layers' graphs: window 0, 1, ... as a whole; or one block of a layer: BLOCK + BLOCKS_STEP * layer + block,
     // where block ROUTE only chooses a feed-forward block's experts; or a range of a window's layers: LAYERS + LAYERS_STEP *
@@ -51,6 +51,7 @@ typedef struct step {
     int32_t *n_seen;      // pos + 1: the cells of its sequence that a token attends to
     int32_t *plain_cells; // cells, in 32 bits
     int64_t *cells;
+    float *inputs; // [n_batch, n_inputs]; NULL: the layers have none
     kin_kv_copies copies;
     int n_kv;
 } step;
@@ -85,6 +86,7 @@ struct kin_shard {
     int32_t *chosen;                            // [n_batch, n_expert_used]
     float *half;                                // [n_batch, n_ff] between the halves of a feed-forward block; NULL with experts
     float *before;                              // [n_batch, n_embd] a layer's input, if both of its blocks read it; else NULL
+    float *out_inputs;                          // [n_batch, n_inputs]: a step's inputs of the rows whose output is needed
     float *tile;                                // [MAX_OUTPUT_ROWS, n_vocab] logits of one tile of the vocabulary
 };
 
@@ -123,6 +125,7 @@ static uint64_t compute_estimate(const kin_model *model, const kin_shard_options
     uint64_t widest = dense > experts ? dense : experts;
     // Activations in float32; the same quantized, for the products; two 16-bit masks.
     uint64_t per_token = 4 * (5 * widest + 8 * (uint64_t)hp->n_embd) + 2 * widest;
+    per_token += 4 * 4 * (uint64_t)hp->n_input * (uint64_t)hp->n_layer; // of the head, of two steps, and in the graph
     if (has_masks) per_token += (hp->window > 0 ? 8 : 4) * (uint64_t)o->n_ctx;
     if (!o->flash) per_token += 8 * (uint64_t)hp->n_head * (uint64_t)o->n_ctx; // scores, before and after the softmax
     return per_token * (uint64_t)o->n_batch;
@@ -157,7 +160,8 @@ static bool is_alone(const kin_model *model, const kin_shard_options *o) {
 
 uint64_t kin_shard_fixed_bytes(const kin_model *model, const kin_shard_options *o) {
     uint64_t borders = is_alone(model, o) ? 0 : kin_shard_border_bytes(model, o);
-    return cpu_kv_bytes(model, o) + kin_shard_buffer_bytes(model, o, false) + OVERHEAD_BYTES + borders;
+    uint64_t inputs = o->output && model->input_proj ? model->input_proj->n_bytes : 0; // the head reads it for each step
+    return cpu_kv_bytes(model, o) + kin_shard_buffer_bytes(model, o, false) + OVERHEAD_BYTES + borders + inputs;
 }
 
 // KV cache and buffers come first; weights get the rest. Refuses a context that cannot fit, and says what would be needed.
@@ -212,8 +216,9 @@ static void fill_layers(kin_shard *s) {
         for (int il = s->o.windows.at[i].layer_begin; il < s->o.windows.at[i].layer_end; il++) {
             memcpy(s->layers[il].w, kin_weights_layer(s->weights, il), sizeof s->layers[il].w);
             if (s->o.share.rank > 0) s->layers[il].w[KIN_W_ATTN_OUT_BIAS] = NULL; // only rank 0 adds it to the sum
-            s->layers[il].k = kin_kv_k(s->kv, il);
-            s->layers[il].v = kin_kv_v(s->kv, il);
+            const int of = il - kin_layer_of(&s->hp, il).kv_back;
+            s->layers[il].k = kin_kv_k(s->kv, of);
+            s->layers[il].v = kin_kv_v(s->kv, of);
         }
     }
 }
@@ -365,8 +370,15 @@ static int open_output(kin_shard *s, kin_err *err) {
     return kin_stage_reserve(s->output, largest, err);
 }
 
+// Returns the floats of all layers' inputs for a token.
+static size_t n_inputs(const kin_hparams *hp) {
+    return (size_t)hp->n_input * (size_t)hp->n_layer;
+}
+
 static int open_steps(kin_shard *s, kin_err *err) {
     size_t n_batch = (size_t)s->o.n_batch;
+    s->out_inputs = s->hp.n_input ? malloc(n_batch * n_inputs(&s->hp) * sizeof *s->out_inputs) : NULL;
+    if (s->hp.n_input && !s->out_inputs) return kin_err_set(err, "out of memory");
     s->steps = calloc((size_t)s->o.n_steps + 1, sizeof *s->steps);
     for (int i = 0; i <= s->o.n_steps && s->steps; i++) {
         step *st = &s->steps[i];
@@ -376,7 +388,8 @@ static int open_steps(kin_shard *s, kin_err *err) {
         st->out = malloc(n_batch * sizeof *st->out);
         st->n_seen = malloc(n_batch * sizeof *st->n_seen);
         st->plain_cells = malloc(n_batch * sizeof *st->plain_cells);
-        if (!st->cells || !st->pos || !st->seq || !st->out || !st->n_seen || !st->plain_cells)
+        st->inputs = s->hp.n_input ? malloc(n_batch * n_inputs(&s->hp) * sizeof *st->inputs) : NULL;
+        if (!st->cells || !st->pos || !st->seq || !st->out || !st->n_seen || !st->plain_cells || (s->hp.n_input && !st->inputs))
             return kin_err_set(err, "out of memory");
     }
     return s->steps ? 0 : kin_err_set(err, "out of memory");
@@ -437,6 +450,25 @@ static int open_governor(kin_shard *s, kin_err *err) {
     return kin_governor_start(&s->governor, &o, err);
 }
 
+// A layer that reads the keys and values of another one must be on the same device, in the same shard.
+static int check_shared_keys(const kin_shard *s, kin_err *err) {
+    for (int i = 0; i < s->o.windows.n; i++) {
+        const kin_window *w = &s->o.windows.at[i];
+        const int gpu_begin = kin_window_gpu_begin(w);
+        for (int il = w->layer_begin; il < w->layer_end; il++) {
+            const int of = il - kin_layer_of(&s->hp, il).kv_back;
+            if (of < w->layer_begin)
+                return kin_err_set(err, "layer %d reads keys and values of layer %d: both must be on one device", il, of);
+            if ((of >= gpu_begin) != (il >= gpu_begin))
+                return kin_err_set(err,
+                                   "layer %d reads keys and values of layer %d: both or neither must be on the GPU; use another "
+                                   "number of --gpu-layers",
+                                   il, of);
+        }
+    }
+    return 0;
+}
+
 static int open_shard(kin_shard *s, kin_err *err) {
     const kin_shard_options *o = &s->o;
     int n_gpu_layers = kin_windows_n_gpu_layers(&o->windows);
@@ -445,6 +477,7 @@ static int open_shard(kin_shard *s, kin_err *err) {
     if (n_gpu_layers > 0 && !kin_share_is_whole(&o->share))
         return kin_err_set(err, "devices of a group share layers on the CPU only, not on a GPU");
     if (kin_share_check(&o->share, s->model, (int)o->kv_type, err) != 0) return KIN_FAIL;
+    if (check_shared_keys(s, err) != 0) return KIN_FAIL;
     const char *lacks = s->devices.cpu.kernels && n_gpu_layers == 0 ? NULL : kin_blocks_without_ggml(&s->hp);
     if (lacks)
         return kin_err_set(err, "this model needs kin's CPU kernels for %s, but %s", lacks,
@@ -514,6 +547,7 @@ static void close_steps(kin_shard *s) {
         free(s->steps[i].out);
         free(s->steps[i].n_seen);
         free(s->steps[i].plain_cells);
+        free(s->steps[i].inputs);
     }
     free(s->steps);
 }
@@ -543,6 +577,7 @@ void kin_shard_close(kin_shard *s) {
     free(s->chosen);
     free(s->half);
     free(s->before);
+    free(s->out_inputs);
     free(s->tile);
     free(s);
 }
@@ -626,7 +661,10 @@ int kin_shard_begin(kin_shard *s, const kin_batch *batch, kin_err *err) {
     else
         memset(st->seq, 0, n * sizeof *st->seq);
     if (batch->out) memcpy(st->out, batch->out, (size_t)batch->n_out * sizeof *st->out);
+    kin_assert(!batch->inputs == !st->inputs);
+    if (st->inputs) memcpy(st->inputs, batch->inputs, n * n_inputs(&s->hp) * sizeof *st->inputs);
     st->batch = *batch;
+    st->batch.inputs = st->inputs;
     st->batch.pos = st->pos;
     st->batch.seq = st->seq;
     st->batch.out = batch->out ? st->out : NULL;
@@ -708,6 +746,15 @@ static void keep_input(kin_shard *s, kin_stage_shape shape, const kin_stage_inpu
     }
 }
 
+// Selects the inputs of the rows whose output is needed.
+static const float *inputs_of_out(const kin_shard *s, kin_stage_shape shape, const kin_stage_inputs *in) {
+    const size_t n = n_inputs(&s->hp);
+    if (!in->inputs || shape.n_out == shape.n_tokens) return in->inputs;
+    for (int i = 0; i < shape.n_out; i++)
+        memcpy(s->out_inputs + (size_t)i * n, in->inputs + (size_t)in->out_rows[i] * n, n * sizeof *s->out_inputs);
+    return s->out_inputs;
+}
+
 // Runs a layer block by block. Rows whose output is not needed are dropped in the attention of the model's last layer.
 static int run_layer(kin_shard *s, int il, kin_stage_shape shape, const kin_stage_inputs *in, float *y, kin_err *err) {
     const bool is_parallel = kin_layer_of(&s->hp, il).is_parallel;
@@ -716,6 +763,7 @@ static int run_layer(kin_shard *s, int il, kin_stage_shape shape, const kin_stag
     kin_stage_shape ffn = {.n_tokens = shape.n_out, .n_kv = shape.n_kv, .n_out = shape.n_out};
     kin_stage_inputs ffn_in = *in;
     ffn_in.x = is_parallel ? s->before : y;
+    ffn_in.inputs = inputs_of_out(s, shape, in);
     if (kin_layer_of(&s->hp, il).has_experts) return run_block(s, il, 1, ffn, &ffn_in, y, err);
     if (run_block(s, il, 1, ffn, &ffn_in, s->half, err) != 0) return KIN_FAIL;
     ffn.n_half = kin_layer_of(&s->hp, il).n_ff;
@@ -790,6 +838,7 @@ static int run_on_devices(kin_shard *s, const step *st, int i_window, layers of,
     const kin_window *window = &s->o.windows.at[i_window];
     kin_stage_inputs in = {
         .x = x, .pos = st->pos, .cells = st->cells, .mask = s->mask, .out_mask = s->out_mask, .out_pos = s->out_pos};
+    in.inputs = st->inputs;
     in.window_mask = s->window_mask;
     in.out_window_mask = s->out_window_mask;
     layers on_cpu = layers_on(window, of, false), on_gpu = layers_on(window, of, true);

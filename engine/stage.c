@@ -103,6 +103,7 @@ static int build_graph(kin_stage *s, kin_stage_shape shape, kin_err *err) {
     s->shape = shape;
     s->x = input(g, GGML_TYPE_F32, shape.n_half ? shape.n_half : g->hp->n_embd, shape.n_tokens);
     if (shape.n_half) g->residual = input(g, GGML_TYPE_F32, g->hp->n_embd, shape.n_tokens);
+    if (g->hp->n_input > 0) g->inputs = input(g, GGML_TYPE_F32, (int64_t)g->hp->n_input * g->hp->n_layer, shape.n_tokens);
     if (shape.n_kv > 0) {
         g->cells = input(g, GGML_TYPE_I64, shape.n_tokens, 1);
         g->all = input_rows(g, shape.n_tokens);
@@ -211,6 +212,7 @@ int kin_stage_run(kin_stage *s, kin_stage_shape shape, const kin_stage_inputs *i
     }
     set_input(s->x, in->x);
     set_input(s->g.residual, in->residual);
+    set_input(s->g.inputs, in->inputs);
     set_input(s->g.cells, in->cells);
     set_input(s->g.all.pos, in->pos);
     set_input(s->g.all.mask, in->mask);

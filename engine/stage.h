@@ -27,6 +27,7 @@ typedef struct kin_stage_shape {
 typedef struct kin_stage_inputs {
     const float *x;                                // f32 [n_tokens, n_embd or n_ff]
     const float *residual;                         // f32 [n_tokens, n_embd], only for a half
+    const float *inputs;                           // f32 [n_tokens, n_layer * n_input], only if the layers have inputs
     const int32_t *pos;                            // [n_tokens]
     const int64_t *cells;                          // [n_tokens]
     const ggml_fp16_t *mask;                       // [n_tokens, n_kv]

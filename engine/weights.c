@@ -198,6 +198,8 @@ static void hint_small_reads(const kin_weights *w, bool read_around) {
                           *others[] = {w->model->output_norm, kin_model_rope_factors(w->model, w->o.n_ctx)};
     if (!w->must_stream || !kin_gguf_on_disk(w->model->gguf)) return;
     if (w->o.output && embedding != w->model->output) kin_pages_read_around(embedding->data, embedding->n_bytes, read_around);
+    const kin_gguf_tensor *inputs = w->model->input_embd;
+    if (w->o.output && inputs) kin_pages_read_around(inputs->data, inputs->n_bytes, read_around);
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         if (others[i]) kin_pages_read_around(others[i]->data, others[i]->n_bytes, read_around);
     }

@@ -53,9 +53,12 @@ static kin_matrix matrix_of(const kin_gguf_tensor *t, const kin_slice *slice) {
 
 // Either kin's kernels compute all matrices of a layer's experts, or ggml does (model/blocks.c).
 static bool experts_by_kernels(const kin_gguf_tensor *const *w, const kin_slices *s) {
-    if (!w[KIN_W_FFN_GATE_EXPS] || !w[KIN_W_FFN_UP_EXPS] || !w[KIN_W_FFN_DOWN_EXPS]) return false;
-    kin_matrix gate = matrix_of(w[KIN_W_FFN_GATE_EXPS], &s->of[KIN_W_FFN_GATE_EXPS]);
-    kin_matrix up = matrix_of(w[KIN_W_FFN_UP_EXPS], &s->of[KIN_W_FFN_UP_EXPS]);
+    const bool is_stacked = w[KIN_W_FFN_GATE_UP_EXPS] != NULL;
+    const int of_gate = is_stacked ? KIN_W_FFN_GATE_UP_EXPS : KIN_W_FFN_GATE_EXPS;
+    const int of_up = is_stacked ? KIN_W_FFN_GATE_UP_EXPS : KIN_W_FFN_UP_EXPS;
+    if (!w[of_gate] || !w[of_up] || !w[KIN_W_FFN_DOWN_EXPS]) return false;
+    kin_matrix gate = matrix_of(w[of_gate], &s->of[of_gate]), up = matrix_of(w[of_up], &s->of[of_up]);
+    if (is_stacked) gate.rows = up.rows /= 2;
     kin_matrix down = matrix_of(w[KIN_W_FFN_DOWN_EXPS], &s->of[KIN_W_FFN_DOWN_EXPS]);
     return kin_ops_take_experts(&gate, &up, &down);
 }

@@ -243,7 +243,7 @@ typedef struct kin_kernels {
     void (*attend)(kin_attention *a, int64_t begin, int64_t end);
     void (*attend_merge)(const kin_attention *a, int64_t begin, int64_t end);
 
-    // y = x / sqrt(mean(x^2) + eps) * weight; all // f32 [n], n a multiple of 16. y may be x.
+    // y = x / sqrt(mean(x^2) + eps) * weight; all // f32 [n], n a multiple of 16. y may be x. weight NULL: 1.
     void (*rms_norm)(int64_t n, const float *x, const float *weight, float eps, float *y);
 
     // y = x - mean(x); f32 [n], n a multiple of 16. y may be x.

@@ -47,6 +47,7 @@ extern const kin_arch kin_arch_qwen3moe;
 extern const kin_arch kin_arch_cohere2;
 extern const kin_arch kin_arch_gemma2;
 extern const kin_arch kin_arch_gemma3;
+extern const kin_arch kin_arch_gemma4;
 extern const kin_arch kin_arch_glm4;
 extern const kin_arch kin_arch_glm4moe;
 extern const kin_arch kin_arch_gpt_oss;

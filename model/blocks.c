@@ -149,12 +149,13 @@ static struct ggml_tensor *wanted_rows(kin_graph *g, struct ggml_tensor *x) {
     return g->kernels ? kin_op_rows(g, x, g->out_rows) : ggml_get_rows(g->ctx, x, g->out_rows);
 }
 
-// Returns queries, keys and values of x in one tensor: [n_embd_q + n_embd_k + n_embd_v, n]
+// Returns queries, keys and values of x in one tensor, without values if they are made of the keys: [n_embd_q + n_embd_k +
+// n_embd_v, n]
 static struct ggml_tensor *stack_qkv(kin_graph *g, struct ggml_tensor *const *w, struct ggml_tensor *x) {
     struct ggml_tensor *const qkv[] = {w[KIN_W_ATTN_Q], w[KIN_W_ATTN_K], w[KIN_W_ATTN_V]};
     struct ggml_tensor *const bias[] = {w[KIN_W_ATTN_Q_BIAS], w[KIN_W_ATTN_K_BIAS], w[KIN_W_ATTN_V_BIAS]};
     if (w[KIN_W_ATTN_QKV]) return linear(g, w[KIN_W_ATTN_QKV], w[KIN_W_ATTN_QKV_BIAS], x);
-    return linear_stack(g, qkv, bias, 3, x);
+    return linear_stack(g, qkv, bias, w[KIN_W_ATTN_V] ? 3 : 2, x);
 }
 
 // The same for the last layer, where queries are needed for the output rows only, after storing keys and values of all rows: [at
@@ -168,7 +169,11 @@ static struct ggml_tensor *last_queries(kin_graph *g, int il, struct ggml_tensor
         struct ggml_tensor *y = kin_op_heads(g, il, stack_qkv(g, w, x), layer.n_head, layer.n_head_kv, &g->all);
         return wanted_rows(g, y); // [n_embd_q + n_embd_k + n_embd_v, n_out]
     }
-    struct ggml_tensor *y = linear_stack(g, kv, bias, 2, x); // [n_embd_k + n_embd_v, n_tokens]
+    if (layer.kv_back > 0) {
+        x = wanted_rows(g, x); // [n_embd, n_out]
+        return kin_op_heads(g, il, linear(g, w[KIN_W_ATTN_Q], w[KIN_W_ATTN_Q_BIAS], x), layer.n_head, 0, &g->out);
+    }
+    struct ggml_tensor *y = linear_stack(g, kv, bias, w[KIN_W_ATTN_V] ? 2 : 1, x); // [n_embd_k + n_embd_v, n_tokens]
     ggml_build_forward_expand(g->gf, kin_op_heads(g, il, y, 0, layer.n_head_kv, &g->all));
     x = wanted_rows(g, x);                                   // [n_embd, n_out]
     y = linear(g, w[KIN_W_ATTN_Q], w[KIN_W_ATTN_Q_BIAS], x); // [n_embd_q, n_out]
@@ -179,7 +184,11 @@ static struct ggml_tensor *last_queries(kin_graph *g, int il, struct ggml_tensor
 static struct ggml_tensor *attend_by_kernels(kin_graph *g, int il, struct ggml_tensor *x) {
     const kin_layer layer = kin_layer_of(g->hp, il);
     if (drops_rows(g, il)) return kin_op_attend(g, il, last_queries(g, il, x), &g->out);
-    struct ggml_tensor *y = kin_op_heads(g, il, stack_qkv(g, g->layers[il].w, x), layer.n_head, layer.n_head_kv, &g->all);
+    struct ggml_tensor *const *w = g->layers[il].w, *y;
+    if (layer.kv_back > 0)
+        y = kin_op_heads(g, il, linear(g, w[KIN_W_ATTN_Q], w[KIN_W_ATTN_Q_BIAS], x), layer.n_head, 0, &g->all);
+    else
+        y = kin_op_heads(g, il, stack_qkv(g, w, x), layer.n_head, layer.n_head_kv, &g->all);
     return kin_op_attend(g, il, y, &g->all); // [n_embd_out, n]
 }
 
@@ -190,26 +199,42 @@ static struct ggml_tensor *part_of(kin_graph *g, struct ggml_tensor *all, int64_
     return ggml_cont(g->ctx, ggml_view_2d(g->ctx, all, width, all->ne[1], all->nb[1], (size_t)at * sizeof(float)));
 }
 
-static struct ggml_tensor *attend_by_ggml(kin_graph *g, int il, struct ggml_tensor *x) {
+// Normalises each value head, without weights: [n_embd_v, n]
+static struct ggml_tensor *norm_values(kin_graph *g, const kin_layer *how, struct ggml_tensor *v) {
+    const int64_t n_v = v->ne[0], n = v->ne[1];
+    v = ggml_reshape_3d(g->ctx, v, how->v_dim, how->n_head_kv, n); // [v_dim, n_head_kv, n]
+    return ggml_reshape_2d(g->ctx, ggml_rms_norm(g->ctx, v, g->hp->rms_eps), n_v, n);
+}
+
+// Computes and stores the keys and values of x; `all`: their products with the queries' before them, or NULL.
+static void store_by_ggml(kin_graph *g, int il, struct ggml_tensor *all, struct ggml_tensor *x) {
     const kin_layer how = kin_layer_of(g->hp, il);
     const kin_graph_layer *layer = &g->layers[il];
     struct ggml_tensor *const *w = layer->w;
     const kin_graph_rows *rows = &g->all;
     const int64_t n_q = kin_layer_n_embd_q(&how), n_k = kin_layer_n_embd_k(&how), n_v = kin_layer_n_embd_v(&how);
-    struct ggml_tensor *all = w[KIN_W_ATTN_QKV] ? stack_qkv(g, w, x) : NULL;
-
-    struct ggml_tensor *k = part_of(g, all, n_q, n_k, w[KIN_W_ATTN_K], w[KIN_W_ATTN_K_BIAS], x);       // [n_embd_k, n_tokens]
-    struct ggml_tensor *v = part_of(g, all, n_q + n_k, n_v, w[KIN_W_ATTN_V], w[KIN_W_ATTN_V_BIAS], x); // [n_embd_v, n_tokens]
+    struct ggml_tensor *k = part_of(g, all, n_q, n_k, w[KIN_W_ATTN_K], w[KIN_W_ATTN_K_BIAS], x); // [n_embd_k, n_tokens]
+    struct ggml_tensor *v = k;                                                                   // [n_embd_v, n_tokens]
+    if (all || w[KIN_W_ATTN_V]) v = part_of(g, all, n_q + n_k, n_v, w[KIN_W_ATTN_V], w[KIN_W_ATTN_V_BIAS], x);
+    if (how.norms_values) v = norm_values(g, &how, v);
     k = heads(g, il, k, how.n_head_kv, w[KIN_W_ATTN_K_NORM_ALL], w[KIN_W_ATTN_K_NORM], rows);
     store(g, layer->k, ggml_reshape_2d(g->ctx, k, n_k, rows->n));
     store(g, layer->v, v);
+}
 
+static struct ggml_tensor *attend_by_ggml(kin_graph *g, int il, struct ggml_tensor *x) {
+    const kin_layer how = kin_layer_of(g->hp, il);
+    struct ggml_tensor *const *w = g->layers[il].w;
+    const kin_graph_rows *rows = &g->all;
+    struct ggml_tensor *all = w[KIN_W_ATTN_QKV] ? stack_qkv(g, w, x) : NULL;
+    if (how.kv_back == 0) store_by_ggml(g, il, all, x);
     if (drops_rows(g, il)) {
         rows = &g->out;
         x = wanted_rows(g, x); // [n_embd, n_out]
         if (all) all = wanted_rows(g, all);
     }
-    struct ggml_tensor *q = part_of(g, all, 0, n_q, w[KIN_W_ATTN_Q], w[KIN_W_ATTN_Q_BIAS], x); // [n_embd_q, n]
+    struct ggml_tensor *q =
+        part_of(g, all, 0, kin_layer_n_embd_q(&how), w[KIN_W_ATTN_Q], w[KIN_W_ATTN_Q_BIAS], x); // [n_embd_q, n]
     q = heads(g, il, q, how.n_head, w[KIN_W_ATTN_Q_NORM_ALL], w[KIN_W_ATTN_Q_NORM], rows);
     return attend(g, il, q, rows); // [n_embd_out, n]
 }
@@ -281,9 +306,29 @@ struct ggml_tensor *kin_block_ffn_in(kin_graph *g, int il, struct ggml_tensor *x
     return gated(g, kind, 0, w[KIN_W_FFN_GATE], w[KIN_W_FFN_UP], cur); // [n_ff, n]
 }
 
+// x + norm(proj (GELU(gate x) * the layer's input)): [n_embd, n]
+static struct ggml_tensor *add_input(kin_graph *g, int il, struct ggml_tensor *x) {
+    struct ggml_tensor *const *w = g->layers[il].w, *inputs = g->inputs;
+    const int n_input = g->hp->n_input;
+    const size_t at = (size_t)il * (size_t)n_input * sizeof(float);
+    if (drops_rows(g, il)) inputs = wanted_rows(g, inputs);                                              // [any, n_out]
+    struct ggml_tensor *input = ggml_view_2d(g->ctx, inputs, n_input, inputs->ne[1], inputs->nb[1], at); // [n_input, n]
+    struct ggml_tensor *h = linear(g, w[KIN_W_INPUT_GATE], NULL, x);                                     // [n_input, n]
+    h = g->kernels ? kin_op_gate_input(g, h, input) : ggml_mul(g->ctx, ggml_gelu(g->ctx, h), input);
+    return add_onto(g, linear(g, w[KIN_W_INPUT_PROJ], NULL, h), w[KIN_W_INPUT_NORM], x);
+}
+
+// Ends a layer: adds what it makes of its input and multiplies by its scale, if it has these. [n_embd, n]
+static struct ggml_tensor *end_layer(kin_graph *g, int il, struct ggml_tensor *x) {
+    struct ggml_tensor *scale = g->layers[il].w[KIN_W_LAYER_SCALE];
+    if (g->layers[il].w[KIN_W_INPUT_GATE]) x = add_input(g, il, x);
+    if (!scale) return x;
+    return g->kernels ? kin_op_scale(g, x, scale) : ggml_mul(g->ctx, x, scale);
+}
+
 static struct ggml_tensor *ffn_down(kin_graph *g, int il, struct ggml_tensor *h, struct ggml_tensor *x) {
     struct ggml_tensor *const *w = g->layers[il].w;
-    return end_block(g, w[KIN_W_FFN_DOWN], NULL, w[KIN_W_FFN_OUT_NORM], h, x); // [n_embd, n]
+    return end_layer(g, il, end_block(g, w[KIN_W_FFN_DOWN], NULL, w[KIN_W_FFN_OUT_NORM], h, x)); // [n_embd, n]
 }
 
 struct ggml_tensor *kin_block_ffn_out(kin_graph *g, int il, struct ggml_tensor *h) {
@@ -291,6 +336,18 @@ struct ggml_tensor *kin_block_ffn_out(kin_graph *g, int il, struct ggml_tensor *
 }
 
 // ---- experts
+
+// What the router and the experts read: x, the block's input, or its norm.
+typedef struct moe_input {
+    struct ggml_tensor *router, *experts; // [n_embd, n]
+} moe_input;
+
+static moe_input norm_moe(kin_graph *g, int il, struct ggml_tensor *x) {
+    struct ggml_tensor *const *w = g->layers[il].w;
+    moe_input in = {.experts = w[KIN_W_FFN_EXPS_NORM] ? kin_block_norm(g, x, w[KIN_W_FFN_EXPS_NORM]) : norm_ffn(g, il, x)};
+    in.router = w[KIN_W_FFN_ROUTER_NORM] ? kin_block_norm(g, x, w[KIN_W_FFN_ROUTER_NORM]) : in.experts;
+    return in;
+}
 
 // The router's logits for the normed cur [n_embd, n]: [n_expert, n]
 static struct ggml_tensor *route_logits(kin_graph *g, int il, struct ggml_tensor *cur) {
@@ -302,7 +359,9 @@ static struct ggml_tensor *route_by_ggml(kin_graph *g, int il, struct ggml_tenso
     const kin_routing *r = &g->hp->routing;
     struct ggml_context *ctx = g->ctx;
     struct ggml_tensor *logits = route_logits(g, il, cur), *bias = g->layers[il].w[KIN_W_FFN_CHOICE_BIAS];
+    struct ggml_tensor *scale = g->layers[il].w[KIN_W_FFN_EXPS_SCALE];
     int64_t n = cur->ne[1];
+    if (g->hp->router_scale != 1) logits = ggml_scale(ctx, logits, g->hp->router_scale);
     struct ggml_tensor *probs = r->gating == KIN_GATING_SIGMOID ? ggml_sigmoid(ctx, logits) : ggml_soft_max(ctx, logits);
     *chosen = ggml_argsort_top_k(ctx, bias ? ggml_add(ctx, probs, bias) : probs, r->n_used); // i32 [n_used, n]
 
@@ -314,17 +373,24 @@ static struct ggml_tensor *route_by_ggml(kin_graph *g, int il, struct ggml_tenso
         weights = ggml_div(ctx, weights, sum); // [n_used, n]
     }
     if (r->scale != 1) weights = ggml_scale(ctx, weights, r->scale);
+    if (scale) {
+        struct ggml_tensor *all = ggml_reshape_1d(ctx, ggml_cont(ctx, *chosen), r->n_used * n); // i32 [n_used * n]
+        scale = ggml_get_rows(ctx, ggml_reshape_2d(ctx, scale, 1, r->n_expert), all);           // [1, n_used * n]
+        weights = ggml_mul(ctx, weights, ggml_reshape_2d(ctx, scale, r->n_used, n));            // [n_used, n]
+    }
     return ggml_reshape_3d(ctx, weights, 1, r->n_used, n);
 }
 
 static bool experts_by_kernels(const kin_graph *g, int il) {
-    struct ggml_tensor *const *w = g->layers[il].w;
-    return g->kernels && kin_ops_gate(w[KIN_W_FFN_GATE_EXPS], w[KIN_W_FFN_UP_EXPS]) && kin_ops_multiply(w[KIN_W_FFN_DOWN_EXPS]);
+    struct ggml_tensor *const *w = g->layers[il].w, *both = w[KIN_W_FFN_GATE_UP_EXPS];
+    return g->kernels && kin_ops_gate(both ? both : w[KIN_W_FFN_GATE_EXPS], both ? NULL : w[KIN_W_FFN_UP_EXPS]) &&
+           kin_ops_multiply(w[KIN_W_FFN_DOWN_EXPS]);
 }
 
 // The same by kin's kernels: i32 [2 n_used, n], see kin_op_route.
 static struct ggml_tensor *route_by_kernels(kin_graph *g, int il, struct ggml_tensor *cur) {
-    return kin_op_route(g, route_logits(g, il, cur), g->layers[il].w[KIN_W_FFN_CHOICE_BIAS]);
+    struct ggml_tensor *const *w = g->layers[il].w;
+    return kin_op_route(g, route_logits(g, il, cur), w[KIN_W_FFN_CHOICE_BIAS], w[KIN_W_FFN_EXPS_SCALE]);
 }
 
 // Multiplies each token's experts, and adds their biases if there are any. [n_out, n_used, n]
@@ -335,17 +401,31 @@ static struct ggml_tensor *multiply_experts(kin_graph *g, struct ggml_tensor *we
     return bias ? ggml_add_id(g->ctx, y, bias, chosen) : y;
 }
 
-// sum + the experts' outputs for the normed cur, by ggml; sum NULL: the outputs alone. [n_embd, n]
-static struct ggml_tensor *experts_by_ggml(kin_graph *g, int il, struct ggml_tensor *sum, struct ggml_tensor *cur) {
+// activation(gate cur) * up cur of each token's experts: [n_ff_exp, n_used, n]
+static struct ggml_tensor *gate_experts(kin_graph *g, int il, struct ggml_tensor *cur, struct ggml_tensor *chosen) {
+    struct ggml_tensor *const *w = g->layers[il].w, *both = w[KIN_W_FFN_GATE_UP_EXPS], *gate, *up;
+    const kin_layer how = kin_layer_of(g->hp, il);
+    if (both) {
+        struct ggml_tensor *y = multiply_experts(g, both, NULL, cur, chosen); // [2 n_ff_exp, n_used, n]
+        const int64_t n_ff = y->ne[0] / 2;
+        gate = ggml_cont(g->ctx, ggml_view_3d(g->ctx, y, n_ff, y->ne[1], y->ne[2], y->nb[1], y->nb[2], 0));
+        up = ggml_view_3d(g->ctx, y, n_ff, y->ne[1], y->ne[2], y->nb[1], y->nb[2], (size_t)n_ff * sizeof(float));
+        up = ggml_cont(g->ctx, up);
+    } else {
+        gate = multiply_experts(g, w[KIN_W_FFN_GATE_EXPS], w[KIN_W_FFN_GATE_EXPS_BIAS], cur, chosen);
+        up = multiply_experts(g, w[KIN_W_FFN_UP_EXPS], w[KIN_W_FFN_UP_EXPS_BIAS], cur, chosen);
+    }
+    return apply_gate(g, how.gate, how.limit_exps, gate, up);
+}
+
+// sum + the experts' outputs, by ggml; sum NULL: the outputs alone. [n_embd, n]
+static struct ggml_tensor *experts_by_ggml(kin_graph *g, int il, struct ggml_tensor *sum, moe_input in) {
     struct ggml_tensor *const *w = g->layers[il].w, *chosen;
     struct ggml_context *ctx = g->ctx;
-    const int64_t n = cur->ne[1], n_embd = cur->ne[0];
-    const kin_layer how = kin_layer_of(g->hp, il);
-    struct ggml_tensor *weights = route_by_ggml(g, il, cur, &chosen); // [1, n_used, n]
-    cur = ggml_reshape_3d(ctx, cur, n_embd, 1, n);                    // [n_embd, 1, n]
-    struct ggml_tensor *gate = multiply_experts(g, w[KIN_W_FFN_GATE_EXPS], w[KIN_W_FFN_GATE_EXPS_BIAS], cur, chosen);
-    struct ggml_tensor *up = multiply_experts(g, w[KIN_W_FFN_UP_EXPS], w[KIN_W_FFN_UP_EXPS_BIAS], cur, chosen);
-    cur = apply_gate(g, how.gate, how.limit_exps, gate, up); // [n_ff_exp, n_used, n]
+    const int64_t n = in.experts->ne[1], n_embd = in.experts->ne[0];
+    struct ggml_tensor *weights = route_by_ggml(g, il, in.router, &chosen);   // [1, n_used, n]
+    struct ggml_tensor *cur = ggml_reshape_3d(ctx, in.experts, n_embd, 1, n); // [n_embd, 1, n]
+    cur = gate_experts(g, il, cur, chosen);                                   // [n_ff_exp, n_used, n]
     cur = multiply_experts(g, w[KIN_W_FFN_DOWN_EXPS], w[KIN_W_FFN_DOWN_EXPS_BIAS], cur, chosen);
     cur = ggml_mul(ctx, cur, weights); // [n_embd, n_used, n]
     for (int i = 0; i < g->hp->n_expert_used; i++) {
@@ -367,18 +447,29 @@ static struct ggml_tensor *add_shared(kin_graph *g, int il, struct ggml_tensor *
     return linear_onto(g, w[KIN_W_FFN_SHARED_DOWN], NULL, h, sum);
 }
 
+// norm(experts) + norm(dense block) of x: [n_embd, n]
+static struct ggml_tensor *add_dense(kin_graph *g, int il, struct ggml_tensor *experts, struct ggml_tensor *x) {
+    struct ggml_tensor *const *w = g->layers[il].w;
+    struct ggml_tensor *dense = linear(g, w[KIN_W_FFN_DOWN], NULL, kin_block_ffn_in(g, il, x));
+    dense = kin_block_norm(g, dense, w[KIN_W_FFN_DENSE_OUT_NORM]);
+    experts = kin_block_norm(g, experts, w[KIN_W_FFN_EXPS_OUT_NORM]);
+    return g->kernels ? kin_op_add(g, experts, 1, dense) : ggml_add(g->ctx, experts, dense);
+}
+
 static struct ggml_tensor *ffn_experts(kin_graph *g, int il, struct ggml_tensor *x) {
-    struct ggml_tensor *const *w = g->layers[il].w, *cur = norm_ffn(g, il, x); // [n_embd, n]
+    struct ggml_tensor *const *w = g->layers[il].w;
+    const moe_input in = norm_moe(g, il, x);
     const bool as_is = adds_as_is(g, w[KIN_W_FFN_OUT_NORM]);
     const kin_layer how = kin_layer_of(g->hp, il);
     struct ggml_tensor *sum = as_is && !g->sums ? x : NULL;
     if (experts_by_kernels(g, il))
-        sum = kin_op_experts(g, &how, sum, cur, route_by_kernels(g, il, cur), w);
+        sum = kin_op_experts(g, &how, sum, in.experts, route_by_kernels(g, il, in.router), w);
     else
-        sum = experts_by_ggml(g, il, sum, cur);
-    if (w[KIN_W_FFN_SHARED_DOWN]) sum = add_shared(g, il, sum, cur);
+        sum = experts_by_ggml(g, il, sum, in);
+    if (w[KIN_W_FFN_SHARED_DOWN]) sum = add_shared(g, il, sum, in.experts);
     if (g->sums) return kin_op_sum(g, sum, x);
-    return as_is ? sum : add_onto(g, sum, w[KIN_W_FFN_OUT_NORM], x);
+    if (w[KIN_W_FFN_DENSE_OUT_NORM]) sum = add_dense(g, il, sum, x);
+    return end_layer(g, il, as_is ? sum : add_onto(g, sum, w[KIN_W_FFN_OUT_NORM], x));
 }
 
 struct ggml_tensor *kin_block_ffn(kin_graph *g, int il, struct ggml_tensor *x) {
@@ -394,7 +485,7 @@ struct ggml_tensor *kin_block_layer(kin_graph *g, int il, struct ggml_tensor *x)
 }
 
 struct ggml_tensor *kin_block_route(kin_graph *g, int il, struct ggml_tensor *x) {
-    struct ggml_tensor *cur = norm_ffn(g, il, x), *chosen; // [n_embd, n]
+    struct ggml_tensor *cur = norm_moe(g, il, x).router, *chosen; // [n_embd, n]
     if (experts_by_kernels(g, il)) {
         struct ggml_tensor *routed = route_by_kernels(g, il, cur);
         chosen = ggml_view_2d(g->ctx, routed, g->hp->n_expert_used, routed->ne[1], routed->nb[1], 0);

@@ -149,6 +149,12 @@ int kin_hparams_n_embd_kv_max(const kin_hparams *hp) {
     return most;
 }
 
+bool kin_hparams_can_divide(const kin_hparams *hp) {
+    for (int il = 0; il < hp->n_layer; il++)
+        if (kin_layer_of(hp, il).kv_back > 0) return false;
+    return hp->n_input == 0;
+}
+
 bool kin_hparams_is_uniform(const kin_hparams *hp) {
     for (int il = 0; il < hp->n_layer; il++) {
         const kin_layer l = kin_layer_of(hp, il);
@@ -159,7 +165,7 @@ bool kin_hparams_is_uniform(const kin_hparams *hp) {
 }
 
 void kin_hparams_read(kin_hparams *hp, kin_meta *k) {
-    hp->embedding_scale = hp->residual_scale = hp->logit_scale = 1;
+    hp->embedding_scale = hp->residual_scale = hp->logit_scale = hp->router_scale = 1;
     read_n_layer(k, hp);
     hp->n_embd = kin_meta_int(k, "embedding_length", KIN_KEY_REQUIRED, 1, MAX_WIDTH);
     hp->n_ctx_train = kin_meta_int(k, "context_length", KIN_KEY_REQUIRED, 1, MAX_CONTEXT);

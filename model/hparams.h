@@ -23,16 +23,18 @@ enum {
 typedef struct kin_layer {
     int n_head, n_head_kv, n_ff; // in kin_hparams.layers 0: the model's
     int head_dim, v_dim;         // of queries and keys, and of values; 0: the model's, and head_dim
-    int rope;                              // index into kin_hparams.ropes for queries and keys; or KIN_ROPE_NONE
-    bool is_windowed;   // a token sees the last kin_hparams.window tokens, including itself; false: all before it
-    bool has_experts;   // false: the feed-forward block is dense
-    bool is_parallel;   // the feed-forward block reads the layer's input, not attention's result
-    kin_gate gate;      // of the feed-forward block
-    float limit_exps;   // of the gate of experts, by kin_kernels.gate_limited; 0: none
-    float limit_shared; // the same of shared experts
-    float attn_scale;   // multiplies q k
-    float softcap;      // of the scores; 0: none
-    int n_head_gate;    // products that gate each head's result: 1, or head_dim; 0: none
+    int rope;                    // index into kin_hparams.ropes for queries and keys; or KIN_ROPE_NONE
+    bool is_windowed;            // a token sees the last kin_hparams.window tokens, including itself; false: all before it
+    bool has_experts;            // false: the feed-forward block is dense
+    bool is_parallel;            // the feed-forward block reads the layer's input, not attention's result
+    kin_gate gate;               // of the feed-forward block
+    float limit_exps;            // of the gate of experts, by kin_kernels.gate_limited; 0: none
+    float limit_shared;          // the same of shared experts
+    float attn_scale;            // multiplies q k
+    float softcap;               // of the scores; 0: none
+    bool norms_values;           // each value head is normalised, without a weight
+    int kv_back;                 // it has no keys and values: it reads those of the layer so many before it; 0: it has its own
+    int n_head_gate;             // products that gate each head's result: 1, or head_dim; 0: none
     kin_head_gate head_gate;
 } kin_layer;
 
@@ -43,6 +45,7 @@ typedef struct kin_hparams {
     int n_draft_layer; // unused draft blocks (token prediction) after the layers
     int n_embd;
     int n_vocab;
+    int n_input; // values that each layer is given of each token besides the hidden state; 0: none
     int n_ctx_train;
     int n_head; // this and the next three: of the layer that has most
     int n_head_kv;
@@ -53,6 +56,7 @@ typedef struct kin_hparams {
     int n_ff_exp;        // of one expert
     int n_ff_shared;     // of the experts that every token uses, in total
     kin_routing routing; // of layers with experts; its bias is a weight
+    float router_scale;  // multiplies the router's logits
     float rms_eps;
     float out_norm_eps; // of norms of blocks' outputs; 0: rms_eps
     bool centers_norms; // norms of hidden states subtract the mean first (LayerNorm without a bias)
@@ -108,6 +112,9 @@ void kin_layer_set_plain(const kin_hparams *hp, kin_layer *layer);
 
 // Returns the widest sum of a token's keys and values of all layers.
 int kin_hparams_n_embd_kv_max(const kin_hparams *hp);
+
+// True if devices can be given some of the layers: not if a layer reads another one's keys and values, or inputs of its own.
+bool kin_hparams_can_divide(const kin_hparams *hp);
 
 // True if all layers have the same numbers of heads and the same widths, and values are as wide as keys.
 bool kin_hparams_is_uniform(const kin_hparams *hp);

@@ -19,18 +19,27 @@ static void route_token(struct ggml_tensor *routed, const struct kin_op *op, int
     int32_t *chosen = (int32_t *)routed->data + c->i * routed->ne[0];
     float share[KIN_ROUTE_EXPERTS];
     (void)n_threads;
+    float *row = (float *)logits->data + c->i * logits->ne[0];
+    const float *scale = op->has_expert_scale ? routed->src[1 + op->has_bias[0]]->data : NULL;
     routing.bias = op->has_bias[0] ? routed->src[1]->data : NULL;
-    op->kernels->route(&routing, (const float *)logits->data + c->i * logits->ne[0], chosen, share);
+    if (op->hp->router_scale != 1) op->kernels->cap(logits->ne[0], op->hp->router_scale, 0, row);
+    op->kernels->route(&routing, row, chosen, share);
+    for (int i = 0; i < op->hp->n_expert_used && scale; i++) share[i] *= scale[chosen[i]];
     memcpy(chosen + op->hp->n_expert_used, share, (size_t)op->hp->n_expert_used * sizeof *share);
 }
 
 static const kin_op_run routes = {.count = count_tokens, .compute = route_token};
 
-struct ggml_tensor *kin_op_route(kin_graph *g, struct ggml_tensor *logits, struct ggml_tensor *choice_bias) {
-    struct ggml_tensor *args[] = {logits, choice_bias};
+struct ggml_tensor *kin_op_route(kin_graph *g, struct ggml_tensor *logits, struct ggml_tensor *choice_bias,
+                                 struct ggml_tensor *scale) {
+    struct ggml_tensor *args[3] = {logits};
+    int n_args = 1;
     struct kin_op *op = kin_op_new(g, KIN_OP_OTHER);
     op->has_bias[0] = choice_bias != NULL;
-    return kin_op_node(g, GGML_TYPE_I32, 2 * g->hp->n_expert_used, logits->ne[1], args, choice_bias ? 2 : 1, &routes, op);
+    op->has_expert_scale = scale != NULL;
+    if (choice_bias) args[n_args++] = choice_bias;
+    if (scale) args[n_args++] = scale;
+    return kin_op_node(g, GGML_TYPE_I32, 2 * g->hp->n_expert_used, logits->ne[1], args, n_args, &routes, op);
 }
 
 // ---- slots
@@ -146,7 +155,7 @@ typedef struct expert_chunks {
 } expert_chunks;
 
 static expert_chunks cut_experts(const struct ggml_tensor *y, const struct kin_op *op, int n_threads) {
-    expert_chunks e = {.panels = kin_op_panels(y->src[2])};
+    expert_chunks e = {.panels = kin_op_panels(y->src[2]) / (op->is_stacked ? 2 : 1)};
     e.step = op->gates ? KIN_OP_GATED_PANELS : kin_op_chunk_panels(e.panels * op->hp->n_expert_used, n_threads);
     e.per_expert = (e.panels + e.step - 1) / e.step;
     return e;
@@ -209,7 +218,8 @@ static void multiply_expert(struct ggml_tensor *y, const struct kin_op *op, int 
         next = kin_op_matrix(w, then.expert, then.begin, e.panels).data;
     }
     if (op->gates) {
-        kin_op_pair pair = {.gate = m, .up = kin_op_matrix(y->src[3], x.expert, x.begin, x.end)};
+        const int64_t up_at = op->is_stacked ? e.panels : 0;
+        kin_op_pair pair = {.gate = m, .up = kin_op_matrix(y->src[3], x.expert, up_at + x.begin, up_at + x.end)};
         pair.up.next = next;
         if (op->has_expert_bias) {
             pair.gate_bias = bias_of(y->src[4], x.expert, x.begin);
@@ -270,7 +280,8 @@ static const kin_op_run expert_sums = {.count = count_tokens, .compute = add_exp
 
 struct ggml_tensor *kin_op_experts(kin_graph *g, const kin_layer *how, struct ggml_tensor *x, struct ggml_tensor *normed,
                                    struct ggml_tensor *routed, struct ggml_tensor *const *w) {
-    struct ggml_tensor *gate = w[KIN_W_FFN_GATE_EXPS], *up = w[KIN_W_FFN_UP_EXPS], *down = w[KIN_W_FFN_DOWN_EXPS];
+    struct ggml_tensor *both = w[KIN_W_FFN_GATE_UP_EXPS], *gate = both ? both : w[KIN_W_FFN_GATE_EXPS],
+                       *up = both ? both : w[KIN_W_FFN_UP_EXPS], *down = w[KIN_W_FFN_DOWN_EXPS];
     struct ggml_tensor *gate_bias = w[KIN_W_FFN_GATE_EXPS_BIAS], *up_bias = w[KIN_W_FFN_UP_EXPS_BIAS],
                        *down_bias = w[KIN_W_FFN_DOWN_EXPS_BIAS];
     kin_act_kind kind = kin_kernel_act_kind((int)gate->type), down_kind = kin_kernel_act_kind((int)down->type);
@@ -291,10 +302,12 @@ struct ggml_tensor *kin_op_experts(kin_graph *g, const kin_layer *how, struct gg
     op->gate = how->gate;
     op->gate_limit = how->limit_exps;
     op->gates = true;
+    op->is_stacked = both != NULL;
     op->has_expert_bias = gate_bias != NULL;
     struct ggml_tensor *gated[] = {counted, input, gate, up, gate_bias, up_bias};
-    struct ggml_tensor *h = kin_op_node(g, GGML_TYPE_F32, gate->ne[1], n_slots, gated, gate_bias ? 6 : 4, &expert_products,
-                                        op); // [n_ff_exp, n_slots]
+    struct ggml_tensor *h =
+        kin_op_node(g, GGML_TYPE_F32, both ? gate->ne[1] / 2 : gate->ne[1], n_slots, gated, gate_bias ? 6 : 4, &expert_products,
+                    op); // [n_ff_exp, n_slots]
     if (down_kind != KIN_ACT_F32) {
         op = kin_op_new(g, KIN_OP_OTHER);
         op->kind[0] = down_kind;

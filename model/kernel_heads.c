@@ -60,9 +60,10 @@ static void heat_queries(const struct kin_op *op, float *q, int32_t pos) {
     for (int i = 0; i < op->n_q * op->layer.head_dim; i++) q[i] *= factor;
 }
 
-// Stores tokens that belong to several sequences in the blocks of all of them.
-static void store_copies(const struct kin_op *op, const kin_kv_rows *rows, int64_t begin, int64_t end) {
+// Stores the rows [begin, end) of keys, values or both; tokens that belong to several sequences in the blocks of all of them.
+static void store_rows(const struct kin_op *op, const kin_kv_rows *rows, int64_t begin, int64_t end) {
     const kin_rows *plain = &op->rows->plain;
+    op->kernels->kv_store(rows, begin, end);
     for (int i = 0; i < plain->n_copies; i++) {
         const kin_row_cell *copy = &plain->copies[i];
         if (copy->row < begin || copy->row >= end) continue;
@@ -72,6 +73,36 @@ static void store_copies(const struct kin_op *op, const kin_kv_rows *rows, int64
         one.cells = &copy->cell;
         op->kernels->kv_store(&one, 0, 1);
     }
+}
+
+// Makes the values of the keys' products and stores them. Leaves the keys normalised, but without their weights.
+static void store_values_of_keys(const struct kin_op *op, const kin_kv_rows *rows, float *keys, int64_t begin, int64_t end) {
+    const int dim = op->layer.head_dim;
+    kin_kv_rows values = *rows;
+    values.k = NULL;
+    values.v_rows = keys;
+    for (int64_t row = begin; row < end; row++) {
+        for (int i = 0; i < op->n_kv; i++) {
+            float *head = keys + row * rows->ldk + i * dim;
+            op->kernels->rms_norm(dim, head, NULL, op->hp->rms_eps, head);
+        }
+    }
+    store_rows(op, &values, begin, end);
+}
+
+// Multiplies heads that are normalised by the norm's weights, and rotates them.
+static void weigh_heads(const struct kin_op *op, float *head, int n, const float *norm, const float *cos_sin) {
+    const int dim = op->layer.head_dim;
+    for (int i = 0; i < n; i++, head += dim) {
+        for (int d = 0; d < dim; d++) head[d] *= norm[d];
+        if (cos_sin) op->kernels->rope(op->hp->rope_neox, op->hp->ropes[op->i_rope].n_rot, cos_sin, head);
+    }
+}
+
+// Normalises the values of a row, each head alone and without weights.
+static void norm_values(const struct kin_op *op, float *values) {
+    const int dim = op->layer.v_dim;
+    for (int i = 0; i < op->n_kv; i++, values += dim) op->kernels->rms_norm(dim, values, NULL, op->hp->rms_eps, values);
 }
 
 // Sources: the products, cos_sin (K if there are none), K, V, and the norms of queries and of keys if there are any.
@@ -86,7 +117,7 @@ static void make_heads(struct ggml_tensor *y, const struct kin_op *op, int n_thr
     const float *q_norm = op->has_q_norm ? y->src[4]->data : NULL;
     const float *k_norm = op->has_k_norm ? y->src[4 + op->has_q_norm]->data : NULL;
     float *keys = (float *)y->data + op->n_q * head_dim;
-    const kin_kv_rows rows = {
+    kin_kv_rows rows = {
         .kv = kin_layer_kv(&op->layer, (int)k->type),
         .k = k->data,
         .v = v->data,
@@ -98,16 +129,24 @@ static void make_heads(struct ggml_tensor *y, const struct kin_op *op, int n_thr
     };
     const int64_t n = y->ne[1], begin = (int64_t)c->i * ROWS_A_CHUNK, end = begin + ROWS_A_CHUNK < n ? begin + ROWS_A_CHUNK : n;
     (void)n_threads;
+    if (op->v_is_k) {
+        store_values_of_keys(op, &rows, keys, begin, end);
+        rows.v = NULL;
+    }
     for (int64_t row = begin; row < end; row++) {
         float *at = (float *)y->data + row * y->ne[0];
         const float *turn = op->layer.rope == KIN_ROPE_NONE ? NULL : (const float *)cos_sin->data + row * cos_sin->ne[0];
         turn_heads(op, at, op->n_q, q_norm, turn);
         heat_queries(op, at, op->rows->plain.pos[row]);
-        turn_heads(op, at + op->n_q * head_dim, op->n_kv, k_norm, turn);
+        at += op->n_q * head_dim;
+        if (op->v_is_k) {
+            weigh_heads(op, at, op->n_kv, k_norm, turn);
+        } else {
+            turn_heads(op, at, op->n_kv, k_norm, turn);
+            if (op->layer.norms_values) norm_values(op, at + op->n_kv * head_dim);
+        }
     }
-    if (!op->n_kv) return;
-    op->kernels->kv_store(&rows, begin, end);
-    store_copies(op, &rows, begin, end);
+    if (op->n_kv) store_rows(op, &rows, begin, end);
 }
 
 static const kin_op_run heads_of_rows = {.count = count_row_chunks, .compute = make_heads};
@@ -129,6 +168,8 @@ struct ggml_tensor *kin_op_heads(kin_graph *g, int il, struct ggml_tensor *y, in
     op->has_q_norm = q_norm != NULL;
     op->has_k_norm = k_norm != NULL;
     op->norms_all = norms_all;
+    op->v_is_k = n_kv > 0 && !layer->w[KIN_W_ATTN_V] && !layer->w[KIN_W_ATTN_QKV];
+    kin_assert(!op->v_is_k || (how.norms_values && k_norm && !norms_all && how.head_dim == how.v_dim));
     op->layer = how;
     op->i_rope = how.rope == KIN_ROPE_NONE ? 0 : how.rope;
     return kin_op_inplace(g, y, args, n_args, &heads_of_rows, op);

@@ -202,7 +202,7 @@ bool kin_ops_fit(const kin_hparams *hp, int kv_type) {
         const kin_kv_layout kv = kin_layer_kv(&layer, kv_type);
         if (!kin_kv_has(&kv)) return false;
     }
-    return hp->n_embd % 16 == 0 && hp->n_expert <= KIN_ROUTE_EXPERTS;
+    return hp->n_embd % 16 == 0 && hp->n_input % 16 == 0 && hp->n_expert <= KIN_ROUTE_EXPERTS;
 }
 
 static char packed_mark; // only its address is used
@@ -533,6 +533,34 @@ struct ggml_tensor *kin_op_add(kin_graph *g, struct ggml_tensor *y, float scale,
     struct kin_op *op = kin_op_new(g, KIN_OP_OTHER);
     op->scale = scale;
     return kin_op_node(g, GGML_TYPE_F32, y->ne[0], y->ne[1], args, 2, &addition, op);
+}
+
+// Sources: h, the input.
+static void gate_input_row(struct ggml_tensor *h, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
+    const struct ggml_tensor *input = h->src[1];
+    float *row = (float *)h->data + c->i * h->ne[0];
+    (void)n_threads;
+    op->kernels->gate(KIN_GATE_GELU, h->ne[0], row, (const float *)((const char *)input->data + (size_t)c->i * input->nb[1]),
+                      row);
+}
+
+static const kin_op_run input_gating = {.count = count_rows, .compute = gate_input_row};
+
+struct ggml_tensor *kin_op_gate_input(kin_graph *g, struct ggml_tensor *h, struct ggml_tensor *input) {
+    return kin_op_inplace(g, h, &input, 1, &input_gating, kin_op_new(g, KIN_OP_OTHER));
+}
+
+// Sources: x, the scale.
+static void multiply_row(struct ggml_tensor *x, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
+    const float scale = *(const float *)x->src[1]->data;
+    (void)n_threads;
+    op->kernels->cap(x->ne[0], scale, 0, (float *)x->data + c->i * x->ne[0]);
+}
+
+static const kin_op_run multiplying = {.count = count_rows, .compute = multiply_row};
+
+struct ggml_tensor *kin_op_scale(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *scale) {
+    return kin_op_inplace(g, x, &scale, 1, &multiplying, kin_op_new(g, KIN_OP_OTHER));
 }
 
 // Sources: x, the gate.

@@ -59,6 +59,12 @@ struct ggml_tensor *kin_op_gated(kin_graph *g, kin_gate kind, float limit, struc
 // residual + scale * y; all // [n_embd, n]
 struct ggml_tensor *kin_op_add(kin_graph *g, struct ggml_tensor *y, float scale, struct ggml_tensor *residual);
 
+// GELU(h) * input; both // [n, n_rows], rows of input may lie farther apart. Changes h.
+struct ggml_tensor *kin_op_gate_input(kin_graph *g, struct ggml_tensor *h, struct ggml_tensor *input);
+
+// Multiplies x // [n, n_rows] by scale // [1]. Changes x.
+struct ggml_tensor *kin_op_scale(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *scale);
+
 // Multiplies each row of x // [n_ff, n] by the sigmoid of its number in gate // [1, n]. Changes x.
 struct ggml_tensor *kin_op_scale_sigmoid(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *gate);
 
@@ -68,9 +74,9 @@ struct ggml_tensor *kin_op_rows(kin_graph *g, struct ggml_tensor *x, struct ggml
 // Copies x // f32 [n, n_rows] to a view of the same shape, whose rows may lie farther apart.
 struct ggml_tensor *kin_op_copy(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *to);
 
-// Prepares the heads of y in place: rows of n_q query heads, n_kv key heads and n_kv value heads; either number may be 0. Queries
-// and keys are normalised if the layer says so and rotated by the rows' positions; keys and values go to their cells of the
-// cache.
+// Prepares the heads of y in place: rows of n_q query heads, n_kv key heads and n_kv value heads; either number may be 0. In a
+// layer without ATTN_V there are no value heads: values are made of the keys. Heads are normalised if the layer says so, queries
+// and keys rotated by the rows' positions; keys and values go to their cells of the cache.
 struct ggml_tensor *kin_op_heads(kin_graph *g, int il, struct ggml_tensor *y, int n_q, int n_kv, kin_graph_rows *rows);
 
 // Attention of rows of heads // [at least n_embd_q, n], queries first -> [n_embd_out, n]
@@ -87,8 +93,9 @@ struct ggml_tensor *kin_op_sum(kin_graph *g, struct ggml_tensor *y, struct ggml_
 // ---- experts
 
 // Chooses the experts of each row: logits // [n_expert, n] -> i32 [2 * n_used, n]: their numbers, then the bits of their shares.
-// choice_bias: f32 [n_expert], or NULL.
-struct ggml_tensor *kin_op_route(kin_graph *g, struct ggml_tensor *logits, struct ggml_tensor *choice_bias);
+// Changes the logits if the model scales them. choice_bias, and scale, which multiplies the shares: f32 [n_expert], or NULL.
+struct ggml_tensor *kin_op_route(kin_graph *g, struct ggml_tensor *logits, struct ggml_tensor *choice_bias,
+                                 struct ggml_tensor *scale);
 
 // x + the sum over a token's experts of share * down(activation(gate x') * (up x')), where x' is the normed x // [n_embd, n]. x
 // NULL: the sum alone. w: the layer's weights [KIN_W_COUNT], of which those of experts and their biases are used.

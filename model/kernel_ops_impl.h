@@ -67,9 +67,11 @@ struct kin_op {
     int n_q, n_kv; // heads
     kin_graph_sums *sums;
     bool has_q_norm, has_k_norm, has_factors, has_partial;
+    bool v_is_k;    // values are made of the keys' products
     bool norms_all; // queries and keys are normalised over all heads at once
     bool has_sinks;
-    bool is_stacked; // one weight has the rows of gate, then those of up
+    bool is_stacked; // one weight, or one of each expert, has the rows of gate, then those of up
+    bool has_expert_scale;
     bool has_expert_bias;
     bool gates; // a product of experts is gate and up; else down
 

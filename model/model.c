@@ -54,6 +54,15 @@ static int take_layer(kin_model *m, int il, size_t *n_used, kin_err *err) {
     return 0;
 }
 
+static int take_inputs(kin_model *m, size_t *n_used, kin_err *err) {
+    const kin_hparams *hp = &m->hp;
+    const int64_t all = (int64_t)hp->n_input * hp->n_layer;
+    const int64_t embd[3] = {all, hp->n_vocab, 1}, proj[3] = {hp->n_embd, all, 1}, norm[3] = {hp->n_input, 1, 1};
+    if (take(m, "per_layer_token_embd.weight", embd, false, true, &m->input_embd, n_used, err) != 0) return KIN_FAIL;
+    if (take(m, "per_layer_model_proj.weight", proj, false, true, &m->input_proj, n_used, err) != 0) return KIN_FAIL;
+    return take(m, "per_layer_proj_norm.weight", norm, true, true, &m->input_norm, n_used, err);
+}
+
 static int take_ends(kin_model *m, size_t *n_used, kin_err *err) {
     const kin_hparams *hp = &m->hp;
     const int64_t matrix[3] = {hp->n_embd, hp->n_vocab, 1}, norm[3] = {hp->n_embd, 1, 1}, factors[3] = {hp->n_rope_factors, 1, 1};
@@ -65,7 +74,7 @@ static int take_ends(kin_model *m, size_t *n_used, kin_err *err) {
     if (hp->has_long_factors && take(m, "rope_factors_long.weight", factors, true, true, &m->rope_factors_long, n_used, err) != 0)
         return KIN_FAIL;
     if (!m->output) m->output = m->token_embd;
-    return 0;
+    return hp->n_input > 0 ? take_inputs(m, n_used, err) : 0;
 }
 
 // True for a tensor of a draft block, which is not a layer of the model.
@@ -78,13 +87,25 @@ static bool is_draft_tensor(const kin_model *m, const kin_gguf_tensor *t) {
     return false;
 }
 
-// Every layer must have its query, key and value matrices in one of two forms.
+// Every layer must have its query, key and value matrices in one of two forms. Values that are normalised may be made of the
+// keys' products.
 static int check_qkv(const kin_model *m, int il, kin_err *err) {
     const kin_gguf_tensor *const *w = m->layers[il].w;
+    if (kin_layer_of(&m->hp, il).kv_back > 0) return 0;
     if (w[KIN_W_ATTN_QKV] ? !w[KIN_W_ATTN_Q] && !w[KIN_W_ATTN_K] && !w[KIN_W_ATTN_V]
-                          : w[KIN_W_ATTN_Q] && w[KIN_W_ATTN_K] && w[KIN_W_ATTN_V])
+                          : w[KIN_W_ATTN_Q] && w[KIN_W_ATTN_K] && (w[KIN_W_ATTN_V] || kin_layer_of(&m->hp, il).norms_values))
         return 0;
     return kin_err_set(err, "layer %d needs either the tensor attn_qkv or attn_q, attn_k and attn_v", il);
+}
+
+// Every layer with experts must have their gate and up matrices in one of two forms.
+static int check_experts(const kin_model *m, int il, kin_err *err) {
+    const kin_gguf_tensor *const *w = m->layers[il].w;
+    if (!kin_layer_of(&m->hp, il).has_experts) return 0;
+    if (w[KIN_W_FFN_GATE_UP_EXPS] ? !w[KIN_W_FFN_GATE_EXPS] && !w[KIN_W_FFN_UP_EXPS]
+                                  : w[KIN_W_FFN_GATE_EXPS] && w[KIN_W_FFN_UP_EXPS])
+        return 0;
+    return kin_err_set(err, "layer %d needs either the tensor ffn_gate_up_exps or ffn_gate_exps and ffn_up_exps", il);
 }
 
 // A tensor without a role implies arithmetic that kin would leave out: fail rather than be silently wrong.
@@ -94,7 +115,8 @@ static int refuse_unknown(const kin_model *m, size_t n_used, kin_err *err) {
     for (size_t i = 0; i < n; i++) {
         const kin_gguf_tensor *t = kin_gguf_tensor_at(m->gguf, i);
         bool used = t == m->token_embd || t == m->output_norm || t == m->output || t == m->rope_factors ||
-                    t == m->rope_factors_long || is_draft_tensor(m, t);
+                    t == m->rope_factors_long || t == m->input_embd || t == m->input_proj || t == m->input_norm ||
+                    is_draft_tensor(m, t);
         for (int il = 0; il < m->hp.n_layer && !used; il++) {
             for (int w = 0; w < KIN_W_COUNT; w++) used = used || m->layers[il].w[w] == t;
         }
@@ -121,7 +143,8 @@ static int read_model(kin_model *m, kin_err *err) {
     size_t n_used = 0;
     if (take_ends(m, &n_used, err) != 0) return KIN_FAIL;
     for (int il = 0; il < m->hp.n_layer; il++) {
-        if (take_layer(m, il, &n_used, err) != 0 || check_qkv(m, il, err) != 0) return KIN_FAIL;
+        if (take_layer(m, il, &n_used, err) != 0) return KIN_FAIL;
+        if (check_qkv(m, il, err) != 0 || check_experts(m, il, err) != 0) return KIN_FAIL;
     }
     return refuse_unknown(m, n_used, err);
 }
@@ -166,6 +189,7 @@ uint64_t kin_model_layer_bytes(const kin_model *m, int il) {
 uint64_t kin_model_bytes_per_token(const kin_model *m) {
     const kin_hparams *hp = &m->hp;
     uint64_t sum = m->output->n_bytes + m->output_norm->n_bytes + m->token_embd->n_bytes / (uint64_t)hp->n_vocab;
+    if (m->input_embd) sum += m->input_embd->n_bytes / (uint64_t)hp->n_vocab + m->input_proj->n_bytes;
     for (int il = 0; il < hp->n_layer; il++) {
         for (int w = 0; w < KIN_W_COUNT; w++) {
             const kin_gguf_tensor *t = m->layers[il].w[w];

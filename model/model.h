@@ -22,6 +22,10 @@ typedef struct kin_model {
     const kin_gguf_tensor *output;            // [n_embd, n_vocab]; token_embd itself if the two are tied
     const kin_gguf_tensor *rope_factors;      // f32 [n_rot / 2], NULL if the model has none
     const kin_gguf_tensor *rope_factors_long; // the same for contexts longer than the original training context
+    // Of the layers' inputs; NULL: they have none. The first one is by token: its rows are read singly.
+    const kin_gguf_tensor *input_embd; // [n_input * n_layer, n_vocab]
+    const kin_gguf_tensor *input_proj; // [n_embd, n_input * n_layer]
+    const kin_gguf_tensor *input_norm; // f32 [n_input]
 } kin_model;
 
 // Opens a GGUF file (or all parts of a split one) as a model of a supported family.

@@ -94,10 +94,10 @@ static int read_kind(source *source, kin_vocab_spec *spec, kin_err *err) {
     kin_str model, pre;
     int rc = kin_gguf_get_str(source->gguf, "tokenizer.ggml.model", &model, err);
     if (rc != 0) return rc < 0 ? KIN_FAIL : missing("tokenizer.ggml.model", err);
-    bool is_spm = kin_str_eq(model, "llama");
-    if (!is_spm && !kin_str_eq(model, "gpt2"))
-        return kin_err_set(err, "tokenizer.ggml.model is '%.*s'; known are llama and gpt2", model.len > 64 ? 64 : (int)model.len,
-                           model.at);
+    const bool is_spm = kin_str_eq(model, "llama"), is_spaced = kin_str_eq(model, "gemma4");
+    if (!is_spm && !is_spaced && !kin_str_eq(model, "gpt2"))
+        return kin_err_set(err, "tokenizer.ggml.model is '%.*s'; known are gemma4, gpt2 and llama",
+                           model.len > 64 ? 64 : (int)model.len, model.at);
 
     strcpy(source->pre, "default");
     rc = kin_gguf_get_str(source->gguf, "tokenizer.ggml.pre", &pre, err);
@@ -106,11 +106,11 @@ static int read_kind(source *source, kin_vocab_spec *spec, kin_err *err) {
         if (pre.len >= sizeof source->pre) return kin_err_set(err, "tokenizer.ggml.pre: a name of %zu bytes", pre.len);
         memcpy(source->pre, pre.at, pre.len);
         source->pre[pre.len] = '\0';
-    } else if (!is_spm) {
+    } else if (!is_spm && !is_spaced) {
         kin_log(KIN_LOG_WARN,
                 "the file does not name its pre-tokenizer: with 'default' the model may answer worse than it could");
     }
-    *spec = kin_vocab_spec_defaults(is_spm ? KIN_VOCAB_SPM : KIN_VOCAB_BPE, source->pre);
+    *spec = kin_vocab_spec_defaults(is_spm ? KIN_VOCAB_SPM : is_spaced ? KIN_VOCAB_SPACED_BPE : KIN_VOCAB_BPE, source->pre);
     return 0;
 }
 
@@ -207,7 +207,7 @@ static int read_source(source *source, kin_vocab_spec *spec, kin_err *err) {
     spec->tokens = source->tokens;
     spec->n_tokens = (int32_t)n_tokens;
 
-    if (spec->kind == KIN_VOCAB_BPE) {
+    if (spec->kind != KIN_VOCAB_SPM) {
         rc = read_strings(source->gguf, "tokenizer.ggml.merges", KIN_VOCAB_MAX_MERGES, &source->merges, &spec->n_merges, err);
         if (rc != 0) return rc < 0 ? KIN_FAIL : missing("tokenizer.ggml.merges", err);
         spec->merges = source->merges;

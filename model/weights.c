@@ -12,11 +12,13 @@ typedef enum dim {
     DIM_HEAD,
     DIM_FF,
     DIM_FF_EXP,
+    DIM_FF_EXP_TWICE,
     DIM_EXPERT,
     DIM_QKV,    // query, key and value heads
     DIM_N_HEAD, // query heads
     DIM_HEAD_GATES,
     DIM_FF_TWICE,
+    DIM_INPUT,
     DIM_FF_SHARED, // of the shared experts
 } dim;
 
@@ -62,6 +64,16 @@ static const weight_spec weight_specs[KIN_W_COUNT] = {
     [KIN_W_FFN_GATE_EXPS_BIAS] = {"ffn_gate_exps.bias", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_FF_EXP, DIM_EXPERT}},
     [KIN_W_FFN_UP_EXPS_BIAS] = {"ffn_up_exps.bias", KIN_WEIGHT_BLOCK_FFN_UP, {DIM_FF_EXP, DIM_EXPERT}},
     [KIN_W_FFN_DOWN_EXPS_BIAS] = {"ffn_down_exps.bias", KIN_WEIGHT_BLOCK_FFN_DOWN, {DIM_EMBD, DIM_EXPERT}},
+    [KIN_W_FFN_GATE_UP_EXPS] = {"ffn_gate_up_exps.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD, DIM_FF_EXP_TWICE, DIM_EXPERT}},
+    [KIN_W_FFN_EXPS_SCALE] = {"ffn_down_exps.scale", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EXPERT}},
+    [KIN_W_FFN_ROUTER_NORM] = {"ffn_gate_inp.scale", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD}},
+    [KIN_W_FFN_EXPS_NORM] = {"pre_ffw_norm_2.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD}},
+    [KIN_W_FFN_EXPS_OUT_NORM] = {"post_ffw_norm_2.weight", KIN_WEIGHT_BLOCK_FFN_DOWN, {DIM_EMBD}},
+    [KIN_W_FFN_DENSE_OUT_NORM] = {"post_ffw_norm_1.weight", KIN_WEIGHT_BLOCK_FFN_DOWN, {DIM_EMBD}},
+    [KIN_W_INPUT_GATE] = {"inp_gate.weight", KIN_WEIGHT_BLOCK_FFN_DOWN, {DIM_EMBD, DIM_INPUT}},
+    [KIN_W_INPUT_PROJ] = {"proj.weight", KIN_WEIGHT_BLOCK_FFN_DOWN, {DIM_INPUT, DIM_EMBD}},
+    [KIN_W_INPUT_NORM] = {"post_norm.weight", KIN_WEIGHT_BLOCK_FFN_DOWN, {DIM_EMBD}},
+    [KIN_W_LAYER_SCALE] = {"layer_output_scale.weight", KIN_WEIGHT_BLOCK_FFN_DOWN, {DIM_ONE}},
     [KIN_W_FFN_SHARED_ROUTER] = {"ffn_gate_inp_shexp.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD}},
     [KIN_W_FFN_SHARED_GATE] = {"ffn_gate_shexp.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD, DIM_FF_SHARED}},
     [KIN_W_FFN_SHARED_UP] = {"ffn_up_shexp.weight", KIN_WEIGHT_BLOCK_FFN_UP, {DIM_EMBD, DIM_FF_SHARED}},
@@ -122,11 +134,13 @@ static int64_t dim_size(dim d, const kin_hparams *hp, const kin_layer *layer) {
     case DIM_HEAD: return layer->head_dim;
     case DIM_FF: return layer->n_ff;
     case DIM_FF_EXP: return hp->n_ff_exp;
+    case DIM_FF_EXP_TWICE: return 2 * (int64_t)hp->n_ff_exp;
     case DIM_EXPERT: return hp->n_expert;
     case DIM_QKV: return kin_layer_n_embd_q(layer) + kin_layer_n_embd_k(layer) + (int64_t)kin_layer_n_embd_v(layer);
     case DIM_N_HEAD: return layer->n_head;
     case DIM_HEAD_GATES: return (int64_t)layer->n_head * layer->n_head_gate;
     case DIM_FF_TWICE: return 2 * (int64_t)layer->n_ff;
+    case DIM_INPUT: return hp->n_input;
     case DIM_FF_SHARED: return hp->n_ff_shared;
     }
     return 0;

@@ -45,7 +45,17 @@ typedef enum kin_weight {
     KIN_W_FFN_GATE_EXPS_BIAS,
     KIN_W_FFN_UP_EXPS_BIAS,
     KIN_W_FFN_DOWN_EXPS_BIAS,
-    KIN_W_FFN_SHARED_ROUTER, // its sigmoid scales the shared experts
+    KIN_W_FFN_GATE_UP_EXPS,   // instead of GATE_EXPS and UP_EXPS: of each expert their rows, one after the other
+    KIN_W_FFN_EXPS_SCALE,     // multiplies each expert's output
+    KIN_W_FFN_ROUTER_NORM,    // of the router's input, instead of FFN_NORM
+    KIN_W_FFN_EXPS_NORM,      // of the experts' input, instead of FFN_NORM
+    KIN_W_FFN_EXPS_OUT_NORM,  // of the experts' output and of a dense block's beside them, before the two are added
+    KIN_W_FFN_DENSE_OUT_NORM, // up
+    KIN_W_INPUT_GATE,         // the layer's result gates its input,
+    KIN_W_INPUT_PROJ,         // whose projection
+    KIN_W_INPUT_NORM,         // is normalised and added to it
+    KIN_W_LAYER_SCALE,        // multiplies the layer's result
+    KIN_W_FFN_SHARED_ROUTER,  // its sigmoid scales the shared experts
     KIN_W_FFN_SHARED_GATE,
     KIN_W_FFN_SHARED_UP,
     KIN_W_FFN_SHARED_DOWN,

@@ -96,7 +96,7 @@ static void describe(kin_model_file *f, const kin_model *m) {
     f->n_vocab = m->hp.n_vocab;
     f->n_embd = m->hp.n_embd;
     f->n_layer = m->hp.n_layer;
-    f->is_bpe = kind.len == 4 && memcmp(kind.at, "gpt2", 4) == 0;
+    f->is_bpe = (kind.len == 4 && memcmp(kind.at, "gpt2", 4) == 0) || (kind.len == 6 && memcmp(kind.at, "gemma4", 6) == 0);
 }
 
 void kin_model_file_read(kin_model_file *f, const char *path) {

@@ -24,7 +24,7 @@ typedef struct kin_model_file {
     uint64_t n_bytes;   // all weights
     uint64_t n_params;
     int n_ctx_train, n_vocab, n_embd, n_layer;
-    bool is_bpe; // kind of vocabulary; else SentencePiece
+    bool is_bpe; // kind of vocabulary: of bytes or of characters; else SentencePiece
     kin_err why;
 } kin_model_file;
 

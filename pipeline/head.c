@@ -41,6 +41,7 @@ struct kin_head {
 
     flight *flights; // [n_steps] cyclic, by step number
     float *x;        // f32 [n_batch, n_embd] hidden states of the current step
+    float *inputs;   // f32 [n_batch, any] its inputs of the layers; NULL: they have none
     kin_kv_op *ops;  // [n_ops] for the next step
     int n_ops, cap_ops;
     kin_trace *trace;
@@ -77,7 +78,9 @@ int kin_head_open(kin_head **out, const kin_model *model, const kin_head_ring *r
     h->n_steps = n_steps;
     h->next_step = h->done_step = 1;
     h->x = malloc((size_t)n_batch * (size_t)model->hp.n_embd * sizeof *h->x);
-    int rc = h->x ? alloc_flights(h, err) : kin_err_set(err, "out of memory");
+    const size_t n_inputs = kin_embed_n_inputs(model);
+    h->inputs = n_inputs ? malloc((size_t)n_batch * n_inputs * sizeof *h->inputs) : NULL;
+    int rc = h->x && (h->inputs || !n_inputs) ? alloc_flights(h, err) : kin_err_set(err, "out of memory");
     if (rc != 0) {
         kin_head_close(h);
         return KIN_FAIL;
@@ -95,6 +98,7 @@ void kin_head_close(kin_head *h) {
     }
     free(h->flights);
     free(h->ops);
+    free(h->inputs);
     free(h->x);
     free(h);
 }
@@ -289,6 +293,7 @@ static void fill_flight(kin_head *h, flight *f, const kin_head_step *s) {
                            .out = s->n_out == s->n ? NULL : f->out,
                            .n_out = s->n_out ? s->n_out : 1,
                            .no_output = s->n_out == 0,
+                           .inputs = h->inputs,
                            .ops = h->ops,
                            .n_ops = h->n_ops};
 }
@@ -297,6 +302,7 @@ static int send_step(kin_head *h, const kin_head_step *s, uint64_t step, kin_err
     flight *f = flight_of(h, step);
     begin_work(h, kin_clock_now());
     if (kin_embed(h->model, s->tokens, s->n, h->x, err) != 0) return KIN_FAIL;
+    if (h->inputs && kin_embed_inputs(h->model, s->tokens, s->n, h->x, h->inputs, err) != 0) return KIN_FAIL;
     end_work(h, kin_clock_now());
     fill_flight(h, f, s);
     if (kin_stage_executor_begin(h->ring.executor, step, &f->batch, err) != 0) return KIN_FAIL;

@@ -73,7 +73,7 @@ kin_model_card kin_about_card(const kin_call_world *world, const kin_model_file 
                            .n_aliases = world->names.n_others,
                            .created_s = file ? file->modified_s : created_s,
                            .ftype = kin_model_main_type(s->model.gguf, &n_bytes),
-                           .vocab_type = kin_vocab_get_kind(s->vocab) == KIN_VOCAB_BPE ? 2 : 1,
+                           .vocab_type = kin_vocab_get_kind(s->vocab) == KIN_VOCAB_SPM ? 1 : 2,
                            .n_vocab = s->model.hp.n_vocab,
                            .n_ctx = s->n_ctx,
                            .n_ctx_train = s->model.hp.n_ctx_train,

@@ -95,6 +95,20 @@ static inline kin_vocab_spec small_spm_spec(void) {
     return spec;
 }
 
+// The same tokens with merges instead of scores.
+static inline kin_vocab_spec small_spaced_spec(void) {
+    static const char *const texts[] = {"a b", "b c", "\xe2\x96\x81 a", "a a"};
+    enum { N_MERGES = sizeof texts / sizeof *texts };
+    static kin_str merges[N_MERGES];
+    for (int i = 0; i < N_MERGES; i++) merges[i] = small_piece(texts[i]);
+    kin_vocab_spec spec = small_spm_spec();
+    spec.kind = KIN_VOCAB_SPACED_BPE;
+    spec.add_bos = spec.add_space_prefix = false;
+    spec.n_merges = N_MERGES;
+    spec.merges = merges;
+    return spec;
+}
+
 static inline kin_vocab_spec small_bpe_spec(const char *pre) {
     static char letters[256][KIN_BYTE_ALPHABET_MAX];
     static kin_str tokens[SMALL_BPE_N + 1]; // room for one more

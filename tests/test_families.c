@@ -1,6 +1,7 @@
 // Golden models of the families other than llama and Qwen, on the CPU: every configuration stays within the bounds of
 // testkit/golden.h, with kin's kernels and with ggml's operators. Some are in tests/golden, the others in a folder beside the
 // clone.
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,9 +20,10 @@
 #define OWN_DIR KIN_SOURCE_DIR "/tests/golden"
 
 // The models in the folder whose families kin knows.
-static const char *const known[] = {"gemma2.",  "gemma2-27b.", "gemma3.",     "gemma3-270m.", "glm4.",       "glm4moe.",
-                                    "gpt-oss.", "granite.",    "granitemoe.", "minimax-m2.",  "ministral3.", "olmo2.",
-                                    "olmo3.",   "phi3-mini.",  "phi4-mini.",  "qwen2moe.",    "smollm3."};
+static const char *const known[] = {"gemma2.",     "gemma2-27b.", "gemma3.",     "gemma3-270m.", "gemma4-26b.",
+                                    "gemma4-e2b.", "glm4.",       "glm4moe.",    "gpt-oss.",     "granite.",
+                                    "granitemoe.", "minimax-m2.", "ministral3.", "olmo2.",       "olmo3.",
+                                    "phi3-mini.",  "phi4-mini.",  "qwen2moe.",   "smollm3."};
 enum { N_KNOWN = sizeof known / sizeof known[0] };
 
 static kin_golden models[KIN_GOLDEN_MAX_MODELS], own[KIN_GOLDEN_MAX_MODELS];
@@ -164,6 +166,56 @@ static void streamed_weights_give_the_same_bits(void **state) {
         if (is_known(&models[i])) check_streamed(GOLDEN_DIR, &models[i]);
 }
 
+// The logits of each of n sequences with a model's ids // [n, n_ids, n_vocab], which take turns with 8 tokens each.
+static void eval_in_turns(const char *path, const kin_golden *g, enum ggml_type kv_type, int n, float *logits) {
+    kin_runner_options o = kin_runner_options_defaults();
+    kin_runner r;
+    kin_err err;
+    o.n_ctx = 1024;
+    o.kv_type = kv_type;
+    if (kin_runner_open(&r, path, &o, &err) != 0) fail_msg("%s", err.text);
+    for (int at = 0; at < g->n_ids; at += 8) {
+        const int n_here = g->n_ids - at < 8 ? g->n_ids - at : 8;
+        for (int i = 0; i < n; i++) {
+            float *to = logits + ((size_t)i * (size_t)g->n_ids + (size_t)at) * (size_t)g->n_vocab;
+            if (kin_head_eval(r.head, i, at, g->ids + at, n_here, to, n_here, &err) != 0) fail_msg("%s: %s", g->name, err.text);
+        }
+    }
+    kin_runner_close(&r);
+}
+
+static void check_turns(const kin_golden *g) {
+    enum { N = 8 };
+    const size_t n = (size_t)g->n_ids * (size_t)g->n_vocab;
+    float *f16 = malloc(n * sizeof *f16), *q8_0 = malloc(n * sizeof *q8_0), *all = malloc(N * n * sizeof *all);
+    double diff = 0, sum = 0;
+    char path[1024];
+    assert_true(f16 && q8_0 && all);
+    snprintf(path, sizeof path, "%s/%s.gguf", GOLDEN_DIR, g->name);
+    eval_in_turns(path, g, GGML_TYPE_F16, 1, f16);
+    eval_in_turns(path, g, GGML_TYPE_Q8_0, 1, q8_0);
+    eval_in_turns(path, g, GGML_TYPE_Q8_0, N, all);
+    for (int i = 0; i < N; i++) assert_memory_equal(all + (size_t)i * n, q8_0, n * sizeof *q8_0);
+    eval_in_turns(path, g, GGML_TYPE_F16, N, all);
+    for (int i = 0; i < N; i++) assert_memory_equal(all + (size_t)i * n, f16, n * sizeof *f16);
+    for (size_t i = 0; i < n; i++) {
+        diff += (double)(q8_0[i] - f16[i]) * (double)(q8_0[i] - f16[i]);
+        sum += (double)f16[i] * (double)f16[i];
+    }
+    print_message("             %-24s a Q8_0 cache differs by %.2e\n", g->name, sqrt(diff / sum));
+    assert_true(diff < 0.05 * 0.05 * sum);
+    free(f16);
+    free(q8_0);
+    free(all);
+}
+
+// Layers that have heads of another width, or read the keys and values of another layer.
+static void eight_sequences_of_gemma4_have_the_bits_of_one(void **state) {
+    (void)state;
+    for (int i = 0; i < n_models; i++)
+        if (strncmp(models[i].name, "gemma4-", strlen("gemma4-")) == 0) check_turns(&models[i]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kin_s_kernels_are_as_exact_as_llama_cpp),
@@ -173,6 +225,7 @@ int main(void) {
         cmocka_unit_test(a_prompt_in_small_batches_is_as_exact_as_llama_cpp),
         cmocka_unit_test(a_prompt_token_by_token_is_as_exact_as_llama_cpp),
         cmocka_unit_test(streamed_weights_give_the_same_bits),
+        cmocka_unit_test(eight_sequences_of_gemma4_have_the_bits_of_one),
     };
     kin_err err;
     n_models = kin_golden_load(GOLDEN_DIR, models, &err);

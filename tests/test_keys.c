@@ -38,18 +38,22 @@ static kin_gguf_writer *whole_file(void) {
 }
 
 // The caller frees hp->layers.
-static int read_file(kin_gguf_writer *w, kin_hparams *hp, kin_err *err) {
+static int read_file_of(kin_gguf_writer *w, const kin_arch *arch, kin_hparams *hp, kin_err *err) {
     uint8_t *bytes;
     size_t size;
     kin_gguf *gguf = NULL;
     kin_gguf_writer_save_bytes(w, &bytes, &size);
     kin_gguf_writer_free(w);
     assert_int_equal(kin_gguf_open_bytes(&gguf, "test", bytes, size, err), 0);
-    hp->arch = &kin_arch_llama;
+    hp->arch = arch;
     int rc = kin_arch_read(hp, gguf, err);
     kin_gguf_close(gguf);
     free(bytes);
     return rc;
+}
+
+static int read_file(kin_gguf_writer *w, kin_hparams *hp, kin_err *err) {
+    return read_file_of(w, &kin_arch_llama, hp, err);
 }
 
 static kin_hparams expect_read(kin_gguf_writer *w) {
@@ -134,6 +138,54 @@ static void numbers_that_differ_belong_to_their_layers(void **state) {
     assert_int_equal(hp.n_ff, 48);
     assert_int_equal(kin_hparams_n_embd_kv_max(&hp), 2 * 4 * hp.head_dim); // keys and values
     assert_false(kin_hparams_is_uniform(&hp));
+    free(hp.layers);
+}
+
+// Six layers, of which a third has no window.
+static kin_gguf_writer *gemma4_file(int n_shared, bool all_are_windowed) {
+    static const float data[64];
+    const uint8_t pattern[] = {1, 1, all_are_windowed, 1, 1, 0};
+    kin_gguf_writer *w = kin_gguf_writer_new();
+    kin_gguf_writer_put_str(w, "general.architecture", "gemma4");
+    kin_gguf_writer_put_int(w, "gemma4.block_count", KIN_GGUF_U32, 6);
+    kin_gguf_writer_put_int(w, "gemma4.embedding_length", KIN_GGUF_U32, 8);
+    kin_gguf_writer_put_int(w, "gemma4.context_length", KIN_GGUF_U32, 4096);
+    kin_gguf_writer_put_int(w, "gemma4.attention.head_count", KIN_GGUF_U32, 4);
+    kin_gguf_writer_put_array(w, "gemma4.attention.head_count_kv", KIN_GGUF_I32, 6, (int32_t[]){2, 2, 1, 4, 4, 4});
+    kin_gguf_writer_put_int(w, "gemma4.feed_forward_length", KIN_GGUF_U32, 16);
+    kin_gguf_writer_put_int(w, "gemma4.attention.key_length", KIN_GGUF_U32, 512);
+    kin_gguf_writer_put_int(w, "gemma4.attention.value_length", KIN_GGUF_U32, 512);
+    kin_gguf_writer_put_int(w, "gemma4.attention.key_length_swa", KIN_GGUF_U32, 256);
+    kin_gguf_writer_put_int(w, "gemma4.attention.value_length_swa", KIN_GGUF_U32, 256);
+    kin_gguf_writer_put_int(w, "gemma4.rope.dimension_count_swa", KIN_GGUF_U32, 256);
+    kin_gguf_writer_put_int(w, "gemma4.attention.sliding_window", KIN_GGUF_U32, 512);
+    kin_gguf_writer_put_array(w, "gemma4.attention.sliding_window_pattern", KIN_GGUF_BOOL, 6, pattern);
+    kin_gguf_writer_put_int(w, "gemma4.attention.shared_kv_layers", KIN_GGUF_U32, n_shared);
+    kin_gguf_writer_add(w, "token_embd.weight", GGML_TYPE_F32, 2, (int64_t[]){8, 8}, data);
+    return w;
+}
+
+static void a_layer_shares_the_keys_of_the_last_one_of_its_kind_that_has_any(void **state) {
+    (void)state;
+    const int back[] = {0, 0, 0, 2, 3, 3};
+    kin_hparams hp;
+    kin_err err = {""};
+    if (read_file_of(gemma4_file(3, false), &kin_arch_gemma4, &hp, &err) != 0) fail_msg("%s", err.text);
+    for (int il = 0; il < 6; il++) {
+        const kin_layer layer = kin_layer_of(&hp, il), of = kin_layer_of(&hp, il - back[il]);
+        assert_int_equal(layer.kv_back, back[il]);
+        assert_int_equal(layer.head_dim, il % 3 == 2 ? 512 : 256);
+        assert_int_equal(layer.v_dim, layer.head_dim);
+        assert_int_equal(layer.n_head_kv, of.n_head_kv);
+        assert_int_equal(layer.is_windowed, of.is_windowed);
+    }
+    assert_false(kin_hparams_can_divide(&hp));
+    free(hp.layers);
+    if (read_file_of(gemma4_file(0, false), &kin_arch_gemma4, &hp, &err) != 0) fail_msg("%s", err.text);
+    assert_true(kin_hparams_can_divide(&hp));
+    free(hp.layers);
+    assert_int_equal(read_file_of(gemma4_file(3, true), &kin_arch_gemma4, &hp, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "layer 5 shares keys and values, but no layer of its kind has any"));
     free(hp.layers);
 }
 
@@ -233,6 +285,7 @@ int main(void) {
         cmocka_unit_test(a_factor_without_a_type_scales_positions_linearly),
         cmocka_unit_test(a_number_for_each_layer_is_one_number_if_all_are_equal),
         cmocka_unit_test(numbers_that_differ_belong_to_their_layers),
+        cmocka_unit_test(a_layer_shares_the_keys_of_the_last_one_of_its_kind_that_has_any),
         cmocka_unit_test(numbers_of_layers_that_cannot_be_are_refused),
         cmocka_unit_test(the_first_wrong_key_is_not_forgotten_over_the_next_right_one),
         cmocka_unit_test(what_kin_would_not_compute_is_refused),

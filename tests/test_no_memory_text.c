@@ -68,8 +68,8 @@ static int encode(void *arg, kin_err *err) {
 
 static void vocabularies_and_tokenizers(void **state) {
     (void)state;
-    const kin_vocab_spec specs[] = {small_spm_spec(), small_bpe_spec("llama-bpe")};
-    for (int i = 0; i < 2; i++) {
+    const kin_vocab_spec specs[] = {small_spm_spec(), small_spaced_spec(), small_bpe_spec("llama-bpe")};
+    for (int i = 0; i < 3; i++) {
         kin_vocab_spec spec = specs[i];
         kin_vocab *vocab;
         without_memory(make_vocab, &spec);

@@ -57,6 +57,18 @@ static void expect_ids(const kin_tokenizer *tokenizer, const char *text, size_t 
         expect_ids(tokenizer, text, sizeof(text) - 1, flags, expected_, sizeof expected_ / sizeof *expected_);                   \
     } while (0)
 
+// ---- BPE of characters
+
+static void characters_are_merged_by_rank_between_newlines(void **state) {
+    (void)state;
+    pair p = pair_of(small_spaced_spec());
+    EXPECT(p.tokenizer, "abc", 0, SMALL_SPM_AB, SMALL_SPM_C); // "bc" has the better score
+    EXPECT(p.tokenizer, "aab a", 0, SMALL_SPM_A, SMALL_SPM_AB, SMALL_SPM_SPACE_A);
+    EXPECT(p.tokenizer, "a\nb", 0, SMALL_SPM_A, SMALL_SPM_BYTES + '\n', SMALL_SPM_B);
+    EXPECT(p.tokenizer, "\xc3\xa9\xff", 0, SMALL_SPM_BYTES + 0xc3, SMALL_SPM_BYTES + 0xa9, SMALL_SPM_BYTES + 0xff);
+    pair_free(p);
+}
+
 // ---- real vocabularies
 
 static char *read_all(const char *path, size_t *size) {
@@ -160,6 +172,11 @@ static void small_dbrx_lines_match(void **state) {
 static void small_gemma3_lines_match(void **state) {
     (void)state;
     check_vocab_in("vocab-families", "mini-gemma3", false); // tokens of spaces are written literally, as in llama.cpp
+}
+
+static void small_gemma4_lines_match(void **state) {
+    (void)state;
+    check_vocab_in("vocab-families", "mini-gemma4", false); // likewise
 }
 
 static void small_gpt_4o_lines_match(void **state) {
@@ -643,6 +660,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(dbrx_lines_match),
         cmocka_unit_test(small_dbrx_lines_match),
         cmocka_unit_test(small_gemma3_lines_match),
+        cmocka_unit_test(characters_are_merged_by_rank_between_newlines),
+        cmocka_unit_test(small_gemma4_lines_match),
         cmocka_unit_test(small_gpt_4o_lines_match),
         cmocka_unit_test(small_tekken_lines_match),
         cmocka_unit_test(deepseek_coder_lines_match),

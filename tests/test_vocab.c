@@ -121,6 +121,31 @@ static void inner_end_of_gpt_oss_does_not_end_it(void **state) {
     kin_vocab_free(vocab);
 }
 
+static void gemma4_ends_with_a_turn_or_a_tool_and_not_with_html(void **state) {
+    (void)state;
+    kin_str tokens[] = {small_piece("<turn|>"), small_piece("</s>"), small_piece("<|channel>"), small_piece("<|tool_response>")};
+    kin_vocab_spec spec = kin_vocab_spec_defaults(KIN_VOCAB_SPACED_BPE, NULL);
+    assert_true(spec.add_bos);
+    spec.add_bos = false;
+    spec.tokens = tokens;
+    spec.n_tokens = 4;
+    kin_vocab *vocab = small_vocab(spec);
+    assert_true(kin_vocab_is_eog(vocab, 0));
+    assert_int_equal(kin_vocab_type(vocab, 0), KIN_TOKEN_CONTROL);
+    assert_false(kin_vocab_is_eog(vocab, 1));
+    assert_int_equal(kin_vocab_type(vocab, 1), KIN_TOKEN_NORMAL);
+    assert_false(kin_vocab_is_eog(vocab, 2));
+    assert_int_equal(kin_vocab_type(vocab, 2), KIN_TOKEN_USER_DEFINED);
+    assert_true(kin_vocab_is_eog(vocab, 3));
+    assert_int_equal(kin_vocab_type(vocab, 3), KIN_TOKEN_USER_DEFINED);
+    kin_vocab_free(vocab);
+
+    spec.n_tokens = 3; // in other vocabularies </s> is what it says
+    vocab = small_vocab(spec);
+    assert_true(kin_vocab_is_eog(vocab, 1));
+    kin_vocab_free(vocab);
+}
+
 // ---- descriptions that must be rejected
 
 static void bad_sizes_are_refused(void **state) {
@@ -372,7 +397,7 @@ static void file_without_a_tokenizer_is_refused(void **state) {
     expect_file_refused(w, "the file has no tokenizer.ggml.merges");
     w = kin_gguf_writer_new();
     kin_gguf_writer_put_str(w, "tokenizer.ggml.model", "bert");
-    expect_file_refused(w, "tokenizer.ggml.model is 'bert'; known are llama and gpt2");
+    expect_file_refused(w, "tokenizer.ggml.model is 'bert'; known are gemma4, gpt2 and llama");
 }
 
 static kin_gguf_writer *writer_with(const char *key, kin_gguf_kind kind, uint64_t n) {
@@ -425,6 +450,7 @@ int main(void) {
         cmocka_unit_test(odd_tokens_are_taken_as_llama_cpp_takes_them),
         cmocka_unit_test(generation_ends_with_eos_and_with_tokens_named_so),
         cmocka_unit_test(inner_end_of_gpt_oss_does_not_end_it),
+        cmocka_unit_test(gemma4_ends_with_a_turn_or_a_tool_and_not_with_html),
         cmocka_unit_test(bad_sizes_are_refused),
         cmocka_unit_test(bad_ids_are_refused),
         cmocka_unit_test(bad_tokens_are_refused),

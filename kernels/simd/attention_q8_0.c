@@ -171,10 +171,10 @@ static void soften(tile *t, int i, float m, float lift) {
 
 // The factors of p, per 32 columns of V.
 typedef struct shares {
-    float share[BLOCKS][CELLS];    // for a query that attends to all cells
-    float factor[FACTORS];         // its greatest[b] / MOST_WEIGHT
-    float inverse[FACTORS];        // MOST_WEIGHT / greatest[b]
-    uint16_t most[BLOCKS][CELLS];  // the greatest scale of the cells 0 .. c
+    float share[BLOCKS][CELLS];   // for a query that attends to all cells
+    float factor[FACTORS];        // its greatest[b] / MOST_WEIGHT
+    float inverse[FACTORS];       // MOST_WEIGHT / greatest[b]
+    uint16_t most[BLOCKS][CELLS]; // the greatest scale of the cells 0 .. c
     // For the last query that attends to only a part, the cells [begin, end).
     int begin, end;
     float seen_share[BLOCKS][CELLS]; // 0 for hidden cells
@@ -244,8 +244,7 @@ static void share_seen(const tile *t, const cells *v, int begin, int end, shares
     uint16_t half[FACTORS] = {0};
     float greatest[FACTORS], inverse[FACTORS];
     if (begin == s->begin && end == s->end) return; // for another head of the same row
-    for (int b = 0; b < n_blocks; b++)
-        half[b] = begin ? greatest_half(scales + b * CELLS, begin, end) : s->most[b][end - 1];
+    for (int b = 0; b < n_blocks; b++) half[b] = begin ? greatest_half(scales + b * CELLS, begin, end) : s->most[b][end - 1];
     for (int b = 0; b < n_blocks; b += 16) {
         vf most = vf_load_f16(half + b);
         vf_store(greatest + b, vf_add(most, vf_mul(most, vf_zero())));

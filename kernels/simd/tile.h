@@ -59,12 +59,12 @@ typedef struct tile {
     int seen;                                     // cells of the current block, from its first on, that any query attends to
     int low, high;                                // positions that any query attends to
     const kin_attention *a;
-    int head, group;                // kv head; queries of one row that share it
-    int next_head;                  // the head whose block is prefetched
+    int head, group;                      // kv head; queries of one row that share it
+    int next_head;                        // the head whose block is prefetched
     size_t block_bytes[2], head_bytes[2]; // of V, of K
-    int64_t row;                    // of query 0
-    int first;                      // of query 0, within its group: 0 unless a group is larger than a tile
-    int n;                          // queries
+    int64_t row;                          // of query 0
+    int first;                            // of query 0, within its group: 0 unless a group is larger than a tile
+    int n;                                // queries
 } __attribute__((aligned(64))) tile;
 
 // A head's K or V in a block of the cache, and the data to prefetch: `data` itself if there are so many queries that memory is

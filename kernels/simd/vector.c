@@ -5,7 +5,8 @@ void SIMD_FN(kin_rms_norm)(int64_t n, const float *x, const float *weight, float
     vf squares = vf_zero();
     for (int64_t i = 0; i < n; i += 16) squares = vf_add(squares, vf_mul(vf_load(x + i), vf_load(x + i)));
     vf scale = vf_set1(1 / __builtin_sqrtf(vf_sum(squares) / (float)n + eps));
-    for (int64_t i = 0; i < n; i += 16) vf_store(y + i, vf_mul(vf_mul(vf_load(x + i), scale), vf_load(weight + i)));
+    for (int64_t i = 0; i < n && weight; i += 16) vf_store(y + i, vf_mul(vf_mul(vf_load(x + i), scale), vf_load(weight + i)));
+    for (int64_t i = 0; i < n && !weight; i += 16) vf_store(y + i, vf_mul(vf_load(x + i), scale));
 }
 
 void SIMD_FN(kin_center)(int64_t n, const float *x, float *y) {

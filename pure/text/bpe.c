@@ -1,8 +1,10 @@
 #include "pure/text/bpe.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "pure/text/byte_alphabet.h"
+#include "pure/text/spm.h"
 #include "pure/text/utf8.h"
 #include "pure/text/vocab_impl.h"
 
@@ -17,6 +19,7 @@ typedef struct job {
 static bool may_join(const void *rules, const char *text, const kin_symbol *left, const kin_symbol *right, uint32_t *order,
                      uint32_t *id) {
     (void)text;
+    if (left->id == KIN_SYMBOL_NONE || right->id == KIN_SYMBOL_NONE) return false;
     const kin_merge *merge = kin_merge_table_find(rules, left->id, right->id);
     if (!merge) return false;
     *order = merge->rank;
@@ -86,4 +89,40 @@ int kin_bpe_encode(const kin_vocab *vocab, const kin_pretokenizer *pre, const ch
         at += bad;
     }
     return 0;
+}
+
+// ---- tokens with spaces as in SentencePiece
+
+// Encodes a run of newlines, or a run without any.
+static int encode_run(const job *job, const char *at, size_t len, kin_err *err) {
+    const int32_t whole = at[0] == '\n' ? kin_vocab_find(job->vocab, at, len) : KIN_TOKEN_NONE;
+    if (whole != KIN_TOKEN_NONE) {
+        kin_id_sink_put(job->sink, whole);
+        return 0;
+    }
+    if (kin_merger_begin(job->merger, len, err) < 0) return KIN_FAIL;
+    for (size_t i = 0, n; i < len; i += n) {
+        n = kin_spm_character_len(at + i, len - i);
+        const int64_t symbol = kin_string_table_find(&job->vocab->texts, at + i, n);
+        kin_merger_add(job->merger, (uint32_t)i, (uint32_t)n, symbol < 0 ? KIN_SYMBOL_NONE : (uint32_t)symbol);
+    }
+    kin_merger_run(job->merger, may_join, &job->vocab->merges, at);
+    put_symbols(job, at);
+    return 0;
+}
+
+int kin_spaced_bpe_encode(const kin_vocab *vocab, const char *text, size_t len, kin_merger *merger, kin_id_sink *sink,
+                          kin_err *err) {
+    const job job = {vocab, merger, sink};
+    char *escaped = malloc(KIN_SPM_SPACE_LEN * (len + 1));
+    if (!escaped) return kin_err_set(err, "tokenizer: out of memory");
+    const size_t n = kin_spm_escape(escaped, false, text, len);
+    int rc = 0;
+    for (size_t at = 0, end; at < n && rc == 0; at = end) {
+        const bool is_newline = escaped[at] == '\n';
+        for (end = at + 1; end < n && (escaped[end] == '\n') == is_newline;) end++;
+        rc = encode_run(&job, escaped + at, end - at, err);
+    }
+    free(escaped);
+    return rc;
 }

@@ -45,8 +45,7 @@ static bool may_join(const void *rules, const char *text, const kin_symbol *left
     return true;
 }
 
-// Writes the text with every space as U+2581, which takes 3 bytes; returns the length.
-static size_t escape(char *out, bool space_first, const char *text, size_t len) {
+size_t kin_spm_escape(char *out, bool space_first, const char *text, size_t len) {
     size_t n = 0;
     if (space_first) {
         memcpy(out, KIN_SPM_SPACE, KIN_SPM_SPACE_LEN);
@@ -63,7 +62,7 @@ static size_t escape(char *out, bool space_first, const char *text, size_t len) 
     return n;
 }
 
-static size_t character_len(const char *at, size_t n) {
+size_t kin_spm_character_len(const char *at, size_t n) {
     int len = kin_utf8_len(at, n);
     return len > 0 ? (size_t)len : 1; // an invalid byte is a character
 }
@@ -72,7 +71,7 @@ static size_t character_len(const char *at, size_t n) {
 static size_t word_len(const char *at, size_t n) {
     size_t len = 0;
     while (is_space(at + len, n - len)) len += KIN_SPM_SPACE_LEN;
-    while (len < n && !is_space(at + len, n - len)) len += character_len(at + len, n - len);
+    while (len < n && !is_space(at + len, n - len)) len += kin_spm_character_len(at + len, n - len);
     return len;
 }
 
@@ -91,14 +90,14 @@ static void put_symbols(const kin_vocab *vocab, const char *text, const kin_merg
 
 static size_t count_characters(const char *at, size_t n) {
     size_t count = 0;
-    for (size_t i = 0; i < n; count++) i += character_len(at + i, n - i);
+    for (size_t i = 0; i < n; count++) i += kin_spm_character_len(at + i, n - i);
     return count;
 }
 
 static int encode_run(const kin_vocab *vocab, const char *text, size_t len, kin_merger *merger, kin_id_sink *sink, kin_err *err) {
     if (kin_merger_begin(merger, count_characters(text, len), err) < 0) return KIN_FAIL;
     for (size_t at = 0; at < len;) {
-        size_t n = character_len(text + at, len - at);
+        size_t n = kin_spm_character_len(text + at, len - at);
         kin_merger_add(merger, (uint32_t)at, (uint32_t)n, KIN_SYMBOL_NONE);
         at += n;
     }
@@ -111,7 +110,7 @@ int kin_spm_encode(const kin_vocab *vocab, bool by_words, bool space_first, cons
                    kin_id_sink *sink, kin_err *err) {
     char *escaped = malloc(KIN_SPM_SPACE_LEN * (len + 1));
     if (!escaped) return kin_err_set(err, "tokenizer: out of memory");
-    size_t n = escape(escaped, space_first, text, len);
+    size_t n = kin_spm_escape(escaped, space_first, text, len);
     int rc = 0;
     for (size_t at = 0; at < n && rc == 0;) {
         size_t run = by_words ? word_len(escaped + at, n - at) : n - at;

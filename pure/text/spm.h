@@ -15,6 +15,13 @@
 // encoded one by one with the same result: small heaps in cache instead of one over the whole text.
 bool kin_spm_words_are_independent(const kin_vocab *vocab);
 
+// Writes the text with every space as U+2581, which takes 3 bytes (KIN_SPM_SPACE_LEN), and one before it if space_first; returns
+// the length.
+size_t kin_spm_escape(char *out, bool space_first, const char *text, size_t len);
+
+// Returns the length of the first character; an invalid byte is a character.
+size_t kin_spm_character_len(const char *at, size_t n);
+
 // Encodes text [len], at most KIN_ENCODE_MAX_BYTES, with a space before it if space_first. Fails if memory runs out.
 int kin_spm_encode(const kin_vocab *vocab, bool by_words, bool space_first, const char *text, size_t len, kin_merger *merger,
                    kin_id_sink *sink, kin_err *err);

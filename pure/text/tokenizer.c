@@ -49,6 +49,7 @@ static int encode_plain(const kin_tokenizer *tokenizer, const char *text, size_t
     const kin_vocab *vocab = tokenizer->vocab;
     if (len == 0) return 0;
     if (vocab->kind == KIN_VOCAB_BPE) return kin_bpe_encode(vocab, tokenizer->pre, text, len, merger, sink, err);
+    if (vocab->kind == KIN_VOCAB_SPACED_BPE) return kin_spaced_bpe_encode(vocab, text, len, merger, sink, err);
     return kin_spm_encode(vocab, tokenizer->by_words, vocab->add_space_prefix, text, len, merger, sink, err);
 }
 

@@ -24,6 +24,8 @@ kin_vocab_spec kin_vocab_spec_defaults(kin_vocab_kind kind, const char *pre) {
         spec.eos = 2;
         spec.add_bos = true;
         spec.add_space_prefix = true;
+    } else if (kind == KIN_VOCAB_SPACED_BPE) {
+        spec.add_bos = true;
     } else {
         kin_pretokenizer_traits traits;
         kin_pretokenizer_find(pre, &traits);
@@ -152,7 +154,7 @@ static int64_t put_piece(const kin_vocab *vocab, int32_t id, char *out) {
     kin_str text = kin_vocab_text(vocab, id);
     int byte;
     switch ((kin_token_type)vocab->types[id]) {
-    case KIN_TOKEN_NORMAL: return (int64_t)(vocab->kind == KIN_VOCAB_SPM ? put_spm_piece(out, text) : put_bpe_piece(out, text));
+    case KIN_TOKEN_NORMAL: return (int64_t)(vocab->kind == KIN_VOCAB_BPE ? put_bpe_piece(out, text) : put_spm_piece(out, text));
     case KIN_TOKEN_UNKNOWN:
     case KIN_TOKEN_CONTROL:
     case KIN_TOKEN_USER_DEFINED: memcpy(out, text.at, text.len); return (int64_t)text.len;
@@ -199,10 +201,10 @@ static int build_bytes(kin_vocab *vocab, kin_err *err) {
     for (int b = 0; b < 256; b++) {
         char letter[KIN_BYTE_ALPHABET_MAX];
         size_t len = (size_t)kin_byte_alphabet_put(letter, (uint8_t)b);
-        bool is_spm = vocab->kind == KIN_VOCAB_SPM;
-        int32_t id = is_spm ? spm_byte_token(vocab, (uint8_t)b) : kin_vocab_find(vocab, letter, len);
+        const bool has_letters = vocab->kind == KIN_VOCAB_BPE;
+        int32_t id = has_letters ? kin_vocab_find(vocab, letter, len) : spm_byte_token(vocab, (uint8_t)b);
         vocab->byte_tokens[b] = id == KIN_TOKEN_NONE ? vocab->unk : id;
-        if (is_spm) continue;
+        if (!has_letters) continue;
         int64_t symbol = kin_string_table_add(&vocab->texts, letter, len);
         if (symbol < 0) return out_of_memory(err);
         vocab->byte_symbols[b] = (uint32_t)symbol;
@@ -287,7 +289,7 @@ static int build(kin_vocab *vocab, const kin_vocab_spec *spec, kin_err *err) {
     kin_vocab_apply_roles(vocab);
     if (build_pieces(vocab, err) < 0) return KIN_FAIL;
     if (build_bytes(vocab, err) < 0) return KIN_FAIL;
-    if (spec->kind == KIN_VOCAB_BPE && build_merges(vocab, spec, err) < 0) return KIN_FAIL;
+    if (spec->kind != KIN_VOCAB_SPM && build_merges(vocab, spec, err) < 0) return KIN_FAIL;
     return spec->strip_after_special ? build_takes_space(vocab, err) : 0;
 }
 

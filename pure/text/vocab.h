@@ -4,11 +4,12 @@
 // description, which may be freed. Returned strings live as long as the vocabulary. tokenizer.h converts text to tokens;
 // detok.h converts tokens to text.
 //
-// Two kinds of models:
+// Three kinds of models:
 //   SPM  SentencePiece: tokens have scores, a space is written U+2581 ("▁"), unknown characters become byte tokens
 //        <0x00>..<0xFF>
 //   BPE  GPT-2's byte-level BPE: tokens are written in an alphabet of 256 printable characters, one per byte, and merges are
 //        ranked
+//   SPACED_BPE  Gemma 4's: merges are ranked, of characters; tokens are written as in SentencePiece
 // The rules for ids, names and types are llama.cpp's, so that a GGUF file has the same meaning here.
 #pragma once
 
@@ -28,8 +29,9 @@ enum { // limits, checked before anything is allocated
 };
 
 typedef enum kin_vocab_kind {
-    KIN_VOCAB_SPM, // tokenizer.ggml.model = "llama"
-    KIN_VOCAB_BPE, // "gpt2"
+    KIN_VOCAB_SPM,        // tokenizer.ggml.model = "llama"
+    KIN_VOCAB_BPE,        // "gpt2"
+    KIN_VOCAB_SPACED_BPE, // "gemma4"
 } kin_vocab_kind;
 
 typedef enum kin_token_type { // GGUF's values
@@ -64,7 +66,7 @@ typedef struct kin_vocab_spec {
     const float *scores;   // [n_tokens], not NaN; NULL: all 0
     const int32_t *types;  // [n_tokens] kin_token_type; NULL: all normal
 
-    size_t n_merges; // BPE: "LEFT RIGHT", best first
+    size_t n_merges; // both kinds of BPE: "LEFT RIGHT", best first
     const kin_str *merges;
 
     int32_t bos, eos, eot, eom, unk, pad; // ids or KIN_TOKEN_NONE

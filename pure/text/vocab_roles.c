@@ -11,7 +11,7 @@ enum { // what the name of a token implies
     EOT = 2,      // the end of a turn, if the file names none; the first one in the list wins
     EOM = 4,      // the end of a message, likewise
     CONTROL = 8,  // regardless of its type in the file
-    VISIBLE = 16, // gpt-oss marks the channels of its answer with these tokens, so they are printed
+    VISIBLE = 16, // gpt-oss and Gemma 4 mark the parts of an answer with these tokens, so they are printed
 };
 
 static const struct {
@@ -36,6 +36,7 @@ static const struct {
     {"<|call|>", EOG | CONTROL},
     {"<|calls|>", EOG | CONTROL},
     {"<|flush|>", EOG | CONTROL},
+    {"<turn|>", EOG | CONTROL},
     {"</s>", EOG | CONTROL},
     {"[EOS]", EOG | CONTROL},
     {"<eos>", EOG | CONTROL},
@@ -82,6 +83,13 @@ static const struct {
     {"<|message|>", VISIBLE},
     {"<|start|>", VISIBLE},
     {"<|constrain|>", VISIBLE},
+    {"<|channel>", VISIBLE},
+    {"<channel|>", VISIBLE},
+    {"<|tool_call>", VISIBLE},
+    {"<tool_call|>", VISIBLE},
+    {"<|tool_response>", EOG | VISIBLE},
+    {"<tool_response|>", VISIBLE},
+    {"<|\"|>", VISIBLE},
 };
 
 static int32_t find_token(const kin_vocab *vocab, const char *name) {
@@ -107,11 +115,20 @@ static void spare_inner_end(kin_vocab *vocab) {
     vocab->types[end] = KIN_TOKEN_USER_DEFINED;
 }
 
+// Gemma 4's vocabulary has an HTML tag by this name, which ends nothing.
+static void spare_html(kin_vocab *vocab) {
+    const int32_t tag = find_token(vocab, "</s>");
+    if (tag == KIN_TOKEN_NONE || find_token(vocab, "<|tool_response>") == KIN_TOKEN_NONE) return;
+    vocab->is_eog[tag] = false;
+    vocab->types[tag] = KIN_TOKEN_NORMAL;
+}
+
 void kin_vocab_apply_roles(kin_vocab *vocab) {
     for (size_t i = 0; i < sizeof known_names / sizeof *known_names; i++) {
         int32_t id = find_token(vocab, known_names[i].name);
         if (id != KIN_TOKEN_NONE) apply(vocab, id, known_names[i].roles);
     }
+    spare_html(vocab);
     for (int role = KIN_FIM_PREFIX; role < KIN_FIM_COUNT; role++) {
         int32_t id = vocab->fim[role];
         if (id != KIN_TOKEN_NONE) apply(vocab, id, role >= KIN_FIM_REPO ? EOG | CONTROL : CONTROL);

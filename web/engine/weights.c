@@ -85,20 +85,27 @@ static int refuse(const kin_gguf_tensor *t, kin_err *err) {
                        kin_gguf_type_name(t->type));
 }
 
+// Fails unless they can compute a gated block, whose gate and up may be one matrix, the first of these weights.
+static int check_gated(const kin_model_layer *l, int of_both, int of_gate, int of_up, int of_down, kin_err *err) {
+    const kin_gguf_tensor *both = l->w[of_both], *gate = both ? both : l->w[of_gate], *up = both ? both : l->w[of_up];
+    kin_matrix g = matrix_of(gate), u = matrix_of(up), d = matrix_of(l->w[of_down]);
+    if (both && g.rows % (2 * KIN_PANEL_ROWS) != 0) return refuse(both, err);
+    if (both) g.rows = u.rows /= 2;
+    return kin_ops_take_experts(&g, &u, &d) ? 0 : refuse(gate, err);
+}
+
 // Fails unless kin's kernels can compute all of a layer: there are no others here.
 static int check_layer(const kin_model_layer *l, const kin_hparams *hp, int il, kin_err *err) {
     for (int id = 0; id < KIN_W_COUNT; id++) {
         const kin_gguf_tensor *t = l->w[id];
         if (t && !kin_weight_is_vector(id) && !kin_kernel_has(t->type, t->ne[0], t->ne[1])) return refuse(t, err);
     }
-    bool moe = kin_layer_of(hp, il).has_experts;
-    if (l->w[KIN_W_FFN_GATE_UP])
-        return l->w[KIN_W_FFN_GATE_UP]->ne[1] % (2 * KIN_PANEL_ROWS) == 0 ? 0 : refuse(l->w[KIN_W_FFN_GATE_UP], err);
-    const kin_gguf_tensor *gate = l->w[moe ? KIN_W_FFN_GATE_EXPS : KIN_W_FFN_GATE],
-                          *up = l->w[moe ? KIN_W_FFN_UP_EXPS : KIN_W_FFN_UP];
-    const kin_gguf_tensor *down = l->w[moe ? KIN_W_FFN_DOWN_EXPS : KIN_W_FFN_DOWN];
-    kin_matrix g = matrix_of(gate), u = matrix_of(up), d = matrix_of(down);
-    return kin_ops_take_experts(&g, &u, &d) ? 0 : refuse(gate, err);
+    const bool moe = kin_layer_of(hp, il).has_experts;
+    if (!moe || l->w[KIN_W_FFN_GATE]) {
+        if (check_gated(l, KIN_W_FFN_GATE_UP, KIN_W_FFN_GATE, KIN_W_FFN_UP, KIN_W_FFN_DOWN, err) != 0) return KIN_FAIL;
+    }
+    if (!moe) return 0;
+    return check_gated(l, KIN_W_FFN_GATE_UP_EXPS, KIN_W_FFN_GATE_EXPS, KIN_W_FFN_UP_EXPS, KIN_W_FFN_DOWN_EXPS, err);
 }
 
 static int read_layer(kin_weights *w, int il, kin_err *err) {
