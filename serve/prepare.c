@@ -171,11 +171,18 @@ static int open_sampler(const kin_preparer *p, const kin_request *r, kin_job_opt
 
 // ---- reasoning
 
-// Encodes the tokens that end the reasoning: the request's message, and the marker.
+// Returns what ends reasoning that has used up its budget. In channels the answer must be begun too.
+static const char *end_of_thinking(const kin_chat_format *format) {
+    bool has_channels = format->syntax == KIN_CALL_CHANNELS;
+    return has_channels ? "<|end|><|start|>assistant<|channel|>final<|message|>" : format->think_end;
+}
+
+// Encodes the tokens that end the reasoning: the request's message, and the mark.
 static int encode_end(const kin_preparer *p, const char *message, int32_t **ids, int *n, kin_api_error *err) {
     int32_t *marker = NULL, *text = NULL;
     int n_marker = 0, n_text = 0, rc = 0;
-    json_t *first = json_string(message ? message : ""), *last = json_string(kin_prompter_format(p->prompter)->chat.think_end);
+    json_t *first = json_string(message ? message : ""),
+           *last = json_string(end_of_thinking(&kin_prompter_format(p->prompter)->chat));
     *ids = NULL;
     if (!first || !last) rc = out_of_memory(err);
     if (rc == 0 && message) rc = kin_prompter_encode_json(p->prompter, first, false, false, &text, &n_text, err);

@@ -20,7 +20,7 @@ struct kin_prompter {
     kin_str source;
     bool has_source;  // the model's own, or the caller's
     kin_err bad_chat; // why `chat` is NULL: the model's template does not compile
-    bool takes_parts, takes_objects;
+    bool takes_parts, takes_objects, takes_thinking;
     kin_tool_format format;
 };
 
@@ -196,6 +196,15 @@ static void fit_ids(const kin_prompter *p, json_t *message) {
     json_array_foreach(json_object_get(message, "tool_calls"), i, call) fit_id(p, call, "id");
 }
 
+// Where a template takes calls only without content, empty content is none; where it calls the reasoning `thinking`, that is a
+// copy of it. gpt-oss's template refuses reasoning beside text in a message with calls.
+static void fit_reply(const kin_prompter *p, json_t *message) {
+    bool has_calls = json_object_get(message, "tool_calls"), has_text = string_of(json_object_get(message, "content")).len > 0;
+    json_t *reasoning = json_object_get(message, "reasoning_content");
+    if (has_calls && !has_text && p->format.content_is_null) json_object_set_new(message, "content", json_null());
+    if (reasoning && p->takes_thinking && !(has_calls && has_text)) json_object_set(message, "thinking", reasoning);
+}
+
 static json_t *adapt(const kin_prompter *p, const json_t *messages, const json_t *tools) {
     json_t *copy = json_deep_copy(messages), *message;
     size_t i;
@@ -204,6 +213,7 @@ static json_t *adapt(const kin_prompter *p, const json_t *messages, const json_t
     json_array_foreach(copy, i, message) {
         json_t *content = json_object_get(message, "content");
         if (p->format.n_call_id > 0) fit_ids(p, message);
+        fit_reply(p, message);
         if (p->takes_objects) open_arguments(message);
         if (p->takes_parts && json_is_string(content)) json_object_set_new(message, "content", as_parts(content));
     }
@@ -226,6 +236,7 @@ typedef struct chat {
     bool add_generation_prompt;
     bool leaves_out_none; // absent tools and documents are undefined instead of none
     kin_tristate thinking;
+    int thinking_budget; // tokens; -1: none
 } chat;
 
 typedef struct dates {
@@ -259,7 +270,11 @@ static kin_value *variables_of(const kin_prompter *p, kin_values *v, const chat 
     put(v, all, "add_generation_prompt", kin_value_bool(v, c->add_generation_prompt));
     put(v, all, "bos_token", token_text(v, vocab, kin_vocab_bos(vocab)));
     put(v, all, "eos_token", token_text(v, vocab, kin_vocab_eos(vocab)));
-    if (c->thinking != KIN_UNSET) put(v, all, "enable_thinking", kin_value_bool(v, c->thinking == KIN_YES));
+    if (c->thinking != KIN_UNSET) {
+        put(v, all, "enable_thinking", kin_value_bool(v, c->thinking == KIN_YES)); // Qwen, GLM, gemma 4
+        put(v, all, "thinking", kin_value_bool(v, c->thinking == KIN_YES));        // DeepSeek V3.1, Granite, Kimi K3
+    }
+    if (c->thinking_budget >= 0) put(v, all, "thinking_budget", kin_value_int(v, c->thinking_budget)); // Seed-OSS
     json_object_foreach((json_t *)c->kwargs, key, item) put(v, all, key, value_of(v, item));
     return all;
 }
@@ -361,7 +376,8 @@ int kin_prompter_render(const kin_prompter *p, const kin_request *r, kin_prompt 
               .tools = p->format.is_generic ? NULL : tools,
               .kwargs = r->template_kwargs,
               .add_generation_prompt = r->add_generation_prompt && !r->continues_last,
-              .thinking = r->thinking};
+              .thinking = r->thinking,
+              .thinking_budget = r->thinking_budget};
     kin_err why;
     int rc = messages ? render(p, &c, out, &why) : kin_err_set(&why, "out of memory");
     if (rc == 0 && r->continues_last) cut_after_last(out, r->messages);
@@ -466,7 +482,7 @@ int kin_prompter_text(const kin_prompter *p, const int32_t *ids, int n, bool spe
 // True if the template accepts the messages (JSON) and then writes `sign`, unless that is NULL.
 static bool shows(const kin_prompter *p, const char *messages, const char *tools, const char *sign) {
     json_t *m = json_loads(messages, 0, NULL), *t = tools ? json_loads(tools, 0, NULL) : NULL;
-    chat c = {.messages = m, .tools = t, .add_generation_prompt = true, .thinking = KIN_UNSET};
+    chat c = {.messages = m, .tools = t, .add_generation_prompt = true, .thinking = KIN_UNSET, .thinking_budget = -1};
     kin_prompt prompt = {0};
     kin_err err;
     bool ok = render(p, &c, &prompt, &err) == 0;
@@ -485,9 +501,18 @@ static bool shows(const kin_prompter *p, const char *messages, const char *tools
     "[{\"type\":\"function\",\"function\":{\"name\":\"kin_tool\",\"description\":\"d\",\"parameters\":{\"type\":\"object\","     \
     "\"properties\":{\"kin_a\":{\"type\":\"string\",\"description\":\"x\"}}}}}]"
 
+static bool has_word(kin_str text, const char *word) {
+    return text.at && memmem(text.at, text.len, word, strlen(word)) != NULL;
+}
+
 static void probe(kin_prompter *p) {
     p->takes_parts = !shows(p, "[" USER "]", NULL, "kin-user") &&
                      shows(p, "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"kin-user\"}]}]", NULL, "kin-user");
+    p->takes_thinking = has_word(p->source, ".thinking") || has_word(p->source, "'thinking'");
+    if (p->format.is_confirmed) {
+        p->takes_objects = !p->format.arguments_are_text;
+        return;
+    }
     p->takes_objects = shows(p, "[" USER "," CALL("{\"kin_a\":\"kin_b\"}") "]", TOOL, "\"kin_b\"") ||
                        !shows(p, "[" USER "," CALL("\"{\\\"kin_a\\\": \\\"kin_b\\\"}\"") "]", TOOL, "{\"kin_a\": \"kin_b\"}");
 }
@@ -558,6 +583,10 @@ int kin_prompter_open(kin_prompter **out, const kin_session *session, const char
         return kin_err_prefix(err, "the chat template");
     }
     if (p->chat || p->tool_use) probe(p);
+    if (p->has_source && p->format.is_generic)
+        kin_log(KIN_LOG_INFO, "the chat template has no tool calls of its own: tools are described in the system message");
+    else if (p->has_source && !p->format.is_confirmed)
+        kin_log(KIN_LOG_INFO, "the chat template renders no calls that can be read back: their format is guessed from its marks");
     *out = p;
     return 0;
 }

@@ -239,6 +239,11 @@ static const char *const replies[][2] = {
     [KIN_CHAT_LLAMA] = {"{\"name\": \"weather\", \"param", "eters\": {\"n\": 4}}"},
     [KIN_CHAT_MISTRAL] = {"[TOOL_CALLS][{\"name\": \"weather\", \"argu", "ments\": {\"n\": 4}, \"id\": \"123456789\"}]"},
     [KIN_CHAT_MISTRAL_LABELS] = {"[TOOL_CALLS]weather[CALL_ID]12[ARGS]{\"n\"", ": 4}"},
+    [KIN_CHAT_GLM] = {"<tool_call>weather\n<arg_key>name</arg_key>\n<arg_val", "ue>b</arg_value>\n</tool_call>"},
+    [KIN_CHAT_GEMMA] = {"<|tool_call>call:weather{name:<|\"|>a", "b<|\"|>}<tool_call|>"},
+    [KIN_CHAT_HARMONY] = {"<|channel|>analysis<|message|>so<|end|><|start|>assistant to=functions.weather<|channel|>",
+                          "commentary json<|message|>{\"n\": 4}"},
+    [KIN_CHAT_LFM] = {"<|tool_call_start|>[weather(name='a\\u00e4", "b', n=4)]<|tool_call_end|>"},
 };
 
 static int parse_reply(void *arg, kin_err *err) {
@@ -248,7 +253,7 @@ static int parse_reply(void *arg, kin_err *err) {
     kin_reply_parser *parser;
     int n, rc = 0;
     if (kin_reply_parser_new(&parser, &o, err) != 0) return KIN_FAIL;
-    for (int i = 0; i < 2 && rc == 0; i++)
+    for (int i = 0; i < 2 && rc == 0 && replies[which][0]; i++)
         rc = kin_reply_parser_push(parser, replies[which][i], strlen(replies[which][i]), &events, &n);
     if (rc == 0) rc = kin_reply_parser_flush(parser, false, &events, &n);
     if (rc != 0) kin_err_set(err, "out of memory");
@@ -287,7 +292,7 @@ static int think_and_draft(void *arg, kin_err *err) {
 
 static void replies_and_their_ends(void **state) {
     (void)state;
-    for (kin_chat_known f = KIN_CHAT_PLAIN; f < KIN_CHAT_N_KNOWN; f++) without_memory(parse_reply, &f);
+    for (kin_chat_known f = KIN_CHAT_PLAIN; f < sizeof replies / sizeof *replies; f++) without_memory(parse_reply, &f);
     without_memory(stop_at_words, NULL);
     without_memory(think_and_draft, NULL);
 }

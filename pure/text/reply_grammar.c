@@ -35,11 +35,11 @@ static bool is_space(char c) {
 
 void kin_reply_put_mark(kin_reply_writer *w, const char *mark) {
     const char *begin = mark;
-    size_t len;
     for (const char *at = mark;;) {
+        size_t len = 1;
         int32_t id = *at ? control_token_at(w, at, &len) : KIN_TOKEN_NONE;
-        bool is_line = *at == '\n';
-        if (*at && id == KIN_TOKEN_NONE && !is_line) {
+        bool is_line = *at == '\n', is_number = *at == KIN_MARK_DIGITS[0];
+        if (*at && id == KIN_TOKEN_NONE && !is_line && !is_number) {
             at++;
             continue;
         }
@@ -48,8 +48,8 @@ void kin_reply_put_mark(kin_reply_writer *w, const char *mark) {
         if (id != KIN_TOKEN_NONE)
             kin_text_print(w->line, "<[%d]> ", (int)id);
         else
-            kin_reply_put(w, "ws ");
-        for (at += is_line ? 1 : len; is_line && is_space(*at);) at++;
+            kin_reply_put(w, is_number ? "[0-9]{1,3} " : "ws ");
+        for (at += id != KIN_TOKEN_NONE ? len : 1; is_line && is_space(*at);) at++;
         begin = at;
     }
 }
@@ -340,6 +340,14 @@ static void put_calls_rule(kin_reply_writer *w) {
 
 // ---- text before calls
 
+// A mark around the text of an answer, which the model may leave out.
+static void put_text_mark(kin_reply_writer *w, const char *mark) {
+    if (!mark[0]) return;
+    kin_reply_put(w, "(");
+    kin_reply_put_mark(w, mark);
+    kin_reply_put(w, ")? ");
+}
+
 // Llama 3's calls have no mark: text must not begin like a call with the name of a tool.
 static void put_llama_text(kin_reply_writer *w) {
     static const char space[] = "[ \\t\\n\\r]*";
@@ -366,8 +374,10 @@ static void put_text_and_calls(kin_reply_writer *w) {
     }
     add_word(w, &words, f->calls_begin[0] ? f->calls_begin : f->call_begin[0] ? f->call_begin : f->name_begin);
     if (f->call_begin[0] && f->name_begin[0] == '<') add_word(w, &words, f->name_begin);
+    put_text_mark(w, f->text_begin);
     put_text_without_words(w, &words);
-    kin_reply_put(w, "calls?");
+    put_text_mark(w, f->text_end);
+    kin_reply_put(w, "calls? ");
 }
 
 static int put_json_text(kin_reply_writer *w) {
@@ -380,29 +390,27 @@ static int put_json_text(kin_reply_writer *w) {
 }
 
 static int put_body_rule(kin_reply_writer *w) {
-    bool has_calls = w->rules->n_tools > 0 && w->format->syntax != KIN_CALL_NONE;
+    const kin_chat_format *f = w->format;
+    bool has_calls = w->rules->n_tools > 0 && f->syntax != KIN_CALL_NONE;
     int rc = has_calls ? put_call_rule(w) : 0;
     if (rc == 0 && has_calls) put_calls_rule(w);
     if (rc == 0 && w->rules->required) {
-        kin_reply_put(w, "ws calls"); // SentencePiece models tend to begin with a space
+        put_text_mark(w, f->text_begin);
+        put_text_mark(w, f->text_end);
+        kin_reply_put(w, "ws calls "); // SentencePiece models tend to begin with a space
     } else if (rc == 0 && w->rules->schema.len > 0) {
+        put_text_mark(w, f->text_begin);
         rc = put_json_text(w);
-        if (has_calls) kin_reply_put(w, " | ws calls");
+        kin_reply_put(w, " ");
+        put_text_mark(w, f->text_end);
+        kin_reply_put(w, has_calls ? "| ws calls " : "");
     } else if (rc == 0 && has_calls) {
         put_text_and_calls(w);
     } else {
-        kin_reply_put(w, ".*");
+        kin_reply_put(w, ".* ");
     }
     kin_reply_end_rule(w, "body");
     return rc;
-}
-
-// A mark around the text of an answer, which the model may leave out.
-static void put_text_mark(kin_reply_writer *w, const char *mark) {
-    if (!mark[0]) return;
-    kin_reply_put(w, "(");
-    kin_reply_put_mark(w, mark);
-    kin_reply_put(w, ")? ");
 }
 
 // ---- reasoning
@@ -422,10 +430,12 @@ static void put_root_rule(kin_reply_writer *w) {
         kin_reply_put_mark(w, f->think_end);
         kin_reply_put(w, "[ \\t\\n\\r]{0,8} ");
     }
-    put_text_mark(w, f->text_begin);
-    kin_reply_put(w, "body");
+    kin_reply_put(w, "body ");
+    put_text_mark(w, f->turn_end);
     if (thinks && may_end) kin_reply_put(w, ")?");
-    if (may_begin) kin_reply_put(w, " | body)");
+    if (may_begin) kin_reply_put(w, "| body ");
+    if (may_begin) put_text_mark(w, f->turn_end);
+    if (may_begin) kin_reply_put(w, ")");
     kin_reply_end_rule(w, "root");
 }
 
@@ -443,7 +453,7 @@ static int put_channel_calls(kin_reply_writer *w) {
         put_literal(w, r->tools[i].name);
         kin_reply_put(w, "(");
         kin_reply_put_mark(w, "<|channel|>commentary ");
-        kin_reply_put(w, "| \" \")? ");
+        kin_reply_put(w, "| \" \") ");
         kin_reply_put(w, "(");
         kin_reply_put_mark(w, "<|constrain|>");
         kin_reply_put(w, ")? \"json\" ");

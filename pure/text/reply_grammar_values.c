@@ -61,20 +61,20 @@ static bool has_name(kin_reply_writer *w, const kin_json *json, const kin_json_v
 
 // ---- parameters between marks
 
-// Writes the names of the types other than strings, as the model writes them.
-static const char *other_types(const kin_chat_format *f) {
-    bool is_bool = strcmp(f->string_type, "true") == 0;
-    return is_bool ? "\"false\" " : "(\"number\" | \"boolean\" | \"object\" | \"array\" | \"null\") ";
+static void put_type(kin_reply_writer *w, bool is_string) {
+    const kin_chat_format *f = w->format;
+    const char *type = is_string ? f->string_type : f->other_type;
+    if (type[0])
+        put_literal(w, (kin_str){type, strlen(type)});
+    else
+        kin_reply_put(w, "(\"number\" | \"boolean\" | \"object\" | \"array\" | \"null\") ");
 }
 
 static int put_value(kin_reply_writer *w, const kin_json *json, const kin_json_value *schema, const kin_reply_tool *tool) {
     const kin_chat_format *f = w->format;
     unsigned types = kin_parameter_types(json, schema);
     bool is_string = types & KIN_TYPE_STRING, is_enum = is_string && is_enum_of_strings(json, schema, f->value_end[0]);
-    if (f->type_end[0] && is_string)
-        put_literal(w, (kin_str){f->string_type, strlen(f->string_type)});
-    else if (f->type_end[0])
-        kin_reply_put(w, other_types(f));
+    if (f->type_end[0]) put_type(w, is_string);
     kin_reply_put_mark(w, f->type_end);
     if (is_enum) {
         kin_reply_put(w, f->pads_values ? "\"\\n\" " : "");
@@ -121,7 +121,7 @@ static void put_parameter_rules(kin_reply_writer *w) {
     kin_reply_put_mark(w, f->key_begin);
     kin_reply_put(w, "[^<>\\n\"]{1,64} ");
     kin_reply_put_mark(w, f->key_end);
-    if (f->type_end[0]) put_literal(w, (kin_str){f->string_type, strlen(f->string_type)});
+    if (f->type_end[0]) put_type(w, true);
     kin_reply_put_mark(w, f->type_end);
     kin_reply_put(w, "raw ");
     kin_reply_put_mark(w, f->value_end);
@@ -189,7 +189,7 @@ static int put_loose_list(kin_reply_writer *w, const kin_json *json, const kin_j
 // Writes a value. What has more keywords than the native syntax of this format can say is JSON, which the parser reads there too.
 static int put_loose(kin_reply_writer *w, const kin_json *json, const kin_json_value *schema, const kin_reply_tool *tool,
                      int depth) {
-    static const char *const list_keywords[] = {"items", NULL};
+    static const char *const list_keywords[] = {"items", NULL}, *const none[] = {NULL};
     unsigned types = kin_parameter_types(json, schema);
     const kin_json_value *items = kin_json_get(json, schema, "items", 5);
     if (types == KIN_TYPE_STRING && put_quoted(w, json, schema)) return 0;
@@ -200,6 +200,14 @@ static int put_loose(kin_reply_writer *w, const kin_json *json, const kin_json_v
     }
     if (types == KIN_TYPE_ARRAY && items && depth < 4 && has_only(json, schema, list_keywords))
         return put_loose_list(w, json, items, tool, depth);
+    if (types == KIN_TYPE_ARRAY && has_only(json, schema, none)) {
+        kin_reply_put(w, "\"[\" ws (any (ws \",\" ws any)*)? ws \"]\" ");
+        return 0;
+    }
+    if (types == KIN_TYPE_ALL && has_only(json, schema, none)) {
+        kin_reply_put(w, "any ");
+        return 0;
+    }
     if (kin_reply_put_schema(w, json, schema, tool, "any") != 0) return KIN_FAIL;
     kin_reply_put(w, " ");
     return 0;
@@ -265,8 +273,12 @@ static void put_loose_rules(kin_reply_writer *w) {
         kin_reply_put(w, w->format->is_raw ? "" : "| string ");
     }
     kin_reply_end_rule(w, "quoted");
-    kin_reply_put(w, "quoted | value | \"True\" | \"False\" | \"None\"");
+    kin_reply_put(w, "quoted | value | \"True\" | \"False\" | \"None\" | \"[\" ws (any (ws \",\" ws any)*)? ws \"]\" | ");
+    kin_reply_put(w, "\"{\" ws (any-member (ws \",\" ws any-member)*)? ws \"}\"");
     kin_reply_end_rule(w, "any");
+    kin_reply_put(w, is_python(w) ? "quoted" : "(quoted | [a-zA-Z0-9_.-]{1,64})");
+    kin_reply_put(w, " ws \":\" ws any");
+    kin_reply_end_rule(w, "any-member");
     kin_text_print(w->line, "[a-zA-Z_] [a-zA-Z0-9_]{0,63} \"%s\" any", after_key);
     kin_reply_end_rule(w, "parameter");
 }

@@ -106,7 +106,7 @@ static int list_marks(const kin_reply_parser *p, mark *marks) {
     int n = 0;
     bool in_reasoning = p->state == KIN_REPLY_IN_REASONING, is_after = p->state == KIN_REPLY_AFTER_CALL;
     bool may_think = p->state == KIN_REPLY_IN_TEXT && p->at_beginning && p->options.reasoning && !p->had_reasoning;
-    bool has_calls = p->has_calls && !in_reasoning, has_channels = f->syntax == KIN_CALL_CHANNELS;
+    bool has_channels = f->syntax == KIN_CALL_CHANNELS, has_calls = p->has_calls && !in_reasoning && !has_channels;
     // A call may begin with its second mark: Qwen3-Coder often leaves <tool_call> out.
     bool is_tag = f->name_begin[0] == '<' && (f->call_begin[0] || f->calls_begin[0]);
     const struct {
@@ -128,6 +128,7 @@ static int list_marks(const kin_reply_parser *p, mark *marks) {
         {is_after, {f->calls_end, END_CALL}},
         {!in_reasoning, {f->text_begin, DROPPED}},
         {!in_reasoning, {f->text_end, DROPPED}},
+        {!in_reasoning, {f->turn_end, DROPPED}},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         if (all[i].is_searched && all[i].mark.text[0]) marks[n++] = all[i].mark;
@@ -326,7 +327,7 @@ static bool is_begun_call(const kin_reply_parser *p) {
     bool is_whole;
     mark found;
     if (p->state == KIN_REPLY_IN_REASONING) return false;
-    if (p->state < KIN_REPLY_IN_HEADER) return text.len > 1 && find_mark(p, text, &found, &is_whole) && is_of_call(found.kind);
+    if (p->state < KIN_REPLY_IN_HEADER) return text.len > 1 && find_mark(p, text, &found, &is_whole) && found.kind > END_THINK;
     return p->state != KIN_REPLY_IN_OBJECT || p->has_name || text.at[0] != '{';
 }
 

@@ -3,138 +3,155 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "pure/text/chat/derive.h"
+#include "pure/text/chat/trial.h"
 #include "pure/text/json.h"
 
-// ---- trial conversations
-
-#define PROBE_TOOL "kin_trial_tool"
-#define PROBE_SYSTEM "kin_trial_system"
-
-typedef struct trial {
-    bool has_system, tools;
-    int n_calls; // in one assistant message, each with its result
-    const char *id;
-} trial;
-
-static kin_value *text(kin_values *v, const char *at) {
-    return kin_value_string(v, at, strlen(at), KIN_ORIGIN_INPUT);
-}
-
-static void put(kin_values *v, kin_value *dict, const char *key, kin_value *item) {
-    kin_value_put(v, dict, key, strlen(key), item);
-}
-
-static void append_message(kin_values *v, kin_value *messages, const char *role, const char *content) {
-    kin_value *message = kin_value_dict(v);
-    put(v, message, "role", text(v, role));
-    put(v, message, "content", text(v, content));
-    kin_value_append(v, messages, message);
-}
-
-static kin_value *make_tools(kin_values *v) {
-    kin_value *property = kin_value_dict(v), *properties = kin_value_dict(v), *parameters = kin_value_dict(v);
-    kin_value *function = kin_value_dict(v), *tool = kin_value_dict(v), *tools = kin_value_list(v);
-    put(v, property, "type", text(v, "string"));
-    put(v, property, "description", text(v, "a"));
-    put(v, properties, "a", property);
-    put(v, parameters, "type", text(v, "object"));
-    put(v, parameters, "properties", properties);
-    put(v, function, "name", text(v, PROBE_TOOL));
-    put(v, function, "description", text(v, "a"));
-    put(v, function, "parameters", parameters);
-    put(v, tool, "type", text(v, "function"));
-    put(v, tool, "function", function);
-    kin_value_append(v, tools, tool);
-    return tools;
-}
-
-static void append_calls(kin_values *v, kin_value *messages, const trial *t) {
-    kin_value *calls = kin_value_list(v), *message = kin_value_dict(v);
-    for (int i = 0; i < t->n_calls; i++) {
-        kin_value *arguments = kin_value_dict(v), *function = kin_value_dict(v), *call = kin_value_dict(v);
-        put(v, arguments, "a", text(v, "b"));
-        put(v, function, "name", text(v, PROBE_TOOL));
-        put(v, function, "arguments", arguments);
-        put(v, call, "id", text(v, t->id));
-        put(v, call, "type", text(v, "function"));
-        put(v, call, "function", function);
-        kin_value_append(v, calls, call);
-    }
-    put(v, message, "role", text(v, "assistant"));
-    put(v, message, "content", text(v, ""));
-    put(v, message, "tool_calls", calls);
-    kin_value_append(v, messages, message);
-    for (int i = 0; i < t->n_calls; i++) {
-        kin_value *result = kin_value_dict(v);
-        put(v, result, "role", text(v, "tool"));
-        put(v, result, "tool_call_id", text(v, t->id));
-        put(v, result, "content", text(v, "c"));
-        kin_value_append(v, messages, result);
-    }
-}
-
-static kin_value *make_variables(kin_values *v, const trial *t) {
-    kin_value *variables = kin_value_dict(v), *messages = kin_value_list(v);
-    if (t->has_system) append_message(v, messages, "system", PROBE_SYSTEM);
-    append_message(v, messages, "user", "d");
-    if (t->n_calls > 0) append_calls(v, messages, t);
-    put(v, variables, "messages", messages);
-    if (t->tools) put(v, variables, "tools", make_tools(v));
-    put(v, variables, "bos_token", text(v, ""));
-    put(v, variables, "eos_token", text(v, ""));
-    put(v, variables, "add_generation_prompt", kin_value_bool(v, true));
-    return variables;
-}
-
-static bool has(const char *at, size_t len, const char *word) {
+static bool has(kin_str text, const char *word) {
     size_t n = strlen(word);
-    for (size_t i = 0; i + n <= len; i++) {
-        if (memcmp(at + i, word, n) == 0) return true;
+    for (size_t i = 0; i + n <= text.len; i++) {
+        if (memcmp(text.at + i, word, n) == 0) return true;
     }
     return false;
 }
 
-// Returns the format whose markers the text contains; KIN_CHAT_PLAIN: none.
-static kin_chat_known format_of(const char *at, size_t len) {
-    if (has(at, len, "[TOOL_CALLS]")) return has(at, len, "[ARGS]") ? KIN_CHAT_MISTRAL_LABELS : KIN_CHAT_MISTRAL;
-    if (has(at, len, "<tool_call>") && has(at, len, "<function=")) return KIN_CHAT_XML;
-    if (has(at, len, "<tool_call>") && has(at, len, "arguments") && !has(at, len, "<arg_key>")) return KIN_CHAT_HERMES;
-    if (has(at, len, "\"parameters\": ") && has(at, len, "ipython")) return KIN_CHAT_LLAMA;
+// ---- known marks
+
+// The formats that a text with these marks has; the first row wins.
+static const struct {
+    const char *marks[2];
+    kin_chat_known format;
+} signs[] = {
+    {{"<|channel|>", "<|message|>"}, KIN_CHAT_HARMONY},
+    {{"[TOOL_CALLS]", "[ARGS]"}, KIN_CHAT_MISTRAL_LABELS},
+    {{"[TOOL_CALLS]", ""}, KIN_CHAT_MISTRAL},
+    {{"<tool_call>", "<function="}, KIN_CHAT_XML},
+    {{"<tool_call>", "<arg_key>"}, KIN_CHAT_GLM},
+    {{"<|tool_call>", "call:"}, KIN_CHAT_GEMMA},
+    {{"<tool_call>", "arguments"}, KIN_CHAT_HERMES},
+    {{"\"parameters\": ", "ipython"}, KIN_CHAT_LLAMA},
+    {{"<|tool_calls_section_begin|>", ""}, KIN_CHAT_KIMI},
+    {{"<|open|>", "argument"}, KIN_CHAT_KIMI_3},
+    {{"<minimax:tool_call>", ""}, KIN_CHAT_MINIMAX},
+    {{"<seed:tool_call>", ""}, KIN_CHAT_SEED},
+    {{"DSML", "function_calls"}, KIN_CHAT_DSML},
+    {{"tool\xe2\x96\x81"
+      "calls\xe2\x96\x81"
+      "begin",
+      "```json"},
+     KIN_CHAT_DEEPSEEK},
+    {{"tool\xe2\x96\x81"
+      "calls\xe2\x96\x81"
+      "begin",
+      ""},
+     KIN_CHAT_DEEPSEEK_31},
+    {{"<|tool_call_start|>", ""}, KIN_CHAT_LFM},
+    {{"<|START_ACTION|>", ""}, KIN_CHAT_COMMAND},
+    {{"<|tools_prefix|>", ""}, KIN_CHAT_APERTUS},
+    {{"<|tool_call|>", "<|/tool_call|>"}, KIN_CHAT_PHI},
+    {{"<|tool|>", "<|/tool|>"}, KIN_CHAT_PHI}, // Phi-4-mini's template renders the tools but no calls
+    {{"<|tool_call|>", ""}, KIN_CHAT_GRANITE},
+    {{"<function_calls>", ""}, KIN_CHAT_OLMO},
+    {{"<TOOLCALL>", ""}, KIN_CHAT_NEMOTRON},
+    {{"functools[", ""}, KIN_CHAT_FIREFUNCTION},
+};
+
+static kin_chat_known format_of(kin_str text) {
+    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
+        if (has(text, signs[i].marks[0]) && has(text, signs[i].marks[1])) return signs[i].format;
+    }
     return KIN_CHAT_PLAIN;
 }
 
-// Determines whether the template renders the conversation, including `word`, and the format of the rendered text. Returns
-// KIN_FAIL if memory runs out.
-static int try(const kin_jinja *jinja, trial t, const char *word, bool *renders, kin_chat_known *format) {
-    enum { MAX_BYTES = 4 << 20 };
-    kin_values *v = kin_values_new(MAX_BYTES);
-    kin_jinja_text prompt;
-    if (!v) return KIN_FAIL;
-    *renders = kin_jinja_render(jinja, v, make_variables(v, &t), 0, &prompt, NULL) == 0 && has(prompt.at, prompt.len, word);
-    *format = *renders ? format_of(prompt.at, prompt.len) : KIN_CHAT_PLAIN;
-    kin_values_free(v);
-    return 0;
+// Finds the marks of reasoning in the source of a template, which often leaves reasoning out of what it renders.
+static kin_chat_format thinking_of(kin_str source) {
+    static const struct {
+        const char *sign, *begin, *end;
+    } all[] = {
+        {"<seed:think>", "<seed:think>", "</seed:think>"},
+        {"<mm:think>", "<mm:think>", "</mm:think>"},
+        {"<|START_THINKING|>", "<|START_THINKING|>", "<|END_THINKING|>"},
+        {"<|channel>", "<|channel>thought\n", "<channel|>"},
+        {"<|inner_prefix|>", "<|inner_prefix|>", "<|inner_suffix|>"},
+        {"<|channel|>analysis", "<|channel|>analysis<|message|>", "<|end|>"},
+        {"[THINK]", "[THINK]", "[/THINK]"},
+        {"<|open|>", "<|open|>think<|sep|>", "<|close|>think<|sep|>"},
+        {"think>", "<think>", "</think>"},
+    };
+    kin_chat_format f = {.syntax = KIN_CALL_NONE};
+    for (size_t i = 0; i < sizeof all / sizeof *all && !f.think_begin[0]; i++) {
+        if (!has(source, all[i].sign)) continue;
+        memcpy(f.think_begin, all[i].begin, strlen(all[i].begin));
+        memcpy(f.think_end, all[i].end, strlen(all[i].end));
+    }
+    return f;
 }
 
 // ---- the format
 
+typedef struct search {
+    const kin_jinja *jinja;
+    kin_str source;
+    kin_tool_format *out;
+    kin_chat_known marked; // the format whose marks a rendered call has
+} search;
+
+// Determines whether the template renders the conversation, including `word`.
+static int try(search *s, kin_trial t, const char *word, bool *renders) {
+    kin_text_buffer text = {0};
+    t.is_open = true;
+    int rc = kin_trial_render(s->jinja, &t, &text, renders);
+    *renders = *renders && has(kin_text_str(&text), word);
+    if (*renders && t.n_calls > 0 && s->marked == KIN_CHAT_PLAIN) s->marked = format_of(kin_text_str(&text));
+    kin_text_fini(&text);
+    return rc;
+}
+
+static void use(search *s, kin_chat_known which, const kin_chat_format *think) {
+    s->out->chat = *kin_chat_format_known(which);
+    memcpy(s->out->chat.think_begin, think->think_begin, sizeof think->think_begin);
+    memcpy(s->out->chat.think_end, think->think_end, sizeof think->think_end);
+}
+
+// Determines the format of the calls, if the template is told the tools.
+static int find_calls(search *s, const kin_chat_format *think) {
+    kin_chat_derived derived;
+    if (kin_chat_derive(s->jinja, think, &derived) != 0) return KIN_FAIL;
+    s->out->is_confirmed = derived.is_certain;
+    if (derived.is_certain) {
+        s->out->chat = derived.format;
+        s->out->arguments_are_text = derived.arguments_are_text;
+        s->out->content_is_null = derived.content_is_null;
+        return 0;
+    }
+    kin_chat_known which = s->marked != KIN_CHAT_PLAIN ? s->marked : format_of(s->source);
+    s->out->is_generic = which == KIN_CHAT_PLAIN;
+    use(s, s->out->is_generic ? KIN_CHAT_HERMES : which, think);
+    return 0;
+}
+
 int kin_tool_format_of(kin_tool_format *out, const kin_jinja *jinja, const char *source, size_t len, kin_err *err) {
     static const char nine[] = "abcdef123", other[] = "call_abcdef123";
-    bool tells_tools = false, one = false, two = false, any_id = false, takes_system = false;
-    kin_chat_known format = KIN_CHAT_PLAIN, ignored;
-    int rc = try(jinja, (trial){.has_system = true}, PROBE_SYSTEM, &takes_system, &ignored);
-    if (rc == 0) rc = try(jinja, (trial){.tools = true}, PROBE_TOOL, &tells_tools, &ignored);
-    if (rc == 0) rc = try(jinja, (trial){.tools = true, .n_calls = 1, .id = nine}, "", &one, &format);
-    if (rc == 0) rc = try(jinja, (trial){.tools = true, .n_calls = 2, .id = nine}, "", &two, &ignored);
-    if (rc == 0) rc = try(jinja, (trial){.tools = true, .n_calls = 1, .id = other}, "", &any_id, &ignored);
+    static const kin_trial_call calls[] = {{0, "{\"kin_key\": \"b\"}"}, {0, "{\"kin_key\": \"b\"}"}};
+    const kin_trial one_call = {.has_tools = true, .has_results = true, .calls = calls, .n_calls = 1, .id = nine};
+    kin_trial two_calls = one_call, any_call = one_call;
+    search s = {.jinja = jinja, .source = {source, len}, .out = out};
+    kin_chat_format think = thinking_of(s.source);
+    bool tells_tools = false, one = false, two = false, any_id = false;
+    *out = (kin_tool_format){.is_generic = true};
+    two_calls.n_calls = 2;
+    any_call.id = other;
+    int rc = try(&s, (kin_trial){.has_system = true}, KIN_TRIAL_SYSTEM, &out->takes_system);
+    if (rc == 0) rc = try(&s, (kin_trial){.has_tools = true}, KIN_TRIAL_TOOL, &tells_tools);
+    if (rc == 0) rc = try(&s, one_call, "", &one);
+    if (rc == 0) rc = try(&s, two_calls, "", &two);
+    if (rc == 0) rc = try(&s, any_call, "", &any_id);
+    use(&s, KIN_CHAT_HERMES, &think);
+    out->is_generic = !tells_tools;
+    if (rc == 0 && tells_tools) rc = find_calls(&s, &think);
     if (rc != 0) return kin_err_set(err, "chat template: out of memory");
-    if (format == KIN_CHAT_PLAIN) format = format_of(source, len);
-    *out = (kin_tool_format){.is_generic = !tells_tools || format == KIN_CHAT_PLAIN, .takes_system = takes_system};
-    out->chat = *kin_chat_format_known(out->is_generic ? KIN_CHAT_HERMES : format);
-    if (!has(source, len, "think>")) out->chat.think_begin[0] = out->chat.think_end[0] = 0;
-    if (out->is_generic) return 0;
-    out->one_call = one && !two;
-    out->n_call_id = one && !any_id ? (int)strlen(nine) : 0;
+    out->one_call = !out->is_generic && one && !two;
+    out->n_call_id = !out->is_generic && one && !any_id ? (int)strlen(nine) : 0;
     return 0;
 }
 

@@ -1,9 +1,10 @@
 // Tool format: determines from a model's chat template which format its calls have, and what the template can render.
 //
-// It renders small conversations with the template and searches the rendered calls for markers; if they contain none, the
-// template's source. If the template renders no tools, or renders calls in an unsupported format, the generic form is used:
-// tools are described in the system message, and calls have the format KIN_CHAT_HERMES. Then the template is given no tools
-// and no calls: the kin_tool_format_put_... functions write everything as text of messages.
+// It renders small conversations with the template (chat/trial.h) and derives the format from the calls in them (chat/derive.h).
+// If that leads to nothing certain, the marks of known formats are searched for, in what the template renders and in its source.
+// If the template renders no tools, or there are no such marks, the generic form is used: tools are described in the system
+// message, and calls have the format KIN_CHAT_HERMES. Then the template is given no tools and no calls: the
+// kin_tool_format_put_... functions write everything as text of messages.
 //
 // For a request with tools the server
 //   - renders the prompt; if is_generic, with put_instructions in the system message, put_call in the content of an
@@ -18,9 +19,12 @@
 typedef struct kin_tool_format {
     kin_chat_format chat; // always has calls
     bool is_generic;
-    bool one_call;     // the template rejects more than one call in a message: `parallel` must be off
-    int n_call_id;     // required number of letters and digits in a call's id (kin_tool_format_put_id); 0: any text
-    bool takes_system; // it renders system messages; otherwise put their text before the first user message
+    bool is_confirmed;       // the template renders calls in this format; otherwise its marks were found
+    bool arguments_are_text; // if confirmed: the template expects arguments as a string of JSON
+    bool content_is_null;    // if confirmed: it writes calls only of messages without content
+    bool one_call;           // the template rejects more than one call in a message: `parallel` must be off
+    int n_call_id;           // required number of letters and digits in a call's id (kin_tool_format_put_id); 0: any text
+    bool takes_system;       // it renders system messages; otherwise put their text before the first user message
 } kin_tool_format;
 
 // source [len]: the source of the compiled template. Fails only if memory runs out.

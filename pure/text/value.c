@@ -63,6 +63,10 @@ void *kin_values_alloc(kin_values *values, size_t n) {
     return at;
 }
 
+void kin_values_limit_steps(kin_values *values, uint64_t n_steps) {
+    if (n_steps < values->steps_left) values->steps_left = n_steps;
+}
+
 bool kin_values_charge(kin_values *values, uint64_t steps) {
     if (values->error) return false;
     if (steps > values->steps_left) {

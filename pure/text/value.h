@@ -31,6 +31,8 @@ typedef enum kin_origin {
 // max_bytes: recommended: 8 times the bytes of the request, plus 1 MiB. Returns NULL if memory runs out.
 kin_values *kin_values_new(size_t max_bytes);
 void kin_values_free(kin_values *values); // NULL is allowed
+// Lowers the number of steps that may still be taken (jinja.h), for templates that are only tried.
+void kin_values_limit_steps(kin_values *values, uint64_t n_steps);
 
 // Returns 0, or KIN_FAIL with the first error of the heap.
 int kin_values_check(const kin_values *values, kin_err *err);

@@ -9,6 +9,8 @@
 // meaning, and neither has white space within them, except in calls_begin, call_begin and think_begin, which are searched for in
 // text.
 //
+// KIN_MARK_DIGITS in a mark is a number: the index that Kimi K3 gives each call.
+//
 // Plain data: may be copied and compared. The known formats are constants.
 #pragma once
 
@@ -16,6 +18,8 @@
 #include <stddef.h>
 
 #include "base/str.h"
+
+#define KIN_MARK_DIGITS "\1"
 
 enum { KIN_CHAT_MAX_MARK = 80, KIN_CHAT_MAX_KEY = 24 }; // bytes with the final NUL
 
@@ -47,11 +51,12 @@ typedef struct kin_chat_format {
     // PARAMETERS: key_begin KEY key_end VALUE value_end; or key_begin KEY key_end TYPE type_end VALUE value_end, where the type
     // is string_type for strings.
     char key_begin[KIN_CHAT_MAX_MARK], key_end[KIN_CHAT_MAX_MARK], value_end[KIN_CHAT_MAX_MARK];
-    char type_end[KIN_CHAT_MAX_MARK], string_type[KIN_CHAT_MAX_KEY];
+    char type_end[KIN_CHAT_MAX_MARK], string_type[KIN_CHAT_MAX_KEY], other_type[KIN_CHAT_MAX_KEY];
     bool pads_values;             // a line end before and after a value belongs to the format
     char quote[KIN_CHAT_MAX_KEY]; // QUOTED
     char think_begin[KIN_CHAT_MAX_MARK], think_end[KIN_CHAT_MAX_MARK]; // empty: the model does not reason
     char text_begin[KIN_CHAT_MAX_MARK], text_end[KIN_CHAT_MAX_MARK];   // around the text of an answer; left out of it
+    char turn_end[KIN_CHAT_MAX_MARK];                                  // text before the token that ends the reply; left out
 } kin_chat_format;
 
 typedef enum kin_chat_known {
@@ -61,6 +66,27 @@ typedef enum kin_chat_known {
     KIN_CHAT_LLAMA,          // Llama 3: the whole reply is {"name": ..., "parameters": {...}}, or follows <|python_tag|>
     KIN_CHAT_MISTRAL,        // [TOOL_CALLS][{"name": ..., "arguments": {...}, "id": ...}, ...]
     KIN_CHAT_MISTRAL_LABELS, // [TOOL_CALLS]NAME[CALL_ID]ID[ARGS]{...}
+    KIN_CHAT_DEEPSEEK,       // V3, R1: NAME and JSON in a code block
+    KIN_CHAT_DEEPSEEK_31,    // V3.1: NAME and JSON
+    KIN_CHAT_DSML,           // DeepSeek V3.2: parameters between tags with a prefix
+    KIN_CHAT_GLM,            // GLM 4.5 and later: <tool_call>NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value></tool_call>
+    KIN_CHAT_KIMI,           // Kimi K2: functions.NAME:0 and JSON
+    KIN_CHAT_KIMI_3,         // Kimi K3: arguments with a type, channels between <|open|> and <|close|>
+    KIN_CHAT_MINIMAX,      // MiniMax M2: <minimax:tool_call><invoke name="NAME"><parameter name="KEY">VALUE</parameter></invoke>
+    KIN_CHAT_SEED,         // Seed-OSS: Qwen3-Coder's in other tags
+    KIN_CHAT_GEMMA,        // gemma 4: <|tool_call>call:NAME{KEY:<|"|>VALUE<|"|>}<tool_call|>
+    KIN_CHAT_HARMONY,      // gpt-oss
+    KIN_CHAT_LFM,          // LFM2: <|tool_call_start|>[NAME(KEY="VALUE")]<|tool_call_end|>
+    KIN_CHAT_OLMO,         // Olmo 3: <function_calls>, a call as in Python on each line
+    KIN_CHAT_PYTHONIC,     // Llama 3.2, 4: the whole reply is [NAME(KEY="VALUE")]
+    KIN_CHAT_COMMAND,      // Command R7B, A: <|START_ACTION|>[{"tool_call_id": ..., "tool_name": ..., "parameters": {...}}]
+    KIN_CHAT_GRANITE,      // Granite 3: <|tool_call|>[{"name": ..., "arguments": {...}}]
+    KIN_CHAT_PHI,          // Phi-4-mini: the same with an end, <|/tool_call|>
+    KIN_CHAT_NEMOTRON,     // Nemotron Nano 2: <TOOLCALL>[...]</TOOLCALL>
+    KIN_CHAT_APERTUS,      // Apertus: <|tools_prefix|>[{NAME: {...}}]<|tools_suffix|>
+    KIN_CHAT_MINIMAX_1,    // MiniMax M1: <tool_calls>, an object on each line
+    KIN_CHAT_FUNCTION,     // Functionary 3.1: <function=NAME>{...}</function>
+    KIN_CHAT_FIREFUNCTION, // Firefunction 2: functools[{"name": ..., "arguments": {...}}]
     KIN_CHAT_N_KNOWN,
 } kin_chat_known;
 

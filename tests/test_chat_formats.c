@@ -1,0 +1,497 @@
+// Formats of calls: a template renders calls, the format is found from it, and parsing what it rendered gives the calls again,
+// however the bytes are cut; rendered once more they are the same bytes, so a history of them is found in the prefix cache.
+//
+// The templates here are short ones in the form of the models'.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pure/text/chat/derive.h"
+#include "pure/text/chat/trial.h"
+#include "pure/text/json.h"
+#include "pure/text/tool_format.h"
+
+static kin_str str(const char *text) {
+    return (kin_str){text, strlen(text)};
+}
+
+// ---- templates
+
+#define TOOLS "{% for t in tools %}{{ t | tojson }}\n{% endfor %}"
+#define BEGIN TOOLS "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.content %}{{ m.content }}{% endif %}"
+#define END "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+#define CHAT(calls) BEGIN "{% if m.tool_calls %}" calls "{% endif %}" END
+#define EACH(call) "{% for c in m.tool_calls %}" call "{% endfor %}"
+#define LIST(call) "[" EACH("{% if not loop.first %}, {% endif %}" call) "]"
+#define NAME "{{ c.function.name }}"
+#define ARGUMENTS "{{ c.function.arguments | tojson }}"
+#define OBJECT "{\"name\": \"" NAME "\", \"arguments\": " ARGUMENTS "}"
+#define PARAMETERS(each) "{% for k, v in c.function.arguments.items() %}" each "{% endfor %}"
+#define TEXT_OR_JSON "{{ v if v is string else v | tojson }}"
+#define BAR "\xef\xbd\x9c"
+#define GAP "\xe2\x96\x81"
+#define DS(word) "<" BAR "tool" GAP word BAR ">"
+#define CALLS_BEGIN DS("calls" GAP "begin")
+#define CALLS_END DS("calls" GAP "end")
+#define CALL_BEGIN DS("call" GAP "begin")
+#define CALL_END DS("call" GAP "end")
+#define PYTHON_CALL NAME "(" PARAMETERS("{{ k }}={{ py(v) }}{% if not loop.last %}, {% endif %}") ")"
+// As Python's repr, with double quotes.
+#define PY                                                                                                                       \
+    "{% macro py(v) %}{% if v is boolean %}{{ 'True' if v else 'False' }}{% elif v is none %}None{% elif v is string or v is "   \
+    "number %}{{ v | tojson }}{% elif v is mapping %}{% raw %}{{% endraw %}{% for k, x in v.items() %}{{ k | tojson }}: {{ "     \
+    "py(x) }}{% if not loop.last %}, {% endif %}{% endfor %}}{% else %}[{% for x in v %}{{ py(x) }}{% if not loop.last %}, {% "  \
+    "endif %}{% endfor %}]{% endif %}{% endmacro %}"
+#define GEMMA_VALUE                                                                                                              \
+    "{% macro gv(v) %}{% if v is string %}<|\"|>{{ v }}<|\"|>{% elif v is boolean %}{{ 'true' if v else 'false' }}{% elif v is " \
+    "none %}null{% elif v is mapping %}{{ '{' }}{% for k, x in v | dictsort %}{{ k }}:{{ gv(x) }}{% if not loop.last %},{% "     \
+    "endif %}{% endfor %}}{% elif v is number %}{{ v }}{% else %}[{% for x in v %}{{ gv(x) }}{% if not loop.last %},{% endif "   \
+    "%}{% endfor %}]{% endif %}{% endmacro %}"
+#define ARGUMENT_TYPE                                                                                                            \
+    "{{ 'boolean' if v is boolean else 'null' if v is none else 'number' if v is number else 'string' if v is string else "      \
+    "'object' if v is mapping else 'array' }}"
+
+enum { WITH_MARKS = 1, WITH_EMPTY = 2, WITH_QUOTES = 4, WITH_NULL = 8, ALL = 15 }; // what a format can say
+
+typedef struct model {
+    const char *name, *source;
+    kin_chat_known known;
+    int says;
+    const char *header, *end; // around what the model writes in a message
+} model;
+
+#define CHATML "<|im_start|>assistant\n", "<|im_end|>\n"
+
+static const model models[] = {
+    {"Hermes", CHAT(EACH("<tool_call>\n" OBJECT "\n</tool_call>{% if not loop.last %}\n{% endif %}")), KIN_CHAT_HERMES, ALL,
+     CHATML},
+    {"Qwen3-Coder",
+     CHAT(EACH("\n<tool_call>\n<function=" NAME
+               ">\n" PARAMETERS("<parameter={{ k }}>\n" TEXT_OR_JSON "\n</parameter>\n") "</function>\n</tool_call>")),
+     KIN_CHAT_XML, ALL & ~WITH_NULL, CHATML},
+    {"Llama 3",
+     TOOLS "{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n{% if m.tool_calls %}{% if "
+           "m.tool_calls | length > 1 %}{{ raise_exception('one call') }}{% endif %}" EACH(
+               "{\"name\": \"" NAME "\", \"parameters\": " ARGUMENTS
+               "}") "{% else %}{{ m.content }}{% endif %}<|eot_id|>{% endfor %}{% if add_generation_prompt "
+                    "%}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}",
+     KIN_CHAT_LLAMA, ALL, "assistant<|end_header_id|>\n\n", "<|eot_id|>"},
+    {"Mistral Nemo", CHAT("[TOOL_CALLS]" LIST("{\"name\": \"" NAME "\", \"arguments\": " ARGUMENTS ", \"id\": \"{{ c.id }}\"}")),
+     KIN_CHAT_MISTRAL, ALL, CHATML},
+    {"Mistral Small 3.2", CHAT(EACH("[TOOL_CALLS]" NAME "[CALL_ID]{{ c.id }}[ARGS]" ARGUMENTS)), KIN_CHAT_MISTRAL_LABELS, ALL,
+     CHATML},
+    {"Magistral", CHAT(EACH("[TOOL_CALLS]" NAME "[ARGS]" ARGUMENTS)), KIN_CHAT_MISTRAL_LABELS, ALL, CHATML},
+    {"DeepSeek V3",
+     TOOLS "{% for m in messages %}{% if m.role == 'user' %}<" BAR "User" BAR ">{{ m.content }}{% elif m.content is none %}<" BAR
+           "Assistant" BAR ">" CALLS_BEGIN EACH("{% if not loop.first %}\n{% endif %}" CALL_BEGIN "function" DS("sep") NAME
+                                                "\n```json\n{{ c.function.arguments + '\\n```' }}" CALL_END) CALLS_END
+     "<" BAR "end" GAP "of" GAP "sentence" BAR ">{% else %}<" BAR "Assistant" BAR ">{{ m.content }}<" BAR "end" GAP "of" GAP
+     "sentence" BAR ">{% endif %}{% endfor %}{% if add_generation_prompt %}<" BAR "Assistant" BAR ">{% endif %}",
+     KIN_CHAT_DEEPSEEK, ALL, "<" BAR "Assistant" BAR ">", "<" BAR "end" GAP "of" GAP "sentence" BAR ">"},
+    {"DeepSeek V3.1", CHAT(CALLS_BEGIN EACH(CALL_BEGIN NAME DS("sep") ARGUMENTS CALL_END) CALLS_END), KIN_CHAT_DEEPSEEK_31, ALL,
+     CHATML},
+    {"DeepSeek V3.2",
+     CHAT("\n\n<" BAR "DSML" BAR "function_calls>" EACH("\n<" BAR "DSML" BAR "invoke name=\"" NAME "\">" PARAMETERS(
+         "\n<" BAR "DSML" BAR "parameter name=\"{{ k }}\" string=\"{{ 'true' if v is "
+         "string else 'false' }}\">" TEXT_OR_JSON "</" BAR "DSML" BAR
+         "parameter>") "\n</" BAR "DSML" BAR "invoke>") "\n</" BAR "DSML" BAR "function_calls>"),
+     KIN_CHAT_DSML, ALL, CHATML},
+    {"GLM 4.5",
+     CHAT(EACH("\n<tool_call>" NAME PARAMETERS("\n<arg_key>{{ k }}</arg_key>\n<arg_value>" TEXT_OR_JSON
+                                               "</arg_value>") "\n</tool_call>")),
+     KIN_CHAT_GLM, ALL & ~WITH_NULL, CHATML},
+    {"GLM 4.7",
+     CHAT(
+         EACH("<tool_call>" NAME PARAMETERS("<arg_key>{{ k }}</arg_key><arg_value>" TEXT_OR_JSON "</arg_value>") "</tool_call>")),
+     KIN_CHAT_GLM, ALL & ~WITH_NULL, CHATML},
+    {"Kimi K2",
+     CHAT("<|tool_calls_section_begin|>" EACH("<|tool_call_begin|>{{ c.id }}<|tool_call_argument_begin|>" ARGUMENTS
+                                              "<|tool_call_end|>") "<|tool_calls_section_end|>"),
+     KIN_CHAT_KIMI, ALL, CHATML},
+    {"Kimi K3",
+     CHAT("<|open|>response<|sep|><|close|>response<|sep|><|open|>tools<|sep|>" EACH(
+         "<|open|>call tool=\"" NAME "\" index=\"{{ loop.index }}\"<|sep|>" PARAMETERS(
+             "<|open|>argument key=\"{{ k }}\" type=\"" ARGUMENT_TYPE "\"<|sep|>" TEXT_OR_JSON
+             "<|close|>argument<|sep|>") "<|close|>call<|"
+                                         "sep|>") "<|"
+                                                  "close|>tools<|sep|><|close|>message<|sep|>"),
+     KIN_CHAT_KIMI_3, ALL, CHATML},
+    {"MiniMax M2",
+     CHAT("\n<minimax:tool_call>\n" EACH("<invoke name=\"" NAME "\">\n" PARAMETERS("<parameter name=\"{{ k }}\">" TEXT_OR_JSON
+                                                                                   "</parameter>\n") "</invoke>\n") "</minimax:"
+                                                                                                                    "tool_call>"),
+     KIN_CHAT_MINIMAX, ALL & ~WITH_NULL, CHATML},
+    {"Seed-OSS",
+     CHAT(EACH("\n<seed:tool_call>\n<function=" NAME
+               ">\n" PARAMETERS("<parameter={{ k }}>" TEXT_OR_JSON "</parameter>\n") "</function>\n</seed:tool_call>")),
+     KIN_CHAT_SEED, ALL & ~WITH_NULL, CHATML},
+    {"gemma 4", GEMMA_VALUE CHAT(EACH("<|tool_call>call:" NAME "{{ gv(c.function.arguments) }}<tool_call|>")), KIN_CHAT_GEMMA,
+     ALL & ~WITH_MARKS, CHATML},
+    {"LFM2", PY CHAT("<|tool_call_start|>" LIST(PYTHON_CALL) "<|tool_call_end|>"), KIN_CHAT_LFM, ALL, CHATML},
+    {"Olmo 3", PY CHAT("<function_calls>\n" EACH(PYTHON_CALL "\n") "</function_calls>"), KIN_CHAT_OLMO, ALL, CHATML},
+    {"Llama 4", PY CHAT(LIST(PYTHON_CALL)), KIN_CHAT_PYTHONIC, ALL, CHATML},
+    {"Command R7B",
+     CHAT("<|START_ACTION|>[\n" EACH("    {\"tool_call_id\": \"{{ loop.index0 }}\", \"tool_name\": \"" NAME
+                                     "\", \"parameters\": " ARGUMENTS "}{{ ',\\n' if not loop.last else '\\n' }}") "]<|END_"
+                                                                                                                   "ACTION|>"),
+     KIN_CHAT_COMMAND, ALL, CHATML},
+    {"Granite 3", CHAT("<|tool_call|>" LIST(OBJECT)), KIN_CHAT_GRANITE, ALL, CHATML},
+    {"Nemotron Nano 2", CHAT("<TOOLCALL>" LIST(OBJECT) "</TOOLCALL>"), KIN_CHAT_NEMOTRON, ALL, CHATML},
+    {"Apertus", CHAT("<|tools_prefix|>" LIST("{\"" NAME "\": " ARGUMENTS "}") "<|tools_suffix|>"), KIN_CHAT_APERTUS, ALL, CHATML},
+    {"MiniMax M1", CHAT("<tool_calls>\n" EACH(OBJECT "\n") "</tool_calls>"), KIN_CHAT_MINIMAX_1, ALL, CHATML},
+    {"Functionary 3.1", CHAT(EACH("<function=" NAME ">" ARGUMENTS "</function>")), KIN_CHAT_FUNCTION, ALL, CHATML},
+    {"Firefunction 2", CHAT("functools" LIST(OBJECT)), KIN_CHAT_FIREFUNCTION, ALL, CHATML},
+    {"gpt-oss",
+     TOOLS
+     "{% for m in messages %}{% if m.tool_calls %}{% if m.tool_calls | length > 1 %}{{ raise_exception('one call') }}{% "
+     "endif %}" EACH(
+         "<|start|>assistant to=functions." NAME "<|channel|>commentary json<|message|>" ARGUMENTS
+         "<|call|>") "{% elif m.role == 'assistant' "
+                     "%}<|start|>assistant<|channel|>final<|message|>{{ m.content }}<|end|>{% else %}<|start|>{{ m.role "
+                     "}}<|message|>{{ "
+                     "m.content }}<|end|>{% endif %}{% endfor %}{% if add_generation_prompt %}<|start|>assistant{% endif %}",
+     KIN_CHAT_HARMONY, ALL, "<|start|>assistant", "<|call|>"},
+};
+enum { N_MODELS = sizeof models / sizeof *models };
+
+static kin_tool_format format_of(const char *source, kin_jinja **jinja) {
+    kin_tool_format format;
+    kin_err err = {""};
+    kin_jinja_new(jinja, source, strlen(source), &err);
+    assert_string_equal(err.text, "");
+    assert_int_equal(kin_tool_format_of(&format, *jinja, source, strlen(source), &err), 0);
+    return format;
+}
+
+static void every_models_format_is_found_from_its_template(void **state) {
+    (void)state;
+    for (int i = 0; i < N_MODELS; i++) {
+        kin_jinja *jinja;
+        kin_tool_format format = format_of(models[i].source, &jinja);
+        kin_chat_format expected = *kin_chat_format_known(models[i].known);
+        memcpy(expected.think_begin, format.chat.think_begin, sizeof expected.think_begin);
+        memcpy(expected.think_end, format.chat.think_end, sizeof expected.think_end);
+        kin_jinja_free(jinja);
+        if (format.is_confirmed && memcmp(&expected, &format.chat, sizeof expected) == 0) continue;
+        fail_msg("%s: confirmed %d, syntax %d, calls '%s' call '%s' name '%s'", models[i].name, format.is_confirmed,
+                 format.chat.syntax, format.chat.calls_begin, format.chat.call_begin, format.chat.name_begin);
+    }
+}
+
+// Formats of no known model.
+static void an_unknown_format_is_derived(void **state) {
+    (void)state;
+    static const struct {
+        const char *source;
+        kin_chat_format expected;
+    } all[] = {
+        {CHAT("<calls>" EACH("<call tool=\"" NAME
+                             "\">" PARAMETERS("<arg n='{{ k }}'>" TEXT_OR_JSON "</arg>") "</call>") "</calls>"),
+         {.syntax = KIN_CALL_PARAMETERS,
+          .calls_begin = "<calls>",
+          .calls_end = "</calls>",
+          .name_begin = "<call tool=\"",
+          .name_end = "\">",
+          .arguments_end = "</call>",
+          .key_begin = "<arg n='",
+          .key_end = "'>",
+          .value_end = "</arg>"}},
+        {CHAT(EACH("<|use|>" NAME "<|with|>" ARGUMENTS "<|/use|>\n")),
+         {.syntax = KIN_CALL_JSON, .call_begin = "<|use|>", .name_end = "<|with|>", .call_end = "<|/use|>"}},
+        {CHAT("<use>" LIST("{\"no\": \"{{ loop.index }}\", \"tool\": \"" NAME "\", \"input\": " ARGUMENTS "}") "</use>"),
+         {.syntax = KIN_CALL_OBJECT,
+          .is_list = true,
+          .id_first = true,
+          .calls_begin = "<use>",
+          .calls_end = "</use>",
+          .name_key = "tool",
+          .arguments_key = "input",
+          .id_key = "no"}},
+        {CHAT("<use>" LIST("{\"" NAME "\": " ARGUMENTS "}") "</use>"),
+         {.syntax = KIN_CALL_OBJECT, .is_list = true, .calls_begin = "<use>", .calls_end = "</use>"}},
+        {PY CHAT("<py>" LIST(PYTHON_CALL) "</py>"),
+         {.syntax = KIN_CALL_PYTHON, .is_list = true, .calls_begin = "<py>", .calls_end = "</py>"}},
+        {CHAT(EACH("<use>" NAME "{{ '{' }}" PARAMETERS(
+             "{{ k }}:{% if v is string %}\xc2\xab{{ v }}\xc2\xab{% else %}{{ v | tojson }}{% endif %}"
+             "{% if not loop.last %},{% endif %}") "}</use>")),
+         {.syntax = KIN_CALL_QUOTED, .call_begin = "<use>", .call_end = "</use>", .quote = "\xc2\xab"}},
+        {CHAT("<calls>\n" EACH("<call>\n<tool>" NAME
+                               "</tool>\n" PARAMETERS("<k>{{ k }}</k><t>{{ 's' if v is string else 'o' "
+                                                      "}}</t><v>" TEXT_OR_JSON "</v>\n") "</call>\n") "</calls>"),
+         {.syntax = KIN_CALL_PARAMETERS,
+          .calls_begin = "<calls>",
+          .calls_end = "</calls>",
+          .call_begin = "<call>",
+          .call_end = "</call>",
+          .name_begin = "<tool>",
+          .name_end = "</tool>",
+          .key_begin = "<k>",
+          .key_end = "</k><t>",
+          .string_type = "s",
+          .other_type = "o",
+          .type_end = "</t><v>",
+          .value_end = "</v>"}},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        kin_jinja *jinja;
+        kin_tool_format format = format_of(all[i].source, &jinja);
+        kin_jinja_free(jinja);
+        if (format.is_confirmed && memcmp(&format.chat, &all[i].expected, sizeof format.chat) == 0) continue;
+        fail_msg("%zu: confirmed %d, generic %d, syntax %d, calls '%s' call '%s' name '%s' '%s' keys '%s' '%s' '%s'", i,
+                 format.is_confirmed, format.is_generic, format.chat.syntax, format.chat.calls_begin, format.chat.call_begin,
+                 format.chat.name_begin, format.chat.name_end, format.chat.key_begin, format.chat.key_end, format.chat.type_end);
+    }
+}
+
+static void what_cannot_be_confirmed_is_not_derived(void **state) {
+    (void)state;
+    static const char *const sources[] = {
+        CHAT(EACH("I call " NAME ".")), // without arguments
+        CHAT(EACH("<c>" NAME " with {{ c.function.arguments | length }} arguments</c>")),
+        CHAT("{{ raise_exception('no calls') }}"),
+        TOOLS "{% for m in messages %}{{ m.content }}{% endfor %}",
+        TOOLS "{% for i in range(100000) %}{% for k in range(1000) %}{{ i }}{% endfor %}{% endfor %}", // takes too long
+    };
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
+        kin_jinja *jinja;
+        kin_tool_format format = format_of(sources[i], &jinja);
+        kin_jinja_free(jinja);
+        assert_false(format.is_confirmed);
+        assert_true(format.is_generic);
+        assert_int_equal(format.chat.syntax, KIN_CALL_OBJECT);
+    }
+}
+
+// ---- conversations
+
+static const struct {
+    int needs;
+    const char *arguments;
+} sets[] = {
+    {0, "{\"kin_key\": \"Rom\", \"kin_num\": 3}"},
+    {WITH_EMPTY, "{}"},
+    {0, "{\"kin_list\": [1, {\"a\": [], \"b\": \"c\"}, [2.5, true]], \"kin_yes\": false}"},
+    {WITH_NULL, "{\"kin_list\": [null, {}], \"kin_num\": null}"},
+    {0, "{\"kin_key\": \"\xc3\xa9\xe2\x82\xac \xf0\x9f\x98\x80\"}"},
+    {WITH_QUOTES, "{\"kin_key\": \"say \\\"hi\\\", it's {so} \\\\ (or [not])\"}"},
+    {WITH_QUOTES, "{\"kin_key\": \"two\\nlines\\n\\tand\\n\", \"kin_num\": -1}"},
+    {WITH_MARKS, "{\"kin_key\": \"a </parameter> <tool_call> </arg_value> [ARGS] <|tool_call_end|> </function> b\"}"},
+};
+enum { N_SETS = sizeof sets / sizeof *sets };
+
+// What the model writes in the message with these calls.
+static char *rendered(const model *m, const kin_jinja *jinja, const kin_tool_format *format, const kin_trial_call *calls,
+                      int n_calls) {
+    const kin_trial trial = {.has_tools = true,
+                             .calls = calls,
+                             .n_calls = n_calls,
+                             .id = m->known == KIN_CHAT_KIMI ? NULL : "abcdef123",
+                             .arguments_as_text = format->arguments_are_text,
+                             .content_is_null = format->content_is_null};
+    kin_text_buffer text = {0};
+    bool is_rendered;
+    assert_int_equal(kin_trial_render(jinja, &trial, &text, &is_rendered), 0);
+    assert_true(is_rendered);
+    kin_text_put(&text, "", 1);
+    const char *begin = strstr(strstr(text.at, KIN_TRIAL_QUESTION), m->header);
+    assert_non_null(begin);
+    char *reply = strdup(begin + strlen(m->header));
+    kin_text_fini(&text);
+    size_t n = strlen(m->end), len = strlen(reply);
+    assert_true(len >= n && strcmp(reply + len - n, m->end) == 0);
+    reply[len - n] = 0;
+    return reply;
+}
+
+typedef struct parsed {
+    kin_text_buffer text, thought, arguments[2];
+    char names[2][64];
+    int n_calls, n_ended;
+} parsed;
+
+static void add(parsed *p, const kin_reply_event *events, int n) {
+    for (int i = 0; i < n; i++) {
+        const kin_reply_event *e = &events[i];
+        if (e->kind == KIN_REPLY_TEXT) kin_text_put(&p->text, e->text.at, e->text.len);
+        if (e->kind == KIN_REPLY_REASONING) kin_text_put(&p->thought, e->text.at, e->text.len);
+        if (e->kind == KIN_REPLY_TOOL_BEGIN) {
+            assert_true(p->n_calls < 2 && e->name.len < 64);
+            memcpy(p->names[p->n_calls++], e->name.at, e->name.len);
+        }
+        if (e->kind == KIN_REPLY_TOOL_ARGUMENTS) kin_text_put(&p->arguments[p->n_calls - 1], e->text.at, e->text.len);
+        p->n_ended += e->kind == KIN_REPLY_TOOL_END;
+    }
+}
+
+// Parses in two pieces, the second byte by byte.
+static parsed parse(const kin_chat_format *format, const char *reply, size_t cut, bool is_cut_off) {
+    const kin_reply_options options = {.format = format, .tools = kin_trial_tools, .n_tools = 2, .reasoning = true};
+    kin_reply_parser *p;
+    const kin_reply_event *events;
+    parsed out = {.n_calls = 0};
+    int n;
+    assert_int_equal(kin_reply_parser_new(&p, &options, NULL), 0);
+    assert_int_equal(kin_reply_parser_push(p, reply, cut, &events, &n), 0);
+    add(&out, events, n);
+    for (; reply[cut]; cut++) {
+        assert_int_equal(kin_reply_parser_push(p, reply + cut, 1, &events, &n), 0);
+        add(&out, events, n);
+    }
+    assert_int_equal(kin_reply_parser_flush(p, is_cut_off, &events, &n), 0);
+    add(&out, events, n);
+    kin_reply_parser_free(p);
+    return out;
+}
+
+static void fini(parsed *p) {
+    kin_text_fini(&p->text);
+    kin_text_fini(&p->thought);
+    kin_text_fini(&p->arguments[0]);
+    kin_text_fini(&p->arguments[1]);
+}
+
+static char *canonical(kin_str json) {
+    kin_json value;
+    kin_text_buffer text = {0};
+    kin_err err = {""};
+    if (kin_json_parse(&value, json.at, json.len, &err) != 0) fail_msg("'%.*s': %s", (int)json.len, json.at, err.text);
+    kin_json_write(&value, value.values, &text);
+    kin_text_put(&text, "", 1);
+    kin_json_fini(&value);
+    return text.at;
+}
+
+static void expect_calls(const model *m, const parsed *p, const char *reply, const char *before, const kin_trial_call *calls,
+                         int n_calls) {
+    if (p->n_calls != n_calls || p->n_ended != n_calls || p->text.len != strlen(before))
+        fail_msg("%s: %d calls, %d ended, text '%.*s': %s", m->name, p->n_calls, p->n_ended, (int)p->text.len, p->text.at, reply);
+    for (int i = 0; i < n_calls; i++) {
+        char *got = canonical(kin_text_str(&p->arguments[i])), *wanted = canonical(str(calls[i].arguments));
+        if (strcmp(got, wanted) != 0) fail_msg("%s: %s instead of %s: %s", m->name, got, wanted, reply);
+        assert_string_equal(p->names[i], kin_trial_tools[calls[i].tool].name.at);
+        free(got);
+        free(wanted);
+    }
+}
+
+// Renders the parsed calls again.
+static void expect_identity(const model *m, const kin_jinja *jinja, const kin_tool_format *format, parsed *p, const char *reply,
+                            const kin_trial_call *calls, int n_calls) {
+    kin_trial_call again[2];
+    for (int i = 0; i < n_calls; i++) {
+        kin_text_put(&p->arguments[i], "", 1);
+        again[i] = (kin_trial_call){calls[i].tool, p->arguments[i].at};
+    }
+    char *second = rendered(m, jinja, format, again, n_calls);
+    assert_string_equal(second, reply);
+    free(second);
+}
+
+static bool says(const model *m, int i) {
+    return (sets[i].needs & ~m->says) == 0;
+}
+
+// The fractions of JSON are left out of what is rendered here: trial conversations have whole numbers only.
+static bool has_fraction(const char *arguments) {
+    return strstr(arguments, "2.5") != NULL;
+}
+
+static void rendered_calls_are_parsed_into_the_same_calls(void **state) {
+    (void)state;
+    for (int i = 0; i < N_MODELS; i++) {
+        kin_jinja *jinja;
+        kin_tool_format format = format_of(models[i].source, &jinja);
+        for (int k = 0; k < N_SETS * N_SETS; k++) {
+            const kin_trial_call calls[] = {{0, sets[k / N_SETS].arguments}, {1, sets[k % N_SETS].arguments}};
+            int n_calls = k % (N_SETS + 1) == 0 ? 1 : 2; // once alone, then with each other
+            if (!says(&models[i], k / N_SETS) || !says(&models[i], k % N_SETS) || (n_calls == 2 && format.one_call)) continue;
+            if (has_fraction(calls[0].arguments) || has_fraction(calls[1].arguments)) continue;
+            char *reply = rendered(&models[i], jinja, &format, calls, n_calls);
+            size_t step = n_calls == 1 ? 1 : 7;
+            for (size_t cut = 0; cut <= strlen(reply); cut += step) {
+                parsed p = parse(&format.chat, reply, cut, false);
+                expect_calls(&models[i], &p, reply, "", calls, n_calls);
+                if (cut == 0) expect_identity(&models[i], jinja, &format, &p, reply, calls, n_calls);
+                fini(&p);
+            }
+            free(reply);
+        }
+        kin_jinja_free(jinja);
+    }
+}
+
+// Text, then calls; reasoning, then calls; a call that the end of the reply cuts off; something that is no call.
+static void text_reasoning_and_cuts_are_told_apart(void **state) {
+    (void)state;
+    const kin_trial_call call = {0, sets[0].arguments};
+    for (int i = 0; i < N_MODELS; i++) {
+        kin_jinja *jinja;
+        kin_tool_format format = format_of(models[i].source, &jinja);
+        bool is_bare = format.chat.is_bare, has_channels = format.chat.syntax == KIN_CALL_CHANNELS;
+        char *reply = rendered(&models[i], jinja, &format, &call, 1), text[4096];
+        snprintf(format.chat.think_begin, sizeof format.chat.think_begin,
+                 has_channels ? "<|channel|>analysis<|message|>" : "<think>");
+        snprintf(format.chat.think_end, sizeof format.chat.think_end, has_channels ? "<|end|>" : "</think>");
+        snprintf(text, sizeof text, "%sHm.%s%s%s", format.chat.think_begin, format.chat.think_end,
+                 has_channels ? "<|start|>assistant" : "\n\n", reply);
+        for (size_t cut = 0; cut <= strlen(text); cut++) {
+            parsed p = parse(&format.chat, text, cut, false);
+            expect_calls(&models[i], &p, text, "", &call, 1);
+            assert_int_equal(p.thought.len, 3);
+            fini(&p);
+        }
+        snprintf(text, sizeof text, "I look.%s%s", has_channels ? "<|end|><|start|>assistant" : "", reply);
+        parsed p = parse(&format.chat, text, 3, false);
+        if (!is_bare) expect_calls(&models[i], &p, text, "I look.", &call, 1);
+        fini(&p);
+        for (size_t n = 0; n < strlen(reply); n++) { // cut off
+            snprintf(text, sizeof text, "%.*s", (int)n, reply);
+            p = parse(&format.chat, text, n / 2, true);
+            assert_true(p.n_calls <= 1 && p.n_ended <= p.n_calls);
+            if (p.text.len > (is_bare ? 40 : 10))
+                fail_msg("%s: cut to '%s', text '%.*s'", models[i].name, text, (int)p.text.len, p.text.at);
+            fini(&p);
+        }
+        free(reply);
+        kin_jinja_free(jinja);
+    }
+}
+
+static void a_call_of_no_offered_tool_is_text(void **state) {
+    (void)state;
+    const kin_trial_call call = {0, sets[0].arguments};
+    for (int i = 0; i < N_MODELS; i++) {
+        kin_jinja *jinja;
+        kin_tool_format format = format_of(models[i].source, &jinja);
+        char *reply = rendered(&models[i], jinja, &format, &call, 1), *name = strstr(reply, KIN_TRIAL_TOOL);
+        assert_non_null(name);
+        memcpy(name, "kin_no", 6);
+        for (size_t cut = 0; cut <= strlen(reply); cut++) {
+            parsed p = parse(&format.chat, reply, cut, false);
+            assert_int_equal(p.n_calls, 0);
+            assert_true(p.text.len > 0);
+            fini(&p);
+        }
+        free(reply);
+        kin_jinja_free(jinja);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest all[] = {
+        cmocka_unit_test(every_models_format_is_found_from_its_template),
+        cmocka_unit_test(an_unknown_format_is_derived),
+        cmocka_unit_test(what_cannot_be_confirmed_is_not_derived),
+        cmocka_unit_test(rendered_calls_are_parsed_into_the_same_calls),
+        cmocka_unit_test(text_reasoning_and_cuts_are_told_apart),
+        cmocka_unit_test(a_call_of_no_offered_tool_is_text),
+    };
+    return cmocka_run_group_tests(all, NULL, NULL);
+}
