@@ -35,9 +35,13 @@ typedef struct type {
 } type;
 
 static const type types[] = {
-    {"Q4_K", KIN_TYPE_Q4_K},   {"Q5_K", KIN_TYPE_Q5_K},     {"Q6_K", KIN_TYPE_Q6_K}, {"Q3_K", KIN_TYPE_Q3_K},
-    {"Q2_K", KIN_TYPE_Q2_K},   {"IQ4_XS", KIN_TYPE_IQ4_XS}, {"Q8_0", KIN_TYPE_Q8_0}, {"Q4_0", KIN_TYPE_Q4_0},
-    {"MXFP4", KIN_TYPE_MXFP4}, {"F16", KIN_TYPE_F16},       {"BF16", KIN_TYPE_BF16}, {"F32", KIN_TYPE_F32},
+    {"Q4_K", KIN_TYPE_Q4_K},       {"Q5_K", KIN_TYPE_Q5_K},       {"Q6_K", KIN_TYPE_Q6_K},   {"Q3_K", KIN_TYPE_Q3_K},
+    {"Q2_K", KIN_TYPE_Q2_K},       {"IQ4_XS", KIN_TYPE_IQ4_XS},   {"Q8_0", KIN_TYPE_Q8_0},   {"Q4_0", KIN_TYPE_Q4_0},
+    {"MXFP4", KIN_TYPE_MXFP4},     {"F16", KIN_TYPE_F16},         {"BF16", KIN_TYPE_BF16},   {"F32", KIN_TYPE_F32},
+    {"Q4_1", KIN_TYPE_Q4_1},       {"Q5_0", KIN_TYPE_Q5_0},       {"Q5_1", KIN_TYPE_Q5_1},   {"IQ4_NL", KIN_TYPE_IQ4_NL},
+    {"IQ3_S", KIN_TYPE_IQ3_S},     {"IQ3_XXS", KIN_TYPE_IQ3_XXS}, {"IQ2_S", KIN_TYPE_IQ2_S}, {"IQ2_XS", KIN_TYPE_IQ2_XS},
+    {"IQ2_XXS", KIN_TYPE_IQ2_XXS}, {"IQ1_S", KIN_TYPE_IQ1_S},     {"IQ1_M", KIN_TYPE_IQ1_M}, {"TQ1_0", KIN_TYPE_TQ1_0},
+    {"TQ2_0", KIN_TYPE_TQ2_0},     {"NVFP4", KIN_TYPE_NVFP4},     {"Q2_0", KIN_TYPE_Q2_0},   {"Q1_0", KIN_TYPE_Q1_0},
 };
 static const int row_counts[] = {1, 2, 3, 4, 8, 16, 32, 64, 128};
 
@@ -186,7 +190,7 @@ static void time_type(const options *o, const type *t, const kin_kernels *k, con
     int rows = (int)n_panels * KIN_PANEL_ROWS, n_matrices = (int)(o->mb * 1e6 / (double)(n_panels * panel_bytes));
     job j = {
         .kernels = k,
-        .matrix = {.type = t->number, .columns = COLUMNS, .rows = rows, .data = weights},
+        .matrix = {.type = t->number, .columns = COLUMNS, .rows = rows, .is_packed = true, .data = weights},
         .matrix_bytes = n_panels * panel_bytes,
         .matrix_rows = rows,
         .n_matrices = n_matrices > 0 ? n_matrices : 1,

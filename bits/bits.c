@@ -80,10 +80,16 @@ typedef struct format {
 } format;
 
 static const format formats[] = {
-    {KIN_TYPE_Q4_K, 256, 144, 0, 2},  {KIN_TYPE_Q6_K, 256, 210, 208, -1}, {KIN_TYPE_Q8_0, 32, 34, 0, -1},
-    {KIN_TYPE_Q4_0, 32, 18, 0, -1},   {KIN_TYPE_F16, 1, 2, -1, -1},       {KIN_TYPE_BF16, 1, 2, -1, -1},
-    {KIN_TYPE_F32, 1, 4, -1, -1},     {KIN_TYPE_Q5_K, 256, 176, 0, 2},    {KIN_TYPE_Q3_K, 256, 110, 108, -1},
-    {KIN_TYPE_Q2_K, 256, 84, 80, 82}, {KIN_TYPE_IQ4_XS, 256, 136, 0, -1}, {KIN_TYPE_MXFP4, 32, 17, -1, -1},
+    {KIN_TYPE_Q4_K, 256, 144, 0, 2},   {KIN_TYPE_Q6_K, 256, 210, 208, -1}, {KIN_TYPE_Q8_0, 32, 34, 0, -1},
+    {KIN_TYPE_Q4_0, 32, 18, 0, -1},    {KIN_TYPE_F16, 1, 2, -1, -1},       {KIN_TYPE_BF16, 1, 2, -1, -1},
+    {KIN_TYPE_F32, 1, 4, -1, -1},      {KIN_TYPE_Q5_K, 256, 176, 0, 2},    {KIN_TYPE_Q3_K, 256, 110, 108, -1},
+    {KIN_TYPE_Q2_K, 256, 84, 80, 82},  {KIN_TYPE_IQ4_XS, 256, 136, 0, -1}, {KIN_TYPE_MXFP4, 32, 17, -1, -1},
+    {KIN_TYPE_Q4_1, 32, 20, 0, 2},     {KIN_TYPE_Q5_0, 32, 22, 0, -1},     {KIN_TYPE_Q5_1, 32, 24, 0, 2},
+    {KIN_TYPE_IQ4_NL, 32, 18, 0, -1},  {KIN_TYPE_IQ3_S, 256, 110, 0, -1},  {KIN_TYPE_IQ3_XXS, 256, 98, 0, -1},
+    {KIN_TYPE_IQ2_S, 256, 82, 0, -1},  {KIN_TYPE_IQ2_XS, 256, 74, 0, -1},  {KIN_TYPE_IQ2_XXS, 256, 66, 0, -1},
+    {KIN_TYPE_IQ1_S, 256, 50, 0, -1},  {KIN_TYPE_IQ1_M, 256, 56, -1, -1},  {KIN_TYPE_TQ1_0, 256, 54, 52, -1},
+    {KIN_TYPE_TQ2_0, 256, 66, 64, -1}, {KIN_TYPE_NVFP4, 64, 36, -1, -1},   {KIN_TYPE_Q2_0, 64, 18, 0, -1},
+    {KIN_TYPE_Q1_0, 128, 18, 0, -1},
 };
 
 // Fills three panels: arbitrary bytes; arbitrary weights with small factors; the largest weights.
@@ -147,7 +153,7 @@ static bool are_alike(const kin_kernels *k, kin_matrix m, const float *x, kin_ac
 static uint64_t product_of(const kin_kernels *k, int type, void (*fill)(kin_rng *, const format *, int columns, uint8_t *w)) {
     const format *f = formats;
     while (f->type != type) f++;
-    const int columns = f->columns == 256 ? COLUMNS : COLUMNS + 96;
+    const int columns = f->columns == 256 ? COLUMNS : f->columns > 32 ? COLUMNS + 128 : COLUMNS + 96;
     const size_t bytes = (size_t)(ROWS * columns / f->columns * f->bytes);
     kin_rng rng;
     kin_rng_seed(&rng, (uint64_t)type);
@@ -162,7 +168,7 @@ static uint64_t product_of(const kin_kernels *k, int type, void (*fill)(kin_rng 
         memcpy(data, raw, bytes);
     memcpy(data + bytes, data, bytes);
 
-    const kin_matrix m = {.type = type, .columns = columns, .rows = ROWS, .data = data};
+    const kin_matrix m = {.type = type, .columns = columns, .rows = ROWS, .is_packed = true, .data = data};
     for (int i = 0, n = 1; i < BATCH; i += n, n = n < BATCH - i ? n + 1 : BATCH - i)
         multiply(k, &m, x + i * columns, n, act, y + i * ROWS);
     uint64_t hash = kin_bits_hash_f32(y, ROWS * BATCH, 0);
@@ -511,6 +517,22 @@ static const kin_bits_case cases[] = {
     {"matmul Q2_K", 0xb8a19ff4cd261cce, product, KIN_TYPE_Q2_K},
     {"matmul IQ4_XS", 0x689463a12bed674f, product, KIN_TYPE_IQ4_XS},
     {"matmul MXFP4", 0x2e86ca53ac988212, product, KIN_TYPE_MXFP4},
+    {"matmul Q4_1", 0x36b8f73a6d7691b4, product, KIN_TYPE_Q4_1},
+    {"matmul Q5_0", 0xb297bfc895eecc5e, product, KIN_TYPE_Q5_0},
+    {"matmul Q5_1", 0xdee8b8d0e8ec9378, product, KIN_TYPE_Q5_1},
+    {"matmul IQ4_NL", 0x05909d3da8941cb8, product, KIN_TYPE_IQ4_NL},
+    {"matmul IQ3_S", 0xffc57c270059d9df, product, KIN_TYPE_IQ3_S},
+    {"matmul IQ3_XXS", 0x64b7c58652757f91, product, KIN_TYPE_IQ3_XXS},
+    {"matmul IQ2_S", 0x6990052b8f063d92, product, KIN_TYPE_IQ2_S},
+    {"matmul IQ2_XS", 0xab44dec9d6f1859b, product, KIN_TYPE_IQ2_XS},
+    {"matmul IQ2_XXS", 0x8708edca3f6c0926, product, KIN_TYPE_IQ2_XXS},
+    {"matmul IQ1_S", 0x1c0979bda66b9167, product, KIN_TYPE_IQ1_S},
+    {"matmul IQ1_M", 0x6598ae0a55b64548, product, KIN_TYPE_IQ1_M},
+    {"matmul TQ1_0", 0x283cc73f78ccedb5, product, KIN_TYPE_TQ1_0},
+    {"matmul TQ2_0", 0xb7c01fc24534c89a, product, KIN_TYPE_TQ2_0},
+    {"matmul NVFP4", 0xacc56eb3f7294372, product, KIN_TYPE_NVFP4},
+    {"matmul Q2_0", 0xf496229d64148662, product, KIN_TYPE_Q2_0},
+    {"matmul Q1_0", 0xb0d97a14932232ee, product, KIN_TYPE_Q1_0},
     {"factors Q4_K", 0x95e559510d99a487, factors, KIN_TYPE_Q4_K},
     {"factors Q5_K", 0x60e0137e4603babb, factors, KIN_TYPE_Q5_K},
     {"attention F16", 0xf6f4752f24548c87, attention, KIN_TYPE_F16},

@@ -223,7 +223,6 @@ static bool can_repack(const kin_device *cpu, int type, const int64_t ne[3]) {
 }
 
 kin_layout kin_device_layout(const kin_device *cpu, int type, const int64_t ne[3]) {
-    if (cpu->kernels && ne[1] > 1 && kin_kernel_has(type, ne[0], ne[1]))
-        return kin_kernel_packs(type) && cpu->packs ? KIN_LAYOUT_PANELS : KIN_LAYOUT_PLAIN;
-    return can_repack(cpu, type, ne) ? KIN_LAYOUT_REPACK : KIN_LAYOUT_PLAIN;
+    if (!cpu->kernels) return can_repack(cpu, type, ne) ? KIN_LAYOUT_REPACK : KIN_LAYOUT_PLAIN;
+    return kin_kernel_packs(type) && cpu->packs && ne[1] >= KIN_PANEL_ROWS ? KIN_LAYOUT_PANELS : KIN_LAYOUT_PLAIN;
 }

@@ -104,8 +104,7 @@ static bool computes(const struct ggml_tensor *node) {
 static struct ggml_tensor *weight(struct ggml_context *ctx, const kin_gguf_tensor *t, bool by_kernels) {
     if (!t) return NULL;
     struct ggml_tensor *w = ggml_new_tensor_3d(ctx, (enum ggml_type)t->type, t->ne[0], t->ne[1], t->ne[2]);
-    const bool is_packed = by_kernels && kin_kernel_packs((int)t->type) && kin_kernel_has((int)t->type, t->ne[0], t->ne[1]);
-    if (is_packed) kin_ops_mark_packed(w);
+    if (by_kernels && kin_kernel_packs((int)t->type)) kin_ops_mark_packed(w);
     return w;
 }
 

@@ -582,29 +582,8 @@ void kin_shard_close(kin_shard *s) {
     free(s);
 }
 
-// True if kin's kernels multiply with this weight of a layer, or if the layer does not have it.
-static bool is_multiplied_exactly(const struct ggml_tensor *w) {
-    return !w || kin_ops_multiply(w);
-}
-
-// Rows of the output that do not fill a panel are computed by ggml, one by one, which is exact too.
-static bool is_tile_exact(const struct ggml_tensor *w) {
-    return w->ne[1] < KIN_PANEL_ROWS || kin_ops_multiply(w);
-}
-
 bool kin_shard_is_exact(const kin_shard *s) {
-    if (!s->devices.cpu.kernels || kin_windows_n_gpu_layers(&s->o.windows) > 0) return false;
-    for (int i = 0; i < s->o.windows.n; i++) {
-        for (int il = s->o.windows.at[i].layer_begin; il < s->o.windows.at[i].layer_end; il++) {
-            for (int k = 0; k < KIN_W_COUNT; k++) {
-                if (!kin_weight_is_vector(k) && !is_multiplied_exactly(s->layers[il].w[k])) return false;
-            }
-        }
-    }
-    for (int i = 0; s->o.output && i < kin_weights_n_tiles(s->weights); i++) {
-        if (!is_tile_exact(kin_weights_tile(s->weights, i))) return false;
-    }
-    return true;
+    return s->devices.cpu.kernels && kin_windows_n_gpu_layers(&s->o.windows) == 0;
 }
 
 int kin_shard_n_windows(const kin_shard *s) {

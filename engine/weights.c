@@ -261,14 +261,22 @@ static int alloc_state(kin_weights *w, kin_err *err) {
                : kin_err_set(err, "out of memory");
 }
 
-static int check_slices(const kin_weights *w, kin_err *err) {
+// Another version of ggml may have types that kin's kernels do not know.
+static int check_kernel(const kin_weights *w, const kin_gguf_tensor *t, kin_err *err) {
+    if (!w->devices->cpu.kernels || kin_kernel_has(t->type, t->ne[0])) return 0;
+    return kin_err_set(err, "tensor '%.*s' has the type %s, which kin's kernels do not multiply: use --kernels ggml",
+                       (int)t->name.len, t->name.at, kin_gguf_type_name(t->type));
+}
+
+static int check_weights(const kin_weights *w, kin_err *err) {
     for (int il = 0; il < w->model->hp.n_layer; il++) {
         for (int id = 0; id < KIN_W_COUNT; id++) {
             const kin_gguf_tensor *t = w->model->layers[il].w[id];
-            if (t && kin_slice_check(&w->o.slices.of[id], t, err) != 0) return KIN_FAIL;
+            if (!t) continue;
+            if (kin_slice_check(&w->o.slices.of[id], t, err) != 0 || check_kernel(w, t, err) != 0) return KIN_FAIL;
         }
     }
-    return 0;
+    return check_kernel(w, w->model->output, err);
 }
 
 // Collects the blocks, and opens the cache file if it is useful.
@@ -283,7 +291,7 @@ static int begin(kin_weights **out, const kin_model *model, const kin_devices *d
     w->is_arriving = w->has_later = o->arrival && o->windows.n > 1;
     pthread_mutex_init(&w->mutex, NULL);
     pthread_cond_init(&w->changed, NULL);
-    if (alloc_state(w, err) != 0 || check_slices(w, err) != 0) return KIN_FAIL;
+    if (alloc_state(w, err) != 0 || check_weights(w, err) != 0) return KIN_FAIL;
     kin_weights_collect_blocks(w);
     kin_weights_try_cache(w);
     return 0;

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "engine/weights_impl.h"
-#include "model/kernel_ops.h"
 
 enum {
     TILE_MOST = 16 << 20, // maximum bytes per tile of the output matrix
@@ -10,11 +9,9 @@ enum {
     TILE_ROWS_STEP = 64, // a multiple of every packed layout's row group
 };
 
-// by_kernels: kin's kernels may compute it, if available.
-static void add_piece(kin_weights_block *b, kin_weights_piece p, const kin_device *cpu, bool by_kernels) {
+static void add_piece(kin_weights_block *b, kin_weights_piece p, const kin_device *cpu) {
     kin_assert(b->n_pieces < KIN_WEIGHTS_PIECES);
     kin_device device = *cpu;
-    if (!by_kernels) device.kernels = NULL;
     if (p.experts && p.ne[2] == 1) device.repack_buft = NULL; // ggml cannot multiply a single expert of repacked weights
     p.layout = kin_device_layout(&device, p.type, p.ne);
     if (p.n_runs > 1 && p.layout == KIN_LAYOUT_REPACK) p.layout = KIN_LAYOUT_PLAIN; // ggml packs only contiguous weights
@@ -29,7 +26,7 @@ static void add_piece(kin_weights_block *b, kin_weights_piece p, const kin_devic
 static const kin_slice full;
 
 static void add_tensor(kin_weights_block *b, const kin_gguf_tensor *t, const kin_slice *slice, struct ggml_tensor **slot,
-                       const kin_device *cpu, bool experts, bool by_kernels) {
+                       const kin_device *cpu, bool experts) {
     if (!t) return;
     kin_slice_view v = kin_slice_view_of(slice, t);
     kin_weights_piece p = {.data = t->data + v.first,
@@ -43,35 +40,16 @@ static void add_tensor(kin_weights_block *b, const kin_gguf_tensor *t, const kin
                            .slot = slot};
     memcpy(p.ne, v.ne, sizeof p.ne);
     p.experts = experts;
-    add_piece(b, p, cpu, by_kernels);
-}
-
-static kin_matrix matrix_of(const kin_gguf_tensor *t, const kin_slice *slice) {
-    kin_slice_view v = kin_slice_view_of(slice, t);
-    return (kin_matrix){.type = t->type, .columns = v.ne[0], .rows = v.ne[1]};
-}
-
-// Either kin's kernels compute all matrices of a layer's experts, or ggml does (model/blocks.c).
-static bool experts_by_kernels(const kin_gguf_tensor *const *w, const kin_slices *s) {
-    const bool is_stacked = w[KIN_W_FFN_GATE_UP_EXPS] != NULL;
-    const int of_gate = is_stacked ? KIN_W_FFN_GATE_UP_EXPS : KIN_W_FFN_GATE_EXPS;
-    const int of_up = is_stacked ? KIN_W_FFN_GATE_UP_EXPS : KIN_W_FFN_UP_EXPS;
-    if (!w[of_gate] || !w[of_up] || !w[KIN_W_FFN_DOWN_EXPS]) return false;
-    kin_matrix gate = matrix_of(w[of_gate], &s->of[of_gate]), up = matrix_of(w[of_up], &s->of[of_up]);
-    if (is_stacked) gate.rows = up.rows /= 2;
-    kin_matrix down = matrix_of(w[KIN_W_FFN_DOWN_EXPS], &s->of[KIN_W_FFN_DOWN_EXPS]);
-    return kin_ops_take_experts(&gate, &up, &down);
+    add_piece(b, p, cpu);
 }
 
 void kin_weights_add_layer_block(kin_weights_block *b, const kin_model *m, int il, kin_weight_block kind,
                                  const kin_slices *slices, struct ggml_tensor **slots, const kin_device *cpu) {
     b->i_packed = (size_t)il * KIN_WEIGHT_BLOCK_COUNT + (size_t)kind;
     const kin_gguf_tensor *const *weights = m->layers[il].w;
-    bool experts = experts_by_kernels(weights, slices);
     for (int id = 0; id < KIN_W_COUNT; id++) {
-        bool is_experts = kin_weight_is_experts(id);
         if (kin_weight_block_of(id) == kind)
-            add_tensor(b, weights[id], &slices->of[id], slots ? &slots[id] : NULL, cpu, is_experts, experts || !is_experts);
+            add_tensor(b, weights[id], &slices->of[id], slots ? &slots[id] : NULL, cpu, kin_weight_is_experts(id));
     }
 }
 
@@ -89,25 +67,14 @@ int64_t kin_weights_tile_rows(const kin_model *m) {
     return rows < TILE_ROWS_STEP ? TILE_ROWS_STEP : rows;
 }
 
-// Rows that form whole panels; the remaining rows are a separate tile without a kernel.
-static int64_t panel_rows(const kin_model *m) {
-    return m->output->ne[1] / KIN_PANEL_ROWS * KIN_PANEL_ROWS;
-}
-
-static int64_t count_panel_tiles(const kin_model *m) {
-    return (panel_rows(m) + kin_weights_tile_rows(m) - 1) / kin_weights_tile_rows(m);
-}
-
 int kin_weights_count_tiles(const kin_model *m) {
-    return (int)count_panel_tiles(m) + (panel_rows(m) < m->output->ne[1]);
+    return (int)((m->output->ne[1] + kin_weights_tile_rows(m) - 1) / kin_weights_tile_rows(m));
 }
 
 void kin_weights_add_tile_block(kin_weights_block *b, const kin_model *m, int i_tile, struct ggml_tensor **slot,
                                 const kin_device *cpu) {
     const kin_gguf_tensor *t = m->output;
-    bool is_rest = i_tile == count_panel_tiles(m);
-    int64_t rows = kin_weights_tile_rows(m), begin = is_rest ? panel_rows(m) : i_tile * rows;
-    int64_t left = (is_rest ? t->ne[1] : panel_rows(m)) - begin;
+    int64_t rows = kin_weights_tile_rows(m), begin = i_tile * rows, left = t->ne[1] - begin;
     uint64_t row_bytes = t->n_bytes / (uint64_t)t->ne[1], at = (uint64_t)begin * row_bytes;
     if (left < rows) rows = left;
     b->i_packed = (size_t)m->hp.n_layer * KIN_WEIGHT_BLOCK_COUNT + (size_t)i_tile;
@@ -121,7 +88,7 @@ void kin_weights_add_tile_block(kin_weights_block *b, const kin_model *m, int i_
                                   .type = t->type,
                                   .ne = {t->ne[0], rows, 1},
                                   .slot = slot},
-              cpu, true);
+              cpu);
 }
 
 static kin_weights_block *new_block(kin_weights *w, const kin_device *device, int i_compute_block) {
@@ -176,12 +143,11 @@ void kin_weights_collect_blocks(kin_weights *w) {
     for (int i = 0; i < w->n_tiles; i++)
         kin_weights_add_tile_block(new_block(w, output_device, i_compute_block++), m, i, &w->tiles[i], cpu);
     if (o->output)
-        add_tensor(new_block(w, output_device, KIN_WEIGHTS_NO_COMPUTE_BLOCK), m->output_norm, &full, &w->output_norm, cpu, false,
-                   true);
+        add_tensor(new_block(w, output_device, KIN_WEIGHTS_NO_COMPUTE_BLOCK), m->output_norm, &full, &w->output_norm, cpu, false);
     const kin_gguf_tensor *factors = kin_model_rope_factors(m, o->n_ctx);
-    add_tensor(new_block(w, cpu, KIN_WEIGHTS_NO_COMPUTE_BLOCK), factors, &full, &w->rope_factors[0], cpu, false, true);
+    add_tensor(new_block(w, cpu, KIN_WEIGHTS_NO_COMPUTE_BLOCK), factors, &full, &w->rope_factors[0], cpu, false);
     if (kin_windows_n_gpu_layers(&o->windows))
-        add_tensor(new_block(w, gpu, KIN_WEIGHTS_NO_COMPUTE_BLOCK), factors, &full, &w->rope_factors[1], cpu, false, true);
+        add_tensor(new_block(w, gpu, KIN_WEIGHTS_NO_COMPUTE_BLOCK), factors, &full, &w->rope_factors[1], cpu, false);
     for (size_t i = 0; i < w->n_blocks; i++) {
         if (w->blocks[i].device->is_gpu) w->blocks[i].pack = false;
     }

@@ -223,24 +223,29 @@ static void report(kin_weights *w, const char *what, uint64_t n) {
     if (w->o.progress) w->o.progress(w->o.progress_user, what, done, atomic_load(&w->n_total));
 }
 
-// Packs panels of rows that are not contiguous, one row per run, from copies of 16 rows.
-static int pack_columns(const kin_weights_piece *p, uint8_t *to, kin_err *err) {
-    uint64_t panel = p->run * KIN_PANEL_ROWS;
+// Packs a matrix whose rows are not contiguous, from copies of 16 rows.
+static int pack_columns(const kin_weights_piece *p, const uint8_t *from, uint8_t *to, kin_err *err) {
+    const uint64_t panel = p->run * KIN_PANEL_ROWS;
     uint8_t *rows = malloc(panel);
     if (!rows) return kin_err_set(err, "out of memory: %llu bytes to pack weights", (unsigned long long)panel);
-    for (uint64_t r = 0; r < p->n_runs; r++) {
-        memcpy(rows + r % KIN_PANEL_ROWS * p->run, p->data + r * p->stride, p->run);
-        if (r % KIN_PANEL_ROWS == KIN_PANEL_ROWS - 1)
-            kin_kernel_pack(p->type, p->ne[0], KIN_PANEL_ROWS, rows, to + r / KIN_PANEL_ROWS * panel);
+    for (int64_t r = 0; r < p->ne[1]; r += KIN_PANEL_ROWS, to += panel) {
+        const int64_t n = p->ne[1] - r < KIN_PANEL_ROWS ? p->ne[1] - r : KIN_PANEL_ROWS;
+        for (int64_t i = 0; i < n; i++, from += p->stride) memcpy(rows + (uint64_t)i * p->run, from, p->run);
+        kin_kernel_pack(p->type, p->ne[0], n, rows, to);
     }
     free(rows);
     return 0;
 }
 
+// Packs each expert's matrix separately. A run is all matrices, one of them, or a row.
 static int pack_panels(const kin_weights_piece *p, uint8_t *to, kin_err *err) {
-    int64_t n_rows = p->ne[1] * p->ne[2] / (int64_t)p->n_runs; // per run
-    if (n_rows == 1) return pack_columns(p, to, err);
-    for (uint64_t i = 0; i < p->n_runs; i++) kin_kernel_pack(p->type, p->ne[0], n_rows, p->data + i * p->stride, to + i * p->run);
+    const uint64_t n_matrices = (uint64_t)p->ne[2], bytes = p->bytes / n_matrices;
+    const bool by_rows = p->n_runs > n_matrices;
+    for (uint64_t i = 0; i < n_matrices; i++, to += bytes) {
+        const uint8_t *from = p->data + i * (p->n_runs == 1 ? bytes : p->n_runs / n_matrices * p->stride);
+        if (by_rows && pack_columns(p, from, to, err) != 0) return KIN_FAIL;
+        if (!by_rows) kin_kernel_pack(p->type, p->ne[0], p->ne[1], from, to);
+    }
     return 0;
 }
 
@@ -399,25 +404,8 @@ static bool is_lost(const kin_weights_block *b) {
     return b->pack && !atomic_load(&b->in_file);
 }
 
-static bool was_unpacked(const kin_weights_block *b) {
-    for (int i = 0; i < b->n_pieces && !b->pack; i++) {
-        if (b->pieces[i].layout != KIN_LAYOUT_PLAIN) return true;
-    }
-    return false;
-}
-
-// Either kin's kernels or ggml's compute a layer's experts: if one of its blocks is lost, all are used from the model file.
-static bool has_lost_sibling(const kin_weights *w, const kin_weights_block *b) {
-    const kin_weights_block *first = &w->blocks[w->layer_blocks[b->i_packed / KIN_WEIGHT_BLOCK_COUNT]];
-    for (int i = 0; i < KIN_WEIGHT_BLOCK_COUNT; i++) {
-        if (first[i].experts && (is_lost(&first[i]) || was_unpacked(&first[i]))) return true;
-    }
-    return false;
-}
-
 int kin_weights_unpack_if_lost(kin_weights *w, kin_weights_block *b, kin_err *err) {
-    if (!w->must_stream || !b->pack) return 0;
-    return is_lost(b) || (b->experts && has_lost_sibling(w, b)) ? unpack(w, b, err) : 0;
+    return w->must_stream && is_lost(b) ? unpack(w, b, err) : 0;
 }
 
 int kin_weights_settle_cpu(kin_weights *w, kin_err *err) {

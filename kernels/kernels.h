@@ -14,7 +14,7 @@
 #include "base/err.h"
 
 enum {
-    KIN_PANEL_FORMAT = 2, // version of the packed layout: stored bytes of another version cannot be used
+    KIN_PANEL_FORMAT = 3, // version of the packed layout: stored bytes of another version cannot be used
     KIN_PANEL_ROWS = 16,  // interleaved rows of a packed matrix
     KIN_ACT_COLUMNS = 256,
     KIN_ROUTE_EXPERTS = 4096,
@@ -33,22 +33,23 @@ typedef enum kin_act_kind {
 // 256 columns of one activation row. A batch is an array [n_blocks][n_rows] of these: blocks of columns first.
 typedef struct kin_act {
     int8_t q[KIN_ACT_COLUMNS];
-    int16_t sum[16]; // of q: 16 columns each (KIN_ACT_256)
+    int16_t sum[16]; // of q: 16 columns each
     float d[8];      // x = d * q: d[0] (KIN_ACT_256), or 32 columns each (KIN_ACT_32)
 } kin_act;
 
 // type: a GGUF type number, which equals enum ggml_type
 kin_act_kind kin_kernel_act_kind(int type);
 
-// True if there is a kernel for a matrix of `rows` rows and `columns` columns: otherwise ggml multiplies it. Columns must be a
-// multiple of 256, of 32 (KIN_ACT_32) or of 16 (KIN_ACT_F32); rows a multiple of 16, or any number if not packed.
-bool kin_kernel_has(int type, int64_t columns, int64_t rows);
+// True if a matrix of this type and number of columns can be multiplied: all types that GGUF has for weights, in whole blocks of
+// the type.
+bool kin_kernel_has(int type, int64_t columns);
 
-// True if such a matrix is packed first; KIN_ACT_F32 matrices are used as stored in the file.
+// True if such a matrix is faster when it is packed; KIN_ACT_F32 matrices are used as stored in the file.
 bool kin_kernel_packs(int type);
 
-// Interleaves the rows: src, as in GGUF, one row after the other -> dst, panels of 16 rows, with the same size in bytes. A panel
-// depends only on its 16 rows: a range of rows at panel boundaries is the same byte range of src and of dst.
+// Interleaves the rows: src, as in GGUF, one row after the other -> dst, panels of 16 rows, with the same size in bytes; rows
+// after the last whole panel stay as they are. A panel depends only on its 16 rows: a range of rows at panel boundaries is the
+// same byte range of src and of dst.
 void kin_kernel_pack(int type, int64_t columns, int64_t rows, const void *src, void *dst);
 
 static inline size_t kin_act_bytes(int64_t columns, int64_t n) {
@@ -70,7 +71,8 @@ extern uint8_t kin_kernels_ways[KIN_WAYS_TYPES];
 typedef struct kin_matrix {
     int type;
     int64_t columns, rows;
-    const void *data; // packed, or as in the file for KIN_ACT_F32
+    bool is_packed; // by kin_kernel_pack; otherwise the rows are as in the file, which gives the same bits
+    const void *data;
     const void *next; // weights that the thread reads next, to be prefetched; NULL: none
 } kin_matrix;
 
@@ -252,13 +254,13 @@ typedef struct kin_kernels {
     // y += x; f32 [n]
     void (*add)(int64_t n, const float *x, float *y);
 
-    // y = activation(gate) * up, as kin_gate says; f32 [n], n a multiple of 16. y may be gate or up.
+    // y = activation(gate) * up, as kin_gate says; f32 [n]. y may be gate or up.
     void (*gate)(kin_gate kind, int64_t n, const float *gate, const float *up, float *y);
 
     // y = min(SiLU(gate), limit) * clamp(up, -limit, limit); otherwise like gate.
     void (*gate_limited)(float limit, int64_t n, const float *gate, const float *up, float *y);
 
-    // y = x / (1 + e^-g): f32 [n], n a multiple of 16; g is one number. y may be x.
+    // y = x / (1 + e^-g): f32 [n]; g is one number. y may be x.
     void (*scale_sigmoid)(int64_t n, float g, const float *x, float *y);
 
     // Multiplies heads x // f32 [n_head, head_dim] by factors made of gate // f32 [n_head] or, if is_each, [n_head, head_dim].

@@ -5,9 +5,7 @@
 #include "model/kernel_ops.h"
 
 struct ggml_tensor *kin_block_output(kin_graph *g, struct ggml_tensor *matrix, struct ggml_tensor *x) {
-    if (g->kernels && kin_ops_multiply(matrix)) return kin_op_linear(g, x, &matrix, NULL, 1, NULL);
-    kin_assert(!kin_ops_is_packed(matrix));
-    return ggml_mul_mat(g->ctx, matrix, x);
+    return g->kernels ? kin_op_linear(g, x, &matrix, NULL, 1, NULL) : ggml_mul_mat(g->ctx, matrix, x);
 }
 
 static struct ggml_tensor *norm_with(kin_graph *g, float eps, struct ggml_tensor *x, struct ggml_tensor *weight) {
@@ -23,8 +21,7 @@ struct ggml_tensor *kin_block_norm(kin_graph *g, struct ggml_tensor *x, struct g
 // Products with unquantized weights are summed in f32: such weights are meant to be exact, but some GPUs would sum in half
 // precision.
 static struct ggml_tensor *linear(kin_graph *g, struct ggml_tensor *weight, struct ggml_tensor *bias, struct ggml_tensor *x) {
-    if (g->kernels && kin_ops_multiply(weight)) return kin_op_linear(g, x, &weight, bias ? &bias : NULL, 1, NULL);
-    kin_assert(!kin_ops_is_packed(weight));
+    if (g->kernels) return kin_op_linear(g, x, &weight, bias ? &bias : NULL, 1, NULL);
     struct ggml_tensor *y = ggml_mul_mat(g->ctx, weight, x); // [n_out, n]
     if (!ggml_is_quantized(weight->type)) ggml_prec_set_acc(y, GGML_PREC_F32);
     return bias ? ggml_add(g->ctx, y, bias) : y;
@@ -34,7 +31,7 @@ static struct ggml_tensor *linear(kin_graph *g, struct ggml_tensor *weight, stru
 static struct ggml_tensor *linear_onto(kin_graph *g, struct ggml_tensor *weight, struct ggml_tensor *bias, struct ggml_tensor *x,
                                        struct ggml_tensor *residual) {
     if (g->sums) return kin_op_sum(g, linear(g, weight, bias, x), residual);
-    if (g->kernels && kin_ops_multiply(weight)) return kin_op_linear(g, x, &weight, bias ? &bias : NULL, 1, residual);
+    if (g->kernels) return kin_op_linear(g, x, &weight, bias ? &bias : NULL, 1, residual);
     return ggml_add(g->ctx, linear(g, weight, bias, x), residual);
 }
 
@@ -55,17 +52,6 @@ static struct ggml_tensor *end_block(kin_graph *g, struct ggml_tensor *weight, s
                                      struct ggml_tensor *h, struct ggml_tensor *residual) {
     if (adds_as_is(g, norm)) return linear_onto(g, weight, bias, h, residual);
     return add_onto(g, linear(g, weight, bias, h), norm, residual);
-}
-
-// Several products of x, stacked: [sum of their n_out, n].
-static struct ggml_tensor *linear_stack(kin_graph *g, struct ggml_tensor *const *weights, struct ggml_tensor *const *bias, int n,
-                                        struct ggml_tensor *x) {
-    bool all = true;
-    for (int i = 0; i < n; i++) all = all && kin_ops_multiply(weights[i]);
-    if (all) return kin_op_linear(g, x, weights, bias, n, NULL);
-    struct ggml_tensor *y = linear(g, weights[0], bias[0], x);
-    for (int i = 1; i < n; i++) y = ggml_concat(g->ctx, y, linear(g, weights[i], bias[i], x), 0);
-    return y;
 }
 
 const char *kin_blocks_without_ggml(const kin_hparams *hp) {
@@ -155,7 +141,7 @@ static struct ggml_tensor *stack_qkv(kin_graph *g, struct ggml_tensor *const *w,
     struct ggml_tensor *const qkv[] = {w[KIN_W_ATTN_Q], w[KIN_W_ATTN_K], w[KIN_W_ATTN_V]};
     struct ggml_tensor *const bias[] = {w[KIN_W_ATTN_Q_BIAS], w[KIN_W_ATTN_K_BIAS], w[KIN_W_ATTN_V_BIAS]};
     if (w[KIN_W_ATTN_QKV]) return linear(g, w[KIN_W_ATTN_QKV], w[KIN_W_ATTN_QKV_BIAS], x);
-    return linear_stack(g, qkv, bias, w[KIN_W_ATTN_V] ? 3 : 2, x);
+    return kin_op_linear(g, x, qkv, bias, w[KIN_W_ATTN_V] ? 3 : 2, NULL);
 }
 
 // The same for the last layer, where queries are needed for the output rows only, after storing keys and values of all rows: [at
@@ -173,7 +159,7 @@ static struct ggml_tensor *last_queries(kin_graph *g, int il, struct ggml_tensor
         x = wanted_rows(g, x); // [n_embd, n_out]
         return kin_op_heads(g, il, linear(g, w[KIN_W_ATTN_Q], w[KIN_W_ATTN_Q_BIAS], x), layer.n_head, 0, &g->out);
     }
-    struct ggml_tensor *y = linear_stack(g, kv, bias, w[KIN_W_ATTN_V] ? 2 : 1, x); // [n_embd_k + n_embd_v, n_tokens]
+    struct ggml_tensor *y = kin_op_linear(g, x, kv, bias, w[KIN_W_ATTN_V] ? 2 : 1, NULL); // [n_embd_k + n_embd_v, n_tokens]
     ggml_build_forward_expand(g->gf, kin_op_heads(g, il, y, 0, layer.n_head_kv, &g->all));
     x = wanted_rows(g, x);                                   // [n_embd, n_out]
     y = linear(g, w[KIN_W_ATTN_Q], w[KIN_W_ATTN_Q_BIAS], x); // [n_embd_q, n_out]
@@ -289,7 +275,7 @@ static struct ggml_tensor *apply_gate(kin_graph *g, kin_gate kind, float limit, 
 // activation(gate x) * up x: [n_ff, n]. up NULL: gate has the rows of both.
 static struct ggml_tensor *gated(kin_graph *g, kin_gate kind, float limit, struct ggml_tensor *gate, struct ggml_tensor *up,
                                  struct ggml_tensor *x) {
-    if (g->kernels && kin_ops_gate(gate, up)) return kin_op_gated(g, kind, limit, x, gate, up);
+    if (g->kernels) return kin_op_gated(g, kind, limit, x, gate, up);
     struct ggml_tensor *y = linear(g, gate, NULL, x);
     if (up) return apply_gate(g, kind, limit, y, linear(g, up, NULL, x));
     const int64_t n_ff = y->ne[0] / 2;
@@ -381,12 +367,6 @@ static struct ggml_tensor *route_by_ggml(kin_graph *g, int il, struct ggml_tenso
     return ggml_reshape_3d(ctx, weights, 1, r->n_used, n);
 }
 
-static bool experts_by_kernels(const kin_graph *g, int il) {
-    struct ggml_tensor *const *w = g->layers[il].w, *both = w[KIN_W_FFN_GATE_UP_EXPS];
-    return g->kernels && kin_ops_gate(both ? both : w[KIN_W_FFN_GATE_EXPS], both ? NULL : w[KIN_W_FFN_UP_EXPS]) &&
-           kin_ops_multiply(w[KIN_W_FFN_DOWN_EXPS]);
-}
-
 // The same by kin's kernels: i32 [2 n_used, n], see kin_op_route.
 static struct ggml_tensor *route_by_kernels(kin_graph *g, int il, struct ggml_tensor *cur) {
     struct ggml_tensor *const *w = g->layers[il].w;
@@ -396,7 +376,6 @@ static struct ggml_tensor *route_by_kernels(kin_graph *g, int il, struct ggml_te
 // Multiplies each token's experts, and adds their biases if there are any. [n_out, n_used, n]
 static struct ggml_tensor *multiply_experts(kin_graph *g, struct ggml_tensor *weight, struct ggml_tensor *bias,
                                             struct ggml_tensor *x, struct ggml_tensor *chosen) {
-    kin_assert(!kin_ops_is_packed(weight));
     struct ggml_tensor *y = ggml_mul_mat_id(g->ctx, weight, x, chosen);
     return bias ? ggml_add_id(g->ctx, y, bias, chosen) : y;
 }
@@ -462,7 +441,7 @@ static struct ggml_tensor *ffn_experts(kin_graph *g, int il, struct ggml_tensor 
     const bool as_is = adds_as_is(g, w[KIN_W_FFN_OUT_NORM]);
     const kin_layer how = kin_layer_of(g->hp, il);
     struct ggml_tensor *sum = as_is && !g->sums ? x : NULL;
-    if (experts_by_kernels(g, il))
+    if (g->kernels)
         sum = kin_op_experts(g, &how, sum, in.experts, route_by_kernels(g, il, in.router), w);
     else
         sum = experts_by_ggml(g, il, sum, in);
@@ -486,11 +465,7 @@ struct ggml_tensor *kin_block_layer(kin_graph *g, int il, struct ggml_tensor *x)
 
 struct ggml_tensor *kin_block_route(kin_graph *g, int il, struct ggml_tensor *x) {
     struct ggml_tensor *cur = norm_moe(g, il, x).router, *chosen; // [n_embd, n]
-    if (experts_by_kernels(g, il)) {
-        struct ggml_tensor *routed = route_by_kernels(g, il, cur);
-        chosen = ggml_view_2d(g->ctx, routed, g->hp->n_expert_used, routed->ne[1], routed->nb[1], 0);
-    } else {
-        route_by_ggml(g, il, cur, &chosen);
-    }
+    if (g->kernels) return kin_op_chosen(g, route_by_kernels(g, il, cur));
+    route_by_ggml(g, il, cur, &chosen);
     return ggml_cont(g->ctx, chosen); // i32 [n_used, n]
 }

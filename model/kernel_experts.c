@@ -42,6 +42,21 @@ struct ggml_tensor *kin_op_route(kin_graph *g, struct ggml_tensor *logits, struc
     return kin_op_node(g, GGML_TYPE_I32, 2 * g->hp->n_expert_used, logits->ne[1], args, n_args, &routes, op);
 }
 
+// Sources: the routing.
+static void copy_chosen(struct ggml_tensor *chosen, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
+    const struct ggml_tensor *routed = chosen->src[0];
+    (void)op, (void)n_threads;
+    memcpy((int32_t *)chosen->data + c->i * chosen->ne[0], (const int32_t *)routed->data + c->i * routed->ne[0],
+           (size_t)chosen->ne[0] * sizeof(int32_t));
+}
+
+static const kin_op_run chosen_numbers = {.count = count_tokens, .compute = copy_chosen};
+
+struct ggml_tensor *kin_op_chosen(kin_graph *g, struct ggml_tensor *routed) {
+    return kin_op_node(g, GGML_TYPE_I32, g->hp->n_expert_used, routed->ne[1], &routed, 1, &chosen_numbers,
+                       kin_op_new(g, KIN_OP_OTHER));
+}
+
 // ---- slots
 
 // A batch's routing as the nodes below read it: begin // i32 [n_expert + 1], the first slot of each expert; slot // i32 [n,
@@ -197,18 +212,22 @@ static size_t expert_bytes(const struct ggml_tensor *y, const struct kin_op *op,
     return (size_t)(cut_experts(y, op, n_threads).step * KIN_PANEL_ROWS * y->ne[1]) * sizeof(float);
 }
 
-// Sources: the slots, the rounded inputs, then gate and up, or down, then their biases if there are any. With a single token all
-// slots share its input.
+// Returns the rounded input of a span. With a single token all slots of gate and up share its input.
+static const void *input_of(const struct ggml_tensor *y, const struct kin_op *op, const struct ggml_tensor *inputs, int i,
+                            int64_t slot) {
+    const bool is_shared = op->gates && y->ne[1] == op->hp->n_expert_used;
+    return (const uint8_t *)inputs->data + (is_shared ? 0 : (size_t)slot * row_bytes(op->kind[i], y->src[2]->ne[0]));
+}
+
+// Sources: the slots, the rounded inputs, then gate, up and up's inputs, or down, then their biases if there are any.
 static void multiply_expert(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
-    const kin_hparams *hp = op->hp;
     const struct ggml_tensor *w = y->src[2];
-    const size_t input_bytes = op->gates && y->ne[1] == hp->n_expert_used ? 0 : row_bytes(op->kind[0], w->ne[0]);
     const expert_chunks e = cut_experts(y, op, n_threads);
-    const slots s = slots_of(y->src[0], hp);
+    const slots s = slots_of(y->src[0], op->hp);
     cursor *at = c->state;
     if (c->is_new) *at = (cursor){0, 0};
     const expert_span x = expert_span_of(&e, &s, at, c->i);
-    const void *input = (const uint8_t *)y->src[1]->data + (size_t)x.slot * input_bytes, *next = NULL;
+    const void *input = input_of(y, op, y->src[1], 0, x.slot), *next = NULL;
     kin_matrix m = kin_op_matrix(w, x.expert, x.begin, x.end);
     float *to = c->result ? c->result : (float *)y->data + x.slot * y->ne[0] + x.begin * KIN_PANEL_ROWS;
     const int64_t ldy = c->result ? m.rows : y->ne[0];
@@ -219,13 +238,15 @@ static void multiply_expert(struct ggml_tensor *y, const struct kin_op *op, int 
     }
     if (op->gates) {
         const int64_t up_at = op->is_stacked ? e.panels : 0;
-        kin_op_pair pair = {.gate = m, .up = kin_op_matrix(y->src[3], x.expert, up_at + x.begin, up_at + x.end)};
+        kin_op_pair pair = {.gate = m,
+                            .up = kin_op_matrix(y->src[3], x.expert, up_at + x.begin, up_at + x.end),
+                            .input = {input, input_of(y, op, y->src[4], 1, x.slot)}};
         pair.up.next = next;
         if (op->has_expert_bias) {
-            pair.gate_bias = bias_of(y->src[4], x.expert, x.begin);
-            pair.up_bias = bias_of(y->src[5], x.expert, x.begin);
+            pair.gate_bias = bias_of(y->src[5], x.expert, x.begin);
+            pair.up_bias = bias_of(y->src[6], x.expert, x.begin);
         }
-        kin_op_multiply_gated(op, &pair, op->kind[0], input, x.n_rows, to, ldy);
+        kin_op_multiply_gated(op, &pair, x.n_rows, to, ldy);
     } else {
         m.next = next;
         kin_op_multiply(op, &m, op->kind[0], input, x.n_rows, to, ldy);
@@ -278,44 +299,57 @@ static void add_experts(struct ggml_tensor *out, const struct kin_op *op, int n_
 
 static const kin_op_run expert_sums = {.count = count_tokens, .compute = add_experts};
 
-struct ggml_tensor *kin_op_experts(kin_graph *g, const kin_layer *how, struct ggml_tensor *x, struct ggml_tensor *normed,
-                                   struct ggml_tensor *routed, struct ggml_tensor *const *w) {
-    struct ggml_tensor *both = w[KIN_W_FFN_GATE_UP_EXPS], *gate = both ? both : w[KIN_W_FFN_GATE_EXPS],
-                       *up = both ? both : w[KIN_W_FFN_UP_EXPS], *down = w[KIN_W_FFN_DOWN_EXPS];
-    struct ggml_tensor *gate_bias = w[KIN_W_FFN_GATE_EXPS_BIAS], *up_bias = w[KIN_W_FFN_UP_EXPS_BIAS],
-                       *down_bias = w[KIN_W_FFN_DOWN_EXPS_BIAS];
-    kin_act_kind kind = kin_kernel_act_kind((int)gate->type), down_kind = kin_kernel_act_kind((int)down->type);
-    int64_t n = normed->ne[1], n_embd = normed->ne[0], n_slots = n * g->hp->n_expert_used;
-    kin_assert(kind == kin_kernel_act_kind((int)up->type) && !gate_bias == !up_bias);
-
+// The rounded inputs of gate or up: a row per slot, or that of the single token.
+static struct ggml_tensor *expert_inputs(kin_graph *g, struct ggml_tensor *counted, struct ggml_tensor *routed,
+                                         struct ggml_tensor *normed, kin_act_kind kind) {
+    struct ggml_tensor *input = kin_op_rounded(g, normed, kind), *args[] = {counted, routed, input};
+    if (normed->ne[1] == 1) return input;
     struct kin_op *op = kin_op_new(g, KIN_OP_OTHER);
-    struct ggml_tensor *counted = kin_op_node(g, GGML_TYPE_I32, g->hp->n_expert + 1 + n_slots, 1, &routed, 1, &slot_counts, op);
-    struct ggml_tensor *input = kin_op_rounded(g, normed, kind);
-    if (n > 1) {
-        op = kin_op_new(g, KIN_OP_OTHER);
-        op->kind[0] = kind;
-        input = kin_op_node(g, GGML_TYPE_I8, (int64_t)row_bytes(kind, normed->ne[0]) * n_slots, 1,
-                            (struct ggml_tensor *[]){counted, routed, input}, 3, &gathering, op);
-    }
-    op = kin_op_new(g, KIN_OP_OTHER);
     op->kind[0] = kind;
+    const int64_t n_slots = normed->ne[1] * g->hp->n_expert_used;
+    return kin_op_node(g, GGML_TYPE_I8, (int64_t)row_bytes(kind, normed->ne[0]) * n_slots, 1, args, 3, &gathering, op);
+}
+
+// activation(gate x') * up x' for each slot: [n_ff_exp, n_slots]
+static struct ggml_tensor *gated_experts(kin_graph *g, const kin_layer *how, struct ggml_tensor *counted,
+                                         struct ggml_tensor *routed, struct ggml_tensor *normed, struct ggml_tensor *const *w) {
+    struct ggml_tensor *both = w[KIN_W_FFN_GATE_UP_EXPS];
+    struct ggml_tensor *gate = both ? both : w[KIN_W_FFN_GATE_EXPS], *up = both ? both : w[KIN_W_FFN_UP_EXPS];
+    struct ggml_tensor *gate_bias = w[KIN_W_FFN_GATE_EXPS_BIAS], *up_bias = w[KIN_W_FFN_UP_EXPS_BIAS];
+    const kin_act_kind gate_kind = kin_kernel_act_kind((int)gate->type), up_kind = kin_kernel_act_kind((int)up->type);
+    kin_assert(!gate_bias == !up_bias);
+    struct ggml_tensor *input = expert_inputs(g, counted, routed, normed, gate_kind);
+    struct ggml_tensor *up_input = up_kind == gate_kind ? input : expert_inputs(g, counted, routed, normed, up_kind);
+    struct kin_op *op = kin_op_new(g, KIN_OP_OTHER);
+    op->kind[0] = gate_kind;
+    op->kind[1] = up_kind;
     op->gate = how->gate;
     op->gate_limit = how->limit_exps;
     op->gates = true;
     op->is_stacked = both != NULL;
     op->has_expert_bias = gate_bias != NULL;
-    struct ggml_tensor *gated[] = {counted, input, gate, up, gate_bias, up_bias};
-    struct ggml_tensor *h =
-        kin_op_node(g, GGML_TYPE_F32, both ? gate->ne[1] / 2 : gate->ne[1], n_slots, gated, gate_bias ? 6 : 4, &expert_products,
-                    op); // [n_ff_exp, n_slots]
-    if (down_kind != KIN_ACT_F32) {
+    struct ggml_tensor *args[] = {counted, input, gate, up, up_input, gate_bias, up_bias};
+    const int64_t n_ff = both ? gate->ne[1] / 2 : gate->ne[1];
+    return kin_op_node(g, GGML_TYPE_F32, n_ff, normed->ne[1] * g->hp->n_expert_used, args, gate_bias ? 7 : 5, &expert_products, op);
+}
+
+struct ggml_tensor *kin_op_experts(kin_graph *g, const kin_layer *how, struct ggml_tensor *x, struct ggml_tensor *normed,
+                                   struct ggml_tensor *routed, struct ggml_tensor *const *w) {
+    struct ggml_tensor *down = w[KIN_W_FFN_DOWN_EXPS], *down_bias = w[KIN_W_FFN_DOWN_EXPS_BIAS];
+    const kin_act_kind kind = kin_kernel_act_kind((int)down->type);
+    const int64_t n = normed->ne[1], n_embd = normed->ne[0], n_slots = n * g->hp->n_expert_used;
+
+    struct kin_op *op = kin_op_new(g, KIN_OP_OTHER);
+    struct ggml_tensor *counted = kin_op_node(g, GGML_TYPE_I32, g->hp->n_expert + 1 + n_slots, 1, &routed, 1, &slot_counts, op);
+    struct ggml_tensor *h = gated_experts(g, how, counted, routed, normed, w); // [n_ff_exp, n_slots]
+    if (kind != KIN_ACT_F32) {
         op = kin_op_new(g, KIN_OP_OTHER);
-        op->kind[0] = down_kind;
-        h = kin_op_node(g, GGML_TYPE_I8, (int64_t)row_bytes(down_kind, h->ne[0]) * n_slots, 1,
-                        (struct ggml_tensor *[]){counted, h}, 2, &expert_rounding, op);
+        op->kind[0] = kind;
+        h = kin_op_node(g, GGML_TYPE_I8, (int64_t)row_bytes(kind, h->ne[0]) * n_slots, 1, (struct ggml_tensor *[]){counted, h}, 2,
+                        &expert_rounding, op);
     }
     op = kin_op_new(g, KIN_OP_OTHER);
-    op->kind[0] = down_kind;
+    op->kind[0] = kind;
     op->has_expert_bias = down_bias != NULL;
     struct ggml_tensor *y = kin_op_node(g, GGML_TYPE_F32, n_embd, n_slots, (struct ggml_tensor *[]){counted, h, down, down_bias},
                                         down_bias ? 4 : 3, &expert_products, op); // [n_embd, n_slots]

@@ -184,7 +184,10 @@ static enum ggml_status compute_graph(ggml_backend_t backend, struct ggml_cgraph
     struct ggml_tensor **nodes = ggml_graph_nodes(gf);
     const int n = ggml_graph_n_nodes(gf);
     const kin_graph *g = graph_of(nodes, n);
-    if (g && g->compute && g->compute->team && is_for_team(nodes, n)) return kin_ops_run(g, g->compute->team, nodes, n);
+    if (g && g->kernels && g->compute && g->compute->team) {
+        kin_assert(is_for_team(nodes, n));
+        return kin_ops_run(g, g->compute->team, nodes, n);
+    }
     if (g) release(g);
     enum ggml_status status = ggml_backend_graph_compute(backend, gf);
     if (g) acquire(g);
@@ -213,24 +216,6 @@ void kin_ops_mark_packed(struct ggml_tensor *w) {
 
 bool kin_ops_is_packed(const struct ggml_tensor *w) {
     return w->extra == &packed_mark;
-}
-
-bool kin_ops_multiply(const struct ggml_tensor *w) {
-    return kin_kernel_has((int)w->type, w->ne[0], w->ne[1]) && kin_kernel_packs((int)w->type) == kin_ops_is_packed(w);
-}
-
-bool kin_ops_gate(const struct ggml_tensor *gate, const struct ggml_tensor *up) {
-    if (!up) return kin_ops_multiply(gate) && gate->ne[1] % (2 * KIN_PANEL_ROWS) == 0;
-    return kin_ops_multiply(gate) && kin_ops_multiply(up) && gate->ne[1] % KIN_PANEL_ROWS == 0 &&
-           kin_kernel_act_kind((int)gate->type) == kin_kernel_act_kind((int)up->type);
-}
-
-bool kin_ops_take_experts(const kin_matrix *gate, const kin_matrix *up, const kin_matrix *down) {
-    const kin_matrix *const all[] = {gate, up, down};
-    for (int i = 0; i < 3; i++) {
-        if (!kin_kernel_has(all[i]->type, all[i]->columns, all[i]->rows)) return false;
-    }
-    return gate->rows % KIN_PANEL_ROWS == 0 && kin_kernel_act_kind(gate->type) == kin_kernel_act_kind(up->type);
 }
 
 // ---- norms
@@ -301,8 +286,11 @@ struct ggml_tensor *kin_op_rounded(kin_graph *g, struct ggml_tensor *x, kin_act_
 kin_matrix kin_op_matrix(const struct ggml_tensor *w, int64_t i_expert, int64_t begin, int64_t end) {
     int64_t first = begin * KIN_PANEL_ROWS, last = end * KIN_PANEL_ROWS;
     const uint8_t *data = (const uint8_t *)w->data + (size_t)i_expert * w->nb[2] + (size_t)first * w->nb[1];
-    return (kin_matrix){
-        .type = (int)w->type, .columns = w->ne[0], .rows = (last < w->ne[1] ? last : w->ne[1]) - first, .data = data};
+    return (kin_matrix){.type = (int)w->type,
+                        .columns = w->ne[0],
+                        .rows = (last < w->ne[1] ? last : w->ne[1]) - first,
+                        .is_packed = kin_ops_is_packed(w),
+                        .data = data};
 }
 
 static void multiply_tile(const struct kin_op *op, const kin_matrix *w, kin_act_kind kind, const void *input, int64_t row,
@@ -321,8 +309,14 @@ void kin_op_multiply(const struct kin_op *op, const kin_matrix *w, kin_act_kind 
     }
 }
 
-void kin_op_multiply_gated(const struct kin_op *op, const kin_op_pair *pair, kin_act_kind kind, const void *input, int64_t n,
-                           float *y, int64_t ldy) {
+static void apply_gate(const struct kin_op *op, int64_t n, const float *gate, const float *up, float *y) {
+    if (op->gate_limit > 0)
+        op->kernels->gate_limited(op->gate_limit, n, gate, up, y);
+    else
+        op->kernels->gate(op->gate, n, gate, up, y);
+}
+
+void kin_op_multiply_gated(const struct kin_op *op, const kin_op_pair *pair, int64_t n, float *y, int64_t ldy) {
     float other[KIN_OP_TILE * KIN_OP_GATED_PANELS * KIN_PANEL_ROWS];
     kin_matrix g = pair->gate, u = pair->up;
     const int64_t width = u.rows;
@@ -331,16 +325,13 @@ void kin_op_multiply_gated(const struct kin_op *op, const kin_op_pair *pair, kin
     for (int64_t row = 0; row < n; row += KIN_OP_TILE) {
         int64_t rows = kin_op_tile_rows(n, row);
         u.next = row + KIN_OP_TILE < n ? g.data : pair->up.next;
-        multiply_tile(op, &g, kind, input, row, rows, y + row * ldy, ldy);
-        multiply_tile(op, &u, kind, input, row, rows, other, width);
+        multiply_tile(op, &g, op->kind[0], pair->input[0], row, rows, y + row * ldy, ldy);
+        multiply_tile(op, &u, op->kind[1], pair->input[1], row, rows, other, width);
         if (pair->gate_bias) kin_op_add_rows(op, rows, width, pair->gate_bias, 0, y + row * ldy, ldy);
         if (pair->up_bias) kin_op_add_rows(op, rows, width, pair->up_bias, 0, other, width);
         for (int64_t i = 0; i < rows; i++) {
             float *h = y + (row + i) * ldy;
-            if (op->gate_limit > 0)
-                op->kernels->gate_limited(op->gate_limit, width, h, other + i * width, h);
-            else
-                op->kernels->gate(op->gate, width, h, other + i * width, h);
+            apply_gate(op, width, h, other + i * width, h);
         }
     }
 }
@@ -460,8 +451,8 @@ struct ggml_tensor *kin_op_linear(kin_graph *g, struct ggml_tensor *x, struct gg
     return kin_op_node(g, GGML_TYPE_F32, n_out, x->ne[1], args, n_args, &linear, op);
 }
 
-// Sources of kin_op_gated: gate, up (or gate again, if it contains both), their input. With few rows memory is the limit, and in
-// a browser, which has no prefetch instruction, the processor's own prefetcher starts again at each change between the two
+// Sources of kin_op_gated: gate, up (or gate again, if it contains both), the input of each. With few rows memory is the limit,
+// and in a browser, which has no prefetch instruction, the processor's own prefetcher starts again at each change between the two
 // matrices: so chunks are then as long as those of other products. (One row of Q4_K in Chromium, from memory: 4 panels per chunk
 // 9.8 GB/s, 8 10.2, 16 and more 10.5.)
 static int64_t gated_panels(const struct ggml_tensor *y, const struct kin_op *op) {
@@ -479,8 +470,8 @@ static int count_gated(const struct ggml_tensor *y, const struct kin_op *op, int
 }
 
 static kin_op_area gated_area(const struct ggml_tensor *y, const struct kin_op *op, int n_threads, int chunk) {
-    const int64_t step = gated_step(y, op, n_threads), panels = gated_panels(y, op), begin = chunk * step;
-    return area_of(y, begin * KIN_PANEL_ROWS, ((begin + step < panels ? begin + step : panels) - begin) * KIN_PANEL_ROWS);
+    const int64_t step = gated_step(y, op, n_threads) * KIN_PANEL_ROWS, begin = chunk * step, left = y->ne[0] - begin;
+    return area_of(y, begin, left < step ? left : step);
 }
 
 static size_t gated_bytes(const struct ggml_tensor *y, const struct kin_op *op, int n_threads) {
@@ -488,29 +479,49 @@ static size_t gated_bytes(const struct ggml_tensor *y, const struct kin_op *op, 
 }
 
 static void multiply_gated(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
-    const struct ggml_tensor *gate = y->src[0], *up = y->src[1], *input = y->src[2];
+    const struct ggml_tensor *gate = y->src[0], *up = y->src[1];
     const int64_t panels = gated_panels(y, op), step = gated_step(y, op, n_threads), up_at = op->is_stacked ? panels : 0;
     const int64_t begin = c->i * step, end = begin + step < panels ? begin + step : panels;
-    kin_op_pair pair = {.gate = kin_op_matrix(gate, 0, begin, end), .up = kin_op_matrix(up, 0, up_at + begin, up_at + end)};
+    kin_op_pair pair = {.gate = kin_op_matrix(gate, 0, begin, end),
+                        .up = kin_op_matrix(up, 0, up_at + begin, up_at + end),
+                        .input = {y->src[2]->data, y->src[3]->data}};
     if (c->next >= 0) pair.up.next = kin_op_matrix(gate, 0, c->next * step, panels).data;
     float *to = c->result ? c->result : (float *)y->data + begin * KIN_PANEL_ROWS;
-    kin_op_multiply_gated(op, &pair, op->kind[0], input->data, y->ne[1], to, c->result ? pair.gate.rows : y->ne[0]);
+    kin_op_multiply_gated(op, &pair, y->ne[1], to, c->result ? pair.gate.rows : y->ne[0]);
 }
 
 static const kin_op_run gated = {
     .count = count_gated, .compute = multiply_gated, .result_bytes = gated_bytes, .area = gated_area, .takes_ahead = true};
 
+// Sources: y, whose rows are gates, then as many values.
+static void gate_row(struct ggml_tensor *h, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
+    const struct ggml_tensor *y = h->src[0];
+    const int64_t n = h->ne[0];
+    const float *gate = (const float *)y->data + c->i * y->ne[0];
+    (void)n_threads;
+    apply_gate(op, n, gate, gate + n, (float *)h->data + c->i * n);
+}
+
+static const kin_op_run gates = {.count = count_rows, .compute = gate_row};
+
 struct ggml_tensor *kin_op_gated(kin_graph *g, kin_gate kind, float limit, struct ggml_tensor *x, struct ggml_tensor *gate,
                                  struct ggml_tensor *up) {
-    kin_act_kind act_kind = kin_kernel_act_kind((int)gate->type);
-    kin_assert(!up || act_kind == kin_kernel_act_kind((int)up->type));
-    struct ggml_tensor *args[] = {gate, up ? up : gate, kin_op_rounded(g, x, act_kind)};
-    struct kin_op *op = kin_op_new(g, KIN_OP_GATED);
-    op->kind[0] = act_kind;
+    const bool apart = !up && gate->ne[1] % (2 * KIN_PANEL_ROWS) != 0; // the rows of up begin within a panel
+    struct ggml_tensor *y = apart ? kin_op_linear(g, x, &gate, NULL, 1, NULL) : NULL;
+    const kin_act_kind gate_kind = kin_kernel_act_kind((int)gate->type);
+    const kin_act_kind up_kind = up ? kin_kernel_act_kind((int)up->type) : gate_kind;
+    struct ggml_tensor *args[] = {gate, up ? up : gate, NULL, NULL};
+    if (!apart) args[2] = kin_op_rounded(g, x, gate_kind);
+    if (!apart) args[3] = kin_op_rounded(g, x, up_kind);
+    struct kin_op *op = kin_op_new(g, apart ? KIN_OP_OTHER : KIN_OP_GATED);
+    op->kind[0] = gate_kind;
+    op->kind[1] = up_kind;
     op->gate = kind;
     op->gate_limit = limit;
     op->is_stacked = !up;
-    return kin_op_node(g, GGML_TYPE_F32, up ? gate->ne[1] : gate->ne[1] / 2, x->ne[1], args, 3, &gated, op);
+    const int64_t n_ff = up ? gate->ne[1] : gate->ne[1] / 2;
+    if (apart) return kin_op_node(g, GGML_TYPE_F32, n_ff, x->ne[1], &y, 1, &gates, op);
+    return kin_op_node(g, GGML_TYPE_F32, n_ff, x->ne[1], args, 4, &gated, op);
 }
 
 // Sources: y, the residual.

@@ -1,8 +1,8 @@
 // kin's kernels as nodes of a ggml graph.
 //
 // A node's work is cut into chunks that threads take one after the other, so a slow core does not delay the others. The result
-// never depends on which thread computes a chunk. kin's own threads (threads/team.h) compute a graph that consists of such nodes;
-// ggml's threads compute one that also has ggml's operators.
+// never depends on which thread computes a chunk. A graph has either only such nodes, which kin's own threads compute
+// (threads/team.h), or only ggml's operators, apart from kin_op_sum.
 //
 // Activations are rounded once for all matrices that read them: see kin_op_linear. Thread: the one that builds the graph. The
 // nodes' parameters, besides their tensors, are in the graph's kin_ops.
@@ -18,7 +18,7 @@ bool kin_ops_fit(const kin_hparams *hp, int kv_type);
 // Returns the size of a node's kin_op.
 size_t kin_op_bytes(void);
 
-// Computes a graph: with the device's team if all nodes are kin's, else like ggml_backend_graph_compute.
+// Computes a graph: with the device's team if it is built with kernels, else like ggml_backend_graph_compute.
 enum ggml_status kin_ops_compute(kin_graph *g, ggml_backend_t backend);
 
 // Computes nodes of a graph, all of which must be kin's or views, with a team.
@@ -27,16 +27,6 @@ enum ggml_status kin_ops_run(const kin_graph *g, kin_team *team, struct ggml_ten
 // Marks a weight's tensor as packed into panels (kin_kernel_pack): ggml's operators must not read it.
 void kin_ops_mark_packed(struct ggml_tensor *weight);
 bool kin_ops_is_packed(const struct ggml_tensor *weight);
-
-// True if kin's kernels multiply with this weight (a matrix, or those of all experts); otherwise ggml does.
-bool kin_ops_multiply(const struct ggml_tensor *weight);
-
-// True if kin_op_gated supports these weights; up NULL: gate has the rows of both.
-bool kin_ops_gate(const struct ggml_tensor *gate, const struct ggml_tensor *up);
-
-// True if kin_op_experts supports weights of these types and shapes (data are not read). If it does not support all three, ggml
-// multiplies with all of them.
-bool kin_ops_take_experts(const kin_matrix *gate, const kin_matrix *up, const kin_matrix *down);
 
 // x // [n, n_rows] -> the same shape
 struct ggml_tensor *kin_op_norm(kin_graph *g, float eps, struct ggml_tensor *x, struct ggml_tensor *weight);
@@ -51,8 +41,8 @@ enum { KIN_OP_MATRICES = 3 };
 struct ggml_tensor *kin_op_linear(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *const *weights,
                                   struct ggml_tensor *const *bias, int n_weights, struct ggml_tensor *residual);
 
-// activation(gate x) * up x, with a limit unless it is 0 (kin_kernels.gate_limited), for weights whose inputs are rounded alike:
-// x // [n_embd, n] -> [n_ff, n]. up NULL: gate has the rows of both, one after the other.
+// activation(gate x) * up x, with a limit unless it is 0 (kin_kernels.gate_limited): x // [n_embd, n] -> [n_ff, n]. up NULL: gate
+// has the rows of both, one after the other.
 struct ggml_tensor *kin_op_gated(kin_graph *g, kin_gate kind, float limit, struct ggml_tensor *x, struct ggml_tensor *gate,
                                  struct ggml_tensor *up);
 
@@ -96,6 +86,9 @@ struct ggml_tensor *kin_op_sum(kin_graph *g, struct ggml_tensor *y, struct ggml_
 // Changes the logits if the model scales them. choice_bias, and scale, which multiplies the shares: f32 [n_expert], or NULL.
 struct ggml_tensor *kin_op_route(kin_graph *g, struct ggml_tensor *logits, struct ggml_tensor *choice_bias,
                                  struct ggml_tensor *scale);
+
+// The numbers alone: i32 [n_used, n]
+struct ggml_tensor *kin_op_chosen(kin_graph *g, struct ggml_tensor *routed);
 
 // x + the sum over a token's experts of share * down(activation(gate x') * (up x')), where x' is the normed x // [n_embd, n]. x
 // NULL: the sum alone. w: the layer's weights [KIN_W_COUNT], of which those of experts and their biases are used.

@@ -105,15 +105,16 @@ static inline int64_t kin_op_panels(const struct ggml_tensor *weight) {
 // Multiplies all n rows of an input: y // f32 [n, ldy]
 void kin_op_multiply(const struct kin_op *op, const kin_matrix *w, kin_act_kind kind, const void *input, int64_t n, float *y,
                      int64_t ldy);
-// Two matrices of at most kin_op_gated_panels panels, and the biases added to their products // f32 [rows], NULL: none.
+// Two matrices of at most kin_op_gated_panels panels, with the input of each, rounded to op->kind[0] and [1], and the biases
+// added to their products // f32 [rows], NULL: none.
 typedef struct kin_op_pair {
     kin_matrix gate, up;
+    const void *input[2];
     const float *gate_bias, *up_bias;
 } kin_op_pair;
 
 // Does the same for such a pair: y = activation(gate) * up, with op->gate
-void kin_op_multiply_gated(const struct kin_op *op, const kin_op_pair *pair, kin_act_kind kind, const void *input, int64_t n,
-                           float *y, int64_t ldy);
+void kin_op_multiply_gated(const struct kin_op *op, const kin_op_pair *pair, int64_t n, float *y, int64_t ldy);
 
 // Adds rows of n floats: y += x. ldx 0: x is a single row.
 void kin_op_add_rows(const struct kin_op *op, int64_t n_rows, int64_t n, const float *x, int64_t ldx, float *y, int64_t ldy);

@@ -53,20 +53,23 @@ const char *kin_model_presets(void) {
     return preset_names;
 }
 
-// Mixes: the type of each weight matrix. Those with `more` follow llama.cpp's recipe for Q4_K_M; the others are pure.
+// Mixes: the type of each weight matrix. Those with `more` follow llama.cpp's recipe for Q4_K_M; the others are pure, except for
+// the one with `up`.
 
 typedef struct mix {
     const char *name;
     int type;      // enum ggml_type of most matrices
     int more;      // for the output and the most sensitive matrices
     int file_type; // general.file_type, llama.cpp's numbers
+    int up;        // for the matrices that a gate multiplies; 0: like most
 } mix;
 
 static const char mix_names[] = "f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, q2_k, q3_k, q4_k, q5_k, q6_k, q4_k_m, q5_k_m, "
-                                "iq4_nl, iq4_xs, iq3_s, iq3_xxs, iq2_s, iq2_xs, iq2_xxs, iq1_s, iq1_m";
+                                "iq4_nl, iq4_xs, iq3_s, iq3_xxs, iq2_s, iq2_xs, iq2_xxs, iq1_s, iq1_m, tq1_0, tq2_0, "
+                                "mxfp4, nvfp4, q2_0, q1_0, q4_k_q5_0";
 
 #define PURE(name, type, file_type)                                                                                              \
-    { name, GGML_TYPE_##type, GGML_TYPE_##type, file_type }
+    { name, GGML_TYPE_##type, GGML_TYPE_##type, file_type, 0 }
 static const mix mixes[] = {
     PURE("f32", F32, 0),
     PURE("f16", F16, 1),
@@ -90,8 +93,15 @@ static const mix mixes[] = {
     PURE("iq2_xxs", IQ2_XXS, 19),
     PURE("iq1_s", IQ1_S, 24),
     PURE("iq1_m", IQ1_M, 31),
-    {"q4_k_m", GGML_TYPE_Q4_K, GGML_TYPE_Q6_K, 15},
-    {"q5_k_m", GGML_TYPE_Q5_K, GGML_TYPE_Q6_K, 17},
+    PURE("tq1_0", TQ1_0, 36),
+    PURE("tq2_0", TQ2_0, 37),
+    PURE("mxfp4", MXFP4, 38),
+    PURE("nvfp4", NVFP4, 39),
+    PURE("q1_0", Q1_0, 40),
+    PURE("q2_0", Q2_0, 41),
+    {"q4_k_m", GGML_TYPE_Q4_K, GGML_TYPE_Q6_K, 15, 0},
+    {"q5_k_m", GGML_TYPE_Q5_K, GGML_TYPE_Q6_K, 17, 0},
+    {"q4_k_q5_0", GGML_TYPE_Q4_K, GGML_TYPE_Q4_K, 14, GGML_TYPE_Q5_0},
 };
 
 const char *kin_model_mixes(void) {
@@ -117,11 +127,13 @@ typedef enum role {
     ROLE_ATTN_K,
     ROLE_ATTN_V,
     ROLE_ATTN_OUTPUT,
+    ROLE_FFN_UP,
     ROLE_FFN_DOWN,
 } role;
 
 static int wanted_type(const kin_model_spec *spec, role r, int il) {
     const mix *m = find_mix(spec->mix);
+    if (r == ROLE_FFN_UP && m->up) return m->up;
     if (m->more == m->type) return m->type;
     bool mixtral = spec->n_expert == 8; // its shared attention is small: better bits cost little
     switch (r) {
@@ -294,13 +306,13 @@ static void add_ffn(generator *g, int il) {
     add_norm(g, in_layer(il, "ffn_norm.weight").text, s->n_embd);
     if (s->n_expert == 0) {
         add_matrix(g, ROLE_OTHER, il, in_layer(il, "ffn_gate.weight").text, s->n_embd, s->n_ff, 0);
-        add_matrix(g, ROLE_OTHER, il, in_layer(il, "ffn_up.weight").text, s->n_embd, s->n_ff, 0);
+        add_matrix(g, ROLE_FFN_UP, il, in_layer(il, "ffn_up.weight").text, s->n_embd, s->n_ff, 0);
         add_matrix(g, ROLE_FFN_DOWN, il, in_layer(il, "ffn_down.weight").text, s->n_ff, s->n_embd, 0);
         return;
     }
     add_typed(g, in_layer(il, "ffn_gate_inp.weight").text, GGML_TYPE_F32, s->n_embd, s->n_expert, 0); // never quantized
     add_matrix(g, ROLE_OTHER, il, in_layer(il, "ffn_gate_exps.weight").text, s->n_embd, g->n_ff_exp, s->n_expert);
-    add_matrix(g, ROLE_OTHER, il, in_layer(il, "ffn_up_exps.weight").text, s->n_embd, g->n_ff_exp, s->n_expert);
+    add_matrix(g, ROLE_FFN_UP, il, in_layer(il, "ffn_up_exps.weight").text, s->n_embd, g->n_ff_exp, s->n_expert);
     add_matrix(g, ROLE_FFN_DOWN, il, in_layer(il, "ffn_down_exps.weight").text, g->n_ff_exp, s->n_embd, s->n_expert);
 }
 

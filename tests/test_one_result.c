@@ -128,8 +128,7 @@ static void every_number_of_threads_gives_the_same_bits(void **state) {
     }
 }
 
-// The order of additions is the same in all back-ends, inside kernels (bits/bits.h) and between the kernels of a layer. The last
-// rows of the output matrix, which do not fill a panel, are computed by ggml.
+// The order of additions is the same in all back-ends, inside kernels (bits/bits.h) and between the kernels of a layer.
 static void logits_have_the_bits_of_the_table(void **state) {
     (void)state;
     for (int i = 0; i < N_FAMILIES; i++) {
@@ -173,7 +172,7 @@ static void other_sequences_change_no_bit(void **state) {
     assert_memory_equal(got, expected, sizeof got);
 }
 
-// Compares the results of kin's kernels, where they exist, with ggml's.
+// Compares the results of kin's kernels with ggml's.
 static void compare_with_ggml(int n_ff_exp, int n_expert, int n_expert_used) {
     char path[] = "/tmp/kin-test-one-XXXXXX";
     kin_model_spec spec = kin_model_spec_defaults();
@@ -199,14 +198,13 @@ static void compare_with_ggml(int n_ff_exp, int n_expert, int n_expert_used) {
     for (int i = 0; i < N_LAST; i++) assert_true(kin_logits_error(got + i * N_VOCAB, expected + i * N_VOCAB, N_VOCAB) < 0.05);
 }
 
-// If kernels exist for only some of a layer's expert matrices, ggml computes the whole layer. Q4_K cannot have 96 columns, so
-// `down` gets another type.
-static void experts_with_kernels_in_part_are_computed_right(void **state) {
+// Q4_K cannot have 96 columns, so `down` gets another type.
+static void experts_of_several_types_are_computed_right(void **state) {
     (void)state;
     compare_with_ggml(96, 4, 2);
 }
 
-static void a_single_expert_is_computed_by_ggml_too(void **state) {
+static void a_single_expert_is_computed_right(void **state) {
     (void)state;
     compare_with_ggml(256, 1, 1);
 }
@@ -251,8 +249,8 @@ int main(void) {
         cmocka_unit_test(logits_have_the_bits_of_the_table),
         cmocka_unit_test(every_vector_unit_gives_the_same_bits),
         cmocka_unit_test(other_sequences_change_no_bit),
-        cmocka_unit_test(experts_with_kernels_in_part_are_computed_right),
-        cmocka_unit_test(a_single_expert_is_computed_by_ggml_too),
+        cmocka_unit_test(experts_of_several_types_are_computed_right),
+        cmocka_unit_test(a_single_expert_is_computed_right),
         cmocka_unit_test(a_cache_of_other_kernels_is_not_used),
         cmocka_unit_test(an_unknown_vector_unit_is_refused_with_those_that_run),
     };

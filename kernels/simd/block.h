@@ -13,11 +13,16 @@ typedef struct kin_block {
     int16_t min[8][16][2];  // [32 columns][row][16 columns]
     float d[16], d_min[16]; // [row]
     float d_32[8][16];      // KIN_ACT_32: [32 columns][row]
+    union {
+        float m_32[8][16];  // KIN_ACT_32: added to each weight // [32 columns][row]
+        float d_16[16][16]; // KIN_ACT_32, instead of d_32: [16 columns][row]
+    };
 } __attribute__((aligned(64))) kin_block;
 
 // Unpacks a block of a panel that has `columns` columns.
 typedef void (*kin_unpack)(const uint8_t *panel, int columns, kin_block *e);
 kin_unpack SIMD_FN(kin_unpack_of)(int type);
+kin_unpack SIMD_FN(kin_unpack_grid_of)(int type); // of the types with grids, for kin_unpack_of
 
 // Adds a block's products with activation rows to f // [rows of a][16 rows of the block]
 typedef void (*kin_dot)(const kin_block *e, int columns, const kin_act *a, float (*f)[16]);

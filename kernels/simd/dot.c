@@ -3,7 +3,11 @@
 #include "kernels/panel.h"
 #include "kernels/simd/block.h"
 
+#ifdef SIMD_ARRAYS // unrolled arrays take a compiler half a minute
+#define UNROLL
+#else
 #define UNROLL _Pragma("GCC unroll 8")
+#endif
 
 // How a type's blocks are computed. Compile-time constants where the functions below are inlined.
 typedef struct shape {
@@ -11,6 +15,7 @@ typedef struct shape {
     int most;                  // the largest weight byte; 0: weights are signed
     bool d_min;                // KIN_ACT_256: d * (scale q) - d_min * (min); false: d * (scale q - min)
     const int16_t *minus_zero; // KIN_ACT_32: minus the weight byte that means 0, for vi_add_pairs; NULL: that is 0
+    bool m_32;                 // KIN_ACT_32: d * (q) + m * (1)
 } shape;
 
 // Returns how many groups of 4 columns, at most n, a vs can sum without overflow: a divisor of 8.
@@ -26,8 +31,7 @@ SIMD_INLINE void group_u8(const kin_block *e, int g, const kin_act *a, vi *sum, 
     for (int k0 = g; k0 < g + s.groups; k0 += step) {
         vs part[SIMD_ROWS];
         UNROLL for (int r = 0; r < n; r++) part[r] = vs_zero();
-#pragma GCC unroll 8
-        for (int k = k0; k < k0 + step; k++) {
+        UNROLL for (int k = k0; k < k0 + step; k++) {
             vb w = vb_load(e->q[k]);
             UNROLL for (int r = 0; r < n; r++) part[r] = vs_dot(part[r], w, a[r].q + 4 * k);
         }
@@ -80,8 +84,7 @@ SIMD_INLINE void dot_32(const kin_block *e, int columns, const kin_act *a, float
         for (int k0 = 8 * g; k0 < 8 * g + 8; k0 += step) {
             vs part[SIMD_ROWS];
             UNROLL for (int r = 0; r < n; r++) part[r] = vs_zero();
-#pragma GCC unroll 8
-            for (int k = k0; k < k0 + step; k++) {
+            UNROLL for (int k = k0; k < k0 + step; k++) {
                 vb w = vb_load(e->q[k]);
                 UNROLL for (int r = 0; r < n; r++) {
                     if (s.most)
@@ -95,8 +98,36 @@ SIMD_INLINE void dot_32(const kin_block *e, int columns, const kin_act *a, float
         vf d = vf_load(e->d_32[g]);
         UNROLL for (int r = 0; r < n; r++) {
             if (s.minus_zero) sum[r] = vi_add_pairs(sum[r], s.minus_zero, &a[r].sum[2 * g]);
-            y[r] = vf_add(y[r], vf_mul(vf_times(d, &a[r].d[g]), vf_from_vi(sum[r])));
+            vf t = vf_mul(vf_times(d, &a[r].d[g]), vf_from_vi(sum[r]));
+            if (s.m_32) {
+                const float ones = (float)(a[r].sum[2 * g] + a[r].sum[2 * g + 1]) * a[r].d[g];
+                t = vf_add(t, vf_mul(vf_load(e->m_32[g]), vf_set1(ones)));
+            }
+            y[r] = vf_add(y[r], t);
         }
+    }
+    UNROLL for (int r = 0; r < n; r++) vf_store(f[r], y[r]);
+}
+
+// Like dot_32, with a scale for each 16 columns.
+SIMD_INLINE void dot_16(const kin_block *e, int columns, const kin_act *a, float (*f)[16], const int n, const shape s) {
+    const int step = sub_groups(s, 4);
+    vf y[SIMD_ROWS];
+    UNROLL for (int r = 0; r < n; r++) y[r] = vf_load(f[r]);
+    for (int g = 0; g < columns / 16; g++) {
+        vi sum[SIMD_ROWS];
+        UNROLL for (int r = 0; r < n; r++) sum[r] = vi_set1(s.minus_zero[0] * a[r].sum[g]);
+        for (int k0 = 4 * g; k0 < 4 * g + 4; k0 += step) {
+            vs part[SIMD_ROWS];
+            UNROLL for (int r = 0; r < n; r++) part[r] = vs_zero();
+            UNROLL for (int k = k0; k < k0 + step; k++) {
+                vb w = vb_load(e->q[k]);
+                UNROLL for (int r = 0; r < n; r++) part[r] = vs_dot(part[r], w, a[r].q + 4 * k);
+            }
+            UNROLL for (int r = 0; r < n; r++) sum[r] = vi_add(sum[r], vi_from_vs(part[r]));
+        }
+        vf d = vf_load(e->d_16[g]);
+        UNROLL for (int r = 0; r < n; r++) y[r] = vf_add(y[r], vf_mul(vf_times(d, &a[r].d[g / 2]), vf_from_vi(sum[r])));
     }
     UNROLL for (int r = 0; r < n; r++) vf_store(f[r], y[r]);
 }
@@ -113,6 +144,10 @@ SIMD_INLINE void dot_32(const kin_block *e, int columns, const kin_act *a, float
     static void name##_##rows(const kin_block *e, int columns, const kin_act *a, float (*f)[16]) { \
         dot_32(e, columns, a, f, rows, (const shape){__VA_ARGS__}); \
     }
+#define DOT_16(name, rows, ...) \
+    static void name##_##rows(const kin_block *e, int columns, const kin_act *a, float (*f)[16]) { \
+        dot_16(e, columns, a, f, rows, (const shape){__VA_ARGS__}); \
+    }
 #if SIMD_ROWS == 8
 #define DOTS(DOT, name, ...) \
     DOT(name, 1, __VA_ARGS__) DOT(name, 2, __VA_ARGS__) DOT(name, 3, __VA_ARGS__) DOT(name, 4, __VA_ARGS__) \
@@ -128,6 +163,7 @@ SIMD_INLINE void dot_32(const kin_block *e, int columns, const kin_act *a, float
 #define TIMES_8(x) x, x, x, x, x, x, x, x
 #define TIMES_32(x) TIMES_8(x), TIMES_8(x), TIMES_8(x), TIMES_8(x)
 static const int16_t minus_8[32] = {TIMES_32(-8)}, minus_12[32] = {TIMES_32(-12)};
+static const int16_t minus_16[32] = {TIMES_32(-16)}, minus_1[32] = {TIMES_32(-1)};
 #if SIMD_S8_BIAS
 static const int16_t minus_bias[32] = {TIMES_32(-SIMD_S8_BIAS)};
 #else
@@ -143,18 +179,42 @@ DOTS(DOT_256, dot_iq4_xs, .groups = 8)
 DOTS(DOT_32, dot_q8_0, .minus_zero = minus_bias)
 DOTS(DOT_32, dot_q4_0, .most = 15, .minus_zero = minus_8)
 DOTS(DOT_32, dot_mxfp4, .most = 24, .minus_zero = minus_12)
+DOTS(DOT_32, dot_q5_1, .most = 31, .m_32 = true)
+DOTS(DOT_32, dot_q5_0, .most = 31, .minus_zero = minus_16)
+DOTS(DOT_32, dot_q2_0, .most = 3, .minus_zero = minus_1)
+DOTS(DOT_16, dot_nvfp4, .most = 24, .minus_zero = minus_12)
+DOTS(DOT_256, dot_iq3_xxs, .groups = 8, .most = 124)
+DOTS(DOT_256, dot_iq3_s, .groups = 8, .most = 30)
+DOTS(DOT_256, dot_iq2_s, .groups = 4, .most = 86)
 
+// Types with smaller weights share functions, because compiling these takes long.
 const kin_dot *SIMD_FN(kin_dots_of)(int type) {
     switch (type) {
     case KIN_TYPE_Q4_K: return dot_q4_k;
     case KIN_TYPE_Q5_K: return dot_q5_k;
-    case KIN_TYPE_Q6_K: return dot_q6_k;
+    case KIN_TYPE_Q6_K:
+    case KIN_TYPE_IQ1_M: return dot_q6_k;
     case KIN_TYPE_Q3_K: return dot_q3_k;
     case KIN_TYPE_Q2_K: return dot_q2_k;
     case KIN_TYPE_IQ4_XS: return dot_iq4_xs;
-    case KIN_TYPE_Q8_0: return dot_q8_0;
+    case KIN_TYPE_Q8_0:
+    case KIN_TYPE_IQ4_NL: return dot_q8_0;
     case KIN_TYPE_Q4_0: return dot_q4_0;
     case KIN_TYPE_MXFP4: return dot_mxfp4;
+    case KIN_TYPE_Q4_1:
+    case KIN_TYPE_Q5_1: return dot_q5_1;
+    case KIN_TYPE_Q5_0: return dot_q5_0;
+    case KIN_TYPE_Q1_0:
+    case KIN_TYPE_Q2_0: return dot_q2_0;
+    case KIN_TYPE_NVFP4: return dot_nvfp4;
+    case KIN_TYPE_IQ3_XXS:
+    case KIN_TYPE_IQ2_XXS: return dot_iq3_xxs;
+    case KIN_TYPE_IQ3_S:
+    case KIN_TYPE_IQ1_S:
+    case KIN_TYPE_TQ1_0:
+    case KIN_TYPE_TQ2_0: return dot_iq3_s;
+    case KIN_TYPE_IQ2_XS:
+    case KIN_TYPE_IQ2_S: return dot_iq2_s;
     default: return NULL;
     }
 }

@@ -3,6 +3,8 @@
 // A packed matrix is panels of 16 rows, one row per lane, so no product needs a sum over lanes. A panel is blocks of 256 columns.
 // Each block's weights are unpacked to bytes in the first-level cache, with their scales; then every activation row of the batch
 // is multiplied with them. So a row's float additions run over the blocks in order, independent of the other rows.
+#include <string.h>
+
 #include "kernels/kernels.h"
 #include "kernels/panel.h"
 #include "kernels/simd/backend.h"
@@ -43,6 +45,12 @@ SIMD_INLINE void fetch(run r, const uint8_t *block, size_t begin, size_t end) {
     for (size_t i = begin; i < end; i += 64) __builtin_prefetch(block + i, 0, 2);
 }
 
+SIMD_INLINE void multiply_block(kernel k, const kin_block *e, int columns, const kin_act *act, int64_t n, float (*f)[16]) {
+    int64_t i = 0;
+    for (; i + SIMD_ROWS <= n; i += SIMD_ROWS) k.dots[SIMD_ROWS - 1](e, columns, act + i, f + i);
+    if (i < n) k.dots[n - i - 1](e, columns, act + i, f + i);
+}
+
 // Multiplies n rows of act, which has n_act, with one panel.
 static void tile(kernel k, const uint8_t *panel, run weights, int64_t columns, const kin_act *act, int64_t n_act, int64_t n,
                  float *y, int64_t ldy) {
@@ -60,11 +68,27 @@ static void tile(kernel k, const uint8_t *panel, run weights, int64_t columns, c
         }
         k.unpack(panel, left, &e);
         fetch(weights, ahead, at_once, k.block_bytes);
-        int64_t i = 0;
-        for (; i + SIMD_ROWS <= n; i += SIMD_ROWS) k.dots[SIMD_ROWS - 1](&e, left, act + i, f + i);
-        if (i < n) k.dots[n - i - 1](&e, left, act + i, f + i);
+        multiply_block(k, &e, left, act, n, f);
     }
     for (int64_t i = 0; i < n; i++) vf_store(y + i * ldy, vf_load(f[i]));
+}
+
+// Multiplies n rows of act, which has n_act, with n_w <= 16 rows as in GGUF: each block is packed first.
+static void tile_as_stored(const kin_matrix *w, kernel k, const uint8_t *rows, int n_w, const kin_act *act, int64_t n_act,
+                           int64_t n, float *y, int64_t ldy) {
+    const size_t row_bytes = kin_panel_bytes(w->type, w->columns) / KIN_PANEL_ROWS;
+    float f[TILE_ROWS][16];
+    kin_block e;
+    uint8_t block[KIN_PANEL_BLOCK_MOST] __attribute__((aligned(64)));
+    memset(block, 0, k.block_bytes);
+    for (int64_t i = 0; i < n; i++) vf_store(f[i], vf_zero());
+    for (int64_t c = 0; c < w->columns; c += KIN_ACT_COLUMNS, rows += k.block_bytes / KIN_PANEL_ROWS, act += n_act) {
+        const int left = w->columns - c < KIN_ACT_COLUMNS ? (int)(w->columns - c) : KIN_ACT_COLUMNS;
+        kin_panel_pack_block(w->type, left, n_w, rows, row_bytes, block);
+        k.unpack(block, left, &e);
+        multiply_block(k, &e, left, act, n, f);
+    }
+    for (int64_t i = 0; i < n; i++) memcpy(y + i * ldy, f[i], (size_t)n_w * sizeof *y);
 }
 
 // Multiplies one row, the first of n_act, with two panels, alternating after each block: two streams from memory, so each
@@ -83,14 +107,20 @@ static void two_panels(kernel k, const uint8_t *panel, const uint8_t *other, int
     vf_store(y_other, vf_load(f_other[0]));
 }
 
-static void packed(const kin_matrix *w, const kin_act *act, int64_t n, float *y, int64_t ldy, int64_t begin, int64_t end) {
-    int way = kin_kernels_ways[w->type];
+static kernel kernel_of(int type) {
     kernel k = {
-        .unpack = SIMD_FN(kin_unpack_of)(w->type),
-        .dots = SIMD_FN(kin_dots_of)(w->type),
-        .block_bytes = kin_panel_bytes(w->type, KIN_ACT_COLUMNS),
+        .unpack = SIMD_FN(kin_unpack_of)(type),
+        .dots = SIMD_FN(kin_dots_of)(type),
+        .block_bytes = kin_panel_bytes(type, KIN_ACT_COLUMNS),
     };
     kin_assert(k.unpack && k.dots);
+    return k;
+}
+
+// Multiplies whole panels.
+static void packed(const kin_matrix *w, const kin_act *act, int64_t n, float *y, int64_t ldy, int64_t begin, int64_t end) {
+    int way = kin_kernels_ways[w->type];
+    kernel k = kernel_of(w->type);
     size_t panel_bytes = kin_panel_bytes(w->type, w->columns);
     const uint8_t *data = w->data;
     for (int64_t i = 0; i < n; i += TILE_ROWS) {
@@ -108,9 +138,28 @@ static void packed(const kin_matrix *w, const kin_act *act, int64_t n, float *y,
     }
 }
 
+static void as_stored(const kin_matrix *w, const kin_act *act, int64_t n, float *y, int64_t ldy, int64_t begin, int64_t end) {
+    const kernel k = kernel_of(w->type);
+    const size_t panel_bytes = kin_panel_bytes(w->type, w->columns);
+    for (int64_t i = 0; i < n; i += TILE_ROWS) {
+        const int64_t rows = n - i < TILE_ROWS ? n - i : TILE_ROWS;
+        for (int64_t p = begin; p < end; p++) {
+            const int64_t r = p * KIN_PANEL_ROWS, n_w = w->rows - r < KIN_PANEL_ROWS ? w->rows - r : KIN_PANEL_ROWS;
+            tile_as_stored(w, k, (const uint8_t *)w->data + (size_t)p * panel_bytes, (int)n_w, act + i, n, rows, y + i * ldy + r,
+                           ldy);
+        }
+    }
+}
+
 void SIMD_FN(kin_matmul)(const kin_matrix *w, const kin_act *act, const float *x, int64_t n, float *y, int64_t ldy, int64_t begin,
                          int64_t end) {
-    if (kin_kernel_packs(w->type)) return packed(w, act, n, y, ldy, begin, end);
-    int64_t last = end * KIN_PANEL_ROWS;
-    SIMD_FN(kin_matmul_float)(w, x, n, y, ldy, begin * KIN_PANEL_ROWS, last < w->rows ? last : w->rows);
+    if (!kin_kernel_packs(w->type)) {
+        const int64_t last = end * KIN_PANEL_ROWS;
+        SIMD_FN(kin_matmul_float)(w, x, n, y, ldy, begin * KIN_PANEL_ROWS, last < w->rows ? last : w->rows);
+        return;
+    }
+    int64_t whole = w->is_packed ? w->rows / KIN_PANEL_ROWS : begin; // the panels from here on are as stored in the file
+    if (whole > end) whole = end;
+    if (begin < whole) packed(w, act, n, y, ldy, begin, whole);
+    if (whole < end) as_stored(w, act, n, y, ldy, whole > begin ? whole : begin, end);
 }

@@ -2,6 +2,8 @@
 //
 // Lanes are 16 consecutive columns: a result is 16 chains of additions over the groups of columns in order, then vf_sum. Several
 // matrix rows are multiplied with several activation rows at once, so that loaded values are reused.
+#include <string.h>
+
 #include "kernels/panel.h"
 #include "kernels/simd/backend.h"
 
@@ -17,6 +19,13 @@ SIMD_INLINE vf load(int type, const uint8_t *p) {
     return type == KIN_TYPE_F16 ? vf_load_f16_normal((const uint16_t *)p) : vf_load_bf16((const uint16_t *)p);
 }
 
+// Loads the last n < 16 columns, followed by zeros.
+static vf load_rest(int type, const uint8_t *p, int64_t n) {
+    uint8_t rest[16 * 4] __attribute__((aligned(64))) = {0};
+    memcpy(rest, p, (size_t)n * bytes_of(type));
+    return load(type, rest);
+}
+
 // n_w rows of the matrix from w on, n_x rows of x -> y[row of x][row of w]
 SIMD_INLINE void tile(int type, const int n_w, const int n_x, const uint8_t *w, const float *x, int64_t columns, float *y,
                       int64_t ldy) {
@@ -24,7 +33,8 @@ SIMD_INLINE void tile(int type, const int n_w, const int n_x, const uint8_t *w, 
     vf sum[TILE][TILE];
     for (int i = 0; i < n_w; i++)
         for (int j = 0; j < n_x; j++) sum[i][j] = vf_zero();
-    for (int64_t c = 0; c < columns; c += 16) {
+    const int64_t whole = columns / 16 * 16;
+    for (int64_t c = 0; c < whole; c += 16) {
         vf v[TILE];
         for (int j = 0; j < n_x; j++) v[j] = vf_load(x + j * columns + c);
         for (int i = 0; i < n_w; i++) {
@@ -32,6 +42,15 @@ SIMD_INLINE void tile(int type, const int n_w, const int n_x, const uint8_t *w, 
             __builtin_prefetch(p + TILE * row_bytes, 0, 2); // into the second level: see matmul.c
             vf row = load(type, p);
             for (int j = 0; j < n_x; j++) sum[i][j] = vf_add(sum[i][j], vf_mul(row, v[j]));
+        }
+    }
+    if (whole < columns) {
+        for (int i = 0; i < n_w; i++) {
+            vf row = load_rest(type, w + (size_t)i * row_bytes + (size_t)whole * bytes, columns - whole);
+            for (int j = 0; j < n_x; j++) {
+                vf v = load_rest(KIN_TYPE_F32, (const uint8_t *)(x + j * columns + whole), columns - whole);
+                sum[i][j] = vf_add(sum[i][j], vf_mul(row, v));
+            }
         }
     }
     for (int i = 0; i < n_w; i++)

@@ -23,6 +23,7 @@
 //   vb_shr(a, n)             by 16-bit units
 //   vb_shl(a, n)             by 16-bit units or by bytes: bits that cross bytes must be masked away by the caller
 //   vb_lookup(table, a)      table[byte], bytes below 16
+//   vb_reflect(a, s, i, n)   n - a for the bytes of which bit i of s is set, a for others
 //   vs_dot(s, w, x)          each lane: s + its 4 bytes of w (0 to 127) times x[0..3]. With a vs of 16 bits, SIMD_SUB_MOST
 //                            bounds its magnitude: after n additions it is at most n * 2 * 127 * (the largest byte of w).
 //                            Here and in vi_dot_s8 x is -127 to 127
@@ -61,6 +62,13 @@
 
 #ifndef SIMD_TIMES
 static inline vf vf_times(vf a, const float *p) { return vf_mul(a, vf_set1(*p)); }
+#endif
+
+#ifndef SIMD_REFLECT
+static inline vb vb_reflect(vb a, vb s, const int i, uint8_t n) {
+    vb is_set = vb_sub(vb_set1(0), vb_and(vb_shr(s, i), vb_set1(1)));
+    return vb_xor(a, vb_and(vb_xor(a, vb_sub(vb_set1(n), a)), is_set));
+}
 #endif
 
 #ifndef SIMD_GREATEST_4

@@ -11,6 +11,7 @@
 #define SIMD_S16_COLUMNS 1 // for each of this many vectors
 #define SIMD_X_BYTES 128
 #define SIMD_X_STEP 32
+#define SIMD_REFLECT
 #ifdef __AVXVNNI__
 #define SIMD_NAME "avxvnni"
 #define SIMD_FUSED_16 2 // number of rows multiplied while weights are unpacked (fused.c), at most 4
@@ -104,6 +105,13 @@ static inline vb vb_shl(vb x, int n) { return (vb){_mm256_slli_epi16(x.a, n), _m
 static inline vb vb_lookup(const int8_t table[16], vb i) {
     __m256i t = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)table));
     return (vb){_mm256_shuffle_epi8(t, i.a), _mm256_shuffle_epi8(t, i.b)};
+}
+static inline __m256i simd_reflect(__m256i a, __m256i s, __m256i bit, __m256i n) {
+    return _mm256_blendv_epi8(a, _mm256_sub_epi8(n, a), _mm256_cmpeq_epi8(_mm256_and_si256(s, bit), bit));
+}
+static inline vb vb_reflect(vb a, vb s, int i, uint8_t n) {
+    vb bit = vb_set1((uint8_t)(1 << i)), most = vb_set1(n);
+    return (vb){simd_reflect(a.a, s.a, bit.a, most.a), simd_reflect(a.b, s.b, bit.b, most.b)};
 }
 
 static inline __m256i simd_bytes4(const void *p) {

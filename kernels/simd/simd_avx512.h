@@ -19,6 +19,7 @@
 #define SIMD_POSITIVE
 #define SIMD_TIMES
 #define SIMD_GREATEST_4
+#define SIMD_REFLECT
 #define SIMD_FUSED_16 4 // number of rows multiplied while weights are unpacked (fused.c), at most 4
 
 typedef __m512 vf;
@@ -85,6 +86,9 @@ static inline vb vb_shr(vb a, int n) { return _mm512_srli_epi16(a, (unsigned)n);
 static inline vb vb_shl(vb a, int n) { return _mm512_slli_epi16(a, (unsigned)n); }
 static inline vb vb_lookup(const int8_t table[16], vb i) {
     return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)table)), i);
+}
+static inline vb vb_reflect(vb a, vb s, int i, uint8_t n) {
+    return _mm512_mask_sub_epi8(a, _mm512_test_epi8_mask(s, vb_set1((uint8_t)(1 << i))), vb_set1(n), a);
 }
 
 static inline __m512i simd_bytes4(const void *p) {

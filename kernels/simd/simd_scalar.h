@@ -11,6 +11,7 @@
 
 #define SIMD_NAME "scalar"
 #define SIMD_ROWS 4
+#define SIMD_ARRAYS
 #define SIMD_SUB_MOST 0
 #define SIMD_S8_BIAS 0
 #define SIMD_S16_BIAS 0

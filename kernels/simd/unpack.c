@@ -135,13 +135,14 @@ SIMD_INLINE void look_up(const uint8_t planes[4][64], const int8_t table[16], bo
 
 _Static_assert(SIMD_S8_BIAS == 0 || SIMD_S8_BIAS == 128, "signed bytes are stored as they are, or with 128 added");
 
+static const int8_t table_iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+
 static void unpack_iq4_xs(const uint8_t *panel, int columns, kin_block *e) {
-    static const int8_t table[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
     (void)columns;
     const kin_panel_iq4_xs *p = (const kin_panel_iq4_xs *)panel;
 #pragma GCC unroll 8
     for (int g = 0; g < 8; g++) {
-        look_up(p->q + 4 * g, table, true, e->q + 8 * g);
+        look_up(p->q + 4 * g, table_iq4, true, e->q + 8 * g);
         for (int r = 0; r < 16; r++) {
             int low = p->scale_low[g / 2][r] >> g % 2 * 4 & 15, high = p->scale_high[g / 4][r] >> g % 4 * 2 & 3;
             e->scale[g][r] = (int8_t)((low | high << 4) - 32);
@@ -188,13 +189,162 @@ static void load_e8m0(const kin_panel_scale_e8m0 *scale, int n, float (*y)[16]) 
         if (e[i] < 2) y[i / 16][i % 16] = e[i] ? 0x1p-127f : 0x1p-128f;
 }
 
-// Unpacks twice the values of 4-bit floats, plus 12, which makes them unsigned.
+// Twice the values of 4-bit floats, plus 12, which makes them unsigned.
+static const int8_t table_fp4[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+
 static void unpack_mxfp4(const uint8_t *panel, int columns, kin_block *e) {
-    static const int8_t table[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
     const kin_panel_q4_0 *p = (const kin_panel_q4_0 *)panel;
     const kin_panel_scale_e8m0 *scale = (const kin_panel_scale_e8m0 *)(p + columns / 32);
-    for (int g = 0; g < columns / 32; g++) look_up(p[g].q, table, false, e->q + 8 * g);
+    for (int g = 0; g < columns / 32; g++) look_up(p[g].q, table_fp4, false, e->q + 8 * g);
     load_e8m0(scale, columns / 32, e->d_32);
+}
+
+static void unpack_iq4_nl(const uint8_t *panel, int columns, kin_block *e) {
+    const kin_panel_q4_0 *p = (const kin_panel_q4_0 *)panel;
+    const kin_panel_scale_f16 *scale = (const kin_panel_scale_f16 *)(p + columns / 32);
+    for (int g = 0; g < columns / 32; g++) {
+        look_up(p[g].q, table_iq4, true, e->q + 8 * g);
+        load_f16(scale[g].d, e->d_32[g]);
+    }
+}
+
+SIMD_INLINE void load_scale_min(const kin_panel_scale_min *scale, int n, kin_block *e) {
+    for (int g = 0; g < n; g++) {
+        load_f16(scale[g].d, e->d_32[g]);
+        load_f16(scale[g].m, e->m_32[g]);
+    }
+}
+
+static void unpack_q4_1(const uint8_t *panel, int columns, kin_block *e) {
+    const kin_panel_q4_0 *p = (const kin_panel_q4_0 *)panel;
+    for (int g = 0; g < columns / 32; g++) {
+        for (int j = 0; j < 4; j++) {
+            vb w = vb_load(p[g].q[j]);
+            vb_store(e->q[8 * g + j], bits(w, 0, 15));
+            vb_store(e->q[8 * g + 4 + j], bits(w, -4, 15));
+        }
+    }
+    load_scale_min((const kin_panel_scale_min *)(p + columns / 32), columns / 32, e);
+}
+
+SIMD_INLINE void unpack_5_bits(const kin_panel_q5_0 *p, uint8_t q[8][64]) {
+    vb high = vb_load(p->high);
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; j++) {
+        vb w = vb_load(p->low[j]);
+        vb_store(q[j], vb_or(bits(w, 0, 15), bits(high, 4 - j, 16)));
+        vb_store(q[4 + j], vb_or(bits(w, -4, 15), bits(high, -j, 16)));
+    }
+}
+
+static void unpack_q5_0(const uint8_t *panel, int columns, kin_block *e) {
+    const kin_panel_q5_0 *p = (const kin_panel_q5_0 *)panel;
+    const kin_panel_scale_f16 *scale = (const kin_panel_scale_f16 *)(p + columns / 32);
+    for (int g = 0; g < columns / 32; g++) {
+        unpack_5_bits(p + g, e->q + 8 * g);
+        load_f16(scale[g].d, e->d_32[g]);
+    }
+}
+
+static void unpack_q5_1(const uint8_t *panel, int columns, kin_block *e) {
+    const kin_panel_q5_0 *p = (const kin_panel_q5_0 *)panel;
+    for (int g = 0; g < columns / 32; g++) unpack_5_bits(p + g, e->q + 8 * g);
+    load_scale_min((const kin_panel_scale_min *)(p + columns / 32), columns / 32, e);
+}
+
+// Computes half of 2^(exponent - 7) (1 + mantissa / 8), since weights are doubled; 2^-10 mantissa without exponent; 0 for 127.
+static void load_ue4m3(const uint8_t *e, float *y) {
+    for (int r = 0; r < 16; r++) {
+        const uint32_t bits = (uint32_t)((e[r] & 127) << 20) + (119u << 23), exponent = e[r] & 0x78;
+        float normal;
+        memcpy(&normal, &bits, sizeof normal);
+        y[r] = e[r] == 127 ? 0 : exponent ? normal : (float)(e[r] & 7) * 0x1p-10f;
+    }
+}
+
+static void unpack_nvfp4(const uint8_t *panel, int columns, kin_block *e) {
+    const kin_panel_nvfp4 *p = (const kin_panel_nvfp4 *)panel;
+    const kin_panel_scale_ue4m3 *scale = (const kin_panel_scale_ue4m3 *)(p + columns / 32);
+    for (int g = 0; g < columns / 32; g++) {
+        for (int j = 0; j < 4; j++) {
+            vb w = vb_load(p[g].q[j]);
+            uint8_t(*q)[64] = e->q + 8 * g + j / 2 * 4 + j % 2;
+            vb_store(q[0], vb_lookup(table_fp4, bits(w, 0, 15)));
+            vb_store(q[2], vb_lookup(table_fp4, bits(w, -4, 15)));
+        }
+        for (int h = 0; h < 2; h++) load_ue4m3(scale[g].e[h], e->d_16[2 * g + h]);
+    }
+}
+
+static void unpack_q2_0(const uint8_t *panel, int columns, kin_block *e) {
+    const kin_panel_q2_0 *p = (const kin_panel_q2_0 *)panel;
+    const kin_panel_scale_f16 *scale = (const kin_panel_scale_f16 *)(p + columns / 32);
+    for (int g = 0; g < columns / 32; g++) {
+        for (int h = 0; h < 2; h++) {
+            vb w = vb_load(p[g].q[h]);
+#pragma GCC unroll 4
+            for (int t = 0; t < 4; t++) vb_store(e->q[8 * g + 4 * h + t], bits(w, -2 * t, 3));
+        }
+        load_f16(scale[g / 2].d, e->d_32[g]);
+    }
+}
+
+// A bit is -1 or 1: unpacks 0 or 2.
+static void unpack_q1_0(const uint8_t *panel, int columns, kin_block *e) {
+    const kin_panel_q1_0 *p = (const kin_panel_q1_0 *)panel;
+    const kin_panel_scale_f16 *scale = (const kin_panel_scale_f16 *)(p + columns / 32);
+    for (int g = 0; g < columns / 32; g++) {
+        vb w = vb_load(p[g].q);
+#pragma GCC unroll 8
+        for (int j = 0; j < 8; j++) vb_store(e->q[8 * g + j], bits(w, 1 - j, 2));
+        load_f16(scale[g / 4].d, e->d_32[g]);
+    }
+}
+
+// Weights 0, 1, 2 minus 1, with the scale 1.
+SIMD_INLINE void scales_of_three(kin_block *e) {
+    vi one = vi_set1(1), ones = vi_pair(one, one);
+    for (int j = 0; j < 8; j++) {
+        vi_store_i8(e->scale[j], one);
+        vi_store((int32_t *)e->min[j], ones);
+    }
+}
+
+// Unpacks n digits of 64 bytes, each to q[i * step].
+SIMD_INLINE void unpack_digits(const uint8_t *bytes, const int n, uint8_t (*q)[64], int step) {
+    uint8_t left[64];
+    memcpy(left, bytes, sizeof left);
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k < 64; k++) {
+            const uint16_t digit = (uint16_t)(3 * left[k]);
+            q[i * step][k] = (uint8_t)(digit >> 8);
+            left[k] = (uint8_t)digit;
+        }
+    }
+}
+
+static void unpack_tq1_0(const uint8_t *panel, int columns, kin_block *e) {
+    (void)columns;
+    const kin_panel_tq1_0 *p = (const kin_panel_tq1_0 *)panel;
+    for (int j = 0; j < 8; j++) unpack_digits(p->q[j], 5, e->q + j, 8);
+    for (int j = 0; j < 4; j++) unpack_digits(p->q[8 + j], 5, e->q + 40 + j, 4);
+    unpack_digits(p->q[12], 4, e->q + 60, 1);
+    scales_of_three(e);
+    load_f16(p->d, e->d);
+}
+
+static void unpack_tq2_0(const uint8_t *panel, int columns, kin_block *e) {
+    (void)columns;
+    const kin_panel_tq2_0 *p = (const kin_panel_tq2_0 *)panel;
+    for (int h = 0; h < 2; h++) {
+        for (int j = 0; j < 8; j++) {
+            vb w = vb_load(p->q[8 * h + j]);
+#pragma GCC unroll 4
+            for (int t = 0; t < 4; t++) vb_store(e->q[32 * h + 8 * t + j], bits(w, -2 * t, 3));
+        }
+    }
+    scales_of_three(e);
+    load_f16(p->d, e->d);
 }
 
 kin_unpack SIMD_FN(kin_unpack_of)(int type) {
@@ -208,6 +358,15 @@ kin_unpack SIMD_FN(kin_unpack_of)(int type) {
     case KIN_TYPE_Q8_0: return unpack_q8_0;
     case KIN_TYPE_Q4_0: return unpack_q4_0;
     case KIN_TYPE_MXFP4: return unpack_mxfp4;
-    default: return NULL;
+    case KIN_TYPE_IQ4_NL: return unpack_iq4_nl;
+    case KIN_TYPE_Q4_1: return unpack_q4_1;
+    case KIN_TYPE_Q5_0: return unpack_q5_0;
+    case KIN_TYPE_Q5_1: return unpack_q5_1;
+    case KIN_TYPE_NVFP4: return unpack_nvfp4;
+    case KIN_TYPE_Q2_0: return unpack_q2_0;
+    case KIN_TYPE_Q1_0: return unpack_q1_0;
+    case KIN_TYPE_TQ1_0: return unpack_tq1_0;
+    case KIN_TYPE_TQ2_0: return unpack_tq2_0;
+    default: return SIMD_FN(kin_unpack_grid_of)(type);
     }
 }

@@ -1,4 +1,6 @@
 // The small operators between products: norms, sums, gates, rotations, routing.
+#include <string.h>
+
 #include "kernels/simd/backend.h"
 
 void SIMD_FN(kin_rms_norm)(int64_t n, const float *x, const float *weight, float eps, float *y) {
@@ -59,7 +61,16 @@ static void gate_oai(int64_t n, const float *gate, const float *up, float *y) {
     }
 }
 
-void SIMD_FN(kin_gate)(kin_gate kind, int64_t n, const float *gate, const float *up, float *y) {
+static void gate_limited(float limit, int64_t n, const float *gate, const float *up, float *y) {
+    for (int64_t i = 0; i < n; i += 16) {
+        vf g = vf_load(gate + i), u = vf_max(at_most(vf_load(up + i), limit), vf_set1(-limit));
+        vf_store(y + i, vf_mul(at_most(by_sigmoid(g, g), limit), u));
+    }
+}
+
+// limit > 0: instead of `kind`. n: a multiple of 16
+static void gate_vectors(kin_gate kind, float limit, int64_t n, const float *gate, const float *up, float *y) {
+    if (limit > 0) return gate_limited(limit, n, gate, up, y);
     switch (kind) {
     case KIN_GATE_SILU: gate_silu(n, gate, up, y); break;
     case KIN_GATE_GELU: gate_gelu(n, gate, up, y); break;
@@ -67,16 +78,34 @@ void SIMD_FN(kin_gate)(kin_gate kind, int64_t n, const float *gate, const float 
     }
 }
 
+static void gate_any(kin_gate kind, float limit, int64_t n, const float *gate, const float *up, float *y) {
+    const int64_t whole = n / 16 * 16;
+    gate_vectors(kind, limit, whole, gate, up, y);
+    if (whole == n) return;
+    const size_t rest = (size_t)(n - whole) * sizeof *y;
+    float g[16] = {0}, u[16] = {0};
+    memcpy(g, gate + whole, rest);
+    memcpy(u, up + whole, rest);
+    gate_vectors(kind, limit, 16, g, u, g);
+    memcpy(y + whole, g, rest);
+}
+
+void SIMD_FN(kin_gate)(kin_gate kind, int64_t n, const float *gate, const float *up, float *y) {
+    gate_any(kind, 0, n, gate, up, y);
+}
+
 void SIMD_FN(kin_gate_limited)(float limit, int64_t n, const float *gate, const float *up, float *y) {
-    for (int64_t i = 0; i < n; i += 16) {
-        vf g = vf_load(gate + i), u = vf_max(at_most(vf_load(up + i), limit), vf_set1(-limit));
-        vf_store(y + i, vf_mul(at_most(by_sigmoid(g, g), limit), u));
-    }
+    gate_any(KIN_GATE_SILU, limit, n, gate, up, y);
 }
 
 void SIMD_FN(kin_scale_sigmoid)(int64_t n, float g, const float *x, float *y) {
-    vf all = vf_set1(g);
-    for (int64_t i = 0; i < n; i += 16) vf_store(y + i, by_sigmoid(vf_load(x + i), all));
+    const vf all = vf_set1(g);
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) vf_store(y + i, by_sigmoid(vf_load(x + i), all));
+    for (float rest[16]; i < n; i++) {
+        vf_store(rest, by_sigmoid(vf_set1(x[i]), all));
+        y[i] = rest[0];
+    }
 }
 
 // max(a, 0) + ln(1 + t) with t = e^-|a|. With z = t / (2 + t), at most 1/3: ln(1 + t) = 2 z (1 + z^2 / 3 + z^4 / 5 + ...)

@@ -80,6 +80,7 @@ void kin_gpu_check(const kin_hparams *hp) {
 
 void kin_gpu_put(struct ggml_tensor *t, const void *bytes) {
     if (!bytes && t->type != GGML_TYPE_F16) refuse("a KV cache of Q8_0 is not computed there");
+    if (kin_ops_is_packed(t) && t->ne[1] % KIN_PANEL_ROWS != 0) refuse("matrices of this number of rows are not computed there");
     t->data = (void *)(uintptr_t)kin_host_gpu_put((int)t->type, bytes, ggml_nbytes(t));
     t->buffer = (ggml_backend_buffer_t)&gpu; // marker for kin_gpu_has
 }
@@ -232,7 +233,7 @@ static void add_linear(const struct ggml_tensor *y, const struct kin_op *op) {
 
 static void add_gated(const struct ggml_tensor *y) {
     add_product(y->src[0], y->src[2], y, 0);
-    add_product(y->src[1], y->src[2], y, 0)->flags = IS_UP;
+    add_product(y->src[1], y->src[3], y, 0)->flags = IS_UP;
 }
 
 static void add_heads(const struct ggml_tensor *y, const struct kin_op *op) {

@@ -111,7 +111,7 @@ static void choose_matrices(product *p, size_t bytes) {
 
 static void multiply(void *user, int i, int ith, int nth) {
     const product *p = user;
-    kin_matrix w = {.type = p->type, .columns = shapes[i].columns, .rows = p->rows[i], .data = p->layer};
+    kin_matrix w = {.type = p->type, .columns = shapes[i].columns, .rows = p->rows[i], .is_packed = true, .data = p->layer};
     for (int before = 0; before < i; before++) w.data = (const uint8_t *)w.data + bytes_of(p, before);
     int64_t panels = w.rows / KIN_PANEL_ROWS;
     p->kernels->matmul(&w, p->act, p->x, p->n, p->y, w.rows, panels * ith / nth, panels * (ith + 1) / nth);
@@ -124,7 +124,7 @@ static void choose_layer(void *user, size_t piece) {
 
 double kin_web_product_s(int type, int n_rows, int n_threads, size_t bytes, int backend) {
     product p = {.kernels = kin_kernels_at(backend), .type = type, .n = n_rows};
-    if (!p.kernels || n_rows < 1 || !kin_kernel_has(type, WIDTH, WIDTH)) return -1;
+    if (!p.kernels || n_rows < 1 || !kin_kernel_has(type, WIDTH)) return -1;
     kin_act_kind kind = kin_kernel_act_kind(type);
     choose_matrices(&p, bytes);
     size_t n_layers = bytes > p.layer_bytes ? bytes / p.layer_bytes : 1;

@@ -33,21 +33,18 @@ static void tell(kin_weights *w, uint64_t n) {
 
 // ---- one weight
 
-static kin_matrix matrix_of(const kin_gguf_tensor *t) {
-    return (kin_matrix){.type = t->type, .columns = t->ne[0], .rows = t->ne[1]};
-}
-
-// Reads and packs panel by panel, so that little memory is needed twice.
+// Reads and packs panel by panel, so that little memory is needed twice. Each expert's matrix is packed separately.
 static int read_packed(kin_weights *w, const kin_gguf_tensor *t, uint8_t *to, kin_err *err) {
-    int64_t n_rows = t->ne[1] * t->ne[2];
-    size_t row = (size_t)(t->n_bytes / (uint64_t)n_rows);
+    const int64_t n_rows = t->ne[1];
+    const size_t row = (size_t)(t->n_bytes / (uint64_t)(n_rows * t->ne[2]));
     int64_t at_once = (int64_t)(READ_BYTES / row) / KIN_PANEL_ROWS * KIN_PANEL_ROWS;
     if (at_once < KIN_PANEL_ROWS) at_once = KIN_PANEL_ROWS;
     uint8_t *rows = malloc((size_t)at_once * row);
     if (!rows) return kin_err_set(err, "out of memory for weights");
     int rc = 0;
-    for (int64_t i = 0; rc == 0 && i < n_rows; i += at_once) {
-        int64_t n = n_rows - i < at_once ? n_rows - i : at_once;
+    for (int64_t i = 0, n; rc == 0 && i < n_rows * t->ne[2]; i += n) {
+        const int64_t left = n_rows - i % n_rows; // of this expert
+        n = left < at_once ? left : at_once;
         rc = kin_gguf_read(w->model->gguf, t, (uint64_t)i * row, rows, (size_t)n * row, err);
         if (rc == 0) kin_kernel_pack(t->type, t->ne[0], n, rows, to + (size_t)i * row);
     }
@@ -85,32 +82,18 @@ static int refuse(const kin_gguf_tensor *t, kin_err *err) {
                        kin_gguf_type_name(t->type));
 }
 
-// Fails unless they can compute a gated block, whose gate and up may be one matrix, the first of these weights.
-static int check_gated(const kin_model_layer *l, int of_both, int of_gate, int of_up, int of_down, kin_err *err) {
-    const kin_gguf_tensor *both = l->w[of_both], *gate = both ? both : l->w[of_gate], *up = both ? both : l->w[of_up];
-    kin_matrix g = matrix_of(gate), u = matrix_of(up), d = matrix_of(l->w[of_down]);
-    if (both && g.rows % (2 * KIN_PANEL_ROWS) != 0) return refuse(both, err);
-    if (both) g.rows = u.rows /= 2;
-    return kin_ops_take_experts(&g, &u, &d) ? 0 : refuse(gate, err);
-}
-
-// Fails unless kin's kernels can compute all of a layer: there are no others here.
-static int check_layer(const kin_model_layer *l, const kin_hparams *hp, int il, kin_err *err) {
+// Fails unless all of a layer's types are known.
+static int check_layer(const kin_model_layer *l, kin_err *err) {
     for (int id = 0; id < KIN_W_COUNT; id++) {
         const kin_gguf_tensor *t = l->w[id];
-        if (t && !kin_weight_is_vector(id) && !kin_kernel_has(t->type, t->ne[0], t->ne[1])) return refuse(t, err);
+        if (t && !kin_weight_is_vector(id) && !kin_kernel_has(t->type, t->ne[0])) return refuse(t, err);
     }
-    const bool moe = kin_layer_of(hp, il).has_experts;
-    if (!moe || l->w[KIN_W_FFN_GATE]) {
-        if (check_gated(l, KIN_W_FFN_GATE_UP, KIN_W_FFN_GATE, KIN_W_FFN_UP, KIN_W_FFN_DOWN, err) != 0) return KIN_FAIL;
-    }
-    if (!moe) return 0;
-    return check_gated(l, KIN_W_FFN_GATE_UP_EXPS, KIN_W_FFN_GATE_EXPS, KIN_W_FFN_UP_EXPS, KIN_W_FFN_DOWN_EXPS, err);
+    return 0;
 }
 
 static int read_layer(kin_weights *w, int il, kin_err *err) {
     const kin_model_layer *l = &w->model->layers[il];
-    if (check_layer(l, &w->model->hp, il, err) != 0) return KIN_FAIL;
+    if (check_layer(l, err) != 0) return KIN_FAIL;
     for (int id = 0; id < KIN_W_COUNT; id++) {
         const kin_gguf_tensor *t = l->w[id];
         bool packs = t && !kin_weight_is_vector(id) && kin_kernel_packs(t->type);
