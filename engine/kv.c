@@ -9,6 +9,9 @@ static const ggml_fp16_t f16_zero = 0x0000, f16_minus_infinity = 0xfc00;
 struct kin_kv {
     kin_kv_options o;
     kin_kv_blocks *blocks;
+    kin_kv_states *states;
+    kin_state_copies state_copies; // of operations whose step was not placed yet
+    int n_states;
     void *block_copy;                             // a block's bytes while it is copied within a GPU
     void (*copied)(void *user, int from, int to); // or NULL
     void *copied_user;
@@ -24,10 +27,10 @@ struct kin_kv {
     size_t cpu_bytes;
 };
 
-// The widths of a layer's keys (0) and values (1); 0: it reads those of another layer.
+// The widths of a layer's keys (0) and values (1); 0: it is recurrent, or reads those of another layer.
 static int64_t width(const kin_hparams *hp, int il, int is_v) {
     const kin_layer layer = kin_layer_of(hp, il);
-    if (layer.kv_back > 0) return 0;
+    if (layer.kv_back > 0 || layer.is_recurrent) return 0;
     return is_v ? kin_layer_n_embd_v(&layer) : kin_layer_n_embd_k(&layer);
 }
 
@@ -41,7 +44,7 @@ uint64_t kin_kv_bytes(const kin_hparams *hp, const kin_kv_options *o) {
         const kin_window *w = &o->windows.at[i];
         for (int il = w->layer_begin; il < w->layer_end; il++) rows += layer_row_bytes(hp, o->type, il);
     }
-    return rows * (uint64_t)kin_kv_n_cells(o->n_ctx);
+    return rows * (uint64_t)kin_kv_n_cells(o->n_ctx) + kin_kv_states_bytes(hp, &o->windows, o->n_ctx);
 }
 
 // Fails if keys and values of a layer are not whole blocks of the cache's type.
@@ -112,13 +115,15 @@ int kin_kv_open(kin_kv **out, const kin_hparams *hp, const kin_kv_options *o,
         kin_err_set(err, "out of memory");
         goto fail;
     }
-    if (kin_kv_blocks_open(&kv->blocks, o->n_ctx, err) != 0) goto fail;
+    kv->n_states = kin_kv_n_states(hp, o->n_ctx);
+    if (kin_kv_blocks_open(&kv->blocks, o->n_ctx, kv->n_states, err) != 0) goto fail;
+    if (kin_kv_states_open(&kv->states, hp, &o->windows, o->n_ctx, err) != 0) goto fail;
 
     const kin_device *gpu = NULL;
     for (int i = 0; i < o->windows.n; i++) {
         for (int il = o->windows.at[i].layer_begin; il < o->windows.at[i].layer_end; il++) {
-            const kin_device *device = device_of(user, il);
             if (width(hp, il, 0) == 0) continue;
+            const kin_device *device = device_of(user, il);
             if (device->is_gpu) gpu = device;
             if (!device->is_gpu) kv->has_kernels = device->kernels != NULL;
             struct ggml_context *ctx = device->is_gpu ? kv->gpu_ctx : kv->cpu_ctx;
@@ -147,6 +152,8 @@ void kin_kv_close(kin_kv *kv) {
     free(kv->v);
     free(kv->block_copy);
     kin_kv_blocks_close(kv->blocks);
+    kin_kv_states_close(kv->states);
+    free(kv->state_copies.at);
     free(kv);
 }
 
@@ -175,6 +182,8 @@ static void copy_block(kin_kv *kv, struct ggml_tensor *t, kin_kv_copy copy) {
 
 static int apply(kin_kv *kv, const kin_kv_op *op, kin_kv_copy *copy, kin_err *err) {
     if (kin_kv_blocks_apply(kv->blocks, op, copy, err) != 0) return KIN_FAIL;
+    if (copy->state_from >= 0 && kin_state_copies_add(&kv->state_copies, copy->state_from, copy->state_to, err) != 0)
+        return KIN_FAIL;
     for (int il = 0; copy->from >= 0 && il < kv->n_layer; il++) {
         if (!kv->k[il]) continue;
         copy_block(kv, kv->k[il], *copy);
@@ -215,6 +224,8 @@ static int apply_ops(kin_kv *kv, const kin_batch *batch, int *i, int n_placed, c
         bool waits = op->seq >= 0 && op->seq != op->from && kin_kv_blocks_n_tokens(kv->blocks, op->from) < op->n;
         if (waits && n_placed < batch->n_tokens) return 0;
         const kin_batch placed = {.n_tokens = n_placed, .pos = batch->pos, .seq = batch->seq};
+        if (n_placed > 0 && op->seq != op->from && kv->n_states > 0)
+            return kin_err_set(err, "sequences of a model with recurrent layers cannot branch within a step");
         if (n_placed > 0 && kin_batch_loses(&placed, op)) return kin_err_set(err, "a step forgets tokens of its own");
         if (apply(kv, op, &copy, err) != 0) return KIN_FAIL;
         if (copy.from >= 0 && copy_placed(cells, n_placed, copies, copy, op->n % KIN_KV_CELLS, err) != 0) return KIN_FAIL;
@@ -225,6 +236,7 @@ static int apply_ops(kin_kv *kv, const kin_batch *batch, int *i, int n_placed, c
 int kin_kv_place(kin_kv *kv, const kin_batch *batch, int64_t *cells, kin_kv_copies *copies, kin_err *err) {
     int i = 0, i_op = 0;
     if (copies) copies->n = 0;
+    kin_kv_blocks_begin_step(kv->blocks);
     for (; i < batch->n_tokens; i++) {
         if (apply_ops(kv, batch, &i_op, i, cells, copies, err) != 0) goto fail;
         if (kin_kv_blocks_append(kv->blocks, seq_of(batch, i), batch->pos[i], &cells[i], err) != 0) goto fail;
@@ -233,6 +245,36 @@ int kin_kv_place(kin_kv *kv, const kin_batch *batch, int64_t *cells, kin_kv_copi
 fail:
     while (--i >= 0) kin_kv_blocks_undo(kv->blocks, seq_of(batch, i), batch->pos[i]);
     return KIN_FAIL;
+}
+
+int kin_kv_runs(const kin_kv *kv, const kin_batch *batch, kin_run *runs, int32_t *rows) {
+    int n_runs = 0;
+    for (int i = 0; i < batch->n_tokens; i++) {
+        const kin_kv_run run = kin_kv_blocks_run(kv->blocks, seq_of(batch, i));
+        if (batch->pos[i] != run.begin) continue;
+        kin_run *to = &runs[n_runs++];
+        *to = (kin_run){.state = run.state, .rows = rows, .n_logged = run.n_logged, .stores = run.stores};
+        to->is_new = run.begin - run.n_logged == 0;
+        for (int k = i; k < batch->n_tokens; k++)
+            if (seq_of(batch, k) == seq_of(batch, i)) rows[to->n++] = k;
+        rows += to->n;
+    }
+    return n_runs;
+}
+
+void kin_kv_take_state_copies(kin_kv *kv, kin_state_copies *copies) {
+    const kin_state_copies taken = kv->state_copies;
+    kv->state_copies = *copies;
+    kv->state_copies.n = 0;
+    *copies = taken;
+}
+
+void kin_kv_copy_states(kin_kv *kv, int il, const kin_state_copies *copies) {
+    kin_kv_states_copy(kv->states, il, copies);
+}
+
+float *kin_kv_layer_states(const kin_kv *kv, int il) {
+    return kin_kv_states_layer(kv->states, il);
 }
 
 void kin_kv_undo(kin_kv *kv, const kin_batch *batch) {

@@ -1,4 +1,5 @@
-// The KV cache of a device's layers: keys and values of the processed tokens, for several sequences at once.
+// The KV cache of a device's layers, with the states of recurrent ones (engine/kv_states.h): keys and values of the processed
+// tokens, for several sequences at once.
 //
 // It consists of cells in blocks of 64; a cell holds one token's keys and values in every layer. The block table
 // (engine/kv_blocks.h) records which blocks a sequence has and which it shares with others. kin's attention walks a sequence's
@@ -14,6 +15,7 @@
 #include "engine/device.h"
 #include "engine/kv_blocks.h"
 #include "engine/kv_page.h"
+#include "engine/kv_states.h"
 #include "kernels/kernels.h"
 #include "model/graph.h"
 #include "model/hparams.h"
@@ -93,6 +95,16 @@ typedef struct kin_kv_copies {
 // has none, or if an operation removes tokens of the batch. Operations before the failure stay applied, so the cache must be
 // cleared.
 int kin_kv_place(kin_kv *kv, const kin_batch *batch, int64_t *cells, kin_kv_copies *copies, kin_err *err);
+
+// Fills in the runs of a batch that was just placed: runs // [n_tokens], rows // i32 [n_tokens], which the runs point into.
+// Returns their number. Only if the model has recurrent layers.
+int kin_kv_runs(const kin_kv *kv, const kin_batch *batch, kin_run *runs, int32_t *rows);
+
+// Exchanges *copies, whose list is no longer needed, for the copies of states that operations have asked for since the last call.
+// They are made in each layer before the next step that was placed is computed there.
+void kin_kv_take_state_copies(kin_kv *kv, kin_state_copies *copies);
+void kin_kv_copy_states(kin_kv *kv, int il, const kin_state_copies *copies);
+float *kin_kv_layer_states(const kin_kv *kv, int il); // NULL: it is not recurrent, or not here
 
 // Removes the tokens of a placed batch, and everything placed after them in their sequences.
 void kin_kv_undo(kin_kv *kv, const kin_batch *batch);

@@ -5,6 +5,11 @@
 // full, belongs to that sequence alone, so a block that is written to has one owner. The lowest free block is allocated first:
 // caches that see the same steps agree on what fits, and the scheduler (pipeline/scheduler.h) keeps such a table to predict it.
 //
+// If the model has recurrent layers, a sequence also has one of n_states states, from its first position on. A state cannot go
+// back: it has a log of the tokens of the sequence's last step, if these are at most KIN_STATE_LOG, and can stand at the
+// beginning of the log, within it, or at the sequence's end. So a sequence can be shortened, or another one begin with its
+// positions, only there.
+//
 // Owner and thread: the code that opened it, one thread.
 #pragma once
 
@@ -24,23 +29,40 @@ typedef struct kin_kv_op {
 
 typedef struct kin_kv_blocks kin_kv_blocks;
 
-// n_ctx: the maximum tokens of one sequence; there are enough blocks for n_ctx tokens in total.
-int kin_kv_blocks_open(kin_kv_blocks **out, int n_ctx, kin_err *err);
+// n_ctx: the maximum tokens of one sequence; there are enough blocks for n_ctx tokens in total. n_states 0: sequences have no
+// states.
+int kin_kv_blocks_open(kin_kv_blocks **out, int n_ctx, int n_states, kin_err *err);
 void kin_kv_blocks_close(kin_kv_blocks *blocks);
 
-// Tells the caller to copy the contents of block `from` to block `to`; from == -1: nothing to copy.
+// Tells the caller to copy the contents of block `from` to block `to`, and those of a state; from == -1: nothing to copy.
 typedef struct kin_kv_copy {
     int from, to;
+    int state_from, state_to;
 } kin_kv_copy;
 
 // Fails if `from` has fewer than n positions, or if there is no free block for a copy of the last one (`seq` is then removed,
-// unless it equals `from`).
+// unless it equals `from`), or if there is no state at position n, or no free one for `seq`.
 int kin_kv_blocks_apply(kin_kv_blocks *blocks, const kin_kv_op *op, kin_kv_copy *copy, kin_err *err);
 
 // Allocates a cell for the next position of a sequence, which must be `pos`.
 int kin_kv_blocks_append(kin_kv_blocks *blocks, int32_t seq, int32_t pos, int64_t *cell, kin_err *err);
 
-// Removes the positions from n on that were appended since the last operation on the sequence.
+// Begins a step: positions that are appended until the next call, to the same sequence, are a run.
+void kin_kv_blocks_begin_step(kin_kv_blocks *blocks);
+
+// A sequence's positions that were appended in the present step.
+typedef struct kin_kv_run {
+    int begin, n;
+    int state;    // its number
+    int n_logged; // positions of the log that come before them
+    bool stores;  // they are too many for the log
+} kin_kv_run;
+kin_kv_run kin_kv_blocks_run(const kin_kv_blocks *blocks, int32_t seq); // of a sequence with a state
+
+// Returns the largest number of positions, at most n, that another sequence can have from this one.
+int kin_kv_blocks_nearest(const kin_kv_blocks *blocks, int32_t seq, int n);
+
+// Removes the positions from n on that were appended since the last operation on the sequence, which loses its state.
 void kin_kv_blocks_undo(kin_kv_blocks *blocks, int32_t seq, int32_t n);
 
 int kin_kv_blocks_n_tokens(const kin_kv_blocks *blocks, int32_t seq);
@@ -48,5 +70,6 @@ int kin_kv_blocks_n_tokens(const kin_kv_blocks *blocks, int32_t seq);
 const int32_t *kin_kv_blocks_table(const kin_kv_blocks *blocks, int32_t seq, int *n);
 int kin_kv_blocks_n(const kin_kv_blocks *blocks);
 int kin_kv_blocks_n_free(const kin_kv_blocks *blocks);
+int kin_kv_blocks_n_free_states(const kin_kv_blocks *blocks);
 // Returns the highest block in use + 1.
 int kin_kv_blocks_end(const kin_kv_blocks *blocks);

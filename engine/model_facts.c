@@ -158,6 +158,11 @@ static void set_shares(kin_model_facts *f, const kin_model *m) {
     kin_facts_set_shares(f, bytes);
 }
 
+// Returns the bytes of a layer's states for each token of the context.
+static double state_bytes(const kin_hparams *hp, int n_ctx) {
+    return (double)kin_kv_n_states(hp, n_ctx) * (double)kin_delta_state_floats(&hp->delta) * sizeof(float) / n_ctx;
+}
+
 int kin_model_facts_of(kin_model_facts *f, const kin_model *m, const kin_shard_options *o, kin_err *err) {
     const kin_hparams *hp = &m->hp;
     if (hp->n_layer > KIN_FACTS_MAX_LAYERS)
@@ -170,6 +175,7 @@ int kin_model_facts_of(kin_model_facts *f, const kin_model *m, const kin_shard_o
     add_output(f, m);
     set_blocks(f, m);
     f->kv_bytes = (double)ggml_row_size(o->kv_type, kin_hparams_n_embd_kv_max(hp)); // so that no plan exceeds a device's memory
+    if (kin_hparams_has_states(hp)) f->kv_bytes = larger(f->kv_bytes, state_bytes(hp, o->n_ctx));
     f->kv_reads = (double)hp->n_head / hp->n_head_kv;
     kin_share_pieces pieces = kin_share_pieces_of(m, (int)o->kv_type);
     f->share_heads = pieces.n_heads;

@@ -54,6 +54,11 @@ typedef struct step {
     float *inputs; // [n_batch, n_inputs]; NULL: the layers have none
     kin_kv_copies copies;
     int n_kv;
+    // If the model has recurrent layers; else NULL:
+    kin_run *runs;     // [n_tokens], of which n_runs are used
+    int32_t *run_rows; // [n_tokens]
+    int n_runs;
+    kin_state_copies state_copies; // made in each layer before the step
 } step;
 
 struct kin_shard {
@@ -219,6 +224,7 @@ static void fill_layers(kin_shard *s) {
             const int of = il - kin_layer_of(&s->hp, il).kv_back;
             s->layers[il].k = kin_kv_k(s->kv, of);
             s->layers[il].v = kin_kv_v(s->kv, of);
+            s->layers[il].states = kin_kv_layer_states(s->kv, il);
         }
     }
 }
@@ -241,7 +247,7 @@ static bool supports_flash_of(const kin_shard *s, const kin_layer *layer, const 
 static bool supports_flash(const kin_shard *s, const kin_device *device) {
     for (int il = 0; il < s->hp.n_layer; il++) {
         const kin_layer layer = kin_layer_of(&s->hp, il);
-        if (!supports_flash_of(s, &layer, device)) return false;
+        if (!layer.is_recurrent && !supports_flash_of(s, &layer, device)) return false;
     }
     return true;
 }
@@ -379,6 +385,7 @@ static int open_steps(kin_shard *s, kin_err *err) {
     size_t n_batch = (size_t)s->o.n_batch;
     s->out_inputs = s->hp.n_input ? malloc(n_batch * n_inputs(&s->hp) * sizeof *s->out_inputs) : NULL;
     if (s->hp.n_input && !s->out_inputs) return kin_err_set(err, "out of memory");
+    const bool has_states = kin_hparams_has_states(&s->hp);
     s->steps = calloc((size_t)s->o.n_steps + 1, sizeof *s->steps);
     for (int i = 0; i <= s->o.n_steps && s->steps; i++) {
         step *st = &s->steps[i];
@@ -389,6 +396,11 @@ static int open_steps(kin_shard *s, kin_err *err) {
         st->n_seen = malloc(n_batch * sizeof *st->n_seen);
         st->plain_cells = malloc(n_batch * sizeof *st->plain_cells);
         st->inputs = s->hp.n_input ? malloc(n_batch * n_inputs(&s->hp) * sizeof *st->inputs) : NULL;
+        if (has_states) {
+            st->runs = malloc(n_batch * sizeof *st->runs);
+            st->run_rows = malloc(n_batch * sizeof *st->run_rows);
+            if (!st->runs || !st->run_rows) return kin_err_set(err, "out of memory");
+        }
         if (!st->cells || !st->pos || !st->seq || !st->out || !st->n_seen || !st->plain_cells || (s->hp.n_input && !st->inputs))
             return kin_err_set(err, "out of memory");
     }
@@ -506,6 +518,7 @@ static kin_shard *new_shard(const kin_model *model, const kin_devices *devices, 
     s->sums.sum = o->sum;
     s->devices = *devices;
     s->o = *o;
+    if (kin_hparams_has_states(&s->hp)) s->o.kv_disk.dir = NULL; // pages have no states
     if (!kin_shard_has_kernels(model, o)) s->devices.cpu.kernels = NULL;
     if (!s->devices.cpu.kernels) s->o.ggml_kernels = true;
     if (s->o.n_batch > s->o.n_ctx) s->o.n_batch = s->o.n_ctx;
@@ -548,6 +561,9 @@ static void close_steps(kin_shard *s) {
         free(s->steps[i].n_seen);
         free(s->steps[i].plain_cells);
         free(s->steps[i].inputs);
+        free(s->steps[i].runs);
+        free(s->steps[i].run_rows);
+        free(s->steps[i].state_copies.at);
     }
     free(s->steps);
 }
@@ -649,6 +665,8 @@ int kin_shard_begin(kin_shard *s, const kin_batch *batch, kin_err *err) {
     st->batch.out = batch->out ? st->out : NULL;
     st->batch.n_ops = 0; // applied
     note_cells(s, st);
+    if (st->runs) st->n_runs = kin_kv_runs(s->kv, &st->batch, st->runs, st->run_rows);
+    kin_kv_take_state_copies(s->kv, &st->state_copies);
     st->open = true;
     return number;
 }
@@ -799,6 +817,8 @@ static void fill_rows(kin_shard *s, const step *st, bool plain, bool masks, kin_
     in->all.first_cells = s->first_seen;
     in->all.copies = st->copies.at;
     in->all.n_copies = st->copies.n;
+    in->all.runs = st->runs;
+    in->all.n_runs = st->n_runs;
     if (!in->out_rows) return;
     int n_out = kin_batch_n_out(batch);
     fill_masks(s, st, masks, st->out, n_out, s->out_mask, s->out_window_mask);
@@ -869,6 +889,7 @@ int kin_shard_run(kin_shard *s, int number, int i_window, const float *x, float 
     kin_assert(st->open && i_window >= 0 && i_window < s->o.windows.n);
     bool is_last = window->layer_end == s->model->hp.n_layer;
     int n_out = is_last ? kin_batch_n_out(&st->batch) : st->batch.n_tokens;
+    for (int il = window->layer_begin; il < window->layer_end; il++) kin_kv_copy_states(s->kv, il, &st->state_copies);
     if (run_layers(s, st, i_window, all_layers(window), n_out, x, y, err) != 0) return KIN_FAIL;
     if (is_last) return 0;
     open_pages(s);

@@ -223,6 +223,41 @@ typedef struct kin_routing {
     const float *bias;         // f32 [n_expert], added when choosing, not when weighting; NULL: none. Borrowed
 } kin_routing;
 
+// ---- recurrent layers
+
+// A short convolution over time of some channels: output row r is SiLU of the sum over i < n_taps of x[r + i] * tap i, by
+// channel.
+typedef struct kin_convolution {
+    int n_taps;            // at most KIN_CONVOLUTION_TAPS
+    int64_t n;             // channels, a multiple of 16
+    const float *taps;     // f32 [n, n_taps]
+    int n_rows;            // output rows
+    const float *const *x; // [n_taps - 1 + n_rows] input rows // f32 [n], oldest first
+    float *const *y;       // [n_rows] output rows // f32 [n]; no input row
+} kin_convolution;
+
+enum { KIN_CONVOLUTION_TAPS = 8 };
+
+// A token of one head of a gated delta net. The head's matrix M has a column for each value:
+//   d = beta (v - decay M^T k)    M = decay M + k d^T    out = scale M^T q
+typedef struct kin_delta_row {
+    const float *q, *k; // f32 [n_key]
+    const float *v;     // f32 [n_value]
+    float decay, beta;
+    float *out; // f32 [n_value]; NULL: not wanted, and q is not read
+} kin_delta_row;
+
+enum { KIN_DELTA_KEYS = 256 };
+
+// Tokens of one head, in order.
+typedef struct kin_delta_rule {
+    int n_key, n_value; // multiples of 16; n_key at most KIN_DELTA_KEYS
+    float scale;
+    int n_rows, n_stored; // the first n_stored rows change m; the others only see what it would be
+    const kin_delta_row *rows;
+    float *m; // f32 [n_value / 16][n_key][16]: 16 values of each key are adjacent
+} kin_delta_rule;
+
 // ---- the back-ends
 
 typedef struct kin_kernels {
@@ -279,6 +314,16 @@ typedef struct kin_kernels {
 
     // y += share * x; f32 [n], n a multiple of 16
     void (*add_scaled)(int64_t n, float share, const float *x, float *y);
+
+    void (*convolve)(const kin_convolution *convolution);
+
+    // x /= max(|x|, eps); f32 [n], n a multiple of 16
+    void (*unit)(int64_t n, float eps, float *x);
+
+    // The factors of n tokens of a head: decay = e^(a ln(1 + e^(alpha + dt))), beta = 1 / (1 + e^-b); f32 [n], n a multiple of
+    // 16. decay may be alpha, beta may be b.
+    void (*delta_factors)(int64_t n, float a, float dt, const float *alpha, const float *b, float *decay, float *beta);
+    void (*delta)(const kin_delta_rule *delta);
 } kin_kernels;
 
 // Returns the best back-end for this CPU, or the one named by the environment variable KIN_CPU. NULL: KIN_CPU names none that can

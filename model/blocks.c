@@ -55,6 +55,7 @@ static struct ggml_tensor *end_block(kin_graph *g, struct ggml_tensor *weight, s
 }
 
 const char *kin_blocks_without_ggml(const kin_hparams *hp) {
+    if (kin_hparams_has_states(hp)) return "the states of recurrent layers";
     if (hp->query_temperature != 0) return "queries that grow with their position";
     if (hp->routing.n_group > 1) return "experts that are chosen by groups";
     return NULL;
@@ -237,10 +238,56 @@ static struct ggml_tensor *gate_heads(kin_graph *g, int il, struct ggml_tensor *
     return ggml_reshape_2d(g->ctx, ggml_mul(g->ctx, x, gate), n_embd_out, n);
 }
 
+// Attention whose queries have gates beside them. normed: [n_embd, n_tokens] -> [n_embd_q, n]
+static struct ggml_tensor *attend_gated(kin_graph *g, int il, struct ggml_tensor *normed) {
+    const kin_layer how = kin_layer_of(g->hp, il);
+    struct ggml_tensor *const *w = g->layers[il].w, *const kv[] = {w[KIN_W_ATTN_K], w[KIN_W_ATTN_V]},
+                              *const none[] = {NULL, NULL};
+    struct ggml_tensor *y = kin_op_linear(g, normed, kv, none, 2, NULL); // [2 n_embd_kv, n_tokens]
+    kin_graph_rows *rows = drops_rows(g, il) ? &g->out : &g->all;
+    ggml_build_forward_expand(g->gf, kin_op_heads(g, il, y, 0, how.n_head_kv, &g->all));
+    if (drops_rows(g, il)) normed = wanted_rows(g, normed);                   // [n_embd, n]
+    struct ggml_tensor *both = linear(g, w[KIN_W_ATTN_Q_GATE], NULL, normed); // [2 n_embd_q, n]
+    struct ggml_tensor *q = kin_op_fields(g, both, how.n_head, &(kin_op_field){0, how.head_dim}, 1);
+    struct ggml_tensor *gate = kin_op_fields(g, both, how.n_head, &(kin_op_field){how.head_dim, how.head_dim}, 1);
+    y = kin_op_attend(g, il, kin_op_heads(g, il, q, how.n_head, 0, rows), rows); // [n_embd_q, n]
+    return kin_op_gate_heads(g, il, y, gate);
+}
+
+// normed: [n_embd, n_tokens] -> [n_values, n]
+static struct ggml_tensor *recur(kin_graph *g, int il, struct ggml_tensor *normed) {
+    const kin_delta_net *d = &g->hp->delta;
+    struct ggml_tensor *const *w = g->layers[il].w, *x, *gate, *beta_alpha;
+    if (w[KIN_W_DELTA_IN]) {
+        const int dim = d->head_dim, values = kin_delta_n_values(d) / d->n_key_heads;
+        const kin_op_field qkv[] = {{0, dim}, {dim, dim}, {2 * dim, values}}, gates = {2 * dim + values, values};
+        struct ggml_tensor *all = linear(g, w[KIN_W_DELTA_IN], NULL, normed); // [n_channels + n_values, n_tokens]
+        x = kin_op_fields(g, all, d->n_key_heads, qkv, 3);                    // [n_channels, n_tokens]
+        gate = kin_op_fields(g, all, d->n_key_heads, &gates, 1);              // [n_values, n_tokens]
+    } else {
+        x = linear(g, w[KIN_W_DELTA_QKV], NULL, normed);     // [n_channels, n_tokens]
+        gate = linear(g, w[KIN_W_DELTA_GATE], NULL, normed); // [n_values, n_tokens]
+    }
+    if (w[KIN_W_DELTA_BETA_ALPHA]) {
+        beta_alpha = linear(g, w[KIN_W_DELTA_BETA_ALPHA], NULL, normed); // [2 n_value_heads, n_tokens]
+    } else {
+        struct ggml_tensor *const two[] = {w[KIN_W_DELTA_BETA], w[KIN_W_DELTA_ALPHA]}, *const none[] = {NULL, NULL};
+        beta_alpha = kin_op_linear(g, normed, two, none, 2, NULL); // [2 n_value_heads, n_tokens]
+    }
+    struct ggml_tensor *y = kin_op_delta_net(g, il, kin_op_convolve(g, il, x), beta_alpha, gate); // [n_values, n_tokens]
+    return drops_rows(g, il) ? wanted_rows(g, y) : y;
+}
+
 struct ggml_tensor *kin_block_attention(kin_graph *g, int il, struct ggml_tensor *x) {
     struct ggml_tensor *const *w = g->layers[il].w;
     struct ggml_tensor *cur = w[KIN_W_ATTN_NORM] ? kin_block_norm(g, x, w[KIN_W_ATTN_NORM]) : x; // [n_embd, n_tokens]
     struct ggml_tensor *normed = cur;
+    const kin_layer how = kin_layer_of(g->hp, il);
+    if (how.is_recurrent || how.gates_queries) {
+        cur = how.is_recurrent ? recur(g, il, cur) : attend_gated(g, il, cur); // [n_values or n_embd_q, n]
+        if (drops_rows(g, il)) x = wanted_rows(g, x);                          // [n_embd, n_out]
+        return end_block(g, w[how.is_recurrent ? KIN_W_DELTA_OUT : KIN_W_ATTN_OUT], NULL, NULL, cur, x);
+    }
     cur = g->kernels ? attend_by_kernels(g, il, cur) : attend_by_ggml(g, il, cur); // [n_embd_out, n]
     if (w[KIN_W_ATTN_GATE]) {
         if (drops_rows(g, il)) normed = wanted_rows(g, normed); // [n_embd, n_out]

@@ -61,7 +61,7 @@ size_t kin_embed_n_inputs(const kin_model *model) {
 static int multiply(const kin_gguf_tensor *t, int n, const float *x, float *y, kin_err *err) {
     const kin_kernels *kernels = kin_kernels_choose(err);
     const size_t row_bytes = ggml_row_size((enum ggml_type)t->type, t->ne[0]);
-    const bool is_plain = kin_kernel_act_kind((int)t->type) == KIN_ACT_F32;
+    const bool is_plain = kin_kernel_act_kind((int)t->type) == KIN_ACT_F32 && !kin_kernel_packs((int)t->type);
     const ggml_to_float_t to_float = ggml_get_type_traits((enum ggml_type)t->type)->to_float;
     if (!kernels) return KIN_FAIL;
     float *rows = is_plain ? NULL : malloc((size_t)(KIN_PANEL_ROWS * t->ne[0]) * sizeof *rows);

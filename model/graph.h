@@ -20,6 +20,18 @@ typedef struct kin_row_cell {
     int32_t row, cell;
 } kin_row_cell;
 
+// Tokens of one sequence in a step, for recurrent layers. A state lags behind its sequence: it has a log of the inputs of up to
+// KIN_STATE_LOG last tokens, which a later step adds, or forgets because they were drafts that were rejected.
+enum { KIN_STATE_LOG = 8 };
+typedef struct kin_run {
+    int32_t state;       // number of the sequence's state
+    const int32_t *rows; // [n] the tokens' rows in the batch, in order
+    int32_t n;
+    int32_t n_logged; // tokens of the log that come before them: they are added to the state
+    bool stores;      // the tokens are added, too; else they become the log, and are at most KIN_STATE_LOG
+    bool is_new;      // the state is zeros before its first token, whatever is there
+} kin_run;
+
 // The token data that kin's attention needs. Plain arrays [n], set for every run.
 typedef struct kin_rows {
     const int32_t *pos;
@@ -29,6 +41,8 @@ typedef struct kin_rows {
     const int32_t *n_cells;       // cells of its sequence that it attends to: up to and including itself
     const int32_t *first_cells;   // the first cell that it attends to in a windowed layer; NULL: the model has none
     const int32_t *const *tables; // the block table of its sequence (kin_kv_table)
+    const kin_run *runs;          // [n_runs] the same tokens by sequence; NULL: the model has no recurrent layers
+    int n_runs;
 } kin_rows;
 
 // Tokens that pass through attention as queries, with the data that attention needs.
@@ -44,9 +58,28 @@ typedef struct kin_graph_rows {
                                             // needs them
 } kin_graph_rows;
 
+// A recurrent layer's state of one sequence: f32
+//   [KIN_STATE_LOG + n_taps - 1][n_channels]    the convolution's inputs: of the last tokens before the log, and of the log
+//   for each value head
+//     [head_dim / 16][head_dim][16]             its matrix before the log (kin_delta_rule.m)
+//     [KIN_STATE_LOG][2 head_dim + 16]          the log: key, value, decay and beta of each token
+static inline size_t kin_delta_log_row(const kin_delta_net *d) {
+    return 2 * (size_t)d->head_dim + 16;
+}
+static inline size_t kin_delta_head_floats(const kin_delta_net *d) {
+    return (size_t)d->head_dim * (size_t)d->head_dim + KIN_STATE_LOG * kin_delta_log_row(d);
+}
+static inline size_t kin_delta_history_floats(const kin_delta_net *d) {
+    return (size_t)(KIN_STATE_LOG + d->n_taps - 1) * (size_t)kin_delta_n_channels(d);
+}
+static inline size_t kin_delta_state_floats(const kin_delta_net *d) { // a multiple of 16
+    return kin_delta_history_floats(d) + (size_t)d->n_value_heads * kin_delta_head_floats(d);
+}
+
 typedef struct kin_graph_layer {
     struct ggml_tensor *w[KIN_W_COUNT]; // NULL if the family does not have it
-    struct ggml_tensor *k, *v;          // KV cache [n_embd_k, n_cells], [n_embd_v, n_cells]
+    struct ggml_tensor *k, *v;          // KV cache [n_embd_k, n_cells], [n_embd_v, n_cells]; NULL in recurrent layers
+    float *states;                      // [number of states][kin_delta_state_floats] in recurrent layers
 } kin_graph_layer;
 
 // Activations already rounded for matrix products.

@@ -139,11 +139,17 @@ kin_layer kin_layer_of(const kin_hparams *hp, int il) {
     return layer;
 }
 
+bool kin_hparams_has_states(const kin_hparams *hp) {
+    for (int il = 0; il < hp->n_layer; il++)
+        if (kin_layer_of(hp, il).is_recurrent) return true;
+    return false;
+}
+
 int kin_hparams_n_embd_kv_max(const kin_hparams *hp) {
     int most = 0;
     for (int il = 0; il < hp->n_layer; il++) {
         const kin_layer layer = kin_layer_of(hp, il);
-        const int n = kin_layer_n_embd_k(&layer) + kin_layer_n_embd_v(&layer);
+        const int n = layer.is_recurrent ? 0 : kin_layer_n_embd_k(&layer) + kin_layer_n_embd_v(&layer);
         if (n > most) most = n;
     }
     return most;

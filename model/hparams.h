@@ -19,12 +19,23 @@ enum {
     KIN_ROPE_NONE = -1,
 };
 
+// The gated delta net of recurrent layers. Heads have as many keys as values. Value head h belongs to key head h mod n_key_heads,
+// or, if they are grouped, to h / (n_value_heads / n_key_heads).
+typedef struct kin_delta_net {
+    int n_taps;   // of the convolution before it
+    int head_dim; // keys, and values, of a head
+    int n_key_heads, n_value_heads;
+    bool is_grouped;
+} kin_delta_net;
+
 // How one layer computes. It has norms, biases, sinks and shared experts if it has their weights.
 typedef struct kin_layer {
     int n_head, n_head_kv, n_ff; // in kin_hparams.layers 0: the model's
     int head_dim, v_dim;         // of queries and keys, and of values; 0: the model's, and head_dim
     int rope;                    // index into kin_hparams.ropes for queries and keys; or KIN_ROPE_NONE
     bool is_windowed;            // a token sees the last kin_hparams.window tokens, including itself; false: all before it
+    bool is_recurrent;           // a gated delta net instead of attention: a state of each sequence instead of keys and values
+    bool gates_queries;          // each head's query is followed by the gate of its result, in one product (else KIN_W_ATTN_GATE)
     bool has_experts;            // false: the feed-forward block is dense
     bool is_parallel;            // the feed-forward block reads the layer's input, not attention's result
     kin_gate gate;               // of the feed-forward block
@@ -71,6 +82,8 @@ typedef struct kin_hparams {
     bool ignores_factors[KIN_ROPES]; // this rope does not use them
     bool has_long_factors;           // the context size selects rope_factors_long or rope_factors_short
 
+    kin_delta_net delta; // of recurrent layers
+
     // 1 (caps: 0) if the family has none.
     bool norms_embedding; // to a root mean square of 1, before it is scaled
     float embedding_scale;
@@ -109,6 +122,17 @@ kin_layer kin_layer_of(const kin_hparams *hp, int il);
 
 // Makes *layer, whose widths are set, compute like llama's.
 void kin_layer_set_plain(const kin_hparams *hp, kin_layer *layer);
+
+// True if the model has recurrent layers, so that a sequence has a state.
+bool kin_hparams_has_states(const kin_hparams *hp);
+
+// The widths of a delta net's values, and of its queries, keys and values.
+static inline int kin_delta_n_values(const kin_delta_net *d) {
+    return d->n_value_heads * d->head_dim;
+}
+static inline int kin_delta_n_channels(const kin_delta_net *d) {
+    return 2 * d->n_key_heads * d->head_dim + kin_delta_n_values(d);
+}
 
 // Returns the widest sum of a token's keys and values of all layers.
 int kin_hparams_n_embd_kv_max(const kin_hparams *hp);

@@ -330,7 +330,8 @@ static struct ggml_tensor *gated_experts(kin_graph *g, const kin_layer *how, str
     op->has_expert_bias = gate_bias != NULL;
     struct ggml_tensor *args[] = {counted, input, gate, up, up_input, gate_bias, up_bias};
     const int64_t n_ff = both ? gate->ne[1] / 2 : gate->ne[1];
-    return kin_op_node(g, GGML_TYPE_F32, n_ff, normed->ne[1] * g->hp->n_expert_used, args, gate_bias ? 7 : 5, &expert_products, op);
+    return kin_op_node(g, GGML_TYPE_F32, n_ff, normed->ne[1] * g->hp->n_expert_used, args, gate_bias ? 7 : 5, &expert_products,
+                       op);
 }
 
 struct ggml_tensor *kin_op_experts(kin_graph *g, const kin_layer *how, struct ggml_tensor *x, struct ggml_tensor *normed,

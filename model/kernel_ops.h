@@ -76,6 +76,22 @@ struct ggml_tensor *kin_op_attend(kin_graph *g, int il, struct ggml_tensor *head
 // x.
 struct ggml_tensor *kin_op_gate_heads(kin_graph *g, int il, struct ggml_tensor *x, struct ggml_tensor *gate);
 
+// Copies n_fields ranges of each of n_groups equal parts of x // [n_in, n]: all groups' first range, then their second, ...
+enum { KIN_OP_FIELDS = 3 };
+typedef struct kin_op_field {
+    int at, n; // floats: within a part
+} kin_op_field;
+struct ggml_tensor *kin_op_fields(kin_graph *g, struct ggml_tensor *x, int n_groups, const kin_op_field *fields, int n_fields);
+
+// The short convolution of a recurrent layer: x // [n_channels, n] -> the same shape, with queries and keys normalised. Changes
+// the sequences' states.
+struct ggml_tensor *kin_op_convolve(kin_graph *g, int il, struct ggml_tensor *x);
+
+// The gated delta net of x // [n_channels, n] as convolved, with beta_alpha // [2 n_value_heads, n]: each head's result is
+// normalised and multiplied by SiLU of its gate // [n_values, n] -> [n_values, n]. Changes the sequences' states.
+struct ggml_tensor *kin_op_delta_net(kin_graph *g, int il, struct ggml_tensor *x, struct ggml_tensor *beta_alpha,
+                                     struct ggml_tensor *gate);
+
 // y + residual, where y // [n_embd, n] is this device's part of the group's result: all parts are added up first. Changes y.
 // Requires g->sums.
 struct ggml_tensor *kin_op_sum(kin_graph *g, struct ggml_tensor *y, struct ggml_tensor *residual);

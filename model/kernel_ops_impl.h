@@ -73,6 +73,9 @@ struct kin_op {
     bool is_stacked; // one weight, or one of each expert, has the rows of gate, then those of up
     bool has_expert_scale;
     bool has_expert_bias;
+    float *states; // of a recurrent layer
+    int n_groups, n_fields;
+    kin_op_field fields[KIN_OP_FIELDS];
     bool gates; // a product of experts is gate and up; else down
 
     char apart[64]; // padding: the counters below are written constantly, and must not share a cache line with the fields

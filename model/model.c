@@ -87,11 +87,21 @@ static bool is_draft_tensor(const kin_model *m, const kin_gguf_tensor *t) {
     return false;
 }
 
+// A recurrent layer must have its products in one of the forms that families write.
+static int check_delta_net(const kin_gguf_tensor *const *w, int il, kin_err *err) {
+    const bool inputs =
+        w[KIN_W_DELTA_IN] ? !w[KIN_W_DELTA_QKV] && !w[KIN_W_DELTA_GATE] : w[KIN_W_DELTA_QKV] && w[KIN_W_DELTA_GATE];
+    if (inputs) return 0;
+    return kin_err_set(err, "layer %d needs either the tensor ssm_in or attn_qkv and attn_gate", il);
+}
+
 // Every layer must have its query, key and value matrices in one of two forms. Values that are normalised may be made of the
 // keys' products.
 static int check_qkv(const kin_model *m, int il, kin_err *err) {
     const kin_gguf_tensor *const *w = m->layers[il].w;
     if (kin_layer_of(&m->hp, il).kv_back > 0) return 0;
+    if (kin_layer_of(&m->hp, il).is_recurrent) return check_delta_net(w, il, err);
+    if (w[KIN_W_ATTN_Q_GATE]) return 0; // with K and V, which the family requires
     if (w[KIN_W_ATTN_QKV] ? !w[KIN_W_ATTN_Q] && !w[KIN_W_ATTN_K] && !w[KIN_W_ATTN_V]
                           : w[KIN_W_ATTN_Q] && w[KIN_W_ATTN_K] && (w[KIN_W_ATTN_V] || kin_layer_of(&m->hp, il).norms_values))
         return 0;

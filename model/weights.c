@@ -20,6 +20,14 @@ typedef enum dim {
     DIM_FF_TWICE,
     DIM_INPUT,
     DIM_FF_SHARED, // of the shared experts
+    DIM_Q_TWICE,
+    DIM_TAPS, // of a recurrent layer, like the following
+    DIM_CHANNELS,
+    DIM_DELTA_IN,
+    DIM_VALUES,
+    DIM_VALUE_HEADS,
+    DIM_VALUE_HEADS_TWICE,
+    DIM_DELTA_HEAD,
 } dim;
 
 typedef struct weight_spec {
@@ -46,6 +54,18 @@ static const weight_spec weight_specs[KIN_W_COUNT] = {
     [KIN_W_ATTN_K_NORM_ALL] = {"attn_k_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_K}},
     [KIN_W_ATTN_SINKS] = {"attn_sinks.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_N_HEAD}},
     [KIN_W_ATTN_GATE] = {"attn_gate.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_HEAD_GATES}},
+    [KIN_W_ATTN_Q_GATE] = {"attn_q.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_Q_TWICE}},
+    [KIN_W_DELTA_QKV] = {"attn_qkv.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_CHANNELS}},
+    [KIN_W_DELTA_GATE] = {"attn_gate.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_VALUES}},
+    [KIN_W_DELTA_IN] = {"ssm_in.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_DELTA_IN}},
+    [KIN_W_DELTA_CONV] = {"ssm_conv1d.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_TAPS, DIM_CHANNELS}},
+    [KIN_W_DELTA_ALPHA] = {"ssm_alpha.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_VALUE_HEADS}},
+    [KIN_W_DELTA_BETA] = {"ssm_beta.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_VALUE_HEADS}},
+    [KIN_W_DELTA_BETA_ALPHA] = {"ssm_ba.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_VALUE_HEADS_TWICE}},
+    [KIN_W_DELTA_DT] = {"ssm_dt.bias", KIN_WEIGHT_BLOCK_ATTN, {DIM_VALUE_HEADS}},
+    [KIN_W_DELTA_A] = {"ssm_a", KIN_WEIGHT_BLOCK_ATTN, {DIM_VALUE_HEADS}},
+    [KIN_W_DELTA_NORM] = {"ssm_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_DELTA_HEAD}},
+    [KIN_W_DELTA_OUT] = {"ssm_out.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_VALUES, DIM_EMBD}},
     [KIN_W_ATTN_OUT_NORM] = {"post_attention_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD}},
     [KIN_W_FFN_NORM] = {"ffn_norm.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD}},
     [KIN_W_FFN_NORM_2] = {"post_attention_norm.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD}},
@@ -116,6 +136,7 @@ kin_weight_block kin_weight_block_of(kin_weight weight) {
 
 int kin_weight_is_vector(kin_weight weight) {
     const char *name = weight_specs[weight].name;
+    if (weight == KIN_W_DELTA_CONV) return true;
     return weight_specs[weight].dims[1] == DIM_ONE || strcmp(name + strlen(name) - strlen(".bias"), ".bias") == 0;
 }
 
@@ -142,6 +163,14 @@ static int64_t dim_size(dim d, const kin_hparams *hp, const kin_layer *layer) {
     case DIM_FF_TWICE: return 2 * (int64_t)layer->n_ff;
     case DIM_INPUT: return hp->n_input;
     case DIM_FF_SHARED: return hp->n_ff_shared;
+    case DIM_Q_TWICE: return 2 * (int64_t)kin_layer_n_embd_q(layer);
+    case DIM_TAPS: return hp->delta.n_taps;
+    case DIM_CHANNELS: return kin_delta_n_channels(&hp->delta);
+    case DIM_DELTA_IN: return kin_delta_n_channels(&hp->delta) + (int64_t)kin_delta_n_values(&hp->delta);
+    case DIM_VALUES: return kin_delta_n_values(&hp->delta);
+    case DIM_VALUE_HEADS: return hp->delta.n_value_heads;
+    case DIM_VALUE_HEADS_TWICE: return 2 * hp->delta.n_value_heads;
+    case DIM_DELTA_HEAD: return hp->delta.head_dim;
     }
     return 0;
 }

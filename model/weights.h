@@ -26,7 +26,19 @@ typedef enum kin_weight {
     KIN_W_ATTN_Q_NORM_ALL, // instead of Q_NORM and K_NORM: of all heads at once
     KIN_W_ATTN_K_NORM_ALL,
     KIN_W_ATTN_SINKS,
-    KIN_W_ATTN_GATE,     // its products gate the heads' results
+    KIN_W_ATTN_GATE,   // its products gate the heads' results
+    KIN_W_ATTN_Q_GATE, // instead of Q: each head's query, then the gate of its result
+    KIN_W_DELTA_QKV,
+    KIN_W_DELTA_GATE,
+    KIN_W_DELTA_IN, // instead of QKV and GATE: for each key head its query, key, values and their gates
+    KIN_W_DELTA_CONV,
+    KIN_W_DELTA_ALPHA,
+    KIN_W_DELTA_BETA,
+    KIN_W_DELTA_BETA_ALPHA, // instead of BETA and ALPHA: for each key head the betas of its values, then their alphas
+    KIN_W_DELTA_DT,
+    KIN_W_DELTA_A,
+    KIN_W_DELTA_NORM, // of each head's result
+    KIN_W_DELTA_OUT,
     KIN_W_ATTN_OUT_NORM, // of the block's output, before it is added to the input
     KIN_W_FFN_NORM,
     KIN_W_FFN_NORM_2,    // the same under another name
@@ -121,7 +133,8 @@ const char *kin_weight_name(kin_weight weight);
 
 kin_weight_block kin_weight_block_of(kin_weight weight);
 
-// True for norms, biases and sinks: small, always F32, never multiplied as a matrix. The others are matrices with ne[0] inputs.
+// True for norms, biases, sinks and taps: small, always F32, never multiplied as a matrix. The others are matrices with ne[0]
+// inputs.
 int kin_weight_is_vector(kin_weight weight);
 
 // True for the matrices of all experts of a layer, one after the other: a token needs only the experts that the router picks for

@@ -400,6 +400,10 @@ static int open_kv_disk(kin_session *s, const kin_session_options *o, const kin_
 static void use_kv_disk(kin_session *s, const kin_session_options *o, kin_shard_options *so) {
     kin_err err;
     if (!o->keeps_kv || o->no_kv_disk) return;
+    if (kin_hparams_has_states(&s->model.hp)) {
+        kin_log(KIN_LOG_INFO, "the on-disk KV cache does not store this model's sequences: its recurrent layers have states");
+        return;
+    }
     if (open_kv_disk(s, o, so, &err) != 0)
         kin_log(KIN_LOG_WARN, "the on-disk KV cache is disabled: %s; disable it with --no-kv-disk", err.text);
     so->kv_disk = s->kv_disk;

@@ -79,6 +79,8 @@ int kin_draft_model_check(const kin_gguf *gguf, const char *path, const kin_voca
 
 static int open_model(kin_draft_model *m, const kin_draft_model_options *o, kin_err *err) {
     if (kin_model_open(&m->model, o->path, err) != 0) return KIN_FAIL;
+    if (kin_hparams_has_states(&m->model.hp))
+        return kin_err_set(err, "%s cannot write drafts: the states of its recurrent layers cannot go back", o->path);
     m->n_vocab = kin_vocab_n_tokens(o->vocab) < m->model.hp.n_vocab ? kin_vocab_n_tokens(o->vocab) : m->model.hp.n_vocab;
     return kin_draft_model_check(m->model.gguf, o->path, o->vocab, err);
 }

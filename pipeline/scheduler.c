@@ -22,6 +22,7 @@ int kin_scheduler_open(kin_scheduler **out, const kin_scheduler_options *o, kin_
     kin_speculation_init(&s->speculation);
     s->speculation.least = o->draft_least;
     if (o->draft_most > 0 && o->draft_most < KIN_DRAFT_MAX) s->speculation.most = o->draft_most;
+    if (o->n_states > 0) s->speculation.most = kin_scheduler_min(s->speculation.most, KIN_STATE_LOG - 1);
     *out = s;
     return 0;
 }
@@ -145,7 +146,7 @@ static void leave_slot(kin_scheduler *s, kin_generation *g, bool keep) {
     own->owner = NULL;
     kin_scheduler_drop_ahead(s, g);
     kin_scheduler_forget_branches(s, g);
-    if (keep && s->head && g->n_done > 0) {
+    if (keep && s->head && g->n_done > 0 && kin_scheduler_reusable(s, g->slot, g->n_done) == g->n_done) {
         kin_scheduler_forget_rejected(s, g);
         own->tokens = g->tokens;
         own->n = g->n_done;
@@ -184,8 +185,7 @@ void kin_scheduler_fail(kin_scheduler *s, const kin_err *why) {
     while (s->waiting) kin_scheduler_end(s, s->waiting, KIN_GENERATION_FAILED, why);
 }
 
-// Evicts the least recently used prefix other than `but`. Returns false if the cache has no such prefix.
-static bool evict(kin_scheduler *s, int but) {
+bool kin_scheduler_evict(kin_scheduler *s, int but) {
     int oldest = NO_SLOT;
     for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) {
         const kin_slot *t = &s->slots[i];
@@ -201,7 +201,7 @@ int kin_scheduler_erase(kin_scheduler *s, int tag) {
     for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) {
         const kin_slot *t = &s->slots[i];
         if (t->n == 0 || t->tag != tag) continue;
-        n += t->n;
+        n += t->is_mark ? 0 : t->n; // a mark is a part of a sequence
         if (s->o.pages) kin_prefix_pages_forget(s->o.pages, t->tokens, t->n / KIN_KV_CELLS);
         kin_scheduler_free_slot(s, i);
     }
@@ -213,7 +213,7 @@ int kin_scheduler_read_text(const kin_scheduler *s, int tag, int32_t **tokens) {
     *tokens = NULL;
     for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) {
         const kin_slot *t = &s->slots[i];
-        if (t->n > 0 && t->tag == tag && (!last || t->used > last->used)) last = t;
+        if (t->n > 0 && t->tag == tag && !t->is_mark && (!last || t->used > last->used)) last = t;
     }
     if (last) *tokens = malloc((size_t)last->n * sizeof **tokens);
     if (*tokens) memcpy(*tokens, last->tokens, (size_t)last->n * sizeof **tokens);
@@ -222,7 +222,7 @@ int kin_scheduler_read_text(const kin_scheduler *s, int tag, int32_t **tokens) {
 
 static bool make_room(kin_scheduler *s, int n_blocks, int but) {
     while (kin_kv_blocks_n_free(s->blocks) < n_blocks) {
-        if (!evict(s, but)) return false;
+        if (!kin_scheduler_evict(s, but)) return false;
     }
     return true;
 }
@@ -242,20 +242,20 @@ int kin_scheduler_unused_slot(const kin_scheduler *s) {
     return NO_SLOT;
 }
 
-static int find_free_slot(kin_scheduler *s, int but) {
+int kin_scheduler_find_free_slot(kin_scheduler *s, int but) {
     int i = kin_scheduler_unused_slot(s);
-    return i != NO_SLOT ? i : evict(s, but) ? find_free_slot(s, but) : NO_SLOT;
+    return i != NO_SLOT ? i : kin_scheduler_evict(s, but) ? kin_scheduler_find_free_slot(s, but) : NO_SLOT;
 }
 
 int kin_scheduler_make_branches(kin_scheduler *s, int n) {
     int n_unused = 0;
     for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) n_unused += is_unused(&s->slots[i]);
-    while (n_unused < n && evict(s, NO_SLOT)) n_unused++;
+    while (n_unused < n && kin_scheduler_evict(s, NO_SLOT)) n_unused++;
     if (n > n_unused) n = n_unused;
     return kin_scheduler_make_room(s, n) ? n : kin_kv_blocks_n_free(s->blocks);
 }
 
-static int common_prefix(const kin_generation *g, const int32_t *tokens, int n) {
+int kin_scheduler_common_prefix(const kin_generation *g, const int32_t *tokens, int n) {
     int i = 0;
     if (n > g->n - 1) n = g->n - 1; // its last token must be computed, for its logits
     while (i < n && tokens[i] == g->tokens[i]) i++;
@@ -275,8 +275,9 @@ static match find_prefix(const kin_scheduler *s, const kin_generation *g) {
         const kin_slot *t = &s->slots[i];
         const kin_generation *o = t->owner;
         if (o && o->o.no_cache) continue;
-        int n = o ? common_prefix(g, o->tokens, o->n_done) : common_prefix(g, t->tokens, t->n);
-        int soon = o && o->n - o->n_done > 1 ? common_prefix(g, o->tokens, o->n) : 0;
+        int n = o ? kin_scheduler_common_prefix(g, o->tokens, o->n_done) : kin_scheduler_common_prefix(g, t->tokens, t->n);
+        int soon = o && o->n - o->n_done > 1 ? kin_scheduler_soon_reusable(s, g, o) : 0;
+        n = kin_scheduler_reusable(s, i, n);
         if (n > best.n) best = (match){.slot = i, .n = n};
         if (soon > n_soon) n_soon = soon;
     }
@@ -290,13 +291,15 @@ static int blocks_of(int n_tokens) {
 }
 
 // Gives a waiting sequence a slot, with the matching prefix. An ended sequence hands over its own slot if that loses no tokens,
-// or if there is no other room.
+// and the beginning of a prompt stays; or if there is no other room.
 static bool take_slot(kin_scheduler *s, kin_generation *g, match m) {
     kin_err err;
     bool gives = m.slot != NO_SLOT && !s->slots[m.slot].owner;
+    bool hands_over = gives && m.n == s->slots[m.slot].n && !s->slots[m.slot].is_mark;
     bool fits = make_room(s, blocks_of(kin_scheduler_min(g->n + 1, s->o.n_ctx)) - m.n / KIN_KV_CELLS, m.slot);
+    fits = fits && (hands_over || kin_scheduler_make_state(s, m.slot));
     if (!fits && (s->n_running > 0 || !gives)) return false;
-    int i = gives && (!fits || m.n == s->slots[m.slot].n) ? m.slot : find_free_slot(s, m.slot);
+    int i = gives && (!fits || hands_over) ? m.slot : kin_scheduler_find_free_slot(s, m.slot);
     if (i == NO_SLOT) return false;
     if (m.slot != NO_SLOT) s->slots[m.slot].used = s->stats.n_steps;
     if (i == m.slot) {
@@ -319,7 +322,7 @@ void kin_scheduler_tell_progress(const kin_generation *g) {
 }
 
 static void admit(kin_scheduler *s) {
-    for (kin_generation *g = s->waiting, *next; g && s->n_running < s->o.n_parallel; g = next) {
+    for (kin_generation *g = s->waiting, *next; g && s->n_running < kin_scheduler_n_parallel(s); g = next) {
         next = g->next;
         if (g->n_dropped < g->n_to_drop) continue;
         match m = find_prefix(s, g);
@@ -327,6 +330,7 @@ static void admit(kin_scheduler *s) {
         if (!take_slot(s, g, m)) return; // those behind it wait, too
         leave_line(s, g);
         start_running(s, g);
+        kin_scheduler_choose_marks(s, g);
         kin_scheduler_look_on_disks(s, g);
         s->stats.n_cached_tokens += (uint64_t)g->n_cached;
         kin_scheduler_tell_progress(g);
@@ -367,7 +371,7 @@ int kin_scheduler_set_head(kin_scheduler *s, kin_head *head, kin_err *err) {
     }
     kin_kv_blocks_close(s->blocks);
     s->blocks = NULL;
-    if (kin_kv_blocks_open(&s->blocks, s->o.n_ctx, err) != 0) return KIN_FAIL;
+    if (kin_kv_blocks_open(&s->blocks, s->o.n_ctx, s->o.n_states, err) != 0) return KIN_FAIL;
     int n = kin_head_n_batch(head);
     if (n > s->cap_step) {
         int32_t **arrays[] = {&s->tokens, &s->seq, &s->pos, &s->out};
@@ -439,6 +443,7 @@ static int n_pending(const kin_generation *g, bool hidden) {
 }
 
 int kin_scheduler_fit(kin_scheduler *s, const kin_generation *g, int n) {
+    if (g->n_sent == 0 && !kin_scheduler_make_state(s, NO_SLOT)) return 0;
     while (n > 0 && !make_room(s, blocks_for(g, n), NO_SLOT)) n = n > KIN_KV_CELLS ? n - KIN_KV_CELLS : n - 1;
     return n;
 }
@@ -531,7 +536,7 @@ static int add_prompts(kin_scheduler *s, kin_flight *f, kin_err *err) {
         if (n_pending(g, f->hidden) == 0) continue;
         int share = (left + n_prompts - 1) / n_prompts;
         n_prompts--;
-        int n = kin_scheduler_min(share, n_pending(g, f->hidden));
+        int n = kin_scheduler_up_to_mark(g, kin_scheduler_min(share, n_pending(g, f->hidden)));
         if (wants_rows(g)) n = kin_scheduler_min(n, MOST_ROWS - f->n_prompt_rows);
         n = kin_scheduler_fit(s, g, n);
         if (n <= 0) continue;
@@ -635,6 +640,7 @@ static int fill_next_step(kin_scheduler *s, kin_flight *f, kin_err *err) {
 static int send_step(kin_scheduler *s, bool *sent, kin_err *err) {
     kin_flight *f = kin_scheduler_new_flight(s, KIN_FLIGHT_TOKENS);
     f->beside = count_beside(s);
+    kin_kv_blocks_begin_step(s->blocks);
     if (fill_next_step(s, f, err) != 0) return KIN_FAIL;
     *sent = f->n_tokens > 0;
     if (!*sent) return 0;
@@ -653,6 +659,7 @@ static int send_step(kin_scheduler *s, bool *sent, kin_err *err) {
                           .more = f->n_out == 0};
     if (kin_head_send(s->head, &step, &f->number, err) != 0) return KIN_FAIL;
     s->n_flights++;
+    kin_scheduler_keep_marks(s, f);
     return 0;
 }
 
@@ -714,7 +721,7 @@ static bool compute_again(kin_scheduler *s, kin_generation *g) {
             "no logit of a step is a number: what is kept of its text is dropped, and the step is computed again, once");
     for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) {
         const kin_slot *t = &s->slots[i];
-        if (t->n > 0 && common_prefix(g, t->tokens, t->n) >= LEAST_PREFIX) kin_scheduler_free_slot(s, i);
+        if (t->n > 0 && kin_scheduler_common_prefix(g, t->tokens, t->n) >= LEAST_PREFIX) kin_scheduler_free_slot(s, i);
     }
     kin_scheduler_distrust_pages(s, g);
     stop_running(s, g);

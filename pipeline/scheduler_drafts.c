@@ -166,7 +166,7 @@ static int add_draft(kin_scheduler *s, kin_flight *f, kin_part *p, kin_err *err)
 // reads streamed weights, one step at a time suits (kin_scheduler_set_in_flight), and this sequence obeys that, too.
 static int count_steps(const kin_scheduler *s, const kin_draft *d, int n_free) {
     int n = kin_scheduler_min(kin_head_n_members(s->head), KIN_STEPS_IN_FLIGHT);
-    if (s->n_running > 1 || d->n == 0 || n < 2) return 1;
+    if (s->n_running > 1 || d->n == 0 || n < 2 || s->o.n_states > 0) return 1; // a state goes back within one step only
     if (s->o.always_ahead) return n;
     if (s->n_in_flight[n] > 0) n = kin_scheduler_min(n, s->n_in_flight[n]);
     double head_s = (double)kin_head_token_times(kin_head_get_counts(s->head)).compute_ns / 1e9;
@@ -208,7 +208,7 @@ int kin_scheduler_add_drafts(kin_scheduler *s, kin_flight *f, kin_err *err) {
     f->parts[0].g->n_steps_wanted = count_steps(s, drafts[0], n_free);
     f->in_chain = f->parts[0].g->n_steps_wanted > 1;
     if (f->in_chain) return 0;
-    s->speculation.chains = !kin_head_is_exact(s->head); // ggml's kernels have no branches
+    s->speculation.chains = s->o.n_states > 0 || !kin_head_is_exact(s->head); // states and ggml's kernels have no branches
     double took_s = compute_drafts(s, f, n_free);
     if (!any_draft(f)) return 0;
     kin_speculation_choose(&s->speculation, f->n_parts, n_free, drafts, f->n_parts, took_s, taken);

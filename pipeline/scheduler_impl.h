@@ -8,6 +8,8 @@
 #include "pure/plan/prefill.h"
 #include "pure/plan/speculation.h"
 
+enum { KIN_SCHEDULER_MARKS = 2 };
+
 struct kin_generation {
     kin_generation_options o;
     kin_generation *next; // in the waiting list, oldest first
@@ -27,10 +29,11 @@ struct kin_generation {
         uint8_t kind, grade;
     } ahead[KIN_STEPS_IN_FLIGHT]; // [n_ahead] drafted tokens behind its last one, each in a step in flight
     int n_ahead;
-    int n_found;              // blocks found on the disks; those beyond n_sent are being loaded
-    bool recomputes;          // some layers' pages were not found: these layers are recomputed
-    bool is_second;           // it is recomputed after a wrong row, up to that row: nothing computed before is reused
-    int n_to_drop, n_dropped; // blocks whose pages must leave the disks before that; blocks for which requests were sent
+    int n_found;                    // blocks found on the disks; those beyond n_sent are being loaded
+    bool recomputes;                // some layers' pages were not found: these layers are recomputed
+    bool is_second;                 // it is recomputed after a wrong row, up to that row: nothing computed before is reused
+    int n_to_drop, n_dropped;       // blocks whose pages must leave the disks before that; blocks for which requests were sent
+    int marks[KIN_SCHEDULER_MARKS]; // positions, ascending, at which its prompt is kept as a prefix for others; 0: none
     bool cancelled, was_running;
 };
 
@@ -41,6 +44,7 @@ typedef struct kin_slot {
     const kin_generation *branch_of; // the sequence in flight whose draft this branch belongs to; NULL: not a branch
     int32_t *tokens;                 // [n] tokens of an ended sequence; n = 0 and no owner: the slot is free
     int n, tag;
+    bool is_mark;  // the beginning of a prompt, of a model with recurrent layers
     int n_kept;    // blocks that are stored on the disks, or whose request is in flight
     uint64_t used; // when it ended or was last reused, in steps
 } kin_slot;
@@ -131,7 +135,7 @@ int kin_scheduler_unused_slot(const kin_scheduler *s);
 
 void kin_scheduler_free_slot(kin_scheduler *s, int i);
 
-// Returns how many of the next n tokens of the sequence there are blocks for.
+// Returns how many of the next n tokens of the sequence there is room for.
 int kin_scheduler_fit(kin_scheduler *s, const kin_generation *g, int n);
 
 bool kin_scheduler_has_prompts(const kin_scheduler *s);
@@ -150,6 +154,40 @@ void kin_scheduler_tell_progress(const kin_generation *g);
 
 // Ends the sequence, and frees it.
 void kin_scheduler_end(kin_scheduler *s, kin_generation *g, kin_generation_end how, const kin_err *why);
+
+// Evicts the least recently used prefix other than that of slot `but`. Returns false if the cache has no such prefix.
+bool kin_scheduler_evict(kin_scheduler *s, int but);
+
+// Returns a free slot, after evicting a prefix if needed, or -1.
+int kin_scheduler_find_free_slot(kin_scheduler *s, int but);
+
+// Returns how many of the first n tokens are also the sequence's, without its last one, which must be computed for its logits.
+int kin_scheduler_common_prefix(const kin_generation *g, const int32_t *tokens, int n);
+
+// ---- scheduler_states.c
+
+// Makes room for one more sequence with a state; evicts ended sequences other than that of slot `but`. Models without recurrent
+// layers always have room.
+bool kin_scheduler_make_state(kin_scheduler *s, int but);
+
+// Returns how many sequences can run at once.
+int kin_scheduler_n_parallel(const kin_scheduler *s);
+
+// Returns the longest prefix of the n tokens of slot i that another sequence can begin with.
+int kin_scheduler_reusable(const kin_scheduler *s, int i, int n);
+
+// Returns the length of the longest prefix that a running sequence has in common with this one and will leave while its prompt is
+// computed: an upper bound without recurrent layers.
+int kin_scheduler_soon_reusable(const kin_scheduler *s, const kin_generation *g, const kin_generation *running);
+
+// Chooses the positions at which the prompt of a sequence that starts is kept.
+void kin_scheduler_choose_marks(const kin_scheduler *s, kin_generation *g);
+
+// Returns how many of the next n tokens of the sequence a step may have, so that it ends at a mark.
+int kin_scheduler_up_to_mark(const kin_generation *g, int n);
+
+// After a step was sent: keeps the prompts that stand at a mark.
+void kin_scheduler_keep_marks(kin_scheduler *s, const kin_flight *f);
 
 // ---- scheduler_pages.c
 

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "kernels/simd/backend.h"
+#include "kernels/simd/sigmoid.h"
 
 void SIMD_FN(kin_rms_norm)(int64_t n, const float *x, const float *weight, float eps, float *y) {
     vf squares = vf_zero();
@@ -28,12 +29,6 @@ void SIMD_FN(kin_add_scaled)(int64_t n, float share, const float *x, float *y) {
     vf scale = vf_set1(share);
     for (int64_t i = 0; i < n; i += 16) vf_store(y + i, vf_add(vf_load(y + i), vf_mul(scale, vf_load(x + i))));
 }
-
-// e^a, at most e^87.5.
-SIMD_INLINE vf exp_at_most(vf a) { return vf_exp(vf_sub(vf_zero(), vf_max(vf_sub(vf_zero(), a), vf_set1(-87.5f)))); }
-
-// x / (1 + e^-a)
-SIMD_INLINE vf by_sigmoid(vf x, vf a) { return vf_div(x, vf_add(vf_set1(1), exp_at_most(vf_sub(vf_zero(), a)))); }
 
 static void gate_silu(int64_t n, const float *gate, const float *up, float *y) {
     for (int64_t i = 0; i < n; i += 16) {
@@ -106,14 +101,6 @@ void SIMD_FN(kin_scale_sigmoid)(int64_t n, float g, const float *x, float *y) {
         vf_store(rest, by_sigmoid(vf_set1(x[i]), all));
         y[i] = rest[0];
     }
-}
-
-// max(a, 0) + ln(1 + t) with t = e^-|a|. With z = t / (2 + t), at most 1/3: ln(1 + t) = 2 z (1 + z^2 / 3 + z^4 / 5 + ...)
-SIMD_INLINE vf softplus(vf a) {
-    vf t = vf_exp(vf_sub(vf_zero(), vf_abs(a))), z = vf_div(t, vf_add(t, vf_set1(2))), square = vf_mul(z, z),
-       sum = vf_set1(1.0f / 15);
-    for (int n = 13; n >= 1; n -= 2) sum = vf_add(vf_mul(sum, square), vf_set1(1.0f / (float)n));
-    return vf_add(vf_max(a, vf_zero()), vf_mul(vf_add(z, z), sum));
 }
 
 SIMD_INLINE vf gate_factor(kin_head_gate kind, vf a) {

@@ -1,0 +1,92 @@
+#include "engine/kv_states.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+struct kin_kv_states {
+    int n_layer;
+    size_t floats;  // of a state
+    float **layers; // [n_layer] of the model
+    void *memory;
+    size_t bytes;
+};
+
+int kin_kv_n_states(const kin_hparams *hp, int n_ctx) {
+    enum { LEAST = 4, MOST = 64, TOKENS_EACH = 2048 };
+    if (!kin_hparams_has_states(hp)) return 0;
+    int n = LEAST + n_ctx / TOKENS_EACH;
+    return n < MOST ? n : MOST;
+}
+
+static size_t count_layers(const kin_hparams *hp, const kin_windows *windows) {
+    size_t n = 0;
+    for (int i = 0; i < windows->n; i++) {
+        for (int il = windows->at[i].layer_begin; il < windows->at[i].layer_end; il++) n += kin_layer_of(hp, il).is_recurrent;
+    }
+    return n;
+}
+
+uint64_t kin_kv_states_bytes(const kin_hparams *hp, const kin_windows *windows, int n_ctx) {
+    const uint64_t n_layers = count_layers(hp, windows);
+    return n_layers ? n_layers * (uint64_t)kin_kv_n_states(hp, n_ctx) * kin_delta_state_floats(&hp->delta) * sizeof(float) : 0;
+}
+
+// New pages from the OS take no memory until a sequence uses its state.
+int kin_kv_states_open(kin_kv_states **out, const kin_hparams *hp, const kin_windows *windows, int n_ctx, kin_err *err) {
+    *out = NULL;
+    const size_t bytes = (size_t)kin_kv_states_bytes(hp, windows, n_ctx);
+    if (bytes == 0) return 0;
+    kin_kv_states *s = calloc(1, sizeof *s);
+    if (!s) return kin_err_set(err, "out of memory");
+    s->n_layer = hp->n_layer;
+    s->floats = kin_delta_state_floats(&hp->delta);
+    s->bytes = bytes;
+    s->layers = calloc((size_t)hp->n_layer, sizeof *s->layers);
+    s->memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (s->memory == MAP_FAILED) s->memory = NULL;
+    if (!s->layers || !s->memory) {
+        kin_kv_states_close(s);
+        return kin_err_set(err, "out of memory: %zu MiB for the states of recurrent layers", bytes >> 20);
+    }
+    float *at = s->memory;
+    for (int i = 0; i < windows->n; i++) {
+        for (int il = windows->at[i].layer_begin; il < windows->at[i].layer_end; il++) {
+            if (!kin_layer_of(hp, il).is_recurrent) continue;
+            s->layers[il] = at;
+            at += s->floats * (size_t)kin_kv_n_states(hp, n_ctx);
+        }
+    }
+    *out = s;
+    return 0;
+}
+
+void kin_kv_states_close(kin_kv_states *s) {
+    if (!s) return;
+    if (s->memory) munmap(s->memory, s->bytes);
+    free(s->layers);
+    free(s);
+}
+
+float *kin_kv_states_layer(const kin_kv_states *s, int il) {
+    return s ? s->layers[il] : NULL;
+}
+
+int kin_state_copies_add(kin_state_copies *c, int from, int to, kin_err *err) {
+    if (c->n == c->cap) {
+        const int cap = c->cap ? 2 * c->cap : 8;
+        void *larger = realloc(c->at, (size_t)cap * sizeof *c->at);
+        if (!larger) return kin_err_set(err, "out of memory");
+        c->at = larger;
+        c->cap = cap;
+    }
+    c->at[c->n].from = from;
+    c->at[c->n++].to = to;
+    return 0;
+}
+
+void kin_kv_states_copy(kin_kv_states *s, int il, const kin_state_copies *c) {
+    float *layer = kin_kv_states_layer(s, il);
+    for (int i = 0; i < c->n && layer; i++)
+        memcpy(layer + (size_t)c->at[i].to * s->floats, layer + (size_t)c->at[i].from * s->floats, s->floats * sizeof *layer);
+}

@@ -1,0 +1,399 @@
+// Models with recurrent layers: each sequence has the same logits as when it runs alone, whatever runs beside it, however its
+// prompt is cut, whether its beginning is another's, and whether its drafts are right.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/hash.h"
+#include "base/rng.h"
+#include "pipeline/scheduler.h"
+#include "testkit/gguf_write.h"
+#include "testkit/thread_ring.h"
+
+// Two of three layers are recurrent. All weights are F32 with kernels, so that drafts are exact.
+enum {
+    N_VOCAB = 160,
+    N_LAYER = 6,
+    N_EMBD = 64,
+    N_FF = 64,
+    DIM = 16, // of all heads
+    N_KEY_HEADS = 2,
+    N_VALUE_HEADS = 16,
+    N_VALUES = DIM * N_VALUE_HEADS,
+    N_CHANNELS = 2 * DIM * N_KEY_HEADS + N_VALUES,
+    N_CTX = 2048,
+    N_BATCH = 64,
+    MAX_PROMPT = 600,
+    MAX_MADE = 24,
+};
+
+// ---- the model
+
+static char model_path[] = "/tmp/kin-test-states-XXXXXX";
+static float *data[256];
+static int n_data;
+
+// Adds a tensor of random numbers around `mean`.
+static void add(kin_gguf_writer *w, const char *name, int64_t ne0, int64_t ne1, float mean, float size) {
+    const int64_t ne[] = {ne0, ne1};
+    float *x = malloc((size_t)(ne0 * ne1) * sizeof *x);
+    kin_rng rng;
+    kin_rng_seed(&rng, kin_hash64(name, strlen(name), 1));
+    for (int64_t i = 0; i < ne0 * ne1; i++) x[i] = mean + size * (float)(2 * kin_rng_unit(&rng) - 1);
+    kin_gguf_writer_add(w, name, GGML_TYPE_F32, ne1 > 1 ? 2 : 1, ne, x);
+    data[n_data++] = x;
+}
+
+static void add_of_layer(kin_gguf_writer *w, int il, const char *name, int64_t ne0, int64_t ne1, float mean, float size) {
+    char full[64];
+    snprintf(full, sizeof full, "blk.%d.%s", il, name);
+    add(w, full, ne0, ne1, mean, size);
+}
+
+static void add_layer(kin_gguf_writer *w, int il) {
+    const float size = 0.3f;
+    add_of_layer(w, il, "attn_norm.weight", N_EMBD, 1, 1, 0);
+    add_of_layer(w, il, "post_attention_norm.weight", N_EMBD, 1, 1, 0);
+    add_of_layer(w, il, "ffn_gate.weight", N_EMBD, N_FF, 0, size);
+    add_of_layer(w, il, "ffn_up.weight", N_EMBD, N_FF, 0, size);
+    add_of_layer(w, il, "ffn_down.weight", N_FF, N_EMBD, 0, size);
+    if (il % 3 == 2) {
+        add_of_layer(w, il, "attn_q.weight", N_EMBD, 4 * DIM, 0, size);
+        add_of_layer(w, il, "attn_k.weight", N_EMBD, DIM, 0, size);
+        add_of_layer(w, il, "attn_v.weight", N_EMBD, DIM, 0, size);
+        add_of_layer(w, il, "attn_q_norm.weight", DIM, 1, 1, 0);
+        add_of_layer(w, il, "attn_k_norm.weight", DIM, 1, 1, 0);
+        add_of_layer(w, il, "attn_output.weight", 2 * DIM, N_EMBD, 0, size);
+        return;
+    }
+    add_of_layer(w, il, "attn_qkv.weight", N_EMBD, N_CHANNELS, 0, size);
+    add_of_layer(w, il, "attn_gate.weight", N_EMBD, N_VALUES, 0, size);
+    add_of_layer(w, il, "ssm_conv1d.weight", 4, N_CHANNELS, 0, 1);
+    add_of_layer(w, il, "ssm_alpha.weight", N_EMBD, N_VALUE_HEADS, 0, size);
+    add_of_layer(w, il, "ssm_beta.weight", N_EMBD, N_VALUE_HEADS, 0, size);
+    add_of_layer(w, il, "ssm_dt.bias", N_VALUE_HEADS, 1, 0, 1);
+    add_of_layer(w, il, "ssm_a", N_VALUE_HEADS, 1, -0.02f, 0.01f); // long memories
+    add_of_layer(w, il, "ssm_norm.weight", DIM, 1, 1, 0);
+    add_of_layer(w, il, "ssm_out.weight", N_VALUES, N_EMBD, 0, size);
+}
+
+static int make_model(void **state) {
+    static const struct {
+        const char *key;
+        int value;
+    } keys[] = {{"context_length", N_CTX},
+                {"embedding_length", N_EMBD},
+                {"block_count", N_LAYER},
+                {"attention.head_count", 2},
+                {"attention.head_count_kv", 1},
+                {"attention.key_length", DIM},
+                {"attention.value_length", DIM},
+                {"rope.dimension_count", 8},
+                {"feed_forward_length", N_FF},
+                {"ssm.conv_kernel", 4},
+                {"ssm.state_size", DIM},
+                {"ssm.group_count", N_KEY_HEADS},
+                {"ssm.time_step_rank", N_VALUE_HEADS},
+                {"ssm.inner_size", N_VALUES},
+                {"full_attention_interval", 3}};
+    kin_gguf_writer *w = kin_gguf_writer_new();
+    kin_err err;
+    (void)state;
+    kin_gguf_writer_put_str(w, "general.architecture", "qwen35");
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        char key[64];
+        snprintf(key, sizeof key, "qwen35.%s", keys[i].key);
+        kin_gguf_writer_put_int(w, key, KIN_GGUF_U32, keys[i].value);
+    }
+    add(w, "token_embd.weight", N_EMBD, N_VOCAB, 0, 1);
+    add(w, "output.weight", N_EMBD, N_VOCAB, 0, 1);
+    add(w, "output_norm.weight", N_EMBD, 1, 1, 0);
+    for (int il = 0; il < N_LAYER; il++) add_layer(w, il);
+    int fd = mkstemp(model_path);
+    int rc = fd < 0 || close(fd) != 0 || kin_gguf_writer_save(w, model_path, &err) != 0 ? -1 : 0;
+    kin_gguf_writer_free(w);
+    while (n_data > 0) free(data[--n_data]);
+    return rc;
+}
+
+static int remove_model(void **state) {
+    (void)state;
+    return unlink(model_path);
+}
+
+// ---- sequences
+
+typedef struct text {
+    int32_t prompt[MAX_PROMPT], made[MAX_MADE];
+    int n_prompt, n_made, n_most, n_cached, n_ended;
+    uint64_t logits;          // hash of all its logits
+    const struct text *known; // its final output, from which drafts are made; NULL: no drafts
+    kin_rng rng;
+    kin_draft_source source;
+    kin_draft_counts drafts;
+    kin_generation_end how;
+    kin_generation *g;
+} text;
+
+static int32_t next(void *user, float *logits) {
+    text *t = user;
+    int32_t best = 0;
+    t->logits = kin_hash64(logits, N_VOCAB * sizeof *logits, t->logits);
+    if (t->n_made == t->n_most) return KIN_GENERATION_NO_TOKEN;
+    for (int32_t i = 1; i < N_VOCAB; i++) best = logits[i] > logits[best] ? i : best;
+    return t->made[t->n_made++] = best;
+}
+
+static void progress(void *user, int n_done, int n_cached) {
+    (void)n_done;
+    ((text *)user)->n_cached = n_cached;
+}
+
+static void ended(void *user, kin_generation_end how, const kin_err *why) {
+    text *t = user;
+    if (why) print_message("%s\n", why->text);
+    t->n_ended++;
+    t->how = how;
+}
+
+// Drafts as many tokens as allowed, each right in two of three cases, with branches.
+static void propose(void *user, const int32_t *tokens, int n, int most, kin_draft *out) {
+    text *t = user;
+    const int at = n - t->n_prompt;
+    (void)tokens;
+    *out = (kin_draft){.kind = KIN_DRAFT_ORACLE, .n = most};
+    for (int i = 0; i < out->n; i++) {
+        bool is_right = at + i < t->known->n_made && kin_rng_unit(&t->rng) < 0.67;
+        if (i > 1 && kin_rng_unit(&t->rng) < 0.1) out->skipped[i] = 1;
+        out->tokens[i] = is_right ? t->known->made[at + i] : (int32_t)(kin_rng_u64(&t->rng) % N_VOCAB);
+    }
+}
+
+// The first n_shared tokens are the same for all seeds.
+static void make_text(text *t, int seed, int n_shared, int n_prompt, int n_made) {
+    *t = (text){.n_prompt = n_prompt, .n_most = n_made};
+    for (int i = 0; i < n_prompt; i++) t->prompt[i] = ((i < n_shared ? 1 : seed) * (i + 7) * 37 + i / 3) % N_VOCAB;
+}
+
+typedef struct world {
+    kin_thread_ring *ring;
+    kin_scheduler *s;
+} world;
+
+static world open_world(int n_members, int n_rounds, int n_ctx, int n_parallel) {
+    kin_thread_ring_options o = {.n_members = n_members, .n_batch = N_BATCH, .n_ctx = n_ctx, .n_steps = n_members > 1 ? 8 : 1};
+    for (int i = 0; i < n_members; i++) o.shares[i] = (kin_layer_share){N_LAYER / n_members / n_rounds, 0};
+    kin_scheduler_options so = {.n_ctx = n_ctx,
+                                .n_vocab = N_VOCAB,
+                                .n_embd = N_EMBD,
+                                .n_parallel = n_parallel,
+                                .keeps = true,
+                                .draft_least = KIN_DRAFT_MAX};
+    world w;
+    kin_err err;
+    if (kin_thread_ring_open(&w.ring, model_path, &o, &err) != 0) fail_msg("%s", err.text);
+    assert_int_equal(kin_thread_ring_n_rounds(w.ring), n_rounds);
+    so.n_states = kin_kv_n_states(&kin_thread_ring_model(w.ring)->hp, n_ctx);
+    if (kin_scheduler_open(&w.s, &so, &err) != 0 || kin_scheduler_set_head(w.s, kin_thread_ring_head(w.ring), &err) != 0)
+        fail_msg("%s", err.text);
+    return w;
+}
+
+static void close_world(world *w) {
+    kin_scheduler_close(w->s);
+    kin_thread_ring_close(w->ring);
+}
+
+static void submit(world *w, text *t) {
+    kin_generation_options o = {.prompt = t->prompt,
+                                .n_prompt = t->n_prompt,
+                                .next = next,
+                                .progress = progress,
+                                .drafts = t->known ? &t->source : NULL,
+                                .draft_counts = &t->drafts,
+                                .ended = ended,
+                                .user = t};
+    kin_err err;
+    t->source = (kin_draft_source){propose, t};
+    kin_rng_seed(&t->rng, 3);
+    if (kin_scheduler_submit(w->s, &o, &t->g, &err) != 0) fail_msg("%s", err.text);
+}
+
+static void run(world *w) {
+    kin_err err;
+    for (bool busy = true; busy;)
+        if (kin_scheduler_step(w->s, &busy, &err) != 0) fail_msg("%s", err.text);
+}
+
+static void run_alone(const text *t, text *alone) {
+    world w = open_world(1, 1, N_CTX, 1);
+    *alone = *t;
+    submit(&w, alone);
+    run(&w);
+    close_world(&w);
+}
+
+static void expect_same(const text *a, const text *b) {
+    assert_int_equal(a->n_ended, 1);
+    assert_int_equal(a->how, KIN_GENERATION_DONE);
+    assert_int_equal(a->n_made, b->n_made);
+    assert_memory_equal(a->made, b->made, (size_t)a->n_made * sizeof *a->made);
+    assert_true(a->logits == b->logits);
+}
+
+// ---- tests
+
+enum { N_TEXTS = 5 };
+
+static void check_beside_each_other(int n_members, int n_rounds, int n_ctx) {
+    static text texts[N_TEXTS], alone[N_TEXTS];
+    for (int i = 0; i < N_TEXTS; i++) {
+        make_text(&texts[i], 3 + i, i % 2 ? 200 : 0, 210 + 3 * i, MAX_MADE - i);
+        run_alone(&texts[i], &alone[i]);
+    }
+    world w = open_world(n_members, n_rounds, n_ctx, 4);
+    for (int i = 0; i < N_TEXTS; i++) submit(&w, &texts[i]);
+    run(&w);
+    for (int i = 0; i < N_TEXTS; i++) expect_same(&texts[i], &alone[i]);
+    close_world(&w);
+}
+
+static void texts_beside_each_other_are_those_alone(void **state) {
+    (void)state;
+    check_beside_each_other(1, 1, N_CTX);
+}
+
+static void a_ring_in_two_rounds_gives_the_texts_of_one_machine(void **state) {
+    (void)state;
+    check_beside_each_other(3, 1, N_CTX);
+    check_beside_each_other(3, 2, N_CTX);
+}
+
+static void texts_that_were_preempted_are_the_same(void **state) {
+    (void)state;
+    check_beside_each_other(1, 1, 640);
+}
+
+static void drafts_change_no_text(void **state) {
+    static text t, alone;
+    (void)state;
+    make_text(&t, 5, 0, 100, MAX_MADE);
+    run_alone(&t, &alone);
+    for (int n_members = 1; n_members <= 3; n_members += 2) {
+        text with = t;
+        world w = open_world(n_members, 1, N_CTX, 1);
+        with.known = &alone;
+        submit(&w, &with);
+        run(&w);
+        expect_same(&with, &alone);
+        const uint64_t n = with.drafts.drafted[KIN_DRAFT_ORACLE], n_right = with.drafts.accepted[KIN_DRAFT_ORACLE];
+        assert_true(n_right > 5 && n > n_right);
+        assert_int_equal(with.drafts.branches, 0);
+        close_world(&w);
+    }
+}
+
+// The next turn of a conversation has another text behind the prompt: all of the prompt but its end is reused.
+static void a_next_turn_begins_near_the_end_of_the_prompt(void **state) {
+    static text first, second, third, alone;
+    (void)state;
+    make_text(&first, 7, 0, 400, MAX_MADE);
+    world w = open_world(1, 1, N_CTX, 2);
+    submit(&w, &first);
+    run(&w);
+    second = first;
+    second.n_ended = second.n_made = 0;
+    second.logits = 0;
+    for (int i = 0; i < 150; i++) second.prompt[second.n_prompt++] = (i * 31 + 5) % N_VOCAB;
+    third = second;
+    run_alone(&second, &alone);
+    submit(&w, &second);
+    run(&w);
+    assert_int_equal(second.n_cached, 384);
+    expect_same(&second, &alone);
+    submit(&w, &third); // the same once more, from the mark near its own end
+    run(&w);
+    assert_int_equal(third.n_cached, 512);
+    expect_same(&third, &alone);
+    close_world(&w);
+}
+
+// Where two prompts have parted, a third one begins.
+static void a_third_prompt_begins_where_two_parted(void **state) {
+    static text texts[3], alone;
+    (void)state;
+    world w = open_world(1, 1, N_CTX, 1);
+    for (int i = 0; i < 3; i++) {
+        make_text(&texts[i], 11 + i, 300, 500, 4);
+        run_alone(&texts[i], &alone);
+        submit(&w, &texts[i]);
+        run(&w);
+        expect_same(&texts[i], &alone);
+    }
+    assert_int_equal(texts[1].n_cached, 0);
+    assert_int_equal(texts[2].n_cached, 256);
+    close_world(&w);
+}
+
+// ---- the table
+
+static void append(kin_kv_blocks *b, int32_t seq, int n) {
+    kin_err err;
+    int64_t cell;
+    kin_kv_blocks_begin_step(b);
+    for (int i = 0; i < n; i++)
+        if (kin_kv_blocks_append(b, seq, kin_kv_blocks_n_tokens(b, seq), &cell, &err) != 0) fail_msg("%s", err.text);
+}
+
+static int apply(kin_kv_blocks *b, int32_t seq, int32_t from, int32_t n) {
+    kin_err err;
+    kin_kv_copy copy;
+    return kin_kv_blocks_apply(b, &(kin_kv_op){seq, from, n}, &copy, &err);
+}
+
+static void a_state_goes_back_only_within_its_log(void **state) {
+    kin_kv_blocks *b;
+    kin_err err;
+    (void)state;
+    assert_int_equal(kin_kv_blocks_open(&b, 640, 3, &err), 0);
+    append(b, 0, 100);
+    append(b, 0, 5);
+    assert_int_equal(kin_kv_blocks_run(b, 0).n, 5);
+    assert_int_equal(kin_kv_blocks_run(b, 0).n_logged, 0);
+    assert_int_equal(kin_kv_blocks_nearest(b, 0, 99), 0);
+    assert_int_equal(kin_kv_blocks_nearest(b, 0, 102), 102);
+    assert_int_not_equal(apply(b, 0, 0, 99), 0);
+    assert_int_equal(apply(b, 0, 0, 103), 0);
+    append(b, 0, 1);
+    assert_int_equal(kin_kv_blocks_run(b, 0).n_logged, 3);
+    assert_int_not_equal(apply(b, 0, 0, 102), 0);
+    assert_int_equal(apply(b, 1, 0, 103), 0);
+    append(b, 0, KIN_STATE_LOG + 1); // too many for the log
+    assert_int_not_equal(apply(b, 2, 0, 104), 0);
+    assert_int_equal(apply(b, 2, 0, 113), 0);
+    assert_int_equal(kin_kv_blocks_n_free_states(b), 0);
+    assert_int_not_equal(apply(b, 3, 0, 113), 0);
+    assert_int_equal(apply(b, 1, 1, 0), 0);
+    assert_int_equal(kin_kv_blocks_n_free_states(b), 1);
+    kin_kv_blocks_close(b);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_state_goes_back_only_within_its_log),
+        cmocka_unit_test(texts_beside_each_other_are_those_alone),
+        cmocka_unit_test(a_ring_in_two_rounds_gives_the_texts_of_one_machine),
+        cmocka_unit_test(texts_that_were_preempted_are_the_same),
+        cmocka_unit_test(drafts_change_no_text),
+        cmocka_unit_test(a_next_turn_begins_near_the_end_of_the_prompt),
+        cmocka_unit_test(a_third_prompt_begins_where_two_parted),
+    };
+    return cmocka_run_group_tests(tests, make_model, remove_model);
+}
