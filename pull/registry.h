@@ -3,7 +3,9 @@
 // Blocking; any thread.
 #pragma once
 
-#include "pull/pull.h"
+#include "pull/options.h"
+#include "pure/pull/model_ref.h"
+#include "pure/pull/variants.h"
 
 typedef struct kin_listing {
     kin_repo repo;

@@ -1,0 +1,34 @@
+// What getting a model (pull/pull.h) and its registries (pull/registry.h) are told.
+//
+// Plain data, owned by the caller.
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "pull/download.h"
+
+typedef struct kin_pull_options {
+    const char *models_dir;
+    const char *known_file;      // of short names (pull/known_models.h); NULL: only the built-in ones
+    const char *mirror;          // base address in place of the registry's; NULL: none
+    const char *hf_endpoint;     // NULL: https://huggingface.co
+    const char *hf_token;        // NULL: none
+    const char *ollama_endpoint; // NULL: https://registry.ollama.ai
+    bool offline;                // nothing is contacted
+    bool refreshes;              // asks the registry even if the model is here
+    uint64_t room;               // memory for a model: decides the quantization if the name does not
+    int n_connections;
+    const atomic_bool *stop;
+    // Gets sentences: what a short name means, which quantization was chosen and why.
+    void (*say)(void *user, const char *sentence);
+    // Several times a second; `file` is the name of the file, `digest` its SHA-256 (empty: unknown). Bytes of all files of the
+    // model.
+    void (*progress)(void *user, const char *file, const char *digest, const kin_download_progress *progress);
+    void *user;
+} kin_pull_options;
+
+// Fills options from the environment: KIN_MODELS, HF_ENDPOINT, HF_TOKEN, KIN_OLLAMA_REGISTRY. Their strings live as long as it is
+// unchanged.
+kin_pull_options kin_pull_options_defaults(void);
