@@ -9,6 +9,7 @@
 #include "cluster/join.h"
 #include "node/profile_store.h"
 #include "node/session.h"
+#include "sys/notify.h"
 #include "sys/whole_file.h"
 
 typedef struct join_options {
@@ -169,7 +170,9 @@ static int run_join(const join_options *o, const kin_head_address *head) {
         jo.name = self.name;
         jo.n_advertise = self.n_advertise;
         memcpy(jo.advertise, self.advertise, sizeof jo.advertise);
+        kin_notify("READY=1"); // from now on it waits for a head by itself
         rc = take_part(&jo, &typed, &err);
+        kin_notify("STOPPING=1");
     }
     kin_key_wipe(&jo.key);
     kin_manifest_fini(&manifest);

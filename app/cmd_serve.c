@@ -11,11 +11,13 @@
 #include "app/model_reload.h"
 #include "app/model_source.h"
 #include "app/option_tables.h"
+#include "engine/governor.h"
 #include "net/address.h"
 #include "pure/text/named_templates.h"
 #include "serve/server.h"
 #include "serve/tab_page.h"
 #include "sys/memory.h"
+#include "sys/notify.h"
 #include "sys/whole_file.h"
 
 typedef struct serve_options {
@@ -31,10 +33,10 @@ typedef struct serve_options {
     uint64_t seed;
     const char *api_keys, *api_key_file, *allow_hosts, *cors, *slot_save_path;
     kin_https_options https;
-    bool open, metrics, no_slots, no_webui, no_browsers, strict_model, no_prefix_cache, verbose;
+    bool open, pull, metrics, no_slots, no_webui, no_browsers, strict_model, no_prefix_cache, verbose;
 } serve_options;
 
-enum { N_SERVE_OPTIONS = 42 + KIN_DRAFT_N_OPTIONS, DEFAULT_PORT = 8080, DEFAULT_CTX = 16384, MAX_NAMES = 16 };
+enum { N_SERVE_OPTIONS = 43 + KIN_DRAFT_N_OPTIONS, DEFAULT_PORT = 8080, DEFAULT_CTX = 16384, MAX_NAMES = 16 };
 
 typedef struct tables {
     kin_option own[N_SERVE_OPTIONS];
@@ -68,6 +70,8 @@ static void fill_serve_tables(serve_options *o, tables *t) {
         {KIN_OPTION_STRING, "tags", 0, &o->tags, "TAG,TAG", "tags of the model in /v1/models (informational)", 0, 0},
         {KIN_OPTION_STRING, "models-dir", 0, &o->models_dir, "FOLDER",
          "serve all model files in FOLDER; a request selects one by name in `model`, and it is loaded on first use", 0, 0},
+        {KIN_OPTION_FLAG, "pull", 0, &o->pull, NULL,
+         "let clients fetch models into the folder of models (/api/pull) and remove them (/api/delete)", 0, 0},
         {KIN_OPTION_INT, "models-max", 0, &o->models_max, "N",
          "maximum number of loaded models (default: 1); the least recently used one is unloaded", 1, KIN_MODEL_FILES_MAX},
         {KIN_OPTION_INT, "sleep-idle-seconds", 0, &o->sleep_idle_s, "S",
@@ -295,6 +299,12 @@ static int open_server(serving *v, kin_err *err) {
             "of this machine sees in the process list), or --no-api-key to allow them without a key",
             o->host);
     if (o->slot_save_path && make_slot_folder(o->slot_save_path, err) != 0) return KIN_FAIL;
+    static kin_pull_options pull;
+    pull = kin_model_source_options();
+    pull.models_dir = o->models_dir;
+    pull.mirror = o->session.mirror;
+    pull.offline = o->session.offline;
+    pull.room = kin_governor_room(o->session.memory);
     kin_server_options so = {.http = kin_http_options_default(),
                              .alias = v->alias,
                              .names = v->names,
@@ -313,6 +323,7 @@ static int open_server(serving *v, kin_err *err) {
                              .pooling = pooling_of(o),
                              .tags = o->tags,
                              .models_dir = o->models_dir,
+                             .pull = o->pull ? &pull : NULL,
                              .sleep_idle_s = o->sleep_idle_s,
                              .takes_any_name = !o->models_dir && !o->strict_model,
                              .defaults = defaults,
@@ -394,6 +405,7 @@ static int open_host(serving *v, kin_err *err) {
 // ---- serving
 
 static void say_where(const serving *v) {
+    kin_notify("READY=1");
     const char *host = v->o->host, *when = v->o->session.fleet.cluster ? ", once the ring is up" : "";
     uint16_t port = kin_server_port(v->server);
     bool is_v6 = strchr(host, ':') != NULL;
@@ -468,8 +480,11 @@ static int run_serve(serve_options *o) {
     o->console.progress = show_progress;
     o->console.status = show_status;
     o->session.predicts = o->session.fleet.cluster; // requests are divided by the predicted times
-    int rc = kin_model_source_resolve(&o->session, &err);
+    if (o->pull && !o->models_dir) o->models_dir = kin_model_source_options().models_dir;
+    int rc = o->pull && o->models_dir ? kin_folder_make(o->models_dir, &err) : 0;
+    if (rc == 0) rc = kin_model_source_resolve(&o->session, &err);
     if (rc == 0) rc = serve(&v, &err);
+    kin_notify("STOPPING=1");
     close_serving(&v);
     if (atomic_load(&v.drained)) return KIN_EXIT_OK; // a regular shutdown
     return rc == 0 ? KIN_EXIT_OK : kin_app_fail(&err);

@@ -12,11 +12,13 @@
 #include "base/log.h"
 #include "node/session.h"
 
-const kin_command *const kin_commands[] = {&kin_command_demo,    &kin_command_run,    &kin_command_chat,   &kin_command_serve,
-                                           &kin_command_join,    &kin_command_code,   &kin_command_status, &kin_command_plan,
-                                           &kin_command_profile, &kin_command_doctor, &kin_command_eval,   &kin_command_bench,
-                                           &kin_command_info,    &kin_command_models, &kin_command_pull,   &kin_command_list,
-                                           &kin_command_show,    &kin_command_rm,     &kin_command_cache,  NULL};
+const kin_command *const kin_commands[] = {&kin_command_demo,   &kin_command_run,     &kin_command_chat,
+                                           &kin_command_serve,  &kin_command_join,    &kin_command_code,
+                                           &kin_command_status, &kin_command_plan,    &kin_command_profile,
+                                           &kin_command_doctor, &kin_command_eval,    &kin_command_bench,
+                                           &kin_command_info,   &kin_command_models,  &kin_command_pull,
+                                           &kin_command_list,   &kin_command_show,    &kin_command_rm,
+                                           &kin_command_cache,  &kin_command_service, NULL};
 
 atomic_bool kin_app_stop, kin_app_interrupted;
 const char *kin_app_name = "kin";

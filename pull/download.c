@@ -318,6 +318,7 @@ static int fetch(download *d, kin_err *err) {
     while (rc == 0 && (d->unassigned.n > 0 || !is_idle(d))) {
         rc = is_stopped(d->o) ? kin_err_set(err, "stopped") : turn(d, err);
     }
+    if (rc != 0 && is_stopped(d->o)) kin_err_set(err, "stopped"); // and not what libcurl says about it
     for (int i = 0; i < d->n_connections; i++) release(&d->connections[i]);
     curl_multi_cleanup(d->multi);
     forget_direct(d);

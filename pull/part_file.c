@@ -103,12 +103,12 @@ static int open_file(const char *path, const char *suffix, kin_err *err) {
     return fd;
 }
 
-// Locks it. False if another process has it, or has renamed it since it was opened.
+// Locks it. False if another process has it, or has renamed it since it was opened. A file system may have no locks.
 static bool lock(const kin_part_file *part) {
     char name[KIN_PART_PATH + 16];
     struct stat opened, named;
     path_of(part->path, ".part", name);
-    if (flock(part->fd, LOCK_EX | LOCK_NB) != 0) return false;
+    if (flock(part->fd, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR)) return false;
     return fstat(part->fd, &opened) == 0 && stat(name, &named) == 0 && opened.st_ino == named.st_ino &&
            opened.st_dev == named.st_dev;
 }

@@ -405,11 +405,21 @@ void kin_router_tick(kin_router *r, kin_time now) {
 
 // ---- choosing the model
 
-kin_served_model *kin_router_find(kin_router *r, kin_str name) {
+static kin_served_model *find_name(kin_router *r, kin_str name) {
     for (int i = 0; i < r->n; i++) {
         if (kin_model_names_have(&r->models[i].world.names, name)) return &r->models[i];
     }
     return NULL;
+}
+
+kin_served_model *kin_router_find(kin_router *r, kin_str name) {
+    kin_served_model *m = find_name(r, name);
+    char file[256];
+    const char *colon = memchr(name.at, ':', name.len);
+    if (m || !r->host || name.len > 200) return m;
+    int n = snprintf(file, sizeof file, "%.*s%s", (int)name.len, name.at, colon ? "" : "-latest");
+    if (colon) file[colon - name.at] = '-';
+    return find_name(r, (kin_str){file, (size_t)n}); // NAME:TAG is in a file NAME-TAG.gguf
 }
 
 // Returns the model for a request that names none: the command line's, or the only one, or the most recently used one in memory.

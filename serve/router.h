@@ -84,7 +84,8 @@ void kin_router_take(kin_router *router, kin_http_exchange *x, const void *route
 // True if a GET for that name (.at NULL: none) has to wait until its model is loaded.
 bool kin_router_would_load(kin_router *router, kin_str name);
 
-// Finds a model by name, or by name and ":latest". NULL: not found.
+// Finds a model by name, or by name and ":latest"; among several also by the name NAME:TAG of a file NAME-TAG.gguf, as kin pull
+// stores models of Ollama's registry. NULL: not found.
 kin_served_model *kin_router_find(kin_router *router, kin_str name);
 
 // True if its files have changed and were not reloaded yet; why: the reason.

@@ -15,6 +15,7 @@
 #include "serve/lane.h"
 #include "serve/metrics_text.h"
 #include "serve/model_scan.h"
+#include "serve/pulls.h"
 #include "serve/refuse.h"
 #include "serve/router.h"
 #include "serve/slots.h"
@@ -41,6 +42,7 @@ struct kin_server {
     kin_lane compiling;   // grammars that take long
     kin_router router;    // without models while loading
     kin_model_scan *scan; // NULL: none, or not yet
+    kin_pulls *pulls;     // NULL: clients may fetch no models
     kin_events *events;
     kin_tabs *tabs; // NULL: there is no ring to join
     int64_t begun_s;
@@ -238,6 +240,8 @@ static void join_chunk(kin_server *s, kin_http_exchange *x) {
 
 static void metrics(kin_server *s, kin_http_exchange *x);
 
+static void pull_model(kin_server *s, kin_http_exchange *x);
+static void delete_model(kin_server *s, kin_http_exchange *x);
 static void no_reranking(kin_server *s, kin_http_exchange *x);
 static void no_props(kin_server *s, kin_http_exchange *x);
 static void load_model(kin_server *s, kin_served_model *model, kin_http_exchange *x);
@@ -287,6 +291,8 @@ static const route routes[] = {
     {"GET", "/api/tags", .about = kin_about_ollama_tags, .scope = SERVER},
     {"GET", "/api/ps", .about = kin_about_ollama_ps, .scope = SERVER},
     {"POST", "/api/show", .about = kin_about_ollama_show, .scope = MODEL},
+    {"POST", "/api/pull", .answer = pull_model},
+    {"DELETE", "/api/delete", .answer = delete_model},
     {"POST", "/api/chat", .call = {&kin_format_ollama_chat, KIN_BODY_OLLAMA_CHAT}},
     {"POST", "/api/generate", .call = {&kin_format_ollama_generate, KIN_BODY_OLLAMA_GENERATE}},
     {"POST", "/v1/embeddings", .embeds = true, .embed = KIN_EMBED_OPENAI},
@@ -441,6 +447,21 @@ static void unload_model(kin_server *s, kin_served_model *model, kin_http_exchan
     }
 }
 
+// Refuses it if clients may not fetch models. Returns true if it has answered.
+static bool refuse_pulls(kin_server *s, kin_http_exchange *x) {
+    if (s->pulls) return false;
+    kin_http_reply_error(x, 501, "clients may not fetch or remove models: start the server with --models-dir FOLDER --pull");
+    return true;
+}
+
+static void pull_model(kin_server *s, kin_http_exchange *x) {
+    if (!refuse_pulls(s, x)) kin_pulls_begin(s->pulls, x);
+}
+
+static void delete_model(kin_server *s, kin_http_exchange *x) {
+    if (!refuse_pulls(s, x)) kin_pulls_delete(s->pulls, x);
+}
+
 static void no_reranking(kin_server *s, kin_http_exchange *x) {
     (void)s;
     kin_http_reply_error(x, 501, "this server does not support reranking");
@@ -496,6 +517,11 @@ static void on_listed(void *user, const kin_model_file *files, int n) {
     kin_router_set_files(&((kin_server *)user)->router, files, n);
 }
 
+static void on_fetched(void *user, const kin_model_file *file) {
+    kin_server *s = user;
+    if (s->router.host && file->is_usable) kin_router_add(&s->router, file);
+}
+
 // Runs once, because the pool reads the result, too.
 static void take_model(kin_server *s) {
     if (s->router.n > 0 || s->router.host) return;
@@ -524,6 +550,8 @@ static void take_model(kin_server *s) {
     (void)(host ? kin_router_open(&s->router, &o, host) : kin_router_open_one(&s->router, &o, service, &preparer));
     if (s->router.host && s->o.models_dir)
         s->scan = kin_model_scan_open(&(kin_model_scan_options){&s->loop, s->o.models_dir, on_listed, s});
+    if (s->router.host && s->o.models_dir && s->o.pull)
+        s->pulls = kin_pulls_open(&(kin_pulls_options){&s->loop, *s->o.pull, on_fetched, s});
     if (s->router.n > 0 && service && preparer.session && preparer.session->clustered && s->o.browsers)
         open_tabs(s, preparer.session);
 }
@@ -548,6 +576,7 @@ static void begin_drain(kin_server *s) {
     if (s->is_draining) return;
     s->is_draining = true;
     kin_events_stop(s->events);
+    kin_pulls_stop(s->pulls);
     kin_http_drain(s->http);
     if (s->o.draining && has_open_requests(s)) s->o.draining(s->o.user);
 }
@@ -561,6 +590,7 @@ static void check_drained(kin_server *s) {
 static void close_loop(kin_server *s) {
     if (s->events) kin_events_stop(s->events);
     kin_tabs_stop(s->tabs);
+    kin_pulls_stop(s->pulls);
     kin_http_close(s->http);
     s->http = NULL;
     uv_close((uv_handle_t *)&s->wake, NULL);
@@ -709,6 +739,7 @@ void kin_server_close(kin_server *s) {
     if (!s) return;
     kin_server_stop(s);
     kin_model_scan_close(s->scan);
+    kin_pulls_close(s->pulls);
     kin_router_fini(&s->router);
     kin_events_close(s->events);
     kin_access_close(s->access);

@@ -6,6 +6,7 @@
 // Owner: the caller of open. Thread: any, for all functions.
 #pragma once
 
+#include "pull/pull.h"
 #include "serve/access.h"
 #include "serve/call.h"
 #include "serve/http.h"
@@ -19,22 +20,23 @@ typedef struct kin_server_options {
     const char *alias;        // the model's name for clients
     const char *const *names; // [n_names] all of its names, if the user chose some
     int n_names;
-    bool strict_model;          // refuse requests that name another model
-    bool metrics, slots;        // enable /metrics and /slots
-    const char *slot_save_path; // folder of saved slots; NULL: none
-    bool webui;                 // the page for browsers at /
-    bool browsers;              // browsers may join the ring, if there is one: the page at /join
-    bool only_joins;            // serve nothing but that page: requests are computed elsewhere
-    bool shows_code;            // show the code that devices join with, to clients with a key or on this machine
-    int n_parallel;             // sequences at once
-    int models_max;             // several models: how many are in memory
-    int max_waiting;            // requests that may wait for a model that is not in memory
-    int ping_s;                 // -1: never
-    const char *tags;           // of the server's models, "a,b"; NULL: none
-    const char *models_dir;     // several models: folder that is scanned for further ones; NULL: none
-    int sleep_idle_s;           // a model unused for this long is unloaded; <= 0: never
-    bool takes_any_name;        // several models: if there is only one, it accepts requests that name another
-    kin_pooling pooling;        // for embeddings; NONE: as the model's file says
+    bool strict_model;            // refuse requests that name another model
+    bool metrics, slots;          // enable /metrics and /slots
+    const char *slot_save_path;   // folder of saved slots; NULL: none
+    bool webui;                   // the page for browsers at /
+    bool browsers;                // browsers may join the ring, if there is one: the page at /join
+    bool only_joins;              // serve nothing but that page: requests are computed elsewhere
+    bool shows_code;              // show the code that devices join with, to clients with a key or on this machine
+    int n_parallel;               // sequences at once
+    int models_max;               // several models: how many are in memory
+    int max_waiting;              // requests that may wait for a model that is not in memory
+    int ping_s;                   // -1: never
+    const char *tags;             // of the server's models, "a,b"; NULL: none
+    const char *models_dir;       // several models: folder that is scanned for further ones; NULL: none
+    const kin_pull_options *pull; // several models: clients may fetch and remove them in models_dir; NULL: they may not
+    int sleep_idle_s;             // a model unused for this long is unloaded; <= 0: never
+    bool takes_any_name;          // several models: if there is only one, it accepts requests that name another
+    kin_pooling pooling;          // for embeddings; NONE: as the model's file says
     kin_request_defaults defaults;
     bool leaves_signals; // the program handles SIGINT and SIGTERM: they do not drain
     // All three are called on the loop's thread.

@@ -253,7 +253,8 @@ is_same_file "$(cat "$out")" "$large"
 sleep 0.2
 extra=$(($(sent) - size))
 echo "killed $n_kills times: $extra of $size bytes were sent twice"
-[ $extra -le $((size / 100 + 10 * 4 * 2 * 1048576)) ] || fail "$extra bytes came twice" # what the sockets held counts as sent
+# Less than one percent of a model of 2 GB: at each end what is not saved yet, and what the sockets held.
+[ $extra -le $((10 * 1048576)) ] || fail "$extra bytes were sent twice"
 
 claim='Ctrl-C is answered with what to do next'
 forget
@@ -345,5 +346,58 @@ says "$err" 'there are no models in'
 status 1 "$kin" rm ollama:tiny
 says "$err" "there is no model 'ollama:tiny' here"
 status 2 "$kin" rm
+
+# ---- clients of kin serve
+
+claim='a client of Ollama fetches a model, uses it by the same name, and removes it'
+calm
+forget
+mkdir -p "$dir/served"
+cp "$demo" "$dir/served/first.gguf"
+serve --models-dir "$dir/served"
+answers 501 /api/pull -d '{"model": "tiny"}'
+says "$out" '^{"error":".*--pull'
+answers 501 /api/delete -X DELETE -d '{"model": "tiny"}'
+stop
+serve --models-dir "$dir/served" --pull
+answers 200 /api/pull -d '{"model": "tiny"}'
+says "$dir/head" '^Content-Type: application/x-ndjson'
+head -n 1 "$out" >"$dir/begin"
+says "$dir/begin" '^{"status":"pulling manifest"}$'
+says "$out" '^{"status":"pulling [0-9a-f]\{12\}","total":[0-9]*,"completed":[0-9]*,"digest":"sha256:[0-9a-f]\{64\}"}$'
+tail -n 1 "$out" >"$dir/end"
+says "$dir/end" '^{"status":"success"}$'
+for name in tiny tiny:latest tiny-latest; do
+    answers 200 /api/generate -d "{\"model\": \"$name\", \"prompt\": \"One\", \"stream\": false, \"options\": {\"num_predict\": 2}}"
+done
+answers 200 /api/tags
+says "$out" '"name":"tiny-latest"'
+answers 200 /api/pull -d '{"name": "hf.co/some/tiny-GGUF:Q4_K_M", "stream": false}'
+says "$out" '^{"status":"success"}$'
+answers 500 /api/pull -d '{"model": "absent:7b", "stream": false}'
+says "$out" '^{"error":"ollama:absent:7b does not exist"}$'
+answers 200 /api/pull -d '{"model": "absent:7b"}'
+says "$out" '^{"error":"ollama:absent:7b does not exist"}$'
+answers 400 /api/pull -d "{\"model\": \"$web/plain.gguf\"}"
+says "$out" 'not web addresses'
+answers 400 /api/pull -d '{"model": "../../etc"}'
+answers 400 /api/pull -d '{}'
+answers 400 /api/pull -d 'x'
+answers 200 /api/delete -X DELETE -d '{"model": "tiny"}'
+[ ! -e "$dir/served/ollama--tiny" ] || fail 'the file is still there'
+answers 404 /api/delete -X DELETE -d '{"model": "tiny"}'
+answers 404 /api/delete -X DELETE -d '{"model": "first"}'
+
+claim='a client that goes away ends its download; one that is cut off by the end of the server is told'
+trouble 'slow 0.05'
+curl -s -m 1 -o "$dir/cut" "$base/api/pull" -d '{"model": "hf:some/tiny-GGUF:Q8_0"}'
+[ ! -e "$dir/served/hf--some--tiny-GGUF/tiny-Q8_0.gguf" ] || fail 'it was fetched in a second'
+curl -sN -o "$dir/told" "$base/api/pull" -d '{"model": "hf:some/tiny-GGUF:Q8_0"}' &
+client=$!
+until_says "$dir/told" '"completed":[1-9]'
+stop
+wait $client
+says "$dir/told" '^{"error":"stopped"}$'
+calm
 
 tally
