@@ -13,7 +13,7 @@
 #include "pure/text/escape.h"
 #include "serve/json_out.h"
 
-enum { N_LIST_OPTIONS = 2, N_NO_OPTIONS = 1 };
+enum { N_LIST_OPTIONS = 2 };
 
 static void format_day(int64_t s, char *to, size_t n) {
     time_t t = (time_t)s;
@@ -103,14 +103,37 @@ static void with_list_options(void (*use)(kin_option_tables tables, void *user),
 
 // ---- kin show, kin rm
 
-static void with_no_options(void (*use)(kin_option_tables tables, void *user), void *user) {
-    const kin_option table[N_NO_OPTIONS] = {{0}};
+// The one flag of each: show --all, rm --dry-run.
+static void fill_flag_table(const char *name, const char *help, bool *flag, kin_option table[N_LIST_OPTIONS]) {
+    const kin_option own[N_LIST_OPTIONS] = {{KIN_OPTION_FLAG, name, 0, flag, NULL, help, 0, 0}, {0}};
+    memcpy(table, own, sizeof own);
+}
+
+static void fill_show_table(bool *all, kin_option table[N_LIST_OPTIONS]) {
+    fill_flag_table("all", "show all metadata and tensors", all, table);
+}
+
+static void fill_rm_table(bool *dry_run, kin_option table[N_LIST_OPTIONS]) {
+    fill_flag_table("dry-run", "tell what would be removed, and remove nothing", dry_run, table);
+}
+
+static void with_show_options(void (*use)(kin_option_tables tables, void *user), void *user) {
+    kin_option table[N_LIST_OPTIONS];
+    bool all = false;
+    fill_show_table(&all, table);
+    use((kin_option_tables){table}, user);
+}
+
+static void with_rm_options(void (*use)(kin_option_tables tables, void *user), void *user) {
+    kin_option table[N_LIST_OPTIONS];
+    bool dry_run = false;
+    fill_rm_table(&dry_run, table);
     use((kin_option_tables){table}, user);
 }
 
 // Parses the one operand and finds its model. Returns an exit status; KIN_EXIT_OK: it is in `record`.
-static int find_operand(const char *command, int argc, char **argv, kin_model_record *record, kin_err *err) {
-    const kin_option table[N_NO_OPTIONS] = {{0}};
+static int find_operand(const char *command, const kin_option *table, int argc, char **argv, kin_model_record *record,
+                        kin_err *err) {
     const kin_pull_options po = kin_model_source_options();
     const char *name = NULL;
     if (kin_options_parse((kin_option_tables){table}, argc, argv, &name, err) != 0) return kin_app_usage(command, err);
@@ -126,26 +149,32 @@ static int find_operand(const char *command, int argc, char **argv, kin_model_re
 static int command_show(int argc, char **argv) {
     kin_model_record r;
     kin_err err;
-    char day[32], shown[KIN_STORE_PATH * 2];
-    int status = find_operand("show", argc, argv, &r, &err);
+    char day[32], shown[KIN_STORE_PATH * 2], all_option[] = "--all";
+    kin_option table[N_LIST_OPTIONS];
+    bool all = false;
+    fill_show_table(&all, table);
+    int status = find_operand("show", table, argc, argv, &r, &err);
     if (status != KIN_EXIT_OK) return status;
     format_day(r.fetched_s, day, sizeof day);
     printf("name         %s\n", kin_escape(shown, sizeof shown, r.source, strlen(r.source)));
     printf("fetched      %s%s\n", day, r.sha256[0] ? "" : "; its server named no hash to check it with");
     if (r.n_parts == 1 && r.sha256[0]) printf("sha256       %s\n", r.sha256);
     if (r.n_parts > 1) printf("parts        %d\n", r.n_parts);
-    char *words[] = {r.path};
-    return kin_command_info.run(1, words);
+    char *words[] = {r.path, all_option};
+    return kin_command_info.run(all ? 2 : 1, words);
 }
 
 static int command_rm(int argc, char **argv) {
     kin_model_record r;
     kin_err err;
     char size[32];
-    int status = find_operand("rm", argc, argv, &r, &err);
+    kin_option table[N_LIST_OPTIONS];
+    bool dry_run = false;
+    fill_rm_table(&dry_run, table);
+    int status = find_operand("rm", table, argc, argv, &r, &err);
     if (status != KIN_EXIT_OK) return status;
-    if (kin_model_store_remove(&r, &err) != 0) return kin_app_fail(&err);
-    printf("removed %s (%s)\n", r.source, kin_size_format(r.bytes, size, sizeof size));
+    if (!dry_run && kin_model_store_remove(&r, &err) != 0) return kin_app_fail(&err);
+    printf("%s %s (%s)\n", dry_run ? "would remove" : "removed", r.source, kin_size_format(r.bytes, size, sizeof size));
     return KIN_EXIT_OK;
 }
 
@@ -163,7 +192,7 @@ const kin_command kin_command_show = {
     .args = "NAME",
     .summary = "describe a fetched model, and where it came from",
     .run = command_show,
-    .options = with_no_options,
+    .options = with_show_options,
     .operands = "",
 };
 
@@ -173,6 +202,6 @@ const kin_command kin_command_rm = {
     .summary = "remove a fetched model",
     .help = "NAME is as in 'kin list', or the name of the file. Prepacked weights of the model stay in the cache: kin cache.",
     .run = command_rm,
-    .options = with_no_options,
+    .options = with_rm_options,
     .operands = "",
 };

@@ -336,6 +336,8 @@ status 0 "$kin" show hf:some/tiny-GGUF
 says "$out" '^name         hf:some/tiny-GGUF:Q4_K_M'
 says "$out" '^sha256       [0-9a-f]\{64\}$'
 says "$out" '^family '
+status 0 "$kin" rm --dry-run hf:some/tiny-GGUF
+says "$out" '^would remove hf:some/tiny-GGUF:Q4_K_M'
 status 0 "$kin" rm hf:some/tiny-GGUF
 says "$out" '^removed hf:some/tiny-GGUF:Q4_K_M (3.9. MiB)'
 [ ! -d "$models/hf--some--tiny-GGUF" ] || fail 'the folder is still there'
