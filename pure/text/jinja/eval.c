@@ -1,4 +1,6 @@
 // Evaluates expressions by walking the tree.
+#include <string.h>
+
 #include "pure/text/jinja/functions.h"
 #include "pure/text/jinja/lexer.h"
 #include "pure/text/jinja/slice.h"
@@ -36,22 +38,62 @@ static const kin_value *eval_dict(kin_state *state, const kin_node *node) {
     return kin_value_set_depth(state->values, dict) ? dict : NULL;
 }
 
-static bool eval_arguments(kin_state *state, const kin_node *node, kin_arguments *all) {
-    size_t n = node->n_kids;
-    const kin_value **at = kin_values_alloc(state->values, n * sizeof *at);
-    kin_named_argument *named = kin_values_alloc(state->values, n * sizeof *named);
-    if (!at || !named) return false;
-    *all = (kin_arguments){.at = at, .named = named};
-    for (size_t i = 0; i < n; i++) {
-        const kin_node *kid = node->kids[i];
-        bool has_name = kid->kind == KIN_NODE_NAMED;
-        const kin_value *value = kin_eval(state, has_name ? kid->a : kid);
-        if (!value) return false;
-        if (has_name)
-            named[all->n_named++] = (kin_named_argument){{kid->value->s.at, kid->value->s.len}, value};
-        else
-            at[all->n++] = value;
+// Arguments that are being collected.
+typedef struct collected {
+    kin_items at;
+    kin_named_argument *named; // [n_named]
+    size_t n_named, cap_named;
+} collected;
+
+static bool add_named(kin_state *state, collected *c, kin_str name, const kin_value *value) {
+    for (size_t i = 0; i < c->n_named; i++) {
+        kin_str other = c->named[i].name;
+        if (other.len == name.len && memcmp(other.at, name.at, name.len) == 0)
+            return kin_state_fail(state, "an argument '%.*s' is there twice", KIN_SHOWN(name));
     }
+    if (c->n_named == c->cap_named) {
+        size_t cap = 2 * c->cap_named + 4;
+        kin_named_argument *larger = kin_values_alloc(state->values, cap * sizeof *larger);
+        if (!larger) return false;
+        if (c->n_named > 0) memcpy(larger, c->named, c->n_named * sizeof *larger);
+        c->named = larger;
+        c->cap_named = cap;
+    }
+    c->named[c->n_named++] = (kin_named_argument){name, value};
+    return kin_values_charge(state->values, 1 + c->n_named / 8);
+}
+
+// Adds the items of *value, or the pairs of **value.
+static bool add_spread(kin_state *state, collected *c, const kin_value *value, bool is_dict) {
+    kin_items items;
+    if (!is_dict) {
+        if (!kin_iterate(state, value, &items)) return false;
+        for (size_t i = 0; i < items.n; i++)
+            if (!kin_items_push(state->values, &c->at, items.at[i])) return false;
+        return true;
+    }
+    if (value->kind != KIN_KIND_DICT) return kin_state_fail(state, "** needs a dict, not a %s", kin_value_type_name(value));
+    for (size_t i = 0; i < value->pairs->n; i++) {
+        const kin_value *key = value->pairs->at[i].key;
+        if (key->kind != KIN_KIND_STRING) return kin_state_fail(state, "** needs a dict whose keys are strings");
+        if (!add_named(state, c, (kin_str){key->s.at, key->s.len}, value->pairs->at[i].item)) return false;
+    }
+    return true;
+}
+
+static bool eval_arguments(kin_state *state, const kin_node *node, kin_arguments *all) {
+    collected c = {.n_named = 0};
+    for (size_t i = 0; i < node->n_kids; i++) {
+        const kin_node *kid = node->kids[i];
+        bool has_name = kid->kind == KIN_NODE_NAMED, is_spread = kid->kind == KIN_NODE_SPREAD;
+        const kin_value *value = kin_eval(state, has_name || is_spread ? kid->a : kid);
+        if (!value) return false;
+        bool ok = has_name    ? add_named(state, &c, (kin_str){kid->value->s.at, kid->value->s.len}, value)
+                  : is_spread ? add_spread(state, &c, value, kid->op)
+                              : kin_items_push(state->values, &c.at, value);
+        if (!ok) return false;
+    }
+    *all = (kin_arguments){.at = c.at.at, .n = c.at.n, .named = c.named, .n_named = c.n_named};
     return true;
 }
 
@@ -66,6 +108,7 @@ const kin_value *kin_eval_call(kin_state *state, const kin_node *node, const kin
         named[all.n_named++] = (kin_named_argument){{"caller", 6}, caller};
         all.named = named;
     }
+    if (callee->kind == KIN_KIND_LOOP) return kin_loop_call(state, callee, &all);
     if (callee->kind == KIN_KIND_MACRO) return kin_macro_call(state, callee, &all);
     if (callee->kind == KIN_KIND_FUNCTION) return kin_function_call(state, callee->function.row, callee->function.self, &all);
     if (callee->kind == KIN_KIND_UNDEFINED)

@@ -108,11 +108,16 @@ static kin_node *parse_primary(kin_parser *p) {
 
 // ---- postfix operators: subscripts, calls, filters, tests
 
-// Parses one argument; *named: it has a name.
+// Parses one argument; *named: it has a name, or is *a or **a, after which none without a name may follow.
 static kin_node *parse_argument(kin_parser *p, bool *named) {
-    *named = false;
-    if (kin_parser_at_op(p, '*') || kin_parser_at_op(p, KIN_OP('*', '*')))
-        return kin_parser_fail(p, "arguments of * and ** are not supported");
+    bool is_dict = kin_parser_at_op(p, KIN_OP('*', '*'));
+    *named = is_dict || kin_parser_at_op(p, '*');
+    if (*named) {
+        kin_node *spread = kin_parser_node(p, KIN_NODE_SPREAD);
+        if (!spread || !kin_parser_advance(p)) return NULL;
+        spread->op = is_dict;
+        return with_one(p, spread, kin_parse_expression(p));
+    }
     if (p->token.kind == KIN_LEX_NAME) {
         const kin_token *next = kin_parser_peek(p);
         if (!next) return NULL;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pure/text/jinja/functions.h"
+#include "pure/text/jinja/format.h"
 #include "pure/text/jinja/text.h"
 #include "pure/text/jinja/words.h"
 
@@ -222,6 +222,20 @@ FILTER(do_length) {
     }
 }
 
+// Named arguments are a dict for %(name)s.
+FILTER(do_format) {
+    (void)arg;
+    const kin_value *text = kin_str_of(state, self);
+    if (!text) return NULL;
+    if (all->n > 0 && all->n_named > 0) return kin_state_fail(state, "format takes values or names, not both");
+    kin_items items = {.at = all->at, .n = all->n};
+    if (all->n_named == 0) return kin_format_percent(state, &text->s, kin_value_of_items(state->values, KIN_KIND_TUPLE, items));
+    kin_value *dict = kin_value_dict(state->values);
+    for (size_t i = 0; dict && i < all->n_named; i++)
+        kin_value_put(state->values, dict, all->named[i].name.at, all->named[i].name.len, (kin_value *)all->named[i].value);
+    return dict && !kin_values_error(state->values) ? kin_format_percent(state, &text->s, dict) : NULL;
+}
+
 static const kin_function filters[] = {
     {"abs", "", 0, do_abs},
     {"capitalize", "", 0, do_capitalize},
@@ -229,6 +243,7 @@ static const kin_function filters[] = {
     {"d", "default_value boolean ", 0, do_default},
     {"default", "default_value boolean ", 0, do_default},
     {"float", "default ", 0, do_float},
+    {"format", NULL, 0, do_format},
     {"indent", "width first blank ", 0, do_indent},
     {"int", "default base ", 0, do_int},
     {"length", "", 0, do_length},

@@ -1,7 +1,7 @@
 // Methods of strings, lists and dicts, and of the loop. Mutating methods are missing, as in Jinja's sandbox.
 #include <string.h>
 
-#include "pure/text/jinja/functions.h"
+#include "pure/text/jinja/format.h"
 #include "pure/text/jinja/words.h"
 
 #define METHOD(name)                                                                                                             \
@@ -261,6 +261,11 @@ METHOD(dict_items) {
     return kin_dict_items(state, self, &items) ? kin_value_of_items(state->values, KIN_KIND_VIEW, items) : NULL;
 }
 
+METHOD(str_format) {
+    (void)arg;
+    return kin_format_braces(state, &self->s, all);
+}
+
 // ---- the loop
 
 METHOD(loop_cycle) {
@@ -286,6 +291,7 @@ static const kin_function str_methods[] = {
     {"count", "sub ", 1, str_count},
     {"endswith", "suffix ", 1, str_endswith},
     {"find", "sub ", 1, str_find},
+    {"format", NULL, 0, str_format},
     {"isdigit", "", 0, str_isdigit},
     {"isspace", "", 0, str_isspace},
     {"join", "iterable ", 1, str_join},

@@ -14,6 +14,7 @@ typedef enum kin_node_kind {
     KIN_NODE_GETITEM, // a[b]; b may be a slice
     KIN_NODE_SLICE,   // a:b:c, each may be NULL
     KIN_NODE_CALL,    // a(kids); kids: arguments, the named ones last
+    KIN_NODE_SPREAD,  // an argument *a, or **a if op is 1
     KIN_NODE_NAMED,   // an argument: name (value) = a; in a signature: a parameter and its default, or NULL
     KIN_NODE_FILTER,  // a | value(kids); row: the filter, or NULL if unknown
     KIN_NODE_TEST,    // a is value(kids); row: the test, or NULL if unknown
@@ -33,7 +34,7 @@ typedef enum kin_node_kind {
     KIN_NODE_DATA,       // value
     KIN_NODE_PRINT,      // a
     KIN_NODE_IF,         // kids: test, body, test, body, ..., optionally the else body
-    KIN_NODE_FOR,        // a: target, b: iterable, c: filter or NULL; kids: body, optionally the else body
+    KIN_NODE_FOR,        // a: target, b: iterable, c: filter or NULL; kids: body, optionally the else body; op: recursive
     KIN_NODE_SET,        // a = b
     KIN_NODE_SET_BLOCK,  // a = b, where b is an expression of c's output
     KIN_NODE_ATTRIBUTE,  // a target: a (a name) . value

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "pure/text/jinja/functions.h"
+#include "pure/text/jinja/format.h"
 #include "pure/text/jinja/lexer.h"
 #include "pure/text/jinja/sort.h"
 #include "pure/text/jinja/text.h"
@@ -123,6 +123,7 @@ static bool repeats(const kin_value *what, const kin_value *times) {
 }
 
 const kin_value *kin_binary(kin_state *state, uint16_t op, const kin_value *a, const kin_value *b) {
+    if (op == '%' && a->kind == KIN_KIND_STRING) return kin_format_percent(state, &a->s, b);
     if (a->kind == KIN_KIND_UNDEFINED) return fail_undefined(state, a);
     if (b->kind == KIN_KIND_UNDEFINED) return fail_undefined(state, b);
     if (kin_value_is_number(a) && kin_value_is_number(b)) return number_binary(state, op, a, b);
@@ -201,8 +202,9 @@ static const kin_value *loop_attribute(kin_state *state, const kin_loop *loop, c
     const struct {
         const char *name;
         int64_t value;
-    } numbers[] = {{"index", i + 1}, {"index0", i}, {"revindex", n - i}, {"revindex0", n - i - 1},
-                   {"length", n},    {"depth", 1},  {"depth0", 0}};
+    } numbers[] = {{"index", i + 1},         {"index0", i}, {"revindex", n - i},
+                   {"revindex0", n - i - 1}, {"length", n}, {"depth", loop->depth0 + 1},
+                   {"depth0", loop->depth0}};
     for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
         if (kin_string_is(s, numbers[k].name)) return kin_value_int(state->values, numbers[k].value);
     if (kin_string_is(s, "first")) return kin_value_of_bool(i == 0);

@@ -198,7 +198,8 @@ static kin_node *parse_for(kin_parser *p) {
     if (!more) return kin_parser_fail(p, "'in' is expected");
     if (!(node->b = kin_parse_tuple(p, false)) || !kin_parser_skip_name(p, "if", &more)) return NULL;
     if (more && !(node->c = kin_parse_expression(p))) return NULL;
-    if (kin_parser_at_name(p, "recursive")) return kin_parser_fail(p, "recursive loops are not supported");
+    if (!kin_parser_skip_name(p, "recursive", &more)) return NULL;
+    node->op = more;
     if (!expect_end(p) || !kin_parser_push(p, &kids, parse_body(p, ends))) return NULL;
     p->loops--;
     if (!kin_parser_skip_name(p, "else", &more)) return NULL;

@@ -220,12 +220,16 @@ static bool filter_items(kin_state *state, const kin_node *node, kin_items *item
     return true;
 }
 
-// Runs the body for each item. *completed: at least one iteration reached its end, so the else body is skipped.
-static bool run_turns(kin_state *state, const kin_node *node, const kin_items *items, bool *completed) {
+// Runs the body for each item, in the scope inside of `outer`. *completed: at least one iteration reached its end, so the else
+// body is skipped.
+static bool run_turns(kin_state *state, const kin_node *node, const kin_items *items, int depth0, bool *completed) {
     kin_value *value = kin_value_new(state->values, KIN_KIND_LOOP);
     kin_loop *loop = kin_values_alloc(state->values, sizeof *loop);
     if (!value || !loop) return false;
     loop->items = items;
+    loop->recursive = node->op ? node : NULL;
+    loop->outer = state->scope->parent;
+    loop->depth0 = depth0;
     value->loop = loop;
     for (size_t i = 0; i < items->n && state->flow != KIN_FLOW_BREAK; i++) {
         loop->index0 = i;
@@ -241,19 +245,38 @@ static bool run_turns(kin_state *state, const kin_node *node, const kin_items *i
     return true;
 }
 
-static bool run_for(kin_state *state, const kin_node *node) {
+static bool run_loop(kin_state *state, const kin_node *node, const kin_value *of, int depth0) {
     kin_scope *outer = state->scope;
-    const kin_value *of = kin_eval(state, node->b);
     kin_items *items = kin_values_alloc(state->values, sizeof *items); // allocated, because a namespace may keep the loop
     bool completed = false;
     if (!of || !items || !kin_iterate(state, of, items) || !(state->scope = new_scope(state, outer))) return false;
-    bool ok = (!node->c || filter_items(state, node, items)) && run_turns(state, node, items, &completed);
+    bool ok = (!node->c || filter_items(state, node, items)) && run_turns(state, node, items, depth0, &completed);
     if (ok && !completed && node->n_kids > 1) {
         state->scope = new_scope(state, outer);
         ok = state->scope && kin_run(state, node->kids[1]);
     }
     state->scope = outer;
     return ok;
+}
+
+static bool run_for(kin_state *state, const kin_node *node) {
+    return run_loop(state, node, kin_eval(state, node->b), 0);
+}
+
+const kin_value *kin_loop_call(kin_state *state, const kin_value *value, const kin_arguments *all) {
+    const kin_loop *loop = value->loop;
+    kin_scope *outer = state->scope;
+    kin_pieces *out = state->out, pieces = {.values = state->values};
+    if (!loop->recursive) return kin_state_fail(state, "a loop that is not recursive cannot be called");
+    if (all->n != 1 || all->n_named > 0) return kin_state_fail(state, "a recursive loop is called with its items");
+    if (++state->depth > KIN_JINJA_MAX_DEPTH) return kin_state_fail(state, "loops are nested too deep");
+    state->scope = loop->outer;
+    state->out = &pieces;
+    bool ran = run_loop(state, loop->recursive, all->at[0], loop->depth0 + 1);
+    state->out = out;
+    state->scope = outer;
+    state->depth--;
+    return ran ? kin_pieces_join(&pieces) : NULL;
 }
 
 // ---- other statements

@@ -22,6 +22,9 @@ typedef struct kin_scope {
 typedef struct kin_loop {
     const kin_items *items;
     size_t index0;
+    const kin_node *recursive; // the loop's statement, if it may be called again; otherwise NULL
+    kin_scope *outer;
+    int depth0;
     const kin_value *last_changed; // a tuple; NULL: changed() has not been called
 } kin_loop;
 
@@ -70,4 +73,6 @@ const kin_value *kin_scope_get(kin_state *state, uint32_t name); // NULL: not in
 bool kin_run(kin_state *state, const kin_node *body);
 
 struct kin_arguments;
+// Runs a recursive loop again, with other items; returns its output.
+const kin_value *kin_loop_call(kin_state *state, const kin_value *loop, const struct kin_arguments *all);
 const kin_value *kin_macro_call(kin_state *state, const kin_value *macro, const struct kin_arguments *all);
