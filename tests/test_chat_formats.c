@@ -149,14 +149,10 @@ static const model models[] = {
     {"Functionary 3.1", CHAT(EACH("<function=" NAME ">" ARGUMENTS "</function>")), KIN_CHAT_FUNCTION, ALL, CHATML},
     {"Firefunction 2", CHAT("functools" LIST(OBJECT)), KIN_CHAT_FIREFUNCTION, ALL, CHATML},
     {"gpt-oss",
-     TOOLS
-     "{% for m in messages %}{% if m.tool_calls %}{% if m.tool_calls | length > 1 %}{{ raise_exception('one call') }}{% "
-     "endif %}" EACH(
-         "<|start|>assistant to=functions." NAME "<|channel|>commentary json<|message|>" ARGUMENTS
-         "<|call|>") "{% elif m.role == 'assistant' "
-                     "%}<|start|>assistant<|channel|>final<|message|>{{ m.content }}<|end|>{% else %}<|start|>{{ m.role "
-                     "}}<|message|>{{ "
-                     "m.content }}<|end|>{% endif %}{% endfor %}{% if add_generation_prompt %}<|start|>assistant{% endif %}",
+     TOOLS "{% for m in messages %}{% if m.tool_calls %}{% set c = m.tool_calls[0] %}<|start|>assistant to=functions." NAME
+           "<|channel|>commentary json<|message|>" ARGUMENTS "<|call|>{% elif m.role == 'assistant' "
+           "%}<|start|>assistant<|channel|>final<|message|>{{ m.content }}<|end|>{% else %}<|start|>{{ m.role }}<|message|>{{ "
+           "m.content }}<|end|>{% endif %}{% endfor %}{% if add_generation_prompt %}<|start|>assistant{% endif %}",
      KIN_CHAT_HARMONY, ALL, "<|start|>assistant", "<|call|>"},
 };
 enum { N_MODELS = sizeof models / sizeof *models };

@@ -119,6 +119,7 @@ static int find_calls(search *s, const kin_chat_format *think) {
     if (kin_chat_derive(s->jinja, think, &derived) != 0) return KIN_FAIL;
     s->out->is_confirmed = derived.is_certain;
     if (derived.is_certain) {
+        s->out->one_call = derived.one_call;
         s->out->chat = derived.format;
         s->out->arguments_are_text = derived.arguments_are_text;
         s->out->content_is_null = derived.content_is_null;
@@ -150,7 +151,7 @@ int kin_tool_format_of(kin_tool_format *out, const kin_jinja *jinja, const char 
     out->is_generic = !tells_tools;
     if (rc == 0 && tells_tools) rc = find_calls(&s, &think);
     if (rc != 0) return kin_err_set(err, "chat template: out of memory");
-    out->one_call = !out->is_generic && one && !two;
+    out->one_call = out->one_call || (!out->is_generic && one && !two);
     out->n_call_id = !out->is_generic && one && !any_id ? (int)strlen(nine) : 0;
     return 0;
 }

@@ -502,6 +502,8 @@ static int accept(study *s, const kin_chat_format *candidate, bool is_known) {
 static int search(study *s) {
     if (render_all(s) != 0) return KIN_FAIL;
     if (!s->one.is_rendered || !s->nested.is_rendered || !has(kin_text_str(&s->one.text), VALUE)) return 0;
+    if (!has(kin_text_str(&s->two.text), KIN_TRIAL_OTHER_TOOL))
+        s->two.is_rendered = false; // gpt-oss's writes the first call only
     find_frame(s);
     for (int i = KIN_CHAT_PLAIN + 1; i < KIN_CHAT_N_KNOWN && !s->out->is_certain; i++) {
         kin_chat_format candidate = *kin_chat_format_known((kin_chat_known)i);

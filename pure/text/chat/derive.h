@@ -11,7 +11,7 @@ typedef struct kin_chat_derived {
     bool is_certain; // a format was confirmed; otherwise the other fields have no meaning
     bool is_known;   // it is one of the known ones
     kin_chat_format format;
-    bool one_call;           // the template refuses more than one call in a message
+    bool one_call;           // the template refuses more than one call in a message, or leaves the others out
     bool arguments_are_text; // the template expects them as a string of JSON
     bool content_is_null;    // it writes calls only of messages without content
 } kin_chat_derived;
