@@ -214,6 +214,9 @@ static void an_unknown_format_is_derived(void **state) {
          {.syntax = KIN_CALL_OBJECT, .is_list = true, .calls_begin = "<use>", .calls_end = "</use>"}},
         {PY CHAT("<py>" LIST(PYTHON_CALL) "</py>"),
          {.syntax = KIN_CALL_PYTHON, .is_list = true, .calls_begin = "<py>", .calls_end = "</py>"}},
+        {CHAT("<py>" LIST(NAME "(" PARAMETERS(
+             "{{ k }}={{ \"'\" ~ v ~ \"'\" if v is string else v | tojson }}{% if not loop.last %}, {% endif %}") ")") "</py>"),
+         {.syntax = KIN_CALL_PYTHON, .is_list = true, .is_raw = true, .calls_begin = "<py>", .calls_end = "</py>"}},
         {CHAT(EACH("<use>" NAME "{{ '{' }}" PARAMETERS(
              "{{ k }}:{% if v is string %}\xc2\xab{{ v }}\xc2\xab{% else %}{{ v | tojson }}{% endif %}"
              "{% if not loop.last %},{% endif %}") "}</use>")),

@@ -21,6 +21,8 @@ static const kin_trial_call calls[] = {
 static const kin_trial_call nested_call = {
     0, "{\"" KEY "\": \"x \xc3\xa9\xe2\x82\xac, y\", \"kin_list\": [1, {\"a\": \"b\"}], \"" NUM "\": -2, \"kin_yes\": true}"};
 
+static const kin_trial_call slash_call = {0, "{\"" KEY "\": \"a\\\\nb\"}"}; // a backslash and an n
+
 // What the template renders, from the end of the question on.
 typedef struct rendering {
     kin_text_buffer text;
@@ -30,7 +32,7 @@ typedef struct rendering {
 typedef struct study {
     const kin_jinja *jinja;
     const char *id;
-    rendering open, answer, one, two, nested;
+    rendering open, answer, one, two, nested, slash;
     kin_str header;   // what begins an assistant's message
     kin_str turn_end; // what ends it
     kin_chat_format think;
@@ -138,9 +140,10 @@ static int render_all(study *s) {
                                 {.has_answer = true},
                                 {.calls = calls, .n_calls = 1},
                                 {.calls = calls, .n_calls = 2},
-                                {.calls = &nested_call, .n_calls = 1}};
-    rendering *const to[] = {&s->open, &s->answer, &s->one, &s->two, &s->nested};
-    for (int i = 0; i < 5; i++) {
+                                {.calls = &nested_call, .n_calls = 1},
+                                {.calls = &slash_call, .n_calls = 1}};
+    rendering *const to[] = {&s->open, &s->answer, &s->one, &s->two, &s->nested, &s->slash};
+    for (int i = 0; i < 6; i++) {
         if (render(s, trials[i], to[i]) != 0) return KIN_FAIL;
     }
     return 0;
@@ -152,6 +155,7 @@ static void fini(study *s) {
     kin_text_fini(&s->one.text);
     kin_text_fini(&s->two.text);
     kin_text_fini(&s->nested.text);
+    kin_text_fini(&s->slash.text);
 }
 
 // Finds what begins and ends an assistant's message, from its generation prompt and an answer.
@@ -488,10 +492,20 @@ static bool derive(const study *s, kin_chat_format *f) {
 
 // ---- the search
 
-static int accept(study *s, const kin_chat_format *candidate, bool is_known) {
+// Determines whether strings as in Python have escapes: LFM2.5's template writes none.
+static int find_escapes(const study *s, kin_chat_format *format) {
+    bool has_escapes;
+    if (format->syntax != KIN_CALL_PYTHON || !s->slash.is_rendered) return 0;
+    int rc = parse(format, reply_of(s, &s->slash), &slash_call, 1, &has_escapes);
+    format->is_raw = rc == 0 && !has_escapes;
+    return rc;
+}
+
+static int accept(study *s, kin_chat_format *candidate, bool is_known) {
     bool ok;
     if (confirm(s, candidate, &ok) != 0) return KIN_FAIL;
     if (!ok) return 0;
+    if (find_escapes(s, candidate) != 0) return KIN_FAIL;
     s->out->is_certain = true;
     s->out->is_known = is_known;
     s->out->format = *candidate;
@@ -511,13 +525,8 @@ static int search(study *s) {
         memcpy(candidate.think_end, s->think.think_end, sizeof candidate.think_end);
         if (accept(s, &candidate, true) != 0) return KIN_FAIL;
     }
-    for (int raw = 0; raw < 2 && !s->out->is_certain; raw++) {
-        kin_chat_format candidate = s->think;
-        if (!derive(s, &candidate)) break;
-        candidate.is_raw = raw == 1 && candidate.syntax == KIN_CALL_PYTHON;
-        if (accept(s, &candidate, false) != 0) return KIN_FAIL;
-    }
-    return 0;
+    kin_chat_format candidate = s->think;
+    return s->out->is_certain || !derive(s, &candidate) ? 0 : accept(s, &candidate, false);
 }
 
 int kin_chat_derive(const kin_jinja *jinja, const kin_chat_format *think, kin_chat_derived *out) {
