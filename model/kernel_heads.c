@@ -168,8 +168,8 @@ struct ggml_tensor *kin_op_heads(kin_graph *g, int il, struct ggml_tensor *y, in
     op->has_q_norm = q_norm != NULL;
     op->has_k_norm = k_norm != NULL;
     op->norms_all = norms_all;
-    op->v_is_k = n_kv > 0 && !layer->w[KIN_W_ATTN_V] && !layer->w[KIN_W_ATTN_QKV];
-    kin_assert(!op->v_is_k || (how.norms_values && k_norm && !norms_all && how.head_dim == how.v_dim));
+    op->v_is_k = n_kv > 0 && how.norms_values && !layer->w[KIN_W_ATTN_V] && !layer->w[KIN_W_ATTN_QKV];
+    kin_assert(!op->v_is_k || (k_norm && !norms_all && how.head_dim == how.v_dim));
     op->layer = how;
     op->i_rope = how.rope == KIN_ROPE_NONE ? 0 : how.rope;
     return kin_op_inplace(g, y, args, n_args, &heads_of_rows, op);
