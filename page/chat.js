@@ -147,7 +147,7 @@ export class Chat {
       await done;
       return true;
     } catch (err) {
-      toast(`This message could not be kept for later: ${err.message}`);
+      toast(`This message could not be stored: ${err.message}`);
       return false;
     }
   }

@@ -26,7 +26,7 @@ export class ClusterView {
     const part = (title, ...content) => h('section', { class: 'part', 'aria-label': title }, h('h2', {}, title), content);
     box.append(h('div', { class: 'cluster-body' }, h('h1', { class: 'off-screen' }, 'Cluster'), this.note, this.figures,
       h('div', { class: 'columns' }, h('div', { class: 'wide' }, (this.ringPart = part('The ring', this.picture)), part('Devices', this.cards)),
-        h('div', { class: 'narrow' }, part('What is being written', this.texts), (this.planPart = part('The plan', this.plan)), part('Add a device', this.join)))));
+        h('div', { class: 'narrow' }, part('Active requests', this.texts), (this.planPart = part('The plan', this.plan)), part('Add a device', this.join)))));
     this.planPart.hidden = true;
   }
 
@@ -43,7 +43,7 @@ export class ClusterView {
 
   lose(why) {
     this.note.hidden = false;
-    this.note.textContent = `${server.state === 'unreachable' ? '' : `${why} `}What is shown is as it was last.`;
+    this.note.textContent = `${server.state === 'unreachable' ? '' : `${why} `}This page shows the last known state.`;
   }
 
   takeState(state) {
@@ -62,7 +62,7 @@ export class ClusterView {
     for (const d of now.devices) {
       const old = was.get(d.name);
       if (old && !['lost', 'failed', 'left'].includes(old.state) && ['lost', 'failed', 'left'].includes(d.state)) toast(`${d.name}: ${d.state}.`);
-      if (!old) toast(`${d.name} is here.`);
+      if (!old) toast(`${d.name} has joined.`);
       was.delete(d.name);
     }
     for (const name of was.keys()) toast(`${name} is gone.`);
@@ -114,7 +114,7 @@ export class ClusterView {
     const head = s.cluster?.head;
     return [
       this.figure('Speed', rate(speeds.at(-1) ?? 0), 'tokens/s', this.sparkline(speeds)),
-      this.figure('Texts', count(s.running), `of ${count(s.n_parallel)}`, h('span', { class: 'figure-more' }, s.waiting ? `${count(s.waiting)} in the queue` : 'no queue')),
+      this.figure('Requests', count(s.running), `of ${count(s.n_parallel)}`, h('span', { class: 'figure-more' }, s.waiting ? `${count(s.waiting)} in the queue` : 'no queue')),
       this.figure('Context in use', `${Math.round(100 * used)}`, '%', h('span', { class: 'gauge', 'aria-hidden': 'true' }, this.gauge(used))),
       this.figure('Written', count(s.generated_tokens), 'tokens', h('span', { class: 'figure-more' }, `${plural(s.requests, 'request')} in ${uptime(s.uptime_s)}`)),
       this.figure('Model', s.model, '', h('span', { class: 'figure-more' }, head ? `${head.layers} layers, context ${count(s.n_ctx)}` : '')),
@@ -132,11 +132,11 @@ export class ClusterView {
   }
 
   drawTexts(s) {
-    if (!s.texts?.length) return h('p', { class: 'quiet' }, s.waiting ? `${count(s.waiting)} wait.` : 'Nothing right now.');
+    if (!s.texts?.length) return h('p', { class: 'quiet' }, s.waiting ? `${count(s.waiting)} waiting.` : 'No active requests.');
     const rows = s.texts.map((t, i) => {
       const isReading = t.n_done < t.n_prompt && !t.n_generated;
       const doing = isReading ? `reading the prompt, ${count(t.n_done)} of ${count(t.n_prompt)}` : `${plural(t.n_generated, 'token')}, prompt of ${count(t.n_prompt)}`;
-      return h('li', {}, h('span', { class: isReading ? 'mark reading' : 'mark' }), `Text ${i + 1}`, h('span', { class: 'quiet' }, doing));
+      return h('li', {}, h('span', { class: isReading ? 'mark reading' : 'mark' }), `Request ${i + 1}`, h('span', { class: 'quiet' }, doing));
     });
     return [h('ul', { class: 'plain-list' }, rows), s.waiting ? h('p', { class: 'quiet' }, `and ${count(s.waiting)} in the queue`) : ''];
   }

@@ -77,7 +77,7 @@ async function complete({ message, branch, model, signal, changed }) {
     take(message, event, progress);
     changed(progress);
   });
-  if (!message.finish) throw Object.assign(new Error('The server ended the answer in the middle.'), { status: 0 });
+  if (!message.finish) throw Object.assign(new Error('The server ended the answer early.'), { status: 0 });
 }
 
 async function waitForServer(signal, waiting) {

@@ -18,7 +18,7 @@ export class Composer {
     this.bar = h('i');
     this.node = h('form', { class: 'composer', onsubmit: (e) => (e.preventDefault(), this.submit()) },
       this.shownFiles, h('div', { class: 'entry' }, iconButton('attach', 'Add text files', () => this.pickFiles()), this.input, this.button),
-      h('div', { class: 'under' }, h('span', { class: 'hint' }, 'Enter sends, Shift+Enter starts a line'), h('span', { class: 'meter', title: 'How much of the context this conversation fills' }, h('span', { class: 'meter-bar', 'aria-hidden': 'true' }, this.bar), this.meter)));
+      h('div', { class: 'under' }, h('span', { class: 'hint' }, 'Enter sends, Shift+Enter adds a line'), h('span', { class: 'meter', title: 'Share of the context that this conversation uses' }, h('span', { class: 'meter-bar', 'aria-hidden': 'true' }, this.bar), this.meter)));
     this.input.addEventListener('input', () => this.noteChange());
     this.input.addEventListener('keydown', (e) => {
       if (e.key === 'Enter' && !e.shiftKey && !e.isComposing) (e.preventDefault(), this.submit());

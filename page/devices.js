@@ -4,7 +4,7 @@ import { h } from './dom.js';
 import { bytes, ms, plural } from './format.js';
 import { groupOf, layersOf, shareOf, stopsOf } from './ring.js';
 
-const STATES = { computing: 'computing', waiting: 'ready', joined: 'joined', preparing: 'preparing', greeted: 'arriving', failed: 'failed', lost: 'lost', left: 'left' };
+const STATES = { computing: 'computing', waiting: 'ready', joined: 'joined', preparing: 'preparing', greeted: 'joining', failed: 'failed', lost: 'lost', left: 'left' };
 
 function layerStrip(device, nLayer) {
   const cells = Array.from({ length: nLayer }, () => 'cell');
@@ -36,8 +36,8 @@ function memory(device) {
   const of = device.memory_planned || device.memory_lent || 0, used = weights + cache;
   const words = `${bytes(weights)} weights, ${bytes(cache)} context`;
   return [
-    line('Memory', of ? `${words}, of ${bytes(of)}` : words, of ? meter(used / of, `${Math.round((100 * used) / of)} % of what it lends`) : null),
-    device.memory_free ? line('Free here', device.memory_total ? `${bytes(device.memory_free)} of ${bytes(device.memory_total)}` : bytes(device.memory_free), device.memory_total ? meter(1 - device.memory_free / device.memory_total, 'memory in use') : null) : null,
+    line('Memory', of ? `${words}, of ${bytes(of)}` : words, of ? meter(used / of, `${Math.round((100 * used) / of)} % of the memory it offers`) : null),
+    device.memory_free ? line('Free memory', device.memory_total ? `${bytes(device.memory_free)} of ${bytes(device.memory_total)}` : bytes(device.memory_free), device.memory_total ? meter(1 - device.memory_free / device.memory_total, 'memory in use') : null) : null,
   ];
 }
 
@@ -47,7 +47,7 @@ function streamed(planned) {
 
 // The device's layers, its share of each, and the devices that share them.
 function layers(device, stop, plan) {
-  if (!device.layers) return device.role === 'head' ? 'none: embedding and output' : 'none: it passes numbers on';
+  if (!device.layers) return device.role === 'head' ? 'none: embedding and output' : 'none: it only relays';
   const share = shareOf(groupOf(plan, stop), device), others = stop.filter((d) => d !== device).map((d) => d.name);
   return `${layersOf(device)}${device.gpu_layers ? ` (${device.gpu_layers} on the GPU)` : ''}${others.length ? `, ${share ? `${share} of each, ` : ''}shared with ${others.join(', ')}` : ''}`;
 }

@@ -17,17 +17,17 @@ function decode(data) {
 
 /** Returns {name, text}. Throws an error with a message for the user if the file is too large or not text. */
 export async function readTextFile(file) {
-  if (file.size > MAX_FILE) throw new Error(`“${file.name}” is too large: it has ${bytes(file.size)}, and a file may have ${bytes(MAX_FILE)}.`);
+  if (file.size > MAX_FILE) throw new Error(`“${file.name}” is too large: ${bytes(file.size)}, but the limit is ${bytes(MAX_FILE)}.`);
   let data;
   try {
     data = new Uint8Array(await file.arrayBuffer());
   } catch {
-    throw new Error(`“${file.name}” could not be read: is it a folder, or has it been moved?`);
+    throw new Error(`“${file.name}” could not be read. It may be a folder, or it was moved.`);
   }
   try {
     return { name: file.name, text: decode(data) };
   } catch {
-    throw new Error(`“${file.name}” is not a text file: the model reads text only, so pictures, PDF files and archives cannot be added.`);
+    throw new Error(`“${file.name}” is not a text file. The model reads only text, so images, PDF files and archives cannot be added.`);
   }
 }
 
@@ -36,7 +36,7 @@ export async function readTextFiles(files, there, say) {
   const out = [];
   for (const file of files) {
     if (there.length + out.length === MAX_FILES) {
-      say(`A message may have ${MAX_FILES} files: the others are not added.`);
+      say(`A message can have ${MAX_FILES} files; the others were not added.`);
       break;
     }
     try {

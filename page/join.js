@@ -14,7 +14,7 @@ function codeBox() {
   async function ask() {
     try {
       const { code } = await getJson('kin/code');
-      box.replaceChildren(h('output', { class: 'pairing', 'aria-label': `The code is ${code}` }, code), h('p', { class: 'quiet' }, 'Asked for once on each device.'));
+      box.replaceChildren(h('output', { class: 'pairing', 'aria-label': `The code is ${code}` }, code), h('p', { class: 'quiet' }, 'Each device asks for it once.'));
     } catch (err) {
       box.replaceChildren(h('p', { class: 'problem', role: 'alert' }, err.message), show);
     }
@@ -34,22 +34,22 @@ export function joinAt(head, from = origin()) {
 // Browsers allow computing only in secure contexts.
 function browserHint() {
   const { protocol, hostname } = new URL(origin()), link = h('a', { href: `${origin()}/join` }, `${origin()}/join`);
-  if (protocol === 'https:') return h('p', { class: 'quiet' }, 'A phone, or anything with a browser: open ', link, ' there, and type the code.');
+  if (protocol === 'https:') return h('p', { class: 'quiet' }, 'On a phone, or any device with a browser, open ', link, ' and enter the code.');
   const words = (...names) => names.map((name, i) => [i > 0 ? ', ' : '', h('code', {}, name)]);
-  if (!isLocal(hostname)) return h('p', { class: 'quiet' }, 'Browsers compute on encrypted pages only: for phones, start kin with ', words('--https'), '.');
-  return h('p', { class: 'quiet' }, 'A browser on this machine: ', link, '. For phones, start kin with ', words('--host 0.0.0.0', '--https', '--api-key-file FILE'), '.');
+  if (!isLocal(hostname)) return h('p', { class: 'quiet' }, 'Browsers can join only through encrypted pages. For phones, start kin with ', words('--https'), '.');
+  return h('p', { class: 'quiet' }, 'In a browser on this machine, open ', link, '. For phones, start kin with ', words('--host 0.0.0.0', '--https', '--api-key-file FILE'), '.');
 }
 
 /** Draws the instructions, for a server with or without a cluster. */
 export function drawJoin(state) {
-  if (state.has_others === undefined) return h('p', { class: 'quiet' }, 'When the model is there.');
+  if (state.has_others === undefined) return h('p', { class: 'quiet' }, 'Available once the model is loaded.');
   if (!state.has_others) {
-    return [h('p', {}, 'This server computes on one machine. With others, models larger than its memory run, and large ones run faster. Start it with:'),
-      command(`kin serve --cluster -m ${state.model === 'demo' ? 'MODEL.gguf' : `${state.model}.gguf`}`), h('p', { class: 'quiet' }, 'It prints a code; on each other machine:'), command('kin join')];
+    return [h('p', {}, 'This server computes on one machine. More devices can run models larger than its memory, and run large models faster. To allow them, start it with:'),
+      command(`kin serve --cluster -m ${state.model === 'demo' ? 'MODEL.gguf' : `${state.model}.gguf`}`), h('p', { class: 'quiet' }, 'It prints a code. Then run on each other machine:'), command('kin join')];
   }
   const { head } = state;
   const begin = head?.hidden
-    ? h('li', {}, 'On the other machine:', command(joinAt(head)), h('p', { class: 'quiet' }, 'With its address, for this head was started with --hidden: devices do not find it by themselves.'))
-    : h('li', {}, 'On the other machine, on the same network:', command('kin join'), head && h('p', { class: 'quiet' }, 'If it does not find this machine by itself: ', h('code', {}, joinAt(head))));
-  return [h('ol', { class: 'steps' }, begin, h('li', {}, 'Type the code:', codeBox()), h('li', {}, 'It gets its layers over the network, and appears here.')), browserHint()];
+    ? h('li', {}, 'On the other machine:', command(joinAt(head)), h('p', { class: 'quiet' }, 'The address is needed because this head was started with --hidden, so devices cannot find it automatically.'))
+    : h('li', {}, 'On the other machine, on the same network:', command('kin join'), head && h('p', { class: 'quiet' }, 'If it does not find this machine automatically: ', h('code', {}, joinAt(head))));
+  return [h('ol', { class: 'steps' }, begin, h('li', {}, 'Enter the code:', codeBox()), h('li', {}, 'The device fetches its layers over the network and then appears here.')), browserHint()];
 }

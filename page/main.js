@@ -69,8 +69,8 @@ function drawPill() {
 // Shown in one place while the server does not answer; questions wait meanwhile.
 const away = h('div', { class: 'away', role: 'status', hidden: true },
   h('div', {}, h('strong', {}, 'The server does not answer'),
-    h('p', {}, `kin at ${origin()} was stopped, or this device has lost its network. Questions wait here, and are sent when it is back.`)),
-  h('button', { type: 'button', class: 'plain', onclick: lookNow }, 'Look now'));
+    h('p', {}, `kin at ${origin()} was stopped, or this device has lost its network. Messages are queued here and sent when it is back.`)),
+  h('button', { type: 'button', class: 'plain', onclick: lookNow }, 'Retry now'));
 $('bar').after(away);
 
 server.addEventListener('changed', () => {
@@ -112,7 +112,7 @@ addEventListener('hashchange', () => showView(location.hash === '#cluster' ? 'cl
 drawTheme();
 drawPill();
 showView(location.hash === '#cluster' ? 'cluster' : 'chat');
-if (!(await openStore())) toast('This browser keeps nothing: conversations are lost when the page is closed.');
+if (!(await openStore())) toast('This browser stores nothing: conversations are lost when the page is closed.');
 await sidebar.draw();
 await chat.open(await lastConversation());
 sidebar.select(chat.conversation);

@@ -97,7 +97,7 @@ export class MessageView {
   }
 
   resultForm(call) {
-    const input = h('input', { type: 'text', 'aria-label': `What ${call.name} returns`, placeholder: 'What it returns' });
+    const input = h('input', { type: 'text', 'aria-label': `Result of ${call.name}`, placeholder: 'Result' });
     return h('form', { class: 'result', onsubmit: (event) => (event.preventDefault(), this.actions.result(this.message, call, input.value)) }, input, h('button', { class: 'plain' }, 'Answer'));
   }
 
@@ -132,7 +132,7 @@ export class MessageView {
     if (n < 2) return;
     const step = (by, name, label) => iconButton(name, label, () => this.actions.choose(siblings[i + by]), { disabled: !siblings[i + by] });
     this.branches = h('span', { class: 'branches', role: 'group', 'aria-label': `Version ${i + 1} of ${n}` },
-      step(-1, 'left', 'Version before'), h('span', { class: 'branch-at' }, `${i + 1}/${n}`), step(1, 'right', 'Next version'));
+      step(-1, 'left', 'Previous version'), h('span', { class: 'branch-at' }, `${i + 1}/${n}`), step(1, 'right', 'Next version'));
     this.foot.prepend(this.branches);
   }
 

@@ -39,7 +39,7 @@ function pathRows(plan, index) {
     rows.push(h('li', {}, h('span', { class: 'who' }, d.name), bar, h('span', { class: 'took' }, ms(own))));
     if (isLast) at += own + hop;
   }
-  return rows.length > 1 ? h('ol', { class: 'ways', 'aria-label': 'A token on its way round the ring' }, rows) : null;
+  return rows.length > 1 ? h('ol', { class: 'ways', 'aria-label': 'Path of a token around the ring' }, rows) : null;
 }
 
 // The devices that share layers, their shares, and the costs and gains of sharing.
@@ -58,7 +58,7 @@ function groups(plan, index) {
 // A sentence such as "a ring is faster: kitchen + attic share 8 layers, …" describes groups that the plan does not use.
 function ofGroups({ group, groups }) {
   if (!group || groups?.length || !/ share \d+ layers/.test(group)) return group && sentence(group);
-  return `Looked at, and not taken: ${group.replace(/^[^:]*: /, '')}`;
+  return `Considered, but not used: ${group.replace(/^[^:]*: /, '')}`;
 }
 
 // The reasons, in the planner's words: one sentence; the devices' and groups' details can be expanded.
@@ -66,25 +66,25 @@ function reasons(plan) {
   const list = [ofGroups(plan), ...plan.devices.map((d) => d.why?.replace(/; without it .*$/, ''))].filter(Boolean);
   const details = list.length ? h('details', { class: 'reasons' }, h('summary', {}, 'Details'), h('ul', {}, list.map((why) => h('li', {}, why)))) : null;
   if (!plan.reason && !details) return [];
-  return [h('h3', {}, 'Why so'), plan.reason ? h('p', {}, `${sentence(plan.reason)}.`) : null, details];
+  return [h('h3', {}, 'Reasons'), plan.reason ? h('p', {}, `${sentence(plan.reason)}.`) : null, details];
 }
 
 // A plan made by a fixed rule, without predicted times.
 function unmeasured(plan, index) {
   const out = plan.devices.slice(1).filter((d) => !d.layers).map((d) => d.name);
   return [
-    h('p', { class: 'quiet' }, `What a token takes is not known: ${plan.not_predicted ?? 'nothing was measured'}.`), groups(plan, index),
+    h('p', { class: 'quiet' }, `The time per token is unknown: ${plan.not_predicted ?? 'no device was measured'}.`), groups(plan, index),
     out.length ? h('p', {}, `Without layers: ${out.join(', ')}.`) : null,
   ].flat().filter(Boolean);
 }
 
-// "; texts pause for 1.9 s": the expected cost of losing the device.
-const pauses = (lost) => (lost?.pause_ms > 0 ? `; texts pause for about ${ms(lost.pause_ms)}` : '');
+// "; generation pauses for about 1.9 s": the expected cost of losing the device.
+const pauses = (lost) => (lost?.pause_ms > 0 ? `; generation pauses for about ${ms(lost.pause_ms)}` : '');
 
 function leaving(plan) {
   const list = plan.devices.map((d) => [d.name, d.why?.match(/without it (.*)$/)?.[1], d.if_lost]).filter(([, w]) => w);
   if (!list.length) return null;
-  return [h('h3', {}, 'If one leaves'), h('ul', { class: 'leaves' }, list.map(([name, w, lost]) => h('li', { class: /no place/.test(w) ? 'bad' : '' }, h('strong', {}, name), `: ${/no place/.test(w) ? 'the others have no room for the model, so it stops' : `a token takes ${w.replace('/token', '')}${pauses(lost)}`}`)))];
+  return [h('h3', {}, 'If a device leaves'), h('ul', { class: 'leaves' }, list.map(([name, w, lost]) => h('li', { class: /does not fit/.test(w) ? 'bad' : '' }, h('strong', {}, name), `: ${/does not fit/.test(w) ? 'the model does not fit on the others, so generation stops' : `a token takes ${w.replace('/token', '')}${pauses(lost)}`}`)))];
 }
 
 export function drawPlan(plan, index) {
@@ -92,7 +92,7 @@ export function drawPlan(plan, index) {
   if (plan.not_predicted || !(plan.tpot_ms > 0)) return unmeasured(plan, index);
   const parts = partsOf(plan);
   return [
-    h('p', { class: 'expect' }, h('strong', {}, ms(plan.tpot_ms)), ` expected for a token (${rate(1000 / plan.tpot_ms)} tokens/s)${round}`),
+    h('p', { class: 'expect' }, h('strong', {}, ms(plan.tpot_ms)), ` expected per token (${rate(1000 / plan.tpot_ms)} tokens/s)${round}`),
     stack(parts, plan.tpot_ms),
     h('ul', { class: 'legend' }, parts.map((p) => h('li', {}, h('i', { class: p.key }), `${p.name} ${ms(p.ms)}`))),
     pathRows(plan, index),

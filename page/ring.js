@@ -38,7 +38,7 @@ export function shareOf(group, device) {
 function describe(device, stop, group) {
   const n = device.layers ?? 0;
   if (!device.stage) return device.state;
-  if (!n) return device.role === 'head' ? 'embedding and output' : 'passes numbers on';
+  if (!n) return device.role === 'head' ? 'embedding and output' : 'only relays';
   const on = device.gpu_layers ? (device.gpu_layers === n ? ' on GPU' : `, ${device.gpu_layers} on GPU`) : device.os === 'browser' ? ', browser' : '';
   const share = shareOf(group, device);
   return `${plural(n, 'layer')}${on}${stop.length > 1 ? `, shared by ${stop.length}${share && `, ${share} of each`}` : ''}`;

@@ -65,7 +65,7 @@ async function wait() {
       if (!(err instanceof ApiError)) throw err;
       if (err.status === 401) {
         set('refused');
-        if (await askForKey('It was started with a key: ask who runs it.')) continue;
+        if (await askForKey('This server was started with an API key; ask its owner for it.')) continue;
         return false;
       }
       if (!takeError(err)) {

@@ -4,10 +4,10 @@ import { getKey, setKey } from './api.js';
 import { h, openDialog } from './dom.js';
 
 const NUMBERS = [
-  ['temperature', 'Temperature', 'How far from the likeliest words it goes; 0: not at all', { min: 0, max: 5, step: 0.05 }, 'default'],
-  ['top_p', 'Top P', 'Only the likeliest tokens with so much probability together', { min: 0.01, max: 1, step: 0.01 }, 'default'],
-  ['top_k', 'Top K', 'Only so many of the likeliest tokens; 0: all', { min: 0, max: 1000, step: 1 }, 'default'],
-  ['min_p', 'Min P', 'Only tokens so likely relative to the likeliest', { min: 0, max: 1, step: 0.01 }, 'default'],
+  ['temperature', 'Temperature', 'Randomness; 0: always the likeliest token', { min: 0, max: 5, step: 0.05 }, 'default'],
+  ['top_p', 'Top P', 'Keep the likeliest tokens up to this total probability', { min: 0.01, max: 1, step: 0.01 }, 'default'],
+  ['top_k', 'Top K', 'Keep this many of the likeliest tokens; 0: all', { min: 0, max: 1000, step: 1 }, 'default'],
+  ['min_p', 'Min P', 'Keep tokens with at least this share of the highest probability', { min: 0, max: 1, step: 0.01 }, 'default'],
   ['max_tokens', 'Longest answer', 'In tokens', { min: 1, max: 1000000, step: 1 }, 'no limit'],
   ['seed', 'Seed', 'The same seed gives the same answer', { min: 0, max: 4294967295, step: 1 }, 'random'],
 ];
@@ -45,7 +45,7 @@ function numberField([name, label, help, limits, none]) {
 function readTools(text) {
   if (!text.trim()) return undefined;
   const tools = JSON.parse(text);
-  if (!Array.isArray(tools)) throw new Error('it must be an array');
+  if (!Array.isArray(tools)) throw new Error('must be an array');
   return tools.map((t) => (t.type ? t : { type: 'function', function: t }));
 }
 
@@ -57,12 +57,12 @@ export function openSettings(changed) {
   const numbers = h('div', { class: 'grid' }, NUMBERS.map(numberField));
   const problem = h('p', { class: 'problem', role: 'alert' });
   const form = h('form', { method: 'dialog', id: 'settings', novalidate: true },
-    h('div', { class: 'field' }, h('label', { for: 'set-system' }, 'System prompt'), system, h('p', { class: 'help' }, 'Stands before every conversation.')),
+    h('div', { class: 'field' }, h('label', { for: 'set-system' }, 'System prompt'), system, h('p', { class: 'help' }, 'Sent at the start of every conversation.')),
     h('h3', {}, 'Sampling'), numbers,
     h('details', {}, h('summary', {}, 'Tools'), h('div', { class: 'field' }, h('label', { for: 'set-tools' }, 'Functions that the model may call, as JSON'), tools,
-      h('p', { class: 'help' }, 'Calls are shown in the answer; what they return is yours to write.'))),
+      h('p', { class: 'help' }, 'Calls are shown in the answer; you enter their results.'))),
     h('h3', {}, 'Server'),
-    h('div', { class: 'field' }, h('label', { for: 'set-key' }, 'API key'), key, h('p', { class: 'help' }, 'Kept in this browser, sent to this server only.')),
+    h('div', { class: 'field' }, h('label', { for: 'set-key' }, 'API key'), key, h('p', { class: 'help' }, 'Stored in this browser, sent only to this server.')),
     problem);
   form.addEventListener('submit', (event) => {
     event.preventDefault();
@@ -94,7 +94,7 @@ export function askForKey(message) {
     const key = h('input', { type: 'password', id: 'ask-key', autocomplete: 'off', required: true });
     const form = h('form', { method: 'dialog', id: 'key-form', onsubmit: (event) => (event.preventDefault(), key.value.trim() && (setKey(key.value.trim()), answer(true), dialog.close())) },
       h('p', {}, message), h('div', { class: 'field' }, h('label', { for: 'ask-key' }, 'API key'), key));
-    const dialog = openDialog('This server wants a key', form, h('button', { type: 'submit', form: 'key-form', class: 'primary' }, 'Use this key'));
+    const dialog = openDialog('This server needs a key', form, h('button', { type: 'submit', form: 'key-form', class: 'primary' }, 'Use this key'));
     dialog.addEventListener('close', () => answer(false));
     key.focus();
   });

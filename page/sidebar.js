@@ -56,7 +56,7 @@ export class Sidebar {
       if (ago(c.updated) !== day) parts.push(h('h2', {}, (day = ago(c.updated))));
       parts.push(this.row(c));
     }
-    if (!parts.length) parts.push(h('p', { class: 'none' }, 'Your conversations will be here. They stay in this browser.'));
+    if (!parts.length) parts.push(h('p', { class: 'none' }, 'Your conversations will appear here. They stay in this browser.'));
     this.list.replaceChildren(...parts);
     this.select({ id: this.current });
     this.actions.changed(conversations);
@@ -87,7 +87,7 @@ export class Sidebar {
       await this.draw();
       toast('Deleted.');
     };
-    const dialog = openDialog('Delete the conversation?', h('p', {}, `“${c.title}” and all its branches will be gone from this browser.`), [
+    const dialog = openDialog('Delete the conversation?', h('p', {}, `“${c.title}” and all its branches will be deleted from this browser.`), [
       h('button', { type: 'button', class: 'plain', onclick: () => dialog.close() }, 'Keep it'), h('button', { type: 'button', class: 'primary bad', onclick: go }, 'Delete')]);
   }
 

@@ -146,7 +146,7 @@ function readMessage(m, conversation, ids, i) {
 }
 
 export async function importAll(file) {
-  if (file?.format !== FORMAT || !Array.isArray(file.conversations)) throw new Error(`this is no file of conversations (${FORMAT})`);
+  if (file?.format !== FORMAT || !Array.isArray(file.conversations)) throw new Error(`not a file of conversations (${FORMAT})`);
   let n = 0;
   for (const c of file.conversations) {
     const messages = (Array.isArray(c?.messages) ? c.messages : []).filter((m) => ROLES.includes(m?.role));

@@ -107,7 +107,7 @@ async function keyboard({ base, browser, stage }) {
   await page.keyboard.press('Control+A');
   await page.keyboard.type('Another one.');
   await answer(page, () => page.keyboard.press('Enter'));
-  await tabTo(page, 'Version before', true);
+  await tabTo(page, 'Previous version', true);
   await page.keyboard.press('Space');
   await page.waitForSelector('text=Tell me a story. >> nth=0');
   await tabTo(page, 'Cluster', true);
@@ -232,7 +232,7 @@ async function joinPage(world) {
     await page.reload();
     await page.fill('#code', 'ABCD');
     await page.click('#join');
-    assert.equal(await page.locator('#layers').innerText(), 'none: it passes numbers on');
+    assert.equal(await page.locator('#layers').innerText(), 'none: it only relays');
     await close(page);
   }
 }

@@ -72,10 +72,10 @@ test('names are cut by what they are wide, not by their letters', () => {
   assert.match(named('書斎のコンピューターです'), /^書.*…$/);
 });
 
-test('a device without layers passes numbers on, the head embeds', () => {
+test('a device without layers only relays, the head embeds', () => {
   const devices = ring(3, (i) => (i === 1 ? { layers: 0, windows: [], os: 'browser' } : i === 2 ? { layers: 0, windows: [] } : {}));
-  assert.match(draw(devices, false).attributes['aria-label'], /device 1, passes numbers on, waiting; device 2, embedding and output/);
+  assert.match(draw(devices, false).attributes['aria-label'], /device 1, only relays, waiting; device 2, embedding and output/);
   const cards = drawCards(devices, 6, undefined, () => 0).map((c) => c.textContent);
-  assert.match(cards[1], /Layersnone: it passes numbers on/);
+  assert.match(cards[1], /Layersnone: it only relays/);
   assert.match(cards[2], /Layersnone: embedding and output/);
 });

@@ -97,9 +97,9 @@ export class Chunks {
       await new Promise((later) => setTimeout(later, AGAIN_MS));
       return this.#fetch(hash, size, token);
     }
-    if (!response.ok) throw new Error(`the head does not give a part of the model: ${response.status}`);
+    if (!response.ok) throw new Error(`the head did not send a chunk of the model: ${response.status}`);
     const bytes = new Uint8Array(await response.arrayBuffer());
-    if (bytes.length !== size || !(await isRight(hash, bytes))) throw new Error('a part of the model came damaged');
+    if (bytes.length !== size || !(await isRight(hash, bytes))) throw new Error('a chunk of the model arrived damaged');
     this.fetched += size;
     return bytes;
   }

@@ -10,7 +10,7 @@ const here = (path) => new URL(path, import.meta.url);
 
 async function bytesOf(name) {
   const response = await fetch(here(`../${name}`));
-  if (!response.ok) throw new Error('this kin was built without its engine for browsers (clang-19)');
+  if (!response.ok) throw new Error('this kin was built without the browser engine (it needs clang-19)');
   return response.arrayBuffer();
 }
 
@@ -112,7 +112,7 @@ async function takeFrame(buffer) {
   } catch (e) {
     if (e instanceof GpuError) return withoutGpu(e.message);
     // After a trap the module's results cannot be trusted.
-    if (e instanceof WebAssembly.RuntimeError) throw new Error(`The engine has failed (${e.message}). Reload this page to join again.`);
+    if (e instanceof WebAssembly.RuntimeError) throw new Error(`The engine failed (${e.message}). Reload this page to join again.`);
     give(writeFailed(frame.epoch, e.message));
   }
 }

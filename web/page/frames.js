@@ -8,8 +8,8 @@ const MAGIC = 0x314e494b; // "KIN1"
 // Parses an ArrayBuffer into { type, epoch, payload }; the payload is a view of it.
 export function readFrame(buffer) {
   const view = new DataView(buffer);
-  if (buffer.byteLength < HEADER || view.getUint32(0, true) !== MAGIC || view.getUint8(4) !== VERSION) throw new Error('the head speaks another version: reload this page');
-  if (view.getUint32(12, true) !== buffer.byteLength - HEADER) throw new Error('a frame was cut');
+  if (buffer.byteLength < HEADER || view.getUint32(0, true) !== MAGIC || view.getUint8(4) !== VERSION) throw new Error('the head uses another protocol version; reload this page');
+  if (view.getUint32(12, true) !== buffer.byteLength - HEADER) throw new Error('a frame is truncated');
   return { type: view.getUint8(5), epoch: view.getUint32(8, true), payload: new Uint8Array(buffer, HEADER) };
 }
 

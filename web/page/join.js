@@ -64,7 +64,7 @@ const says = {
   },
   opened: (m) => {
     const own = m.windows.filter(([from, to]) => to > from).map(([from, to]) => (to - from > 1 ? `${from}–${to - 1}` : `${from}`));
-    $('layers').textContent = own.length ? `${own.join(', ')} of ${m.layers}` : 'none: it passes numbers on';
+    $('layers').textContent = own.length ? `${own.join(', ')} of ${m.layers}` : 'none: it only relays';
     $('layers').dataset.n = m.windows.reduce((n, [from, to]) => n + to - from, 0);
     $('fetched').textContent = bytes(m.fetched);
     Object.assign($('fetched').dataset, { bytes: m.fetched, ms: Math.round(m.ms) });
@@ -106,7 +106,7 @@ function join() {
   $('state').hidden = false;
   $('layers').textContent = 'none yet';
   delete $('layers').dataset.n;
-  $('line').textContent = rates ? 'Starting …' : 'Measuring what this browser computes …';
+  $('line').textContent = rates ? 'Starting …' : 'Measuring the speed of this browser …';
   worker = new Worker(new URL('./socket.js', import.meta.url), { type: 'module' });
   worker.onmessage = ({ data }) => says[data.type]?.(data);
   worker.onerror = (e) => (wasIn ? again('The head does not answer.') : stop(e.message || 'This browser cannot run the page\'s workers.'));
@@ -133,7 +133,7 @@ function begin() {
     $('code').value = ''; // invalid % encoding
   }
   $('form').hidden = !isSecureContext;
-  if (!isSecureContext) return show('Browsers compute for others only on pages that they call secure: open this one with https://, or on the machine itself.');
+  if (!isSecureContext) return show('Browsers can join only from a secure page: open this page with https://, or on the serving machine itself.');
   $('form').onsubmit = (e) => (e.preventDefault(), join());
   $('leave').onclick = () => (worker ? worker.postMessage({ type: 'leave' }) : stop('This tab has left.'));
   document.onvisibilitychange = () => {

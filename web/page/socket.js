@@ -46,7 +46,7 @@ function connect({ unit, threads, gpu, rates }) {
   socket.binaryType = 'arraybuffer';
   socket.onopen = () => say({ type: 'hello', code: wanted.code, name: wanted.name, cpu: `${wanted.browser}, ${unit}`, gpu, threads, memory: wanted.memory, rates });
   socket.onmessage = ({ data }) => (typeof data === 'string' ? takeText(JSON.parse(data)) : computer.postMessage(data, [data]));
-  socket.onclose = () => end('The connection to the head ended.', true);
+  socket.onclose = () => end('The connection to the head was closed.', true);
 }
 
 function sendFrame(frame) {
@@ -57,7 +57,7 @@ function sendFrame(frame) {
 function takeComputer({ data }) {
   if (data instanceof ArrayBuffer) return sendFrame(data);
   if (data.type === 'broken') return end(data.reason);
-  if (data.type === 'no-gpu') return end(`On the GPU no more: ${data.reason}.`, true, 'off');
+  if (data.type === 'no-gpu') return end(`The GPU failed: ${data.reason}.`, true, 'off');
   if (data.type === 'engine') connect(data);
   if (data.type === 'progress') say({ type: 'progress', done: data.done, total: data.total });
   postMessage(data);
@@ -67,7 +67,7 @@ function join(options) {
   wanted = options;
   computer = new Worker(here('./computer.js'), { type: 'module' });
   computer.onmessage = takeComputer;
-  computer.onerror = (e) => end(e.message || 'The engine cannot be started.', true); // the scripts come from the head
+  computer.onerror = (e) => end(e.message || 'Cannot start the engine.', true); // the scripts come from the head
   computer.postMessage({ type: 'start', threads: options.threads, cap: options.cap, rates: options.rates, gpu: options.gpu });
 }
 
