@@ -13,12 +13,14 @@
 #include "pure/text/escape.h"
 #include "sys/whole_file.h"
 
-enum { N_CACHE_OPTIONS = 3 };
+enum { N_CACHE_OPTIONS = 4 };
 
-static void fill_cache_table(const char **dir, bool *texts, kin_option table[N_CACHE_OPTIONS]) {
+static void fill_cache_table(const char **dir, bool *conversations, kin_option table[N_CACHE_OPTIONS]) {
     const kin_option own[N_CACHE_OPTIONS] = {
         {KIN_OPTION_STRING, "cache", 0, dir, "DIR", "cache directory (default: ~/.cache/kin)", 0, 0},
-        {KIN_OPTION_FLAG, "texts", 0, texts, NULL, "with rm: remove only the on-disk KV cache", 0, 0},
+        {KIN_OPTION_FLAG, "conversations", 0, conversations, NULL, "with rm: remove only the on-disk KV cache of conversations",
+         0, 0},
+        {KIN_OPTION_FLAG, "texts", 0, conversations, NULL, NULL, 0, 0}, // its older name
         {0},
     };
     memcpy(table, own, sizeof own);
@@ -94,23 +96,23 @@ static int command_cache(int argc, char **argv) {
     const char *dir = NULL, *rest = NULL;
     char buf[1024];
     kin_option table[N_CACHE_OPTIONS];
-    bool texts = false;
+    bool conversations = false;
     kin_err err;
-    fill_cache_table(&dir, &texts, table);
+    fill_cache_table(&dir, &conversations, table);
     const char *verb = argc > 0 ? argv[0] : "";
     bool remove = strcmp(verb, "rm") == 0;
     if (!remove && strcmp(verb, "ls") != 0) {
-        kin_err_set(&err, "expected one of: ls, rm NAME, rm --texts, rm all");
+        kin_err_set(&err, "expected one of: ls, rm NAME, rm --conversations, rm all");
         return kin_app_usage("cache", &err);
     }
     if (kin_options_parse((kin_option_tables){table}, argc - 1, argv + 1, remove ? &rest : NULL, &err) != 0)
         return kin_app_usage("cache", &err);
-    if (texts && (!remove || rest)) {
-        kin_err_set(&err, "--texts is an option of rm, without a name");
+    if (conversations && (!remove || rest)) {
+        kin_err_set(&err, "--conversations is an option of rm, without a name");
         return kin_app_usage("cache", &err);
     }
-    if (remove && !texts && (!rest || !rest[0])) {
-        kin_err_set(&err, "rm needs a name from ls (a prefix is enough), --texts or all");
+    if (remove && !conversations && (!rest || !rest[0])) {
+        kin_err_set(&err, "rm needs a name from ls (a prefix is enough), --conversations or all");
         return kin_app_usage("cache", &err);
     }
     if (!dir) dir = kin_session_default_cache(buf, sizeof buf);
@@ -123,22 +125,22 @@ static int command_cache(int argc, char **argv) {
 
 static void with_cache_options(void (*use)(kin_option_tables tables, void *user), void *user) {
     const char *dir = NULL;
-    bool texts;
+    bool conversations;
     kin_option table[N_CACHE_OPTIONS];
-    fill_cache_table(&dir, &texts, table);
+    fill_cache_table(&dir, &conversations, table);
     use((kin_option_tables){table}, user);
 }
 
 const kin_command kin_command_cache = {
     .name = "cache",
-    .args = "ls | rm NAME | rm --texts | rm all",
+    .args = "ls | rm NAME | rm --conversations | rm all",
     .summary = "list or remove cached data: prepacked weights, fetched weights and the on-disk KV cache",
     .help =
         "The first run of a model packs its weights into the layout that is fastest on this CPU and stores them in a file;\n"
         "later runs map it. It can be removed at any time: the next run packs again. Devices also store the weights they fetch.\n"
         "kin serve, kin join, and kin run and kin chat with --cluster store the KV cache of earlier prompts on disk, encrypted, "
         "to\n"
-        "continue them later. If a device has returned wrong results, remove this cache on each device: rm --texts.\n"
+        "continue them later. If a device has returned wrong results, remove this cache on each device: rm --conversations.\n"
         "rm all removes everything.",
     .run = command_cache,
     .options = with_cache_options,

@@ -51,8 +51,9 @@ static void each_option(const kin_command *c, void (*visit)(const kin_option *op
     c->options(walk_tables, &w);
 }
 
+// False for a row that opens a group, and for the older name of an option.
 static bool is_option(const kin_option *o) {
-    return o->kind != KIN_OPTION_NEEDS;
+    return o->help;
 }
 
 static bool names_file(const kin_option *o) {
@@ -78,10 +79,11 @@ static void put_roff(const char *text) {
 
 static void put_roff_option(const kin_option *o, void *user) {
     (void)user;
-    if (!is_option(o)) {
+    if (o->kind == KIN_OPTION_NEEDS) {
         printf(".P\nWith \\fB\\-\\-%s\\fR:\n", o->name);
         return;
     }
+    if (!is_option(o)) return;
     printf(".TP\n");
     if (o->letter) printf("\\fB\\-%c\\fR, ", o->letter);
     printf("\\fB\\-\\-");

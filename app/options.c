@@ -224,10 +224,8 @@ void kin_options_help(kin_option_tables tables) {
     for (int t = 0; t < KIN_MAX_TABLES && tables[t]; t++) {
         for (const kin_option *o = tables[t]; o->kind != KIN_OPTION_END; o++) {
             char left[64], letter[8] = "    ";
-            if (o->kind == KIN_OPTION_NEEDS) {
-                printf("\nWith --%s:\n", o->name);
-                continue;
-            }
+            if (o->kind == KIN_OPTION_NEEDS) printf("\nWith --%s:\n", o->name);
+            if (!o->help) continue;
             if (o->letter) snprintf(letter, sizeof letter, "-%c, ", o->letter);
             snprintf(left, sizeof left, "%s--%s%s%s", letter, o->name, o->arg ? " " : "", o->arg ? o->arg : "");
             if (strlen(left) > HELP_COLUMN)

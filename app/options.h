@@ -33,7 +33,7 @@ typedef struct kin_option {
     // Name of the value in help: "N", "FILE". Also a constraint: a STRING must not be empty, except for "TEXT"; "auto|even|FILE"
     // accepts those words, or any value in place of the word in capitals; "N|all" accepts an integer or that word.
     const char *arg;
-    const char *help;
+    const char *help; // NULL: accepted, but not listed, as the older name of an option
     double min, max;
 } kin_option;
 

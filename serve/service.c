@@ -249,9 +249,10 @@ static int32_t choose(kin_job *j, float *logits, kin_job_event *event) {
     if (id < 0) {
         kin_err_set(&j->why, "the model returned no usable logits (all%s are NaN or -inf)%s",
                     constraint ? " that the grammar allows" : "",
-                    constraint ? ""
-                               : ": the file may be damaged, or a device computes wrong results; 'kin cache rm --texts' removes "
-                                 "the on-disk KV cache");
+                    constraint
+                        ? ""
+                        : ": the file may be damaged, or a device computes wrong results; 'kin cache rm --conversations' removes "
+                          "the on-disk KV cache");
         return KIN_FAIL;
     }
     kin_sampler_accept(j->o.sampler, id);

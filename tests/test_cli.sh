@@ -143,13 +143,16 @@ status 0 "$kin" cache rm 0123 --cache "$dir/kept"
 says "$out" '^removed 0123456789abcdef'
 mkdir -p "$dir/kept/kv/89abcdef01234567"
 echo x >"$dir/kept/kv/89abcdef01234567/0123456789abcdef0123456789abcdef"
-wrong 'is an option of rm' cache ls --texts --cache "$dir/kept"
-wrong 'without a name' cache rm all --texts --cache "$dir/kept"
-status 0 "$kin" cache rm --texts --cache "$dir/kept"
+wrong 'is an option of rm' cache ls --conversations --cache "$dir/kept"
+wrong 'without a name' cache rm all --conversations --cache "$dir/kept"
+status 0 "$kin" cache rm --conversations --cache "$dir/kept"
 says "$out" '^removed 89abcdef01234567'
 lines "$out" 1
-status 0 "$kin" cache rm --texts --cache "$dir/kept"
+status 0 "$kin" cache rm --texts --cache "$dir/kept" # its older name, which help does not list
 says "$err" 'no on-disk KV cache'
+status 0 "$kin" help cache
+says "$out" '--conversations'
+says_not "$out" '--texts'
 status 0 "$kin" cache rm all --cache "$dir/kept"
 says "$out" '^removed 00aa-00bb.pack'
 status 0 "$kin" cache ls --cache "$dir/kept"
@@ -319,7 +322,7 @@ printf 'root ::= "a" x\n' >"$dir/bad.gbnf"
 status 1 "$kin" run -p "$prompt" --grammar "$dir/bad.gbnf"
 says "$err" "bad.gbnf: grammar: the rule 'x' is used, but not defined"
 status 1 "$kin" run -p "$prompt" --json-schema '{"type":"object","properties":{"a":{"not":{"type":"string"}}}}'
-says "$err" 'json-schema: schema: #/properties/a/not: this keyword is supported for a schema that takes everything only'
+says "$err" 'json-schema: schema: #/properties/a/not: this keyword is only supported with a schema that accepts everything'
 status 1 "$kin" run -p "$prompt" --json-schema "$dir/no-such-file"
 says "$err" 'no-such-file'
 
