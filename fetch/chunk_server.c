@@ -205,7 +205,7 @@ static void on_piece(uv_work_t *work, int status) {
     if (!c->link) {
         free_client(c);
     } else {
-        if (c->rc == KIN_FAIL) kin_log(KIN_LOG_WARN, "it cannot be shared: %s", c->err.text);
+        if (c->rc == KIN_FAIL) kin_log(KIN_LOG_WARN, "cannot share it: %s", c->err.text);
         if (c->rc != 0) front(c)->kind = GETS_LACK;
         if (front(c)->kind != WANTS_BYTES && front(c)->kind != WANTS_PAGE) c->n_bytes = 0;
         advance(c);
@@ -240,7 +240,7 @@ static void read_next(kin_chunk_server *s) {
 // Returns NULL if there are too many; the link is then closed.
 static request *new_request(client *c) {
     if (c->n == c->server->o.n_requests) {
-        end_client(c, "more than %d requests at a time", c->server->o.n_requests);
+        end_client(c, "the peer has more than %d requests in flight", c->server->o.n_requests);
         return NULL;
     }
     return &c->requests[(c->first + c->n++) % REQUESTS_MAX];
@@ -277,23 +277,23 @@ static void take_get(client *c, const kin_proto_get *m) {
         return;
     }
     if (s->chunks && !is_ours(s, &m->model)) {
-        end_client(c, "a part of another model was asked for");
+        end_client(c, "the peer requested a chunk of another model");
         return;
     }
     const kin_manifest *manifest = s->chunks ? kin_store_manifest(kin_chunk_store_store(s->chunks)) : NULL;
     if (manifest && i >= manifest->n_chunks) {
-        end_client(c, "chunk %" PRIu32 " was asked for; the model has %" PRIu32, i, manifest->n_chunks);
+        end_client(c, "the peer requested chunk %" PRIu32 ", but the number of chunks is %" PRIu32, i, manifest->n_chunks);
         return;
     }
     if (manifest && kin_chunk_store_withholds(s->chunks, i)) {
-        end_client(c, "chunk %" PRIu32 " was asked for, which has nothing but embedding or output layer: they stay on the head",
+        end_client(c, "the peer requested chunk %" PRIu32 ", which holds only embedding and output layer; those stay on the head",
                    i);
         return;
     }
     uint32_t n = manifest ? kin_manifest_chunk(manifest, i).bytes : 0;
     if (manifest && (m->offset > n || m->length > n - m->offset)) {
-        end_client(c, "%" PRIu32 " bytes at %" PRIu32 " of chunk %" PRIu32 " were asked for; it has %" PRIu32, m->length,
-                   m->offset, i, n);
+        end_client(c, "%" PRIu32 " bytes at offset %" PRIu32 " of chunk %" PRIu32 " were requested, but its size is %" PRIu32,
+                   m->length, m->offset, i, n);
         return;
     }
     request *r = new_request(c);
@@ -320,7 +320,7 @@ static void on_client_frame(void *user, kin_link *link, const kin_frame *frame, 
         else
             end_client(c, "%s", err.text);
     } else {
-        end_client(c, "%s was sent where only requests for parts of the model belong", kin_frame_name(frame->type));
+        end_client(c, "the peer sent %s, but this link accepts only requests for chunks", kin_frame_name(frame->type));
     }
 }
 
@@ -357,7 +357,7 @@ void kin_chunk_server_close(kin_chunk_server *s) {
     for (int i = 0; i < s->o.n_links; i++) {
         client *c = s->clients[i];
         if (!c) continue;
-        kin_link_close(c->link, "it shares no parts of models any more");
+        kin_link_close(c->link, "this device has stopped sharing models");
         forget_client(c);
     }
     kin_chunk_server_set_store(s, NULL);
@@ -395,7 +395,7 @@ void kin_chunk_server_accept(kin_chunk_server *s, kin_link *link) {
     if (c) c->bytes = malloc(KIN_FRAME_DATA_BYTES);
     if (!c || !c->bytes) {
         free(c);
-        kin_link_close(link, "busy: parts of the model are given to as many as can be served at a time");
+        kin_link_close(link, "busy: too many devices are fetching the model");
         return;
     }
     c->server = s;

@@ -50,7 +50,7 @@ static buffer *find_place(kin_download *s, const kin_proto_data *m) {
 
 static int add_bytes(buffer *p, const kin_proto_data *m, kin_err *err) {
     if (!p->part.bytes) p->part.bytes = malloc(p->n);
-    if (!p->part.bytes) return kin_err_set(err, "no memory for a chunk of %" PRIu32 " bytes", p->n);
+    if (!p->part.bytes) return kin_err_set(err, "out of memory for a chunk of %" PRIu32 " bytes", p->n);
     memcpy(p->part.bytes + p->part.n_here, m->bytes, m->n_bytes);
     p->part.n_here += m->n_bytes;
     return 0;
@@ -121,7 +121,7 @@ static void end_download(kin_download *s, const char *reason) {
 
 static int take_hashes(kin_download *s, const kin_frame *frame, const uint8_t *payload, kin_err *err) {
     kin_proto_hashes m;
-    if (!s->wants_hashes) return kin_err_set(err, "hashes came that nobody asked for");
+    if (!s->wants_hashes) return kin_err_set(err, "the peer sent hashes without a request");
     if (kin_proto_decode_hashes(payload, frame->length, &m, err) != 0) return KIN_FAIL;
     s->callbacks.hashes(s->user, &m);
     return 0;
@@ -179,7 +179,7 @@ static int take_data(kin_download *s, const kin_frame *frame, const uint8_t *pay
     kin_proto_data m;
     if (kin_proto_decode_data(payload, frame->length, &m, err) != 0) return KIN_FAIL;
     buffer *p = find_place(s, &m);
-    if (!p) return kin_err_set(err, "bytes of chunk %" PRIu32 " came that nobody asked for", m.i_chunk);
+    if (!p) return kin_err_set(err, "the peer sent bytes of chunk %" PRIu32 " without a request", m.i_chunk);
     if (add_bytes(p, &m, err) != 0) return KIN_FAIL;
     s->callbacks.heard(s->user, m.n_bytes - s->n_heard);
     s->n_heard = 0;
@@ -207,7 +207,7 @@ static int take_lack(kin_download *s, const kin_frame *frame, const uint8_t *pay
     if (kin_proto_decode_lack(payload, frame->length, &m, err) != 0) return KIN_FAIL;
     int i = find_buffer(s, m.i_chunk);
     if (i < 0 && m.i_chunk != KIN_PROTO_NO_CHUNK) {
-        return kin_err_set(err, "chunk %" PRIu32 " was not asked for, and it is said to be lacking", m.i_chunk);
+        return kin_err_set(err, "the peer reports chunk %" PRIu32 " as missing, but it was not requested", m.i_chunk);
     }
     if (i >= 0) {
         buffer p = take_buffer(s, i);
@@ -230,7 +230,7 @@ static void on_frame(void *user, kin_link *link, const kin_frame *frame, const u
     else if (frame->type == KIN_FRAME_LACK)
         rc = take_lack(s, frame, payload, &err);
     else
-        rc = kin_err_set(&err, "%s was sent where only parts of the model belong", kin_frame_name(frame->type));
+        rc = kin_err_set(&err, "the peer sent %s, but this link accepts only chunks", kin_frame_name(frame->type));
     if (rc != 0) end_download(s, err.text);
 }
 

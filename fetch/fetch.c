@@ -111,8 +111,7 @@ static void drop_peer(kin_fetch *f, int peer, const char *reason) {
 
 static void drop_silent(kin_fetch *f) {
     for (int i = 0; i < kin_download_peers_n(f->peers); i++) {
-        if (kin_download_peers_is_open(f->peers, i) && is_silent(f, i))
-            drop_peer(f, i, "what it was asked for is not waited for any more");
+        if (kin_download_peers_is_open(f->peers, i) && is_silent(f, i)) drop_peer(f, i, "it did not answer a request in time");
     }
 }
 
@@ -130,7 +129,7 @@ static void ask_peer(kin_fetch *f, int peer, uint32_t i_chunk) {
     kin_chunk_part part = kin_chunk_parts_take(&f->parts, i_chunk);
     if (kin_download_peers_ask(f->peers, peer, &f->model, &part, n)) return;
     if (part.bytes) kin_chunk_parts_put(&f->parts, &part);
-    drop_peer(f, peer, "it could not be asked");
+    drop_peer(f, peer, "cannot send it a request");
 }
 
 // Sends all requests that are due, and moves on when everything is present.
@@ -180,7 +179,7 @@ static void take_wrong_chunk(kin_fetch *f, int peer, const kin_chunk_part *chunk
     int source = f->swarm_of[peer];
     bool is_alone = chunk->senders == bit_of(peer);
     const char *sender = !is_alone ? "several devices" : peer == KIN_FETCH_HEAD ? "the head" : "another device";
-    kin_log(KIN_LOG_WARN, "parts of the model from %s: %s", sender, reason);
+    kin_log(KIN_LOG_WARN, "chunks from %s: %s", sender, reason);
     if (!is_alone) f->doubted |= chunk->senders & ~bit_of(KIN_FETCH_HEAD);
     if (is_alone) kin_download_peers_ban(f->peers, peer, reason);
     if (source >= 0 && is_alone) kin_swarm_lied(f->swarm, source, chunk->i_chunk);
@@ -205,7 +204,7 @@ void kin_fetch_on_kept(void *user, int peer, const kin_chunk_part *chunk, kin_st
 static void ask_hashes(kin_fetch *f) {
     kin_manifest_fini(&f->manifest);
     if (!kin_download_peers_ask_hashes(f->peers, KIN_FETCH_HEAD, &f->model))
-        kin_download_peers_drop(f->peers, KIN_FETCH_HEAD, "it could not be asked");
+        kin_download_peers_drop(f->peers, KIN_FETCH_HEAD, "cannot send it a request");
 }
 
 void kin_fetch_on_peer_opened(void *user, int peer) {
@@ -216,7 +215,7 @@ void kin_fetch_on_peer_opened(void *user, int peer) {
     int source = kin_swarm_add_source(f->swarm, id, peer == KIN_FETCH_HEAD);
     f->swarm_of[peer] = source;
     if (source < 0) {
-        kin_download_peers_ban(f->peers, peer, "it sent wrong bytes");
+        kin_download_peers_ban(f->peers, peer, "it sent damaged chunks");
         return;
     }
     f->peer_of[source] = peer;
@@ -264,7 +263,7 @@ static void on_part(void *user, const kin_chunk_part *part) {
 static void on_lacks(void *user, int peer, uint32_t i_chunk) {
     kin_fetch *f = user;
     if (i_chunk == KIN_PROTO_NO_CHUNK) {
-        drop_peer(f, peer, "it has nothing of that model");
+        drop_peer(f, peer, "it has no chunks of that model");
     } else if (f->swarm && f->swarm_of[peer] >= 0) {
         kin_swarm_lacks(f->swarm, f->swarm_of[peer], i_chunk);
         kin_fetch_pump(f);
@@ -282,7 +281,8 @@ static void on_lost(void *user, int peer, const char *reason) {
 
 static void tick_asking(kin_fetch *f) {
     kin_download_peers_tick(f->peers, NULL, 0);
-    if (kin_clock_now() - f->asked_at > (kin_time)f->give_up_ms * 1000000) give_up(f, "the model's hashes did not come");
+    if (kin_clock_now() - f->asked_at > (kin_time)f->give_up_ms * 1000000)
+        give_up(f, "the model's hashes did not arrive in time");
 }
 
 // Chunks that wait for the local disk do not count as their sender's silence.

@@ -31,7 +31,7 @@ static bool end_work(kin_fetch *f) {
 static int check_sizes(const kin_fetch *f, const kin_manifest *m, kin_err *err) {
     bool same = m->n_files == f->n_files;
     for (int i = 0; i < f->n_files && same; i++) same = m->files[i].size == f->file_sizes[i];
-    return same ? 0 : kin_err_set(err, "the plan names other sizes of files than the model has");
+    return same ? 0 : kin_err_set(err, "the file sizes in the plan differ from the model's");
 }
 
 // There is nothing to find if a chunk store was given.

@@ -69,12 +69,12 @@ static int look_for_chunks(const kin_lazy_load_view *v, int i_file, uint64_t off
     const kin_lazy_load *f = v->lazy_load;
     uint32_t begin, end;
     if (atomic_load(f->stop)) return kin_err_set(err, "stopped");
-    if (v->is_left) return kin_err_set(err, "weights are not waited for any more");
+    if (v->is_left) return kin_err_set(err, "the wait for weights was cancelled");
     if (v->ticket != f->ticket) return kin_err_set(err, "a new plan has replaced it");
     if (!f->store) return kin_err_set(err, "%s", f->reason);
     if (kin_store_chunks_of_range(f->store, i_file, offset, bytes, &begin, &end, err) != 0) return KIN_FAIL;
     if (kin_store_has_all(f->store, begin, end)) return 0;
-    return f->is_whole ? kin_err_set(err, "weights are needed that the plan's windows do not have") : KIN_ABSENT;
+    return f->is_whole ? kin_err_set(err, "these weights are not part of the plan's windows") : KIN_ABSENT;
 }
 
 static void wait_for_news(kin_lazy_load *f) {

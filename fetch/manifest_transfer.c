@@ -19,11 +19,12 @@ void kin_manifest_transfer_give(kin_proto_hashes *message, const kin_manifest *m
 
 static int begin(kin_manifest *m, const kin_proto_hashes *message, int n_files, const uint64_t *sizes, kin_err *err) {
     const char *names[KIN_PROTO_MAX_FILES];
-    if (message->n_files != n_files) return kin_err_set(err, "the model has %d files, not %d", n_files, message->n_files);
+    if (message->n_files != n_files)
+        return kin_err_set(err, "the model has %d files, but the manifest lists %d", n_files, message->n_files);
     for (int i = 0; i < n_files; i++) {
         names[i] = message->file[i].name;
         if (message->file[i].size == sizes[i]) continue;
-        return kin_err_set(err, "file %d of the model has %" PRIu64 " bytes, not %" PRIu64, i + 1, sizes[i],
+        return kin_err_set(err, "file %d of the model has %" PRIu64 " bytes, but the manifest says %" PRIu64, i + 1, sizes[i],
                            message->file[i].size);
     }
     return kin_manifest_begin(m, message->chunk_bytes, n_files, sizes, names, err);
@@ -37,7 +38,7 @@ kin_manifest_transfer_result kin_manifest_transfer_take(kin_manifest *m, uint32_
     }
     bool in_order = message->chunk_bytes == m->chunk_bytes && message->first == *n_taken && message->n_hashes > 0;
     if (!in_order || message->n_hashes > m->n_chunks - *n_taken) {
-        kin_err_set(err, "its messages with the model's hashes do not belong together");
+        kin_err_set(err, "its messages with the model's hashes are inconsistent");
         return KIN_MANIFEST_TRANSFER_BAD;
     }
     memcpy((uint8_t *)m->hashes + (size_t)*n_taken * KIN_SHA256_BYTES, message->hashes,

@@ -98,7 +98,7 @@ int kin_missing_chunks_make(kin_missing_chunks *s, kin_store *store, const kin_w
     uint32_t n_chunks = kin_store_manifest(store)->n_chunks;
     bool *seen = calloc(n_chunks, sizeof *seen);
     *s = (kin_missing_chunks){.chunks = calloc(n_chunks, sizeof *s->chunks)};
-    int rc = seen && s->chunks ? 0 : kin_err_set(err, "no memory for a list of %u chunks", (unsigned)n_chunks);
+    int rc = seen && s->chunks ? 0 : kin_err_set(err, "out of memory for a list of %u chunks", (unsigned)n_chunks);
     if (rc == 0) rc = survey_headers(s, store, seen, err);
     if (rc == 0 && s->is_whole) s->is_private = calloc(n_chunks, sizeof *s->is_private);
     if (rc == 0 && s->is_whole && !s->is_private) rc = kin_err_set(err, "out of memory");

@@ -182,7 +182,7 @@ static void on_written(uv_work_t *work, int status) {
     (void)status; // work is never cancelled here
     written *w = work->data;
     kin_page_fetch *f = w->fetch;
-    if (w->rc != 0 && !f->has_told_failure) kin_log(KIN_LOG_WARN, "a page of a text is not kept: %s", w->err.text);
+    if (w->rc != 0 && !f->has_told_failure) kin_log(KIN_LOG_WARN, "cannot store a fetched KV page: %s", w->err.text);
     f->has_told_failure = f->has_told_failure || w->rc != 0;
     if (!f->is_closed) {
         end_job(f, w->i_job, w->rc == 0);
@@ -241,7 +241,7 @@ static void end_jobs_of(kin_page_fetch *f, const peer *p) {
 
 static void on_closed(void *user, const char *reason) {
     peer *p = user;
-    kin_log(KIN_LOG_DEBUG, "no pages of texts from there: %s", reason);
+    kin_log(KIN_LOG_DEBUG, "cannot fetch KV pages from a device: %s", reason);
     p->link = NULL;
     p->retry_at = kin_clock_now() + RETRY_MS * UINT64_C(1000000);
     p->fetch->heard_at = kin_clock_now();
@@ -331,7 +331,7 @@ static int count(const kin_page_fetch *f, want_state state) {
 }
 
 static void end_want(kin_page_fetch *f) {
-    kin_log(KIN_LOG_DEBUG, "pages of texts: %d of %d that are wanted came from others", f->states ? count(f, HERE) : 0, f->n);
+    kin_log(KIN_LOG_DEBUG, "fetched %d of %d wanted KV pages from other devices", f->states ? count(f, HERE) : 0, f->n);
     f->names = NULL;
     for (int i = 0; i < JOBS_MAX; i++) { // pages that still arrive are kept
         if (f->jobs[i].i_wanted != NOBODY) f->jobs[i].i_wanted = LATE;

@@ -38,7 +38,7 @@ static void check_arguments(result *r) {
         return;
     }
     // The reply parser checks the syntax of RFC 8259; kin_json refuses more only in these points.
-    kin_assert(strstr(err.text, "is there twice") || strstr(err.text, "UTF-") || strstr(err.text, "more than 4096") ||
+    kin_assert(strstr(err.text, "twice") || strstr(err.text, "UTF-") || strstr(err.text, "more than 4096") ||
                strstr(err.text, "too many"));
 }
 

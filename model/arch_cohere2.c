@@ -9,7 +9,7 @@ static void read_keys(kin_hparams *hp, kin_meta *k) {
     hp->rms_eps = kin_meta_float(k, "attention.layer_norm_epsilon", KIN_KEY_REQUIRED, 0, 1);
     hp->logit_scale = kin_meta_float(k, "logit_scale", KIN_KEY_REQUIRED, 0, 1e6f);
     hp->centers_norms = true;
-    if (!k->failed && hp->n_expert > 0) kin_meta_fail(k, "a cohere2 model with experts is not supported");
+    if (!k->failed && hp->n_expert > 0) kin_meta_fail(k, "cohere2 models with experts are not supported");
 }
 
 static void describe(const kin_hparams *hp, int il, kin_layer *layer) {

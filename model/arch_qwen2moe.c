@@ -7,7 +7,7 @@ static void read_keys(kin_hparams *hp, kin_meta *k) {
     hp->n_ff_exp =
         kin_meta_int(k, "expert_feed_forward_length", hp->n_ff / (hp->n_expert_used > 0 ? hp->n_expert_used : 1), 1, 1 << 20);
     hp->n_ff_shared = kin_meta_int(k, "expert_shared_feed_forward_length", hp->n_ff, 1, 1 << 20);
-    if (!k->failed && hp->n_expert == 0) kin_meta_fail(k, "a qwen2moe model without experts");
+    if (!k->failed && hp->n_expert == 0) kin_meta_fail(k, "qwen2moe models without experts are not supported");
 }
 
 static kin_weight_set required(const kin_hparams *hp, const kin_layer *layer) {

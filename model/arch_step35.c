@@ -33,7 +33,7 @@ static void read_ropes(kin_hparams *hp, kin_meta *k) {
     hp->ignores_factors[1] = true;
     full->n_rot /= 2;
     hp->n_rope_factors = (full->n_rot > windowed->n_rot ? full->n_rot : windowed->n_rot) / 2;
-    if (!k->failed && full->n_rot % 2 != 0) kin_meta_fail(k, "half of %d dimensions of a head cannot rotate", 2 * full->n_rot);
+    if (!k->failed && full->n_rot % 2 != 0) kin_meta_fail(k, "cannot rotate half of a head's %d dimensions", 2 * full->n_rot);
 }
 
 static void read_keys(kin_hparams *hp, kin_meta *k) {

@@ -56,8 +56,8 @@ static struct ggml_tensor *end_block(kin_graph *g, struct ggml_tensor *weight, s
 
 const char *kin_blocks_without_ggml(const kin_hparams *hp) {
     if (kin_hparams_has_states(hp)) return "the states of recurrent layers";
-    if (hp->query_temperature != 0) return "queries that grow with their position";
-    if (hp->routing.n_group > 1) return "experts that are chosen by groups";
+    if (hp->query_temperature != 0) return "query scaling by position";
+    if (hp->routing.n_group > 1) return "grouped expert routing";
     return NULL;
 }
 

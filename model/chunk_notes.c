@@ -17,7 +17,7 @@ enum { HEADER_BYTES = 16, RECORD_BYTES = 16 };
 int kin_chunk_notes_init(kin_chunk_notes *notes, uint32_t n_chunks, const uint8_t hash[KIN_SHA256_BYTES], kin_err *err) {
     *notes = (kin_chunk_notes){.n_chunks = n_chunks, .key = kin_hash64(hash, KIN_SHA256_BYTES, 0)};
     notes->words = calloc(kin_chunk_notes_n_words(notes), sizeof *notes->words);
-    return notes->words ? 0 : kin_err_set(err, "no memory for the notes of %" PRIu32 " chunks", n_chunks);
+    return notes->words ? 0 : kin_err_set(err, "out of memory for the notes of %" PRIu32 " chunks", n_chunks);
 }
 
 void kin_chunk_notes_fini(kin_chunk_notes *notes) {

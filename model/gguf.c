@@ -23,7 +23,7 @@ static kin_gguf *new_with_file(const char *path, kin_err *err) {
         gguf->files[0] = (kin_gguf_file){.path = strdup(path), .map = {.fd = -1, .guard = -1}};
         if (gguf->files[0].path) return gguf;
     }
-    kin_err_set(err, "%s: no memory", path);
+    kin_err_set(err, "%s: out of memory", path);
     kin_gguf_close(gguf);
     return NULL;
 }
@@ -52,7 +52,7 @@ fail:
 static int index_tensors(kin_gguf *gguf, kin_err *err) {
     const char *path = gguf->files[0].path;
     kin_name *names = calloc(gguf->n_tensors ? gguf->n_tensors : 1, sizeof *names);
-    if (!names) return kin_err_set(err, "%s: no memory for %zu tensors", path, gguf->n_tensors);
+    if (!names) return kin_err_set(err, "%s: out of memory for %zu tensors", path, gguf->n_tensors);
     for (size_t i = 0; i < gguf->n_tensors; i++) {
         names[i] = (kin_name){.at = gguf->tensors[i].name.at, .len = gguf->tensors[i].name.len, .i = i};
     }
@@ -83,7 +83,7 @@ static int get_split(const kin_gguf *part, split *s, kin_err *err) {
     }
     if (s->count <= 1) return 0;
     if (s->count <= SPLIT_PARTS_MAX && s->no < s->count) return 0;
-    return kin_err_set(err, "%s: says that it is part %llu of %u, which cannot be", part->files[0].path, s->no + 1ull, s->count);
+    return kin_err_set(err, "%s: invalid split: part %llu of %u", part->files[0].path, s->no + 1ull, s->count);
 }
 
 typedef struct split_suffix {
@@ -107,11 +107,11 @@ static int check_part(const kin_gguf *part, const split *wanted, kin_err *err) {
     if (get_split(part, &s, err) != 0) return KIN_FAIL;
     const char *path = part->files[0].path;
     if (s.count <= 1) {
-        return kin_err_set(err, "%s: a whole model, but part %u of %u belongs here", path, wanted->no + 1, wanted->count);
+        return kin_err_set(err, "%s: a whole model, but part %u of %u is expected", path, wanted->no + 1, wanted->count);
     }
     if (s.count != wanted->count || s.no != wanted->no) {
-        return kin_err_set(err, "%s: says that it is part %u of %u, but part %u of %u belongs here", path, s.no + 1, s.count,
-                           wanted->no + 1, wanted->count);
+        return kin_err_set(err, "%s: part %u of %u, but part %u of %u is expected", path, s.no + 1, s.count, wanted->no + 1,
+                           wanted->count);
     }
     if (s.n_tensors != wanted->n_tensors) {
         return kin_err_set(err, "%s: part of another model (of %u tensors, not %u)", path, s.n_tensors, wanted->n_tensors);
@@ -126,7 +126,7 @@ static int append_part(kin_gguf *gguf, kin_gguf *part, kin_err *err) {
     size_t n_tensors = gguf->n_tensors + part->n_tensors;
     kin_gguf_tensor *tensors = realloc(gguf->tensors, (n_tensors ? n_tensors : 1) * sizeof *tensors);
     if (tensors) gguf->tensors = tensors;
-    if (!files || !tensors) return kin_err_set(err, "%s: no memory for %zu tensors", part->files[0].path, n_tensors);
+    if (!files || !tensors) return kin_err_set(err, "%s: out of memory for %zu tensors", part->files[0].path, n_tensors);
 
     for (size_t i = 0; i < part->n_tensors; i++) {
         tensors[gguf->n_tensors + i] = part->tensors[i];
@@ -176,7 +176,7 @@ static kin_gguf *open_split(const char *path, const split *opened, kin_err *err)
     kin_gguf *gguf = NULL;
     char *part_path = strdup(path);
     if (!part_path) {
-        kin_err_set(err, "%s: no memory", path);
+        kin_err_set(err, "%s: out of memory", path);
         return NULL;
     }
     split wanted = *opened;
@@ -186,7 +186,8 @@ static kin_gguf *open_split(const char *path, const split *opened, kin_err *err)
         if (add_part(&gguf, part_path, &wanted, err) != 0) goto fail;
     }
     if (wanted.n_tensors && gguf->n_tensors != wanted.n_tensors) {
-        kin_err_set(err, "%s: the %u parts hold %zu tensors, not %u", path, wanted.count, gguf->n_tensors, wanted.n_tensors);
+        kin_err_set(err, "%s: the %u parts hold %zu tensors, but %u are expected", path, wanted.count, gguf->n_tensors,
+                    wanted.n_tensors);
         goto fail;
     }
     free(part_path);
@@ -203,7 +204,8 @@ fail:
 // Fails if a file was truncated while it was read: missing pages read as zeros.
 static int expect_whole(const kin_gguf *gguf, kin_err *err) {
     for (int i = 0; i < gguf->n_files; i++) {
-        if (kin_file_is_cut(&gguf->files[i].map)) return kin_err_set(err, "%s: was cut while it was read", gguf->files[i].path);
+        if (kin_file_is_cut(&gguf->files[i].map))
+            return kin_err_set(err, "%s: was truncated while it was read", gguf->files[i].path);
     }
     return 0;
 }
@@ -235,7 +237,7 @@ int kin_gguf_open_bytes(kin_gguf **out, const char *name, const uint8_t *bytes, 
     if (!gguf) return KIN_FAIL;
     if (parse(gguf, bytes, size, err) != 0 || get_split(gguf, &s, err) != 0) goto fail;
     if (s.count > 1) {
-        kin_err_set(err, "%s: part %u of %u of a model; the other parts cannot be found from memory", name, s.no + 1, s.count);
+        kin_err_set(err, "%s: part %u of %u of a model; a model in memory must be in one part", name, s.no + 1, s.count);
         goto fail;
     }
     if (index_tensors(gguf, err) != 0) goto fail;
@@ -310,8 +312,7 @@ int kin_gguf_read(const kin_gguf *gguf, const kin_gguf_tensor *t, uint64_t at, v
         memcpy(to, t->data + at, n);
         return 0;
     }
-    return kin_file_read(&file->map, t->offset + at, to, n) == 0 ? 0
-                                                                 : kin_err_set(err, "%s: cannot be read any more", file->path);
+    return kin_file_read(&file->map, t->offset + at, to, n) == 0 ? 0 : kin_err_set(err, "%s: can no longer be read", file->path);
 }
 
 // Files that change
@@ -362,12 +363,11 @@ void kin_gguf_set_filled(kin_gguf *gguf) {
 }
 
 static int fail_changed(const kin_gguf_file *file, kin_err *err) {
-    return kin_err_set(
-        err,
-        "%s: was overwritten or cut while it is used, and what is computed from it now would be wrong: bring the whole "
-        "file back ('kin serve' then loads it anew by itself; start other commands again). Next time write to "
-        "another name and rename it: that disturbs nobody",
-        file->path);
+    return kin_err_set(err,
+                       "%s: was overwritten or truncated while in use, so results would be wrong. Restore the whole "
+                       "file ('kin serve' then reloads it; restart other commands). To replace a model, write to "
+                       "another name and rename the file",
+                       file->path);
 }
 
 static kin_file_identity known_of(kin_gguf_file *file) {
@@ -428,8 +428,7 @@ int kin_gguf_check_names(kin_gguf *gguf, kin_err *err) {
         kin_file_identity there, known = known_of(file);
         if (kin_file_identify_path(file->path, &there) == 0 && there.device == known.device && there.inode == known.inode)
             continue;
-        return kin_err_set(err, "%s: was renamed or removed after it was opened: start again with the file as it is now",
-                           file->path);
+        return kin_err_set(err, "%s: was renamed or removed after it was opened; restart with the current file", file->path);
     }
     return kin_gguf_check_files(gguf, err);
 }

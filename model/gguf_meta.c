@@ -147,12 +147,12 @@ static const char *meta_text(const kin_gguf_meta *meta, char *buf, size_t n) {
 // One entry as a value of a wanted type. Errors name the key, not the file.
 
 static int fail_kind(const kin_gguf_meta *meta, const char *wanted, kin_err *err) {
-    return kin_err_set(err, "%.*s is of kind %s, not %s", KIN_STR_SHOWN(meta->key), kinds[meta->kind].name, wanted);
+    return kin_err_set(err, "%.*s has the type %s, but must be %s", KIN_STR_SHOWN(meta->key), kinds[meta->kind].name, wanted);
 }
 
 static int fail_value(const kin_gguf_meta *meta, const char *wanted, kin_err *err) {
     char text[64];
-    return kin_err_set(err, "%.*s is %s, not %s", KIN_STR_SHOWN(meta->key), meta_text(meta, text, sizeof text), wanted);
+    return kin_err_set(err, "%.*s is %s, but must be %s", KIN_STR_SHOWN(meta->key), meta_text(meta, text, sizeof text), wanted);
 }
 
 int kin_gguf_meta_u32(const kin_gguf_meta *meta, uint32_t *value, kin_err *err) {

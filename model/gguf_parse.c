@@ -88,16 +88,16 @@ static bool is_printable(kin_str s) {
 static const struct {
     const char *starts, *is;
 } other_formats[] = {
-    {"tjgg", "an old GGML file (ggjt), from before GGUF; convert the model again"},
-    {"fmgg", "an old GGML file (ggmf), from before GGUF; convert the model again"},
-    {"lmgg", "an old GGML file (ggml), from before GGUF; convert the model again"},
+    {"tjgg", "an old GGML file (ggjt), older than GGUF; convert the model again"},
+    {"fmgg", "an old GGML file (ggmf), older than GGUF; convert the model again"},
+    {"lmgg", "an old GGML file (ggml), older than GGUF; convert the model again"},
     {"algg", "a GGML adapter (ggla), not a model"},
     {"PK\3\4", "a ZIP archive, perhaps a PyTorch checkpoint"},
     {"\x1f\x8b", "gzip-compressed data"},
     {"\177ELF", "a program"},
     {"version https://git-lfs", "a Git LFS pointer; the model itself has not been downloaded"},
-    {"<!DOCTYPE", "a web page; the download went wrong"},
-    {"<html", "a web page; the download went wrong"},
+    {"<!DOCTYPE", "a web page; the download failed"},
+    {"<html", "a web page; the download failed"},
 };
 
 static int fail_magic(const uint8_t *bytes, uint64_t size, kin_err *err) {
@@ -108,7 +108,8 @@ static int fail_magic(const uint8_t *bytes, uint64_t size, kin_err *err) {
             return kin_err_set(err, "not a GGUF file but %s", other_formats[i].is);
         }
     }
-    if (size > 9 && bytes[8] == '{' && bytes[9] == '"') return kin_err_set(err, "not a GGUF file but probably safetensors");
+    if (size > 9 && bytes[8] == '{' && bytes[9] == '"')
+        return kin_err_set(err, "not a GGUF file but probably a safetensors file");
     char shown[5] = "....";
     for (uint64_t i = 0; i < 4 && i < size; i++) {
         if (bytes[i] >= 0x20 && bytes[i] < 0x7f) shown[i] = (char)bytes[i];
@@ -122,9 +123,11 @@ static int parse_header(cursor *c, uint64_t *n_tensors, uint64_t *n_kv, kin_err 
     if (!at) return kin_err_set(err, "ends inside the header (%" PRIu64 " bytes)", c->size);
 
     uint32_t version = kin_get_u32(at + 4);
-    if ((version & 0xffff) == 0 && version != 0) return kin_err_set(err, "a big-endian GGUF; only little-endian files are read");
+    if ((version & 0xffff) == 0 && version != 0)
+        return kin_err_set(err, "a big-endian GGUF file; only little-endian files are supported");
     if (version == 1) return kin_err_set(err, "GGUF version 1 is too old; convert the model again");
-    if (version < 2 || version > 3) return kin_err_set(err, "GGUF version %" PRIu32 " is unknown (2 and 3 are read)", version);
+    if (version < 2 || version > 3)
+        return kin_err_set(err, "GGUF version %" PRIu32 " is not supported (supported: 2, 3)", version);
 
     *n_tensors = kin_get_u64(at + 8);
     *n_kv = kin_get_u64(at + 16);
@@ -147,10 +150,10 @@ static int skip_array(cursor *c, kin_err *err) {
     uint64_t n;
     if (!take_u32(c, &kind) || !take_u64(c, &n)) return kin_err_set(err, "the file ends inside the array's header");
     if (kind == KIN_GGUF_STRING) return skip_strings(c, n, err);
-    if (kind == KIN_GGUF_ARRAY) return kin_err_set(err, "an array of arrays, which no model needs");
+    if (kind == KIN_GGUF_ARRAY) return kin_err_set(err, "an array of arrays, which is not supported");
 
     size_t size = kin_gguf_kind_size(kind);
-    if (size == 0) return kin_err_set(err, "an array of the unknown kind %" PRIu32, kind);
+    if (size == 0) return kin_err_set(err, "an array of unknown type %" PRIu32, kind);
     if (n > left(c) / size) return kin_err_set(err, "an array of %" PRIu64 " values, more than the file can hold", n);
     return take(c, n * size) ? 0 : kin_err_set(err, "the file ends inside the array");
 }
@@ -161,7 +164,7 @@ static int skip_value(cursor *c, uint32_t kind, kin_err *err) {
     if (kind == KIN_GGUF_STRING) return take_str(c, &s) ? 0 : kin_err_set(err, "the file ends inside the string");
 
     size_t size = kin_gguf_kind_size(kind);
-    if (size == 0) return kin_err_set(err, "is of the unknown kind %" PRIu32, kind);
+    if (size == 0) return kin_err_set(err, "has the unknown type %" PRIu32, kind);
     return take(c, size) ? 0 : kin_err_set(err, "the file ends inside the value");
 }
 
@@ -184,7 +187,7 @@ static int parse_meta(cursor *c, kin_gguf_meta *meta, uint64_t i, uint64_t n, ki
 
 static int index_keys(kin_gguf *gguf, kin_err *err) {
     kin_name *names = calloc(gguf->n_meta ? gguf->n_meta : 1, sizeof *names);
-    if (!names) return kin_err_set(err, "no memory for %zu metadata entries", gguf->n_meta);
+    if (!names) return kin_err_set(err, "out of memory for %zu metadata entries", gguf->n_meta);
     for (size_t i = 0; i < gguf->n_meta; i++) {
         names[i] = (kin_name){.at = gguf->meta[i].key.at, .len = gguf->meta[i].key.len, .i = i};
     }
@@ -201,7 +204,7 @@ static int parse_all_meta(cursor *c, kin_gguf *gguf, uint64_t n_kv, kin_err *err
                            c->size);
     }
     gguf->meta = calloc(n_kv ? (size_t)n_kv : 1, sizeof *gguf->meta);
-    if (!gguf->meta) return kin_err_set(err, "no memory for %" PRIu64 " metadata entries", n_kv);
+    if (!gguf->meta) return kin_err_set(err, "out of memory for %" PRIu64 " metadata entries", n_kv);
     for (; gguf->n_meta < n_kv; gguf->n_meta++) {
         if (parse_meta(c, &gguf->meta[gguf->n_meta], gguf->n_meta, n_kv, err) != 0) return KIN_FAIL;
     }
@@ -241,7 +244,7 @@ static int fail_type(uint32_t type, kin_err *err) {
     for (size_t i = 0; i < sizeof removed_types / sizeof removed_types[0]; i++) {
         if (removed_types[i].type == type)
             return kin_err_set(err,
-                               "has the unknown type %" PRIu32 " (%s, which ggml has removed): quantize the model again, as %s",
+                               "has the unknown type %" PRIu32 " (%s, which ggml has removed); quantize the model again as %s",
                                type, removed_types[i].name, removed_types[i].today);
     }
     return kin_err_set(err, "has the unknown type %" PRIu32, type);
@@ -259,8 +262,8 @@ static int check_shape(kin_gguf_tensor *t, uint32_t type, kin_err *err) {
         if (!multiply(&n_elements, (uint64_t)t->ne[i])) return kin_err_set(err, "has more than 2^63 elements");
     }
     if (t->ne[0] % traits->blck_size != 0) {
-        return kin_err_set(err, "has rows of %" PRId64 " elements, not whole %s blocks of %" PRId64, t->ne[0], traits->type_name,
-                           traits->blck_size);
+        return kin_err_set(err, "has rows of %" PRId64 " elements, not a multiple of the %s block size %" PRId64, t->ne[0],
+                           traits->type_name, traits->blck_size);
     }
     t->n_bytes = n_elements / (uint64_t)traits->blck_size;
     if (!multiply(&t->n_bytes, traits->type_size)) return kin_err_set(err, "has more than 2^63 bytes");
@@ -302,7 +305,7 @@ static int parse_all_tensors(cursor *c, kin_gguf *gguf, uint64_t n_tensors, kin_
         return kin_err_set(err, "announces %" PRIu64 " tensors, more than its %" PRIu64 " bytes can hold", n_tensors, c->size);
     }
     gguf->tensors = calloc(n_tensors ? (size_t)n_tensors : 1, sizeof *gguf->tensors);
-    if (!gguf->tensors) return kin_err_set(err, "no memory for %" PRIu64 " tensors", n_tensors);
+    if (!gguf->tensors) return kin_err_set(err, "out of memory for %" PRIu64 " tensors", n_tensors);
     for (; gguf->n_tensors < n_tensors; gguf->n_tensors++) {
         if (parse_tensor(c, &gguf->tensors[gguf->n_tensors], gguf->n_tensors, n_tensors, err) != 0) return KIN_FAIL;
     }
@@ -335,7 +338,7 @@ static int compare_offsets(const void *a, const void *b) {
 static int check_overlaps(const kin_gguf *gguf, kin_err *err) {
     const kin_gguf_tensor **sorted = malloc((gguf->n_tensors + 1) * sizeof *sorted);
     int rc = 0;
-    if (!sorted) return kin_err_set(err, "no memory for %zu tensors", gguf->n_tensors);
+    if (!sorted) return kin_err_set(err, "out of memory for %zu tensors", gguf->n_tensors);
     for (size_t i = 0; i < gguf->n_tensors; i++) sorted[i] = &gguf->tensors[i];
     qsort(sorted, gguf->n_tensors, sizeof *sorted, compare_offsets);
     for (size_t i = 1; i < gguf->n_tensors && rc == 0; i++) {

@@ -33,7 +33,7 @@ static void check_groups(kin_meta *k, const kin_hparams *hp) {
     for (int il = 0; il < hp->n_layer && !k->failed; il++) {
         const kin_layer layer = kin_layer_of(hp, il);
         if (layer.n_head % layer.n_head_kv != 0)
-            kin_meta_fail(k, "%d query heads cannot share %d key/value heads evenly", layer.n_head, layer.n_head_kv);
+            kin_meta_fail(k, "%d query heads are not a multiple of %d key/value heads", layer.n_head, layer.n_head_kv);
     }
 }
 
@@ -56,7 +56,7 @@ static void read_feed_forward(kin_meta *k, kin_hparams *hp) {
                    offsetof(kin_layer, n_ff));
     hp->n_ff_exp = kin_meta_int(k, "expert_feed_forward_length", hp->n_ff, 0, MAX_WIDTH);
     if (!k->failed && hp->n_expert && (hp->n_expert_used < 1 || hp->n_expert_used > hp->n_expert))
-        kin_meta_fail(k, "%d of %d experts per token is impossible", hp->n_expert_used, hp->n_expert);
+        kin_meta_fail(k, "cannot use %d of %d experts per token", hp->n_expert_used, hp->n_expert);
     if (!k->failed && (hp->n_expert ? hp->n_ff_exp : hp->n_ff) < 1)
         kin_meta_fail(k, "'%s.feed_forward_length' must not be 0", k->family);
     hp->routing = (kin_routing){.n_expert = hp->n_expert, .n_used = hp->n_expert_used, .scale = 1};
@@ -74,7 +74,7 @@ static float read_rope_factor(kin_meta *k) {
 static int read_n_rot(kin_meta *k, const kin_hparams *hp, const char *key, int fallback) {
     int n = kin_meta_int(k, key, fallback, 2, hp->head_dim > 2 ? hp->head_dim : 2);
     if (!k->failed && (n % 2 || n > hp->head_dim))
-        kin_meta_fail(k, "%d of %d dimensions of a head cannot rotate", n, hp->head_dim);
+        kin_meta_fail(k, "cannot rotate %d of a head's %d dimensions", n, hp->head_dim);
     return n;
 }
 
@@ -109,7 +109,7 @@ static void read_vocab_size(kin_meta *k, kin_hparams *hp) {
     if (!embd)
         kin_meta_fail(k, "the tensor 'token_embd.weight' is missing");
     else if (embd->ne[1] > MAX_VOCAB)
-        kin_meta_fail(k, "a vocabulary of %lld tokens is not possible", (long long)embd->ne[1]);
+        kin_meta_fail(k, "a vocabulary of %lld tokens is not supported", (long long)embd->ne[1]);
     else
         hp->n_vocab = (int)embd->ne[1];
 }

@@ -22,14 +22,14 @@ kin_hash_hex kin_hash_to_hex(const uint8_t hash[HASH]) {
 
 int kin_manifest_check_name(const char *name, kin_err *err) {
     size_t len = strlen(name);
-    if (len == 0 || len > KIN_MANIFEST_NAME_MAX) return kin_err_set(err, "a file's name of %zu bytes", len);
-    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) return kin_err_set(err, "'%s' is no name for a file", name);
+    if (len == 0 || len > KIN_MANIFEST_NAME_MAX) return kin_err_set(err, "a file name of %zu bytes is not supported", len);
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) return kin_err_set(err, "'%s' is not a valid file name", name);
     for (size_t i = 0; i < len;) {
         int n = kin_utf8_len(name + i, len - i);
-        if (n <= 0) return kin_err_set(err, "a file's name is not UTF-8");
+        if (n <= 0) return kin_err_set(err, "a file name is not UTF-8");
         uint32_t c = kin_utf8_get(name + i, n);
         if (c < 0x20 || (c >= 0x7f && c < 0xa0) || c == '/' || c == '\\') {
-            return kin_err_set(err, "a file's name has the character U+%04" PRIX32, c);
+            return kin_err_set(err, "a file name contains the character U+%04" PRIX32, c);
         }
         i += (size_t)n;
     }
@@ -38,7 +38,7 @@ int kin_manifest_check_name(const char *name, kin_err *err) {
 
 static int check_limits(uint32_t chunk_bytes, int n_files, kin_err *err) {
     if (chunk_bytes < KIN_CHUNK_BYTES_MIN || chunk_bytes > KIN_CHUNK_BYTES || (chunk_bytes & (chunk_bytes - 1)) != 0) {
-        return kin_err_set(err, "chunks of %" PRIu32 " bytes; a power of two from %d to %" PRIu32 " is expected", chunk_bytes,
+        return kin_err_set(err, "chunks of %" PRIu32 " bytes; must be a power of two from %d to %" PRIu32, chunk_bytes,
                            KIN_CHUNK_BYTES_MIN, KIN_CHUNK_BYTES);
     }
     if (n_files < 1 || n_files > KIN_MANIFEST_FILES_MAX) {
@@ -73,7 +73,7 @@ int kin_manifest_begin(kin_manifest *m, uint32_t chunk_bytes, int n_files, const
     }
     m->hashes = calloc(m->n_chunks, sizeof *m->hashes);
     if (m->hashes) return 0;
-    kin_err_set(err, "no memory for the hashes of %" PRIu32 " chunks", m->n_chunks);
+    kin_err_set(err, "out of memory for the hashes of %" PRIu32 " chunks", m->n_chunks);
 
 fail:
     kin_manifest_fini(m);
@@ -107,7 +107,7 @@ static int content_hash(const kin_manifest *m, uint8_t hash[HASH], kin_err *err)
 int kin_manifest_finish(kin_manifest *m, const uint8_t *expected, kin_err *err) {
     if (content_hash(m, m->hash, err) != 0) return KIN_FAIL;
     if (!expected || memcmp(m->hash, expected, HASH) == 0) return 0;
-    return kin_err_set(err, "the chunk hashes are those of the model %.16s, not of %.16s", kin_hash_to_hex(m->hash).text,
+    return kin_err_set(err, "the chunk hashes belong to the model %.16s, not to %.16s", kin_hash_to_hex(m->hash).text,
                        kin_hash_to_hex(expected).text);
 }
 
@@ -117,7 +117,7 @@ int kin_manifest_copy(kin_manifest *m, const kin_manifest *from, kin_err *err) {
     m->hashes = calloc(from->n_chunks, sizeof *m->hashes);
     if (!m->files || !m->hashes) {
         kin_manifest_fini(m);
-        return kin_err_set(err, "no memory for the hashes of %" PRIu32 " chunks", from->n_chunks);
+        return kin_err_set(err, "out of memory for the hashes of %" PRIu32 " chunks", from->n_chunks);
     }
     memcpy(m->files, from->files, (size_t)from->n_files * sizeof *m->files);
     memcpy(m->hashes, from->hashes, (size_t)from->n_chunks * sizeof *m->hashes);
@@ -174,24 +174,24 @@ static size_t parse_files(listed_files *files, int n_files, const uint8_t *bytes
 }
 
 static int malformed(const char *what, kin_err *err) {
-    return kin_err_set(err, "not a manifest of a model: %s", what);
+    return kin_err_set(err, "not a model manifest: %s", what);
 }
 
 // `files` is the caller's storage, because it is too large for a stack.
 static int parse(kin_manifest *m, listed_files *files, const uint8_t *bytes, size_t n, const uint8_t *expected, kin_err *err) {
-    if (n < HEADER_BYTES || memcmp(bytes, magic, sizeof magic) != 0) return malformed("it does not begin like one", err);
+    if (n < HEADER_BYTES || memcmp(bytes, magic, sizeof magic) != 0) return malformed("the header is wrong", err);
     uint32_t chunk_bytes = kin_get_u32(bytes + 8), n_files = kin_get_u32(bytes + 12), n_chunks = kin_get_u32(bytes + 16);
     if (n_files > KIN_MANIFEST_FILES_MAX || check_limits(chunk_bytes, (int)n_files, err) != 0) {
-        return malformed("the size of chunks or the number of files is impossible", err);
+        return malformed("the chunk size or the number of files is invalid", err);
     }
     size_t pos = parse_files(files, (int)n_files, bytes + HEADER_BYTES, n - HEADER_BYTES);
-    if (pos == 0) return malformed("the list of files is broken", err);
+    if (pos == 0) return malformed("the list of files is damaged", err);
     pos += HEADER_BYTES;
     if (n_chunks > KIN_MANIFEST_CHUNKS_MAX || n - pos != ((size_t)n_chunks + 1) * HASH) {
-        return malformed("it is cut short, or too long", err);
+        return malformed("it is truncated or too long", err);
     }
     if (kin_manifest_begin(m, chunk_bytes, (int)n_files, files->sizes, files->name_ptrs, err) != 0) return KIN_FAIL;
-    if (m->n_chunks != n_chunks) return malformed("the number of chunks is not that of the files' sizes", err);
+    if (m->n_chunks != n_chunks) return malformed("the number of chunks does not match the file sizes", err);
     memcpy(m->hashes, bytes + pos, (size_t)n_chunks * HASH);
     if (kin_manifest_finish(m, expected, err) != 0) return KIN_FAIL;
     return memcmp(m->hash, bytes + n - HASH, HASH) == 0 ? 0 : malformed("the content hash is wrong", err);
@@ -225,7 +225,8 @@ kin_chunk kin_manifest_chunk(const kin_manifest *m, uint32_t i_chunk) {
 
 int kin_manifest_chunks_of_range(const kin_manifest *m, int i_file, uint64_t offset, uint64_t bytes, uint32_t *begin,
                                  uint32_t *end, kin_err *err) {
-    if (i_file < 0 || i_file >= m->n_files) return kin_err_set(err, "the model has %d files, no file %d", m->n_files, i_file);
+    if (i_file < 0 || i_file >= m->n_files)
+        return kin_err_set(err, "file %d does not exist; the model has %d", i_file, m->n_files);
     const kin_manifest_file *file = &m->files[i_file];
     if (offset > file->size || bytes > file->size - offset) {
         return kin_err_set(err, "%s: has %" PRIu64 " bytes, not %" PRIu64 " at %" PRIu64, file->name, file->size, bytes, offset);
@@ -248,6 +249,6 @@ kin_chunk_check kin_manifest_check_chunk(const kin_manifest *m, uint32_t i_chunk
     }
     if (kin_sha256(bytes, n, hash, err) != 0) return KIN_CHUNK_UNCHECKED;
     if (memcmp(hash, m->hashes[i_chunk], HASH) == 0) return KIN_CHUNK_RIGHT;
-    kin_err_set(err, "the bytes of chunk %" PRIu32 " are wrong: their hash is not the model's", i_chunk);
+    kin_err_set(err, "the bytes of chunk %" PRIu32 " are damaged: their hash differs from the model's", i_chunk);
     return KIN_CHUNK_WRONG;
 }

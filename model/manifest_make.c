@@ -106,7 +106,7 @@ static int expect_unchanged(const hashing *h, kin_err *err) {
         opened now = h->files[i];
         if (identify(&now, err) != 0) return KIN_FAIL;
         if (memcmp(now.identity, h->files[i].identity, IDENTITY_BYTES) == 0) continue;
-        return kin_err_set(err, "%s: was changed while it was read", now.path);
+        return kin_err_set(err, "%s: changed while it was read", now.path);
     }
     return 0;
 }
@@ -143,7 +143,7 @@ static void drop_pages(int fd, uint64_t offset, size_t n) {
 static int read_piece(const opened *file, uint8_t *buf, size_t n, uint64_t offset, kin_err *err) {
     ssize_t got = kin_io_read(file->fd, buf, n, offset);
     if (got < 0) return kin_err_set(err, "%s: %s", file->path, strerror(errno));
-    return (size_t)got < n ? kin_err_set(err, "%s: was cut while it was read", file->path) : 0;
+    return (size_t)got < n ? kin_err_set(err, "%s: was truncated while it was read", file->path) : 0;
 }
 
 static bool stopped(const hashing *h) {
@@ -156,7 +156,7 @@ static int hash_chunk(hashing *h, uint32_t i_chunk, kin_sha256_stream *stream, u
     bool drop = h->drop && is_cold(file->fd, c.offset, c.bytes);
     for (uint32_t done = 0, n; done < c.bytes; done += n) {
         n = c.bytes - done < PIECE_BYTES ? c.bytes - done : PIECE_BYTES;
-        if (stopped(h)) return kin_err_set(err, "%s: the reading was interrupted", file->path);
+        if (stopped(h)) return kin_err_set(err, "%s: reading was interrupted", file->path);
         if (read_piece(file, buf, n, c.offset + done, err) != 0) return KIN_FAIL;
         if (kin_sha256_add(stream, buf, n, err) != 0) return KIN_FAIL;
         if (h->progress) atomic_fetch_add(&h->progress->done, n);
@@ -220,7 +220,7 @@ static int name_cache(const hashing *h, const kin_manifest_options *o, cache_pat
     for (int i = 0; i < h->n_files; i++) key = kin_hash64(h->files[i].identity, 16, key);
     int n = snprintf(path->text, sizeof path->text, "%s/%016" PRIx64 ".manifest", o->cache_dir, key);
     if (n > 0 && (size_t)n < sizeof path->text) return 0;
-    return kin_err_set(err, "'%.40s...': the folder's path is too long", o->cache_dir);
+    return kin_err_set(err, "'%.40s...': the directory's path is too long", o->cache_dir);
 }
 
 static size_t identities_bytes(const hashing *h) {
@@ -293,7 +293,7 @@ static int make_cached(hashing *h, kin_manifest *m, const kin_manifest_options *
     }
     if (hash_all(h, m, o, err) != 0) return KIN_FAIL;
     if (save(h, o->cache_dir, path.text, &why) != 0) {
-        kin_log(KIN_LOG_WARN, "the model's hashes cannot be kept, the next start computes them again: %s", why.text);
+        kin_log(KIN_LOG_WARN, "cannot store the model's hashes, so the next start computes them again: %s", why.text);
     }
     return 0;
 }

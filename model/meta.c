@@ -40,7 +40,7 @@ static bool find_list(kin_meta *k, const char *name, kin_gguf_array *array) {
     kin_err ignored;
     if (kin_gguf_get_array(k->gguf, name, array, &ignored) != 0) return false;
     if (array->kind == KIN_GGUF_STRING || array->kind == KIN_GGUF_F32 || array->kind == KIN_GGUF_F64)
-        kin_meta_fail(k, "'%s' must be integers", name);
+        kin_meta_fail(k, "'%s' must be an array of integers", name);
     else if (array->n != (uint64_t)k->n_layer)
         kin_meta_fail(k, "'%s' has %llu numbers for %d layers", name, (unsigned long long)array->n, k->n_layer);
     return true;
@@ -81,12 +81,12 @@ float kin_meta_float_at(kin_meta *k, const char *key, int il, float fallback, fl
     int rc = kin_gguf_get_array(k->gguf, full_key(k, key, name), &array, k->err);
     if (rc == KIN_ABSENT) return fallback;
     if (rc != 0 || array.kind != KIN_GGUF_F32 || array.n != (uint64_t)k->n_layer) {
-        kin_meta_fail(k, "'%s' must be %d numbers", name, k->n_layer);
+        kin_meta_fail(k, "'%s' must be an array of %d numbers", name, k->n_layer);
         return 0;
     }
     float value = (float)kin_gguf_array_f64(&array, (uint64_t)il);
     if (!(value >= min && value <= max))
-        kin_meta_fail(k, "'%s' has %g, but must be between %g and %g", name, (double)value, (double)min, (double)max);
+        kin_meta_fail(k, "'%s' contains %g, but must be between %g and %g", name, (double)value, (double)min, (double)max);
     return k->failed ? 0 : value;
 }
 
@@ -119,9 +119,9 @@ void kin_meta_routing(kin_meta *k, kin_routing *r, kin_gating gating, bool norma
     r->n_group = kin_meta_int(k, "expert_group_count", 0, 0, KIN_ROUTE_GROUPS);
     r->n_group_used = kin_meta_int(k, "expert_group_used_count", r->n_group, 0, r->n_group);
     if (!k->failed && r->n_group > 1 && (r->n_expert % r->n_group != 0 || r->n_group_used < 1))
-        kin_meta_fail(k, "%d experts in %d groups of which %d are used is impossible", r->n_expert, r->n_group, r->n_group_used);
+        kin_meta_fail(k, "%d experts in %d groups with %d groups used: not possible", r->n_expert, r->n_group, r->n_group_used);
     if (!k->failed && r->n_group > 1 && r->n_used > r->n_expert / r->n_group * r->n_group_used)
-        kin_meta_fail(k, "%d experts cannot be chosen from %d groups", r->n_used, r->n_group_used);
+        kin_meta_fail(k, "cannot choose %d experts from %d groups", r->n_used, r->n_group_used);
 }
 
 void kin_meta_fail(kin_meta *k, const char *format, ...) {

@@ -20,7 +20,7 @@ static int check_type(const kin_gguf_tensor *t, bool vector, kin_err *err) {
     const struct ggml_type_traits *traits = ggml_get_type_traits((enum ggml_type)t->type);
     bool ok = vector ? t->type == GGML_TYPE_F32 : t->type == GGML_TYPE_F32 || traits->to_float != NULL;
     if (ok) return 0;
-    return kin_err_set(err, "tensor '%.*s' has the type %s, which is not one for %s", (int)t->name.len, t->name.at,
+    return kin_err_set(err, "tensor '%.*s' has the type %s, which is not supported for %s", (int)t->name.len, t->name.at,
                        traits->type_name, vector ? "norms and biases (they must be F32)" : "weights");
 }
 
@@ -131,7 +131,7 @@ static int refuse_unknown(const kin_model *m, size_t n_used, kin_err *err) {
             for (int w = 0; w < KIN_W_COUNT; w++) used = used || m->layers[il].w[w] == t;
         }
         if (!used) {
-            return kin_err_set(err, "the tensor '%.*s' has no place in the architecture '%s'", (int)t->name.len, t->name.at,
+            return kin_err_set(err, "the tensor '%.*s' is unknown in the architecture '%s'", (int)t->name.len, t->name.at,
                                m->hp.arch->name);
         }
     }
@@ -144,7 +144,7 @@ static int read_model(kin_model *m, kin_err *err) {
     m->hp.arch = arch;
     if (kin_arch_read(&m->hp, m->gguf, err) != 0) return KIN_FAIL;
     if ((uint64_t)m->hp.n_layer > kin_gguf_n_tensors(m->gguf)) {
-        return kin_err_set(err, "%d layers are announced, but there are only %zu tensors", m->hp.n_layer,
+        return kin_err_set(err, "the metadata announces %d layers, but there are only %zu tensors", m->hp.n_layer,
                            kin_gguf_n_tensors(m->gguf));
     }
     m->layers = calloc((size_t)m->hp.n_layer, sizeof *m->layers);

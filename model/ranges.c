@@ -82,7 +82,7 @@ static size_t pick(const kin_gguf *gguf, const kin_ranges_wanted *w, placed *out
 static int expect_layers(const kin_ranges_wanted *w, const placed *picked, size_t n, kin_err *err) {
     int il = w->layer_begin; // the next expected layer; tensors are sorted by layer
     if (w->layer_begin < 0 || w->layer_end < w->layer_begin) {
-        return kin_err_set(err, "there are no layers from %d to %d", w->layer_begin, w->layer_end);
+        return kin_err_set(err, "invalid range of layers, %d to %d", w->layer_begin, w->layer_end);
     }
     for (size_t i = 0; i < n; i++) il += picked[i].part == PART_LAYER && picked[i].il == il;
     return il == w->layer_end ? 0 : kin_err_set(err, "the model has no tensors of layer %d", il);
@@ -149,12 +149,12 @@ int kin_ranges_list(const kin_gguf *gguf, const kin_ranges_wanted *w, kin_range 
     placed *picked = calloc(n_tensors + 1, sizeof *picked);
     *ranges = NULL;
     *n = 0;
-    int rc = picked ? 0 : kin_err_set(err, "no memory for the ranges of %zu tensors", n_tensors);
+    int rc = picked ? 0 : kin_err_set(err, "out of memory for the ranges of %zu tensors", n_tensors);
     size_t n_picked = rc == 0 ? pick(gguf, w, picked) : 0;
     if (rc == 0) rc = expect_layers(w, picked, n_picked, err);
     if (rc == 0) rc = check_slices(picked, n_picked, err);
     if (rc == 0) *ranges = calloc(n_files + count_runs(picked, n_picked), sizeof **ranges);
-    if (rc == 0 && !*ranges) rc = kin_err_set(err, "no memory for the ranges of %zu tensors", n_tensors);
+    if (rc == 0 && !*ranges) rc = kin_err_set(err, "out of memory for the ranges of %zu tensors", n_tensors);
     for (size_t i = 0; i < n_files && w->header && rc == 0; i++) add_range(*ranges, n, header_of(gguf, (int)i), true);
     if (rc == 0) add_tensors(*ranges, n, picked, n_picked);
     free(picked);
@@ -172,7 +172,7 @@ int kin_ranges_chunks(const kin_manifest *m, const kin_range *ranges, size_t n, 
     bool *seen = calloc(m->n_chunks, sizeof *seen);
     *chunks = calloc(m->n_chunks, sizeof **chunks);
     *n_chunks = 0;
-    int rc = seen && *chunks ? 0 : kin_err_set(err, "no memory for a list of %u chunks", (unsigned)m->n_chunks);
+    int rc = seen && *chunks ? 0 : kin_err_set(err, "out of memory for a list of %u chunks", (unsigned)m->n_chunks);
     for (size_t i = 0; i < n && rc == 0; i++) {
         uint32_t begin = 0, end = 0;
         rc = kin_manifest_chunks_of_range(m, ranges[i].i_file, ranges[i].offset, ranges[i].bytes, &begin, &end, err);

@@ -101,13 +101,13 @@ int kin_share_split(const kin_model *m, int kv_type, const double *weights, int 
     kin_share_pieces p = kin_share_pieces_of(m, kv_type);
     int heads[KIN_SHARE_RANKS], ff[KIN_SHARE_RANKS];
     if (n_ranks < 2 || n_ranks > KIN_SHARE_RANKS)
-        return kin_err_set(err, "a group has 2 to %d devices, not %d", KIN_SHARE_RANKS, n_ranks);
+        return kin_err_set(err, "a group must have 2 to %d devices, but has %d", KIN_SHARE_RANKS, n_ranks);
     for (int r = 0; r < n_ranks; r++) {
-        if (!(weights[r] > 0)) return kin_err_set(err, "device %d of a group must have more than nothing of each layer", r);
+        if (!(weights[r] > 0)) return kin_err_set(err, "device %d of a group must have a share above 0", r);
     }
     if (p.n_heads < n_ranks || p.n_ff < n_ranks)
         return kin_err_set(err,
-                           "%d devices cannot share the layers of this model: its weights can be cut into %d pieces of "
+                           "%d devices cannot share the layers of this model: its weights divide into only %d pieces of "
                            "attention and %d of the feed-forward block",
                            n_ranks, p.n_heads, p.n_ff);
     kin_deal(p.n_heads, weights, n_ranks, heads);
@@ -131,7 +131,7 @@ int kin_share_check(const kin_share *s, const kin_model *m, int kv_type, kin_err
         is_range(s->head_begin, s->head_end, p.heads, m->hp.n_head_kv) &&
         is_range(s->ff_begin, s->ff_end, p.ff, n_columns(&m->hp)))
         return 0;
-    return kin_err_set(err, "the model's layers have no share of heads %d to %d and columns %d to %d for device %d of %d",
+    return kin_err_set(err, "the model's layers cannot be split into heads %d to %d and columns %d to %d for device %d of %d",
                        s->head_begin, s->head_end, s->ff_begin, s->ff_end, s->rank, s->n_ranks);
 }
 

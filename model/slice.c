@@ -39,8 +39,8 @@ int kin_slice_check(const kin_slice *s, const kin_gguf_tensor *t, kin_err *err) 
     if (s->dim == KIN_SLICE_FULL) return 0;
     int64_t step, size = split_size(t, s->dim, &step);
     if (s->begin >= 0 && s->begin < s->end && s->end <= size && s->begin % step == 0 && s->end % step == 0) return 0;
-    return kin_err_set(err, "the tensor '%.*s' (%s, %lld x %lld) has no slice of the %s %lld to %lld", (int)t->name.len,
-                       t->name.at, kin_gguf_type_name(t->type), (long long)t->ne[0], (long long)t->ne[1],
+    return kin_err_set(err, "cannot slice the tensor '%.*s' (%s, %lld x %lld) at %s %lld to %lld", (int)t->name.len, t->name.at,
+                       kin_gguf_type_name(t->type), (long long)t->ne[0], (long long)t->ne[1],
                        s->dim == KIN_SLICE_ROWS ? "rows" : "columns", (long long)s->begin, (long long)s->end);
 }
 

@@ -47,7 +47,7 @@ struct kin_store {
 
 // Describes why a file could not be opened, from errno.
 static const char *why_not(void) {
-    return errno == ELOOP ? "is a symbolic link, which is not followed: remove it" : strerror(errno);
+    return errno == ELOOP ? "is a symbolic link, which kin does not follow; remove it" : strerror(errno);
 }
 
 // ---- folder and manifest
@@ -73,7 +73,7 @@ static int read_manifest(kin_manifest *m, const char *path, const uint8_t hash[K
     rc = kin_manifest_parse(m, bytes, n, NULL, NULL) == 0 ? 0 : KIN_ABSENT;
     free(bytes);
     if (rc != 0 || memcmp(m->hash, hash, KIN_SHA256_BYTES) == 0) return rc;
-    kin_err_set(err, "%s: is of another model (%.24s..., not %.24s...)", path, kin_hash_to_hex(m->hash).text,
+    kin_err_set(err, "%s: belongs to another model (%.24s..., not %.24s...)", path, kin_hash_to_hex(m->hash).text,
                 kin_hash_to_hex(hash).text);
     kin_manifest_fini(m);
     return KIN_FAIL;
@@ -104,12 +104,11 @@ static int settle_manifest(kin_store *s, kin_err *err) {
     int rc = read_manifest(&found, path, s->manifest.hash, err);
     kin_manifest_fini(&found);
     if (rc < 0) return KIN_FAIL;
-    if (rc == KIN_ABSENT && !s->fill)
-        return kin_err_set(err, "%s: there is no copy of the model here, or a damaged one", s->folder);
+    if (rc == KIN_ABSENT && !s->fill) return kin_err_set(err, "%s: the copy of the model is missing or damaged", s->folder);
     if (rc == KIN_ABSENT && write_manifest(&s->manifest, path, err) != 0) return KIN_FAIL;
     s->manifest_fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (s->manifest_fd < 0) return kin_err_set(err, "%s: %s", path, why_not());
-    if (flock(s->manifest_fd, LOCK_SH | LOCK_NB) != 0) return kin_err_set(err, "%s: is being removed by another kin", s->folder);
+    if (flock(s->manifest_fd, LOCK_SH | LOCK_NB) != 0) return kin_err_set(err, "%s: another kin is removing it", s->folder);
     return 0;
 }
 
@@ -130,7 +129,7 @@ static int name_files(kin_store *s, kin_err *err) {
 static int pread_all(const data_file *file, uint8_t *bytes, size_t n, uint64_t offset, kin_err *err) {
     ssize_t got = kin_io_read(file->fd, bytes, n, offset);
     if (got < 0) return kin_err_set(err, "%s: %s", file->path, strerror(errno));
-    return (size_t)got < n ? kin_err_set(err, "%s: was cut by somebody", file->path) : 0;
+    return (size_t)got < n ? kin_err_set(err, "%s: was truncated by another program", file->path) : 0;
 }
 
 static kin_chunk_check check_stored(const kin_store *s, uint32_t i_chunk) {
@@ -162,7 +161,7 @@ static int open_file(kin_store *s, int i_file, kin_err *err) {
         return kin_err_set(err, "%s: has %" PRIu64 " bytes, not the model's %" PRIu64, file->path, (uint64_t)st.st_size, size);
     }
     if (ftruncate(file->fd, (off_t)size) == 0) return 0;
-    return kin_err_set(err, "%s: cannot have %" PRIu64 " bytes on this disk: %s", file->path, size, strerror(errno));
+    return kin_err_set(err, "%s: cannot reserve %" PRIu64 " bytes on disk: %s", file->path, size, strerror(errno));
 }
 
 static int open_store(kin_store *s, kin_err *err) {
@@ -199,10 +198,10 @@ static int open_notes(kin_store *s, kin_err *err) {
     char path[PATH_BYTES];
     if (name_in(path, s->folder, "chunks", err) != 0) return KIN_FAIL;
     s->notes_fd = open(path, (s->fill ? O_RDWR | O_CREAT : O_RDONLY) | O_NOFOLLOW | O_CLOEXEC, 0644);
-    if (s->notes_fd < 0 && errno == ENOENT) return kin_err_set(err, "%s: there is no copy of the model here", s->folder);
+    if (s->notes_fd < 0 && errno == ENOENT) return kin_err_set(err, "%s: there is no copy of the model", s->folder);
     if (s->notes_fd < 0) return kin_err_set(err, "%s: %s", path, why_not());
     if (!s->fill || flock(s->notes_fd, LOCK_EX | LOCK_NB) == 0) return 0;
-    return kin_err_set(err, "%s: another kin is filling it; --cache DIR gives this one a folder of its own", s->folder);
+    return kin_err_set(err, "%s: another kin is writing to it; set another directory with --cache DIR", s->folder);
 }
 
 // In mode FILL the file afterwards contains exactly these records, and its disk blocks are allocated.
@@ -268,7 +267,7 @@ int kin_store_open(kin_store **out, const char *cache_dir, const kin_manifest *m
     if (name_folder(s->folder, cache_dir, manifest->hash, err) != 0 || name_files(s, err) != 0) goto fail;
     if (s->fill && kin_folder_make(s->folder, err) != 0) goto fail;
     if (is_link(s->folder)) {
-        kin_err_set(err, "%s: is a symbolic link, which is not followed: remove it", s->folder);
+        kin_err_set(err, "%s: is a symbolic link, which kin does not follow; remove it", s->folder);
         goto fail;
     }
     // First the lock, then the check whose folder this is, then its content.
@@ -419,7 +418,7 @@ kin_store_result kin_store_put(kin_store *s, uint32_t i_chunk, const void *bytes
     if (check != KIN_CHUNK_RIGHT) return check == KIN_CHUNK_WRONG ? KIN_STORE_WRONG : KIN_STORE_FAILED;
     if (kin_store_has(s, i_chunk)) return KIN_STORE_OK;
     if (!s->fill) {
-        kin_err_set(err, "%s: is open for reading only", s->files[0].path);
+        kin_err_set(err, "%s: is open read-only", s->files[0].path);
         return KIN_STORE_FAILED;
     }
     // Two threads may write the same chunk at the same time, with the same bytes.
@@ -428,7 +427,7 @@ kin_store_result kin_store_put(kin_store *s, uint32_t i_chunk, const void *bytes
 }
 
 int kin_store_read(kin_store *s, uint32_t i_chunk, uint32_t offset, void *bytes, size_t n, kin_err *err) {
-    if (!kin_store_has(s, i_chunk)) return kin_err_set(err, "chunk %" PRIu32 " is not here", i_chunk);
+    if (!kin_store_has(s, i_chunk)) return kin_err_set(err, "chunk %" PRIu32 " is missing", i_chunk);
     kin_chunk c = kin_manifest_chunk(&s->manifest, i_chunk);
     if (offset > c.bytes || n > c.bytes - offset) {
         return kin_err_set(err, "chunk %" PRIu32 " has %" PRIu32 " bytes, not %zu at %" PRIu32, i_chunk, c.bytes, n, offset);
@@ -498,9 +497,10 @@ int kin_store_verify(kin_store *s, int n_threads, const atomic_bool *stop, kin_e
     uint32_t n_lost = atomic_load(&v.n_lost), n_unchecked = atomic_load(&v.n_unchecked);
     const char *path = s->files[0].path;
     if (n_lost > 0) {
-        kin_log(KIN_LOG_WARN, "%s: was damaged, cut or replaced: %" PRIu32 " of its chunks must be fetched again", path, n_lost);
+        kin_log(KIN_LOG_WARN, "%s: was damaged, truncated or replaced: %" PRIu32 " of its chunks must be fetched again", path,
+                n_lost);
     }
-    if (atomic_load(&v.next) < s->manifest.n_chunks) return kin_err_set(err, "%s: the reading was interrupted", path);
+    if (atomic_load(&v.next) < s->manifest.n_chunks) return kin_err_set(err, "%s: reading was interrupted", path);
     if (n_unchecked > 0) return kin_err_set(err, "%s: out of memory: %" PRIu32 " chunks were not checked", path, n_unchecked);
     return 0;
 }

@@ -29,7 +29,7 @@ static int out_of_memory(kin_err *err) {
 }
 
 static int missing(const char *key, kin_err *err) {
-    return kin_err_set(err, "the file has no %s", key);
+    return kin_err_set(err, "the key '%s' is missing", key);
 }
 
 // Reads all strings of an array to *strings (the caller frees it) and *n; at most max. Returns KIN_ABSENT if the key is absent.
@@ -39,7 +39,8 @@ static int read_strings(const kin_gguf *gguf, const char *key, uint64_t max, kin
     if (rc != 0) return rc;
     if (array.kind != KIN_GGUF_STRING) return kin_err_set(err, "%s: not an array of strings", key);
     if (array.n > max)
-        return kin_err_set(err, "%s: %llu strings, the limit is %llu", key, (unsigned long long)array.n, (unsigned long long)max);
+        return kin_err_set(err, "%s: %llu strings, but the limit is %llu", key, (unsigned long long)array.n,
+                           (unsigned long long)max);
     *n = (size_t)array.n;
     *strings = malloc((*n + 1) * sizeof **strings);
     if (!*strings) return out_of_memory(err);
@@ -103,12 +104,13 @@ static int read_kind(source *source, kin_vocab_spec *spec, kin_err *err) {
     rc = kin_gguf_get_str(source->gguf, "tokenizer.ggml.pre", &pre, err);
     if (rc < 0) return KIN_FAIL;
     if (rc == 0 && pre.len > 0) {
-        if (pre.len >= sizeof source->pre) return kin_err_set(err, "tokenizer.ggml.pre: a name of %zu bytes", pre.len);
+        if (pre.len >= sizeof source->pre)
+            return kin_err_set(err, "tokenizer.ggml.pre: a name of %zu bytes is too long", pre.len);
         memcpy(source->pre, pre.at, pre.len);
         source->pre[pre.len] = '\0';
     } else if (!is_spm && !is_spaced) {
         kin_log(KIN_LOG_WARN,
-                "the file does not name its pre-tokenizer: with 'default' the model may answer worse than it could");
+                "the file does not name its pre-tokenizer; using 'default', which may lower the quality of the output");
     }
     *spec = kin_vocab_spec_defaults(is_spm ? KIN_VOCAB_SPM : is_spaced ? KIN_VOCAB_SPACED_BPE : KIN_VOCAB_BPE, source->pre);
     return 0;
@@ -123,7 +125,7 @@ static int read_id(const source *source, const kin_vocab_spec *spec, const char 
     if (rc == 0 && value < (uint32_t)spec->n_tokens)
         *id = (int32_t)value;
     else if (rc == 0)
-        kin_log(KIN_LOG_WARN, "%s: %u is not one of %d tokens: ignored", key, value, spec->n_tokens);
+        kin_log(KIN_LOG_WARN, "%s: ignoring %u, because there are only %d tokens", key, value, spec->n_tokens);
     return 0;
 }
 
@@ -160,7 +162,7 @@ static int read_suppressed(source *source, kin_vocab_spec *spec, kin_err *err) {
     if (rc != 0) return rc < 0 ? KIN_FAIL : 0;
     if (array.kind != KIN_GGUF_I32 && array.kind != KIN_GGUF_U32) return kin_err_set(err, "%s: not an array of integers", key);
     if (array.n > (uint64_t)spec->n_tokens)
-        return kin_err_set(err, "%s: %llu of %d tokens", key, (unsigned long long)array.n, spec->n_tokens);
+        return kin_err_set(err, "%s: %llu entries for %d tokens", key, (unsigned long long)array.n, spec->n_tokens);
     source->suppressed = malloc((size_t)(array.n + 1) * sizeof *source->suppressed);
     if (!source->suppressed) return out_of_memory(err);
     for (uint64_t i = 0; i < array.n; i++) {
@@ -189,11 +191,11 @@ static int read_flags(const source *source, kin_vocab_spec *spec, kin_err *err) 
     if (kin_gguf_get_bool(source->gguf, "tokenizer.ggml.add_eos_token", &spec->add_eos, err) < 0) return KIN_FAIL;
     if (kin_gguf_get_bool(source->gguf, "tokenizer.ggml.add_space_prefix", &spec->add_space_prefix, err) < 0) return KIN_FAIL;
     if (spec->add_bos && spec->bos == KIN_TOKEN_NONE) {
-        kin_log(KIN_LOG_WARN, "texts of this model are to begin with a BOS token, but the file has none: they begin without");
+        kin_log(KIN_LOG_WARN, "the model asks for a BOS token, but the file has none; prompts begin without one");
         spec->add_bos = false;
     }
     if (spec->add_eos && spec->eos == KIN_TOKEN_NONE) {
-        kin_log(KIN_LOG_WARN, "texts of this model are to end with an EOS token, but the file has none: they end without");
+        kin_log(KIN_LOG_WARN, "the model asks for an EOS token, but the file has none; texts end without one");
         spec->add_eos = false;
     }
     return read_strip(source, spec, err);

@@ -70,9 +70,9 @@ static void on_limit(uv_timer_t *timer) {
 // ---- the answer
 
 static int check_id(const kin_dial *d, const kin_proto_accept *accept, kin_err *err) {
-    if (kin_proto_id_equal(&accept->id, &d->o.open.id)) return kin_err_set(err, "its address leads back to this device itself");
+    if (kin_proto_id_equal(&accept->id, &d->o.open.id)) return kin_err_set(err, "its address leads back to this device");
     if (kin_proto_id_is_none(&d->o.answers) || kin_proto_id_equal(&accept->id, &d->o.answers)) return 0;
-    return kin_err_set(err, "at its address answers another device, '%s'", accept->name);
+    return kin_err_set(err, "another device, '%s', answers at its address", accept->name);
 }
 
 // Checks the answer. On KIN_FAIL the dial fails with *end.
@@ -85,7 +85,7 @@ static int take_answer(const kin_dial *d, const kin_frame *frame, const uint8_t 
         *end = KIN_DIAL_REFUSED;
         return kin_err_set(err, "%s", refuse.reason);
     }
-    if (frame->type != KIN_FRAME_ACCEPT) return kin_err_set(err, "%s came before ACCEPT", kin_frame_name(frame->type));
+    if (frame->type != KIN_FRAME_ACCEPT) return kin_err_set(err, "it sent %s before ACCEPT", kin_frame_name(frame->type));
     if (kin_proto_decode_accept(payload, frame->length, accept, err) != 0) return KIN_FAIL;
     if (check_id(d, accept, err) != 0) return KIN_FAIL;
     const kin_proto_open *own = &d->o.open;
@@ -143,7 +143,7 @@ static int connect_next(kin_dial *d, kin_err *err) {
 int kin_dial_start(kin_dial **out, uv_loop_t *loop, const kin_dial_options *o, const kin_dial_callbacks *callbacks, void *user,
                    kin_err *err) {
     *out = NULL;
-    if (o->to.n_addresses == 0) return kin_err_set(err, "its address is not known");
+    if (o->to.n_addresses == 0) return kin_err_set(err, "its address is unknown");
     kin_dial *d = calloc(1, sizeof *d);
     if (!d) return kin_err_set(err, "out of memory");
     d->loop = loop;

@@ -54,7 +54,7 @@ static int derive_key(uint8_t to[KIN_DISCOVERY_KEY], const uint8_t from[KIN_DISC
     unsigned n = KIN_DISCOVERY_KEY;
     const uint8_t *text = (const uint8_t *)purpose;
     if (!HMAC(EVP_sha256(), from, KIN_DISCOVERY_KEY, text, sizeof purpose - 1, to, &n)) {
-        return kin_err_set(err, "discovery: no HMAC-SHA256 here");
+        return kin_err_set(err, "discovery: OpenSSL cannot compute HMAC-SHA256");
     }
     return 0;
 }
@@ -158,13 +158,13 @@ int kin_discovery_ask(kin_discovery *d, kin_err *err) {
     kin_assert(!d->answers);
     kin_beacon beacon = {.kind = KIN_BEACON_SEARCH};
     uint8_t question[KIN_BEACON_BYTES];
-    if (RAND_bytes(beacon.nonce, sizeof beacon.nonce) != 1) return kin_err_set(err, "discovery: no random bytes");
+    if (RAND_bytes(beacon.nonce, sizeof beacon.nonce) != 1) return kin_err_set(err, "discovery: cannot get random numbers");
     if (kin_beacon_encode(question, &beacon, sign, d, err) != 0) return KIN_FAIL;
     memcpy(d->nonces[d->n_asked++ % N_NONCES], beacon.nonce, sizeof beacon.nonce);
 
     uv_interface_address_t *list;
     int n, n_sent = 0, rc = uv_interface_addresses(&list, &n);
-    if (rc != 0) return kin_err_set(err, "discovery: no list of interfaces: %s", uv_strerror(rc));
+    if (rc != 0) return kin_err_set(err, "discovery: cannot list the network interfaces: %s", uv_strerror(rc));
     for (int i = 0; i < n; i++) {
         if (!is_used(d, &list[i])) continue;
         if (list[i].address.address4.sin_family == AF_INET)
@@ -173,7 +173,7 @@ int kin_discovery_ask(kin_discovery *d, kin_err *err) {
             n_sent += ask6(d, &list[i], question);
     }
     uv_free_interface_addresses(list, n);
-    return n_sent > 0 ? 0 : kin_err_set(err, "discovery: no network takes the question");
+    return n_sent > 0 ? 0 : kin_err_set(err, "discovery: cannot send the query on any network");
 }
 
 // ---- receiving
@@ -258,7 +258,7 @@ static int open_both(kin_discovery **out, uv_loop_t *loop, const kin_discovery_o
     if (!d) return kin_err_set(err, "discovery: out of memory");
     if (derive_key(d->key, options->key, err) != 0) goto fail;
     if (options->only && strlen(options->only) >= sizeof d->only) {
-        kin_err_set(err, "discovery: '%.60s' is no numeric address", options->only);
+        kin_err_set(err, "discovery: '%.60s' is not a numeric address", options->only);
         goto fail;
     }
     snprintf(d->only, sizeof d->only, "%s", options->only ? options->only : "");
@@ -273,10 +273,12 @@ static int open_both(kin_discovery **out, uv_loop_t *loop, const kin_discovery_o
     d->has_v6 = rc6 == 0;
     if (!d->has_v4 && !d->has_v6) {
         kin_discovery_close(d);
-        return kin_err_set(err, "discovery: UDP port %u: %s", (unsigned)port, uv_strerror(rc4));
+        return kin_err_set(err, "discovery: cannot open UDP port %u: %s", (unsigned)port, uv_strerror(rc4));
     }
-    if (!d->has_v4) kin_log(KIN_LOG_WARN, "discovery: without IPv4: UDP port %u: %s", (unsigned)port, uv_strerror(rc4));
-    if (!d->has_v6) kin_log(KIN_LOG_DEBUG, "discovery: without IPv6: UDP port %u: %s", (unsigned)port, uv_strerror(rc6));
+    if (!d->has_v4)
+        kin_log(KIN_LOG_WARN, "discovery: not using IPv4: cannot open UDP port %u: %s", (unsigned)port, uv_strerror(rc4));
+    if (!d->has_v6)
+        kin_log(KIN_LOG_DEBUG, "discovery: not using IPv6: cannot open UDP port %u: %s", (unsigned)port, uv_strerror(rc6));
     *out = d;
     return 0;
 fail:

@@ -65,12 +65,12 @@ void kin_echo_responder_close(kin_echo_responder *e, const char *reason) {
 static int answer_caller(caller *c, const kin_frame *frame, const uint8_t *payload, kin_err *err) {
     kin_proto_echo m;
     if (frame->type != KIN_FRAME_ECHO)
-        return kin_err_set(err, "%s, which is not for a probe's link", kin_frame_name(frame->type));
+        return kin_err_set(err, "%s, but a probe link accepts only ECHO", kin_frame_name(frame->type));
     if (kin_proto_decode_echo(payload, frame->length, &m, err) != 0) return KIN_FAIL;
     c->n_bytes += (uint64_t)frame->length + HEAD_BYTES + m.answer_bytes;
-    if (c->n_bytes > KIN_ECHO_RESPONDER_BYTES_MAX) return kin_err_set(err, "more than is needed to measure");
+    if (c->n_bytes > KIN_ECHO_RESPONDER_BYTES_MAX) return kin_err_set(err, "more bytes than a measurement needs");
     kin_link_sent sent = kin_echo_responder_say(c->link, m.token, 0, m.answer_bytes);
-    return sent == KIN_LINK_FULL ? kin_err_set(err, "ECHO, and does not read the answers") : 0;
+    return sent == KIN_LINK_FULL ? kin_err_set(err, "ECHO, but does not read the answers") : 0;
 }
 
 static void caller_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
@@ -110,7 +110,6 @@ bool kin_echo_responder_add(kin_echo_responder *e, kin_link *link) {
 void kin_echo_responder_tick(kin_echo_responder *e, kin_time now) {
     for (int i = 0; i < KIN_ECHO_RESPONDER_LINKS; i++) {
         caller *c = &e->callers[i];
-        if (c->link && kin_clock_ms(c->since, now) >= KIN_ECHO_RESPONDER_LIFE_MS)
-            drop_caller(c, "a probe is done within seconds");
+        if (c->link && kin_clock_ms(c->since, now) >= KIN_ECHO_RESPONDER_LIFE_MS) drop_caller(c, "the probe took too long");
     }
 }

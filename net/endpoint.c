@@ -90,7 +90,7 @@ static void leave(visitor *v) {
 
 static void take_probe(kin_endpoint *s, kin_link *link) {
     if (kin_echo_responder_is_full(s->echo)) {
-        kin_endpoint_refuse(link, "busy: others are measuring");
+        kin_endpoint_refuse(link, "busy: other devices are measuring");
         return;
     }
     kin_endpoint_send_accept(s, link);
@@ -115,7 +115,7 @@ static void sort_in(kin_endpoint *s, kin_link *link, uint32_t epoch, const kin_p
     } else if (s->cb.opened) {
         s->cb.opened(s->user, link, epoch, open);
     } else {
-        kin_endpoint_refuse(link, "other: nothing is served here");
+        kin_endpoint_refuse(link, "other: this node accepts no links");
     }
 }
 
@@ -125,7 +125,7 @@ static void visitor_frame(void *user, kin_link *link, const kin_frame *frame, co
     kin_err err;
     leave(v);
     if (frame->type != KIN_FRAME_OPEN) {
-        kin_link_close(link, "a link begins with OPEN");
+        kin_link_close(link, "the first message of a link must be OPEN");
     } else if (kin_proto_decode_open(payload, frame->length, &open, &err) != 0) {
         kin_log(KIN_LOG_WARN, "%s: %s", kin_link_name(link), err.text);
         kin_link_close(link, err.text);
@@ -149,7 +149,7 @@ static void on_link_accepted(void *user, kin_link *link) {
         kin_link_accept(link, &callbacks, v);
         return;
     }
-    kin_link_close(link, "too many at the door");
+    kin_link_close(link, "too many links that have not sent OPEN");
 }
 
 static void on_endpoint_tick(uv_timer_t *timer) {
@@ -159,8 +159,8 @@ static void on_endpoint_tick(uv_timer_t *timer) {
     for (int i = 0; i < MAX_VISITORS; i++) {
         visitor *v = &s->visitors[i];
         if (!v->link || kin_clock_ms(v->since, now) < OPEN_WITHIN_MS) continue;
-        kin_log(KIN_LOG_INFO, "%s did not say what it wants", kin_link_name(v->link));
-        kin_link_close(v->link, "no OPEN came");
+        kin_log(KIN_LOG_INFO, "%s did not send OPEN in time", kin_link_name(v->link));
+        kin_link_close(v->link, "no OPEN in time");
         leave(v);
     }
     if (s->cb.tick) s->cb.tick(s->user);
@@ -176,9 +176,9 @@ bool kin_endpoint_call(kin_endpoint *s, kin_mailbox_fn fn, void *arg) {
 
 static int open_endpoint(kin_endpoint *s, kin_err *err) {
     if (kin_tls_ctx_open(&s->tls, s->o.key.bytes, err) != 0) return KIN_FAIL;
-    if (uv_loop_init(&s->loop) != 0) return kin_err_set(err, "no event loop");
+    if (uv_loop_init(&s->loop) != 0) return kin_err_set(err, "cannot create an event loop");
     s->has_loop = true;
-    if (uv_timer_init(&s->loop, &s->timer) != 0) return kin_err_set(err, "no timer");
+    if (uv_timer_init(&s->loop, &s->timer) != 0) return kin_err_set(err, "cannot create a timer");
     s->has_timer = true;
     s->timer.data = s;
     if (kin_echo_responder_open(&s->echo, err) != 0) return KIN_FAIL;
@@ -209,9 +209,9 @@ static void close_handles(kin_endpoint *s) {
     kin_mailbox_close(s->mailbox); // first: pending calls need the owner unchanged
     if (s->end) s->end(s->end_arg);
     for (int i = 0; i < MAX_VISITORS; i++) {
-        if (s->visitors[i].link) kin_link_close(s->visitors[i].link, "kin ends here");
+        if (s->visitors[i].link) kin_link_close(s->visitors[i].link, "kin was stopped");
     }
-    kin_echo_responder_close(s->echo, "kin ends here");
+    kin_echo_responder_close(s->echo, "kin was stopped");
     kin_listener_close(s->listener);
     if (s->has_timer) uv_close((uv_handle_t *)&s->timer, NULL);
 }
@@ -232,7 +232,7 @@ int kin_endpoint_start(kin_endpoint *s, kin_mailbox_fn begin, void *arg, kin_err
     s->begin = begin;
     s->begin_arg = arg;
     s->started = pthread_create(&s->thread, NULL, run_loop, s) == 0;
-    return s->started ? 0 : kin_err_set(err, "no thread for the network");
+    return s->started ? 0 : kin_err_set(err, "cannot start the network thread");
 }
 
 void kin_endpoint_close(kin_endpoint *s, kin_mailbox_fn end, void *arg) {

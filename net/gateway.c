@@ -134,7 +134,8 @@ void kin_gateway_tick(kin_gateway *x) {
     for (int i = 0; i < KIN_GATEWAY_LINKS; i++) {
         passage *p = &x->passages[i];
         if (p->state != PASSES || !atomic_load(&p->is_over)) continue;
-        if (p->role == KIN_PROTO_CONTROL) kin_log(KIN_LOG_INFO, "device '%s' does not pass here any more", p->name);
+        if (p->role == KIN_PROTO_CONTROL)
+            kin_log(KIN_LOG_INFO, "device '%s' no longer reaches the head through this device", p->name);
         clear(p);
     }
 }
@@ -166,7 +167,7 @@ static int begin_to_pass(passage *p, kin_link *head, kin_err *err) {
     }
     if (take_over(head, &p->ends[1], err) != 0) return KIN_FAIL;
     atomic_store(&p->is_over, false);
-    return pthread_create(&p->thread, NULL, pass, p) == 0 ? 0 : kin_err_set(err, "no thread");
+    return pthread_create(&p->thread, NULL, pass, p) == 0 ? 0 : kin_err_set(err, "cannot start a thread");
 }
 
 static void dial_accepted(void *user, kin_link *head, const kin_proto_accept *accept) {
@@ -178,27 +179,28 @@ static void dial_accepted(void *user, kin_link *head, const kin_proto_accept *ac
     m.accept.features |= KIN_PROTO_BY_GATEWAY;
     kin_endpoint_send_message(p->link, 0, &m);
     if (begin_to_pass(p, head, &err) != 0) {
-        kin_log(KIN_LOG_WARN, "a link of '%s' does not pass: %s", p->name, err.text);
+        kin_log(KIN_LOG_WARN, "cannot forward a link of '%s': %s", p->name, err.text);
         for (int i = 0; i < 2; i++) kin_tls_socket_close(&p->ends[i]);
         clear(p);
         return;
     }
     p->state = PASSES;
-    if (p->role == KIN_PROTO_CONTROL) kin_log(KIN_LOG_INFO, "device '%s' reaches the head by this one", p->name);
+    if (p->role == KIN_PROTO_CONTROL) kin_log(KIN_LOG_INFO, "device '%s' reaches the head through this device", p->name);
 }
 
 static void dial_failed(void *user, const kin_dial_failure *failure) {
     passage *p = user;
     char reason[KIN_PROTO_MAX_REASON + 1];
     p->dial = NULL;
-    snprintf(reason, sizeof reason, failure->end == KIN_DIAL_REFUSED ? "%s" : "no head: it does not answer: %s", failure->reason);
+    snprintf(reason, sizeof reason, failure->end == KIN_DIAL_REFUSED ? "%s" : "no head: the head does not answer: %s",
+             failure->reason);
     refuse(p, reason);
 }
 
 static void link_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {
     passage *p = user;
     (void)link, (void)frame, (void)payload;
-    refuse(p, "other: nothing is said before ACCEPT");
+    refuse(p, "other: a message arrived before ACCEPT");
 }
 
 static void link_closed(void *user, kin_link *link, const char *reason) {
@@ -230,7 +232,7 @@ bool kin_gateway_take(kin_gateway *x, kin_link *link, uint32_t epoch, const kin_
     int i = 0;
     while (i < KIN_GATEWAY_LINKS && x->passages[i].state != FREE) i++;
     if (i == KIN_GATEWAY_LINKS) {
-        kin_endpoint_refuse(link, "busy: too many links pass here");
+        kin_endpoint_refuse(link, "busy: too many forwarded links");
         return true;
     }
     passage *p = &x->passages[i];

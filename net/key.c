@@ -42,7 +42,7 @@ static void show(char code[KIN_CODE_TEXT], const char chars[KIN_CODE_CHARS]) {
 int kin_code_new(char code[KIN_CODE_TEXT], kin_err *err) {
     uint8_t bytes[CODE_BYTES];
     char chars[KIN_CODE_CHARS];
-    if (RAND_bytes(bytes, sizeof bytes) != 1) return kin_err_set(err, "the system has no random numbers for a code");
+    if (RAND_bytes(bytes, sizeof bytes) != 1) return kin_err_set(err, "cannot get random numbers for a code");
     for (int i = 0; i < KIN_CODE_CHARS; i++) {
         int bit = 5 * i, at = bit / 8; // the character's first bit; its bits may extend into the next byte
         unsigned two = (unsigned)bytes[at] << 8 | (at + 1 < CODE_BYTES ? bytes[at + 1] : 0u);
@@ -70,13 +70,15 @@ int kin_code_parse(char code[KIN_CODE_TEXT], const char *typed, kin_err *err) {
         if (*p == '-' || isspace((unsigned char)*p)) continue;
         char c = meant(*p);
         if (!c)
-            rc = isgraph((unsigned char)*p) ? kin_err_set(err, "no code has the character '%c' (it is number %d)", *p, n + 1)
-                                            : kin_err_set(err, "no code has the character that is number %d", n + 1);
+            rc = isgraph((unsigned char)*p)
+                     ? kin_err_set(err, "invalid code: '%c' (character %d) does not occur in codes", *p, n + 1)
+                     : kin_err_set(err, "invalid code: character %d does not occur in codes", n + 1);
         else if (n < KIN_CODE_CHARS)
             chars[n] = c;
         n++;
     }
-    if (rc == 0 && n != KIN_CODE_CHARS) rc = kin_err_set(err, "a code has %d characters, this one %d", KIN_CODE_CHARS, n);
+    if (rc == 0 && n != KIN_CODE_CHARS)
+        rc = kin_err_set(err, "invalid code: it must have %d characters, but has %d", KIN_CODE_CHARS, n);
     if (rc == 0) show(code, chars);
     OPENSSL_cleanse(chars, sizeof chars);
     return rc;
@@ -95,7 +97,7 @@ int kin_key_from_code(kin_key *key, const char code[KIN_CODE_TEXT], kin_err *err
     int ok = EVP_PBE_scrypt(chars, sizeof chars, (const unsigned char *)salt, sizeof salt - 1, 1 << 15, 8, 1, max_bytes,
                             key->bytes, sizeof key->bytes);
     OPENSSL_cleanse(chars, sizeof chars);
-    return ok == 1 ? 0 : kin_err_set(err, "cannot make a key of the code: not enough memory (it takes 32 MiB)");
+    return ok == 1 ? 0 : kin_err_set(err, "cannot derive a key from the code: out of memory (32 MiB needed)");
 }
 
 void kin_key_wipe(kin_key *key) {
@@ -144,10 +146,10 @@ bool kin_key_is_there(const char *path) {
 static int check_file(int fd, const char *path, kin_err *err) {
     struct stat st;
     if (fstat(fd, &st) != 0) return kin_err_set(err, "%s: %s", path, strerror(errno));
-    if (!S_ISREG(st.st_mode)) return kin_err_set(err, "%s: a key must be in a regular file", path);
+    if (!S_ISREG(st.st_mode)) return kin_err_set(err, "%s: not a regular file, so it cannot hold a key", path);
     if (st.st_uid != geteuid() && st.st_uid != 0) return kin_err_set(err, "%s: this key belongs to another user", path);
     if (st.st_mode & (S_IRWXG | S_IRWXO))
-        return kin_err_set(err, "%s: others may read or change this key; mend it by: chmod 600 '%s'", path, path);
+        return kin_err_set(err, "%s: other users can read or change this key; fix it with: chmod 600 '%s'", path, path);
     return 0;
 }
 
@@ -186,7 +188,7 @@ int kin_key_load(kin_key *key, const char *path, kin_err *err) {
     kin_key_wipe(key);
     int rc = load_secret(text, &n, path, err);
     if (rc == 0 && parse_hex(key, text, n) != 0)
-        rc = kin_err_set(err, "%s: not a key of kin: %d hexadecimal digits are expected", path, HEX_CHARS);
+        rc = kin_err_set(err, "%s: not a cluster key: it must be %d hexadecimal digits", path, HEX_CHARS);
     OPENSSL_cleanse(text, sizeof text);
     if (rc != 0) kin_key_wipe(key);
     return rc;
@@ -194,7 +196,7 @@ int kin_key_load(kin_key *key, const char *path, kin_err *err) {
 
 static int code_path(char path[PATH_BYTES], const char *key_path, kin_err *err) {
     if ((size_t)snprintf(path, PATH_BYTES, "%s.code", key_path) < PATH_BYTES) return 0;
-    return kin_err_set(err, "%s: too long a path", key_path);
+    return kin_err_set(err, "%s: the path is too long", key_path);
 }
 
 bool kin_code_is_there(const char *key_path) {
@@ -210,7 +212,7 @@ int kin_code_load(char code[KIN_CODE_TEXT], const char *key_path, kin_err *err) 
     int rc = load_secret(text, &n, path, err);
     text[n] = 0;
     if (rc == 0 && (strlen(text) != n || kin_code_parse(code, text, NULL) != 0))
-        rc = kin_err_set(err, "%s: not a code of kin: %d characters are expected", path, KIN_CODE_CHARS);
+        rc = kin_err_set(err, "%s: not a cluster code: it must be %d characters", path, KIN_CODE_CHARS);
     OPENSSL_cleanse(text, sizeof text);
     if (rc != 0) kin_code_wipe(code, KIN_CODE_TEXT);
     return rc;

@@ -304,7 +304,7 @@ static void tick_open(kin_link *l, kin_time now) {
     if (now >= after_ms(l->heard, l->o.silence_ms))
         end_because(l, "no answer for %.1f s", l->o.silence_ms / 1e3);
     else if (now >= after_ms(l->moved, l->o.silence_ms))
-        end_because(l, "the other side took none of the %zu bytes that wait for it for %u ms", n, l->o.silence_ms);
+        end_because(l, "the other side has not read %zu queued bytes for %u ms", n, l->o.silence_ms);
     else if (n == 0) // otherwise other traffic shows that we are alive
         send_ping(l);
 }
@@ -422,7 +422,7 @@ void kin_link_close(kin_link *l, const char *reason) {
 
 int kin_link_take(kin_link *l, int *fd, kin_tls **tls, kin_err *err) {
     if (l->phase != OPEN) return kin_err_set(err, "the link is not open");
-    if (kin_frame_reader_has_part(&l->inbox)) return kin_err_set(err, "a part of a frame has come");
+    if (kin_frame_reader_has_part(&l->inbox)) return kin_err_set(err, "part of a frame has already arrived");
     if (l->stream->transport->take(l->stream, fd, tls, err) != 0) return KIN_FAIL;
     l->is_owned = false;
     l->stream = NULL;

@@ -98,12 +98,12 @@ static void on_connected(void *user, kin_acceptor *acceptor, const char *error) 
     static const kin_link_callbacks callbacks = {on_opened, on_unowned_frame, NULL, on_pending_closed};
     kin_listener *s = user;
     if (error) {
-        kin_log(KIN_LOG_WARN, "link: cannot take a connection: %s", error);
+        kin_log(KIN_LOG_WARN, "link: cannot accept a connection: %s", error);
         return;
     }
     int n;
     pending *oldest = find_oldest(s, NULL, &n);
-    if (n == s->o.n_pending) drop_pending(oldest, "too many handshakes at a time; this is the oldest");
+    if (n == s->o.n_pending) drop_pending(oldest, "too many pending handshakes; dropped the oldest");
 
     pending *p = find_free_pending(s);
     kin_link *link;
@@ -116,7 +116,7 @@ static void on_connected(void *user, kin_acceptor *acceptor, const char *error) 
     uint8_t network[KIN_ADDRESS_NETWORK] = {0};
     if (kin_address_parse(&address, kin_link_address(link), 0)) kin_address_network(&address, network);
     oldest = find_oldest(s, network, &n);
-    if (n == s->o.n_pending_address) drop_pending(oldest, "too many handshakes of this address at a time; this is the oldest");
+    if (n == s->o.n_pending_address) drop_pending(oldest, "too many pending handshakes from this address; dropped the oldest");
     p->link = link;
     p->order = s->n_ever++;
     memcpy(p->network, network, sizeof network);

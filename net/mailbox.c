@@ -62,7 +62,7 @@ int kin_mailbox_open(kin_mailbox **out, uv_loop_t *loop, int n_max, kin_err *err
     int rc = uv_async_init(loop, &p->wake, run_calls);
     if (rc != 0) {
         kin_mailbox_free(p);
-        return kin_err_set(err, "no wake-up for the loop: %s", uv_strerror(rc));
+        return kin_err_set(err, "cannot create a wake-up handle for the event loop: %s", uv_strerror(rc));
     }
     *out = p;
     return 0;

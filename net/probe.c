@@ -84,12 +84,13 @@ static void go_on(kin_probe *p) {
 
 static int take_echo(kin_probe *p, const kin_frame *frame, const uint8_t *payload, kin_err *err) {
     kin_proto_echo m;
-    if (frame->type != KIN_FRAME_ECHO) return kin_err_set(err, "%s came where only ECHO belongs", kin_frame_name(frame->type));
-    if (p->is_resting) return kin_err_set(err, "an answer came that nobody asked for");
+    if (frame->type != KIN_FRAME_ECHO)
+        return kin_err_set(err, "it sent %s, but a probe link accepts only ECHO", kin_frame_name(frame->type));
+    if (p->is_resting) return kin_err_set(err, "it sent an answer without a request");
     if (kin_proto_decode_echo(payload, frame->length, &m, err) != 0) return KIN_FAIL;
     p->has_large = p->has_large || m.n_bytes > LARGE_BYTES;
     if (m.token == p->token && m.n_bytes == p->n_expected && m.answer_bytes == 0) return 0;
-    return kin_err_set(err, "the answer does not fit the ECHO that was sent");
+    return kin_err_set(err, "the answer does not match the ECHO that was sent");
 }
 
 static void on_frame(void *user, kin_link *link, const kin_frame *frame, const uint8_t *payload) {

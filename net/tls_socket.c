@@ -24,7 +24,7 @@ void kin_tls_socket_close(kin_tls_socket *s) {
 }
 
 static int ended(kin_err *err) {
-    return kin_err_set(err, "it ended its connection");
+    return kin_err_set(err, "it closed its connection");
 }
 
 static bool is_later(void) {

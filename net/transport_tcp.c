@@ -258,8 +258,8 @@ static void on_read(uv_stream_t *tcp, ssize_t n, const uv_buf_t *buf) {
     if (n > 0 && is_live(s))
         take_bytes(s, (const uint8_t *)buf->base, (size_t)n);
     else if (n == UV_EOF)
-        end_because(s, s->phase == HANDSHAKE ? "the other side hung up during the handshake"
-                                             : "the connection ended without a goodbye");
+        end_because(s, s->phase == HANDSHAKE ? "the other side closed the connection during the handshake"
+                                             : "the connection was closed unexpectedly");
     else if (n < 0)
         end_because(s, "the connection broke: %s", uv_strerror((int)n));
 }
@@ -288,10 +288,9 @@ static void begin_handshake(stream *s) {
 static int stream_take(kin_byte_stream *base, int *fd, kin_tls **tls, kin_err *err) {
     stream *s = (stream *)base;
     uv_os_fd_t own;
-    if (s->phase != OPEN || stream_counts(base).waiting > 0) return kin_err_set(err, "bytes wait to be sent");
+    if (s->phase != OPEN || stream_counts(base).waiting > 0) return kin_err_set(err, "there are unsent bytes");
     if (kin_tls_keep_input(s->tls, err) != 0) return KIN_FAIL;
-    if (uv_fileno((uv_handle_t *)&s->tcp, &own) != 0 || (*fd = dup(own)) < 0)
-        return kin_err_set(err, "no file descriptor is left");
+    if (uv_fileno((uv_handle_t *)&s->tcp, &own) != 0 || (*fd = dup(own)) < 0) return kin_err_set(err, "out of file descriptors");
     *tls = s->tls;
     s->tls = NULL;
     stream_close(base);
@@ -343,7 +342,7 @@ static void on_connected(uv_connect_t *connect, int status) {
     else if (s->i_address < s->n_addresses)
         next_address(s);
     else
-        end_because(s, "no connection: %s", uv_strerror(status));
+        end_because(s, "cannot connect: %s", uv_strerror(status));
 }
 
 static void try_connect(stream *s) {
@@ -361,7 +360,7 @@ static void on_resolved(uv_getaddrinfo_t *resolve, int status, struct addrinfo *
     if (s->phase == RESOLVING && s->n_addresses > 0)
         try_connect(s);
     else if (s->phase == RESOLVING)
-        end_because(s, "no such name: %s", status == 0 ? "it has no address" : uv_strerror(status));
+        end_because(s, "cannot resolve the name: %s", status == 0 ? "it has no address" : uv_strerror(status));
     let_go(s);
 }
 
@@ -384,7 +383,7 @@ static int tcp_connect(kin_byte_stream **out, const kin_transport *self, uv_loop
     if (rc == 0)
         s->n_held++;
     else
-        end_because(s, "no such name: %s", uv_strerror(rc));
+        end_because(s, "cannot resolve the name: %s", uv_strerror(rc));
     return 0;
 }
 
@@ -426,7 +425,7 @@ static int tcp_accept(kin_byte_stream **out, kin_acceptor *base, const kin_byte_
     int rc = uv_accept((uv_stream_t *)&a->tcp, (uv_stream_t *)&s->tcp);
     if (rc != 0) {
         stream_close(&s->base);
-        return kin_err_set(err, "cannot take a connection: %s", uv_strerror(rc));
+        return kin_err_set(err, "cannot accept a connection: %s", uv_strerror(rc));
     }
     *out = &s->base;
     begin_handshake(s);
@@ -466,7 +465,7 @@ static int tcp_listen(kin_acceptor **out, const kin_transport *self, uv_loop_t *
     if (rc != 0) {
         tcp_unlisten(&a->base);
         return kin_err_set(err, "cannot listen on %s port %u: %s%s", address ? address : "any address,", port, uv_strerror(rc),
-                           rc == UV_EADDRINUSE ? "; another program has it, perhaps another kin" : "");
+                           rc == UV_EADDRINUSE ? "; another program uses it, perhaps another kin" : "");
     }
     *out = &a->base;
     return 0;

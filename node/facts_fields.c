@@ -106,7 +106,7 @@ static int read_value(const json_t *json, kin_field_kind kind, void *to, kin_err
     case KIN_FIELD_OS: return read_os(json, to, err);
     case KIN_FIELD_TYPES: return read_types(json, to, err);
     case KIN_FIELD_RATES: return read_rates(json, to, err);
-    case KIN_FIELD_ABOUT: return json_is_string(json) ? 0 : kin_err_set(err, "must be a text");
+    case KIN_FIELD_ABOUT: return json_is_string(json) ? 0 : kin_err_set(err, "must be a string");
     case KIN_FIELD_INSIDE:
     case KIN_FIELD_END: break;
     }

@@ -62,11 +62,11 @@ static int compare_vocabs(const kin_vocab *a, const kin_vocab *b, const char *pa
     for (int32_t id = 0; id < n && same; id++) {
         kin_str x = kin_vocab_text(a, id), y = kin_vocab_text(b, id);
         same = x.len == y.len && memcmp(x.at, y.at, x.len) == 0;
-        if (!same) return kin_err_set(err, "%s cannot draft for this model: token %d is another one there", path, id);
+        if (!same) return kin_err_set(err, "%s cannot draft for this model: its token %d differs", path, id);
     }
     if (same) return 0;
-    return kin_err_set(err, "%s cannot draft for this model: its vocabulary is another one (%d tokens, and the model's has %d)",
-                       path, kin_vocab_n_tokens(b), n);
+    return kin_err_set(err, "%s cannot draft for this model: its vocabulary differs (%d tokens, but the model has %d)", path,
+                       kin_vocab_n_tokens(b), n);
 }
 
 int kin_draft_model_check(const kin_gguf *gguf, const char *path, const kin_vocab *vocab, kin_err *err) {
@@ -520,7 +520,7 @@ static kin_draft_spent work(kin_draft_model *m, const kin_draft_wish *wishes, in
     m->n = m->n_out = 0;
     if (m->failed || write(m, texts, n_texts, l, &spent, &err) != 0) {
         m->failed = true;
-        kin_log(KIN_LOG_WARN, "the draft model drafts no more: %s", err.text);
+        kin_log(KIN_LOG_WARN, "the draft model is disabled: %s", err.text);
     }
     spent.all_s = kin_clock_ms(begun, kin_clock_now()) / 1e3;
     return spent;

@@ -27,7 +27,7 @@ struct kin_engine_instance {
 };
 
 int kin_engine_instance_windows(const kin_proto_plan *plan, int n_layer, kin_member_windows *out, kin_err *err) {
-    if (plan->n_windows > KIN_MAX_WINDOWS) return kin_err_set(err, "a plan of %d windows", plan->n_windows);
+    if (plan->n_windows > KIN_MAX_WINDOWS) return kin_err_set(err, "the plan has %d windows, which is too many", plan->n_windows);
     out->windows.n = plan->n_windows;
     for (int i = 0; i < plan->n_windows; i++) {
         const kin_proto_window *w = &plan->window[i];
@@ -35,7 +35,7 @@ int kin_engine_instance_windows(const kin_proto_plan *plan, int n_layer, kin_mem
         out->rounds[i] = w->round;
     }
     if (kin_windows_valid(&out->windows, n_layer)) return 0;
-    return kin_err_set(err, "the plan has layers that the model, with %d, has not", n_layer);
+    return kin_err_set(err, "the plan's windows do not match the model's %d layers", n_layer);
 }
 
 // A step never has more tokens than the context: the shard's batches are limited to it, too.
@@ -62,7 +62,7 @@ static int open_devices(kin_engine_instance *s, const kin_proto_plan *plan, cons
     dopts.ggml_kernels = plan->flags & KIN_PROTO_PLAN_GGML;
     dopts.stop = o->stop;
     dopts.n_signs = o->n_signs;
-    if (dopts.gpu && o->no_gpu) return kin_err_set(err, "the plan has layers for a GPU, which this device does not lend");
+    if (dopts.gpu && o->no_gpu) return kin_err_set(err, "the plan has layers for a GPU, but this device does not offer one");
     return kin_devices_open(&s->devices, &dopts, err);
 }
 
@@ -152,7 +152,7 @@ int kin_engine_instance_prepack(const kin_proto_plan *of, const kin_engine_insta
 static int open_remote(kin_engine_instance *s, const kin_proto_plan *plan, const kin_engine_instance_options *o, kin_err *err) {
     if (kin_model_open(&s->model, o->model_path, err) != 0) return KIN_FAIL;
     if (kin_engine_instance_windows(plan, s->model.hp.n_layer, &s->windows, err) != 0) return KIN_FAIL;
-    if (plan->group.n_ranks > 0) return kin_err_set(err, "this device shares no layers with others");
+    if (plan->group.n_ranks > 0) return kin_err_set(err, "this device has no group");
     s->remote = o->remote;
     s->pool = o->pool;
     s->n_rounds = plan->n_rounds;
@@ -166,7 +166,7 @@ static int open_remote(kin_engine_instance *s, const kin_proto_plan *plan, const
 static int open_instance(kin_engine_instance *s, const kin_proto_plan *plan, const kin_engine_instance_options *o, kin_err *err) {
     if (o->remote) return open_remote(s, plan, o, err);
     if (open_model(s, plan, o, err) != 0) return KIN_FAIL;
-    if (!kin_share_is_whole(&s->share) && !o->sum.add) return kin_err_set(err, "this device shares no layers with others");
+    if (!kin_share_is_whole(&s->share) && !o->sum.add) return kin_err_set(err, "this device has no group");
     if (s->windows.windows.n > 0 && open_shard(s, plan, o, err) != 0) return KIN_FAIL;
     kin_stage_executor_options po = {.shard = s->shard,
                                      .windows = s->windows.windows,
@@ -224,8 +224,8 @@ static int take_remote_step(kin_engine_instance *s, kin_message_buffer *buffer, 
     if (s->got_wrong) return KIN_FAIL;
     if (m.flags & KIN_PROTO_STEP_POSITIONS) s->stats.n_tokens += m.n_tokens;
     if (s->remote->take(s->remote->user, buffer, err) != 0) return KIN_FAIL;
-    if (kin_steps_check(&s->steps, buffer, &answer, err) != 0) return kin_err_prefix(err, "what was computed");
-    return is_answer(&m, &answer) ? 0 : kin_err_set(err, "what was computed is of another step");
+    if (kin_steps_check(&s->steps, buffer, &answer, err) != 0) return kin_err_prefix(err, "the result of a step");
+    return is_answer(&m, &answer) ? 0 : kin_err_set(err, "the result belongs to another step");
 }
 
 static int take_remote_pages(kin_engine_instance *s, kin_message_buffer *buffer, kin_err *err) {
@@ -237,9 +237,9 @@ static int take_remote_pages(kin_engine_instance *s, kin_message_buffer *buffer,
     if (s->got_wrong) return KIN_FAIL;
     if (s->remote->take(s->remote->user, buffer, err) != 0) return KIN_FAIL;
     if (kin_steps_unpack_pages(&s->steps, buffer, &answer, &request, s->ops, &batch, err) != 0)
-        return kin_err_prefix(err, "the answer about pages");
+        return kin_err_prefix(err, "the answer to a page request");
     bool fits = answer.step == m.step && answer.n_pages == m.n_pages && answer.n_ops == m.n_ops && answer.n_good <= m.n_good;
-    return fits ? 0 : kin_err_set(err, "the answer is about other pages");
+    return fits ? 0 : kin_err_set(err, "the answer belongs to other pages");
 }
 
 static int take_remote(kin_engine_instance *s, kin_message_buffer **buffer, kin_err *err) {

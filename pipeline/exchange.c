@@ -146,7 +146,7 @@ static int take_connections(kin_exchange *x, kin_err *err) {
     }
     x->is_taken = x->is_taken || fits;
     pthread_mutex_unlock(&x->mutex);
-    return fits ? 0 : kin_err_set(err, "the group's connections are not there");
+    return fits ? 0 : kin_err_set(err, "the group is not connected");
 }
 
 void kin_exchange_use(kin_exchange *x, uint32_t epoch) {
@@ -179,7 +179,7 @@ static int begin_frame(kin_exchange *x, peer *p, kin_err *err) {
     size_t most = HEAD - KIN_FRAME_HEADER + x->cap * sizeof(float);
     bool is_sum = p->frame.type == KIN_FRAME_SUM;
     if (p->frame.length > (is_sum ? most : OWN_FRAME_BYTES) || (is_sum && p->frame.epoch != x->used))
-        return kin_err_set(err, "it sent %s of %u bytes in epoch %u, which is not due", kin_frame_name(p->frame.type),
+        return kin_err_set(err, "it sent an unexpected %s of %u bytes in epoch %u", kin_frame_name(p->frame.type),
                            (unsigned)p->frame.length, (unsigned)p->frame.epoch);
     if (p->cap >= p->frame.length) return 0;
     free(p->payload);
@@ -194,9 +194,9 @@ static int take_frame(peer *p, kin_err *err) {
     switch (p->frame.type) {
     case KIN_FRAME_PING:
     case KIN_FRAME_PONG: return 0;
-    case KIN_FRAME_BYE: return kin_err_set(err, "it ended its connection");
+    case KIN_FRAME_BYE: return kin_err_set(err, "it closed its connection");
     case KIN_FRAME_SUM: p->has_message = true; return kin_proto_decode_sum(p->payload, p->frame.length, &p->message, err);
-    default: return kin_err_set(err, "it sent %s, which is not for a group", kin_frame_name(p->frame.type));
+    default: return kin_err_set(err, "it sent %s, which a group link does not accept", kin_frame_name(p->frame.type));
     }
 }
 
@@ -322,8 +322,8 @@ static int get(kin_exchange *x, int from, float *values, size_t n, kin_err *err)
     p->has_message = false;
     bool fits = m->step == x->step && m->round == x->round && m->i_sum == x->i_sum && m->n_values == n && m->type == x->at.type;
     if (!fits) {
-        kin_err_set(err, "it is at sum %d of step %llu with %u values, this one at sum %d of step %llu with %zu", m->i_sum,
-                    (unsigned long long)m->step, (unsigned)m->n_values, x->i_sum, (unsigned long long)x->step, n);
+        kin_err_set(err, "out of step: it is at sum %d of step %llu with %u values, this device at sum %d of step %llu with %zu",
+                    m->i_sum, (unsigned long long)m->step, (unsigned)m->n_values, x->i_sum, (unsigned long long)x->step, n);
         return fail_peer(from, err);
     }
     kin_activations_decode(values, m->values, n, m->type);
@@ -450,7 +450,8 @@ static int sum_up(kin_exchange *x, float *v, size_t n, kin_err *err) {
     if (x->at.epoch != x->used && take_connections(x, err) != 0) return KIN_FAIL;
     size_t unit = kin_activation_unit(x->at.type);
     bool has_pieces = x->at.allreduce != KIN_PROTO_ALLREDUCE_RING || n / unit >= (size_t)x->at.n_ranks;
-    if (x->i_sum == KIN_PROTO_MAX_SUMS || n % unit != 0 || !has_pieces) return kin_err_set(err, "such a sum cannot be");
+    if (x->i_sum == KIN_PROTO_MAX_SUMS || n % unit != 0 || !has_pieces)
+        return kin_err_set(err, "a sum of this size is not supported");
     return ways[x->at.allreduce](x, v, n, err);
 }
 

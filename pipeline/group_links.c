@@ -129,15 +129,15 @@ static int rank_of(const kin_group_links *g, const kin_proto_id *id) {
 
 void kin_group_links_take(kin_group_links *g, kin_link *link, uint32_t epoch, const kin_proto_open *open) {
     if (g->epoch == 0 || epoch != g->epoch) {
-        kin_endpoint_refuse(link, "busy: it is not in that epoch");
+        kin_endpoint_refuse(link, "busy: this device is not in that epoch");
         return;
     }
     kin_proto_open self = kin_endpoint_self(g->endpoint);
     int rank = rank_of(g, &open->id);
     if (!kin_proto_id_equal(&open->peer, &self.id)) {
-        kin_endpoint_refuse(link, "identity: this is another device than the one that is called");
+        kin_endpoint_refuse(link, "identity: this is not the device that was called");
     } else if (rank < 0) {
-        kin_endpoint_refuse(link, "identity: that is no device before it in its group");
+        kin_endpoint_refuse(link, "identity: the caller is not an earlier device of this group");
     } else { // also a second time: the device has dropped the first link, whose answer came too late
         kin_endpoint_send_accept(g->endpoint, link);
         hand_over(&g->partners[rank], link);

@@ -252,7 +252,7 @@ int kin_head_change(kin_head *h, kin_kv_op op, kin_err *err) {
     end_own_pages(h, &op);
     if (op.seq < 0) h->n_ops = 0;
     if (merge(h, &op)) return 0;
-    if (h->n_ops == KIN_PROTO_MAX_OPS) return kin_err_set(err, "more than %d changes of the KV cache at once", h->n_ops);
+    if (h->n_ops == KIN_PROTO_MAX_OPS) return kin_err_set(err, "more than %d KV cache operations in one step", h->n_ops);
     if (h->n_ops == h->cap_ops) {
         int cap = h->cap_ops ? 2 * h->cap_ops : 16;
         kin_kv_op *larger = realloc(h->ops, (size_t)cap * sizeof *larger);

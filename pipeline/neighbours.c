@@ -74,8 +74,8 @@ static void take_step(hop *h, const kin_frame *frame, const uint8_t *payload) {
     if (frame->epoch != n->place.epoch) return;
     kin_message_buffer *buffer = kin_message_pool_take(n->o.pool, frame->length);
     if (!buffer) {
-        kin_log(KIN_LOG_WARN, "%s sent more steps at once than can be", kin_link_name(h->link));
-        break_link(h, "more steps in flight than there can be");
+        kin_log(KIN_LOG_WARN, "%s sent more steps than can be in flight", kin_link_name(h->link));
+        break_link(h, "too many steps in flight");
         return;
     }
     buffer->frame = *frame;
@@ -91,7 +91,7 @@ static void link_frame(void *user, kin_link *link, const kin_frame *frame, const
     if (h->side == KIN_SIDE_PREVIOUS && is_step)
         take_step(h, frame, payload);
     else
-        break_link(h, h->side == KIN_SIDE_NEXT ? "it does not answer as a member of a ring does" : "a ring link carries steps");
+        break_link(h, h->side == KIN_SIDE_NEXT ? "it does not answer like a ring member" : "a ring link carries only steps");
 }
 
 static void link_closed(void *user, kin_link *link, const char *reason) {
@@ -105,7 +105,7 @@ static void link_closed(void *user, kin_link *link, const char *reason) {
 // Uses a link that was accepted, by this or the other side.
 static void use(hop *h, kin_link *link) {
     static const kin_link_callbacks callbacks = {.frame = link_frame, .closed = link_closed};
-    drop_link(h, "another link has taken its place");
+    drop_link(h, "replaced by a newer link");
     h->link = link;
     kin_link_accept(link, &callbacks, h);
     kin_link_set_frame_max(link, h->side == KIN_SIDE_PREVIOUS ? h->of->place.frame_max : FRAME_MAX_CONTROL);
@@ -169,8 +169,8 @@ static hop *hop_of(kin_neighbours *n, const kin_proto_open *open) {
 
 // Returns NULL if the link may be accepted.
 static const char *reason_to_refuse(const kin_neighbours *n, const hop *h, uint32_t epoch, const kin_proto_open *open) {
-    if (n->place.epoch == 0 || epoch != n->place.epoch) return "busy: it is not in that epoch";
-    if (!kin_proto_id_equal(&open->id, &n->place.who[h->side])) return "identity: that is not its neighbour in this ring";
+    if (n->place.epoch == 0 || epoch != n->place.epoch) return "busy: this device is not in that epoch";
+    if (!kin_proto_id_equal(&open->id, &n->place.who[h->side])) return "identity: the caller is not a neighbour of this device";
     if (h->side == KIN_SIDE_NEXT && h->link) return "busy: it is connected already";
     return NULL;
 }
@@ -198,7 +198,7 @@ static void transmit(kin_neighbours *n, const kin_message_buffer *p) {
     if (!h->link || p->frame.epoch != n->place.epoch) return;
     kin_frame_part part = {p->payload, p->frame.length};
     kin_link_sent sent = kin_link_send(h->link, p->frame.type, p->frame.epoch, 1, &part);
-    if (sent == KIN_LINK_FULL) break_link(h, "it takes no more"); // a working epoch never has this much in flight
+    if (sent == KIN_LINK_FULL) break_link(h, "it does not read its messages"); // a working epoch never has this much in flight
     uint64_t step;
     int round;
     if (kin_trace_is_on(n->o.trace) && kin_steps_peek(p, &step, &round))

@@ -31,7 +31,7 @@ static void pack(kin_prepacking *p) {
         p->held = held;
     }
     if (atomic_load(&p->stop)) return;
-    if (rc != 0) kin_log(KIN_LOG_DEBUG, "packing ahead: %s", err.text);
+    if (rc != 0) kin_log(KIN_LOG_DEBUG, "prepacking: %s", err.text);
     p->o.done(p->o.user, p->job_now.ticket);
 }
 
@@ -68,7 +68,7 @@ int kin_prepacking_open(kin_prepacking **out, const kin_prepacking_options *o, k
     if (p->is_started) return 0;
     kin_prepacking_close(p);
     *out = NULL;
-    return kin_err_set(err, "no thread for packing ahead");
+    return kin_err_set(err, "cannot start the prepacking thread");
 }
 
 void kin_prepacking_stop(kin_prepacking *p) {

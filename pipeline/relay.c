@@ -74,11 +74,11 @@ static void link_frame(void *user, kin_link *link, const kin_frame *frame, const
     hop *h = user;
     bool is_step = frame->type == KIN_FRAME_STEP || frame->type == KIN_FRAME_PAGES;
     if (link != h->links[SENDER] || !h->links[RECEIVER] || !is_step) {
-        end_hop(h, "a ring link carries steps");
+        end_hop(h, "a ring link carries only steps");
     } else if (frame->epoch == h->of->epoch) {
         kin_frame_part part = {payload, frame->length};
         kin_link_sent sent = kin_link_send(h->links[RECEIVER], frame->type, frame->epoch, 1, &part);
-        if (sent == KIN_LINK_FULL) end_hop(h, "the next member takes no more");
+        if (sent == KIN_LINK_FULL) end_hop(h, "the next member does not read its messages");
     }
 }
 
@@ -109,11 +109,11 @@ void kin_relay_add(kin_relay *r, kin_endpoint *endpoint, kin_link *link, const k
     const kin_proto_id ids[2] = {end_of == SENDER ? open->id : open->peer, end_of == SENDER ? open->peer : open->id};
     hop *h = find_hop(r, ids);
     if (h && h->links[end_of]) { // the device has noticed a break before the head did
-        end_hop(h, "the device has connected anew");
+        end_hop(h, "the device has reconnected");
         h = find_hop(r, ids);
     }
     if (!h) {
-        kin_endpoint_refuse(link, "busy: the head passes on for too many");
+        kin_endpoint_refuse(link, "busy: the head relays for too many devices");
         return;
     }
     h->links[end_of] = link;

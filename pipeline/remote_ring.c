@@ -13,7 +13,7 @@ static void note_sent(kin_remote_ring *w, const kin_hop *hop, const kin_batch *b
 static int send(void *user, const kin_hop *hop, const kin_batch *batch, const float *x, kin_err *err) {
     kin_remote_ring *w = user;
     const kin_remote_ring_options *o = &w->o;
-    if (w->n == KIN_REMOTE_RING_SENT) return kin_err_set(err, "ring: %d steps have not come back", w->n);
+    if (w->n == KIN_REMOTE_RING_SENT) return kin_err_set(err, "ring: %d steps are in flight already", w->n);
     kin_message_buffer *buffer = batch->pages ? kin_steps_pack_pages(o->pool, o->epoch, hop, batch)
                                               : kin_steps_pack(&o->steps, o->pool, o->epoch, hop, batch, x);
     if (!buffer) return kin_err_set(err, "out of memory for a step's %d rows", hop->n_rows);
@@ -26,16 +26,16 @@ static int send(void *user, const kin_hop *hop, const kin_batch *batch, const fl
 static int check_order(kin_remote_ring *w, const kin_hop *hop, bool is_pages, kin_err *err) {
     const kin_hop *due = &w->sent[w->first];
     int n_out = w->n_out[w->first];
-    if (w->n == 0) return kin_err_set(err, "step %llu came back, and none is with the others", (unsigned long long)hop->step);
+    if (w->n == 0) return kin_err_set(err, "step %llu came back, but no step is in flight", (unsigned long long)hop->step);
     if (hop->step != due->step || is_pages != (n_out < 0))
         return kin_err_set(err, "step %llu came back before step %llu", (unsigned long long)hop->step,
                            (unsigned long long)due->step);
     w->first = (w->first + 1) % KIN_REMOTE_RING_SENT;
     w->n--;
     if (is_pages) return 0;
-    if (hop->round != due->round) return kin_err_set(err, "round %d of a step, and %d is due", hop->round, due->round);
+    if (hop->round != due->round) return kin_err_set(err, "round %d of a step, but round %d is due", hop->round, due->round);
     if (hop->n_rows == due->n_rows || hop->n_rows == n_out) return 0;
-    return kin_err_set(err, "%d rows of a step of %d, of which %d are wanted", hop->n_rows, due->n_rows, n_out);
+    return kin_err_set(err, "%d rows of a step, but %d or %d are expected", hop->n_rows, due->n_rows, n_out);
 }
 
 static int decode(kin_remote_ring *w, const kin_message_buffer *buffer, kin_hop *hop, float *x, kin_err *err) {
@@ -52,7 +52,7 @@ static int decode(kin_remote_ring *w, const kin_message_buffer *buffer, kin_hop 
     if (check_order(w, hop, false, err) != 0) return KIN_FAIL;
     size_t n = (size_t)m.n_rows * m.n_embd;
     kin_activations_decode(x, m.activations, n, m.type);
-    return kin_activations_are_finite(x, n) ? 0 : kin_err_set(err, "hidden states that are no numbers");
+    return kin_activations_are_finite(x, n) ? 0 : kin_err_set(err, "hidden states that are not finite");
 }
 
 static int unpack(kin_remote_ring *w, const kin_message_buffer *buffer, kin_hop *hop, float *x, kin_err *err) {

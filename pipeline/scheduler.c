@@ -573,7 +573,7 @@ static int reserve_logits(kin_scheduler *s, kin_flight *f, kin_err *err) {
     free(f->logits);
     f->logits = malloc((size_t)n_rows * (size_t)s->o.n_vocab * sizeof *f->logits);
     f->cap_out = f->logits ? n_rows : 0;
-    return f->logits ? 0 : kin_err_set(err, "out of memory for the logits of %d texts", f->n_out);
+    return f->logits ? 0 : kin_err_set(err, "out of memory for the logits of %d sequences", f->n_out);
 }
 
 kin_flight *kin_scheduler_new_flight(kin_scheduler *s, kin_flight_kind kind) {
@@ -718,7 +718,7 @@ static bool compute_again(kin_scheduler *s, kin_generation *g) {
     kin_scheduler_drop_ahead(s, g);
     if (g->is_second || g->n_steps > 0) return false;
     kin_log(KIN_LOG_DEBUG,
-            "no logit of a step is a number: what is kept of its text is dropped, and the step is computed again, once");
+            "no logit of a step is finite: dropping the cached pages of the sequence and computing the step once more");
     for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) {
         const kin_slot *t = &s->slots[i];
         if (t->n > 0 && kin_scheduler_common_prefix(g, t->tokens, t->n) >= LEAST_PREFIX) kin_scheduler_free_slot(s, i);

@@ -85,7 +85,7 @@ static void end_lost_steps(kin_stage_executor *p, const kin_batch *batch) {
 
 int kin_stage_executor_begin(kin_stage_executor *p, uint64_t step, const kin_batch *batch, kin_err *err) {
     end_lost_steps(p, batch);
-    if (find_step(p, true, step)) return kin_err_set(err, "step %llu came twice", (unsigned long long)step);
+    if (find_step(p, true, step)) return kin_err_set(err, "step %llu arrived twice", (unsigned long long)step);
     executor_step *s = find_step(p, false, 0);
     if (!s) return kin_err_set(err, "more than %d steps are in flight", p->o.n_steps);
     if (!grow_step(s, batch->n_tokens)) return kin_err_set(err, "out of memory for a step of %d tokens", batch->n_tokens);
@@ -122,21 +122,21 @@ int kin_stage_executor_match(kin_stage_executor *p, uint64_t step, uint32_t n_to
     executor_step *s = find_step(p, true, step);
     if (!s || (n_tokens == (uint32_t)s->n_tokens && n_out == (uint32_t)s->n_out)) return 0; // fails in check
     end_step(p, s, false);
-    return kin_err_set(err, "step %llu came with %u tokens, %u of them wanted; it began with %d and %d", (unsigned long long)step,
+    return kin_err_set(err, "step %llu arrived with %u tokens and %u outputs; it began with %d and %d", (unsigned long long)step,
                        n_tokens, n_out, s->n_tokens, s->n_out);
 }
 
 // A peer's step may be of a round that is over or not due yet, or have rows that the step does not have.
 static int check(const kin_stage_executor *p, const executor_step *s, int round, int n_rows, kin_err *err) {
     unsigned long long step = s->step;
-    if (round != s->round) return kin_err_set(err, "step %llu came in round %d, not in %d", step, round, s->round);
+    if (round != s->round) return kin_err_set(err, "step %llu arrived in round %d, but round %d is due", step, round, s->round);
     if (n_rows == s->n_tokens || (n_rows == s->n_out && p->windows[round] == NONE)) return 0;
-    return kin_err_set(err, "step %llu came with %d rows; it has %d tokens", step, n_rows, s->n_tokens);
+    return kin_err_set(err, "step %llu arrived with %d rows, but has %d tokens", step, n_rows, s->n_tokens);
 }
 
 int kin_stage_executor_check(kin_stage_executor *p, uint64_t step, int round, int n_rows, kin_err *err) {
     executor_step *s = find_step(p, true, step);
-    if (!s) return kin_err_set(err, "step %llu came without its positions", (unsigned long long)step);
+    if (!s) return kin_err_set(err, "step %llu arrived without positions", (unsigned long long)step);
     kin_assert(round >= 0 && round < p->o.n_rounds);
     if (check(p, s, round, n_rows, err) == 0) return 0;
     end_step(p, s, false);

@@ -55,22 +55,22 @@ static int check_ops(const kin_steps *s, const uint8_t *ops, size_t n_ops, kin_e
     for (size_t i = 0; i < n_ops; i++) {
         int32_t seq = kin_proto_i32_at(ops, 3 * i), from = kin_proto_i32_at(ops, 3 * i + 1);
         if (seq >= s->n_seq || from >= s->n_seq)
-            return kin_err_set(err, "sequence %d of %d", (int)(seq > from ? seq : from), s->n_seq);
+            return kin_err_set(err, "sequence %d, but there are only %d", (int)(seq > from ? seq : from), s->n_seq);
     }
     return 0;
 }
 
 static int check_numbers(const kin_steps *s, const kin_proto_step *m, kin_err *err) {
     if (m->n_embd != (uint32_t)s->n_embd)
-        return kin_err_set(err, "activations of %u values, the model has %d", m->n_embd, s->n_embd);
-    if (m->type != s->type) return kin_err_set(err, "activations of another type than the plan says");
+        return kin_err_set(err, "activations of %u values, but the model has %d", m->n_embd, s->n_embd);
+    if (m->type != s->type) return kin_err_set(err, "the type of the activations differs from the plan's");
     if (m->n_tokens > (uint32_t)s->n_batch)
-        return kin_err_set(err, "a step of %u tokens, the plan allows %d", m->n_tokens, s->n_batch);
-    if (m->round >= s->n_rounds) return kin_err_set(err, "round %u of %d", m->round, s->n_rounds);
+        return kin_err_set(err, "a step of %u tokens, but the plan allows %d", m->n_tokens, s->n_batch);
+    if (m->round >= s->n_rounds) return kin_err_set(err, "round %u, but there are only %d", m->round, s->n_rounds);
     if (m->n_rows == 0 || m->n_out == 0) return kin_err_set(err, "a step without rows");
     for (uint32_t i = 0; (m->flags & KIN_PROTO_STEP_POSITIONS) && i < m->n_tokens; i++) {
         int32_t seq = kin_proto_i32_at(m->seq, i);
-        if (seq >= s->n_seq) return kin_err_set(err, "sequence %d of %d", (int)seq, s->n_seq);
+        if (seq >= s->n_seq) return kin_err_set(err, "sequence %d, but there are only %d", (int)seq, s->n_seq);
     }
     return check_ops(s, m->ops, m->n_ops, err);
 }
@@ -91,7 +91,8 @@ static void decode_ops(kin_kv_op *to, const uint8_t *ops, size_t n) {
 int kin_step_order_take(kin_step_order *o, uint32_t epoch, uint64_t number, kin_err *err) {
     bool is_due = !o->has_any || epoch != o->epoch || number == o->next; // a tab's frames have no epoch
     if (!is_due)
-        return kin_err_set(err, "step %llu came, and step %llu is due", (unsigned long long)number, (unsigned long long)o->next);
+        return kin_err_set(err, "step %llu arrived, but step %llu is due", (unsigned long long)number,
+                           (unsigned long long)o->next);
     *o = (kin_step_order){true, epoch, number + 1};
     return 0;
 }
@@ -156,7 +157,7 @@ kin_message_buffer *kin_steps_pack_pages(kin_message_pool *pool, uint32_t epoch,
 int kin_steps_unpack_pages(const kin_steps *s, const kin_message_buffer *buffer, kin_proto_pages *m, kin_page_request *r,
                            kin_kv_op *ops, kin_batch *batch, kin_err *err) {
     if (kin_proto_decode_pages(buffer->payload, buffer->frame.length, m, err) != 0) return KIN_FAIL;
-    if (m->seq >= s->n_seq) return kin_err_set(err, "sequence %d of %d", (int)m->seq, s->n_seq);
+    if (m->seq >= s->n_seq) return kin_err_set(err, "sequence %d, but there are only %d", (int)m->seq, s->n_seq);
     if (check_ops(s, m->ops, m->n_ops, err) != 0) return KIN_FAIL;
     decode_ops(ops, m->ops, m->n_ops);
     *r = (kin_page_request){.loads = m->loads,

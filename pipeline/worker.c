@@ -141,7 +141,7 @@ static int receive_step(kin_worker *w, const kin_message_buffer *buffer, kin_pro
     if (kin_stage_executor_check(w->executor, m->step, m->round, (int)m->n_rows, err) != 0) return KIN_FAIL;
     if (kin_activations_are_finite(w->x, n)) return 0;
     kin_stage_executor_abandon(w->executor, m->step);
-    return kin_err_set(err, "hidden states that are no numbers");
+    return kin_err_set(err, "hidden states that are not finite");
 }
 
 static int run_step_here(kin_worker *w, kin_message_buffer **at_buffer, kin_err *err) {
@@ -160,7 +160,7 @@ static int run_step_here(kin_worker *w, kin_message_buffer **at_buffer, kin_err 
     if (w->pass) return 0;
     if (!kin_activations_are_finite(w->x, (size_t)n_rows * n_embd))
         return kin_err_set(
-            err, "its layers made hidden states that are no numbers: its memory, or its copy of the model, may be damaged");
+            err, "its layers computed hidden states that are not finite: its memory or its copy of the model may be damaged");
     // Unwanted rows are gone: the frame gets shorter, the rest stays the same.
     m.n_rows = (uint32_t)n_rows;
     kin_proto_step_layout at = kin_proto_step_lay_out(&m);

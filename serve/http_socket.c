@@ -205,7 +205,7 @@ int kin_http_socket_accept(kin_http_socket **out, kin_http_sockets *sockets, uv_
     if (rc == 0 && is_tcp) uv_tcp_nodelay(&s->tcp, 1);
     if (rc == 0 && is_tcp) uv_tcp_keepalive(&s->tcp, 1, KEEPALIVE_S);
     if (rc == 0) rc = uv_read_start(&s->stream, on_alloc, on_read);
-    if (rc != 0) kin_err_set(err, "cannot take a connection: %s", uv_strerror(rc));
+    if (rc != 0) kin_err_set(err, "cannot accept a connection: %s", uv_strerror(rc));
     if (rc == 0 && (!sockets->tls || kin_tls_open(&s->tls, sockets->tls, false, err) == 0) &&
         kin_http_connection_open(&s->base.connection, &sockets->service, &ops, s, err) == 0) {
         *out = &s->base;

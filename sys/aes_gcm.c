@@ -24,7 +24,7 @@ int kin_aes_gcm_seal(const uint8_t key[KIN_AES_KEY_BYTES], const uint8_t nonce[K
               EVP_CipherFinal_ex(ctx, bytes + n_done, &n_end) == 1 &&
               EVP_CIPHER_CTX_ctrl(ctx, EVP_CTRL_GCM_GET_TAG, KIN_AES_TAG_BYTES, tag) == 1;
     EVP_CIPHER_CTX_free(ctx);
-    return ok ? 0 : kin_err_set(err, "OpenSSL cannot encrypt with AES-256-GCM: out of memory, or it is switched off there");
+    return ok ? 0 : kin_err_set(err, "OpenSSL cannot encrypt with AES-256-GCM: out of memory, or the cipher is disabled");
 }
 
 int kin_aes_gcm_open(const uint8_t key[KIN_AES_KEY_BYTES], const uint8_t nonce[KIN_AES_NONCE_BYTES], const kin_aes_extra *extra,
@@ -38,5 +38,5 @@ int kin_aes_gcm_open(const uint8_t key[KIN_AES_KEY_BYTES], const uint8_t nonce[K
               EVP_CIPHER_CTX_ctrl(ctx, EVP_CTRL_GCM_SET_TAG, sizeof expected, expected) == 1 &&
               EVP_CipherFinal_ex(ctx, bytes + n_done, &n_end) == 1;
     EVP_CIPHER_CTX_free(ctx);
-    return ok ? 0 : kin_err_set(err, "the bytes are not what they were, or were encrypted with another key");
+    return ok ? 0 : kin_err_set(err, "the data is damaged or was encrypted with another key");
 }

@@ -65,9 +65,9 @@ static int put_names(char text[NAMES_TEXT], const char *const *names, int n_name
     for (int i = 0; i < n_names; i++) {
         const char *c = names[i];
         while (isalnum((unsigned char)*c) || (*c && strchr(".-_:", *c))) c++;
-        if (*c || c == names[i]) return kin_err_set(err, "no certificate can be made for the name '%s'", names[i]);
+        if (*c || c == names[i]) return kin_err_set(err, "cannot make a certificate for the name '%s'", names[i]);
         n += (size_t)snprintf(text + n, NAMES_TEXT - n, "%s%s:%s", i ? "," : "", is_address(names[i]) ? "IP" : "DNS", names[i]);
-        if (n >= NAMES_TEXT) return kin_err_set(err, "too many names for a certificate: %d", n_names);
+        if (n >= NAMES_TEXT) return kin_err_set(err, "too many names for one certificate: %d", n_names);
     }
     return 0;
 }
@@ -118,7 +118,7 @@ int kin_certificate_keep(const char *cert_file, const char *key_file, const char
     if (!cert || !key || !cert_pem || !key_pem || !fill(cert, key, text) || PEM_write_bio_X509(cert_pem, cert) != 1 ||
         PEM_write_bio_PrivateKey(key_pem, key, NULL, NULL, 0, NULL, NULL) != 1) {
         const char *reason = ERR_reason_error_string(ERR_peek_last_error());
-        kin_err_set(err, "this OpenSSL cannot make a certificate (%s)", reason ? reason : "no reason given");
+        kin_err_set(err, "OpenSSL cannot make a certificate (%s)", reason ? reason : "unknown reason");
     } else if (write_bio(key_file, key_pem, err) == 0) { // the key first: there is never a certificate without its key
         rc = write_bio(cert_file, cert_pem, err);
     }
@@ -135,7 +135,7 @@ int kin_certificate_fingerprint(const char *cert_file, char text[KIN_CERTIFICATE
     bool is_done = cert && X509_digest(cert, EVP_sha256(), hash, NULL) == 1;
     X509_free(cert);
     ERR_clear_error();
-    if (!is_done) return kin_err_set(err, "%s: no certificate in PEM format can be read from it", cert_file);
+    if (!is_done) return kin_err_set(err, "%s: cannot read a PEM certificate", cert_file);
     for (int i = 0; i < KIN_SHA256_BYTES; i++) snprintf(text + 3 * i, 4, "%02X%s", hash[i], i < KIN_SHA256_BYTES - 1 ? ":" : "");
     return 0;
 }

@@ -88,7 +88,7 @@ int kin_disk_rate(const char *path, uint64_t bytes, double *rate, kin_err *err) 
     struct stat st;
     if (r.fd < 0 || fstat(r.fd, &st) != 0 || st.st_size < REQUEST_BYTES) {
         if (r.fd >= 0) close(r.fd);
-        return kin_err_set(err, "%s: cannot be read directly", path);
+        return kin_err_set(err, "%s: cannot read the file with direct I/O", path);
     }
     uint64_t n_possible = (uint64_t)st.st_size / REQUEST_BYTES, n = bytes / REQUEST_BYTES;
     if (n > n_possible) n = n_possible;
@@ -101,7 +101,7 @@ int kin_disk_rate(const char *path, uint64_t bytes, double *rate, kin_err *err) 
 #else
     (void)bytes;
     (void)rate;
-    return kin_err_set(err, "%s: this system has no direct reads", path);
+    return kin_err_set(err, "%s: this system does not support direct I/O", path);
 #endif
 }
 
@@ -111,7 +111,7 @@ int kin_disk_rate(const char *path, uint64_t bytes, double *rate, kin_err *err) 
 static int open_nameless(const char *folder, kin_err *err) {
     char path[1024];
     int n = snprintf(path, sizeof path, "%s/measure-XXXXXX", folder);
-    if (n < 0 || (size_t)n >= sizeof path) return kin_err_set(err, "%s: too long a name", folder);
+    if (n < 0 || (size_t)n >= sizeof path) return kin_err_set(err, "%s: the path is too long", folder);
     int fd = mkstemp(path);
     if (fd < 0) return kin_err_set(err, "%s: %s", path, strerror(errno));
     unlink(path);
@@ -166,7 +166,7 @@ static int measure_file(int fd, size_t n, const atomic_bool *stop, kin_disk_spee
     speed->random_bytes_s = rate_of(&small, n_small / 2);
     free(order);
     int failed = atomic_load(&large.failed) ? atomic_load(&large.failed) : atomic_load(&small.failed);
-    return failed ? kin_err_set(err, "reading: %s", strerror(failed)) : 0;
+    return failed ? kin_err_set(err, "cannot read: %s", strerror(failed)) : 0;
 }
 
 uint64_t kin_disk_free(const char *folder) {
@@ -186,7 +186,7 @@ int kin_disk_measure(const char *folder, uint64_t bytes, const atomic_bool *stop
     bool direct = make_direct(fd);
     size_t n = direct ? fill(fd, bytes, stop) : 0;
     if (!direct)
-        kin_err_set(err, "%s: this disk cannot be read past the page cache", folder);
+        kin_err_set(err, "%s: this disk does not support direct I/O", folder);
     else if (stop && atomic_load(stop))
         kin_err_set(err, "stopped");
     else if (n < LEAST_REQUESTS)

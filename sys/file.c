@@ -16,9 +16,9 @@ enum { GUARDED_MAX = 512 };
 
 // Says what the path is, and how to solve it.
 static int fail_kind(const char *path, mode_t mode, kin_err *err) {
-    if (S_ISDIR(mode)) return kin_err_set(err, "%s: is a folder; a file is needed", path);
-    if (S_ISFIFO(mode)) return kin_err_set(err, "%s: is a pipe; save what comes from it to a file, which can be mapped", path);
-    return kin_err_set(err, "%s: is no regular file", path);
+    if (S_ISDIR(mode)) return kin_err_set(err, "%s: is a directory, not a file", path);
+    if (S_ISFIFO(mode)) return kin_err_set(err, "%s: is a pipe, which cannot be mapped; save its output to a file", path);
+    return kin_err_set(err, "%s: not a regular file", path);
 }
 
 // ---- identities

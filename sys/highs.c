@@ -24,7 +24,7 @@ static kin_ilp_outcome outcome_of(HighsInt status, kin_err *err) {
     if (status == kHighsModelStatusOptimal) return KIN_ILP_OPTIMAL;
     if (status == kHighsModelStatusInfeasible || status == kHighsModelStatusUnboundedOrInfeasible) return KIN_ILP_INFEASIBLE;
     if (status == kHighsModelStatusTimeLimit)
-        kin_err_set(err, "HiGHS did not solve a program within %d s; another --scheduler needs none", KIN_HIGHS_SECONDS);
+        kin_err_set(err, "HiGHS did not solve a program within %d s; choose another --scheduler", KIN_HIGHS_SECONDS);
     else
         kin_err_set(err, "HiGHS could not solve a program (model status %d)", (int)status);
     return KIN_ILP_FAILED;

@@ -3,7 +3,7 @@
 #include <openssl/evp.h>
 
 static int failed(kin_err *err) {
-    return kin_err_set(err, "OpenSSL cannot compute SHA-256: out of memory, or it is switched off there");
+    return kin_err_set(err, "OpenSSL cannot compute SHA-256: out of memory, or it is disabled");
 }
 
 int kin_sha256(const void *data, size_t n, uint8_t hash[KIN_SHA256_BYTES], kin_err *err) {

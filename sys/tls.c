@@ -170,12 +170,12 @@ static kin_tls_ctx *open_ctx(int version) {
 
 static const char *last_reason(void) {
     const char *reason = ERR_reason_error_string(ERR_peek_last_error());
-    return reason ? reason : "no reason given";
+    return reason ? reason : "unknown reason";
 }
 
 int kin_tls_ctx_open(kin_tls_ctx **out, const uint8_t key[KIN_TLS_KEY_BYTES], kin_err *err) {
     kin_tls_ctx *ctx = *out = open_ctx(TLS1_3_VERSION);
-    if (!ctx) return kin_err_set(err, "this OpenSSL cannot do TLS 1.3 with a shared key (%s)", last_reason());
+    if (!ctx) return kin_err_set(err, "OpenSSL does not support TLS 1.3 with a pre-shared key (%s)", last_reason());
     memcpy(ctx->key, key, sizeof ctx->key);
     SSL_CTX_set_psk_use_session_callback(ctx->ssl, give_key);
     SSL_CTX_set_psk_find_session_callback(ctx->ssl, find_key);
@@ -185,17 +185,16 @@ int kin_tls_ctx_open(kin_tls_ctx **out, const uint8_t key[KIN_TLS_KEY_BYTES], ki
 int kin_tls_ctx_open_server(kin_tls_ctx **out, const char *cert_file, const char *key_file, kin_err *err) {
     *out = NULL;
     kin_tls_ctx *ctx = open_ctx(TLS1_2_VERSION);
-    if (!ctx) return kin_err_set(err, "this OpenSSL cannot do TLS 1.2 (%s)", last_reason());
+    if (!ctx) return kin_err_set(err, "OpenSSL does not support TLS 1.2 (%s)", last_reason());
     ctx->has_certificate = true;
     SSL_CTX_set_mode(ctx->ssl, SSL_MODE_RELEASE_BUFFERS);
     SSL_CTX_set_default_passwd_cb_userdata(ctx->ssl, ""); // otherwise OpenSSL prompts for it
     if (SSL_CTX_set_cipher_list(ctx->ssl, "ECDHE+AESGCM:ECDHE+CHACHA20") != 1)
-        kin_err_set(err, "this OpenSSL cannot do TLS 1.2 (%s)", last_reason());
+        kin_err_set(err, "OpenSSL does not support TLS 1.2 (%s)", last_reason());
     else if (SSL_CTX_use_certificate_chain_file(ctx->ssl, cert_file) != 1)
-        kin_err_set(err, "%s: no certificate in PEM format can be read from it (%s)", cert_file, last_reason());
+        kin_err_set(err, "%s: cannot read a PEM certificate (%s)", cert_file, last_reason());
     else if (SSL_CTX_use_PrivateKey_file(ctx->ssl, key_file, SSL_FILETYPE_PEM) != 1)
-        kin_err_set(err, "%s: the private key of %s cannot be read from it in PEM format (%s)", key_file, cert_file,
-                    last_reason());
+        kin_err_set(err, "%s: cannot read the PEM private key of %s (%s)", key_file, cert_file, last_reason());
     else
         *out = ctx;
     if (*out) return 0;
@@ -206,19 +205,19 @@ int kin_tls_ctx_open_server(kin_tls_ctx **out, const char *cert_file, const char
 int kin_tls_ctx_open_client(kin_tls_ctx **out, const char *host, const char *ca_file, kin_err *err) {
     *out = NULL;
     kin_tls_ctx *ctx = open_ctx(TLS1_2_VERSION);
-    if (!ctx) return kin_err_set(err, "this OpenSSL cannot do TLS 1.2 (%s)", last_reason());
+    if (!ctx) return kin_err_set(err, "OpenSSL does not support TLS 1.2 (%s)", last_reason());
     X509_VERIFY_PARAM *who = SSL_CTX_get0_param(ctx->ssl);
     size_t n = strlen(host);
     ctx->has_certificate = true;
     ctx->is_named = X509_VERIFY_PARAM_set1_ip_asc(who, host) != 1;
     if (n < sizeof ctx->host) memcpy(ctx->host, host, n + 1);
     if (n >= sizeof ctx->host || (ctx->is_named && X509_VERIFY_PARAM_set1_host(who, host, n) != 1))
-        kin_err_set(err, "'%.100s' is no name of a host", host);
+        kin_err_set(err, "'%.100s' is not a host name", host);
     else if (SSL_CTX_set_cipher_list(ctx->ssl, "ECDHE+AESGCM:ECDHE+CHACHA20") != 1 ||
              SSL_CTX_set_default_verify_paths(ctx->ssl) != 1)
-        kin_err_set(err, "this OpenSSL cannot look at certificates (%s)", last_reason());
+        kin_err_set(err, "OpenSSL cannot verify certificates (%s)", last_reason());
     else if (ca_file && SSL_CTX_load_verify_locations(ctx->ssl, ca_file, NULL) != 1)
-        kin_err_set(err, "%s: no certificate in PEM format can be read from it (%s)", ca_file, last_reason());
+        kin_err_set(err, "%s: cannot read a PEM certificate (%s)", ca_file, last_reason());
     else
         *out = ctx;
     if (*out) return 0;
@@ -249,18 +248,18 @@ static int handshake_failed(kin_tls *t, kin_err *err) {
     case SSL_R_DECRYPTION_FAILED_OR_BAD_RECORD_MAC:
     case SSL_R_DIGEST_CHECK_FAILED: t->fault = KIN_TLS_FAULT_OTHER_KEY; return kin_err_set(err, "the other side has another key");
     case ERR_R_MALLOC_FAILURE: return kin_err_set(err, "out of memory");
-    case SSL_R_TLSV1_ALERT_INTERNAL_ERROR: return kin_err_set(err, "the other side has failed in the handshake");
+    case SSL_R_TLSV1_ALERT_INTERNAL_ERROR: return kin_err_set(err, "the other side failed during the handshake");
     default:
         if (ERR_GET_LIB(code) == ERR_LIB_SSL) t->fault = KIN_TLS_FAULT_STRANGER;
-        return kin_err_set(err, "the other side does not speak TLS 1.3 with a shared key (%s)",
-                           code ? ERR_reason_error_string(code) : "it ended early");
+        return kin_err_set(err, "the other side does not support TLS 1.3 with a pre-shared key (%s)",
+                           code ? ERR_reason_error_string(code) : "it closed the connection");
     }
 }
 
 static int data_failed(kin_err *err) {
     unsigned long code = ERR_peek_last_error();
     const char *reason = code ? ERR_reason_error_string(code) : NULL;
-    return kin_err_set(err, "the encrypted bytes are damaged (%s)", reason ? reason : "no reason given");
+    return kin_err_set(err, "the encrypted data is damaged (%s)", reason ? reason : "unknown reason");
 }
 
 // ---- a connection
@@ -332,7 +331,7 @@ int kin_tls_feed(kin_tls *t, const void *bytes, size_t n, kin_err *err) {
     if (!has_certificate) return handshake_failed(t, err);
     long why = SSL_is_server(t->ssl) ? X509_V_OK : SSL_get_verify_result(t->ssl);
     return why == X509_V_OK ? kin_err_set(err, "the TLS handshake failed (%s)", last_reason())
-                            : kin_err_set(err, "its certificate is not trusted (%s): --ca-file names one that is",
+                            : kin_err_set(err, "its certificate is not trusted (%s); give a trusted one with --ca-file",
                                           X509_verify_cert_error_string(why));
 }
 

@@ -17,7 +17,8 @@ enum { PATH_BYTES = 4096 };
 static int make_folders(const char *text, bool is_folder, mode_t mode, kin_err *err) {
     char path[PATH_BYTES];
     size_t len = strlen(text);
-    if (len == 0 || len >= sizeof path) return kin_err_set(err, "'%.40s' is no name for a folder: empty, or too long", text);
+    if (len == 0 || len >= sizeof path)
+        return kin_err_set(err, "'%.40s' is not a valid directory name: it is empty or too long", text);
     memcpy(path, text, len + 1);
     for (char *slash = strchr(path + 1, '/'); slash || is_folder; slash = strchr(slash + 1, '/')) {
         if (slash) *slash = '\0';
@@ -52,7 +53,7 @@ int kin_whole_file_read(const char *path, size_t max, uint8_t **bytes, size_t *n
     if (fd < 0 || fstat(fd, &st) != 0) goto failed;
     if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size > max) {
         close(fd);
-        return kin_err_set(err, "%s: not a file of at most %zu bytes", path, max);
+        return kin_err_set(err, "%s: not a regular file, or larger than %zu bytes", path, max);
     }
     *n = (size_t)st.st_size;
     *bytes = malloc(*n + 1);
@@ -73,11 +74,11 @@ static int read_to_end(int fd, const char *path, size_t max, uint8_t **bytes, si
     size_t cap = 0;
     ssize_t got = 1;
     for (*n = 0; got > 0; *n += (size_t)got) {
-        if (*n > max) return kin_err_set(err, "%s: has more than %zu bytes", path, max);
+        if (*n > max) return kin_err_set(err, "%s: larger than %zu bytes", path, max);
         if (*n + 1 >= cap) {
             cap = cap ? 2 * cap : 4096;
             uint8_t *larger = realloc(*bytes, cap);
-            if (!larger) return kin_err_set(err, "%s: no memory for %zu bytes", path, cap);
+            if (!larger) return kin_err_set(err, "%s: out of memory for %zu bytes", path, cap);
             *bytes = larger;
         }
         got = read(fd, *bytes + *n, cap - *n);

@@ -53,7 +53,7 @@ static int handshake(int fd, kin_tls *tls, kin_err *err) {
     if (send_output(fd, tls, err) != 0) return KIN_FAIL;
     while (kin_tls_state_now(tls) == KIN_TLS_HANDSHAKING) {
         ssize_t n = recv(fd, bytes, sizeof bytes, 0);
-        if (n <= 0) return kin_err_set(err, "it ended its connection");
+        if (n <= 0) return kin_err_set(err, "it closed its connection");
         if (kin_tls_feed(tls, bytes, (size_t)n, err) != 0 || kin_tls_read(tls, &none, 0, &n_read, err) != 0) return KIN_FAIL;
         if (kin_tls_keep_input(tls, err) != 0 || send_output(fd, tls, err) != 0) return KIN_FAIL; // sums may follow the handshake
     }

@@ -68,13 +68,13 @@ static acceptor *find_acceptor(const kin_pair *p, uint16_t port) {
 static void deliver_connection(stream *s) {
     acceptor *a = find_acceptor(s->pair, s->port);
     if (s->mistake || !a) {
-        end_because(s, s->mistake ? s->mistake : "no connection: connection refused");
+        end_because(s, s->mistake ? s->mistake : "cannot connect: connection refused");
         return;
     }
     s->pair->arriving = s;
     a->connected(a->user, &a->base, NULL);
     s->pair->arriving = NULL;
-    if (s->phase == CONNECTING) end_because(s, "the other side hung up during the handshake");
+    if (s->phase == CONNECTING) end_because(s, "the other side closed the connection during the handshake");
 }
 
 static void deliver_bytes(stream *s) {
@@ -153,7 +153,7 @@ static int pair_connect(kin_byte_stream **out, const kin_transport *self, uv_loo
     (void)loop, (void)o;
     *out = NULL;
     if (add_stream(&s, (kin_pair *)self, port, callbacks, user, err) != 0) return KIN_FAIL;
-    if (strcmp(address, ADDRESS) != 0) s->mistake = "no such name: it has no address";
+    if (strcmp(address, ADDRESS) != 0) s->mistake = "cannot resolve the name: it has no address";
     *out = &s->base;
     return 0;
 }
@@ -164,7 +164,7 @@ static int pair_accept(kin_byte_stream **out, kin_acceptor *base, const kin_byte
     stream *s, *other = p->arriving;
     (void)o;
     *out = NULL;
-    if (!other) return kin_err_set(err, "cannot take a connection: there is none");
+    if (!other) return kin_err_set(err, "cannot accept a connection: there is none");
     if (add_stream(&s, p, other->port, callbacks, user, err) != 0) return KIN_FAIL;
     p->arriving = NULL;
     s->other = other;

@@ -132,7 +132,7 @@ static void every_other_length_is_refused(void **state) {
     for (size_t n = 0; n <= sizeof bytes; n++) {
         if (n == KIN_BEACON_BYTES) continue;
         assert_int_equal(kin_beacon_decode(bytes, n, &out, toy_sign, &key, &err), KIN_FAIL);
-        assert_non_null(strstr(err.text, "bytes instead of 128"));
+        assert_non_null(strstr(err.text, "bytes, but 128 are expected"));
     }
 }
 
@@ -153,10 +153,10 @@ static void strangers_and_other_versions_are_told_apart(void **state) {
     kin_beacon b = an_answer();
     encode(bytes, &b);
     bytes[0] = 'X';
-    expect_refused(bytes, "not one of kin's");
+    expect_refused(bytes, "not a kin datagram");
     bytes[0] = 'K';
     bytes[4] = 2;
-    expect_refused(bytes, "version 2 instead of 1");
+    expect_refused(bytes, "version 2, but 1 is expected");
 }
 
 static void a_holder_of_the_key_can_still_lie_and_is_checked(void **state) {
@@ -170,11 +170,11 @@ static void a_holder_of_the_key_can_still_lie_and_is_checked(void **state) {
     } lies[] = {
         {5, 0, "kind"},
         {5, 3, "kind"},
-        {5, KIN_BEACON_SEARCH, "who asks"},
-        {40, '\n', "clean text"},
-        {40, 0x80, "clean text"},
-        {40, 0, "something after it"},
-        {103, 'x', "something after it"},
+        {5, KIN_BEACON_SEARCH, "fields of an answer"},
+        {40, '\n', "control characters"},
+        {40, 0x80, "control characters"},
+        {40, 0, "not padded with zeros"},
+        {103, 'x', "not padded with zeros"},
         {108, 1, "reserved"},
     };
     for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
@@ -184,7 +184,7 @@ static void a_holder_of_the_key_can_still_lie_and_is_checked(void **state) {
     }
     encode(bytes, &b);
     memset(bytes + 40, 'x', 64);
-    expect_refused(bytes, "no end");
+    expect_refused(bytes, "not padded with zeros");
     encode(bytes, &b);
     memset(bytes + 6, 0, 2);
     expect_refused(bytes, "without a port");
@@ -206,7 +206,7 @@ static void without_an_authenticator_nothing_works(void **state) {
     kin_beacon b = an_answer(), out;
     kin_err err = {""};
     assert_int_equal(kin_beacon_encode(bytes, &b, failing_sign, NULL, &err), KIN_FAIL);
-    assert_non_null(strstr(err.text, "could not be computed"));
+    assert_non_null(strstr(err.text, "cannot compute"));
     encode(bytes, &b);
     assert_int_equal(kin_beacon_decode(bytes, sizeof bytes, &out, failing_sign, NULL, &err), KIN_FAIL);
 }

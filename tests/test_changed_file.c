@@ -97,7 +97,7 @@ static void expect_same(kin_gguf *gguf) {
 static void expect_changed(kin_gguf *gguf, const char *path) {
     kin_err err = {""};
     assert_int_equal(kin_gguf_check_files(gguf, &err), KIN_FAIL);
-    if (strncmp(err.text, path, strlen(path)) != 0 || !strstr(err.text, "was overwritten or cut"))
+    if (strncmp(err.text, path, strlen(path)) != 0 || !strstr(err.text, "was overwritten or truncated"))
         fail_msg("'%s' does not name %s", err.text, path);
 }
 
@@ -248,7 +248,7 @@ static void what_is_packed_of_a_file_that_was_written_to_is_not_used(void **stat
     await_tick(f->other);
     put_byte(f->other, 1000000, 7);
     assert_int_equal(kin_shard_open(&shard, &model, &devices, &so, &err), KIN_FAIL);
-    assert_non_null(strstr(err.text, "other.gguf: was overwritten or cut"));
+    assert_non_null(strstr(err.text, "other.gguf: was overwritten or truncated"));
     kin_devices_close(&devices);
     kin_model_close(&model);
 }

@@ -60,9 +60,9 @@ claim='another model is copied over the file: 503 says which file, in /health, t
 serve -m "$model"
 cp "$dir/wrong.gguf" "$model"
 ask 503
-says "$out" 'model.gguf: was overwritten or cut'
+says "$out" 'model.gguf: was overwritten or truncated'
 until_answers 503 /health
-says "$out" 'model.gguf: was overwritten or cut'
+says "$out" 'model.gguf: was overwritten or truncated'
 answers 503 /v1/models
 
 claim='the right file back: it is loaded anew, and its text is right, after a restart, too'
@@ -107,14 +107,14 @@ reader=$!
 until_says "$dir/stream" '"content"'
 cp "$dir/wrong.gguf" "$model"
 wait $reader
-says "$dir/stream" 'model.gguf: was overwritten or cut'
+says "$dir/stream" 'model.gguf: was overwritten or truncated'
 cp "$dir/right.gguf" "$model"
 until_answers 200 /health
 
 claim='the file is emptied, or cut: no crash'
 : >"$model"
 ask 503
-says "$out" 'model.gguf: was overwritten or cut'
+says "$out" 'model.gguf: was overwritten or truncated'
 until_answers 503 /health
 answers 503 /tokenize -d '{"content": "a"}'
 cp "$dir/right.gguf" "$model"
@@ -151,7 +151,7 @@ ask 200
 of_parts=$text
 truncate -s 60000 "$dir/split/parts-00002-of-00002.gguf"
 ask 503
-says "$out" 'parts-00002-of-00002.gguf: was overwritten or cut'
+says "$out" 'parts-00002-of-00002.gguf: was overwritten or truncated'
 cp "$dir/parts-00002-of-00002.gguf" "$dir/split/"
 until_answers 503 /health
 until_answers 200 /health
@@ -170,7 +170,7 @@ says "$out" '"draft_sources":{"model":'
 : >"$dir/small.gguf"
 ask 200
 [ "$text" = "$drafted" ] || fail "'$text' is not '$drafted'"
-until_says "$log" 'the draft model drafts no more: .*small.gguf: '
+until_says "$log" 'the draft model is disabled: .*small.gguf: '
 answers 200 /health
 prompt="$words $words $words $words"
 stop
@@ -207,7 +207,7 @@ ask 200 ', "model": "a"'
 is_right
 cp "$dir/wrong.gguf" "$dir/models/a.gguf"
 ask 503 ', "model": "a"'
-says "$out" 'a.gguf: was overwritten or cut'
+says "$out" 'a.gguf: was overwritten or truncated'
 ask 200 ', "model": "b"'
 cp "$dir/right.gguf" "$dir/models/a.gguf"
 n=0
@@ -233,5 +233,5 @@ exec 3>&-
 wait $pid
 got=$?
 [ $got -eq 1 ] || fail "status $got"
-says "$err" 'model.gguf: was overwritten or cut'
+says "$err" 'model.gguf: was overwritten or truncated'
 tally

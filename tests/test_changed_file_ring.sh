@@ -41,9 +41,9 @@ serve_with 1 -m "$model"
 cp "$dir/2.gguf" "$model"
 ask changed
 check [ "$status" = 503 ]
-says "$dir/changed.json" 'model.gguf: was overwritten or cut'
+says "$dir/changed.json" 'model.gguf: was overwritten or truncated'
 wait_until 10 has_health 503
-says "$dir/health" 'model.gguf: was overwritten or cut'
+says "$dir/health" 'model.gguf: was overwritten or truncated'
 
 claim='the right file back: the ring comes up again, and its text is right, after a restart, too'
 cp "$dir/1.gguf" "$model"
@@ -78,7 +78,7 @@ is_right own
 cp "$dir/2.gguf" "$dir/own.gguf"
 ask overwritten
 is_right overwritten
-wait_for 20 "$dir/bert.log" 'own.gguf: was overwritten or cut'
+wait_for 20 "$dir/bert.log" 'own.gguf: was overwritten or truncated'
 wait_until 60 has_line "$dir/serve.log" "device 'bert' (stage"
 ask again
 is_right again

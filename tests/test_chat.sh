@@ -257,7 +257,7 @@ line 'Once upon a time'
 wait_for prompts_now 2 || fail 'no answer'
 : >changing.gguf
 line 'and then'
-shows 'changing.gguf: was overwritten or cut'
+shows 'changing.gguf: was overwritten or truncated'
 cp "$assets/demo.gguf" changing.gguf
 wait_for prompts_now 3 || fail 'the question is not answered, and not given back'
 fresh

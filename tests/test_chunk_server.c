@@ -61,19 +61,19 @@ static void who_asks_for_what_cannot_be_loses_the_link_and_nobody_else(void **st
     uint32_t last = w->manifest.n_chunks - 1;
     raw *r = connect_raw(w);
     send_get(r, other, 0, 0, 1);
-    expect_closed(r, "a part of another model was asked for");
+    expect_closed(r, "the peer requested a chunk of another model");
     r = connect_raw(w);
     send_get(r, model, last + 1, 0, 1);
-    expect_closed(r, "was asked for; the model has");
+    expect_closed(r, "but the number of chunks is");
     r = connect_raw(w);
     send_get(r, model, 0, 1, CHUNK);
-    expect_closed(r, "65536 bytes at 1 of chunk 0 were asked for; it has 65536");
+    expect_closed(r, "65536 bytes at offset 1 of chunk 0 were requested, but its size is 65536");
     r = connect_raw(w);
     send_get(r, model, last, 0, CHUNK);
-    expect_closed(r, "were asked for; it has");
+    expect_closed(r, "were requested, but its size is");
     r = connect_raw(w);
     for (int i = 0; i < 20; i++) send_get(r, model, 0, 0, CHUNK);
-    expect_closed(r, "more than 16 requests at a time");
+    expect_closed(r, "the peer has more than 16 requests in flight");
     r = connect_raw(w);
     kin_link_send(r->link, KIN_FRAME_GET, 0, 1, &(kin_frame_part){model, 5});
     expect_closed(r, "GET");
@@ -82,7 +82,7 @@ static void who_asks_for_what_cannot_be_loses_the_link_and_nobody_else(void **st
     expect_closed(r, "HASHES_WANTED");
     r = connect_raw(w);
     kin_link_send(r->link, KIN_FRAME_STATUS_WANTED, 0, 0, NULL);
-    expect_closed(r, "where only requests for parts of the model belong");
+    expect_closed(r, "accepts only requests for chunks");
     w->devices[0].windows = kin_windows_one(0, 1, 0);
     start(&w->devices[0]);
     expect_done(&w->devices[0]);
@@ -128,7 +128,7 @@ static void what_stays_on_the_head_is_given_to_nobody(void **state) {
         }
         raw *r = connect_raw(w);
         send_get(r, w->manifest.hash, i, 0, 1);
-        expect_closed(r, "they stay on the head");
+        expect_closed(r, "those stay on the head");
         assert_int_equal(r->n_data, 0);
         // A device that got the chunk from elsewhere does not give it away either.
         static uint8_t bytes[CHUNK];
@@ -136,7 +136,7 @@ static void what_stays_on_the_head_is_given_to_nobody(void **state) {
         assert_int_equal(kin_store_put(kin_chunk_store_store(d->chunks), i, bytes, c.bytes, &err), KIN_STORE_OK);
         r = connect_raw_to(w, d->port, &w->loop);
         send_get(r, w->manifest.hash, i, 0, 1);
-        expect_closed(r, "they stay on the head");
+        expect_closed(r, "those stay on the head");
         assert_int_equal(r->n_data, 0);
     }
     assert_in_range(n_private, 2, n / 2);
@@ -235,7 +235,7 @@ static void a_share_can_be_closed_while_the_disk_is_read(void **state) {
         RUN_UNTIL(w, kin_chunk_server_stats_now(w->head.server).bytes > out);
         uint16_t port = w->head.port;
         close_share(&w->head);
-        expect_closed(r, "it shares no parts of models any more");
+        expect_closed(r, "this device has stopped sharing models");
         open_chunk_server(&w->head, port);
     }
 }
@@ -259,10 +259,10 @@ static void many_hashes_come_in_several_messages(void **state) {
     assert_int_equal(kin_manifest_finish(&to, from.hash, &err), 0);
     kin_manifest_transfer_give(&m, &from, 5);
     assert_int_equal(kin_manifest_transfer_take(&to, &n_taken, &m, 1, &size, &err), KIN_MANIFEST_TRANSFER_BAD);
-    assert_string_equal(err.text, "its messages with the model's hashes do not belong together");
+    assert_string_equal(err.text, "its messages with the model's hashes are inconsistent");
     kin_manifest_fini(&to);
     assert_int_equal(kin_manifest_transfer_take(&to, &n_taken, &m, 2, &size, &err), KIN_MANIFEST_TRANSFER_BAD);
-    assert_string_equal(err.text, "the model has 2 files, not 1");
+    assert_string_equal(err.text, "the model has 2 files, but the manifest lists 1");
     kin_manifest_fini(&from);
 }
 

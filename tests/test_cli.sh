@@ -236,8 +236,8 @@ status 2 "$kin" "$prompt"
 says "$err" 'kin run -p TEXT'
 refused 'is not here, and --offline forbids' run --offline -m https://example.com/model.gguf -p x
 refused 'is not here, and --offline forbids' --offline https://example.com/model.gguf
-refused "$dir: is a folder" info -m "$dir"
-refused "$dir: is a folder" info "$dir"
+refused "$dir: is a directory" info -m "$dir"
+refused "$dir: is a directory" info "$dir"
 refused "$dir/fifo: is a pipe" info "$dir/fifo"
 refused "$dir/fifo: is a pipe" "$dir/fifo" -p x
 

@@ -112,7 +112,7 @@ static void a_step_with_other_rows_than_it_has_is_refused(void **state) {
     desk d = open_desk(&plan);
     assert_int_equal(give_rows(&d, 1, 0, N_BATCH, 1, N_BATCH, &err), 0);
     assert_int_equal(give_rows(&d, 1, 1, N_BATCH, 1, 1, &err), KIN_FAIL); // a frame of one row, for a step of sixteen
-    assert_string_equal(err.text, "step 1 came with 1 rows; it has 16 tokens");
+    assert_string_equal(err.text, "step 1 arrived with 1 rows, but has 16 tokens");
     assert_int_equal(give_step(&d, 2, 0, 1, &err), 0); // the failed step has no effect
     assert_int_equal(give_step(&d, 2, 1, 1, &err), 0);
     close_desk(&d);
@@ -125,9 +125,9 @@ static void a_step_that_has_other_tokens_in_a_later_round_is_refused(void **stat
     desk d = open_desk(&plan);
     assert_int_equal(give_step(&d, 1, 0, N_BATCH, &err), 0);
     assert_int_equal(give_step(&d, 1, 1, 1, &err), KIN_FAIL);
-    assert_string_equal(err.text, "step 1 came with 1 tokens, 1 of them wanted; it began with 16 and 16");
+    assert_string_equal(err.text, "step 1 arrived with 1 tokens and 1 outputs; it began with 16 and 16");
     assert_int_equal(give_step(&d, 1, 1, N_BATCH, &err), KIN_FAIL); // it is over
-    assert_non_null(strstr(err.text, "without its positions"));
+    assert_non_null(strstr(err.text, "without positions"));
     assert_int_equal(give_step(&d, 2, 0, 2, &err), 0);
     assert_int_equal(give_step(&d, 2, 1, 2, &err), 0);
     close_desk(&d);
@@ -143,7 +143,7 @@ static void a_step_that_is_not_due_is_refused(void **state) {
     assert_int_equal(give_step(&d, 9, 1, 1, &err), 0);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         assert_int_equal(give_step(&d, wrong[i], 0, 1, &err), KIN_FAIL);
-        assert_non_null(strstr(err.text, "came, and step 10 is due"));
+        assert_non_null(strstr(err.text, "arrived, but step 10 is due"));
         assert_true(kin_engine_instance_got_wrong(d.instance));
     }
     close_desk(&d);
@@ -157,7 +157,7 @@ static void a_step_in_a_round_that_is_not_due_is_refused(void **state) {
     assert_int_equal(give_step(&d, 1, 0, 2, &err), 0);
     assert_int_equal(give_step(&d, 1, 1, 2, &err), 0);
     assert_int_equal(give_step(&d, 1, 1, 2, &err), KIN_FAIL);
-    assert_non_null(strstr(err.text, "without its positions"));
+    assert_non_null(strstr(err.text, "without positions"));
     plan.n_rounds = 3;
     close_desk(&d);
     d = open_desk(&plan);
@@ -165,7 +165,7 @@ static void a_step_in_a_round_that_is_not_due_is_refused(void **state) {
     plan.n_rounds = N_ROUNDS;
     assert_int_equal(give_step(&d, 1, 1, 2, &err), 0);
     assert_int_equal(give_step(&d, 1, 1, 2, &err), KIN_FAIL);
-    assert_string_equal(err.text, "step 1 came in round 1, not in 2");
+    assert_string_equal(err.text, "step 1 arrived in round 1, but round 2 is due");
     close_desk(&d);
 }
 
@@ -180,7 +180,7 @@ static void what_came_wrongly_is_told_from_what_was_computed_wrongly(void **stat
     assert_true(kin_engine_instance_got_wrong(d.instance));
     given[5] = NAN;
     assert_int_equal(give_step(&d, 2, 0, 2, &err), KIN_FAIL);
-    assert_string_equal(err.text, "hidden states that are no numbers");
+    assert_string_equal(err.text, "hidden states that are not finite");
     assert_true(kin_engine_instance_got_wrong(d.instance));
     given[5] = 0;
     assert_int_equal(give_step(&d, 3, 0, 1, &err), 0); // it still works
@@ -194,7 +194,7 @@ static void a_plan_with_batches_beyond_its_context_is_cut(void **state) {
     kin_proto_plan plan = plan_of_all(4, N_BATCH);
     desk d = open_desk(&plan);
     assert_int_equal(give_step(&d, 1, 0, 5, &err), KIN_FAIL);
-    assert_string_equal(err.text, "a step of 5 tokens, the plan allows 4");
+    assert_string_equal(err.text, "a step of 5 tokens, but the plan allows 4");
     assert_int_equal(give_step(&d, 2, 0, 4, &err), 0);
     close_desk(&d);
 }
@@ -433,7 +433,7 @@ static void embedding_and_output_layer_are_given_to_no_device(void **state) {
         size_t n_said = kin_proto_encode(bytes, sizeof bytes, 0, &get);
         size_t n = say_after_open(kin_cluster_port(c), KIN_PROTO_FETCH, bytes, n_said, heard, sizeof heard);
         assert_true(n < 1000);
-        assert_true(is_in(heard, n, "they stay on the head"));
+        assert_true(is_in(heard, n, "those stay on the head"));
     }
     open_device(&d, kin_cluster_port(c));
     expect_service(c);

@@ -230,7 +230,7 @@ static void a_device_that_is_gone_ends_sums_of_its_epoch_and_the_next_one_works(
     run_all(d, 2);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(d[i].rc, KIN_FAIL);
-        assert_non_null(strstr(d[i].err.text, "device 3 of the group: it ended its connection"));
+        assert_non_null(strstr(d[i].err.text, "device 3 of the group: it closed its connection"));
         assert_true(kin_exchange_is_broken(exchanges[i]));
         d[i].rc = 0;
         sum_up(&d[i]); // the epoch has ended for it
@@ -340,7 +340,7 @@ static void other_shapes_are_noticed(void **state) {
     device d[2] = {start(0, 5, 1, 1, 1), start(1, 5, 1, 2, 1)};
     run_all(d, 2);
     assert_true(d[0].rc == KIN_FAIL && d[1].rc == KIN_FAIL);
-    assert_non_null(strstr(d[0].err.text, "which is not due")); // the frame is longer than it may be
+    assert_non_null(strstr(d[0].err.text, "an unexpected")); // the frame is longer than it may be
     for (int i = 0; i < 2; i++) free(d[i].x);
 }
 
@@ -378,18 +378,18 @@ static void nonsense_from_a_device_is_refused(void **state) {
     uint8_t ping[KIN_FRAME_HEADER + 8] = {'K', 'I', 'N', '1', KIN_FRAME_VERSION, KIN_FRAME_PING, 0, 0, 0, 0, 0, 0, 8};
     uint8_t get[KIN_FRAME_HEADER] = {'K', 'I', 'N', '1', KIN_FRAME_VERSION, KIN_FRAME_GET};
     sum[12] = KIN_PROTO_SUM_HEAD + 4;
-    expect_refused((const uint8_t *)"GET / HTTP/1.1\r\n\r\n", 18, "no frames of kin");
-    expect_refused(get, sizeof get, "it sent GET, which is not for a group");
+    expect_refused((const uint8_t *)"GET / HTTP/1.1\r\n\r\n", 18, "does not speak kin's protocol");
+    expect_refused(get, sizeof get, "it sent GET, which a group link does not accept");
     expect_refused(sum, sizeof sum, "n_values is 0");
     sum[KIN_FRAME_HEADER + 16] = 1;
     expect_refused(sum, sizeof sum, "at sum 0 of step 0 with 1 values");
     sum[8] = 3;
-    expect_refused(sum, sizeof sum, "in epoch 3, which is not due");
+    expect_refused(sum, sizeof sum, "in epoch 3");
     sum[8] = 0xee;
     sum[14] = 200;
-    expect_refused(sum, sizeof sum, "which is not due");          // 13 MB
-    expect_refused(ping, sizeof ping, "it ended its connection"); // a PING is skipped
-    expect_refused(sum, 20, "which is not due");
+    expect_refused(sum, sizeof sum, "an unexpected");              // 13 MB
+    expect_refused(ping, sizeof ping, "it closed its connection"); // a PING is skipped
+    expect_refused(sum, 20, "an unexpected");
 }
 
 int main(void) {

@@ -332,7 +332,7 @@ static const struct {
     {"[]", ": must be an object, {...}"},
     {"{}", ": \"devices\" is missing"},
     {"{\"device\": []}", ": \"device\" is unknown here"},
-    {"{\"about\": 1, \"devices\": []}", ": \"about\": must be a text"},
+    {"{\"about\": 1, \"devices\": []}", ": \"about\": must be a string"},
     // devices
     {"{\"devices\": {}}", ": \"devices\": must be a list, [...]"},
     {"{\"devices\": []}", ": \"devices\": 0 devices, must be 1 to 32"},
@@ -481,8 +481,8 @@ static void values_are_the_screens_to_judge(void **state) {
     assert_int_equal(kin_facts_screen(&f, &usable, reasons, &err), 0);
     assert_int_equal(usable, kin_device_bit(0) | kin_device_bit(1));
     assert_string_equal(reasons[2], "memory is negative (-1)");
-    assert_non_null(strstr(reasons[3], "memory cannot be (1e+15;"));
-    assert_string_equal(reasons[4], "CPU: no rate for Q4_K weights");
+    assert_non_null(strstr(reasons[3], "memory is too large (1e+15;"));
+    assert_string_equal(reasons[4], "CPU: the rate for Q4_K weights is missing");
 }
 
 // ---- the examples

@@ -50,7 +50,7 @@ goes_wrong() { # FAULT FIRST SECOND PATTERN: runs with bert as the faulty device
 for fault in swallows:9 number:9 rows:9 nan:9; do
     case $fault in
     swallows:*) words="device 'bert' .* has lost a step" ;;
-    *) words="device 'bert' .* sent to .* what cannot be" ;;
+    *) words="device 'bert' .* sent an invalid message to .*" ;;
     esac
     goes_wrong $fault bert anna "$words"
     goes_wrong $fault anna bert "$words"

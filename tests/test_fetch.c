@@ -233,7 +233,7 @@ static void a_share_that_the_model_has_not_is_refused(void **state) {
     for (size_t i = 0; i < sizeof shares / sizeof shares[0]; i++) {
         n->share = shares[i];
         start(n);
-        expect_failed(n, "has no slice of the");
+        expect_failed(n, "cannot slice the tensor");
         end_fetch(n);
     }
 }
@@ -298,7 +298,7 @@ static void a_stock_that_is_held_can_be_filled_by_the_next_fetch(void **state) {
     expect_done(n);
     kin_fetch_cancel(n->fetch);
     start(n);
-    expect_failed(n, "another kin is filling it");
+    expect_failed(n, "another kin is writing to it");
     kin_fetch_cancel(n->fetch);
     n->windows = kin_windows_one(0, 2, 0);
     kin_fetch_options o = options_of(n);

@@ -142,7 +142,7 @@ static void who_sends_what_nobody_asked_for_loses_its_link(void **state) {
     w->strays = true;
     fetch_beside_a_fake(w, 10000);
     RUN_UNTIL(w, w->raws[0].is_closed);
-    assert_non_null(strstr(w->raws[0].reason, "came that nobody asked for"));
+    assert_non_null(strstr(w->raws[0].reason, "without a request"));
 }
 
 static void have_of_others_is_looked_at_before_it_is_believed(void **state) {
@@ -174,7 +174,7 @@ static void hashes_of_another_model_are_refused(void **state) {
     w->spoils_hashes = true;
     fake_head(w);
     start(&w->devices[0]);
-    expect_failed(&w->devices[0], "the chunk hashes are those of the model");
+    expect_failed(&w->devices[0], "the chunk hashes belong to the model");
 }
 
 static void other_sizes_than_the_plan_has_are_refused(void **state) {
@@ -192,7 +192,7 @@ static void a_head_that_sends_wrong_bytes_gets_nowhere(void **state) {
     o.head_port = w->head.port;
     o.give_up_ms = 1500; // long enough for one request, even on a busy machine
     start_with(&w->devices[0], &o);
-    expect_failed(&w->devices[0], "nobody is left to ask for the model's weights, after 1 sent wrong bytes");
+    expect_failed(&w->devices[0], "no device is left to fetch the model from; 1 sent damaged chunks");
 }
 
 static void without_a_head_it_gives_up(void **state) {
@@ -203,7 +203,7 @@ static void without_a_head_it_gives_up(void **state) {
     o.head_port = 1;
     n->cancel_in = "failed";
     start_with(n, &o);
-    expect_failed(n, "the model's hashes did not come; the head: no connection");
+    expect_failed(n, "the model's hashes did not arrive in time; the head: cannot connect");
     assert_null(n->fetch);
 }
 
@@ -214,17 +214,17 @@ static void a_head_with_another_id_or_without_the_model_is_no_head(void **state)
     o.give_up_ms = 1500;
     o.head_id.bytes[3] = 9;
     start_with(n, &o);
-    expect_failed(n, "at its address answers another device, 'test'");
+    expect_failed(n, "another device, 'test', answers at its address");
     kin_fetch_cancel(n->fetch);
     o.head_id = w->head.id;
     o.model.bytes[0] ^= 1;
     start_with(n, &o);
-    expect_failed(n, "it has nothing of that model");
+    expect_failed(n, "it has no chunks of that model");
     kin_fetch_cancel(n->fetch);
     o.id = w->head.id;
     o.head_id = (kin_proto_id){{0}};
     start_with(n, &o);
-    expect_failed(n, "its address leads back to this device itself");
+    expect_failed(n, "its address leads back to this device");
 }
 
 static void layers_that_the_model_has_not_are_refused(void **state) {

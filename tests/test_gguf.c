@@ -152,9 +152,9 @@ static void integers_of_every_kind_come_back_if_they_fit(void **state) {
     expect_u32(gguf, "k.i64", 77);
 
     static const char *const misfits[] = {"k.i8", "k.u64", "k.u64.max"};
-    static const char *const sentences[] = {"m.gguf: k.i8 is -128, not an unsigned 32-bit number",
-                                            "m.gguf: k.u64 is 5000000000, not an unsigned 32-bit number",
-                                            "m.gguf: k.u64.max is 18446744073709551615, not an unsigned 32-bit number"};
+    static const char *const sentences[] = {"m.gguf: k.i8 is -128, but must be an unsigned 32-bit number",
+                                            "m.gguf: k.u64 is 5000000000, but must be an unsigned 32-bit number",
+                                            "m.gguf: k.u64.max is 18446744073709551615, but must be an unsigned 32-bit number"};
     for (int i = 0; i < 3; i++) {
         uint32_t value = 9;
         kin_err err;
@@ -179,7 +179,7 @@ static void floats_bools_and_strings_come_back(void **state) {
     assert_int_equal(kin_gguf_get_f32(gguf, "k.f64", &f, NULL), 0);
     assert_true(f == 1e-3f);
     assert_int_equal(kin_gguf_get_f32(gguf, "k.f64.large", &f, &err), KIN_FAIL);
-    assert_string_equal(err.text, "m.gguf: k.f64.large is 1e+300, not a 32-bit float");
+    assert_string_equal(err.text, "m.gguf: k.f64.large is 1e+300, but must be a 32-bit float");
     assert_int_equal(kin_gguf_get_bool(gguf, "k.bool", &b, NULL), 0);
     assert_true(b);
     assert_int_equal(kin_gguf_get_str(gguf, "general.architecture", &s, NULL), 0);
@@ -222,14 +222,14 @@ static void value_of_another_kind_is_an_error(void **state) {
     kin_gguf_array a;
     kin_err err;
     assert_int_equal(kin_gguf_get_u32(gguf, "general.architecture", &u, &err), KIN_FAIL);
-    assert_string_equal(err.text, "m.gguf: general.architecture is of kind string, not an integer");
+    assert_string_equal(err.text, "m.gguf: general.architecture has the type string, but must be an integer");
     assert_int_equal(kin_gguf_get_u32(gguf, "k.f32", &u, &err), KIN_FAIL);
     assert_int_equal(kin_gguf_get_u32(gguf, "k.bool", &u, &err), KIN_FAIL);
     assert_int_equal(kin_gguf_get_f32(gguf, "k.u32", &f, &err), KIN_FAIL);
     assert_int_equal(kin_gguf_get_bool(gguf, "k.u8", &b, &err), KIN_FAIL);
     assert_int_equal(kin_gguf_get_str(gguf, "k.strs", &s, &err), KIN_FAIL);
     assert_int_equal(kin_gguf_get_array(gguf, "k.u8", &a, &err), KIN_FAIL);
-    assert_string_equal(err.text, "m.gguf: k.u8 is of kind u8, not an array");
+    assert_string_equal(err.text, "m.gguf: k.u8 has the type u8, but must be an array");
     kin_gguf_close(gguf);
     free(m.bytes);
 }
@@ -426,7 +426,7 @@ static void split_model_cannot_come_from_memory(void **state) {
     kin_gguf_writer *w = small_writer();
     kin_gguf_writer_put_int(w, "split.no", KIN_GGUF_U16, 0);
     kin_gguf_writer_put_int(w, "split.count", KIN_GGUF_U16, 2);
-    expect_refused(image_of(w), "part 1 of 2 of a model; the other parts cannot be found from memory");
+    expect_refused(image_of(w), "part 1 of 2 of a model; a model in memory must be in one part");
 }
 
 static void impossible_part_numbers_are_refused(void **state) {
@@ -436,7 +436,7 @@ static void impossible_part_numbers_are_refused(void **state) {
         kin_gguf_writer *w = small_writer();
         kin_gguf_writer_put_int(w, "split.no", KIN_GGUF_U32, cases[i][0]);
         kin_gguf_writer_put_int(w, "split.count", KIN_GGUF_U32, cases[i][1]);
-        expect_refused(image_of(w), "which cannot be");
+        expect_refused(image_of(w), "invalid split");
     }
 }
 
@@ -512,7 +512,7 @@ static void other_formats_are_named(void **state) {
         {"\177ELF\2\1", 6, "not a GGUF file but a program"},
         {"version https://git-lfs.github.com/spec/v1\n", 43, "not a GGUF file but a Git LFS pointer"},
         {"<!DOCTYPE html>", 15, "not a GGUF file but a web page"},
-        {"\x40\0\0\0\0\0\0\0{\"a\"", 12, "not a GGUF file but probably safetensors"},
+        {"\x40\0\0\0\0\0\0\0{\"a\"", 12, "not a GGUF file but probably a safetensors file"},
         {"GGUF", 4, "ends inside the header (4 bytes)"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -530,9 +530,9 @@ static void expect_version_refused(uint32_t version, const char *words) {
 
 static void other_versions_and_byte_order_are_refused(void **state) {
     (void)state;
-    expect_version_refused(0, "GGUF version 0 is unknown");
+    expect_version_refused(0, "GGUF version 0 is not supported");
     expect_version_refused(1, "GGUF version 1 is too old");
-    expect_version_refused(4, "GGUF version 4 is unknown");
+    expect_version_refused(4, "GGUF version 4 is not supported");
     expect_version_refused(3u << 24, "big-endian");
 }
 
@@ -581,10 +581,10 @@ static void unknown_kinds_are_refused(void **state) {
     for (size_t i = 0; i < 3; i++) {
         image m = small_image();
         kin_put_u32(after(m, "k.i64"), kinds[i]);
-        expect_refused(m, "'k.i64': is of the unknown kind");
+        expect_refused(m, "'k.i64': has the unknown type");
         m = small_image();
         kin_put_u32(after(m, "k.shorts") + 4, kinds[i]);
-        expect_refused(m, "'k.shorts': an array of the unknown kind");
+        expect_refused(m, "'k.shorts': an array of unknown type");
     }
     image m = small_image();
     kin_put_u32(after(m, "k.shorts") + 4, KIN_GGUF_ARRAY);
@@ -660,7 +660,7 @@ static void impossible_alignments_are_refused(void **state) {
     }
     kin_gguf_writer *w = small_writer();
     kin_gguf_writer_put_str(w, "general.alignment", "32");
-    expect_refused(image_of(w), "general.alignment is of kind string, not an integer");
+    expect_refused(image_of(w), "general.alignment has the type string, but must be an integer");
 }
 
 // The directory entry of a.weight: n_dims at 0, ne at 4 and 12, type at 20, offset at 24.
@@ -694,7 +694,7 @@ static void unknown_and_removed_types_are_refused(void **state) {
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         expect_entry_refused(20, types[i], 4, "tensor 'a.weight': has the unknown type");
     }
-    expect_entry_refused(20, GGML_TYPE_Q4_K, 4, "has rows of 3 elements, not whole q4_K blocks of 256");
+    expect_entry_refused(20, GGML_TYPE_Q4_K, 4, "has rows of 3 elements, not a multiple of the q4_K block size 256");
 }
 
 static void offsets_outside_the_file_are_refused(void **state) {
@@ -707,9 +707,9 @@ static void offsets_outside_the_file_are_refused(void **state) {
 
 static void a_removed_type_is_named_with_the_one_to_quantize_to(void **state) {
     (void)state;
-    expect_entry_refused(20, 31, 4, "(Q4_0_4_4, which ggml has removed): quantize the model again, as Q4_0");
-    expect_entry_refused(20, 33, 4, "(Q4_0_8_8, which ggml has removed): quantize the model again, as Q4_0");
-    expect_entry_refused(20, 36, 4, "(IQ4_NL_4_4, which ggml has removed): quantize the model again, as IQ4_NL");
+    expect_entry_refused(20, 31, 4, "(Q4_0_4_4, which ggml has removed); quantize the model again as Q4_0");
+    expect_entry_refused(20, 33, 4, "(Q4_0_8_8, which ggml has removed); quantize the model again as Q4_0");
+    expect_entry_refused(20, 36, 4, "(IQ4_NL_4_4, which ggml has removed); quantize the model again as IQ4_NL");
 }
 
 // Moves the second of two tensors into the first one, or the first one into the second.

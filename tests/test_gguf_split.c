@@ -127,7 +127,7 @@ static void part_in_the_wrong_place_is_refused(void **state) {
     directory *d = *state;
     save_split(d, "m", small_writer(), 3);
     rename(in(d, "m-00003-of-00003.gguf").text, in(d, "m-00002-of-00003.gguf").text);
-    expect_path_refused(in(d, "m-00001-of-00003.gguf"), "says that it is part 3 of 3, but part 2 of 3 belongs here");
+    expect_path_refused(in(d, "m-00001-of-00003.gguf"), "part 3 of 3, but part 2 of 3 is expected");
 }
 
 static void part_of_another_split_is_refused(void **state) {
@@ -135,7 +135,7 @@ static void part_of_another_split_is_refused(void **state) {
     save_split(d, "m", small_writer(), 3);
     save_split(d, "other", small_writer(), 2);
     rename(in(d, "other-00002-of-00002.gguf").text, in(d, "m-00002-of-00003.gguf").text);
-    expect_path_refused(in(d, "m-00001-of-00003.gguf"), "says that it is part 2 of 2, but part 2 of 3 belongs here");
+    expect_path_refused(in(d, "m-00001-of-00003.gguf"), "part 2 of 2, but part 2 of 3 is expected");
 }
 
 static void part_of_a_model_with_other_tensors_is_refused(void **state) {
@@ -154,7 +154,7 @@ static void whole_model_in_place_of_a_part_is_refused(void **state) {
     kin_gguf_writer *w = small_writer();
     assert_int_equal(kin_gguf_writer_save(w, in(d, "m-00002-of-00002.gguf").text, NULL), 0);
     kin_gguf_writer_free(w);
-    expect_path_refused(in(d, "m-00001-of-00002.gguf"), "a whole model, but part 2 of 2 belongs here");
+    expect_path_refused(in(d, "m-00001-of-00002.gguf"), "a whole model, but part 2 of 2 is expected");
 }
 
 static void broken_part_is_named(void **state) {
@@ -178,7 +178,7 @@ static void parts_with_too_few_tensors_are_refused(void **state) {
     kin_gguf_writer_put_int(w, "split.tensors.count", KIN_GGUF_I32, 5);
     assert_int_equal(kin_gguf_writer_save(w, in(d, "m-00002-of-00002.gguf").text, NULL), 0);
     kin_gguf_writer_free(w);
-    expect_path_refused(in(d, "m-00001-of-00002.gguf"), "the 2 parts hold 3 tensors, not 5");
+    expect_path_refused(in(d, "m-00001-of-00002.gguf"), "the 2 parts hold 3 tensors, but 5 are expected");
 }
 
 static void tensor_in_two_parts_is_refused(void **state) {
@@ -192,7 +192,7 @@ static void tensor_in_two_parts_is_refused(void **state) {
 static void unreadable_paths_are_named(void **state) {
     directory *d = *state;
     expect_path_refused(in(d, "absent.gguf"), "absent.gguf: ");
-    expect_path_refused((path){"/tmp"}, "/tmp: is a folder");
+    expect_path_refused((path){"/tmp"}, "/tmp: is a directory");
     FILE *f = fopen(in(d, "empty.gguf").text, "wb");
     fclose(f);
     expect_path_refused(in(d, "empty.gguf"), "empty.gguf: not a GGUF file (it is empty)");

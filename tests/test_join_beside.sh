@@ -50,7 +50,7 @@ wait_for 20 "$dir/serve.log" 'serving on 2 devices'
 wait $writer
 are_the_same joining
 in_order "$dir/serve.log" "device 'anna' .stage 1 of 1. is ready" "device 'cleo' has joined" \
-    'a better plan, with 2 devices, is prepared' 'plan [0-9]* is over: all is here for a better plan' \
+    'preparing a better plan with 2 devices' 'plan [0-9]* ended: a better plan is ready' \
     'plan [0-9]*: 2 devices' 'serving on 2 devices'
 in_order "$dir/cleo.log" 'waiting for work' 'fetched ahead' 'getting ready for the head' 'working for the head'
 check [ "$(sed -n '/is over: all is here/,/serving on 2 devices/p' "$dir/serve.log" | grep -c 'fetching')" -eq 0 ]

@@ -99,11 +99,11 @@ text joined $endless
 wait_until 60 has_events joined 100
 mark "$dir/serve.log"
 join cleo
-wait_until 40 has_line "$dir/serve.log" 'all is here for a better plan'
+wait_until 40 has_line "$dir/serve.log" 'a better plan is ready'
 wait_until 40 has_line "$dir/serve.log" 'serving on 2 devices'
 goes_on joined 50 # still in the middle of the text
 check begins_alike joined
-check has_line "$dir/cleo.log" 'pages of texts: [1-9]'
+check has_line "$dir/cleo.log" 'fetched [1-9][0-9]* of'
 n_joined=$(($(counter replayed_tokens_total) - n_lost))
 echo "after cleo has joined: $n_joined tokens were computed again"
 check [ "$n_joined" -lt 128 ]

@@ -59,12 +59,12 @@ static void a_code_may_be_typed_in_many_ways(void **state) {
 
 static void a_typo_is_answered_with_what_is_wrong(void **state) {
     (void)state;
-    expect_no_code("", "a code has 16 characters, this one 0");
-    expect_no_code("7K2M-XQ4T-9B0H-WZ3", "a code has 16 characters, this one 15");
-    expect_no_code("7K2M-XQ4T-9B0H-WZ3D-7", "a code has 16 characters, this one 17");
-    expect_no_code("7K2M-XQ4T-9B0H-WU3D", "no code has the character 'U' (it is number 14)");
-    expect_no_code("7K2M!XQ4T-9B0H-WZ3D", "'!' (it is number 5)");
-    expect_no_code("7K2M-XQ4T-9B0H-WZ3\xc3\xa4", "number 16");
+    expect_no_code("", "invalid code: it must have 16 characters, but has 0");
+    expect_no_code("7K2M-XQ4T-9B0H-WZ3", "invalid code: it must have 16 characters, but has 15");
+    expect_no_code("7K2M-XQ4T-9B0H-WZ3D-7", "invalid code: it must have 16 characters, but has 17");
+    expect_no_code("7K2M-XQ4T-9B0H-WU3D", "invalid code: 'U' (character 14) does not occur in codes");
+    expect_no_code("7K2M!XQ4T-9B0H-WZ3D", "'!' (character 5)");
+    expect_no_code("7K2M-XQ4T-9B0H-WZ3\xc3\xa4", "character 16");
 }
 
 static void errors_do_not_tell_the_code(void **state) {
@@ -181,7 +181,7 @@ static void a_code_is_kept_beside_its_key_for_its_user_alone(void **state) {
     assert_int_equal(write(fd, "7K2M\n", 5), 5);
     close(fd);
     assert_int_equal(kin_code_load(code, f->file, &err), KIN_FAIL);
-    assert_non_null(strstr(err.text, "not a code of kin"));
+    assert_non_null(strstr(err.text, "not a cluster code"));
     assert_null(strstr(err.text, "7K2M"));
 }
 

@@ -194,7 +194,7 @@ static void numbers_of_layers_that_cannot_be_are_refused(void **state) {
     kin_gguf_writer *w = file();
     put_ints(w, "llama.attention.head_count", 4, 4, 4);
     put_ints(w, "llama.attention.head_count_kv", 2, 2, 3);
-    expect_refused(w, "4 query heads cannot share 3 key/value heads evenly");
+    expect_refused(w, "4 query heads are not a multiple of 3 key/value heads");
     w = file();
     kin_gguf_writer_put_array(w, "llama.attention.head_count", KIN_GGUF_I32, 2, (int32_t[]){4, 4});
     expect_refused(w, "'llama.attention.head_count' has 2 numbers for 3 layers");
@@ -203,7 +203,7 @@ static void numbers_of_layers_that_cannot_be_are_refused(void **state) {
     expect_refused(w, "'llama.attention.head_count' is -1");
     w = file();
     kin_gguf_writer_put_array(w, "llama.attention.head_count", KIN_GGUF_F32, N_LAYER, (float[]){4, 4, 4});
-    expect_refused(w, "must be integers");
+    expect_refused(w, "must be an array of integers");
 }
 
 static void the_first_wrong_key_is_not_forgotten_over_the_next_right_one(void **state) {
@@ -257,7 +257,7 @@ static void windowed_layers_rotate_as_their_key_says(void **state) {
     w = whole_file();
     kin_gguf_writer_put_int(w, "llama.attention.key_length", KIN_GGUF_U32, 8);
     kin_gguf_writer_put_int(w, "llama.attention.key_length_swa", KIN_GGUF_U32, 4);
-    expect_refused(w, "heads of another width in windowed layers");
+    expect_refused(w, "a different head size in sliding-window layers");
 }
 
 static void the_table_for_people_says_the_same(void **state) {

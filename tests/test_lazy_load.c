@@ -388,7 +388,7 @@ static void what_was_not_asked_for_is_not_waited_for(void **state) {
     for (uint32_t i = HEADER_CHUNKS; i + 1 < manifest.n_chunks; i += 2) put(&b, i);
     assert_false(atomic_load(&b.has_ended)); // half of the chunks are not enough
     kin_lazy_load_is_whole(b.lazy_load);
-    expect_failed(&b, "weights are needed that the plan's windows do not have");
+    expect_failed(&b, "these weights are not part of the plan's windows");
 }
 
 int main(void) {

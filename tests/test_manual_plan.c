@@ -158,13 +158,13 @@ static void devices_that_are_missing_or_named_twice_are_said(void **state) {
     kin_plan p;
     kin_err err;
     assert_int_equal(kin_manual_plan_apply(&missing, home, N_HOME, 6, &p, &err), KIN_FAIL);
-    assert_string_equal(err.text, "device 'attic' of the plan is not here");
+    assert_string_equal(err.text, "device 'attic' of the plan has not joined");
     assert_int_equal(kin_manual_plan_check(&missing, &err), 0);
     assert_int_equal(kin_manual_plan_check(&twice, &err), KIN_FAIL);
     assert_string_equal(err.text, "the plan names device 'tower' twice");
     assert_int_equal(kin_manual_plan_check_layers(&missing, 6, &err), 0);
     assert_int_equal(kin_manual_plan_check_layers(&missing, 5, &err), KIN_FAIL);
-    assert_string_equal(err.text, "a window of 6 layers, the model has 5");
+    assert_string_equal(err.text, "a window of 6 layers, but the model has 5");
 }
 
 // ---- files

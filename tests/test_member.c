@@ -219,8 +219,8 @@ static void a_gateway_is_taken_where_the_head_does_not_answer(void **state) {
     forget();
     found_gateway("10.0.0.2");
     wait_ms(400);
-    assert_non_null(strstr(
-        trace, "say found a way to the head 'desk' by the device at 10.0.0.2, port 4000\nconnect to 10.0.0.2 port 4000\n"));
+    assert_non_null(
+        strstr(trace, "say found the head 'desk' through the device at 10.0.0.2, port 4000\nconnect to 10.0.0.2 port 4000\n"));
 }
 
 static void a_head_that_answers_searches_only_is_reached_by_a_gateway(void **state) {
@@ -234,7 +234,7 @@ static void a_head_that_answers_searches_only_is_reached_by_a_gateway(void **sta
     found("10.0.0.1");
     expect("");
     found_gateway("10.0.0.2");
-    expect("say found a way to the head 'desk' by the device at 10.0.0.2, port 4000\nconnect to 10.0.0.2 port 4000\n");
+    expect("say found the head 'desk' through the device at 10.0.0.2, port 4000\nconnect to 10.0.0.2 port 4000\n");
     lost("the connection ended");
     wait_ms(600);
     forget();
@@ -418,8 +418,8 @@ static void a_busy_head_is_asked_again_slowly(void **state) {
     begin("desk.local", 1);
     tick();
     forget();
-    refused("busy: 32 devices are there already");
-    expect("drop: it was refused\nsay the head 'desk.local' refuses this device for now: 32 devices are there already\n");
+    refused("busy: 32 devices have joined already");
+    expect("drop: it was refused\nsay the head 'desk.local' refuses this device for now: 32 devices have joined already\n");
     lost("closed");
     wait_ms(29990);
     expect("");
@@ -429,12 +429,12 @@ static void a_busy_head_is_asked_again_slowly(void **state) {
 
 static void a_copy_asks_again_a_few_times_and_gives_up(void **state) {
     (void)state;
-    static const char twin[] = "twin: 'anna' is here with the same identity";
+    static const char twin[] = "twin: 'anna' has already joined with the same identity";
     begin("desk.local", 1);
     tick();
     forget();
     refused(twin);
-    expect("drop: it was refused\nsay the head 'desk.local' refuses this device for now: 'anna' is here with the same "
+    expect("drop: it was refused\nsay the head 'desk.local' refuses this device for now: 'anna' has already joined with the same "
            "identity\n");
     wait_ms(2490);
     expect("");
@@ -446,13 +446,13 @@ static void a_copy_asks_again_a_few_times_and_gives_up(void **state) {
     forget();
     refused(twin);
     expect("drop: it was refused\n"
-           "give up: the head 'desk.local' refuses this device: 'anna' is here with the same identity\n");
+           "give up: the head 'desk.local' refuses this device: 'anna' has already joined with the same identity\n");
     expect_state(KIN_MEMBER_GIVEN_UP);
 }
 
 static void who_was_restarted_is_taken_when_its_old_process_is_missed(void **state) {
     (void)state;
-    static const char twin[] = "twin: 'anna' is here with the same identity";
+    static const char twin[] = "twin: 'anna' has already joined with the same identity";
     begin("desk.local", 1);
     for (int i = 0; i < 5; i++) { // joining resets the count of refusals
         for (forget(); !strstr(trace, "connect");) wait_ms(10);
@@ -467,9 +467,10 @@ static void who_was_restarted_is_taken_when_its_old_process_is_missed(void **sta
 static void a_refusal_after_joining_ends_the_epoch(void **state) {
     (void)state;
     begin_ready();
-    refused("model: its model file is another one than the head's");
-    expect("close ring 5\ndrop: it was refused\n"
-           "say the head 'desk' refuses this device for now: its model file is another one than the head's\n");
+    refused("model: its model file differs from the head's");
+    expect("close ring 5\n"
+           "drop: it was refused\n"
+           "say the head 'desk' refuses this device for now: its model file differs from the head's\n");
     expect_state(KIN_MEMBER_IS_REFUSED);
     assert_int_equal(kin_member_epoch(member), 0);
 }
@@ -541,7 +542,7 @@ static void a_failed_preparation_is_told_and_forgotten(void **state) {
     end(6);
     forget();
     step((kin_member_event){.kind = KIN_MEMBER_PREPARE_FAILED, .ticket = 2, .stage = "loading", .reason = "out of memory"});
-    expect("say what the last plan wanted could not be prepared: out of memory\n");
+    expect("say cannot prepare what the last plan asked for: out of memory\n");
 }
 
 static void what_was_ready_breaks_when_the_rest_of_it_does_not_come(void **state) {

@@ -34,13 +34,13 @@ static void two_devices_become_a_ring(void **state) {
     ring_opens(KIN_MEMBERSHIP_OWN);
     ready(12);
     expect("say device 'laptop' (stage 1 of 2) is ready\n");
-    assert_string_equal(doing(), "device 'tower' gets ready");
+    assert_string_equal(doing(), "device 'tower' is getting ready");
     ring_opens(12);
     ready(11);
     expect("say device 'tower' (stage 2 of 2) is ready\n");
-    assert_string_equal(doing(), "device 'tower' connects to the head");
+    assert_string_equal(doing(), "device 'tower' is connecting to the head");
     of_link(KIN_MEMBERSHIP_RING_CLOSED, 11, "no route");
-    assert_string_equal(doing(), "device 'tower' connects to the head: no route");
+    assert_string_equal(doing(), "device 'tower' is connecting to the head: no route");
     ring_opens(11);
     of_link(KIN_MEMBERSHIP_RING_CLOSED, KIN_MEMBERSHIP_OWN, "timed out");
     assert_string_equal(doing(), "connecting to device 'laptop': timed out");
@@ -151,7 +151,7 @@ static void a_lost_device_fails_the_request_and_is_waited_for(void **state) {
            "fail: device 'laptop' (stage 2 of 2) is gone (nothing was heard for 1500 ms)\n"
            "close ring 1\n"
            "end 1 to 11\n"
-           "whisper plan 1 is over: device 'laptop' (stage 2 of 2) is gone (nothing was heard for 1500 ms)\n");
+           "whisper plan 1 ended: device 'laptop' (stage 2 of 2) is gone (nothing was heard for 1500 ms)\n");
     assert_int_equal(kin_membership_n_requests(membership), 0);
     assert_false(kin_membership_takes(membership, 1));
     assert_string_equal(doing(), "device 'laptop' is gone (nothing was heard for 1500 ms), waiting for it to come back");
@@ -222,11 +222,11 @@ static void a_device_that_connects_anew_replaces_itself(void **state) {
     request(KIN_MEMBERSHIP_BEGINS);
     hello(20, 1, "tower", 3);
     expect("drop 11: the same device has joined again on a newer link\n"
-           "whisper device 'tower' (stage 1 of 2) is gone (it has connected anew)\n"
-           "fail: device 'tower' (stage 1 of 2) is gone (it has connected anew)\n"
+           "whisper device 'tower' (stage 1 of 2) is gone (it has reconnected)\n"
+           "fail: device 'tower' (stage 1 of 2) is gone (it has reconnected)\n"
            "close ring 1\n"
            "end 1 to 12\n"
-           "whisper plan 1 is over: device 'tower' (stage 1 of 2) is gone (it has connected anew)\n"
+           "whisper plan 1 ended: device 'tower' (stage 1 of 2) is gone (it has reconnected)\n"
            "accept 20\n");
     of_link(KIN_MEMBERSHIP_LOST, 11, "closed"); // the old link's end, late
     expect("");
@@ -248,10 +248,12 @@ static void a_copy_of_a_device_is_refused_and_the_first_one_stays(void **state) 
     facts(11, 0);
     forget();
     hello_of(12, 1, 800, "tower");
-    expect("refuse 12: twin: 'tower' is here with the same identity; if its disk or configuration was copied, delete the file "
+    expect("refuse 12: twin: 'tower' has already joined with the same identity; if its disk or configuration was "
+           "copied, delete the file "
            "device-id "
            "beside its key on one of the two and start it again\n"
-           "say device 'tower' is refused: 'tower' is here with the same identity; if its disk or configuration was copied, "
+           "say device 'tower' is refused: 'tower' has already joined with the same identity; if its disk or "
+           "configuration was copied, "
            "delete the "
            "file device-id beside its key on one of the two and start it again\n");
     assert_int_equal(kin_membership_device_at(membership, 0)->link, 11);
@@ -312,8 +314,11 @@ static void a_device_that_fails_rests_longer_each_time(void **state) {
     of_link(KIN_MEMBERSHIP_FAILED, 12, "a disk\nerror");
     expect("whisper device 'laptop' (stage 2 of 2) failed at compute: a disk?error; it is left out for 2.0 s\n"
            "fail: device 'laptop' (stage 2 of 2) failed at compute: a disk?error; it is left out for 2.0 s\n"
-           "close ring 1\nend 1 to 11\nend 1 to 12\n"
-           "whisper plan 1 is over: device 'laptop' (stage 2 of 2) failed at compute: a disk?error; it is left out for 2.0 s\n");
+           "close ring 1\n"
+           "end 1 to 11\n"
+           "end 1 to 12\n"
+           "whisper plan 1 ended: device 'laptop' (stage 2 of 2) failed at compute: a disk?error; it is left out for "
+           "2.0 s\n");
     assert_string_equal(doing(), "device 'laptop' failed: a disk?error");
     wait_ms(250);
     expect("ask 2: tower\n");
@@ -366,18 +371,17 @@ static void a_hop_that_breaks_twice_before_anything_comes_of_it_leaves_its_far_e
     (void)state;
     begin_with_two();
     request(KIN_MEMBERSHIP_BEGINS);
-    ring_breaks(11, "the other side took none of the 9000 bytes");
+    ring_breaks(11, "the other side has not read 9000 bytes");
     ring_comes_up_again(2);
-    ring_breaks(11, "the other side took none of the 9000 bytes");
-    expect_words(
-        "fail: the link from device 'tower' (stage 1 of 2) to device 'laptop' (stage 2 of 2) broke: the other side took none of "
-        "the 9000 bytes, again before anything came of it; it is left out for 2.0 s\n");
+    ring_breaks(11, "the other side has not read 9000 bytes");
+    expect_words("fail: the link from device 'tower' (stage 1 of 2) to device 'laptop' (stage 2 of 2) broke: the other "
+                 "side has not read 9000 bytes again before a step completed; it is left out for 2.0 s\n");
     assert_int_equal(kin_membership_device_at(membership, 0)->state, KIN_DEVICE_JOINED);
     assert_int_equal(kin_membership_device_at(membership, 1)->state, KIN_DEVICE_FAILED);
-    assert_non_null(strstr(kin_membership_device_at(membership, 1)->last_error, "took none of the 9000 bytes"));
+    assert_non_null(strstr(kin_membership_device_at(membership, 1)->last_error, "has not read 9000 bytes"));
     wait_ms(2500); // it is back, and in the plan again: now one break is enough
     ring_comes_up_again(4);
-    ring_breaks(11, "the other side took none of the 9000 bytes");
+    ring_breaks(11, "the other side has not read 9000 bytes");
     expect_words("it is left out for 4.0 s\n");
 }
 
@@ -459,8 +463,8 @@ static void what_the_last_member_sends_to_the_head_leaves_it_out(void **state) {
     begin_with_two();
     request(KIN_MEMBERSHIP_BEGINS);
     of_link(KIN_MEMBERSHIP_WRONG, 0, "step 9 was never sent");
-    expect_words("fail: device 'laptop' (stage 2 of 2) sent to the head what cannot be: step 9 was never sent; it is left out "
-                 "for 2.0 s\n");
+    expect_words("fail: device 'laptop' (stage 2 of 2) sent an invalid message to the head: step 9 was never sent; it is "
+                 "left out for 2.0 s\n");
     assert_int_equal(kin_membership_device_at(membership, 0)->state, KIN_DEVICE_JOINED);
     assert_int_equal(kin_membership_device_at(membership, 1)->state, KIN_DEVICE_FAILED);
 }
@@ -490,7 +494,7 @@ static void receives_wrong(uint32_t link) {
                                 .link = link,
                                 .epoch = kin_membership_epoch(membership),
                                 .stage = "receiving",
-                                .reason = "step 3 came with 9 rows; it has 1 tokens",
+                                .reason = "step 3 arrived with 9 rows, but has 1 tokens",
                                 .progress_made = progress_made});
 }
 
@@ -499,9 +503,8 @@ static void a_member_that_gets_what_cannot_be_stays_and_the_one_before_it_is_lef
     begin_with_two();
     request(KIN_MEMBERSHIP_BEGINS);
     receives_wrong(12);
-    expect_words("fail: device 'tower' (stage 1 of 2) sent to device 'laptop' (stage 2 of 2) what cannot be: step 3 came with 9 "
-                 "rows; it has 1 "
-                 "tokens; it is left out for 2.0 s\n");
+    expect_words("fail: device 'tower' (stage 1 of 2) sent an invalid message to device 'laptop' (stage 2 of 2): step 3 "
+                 "arrived with 9 rows, but has 1 tokens; it is left out for 2.0 s\n");
     assert_int_equal(kin_membership_device_at(membership, 0)->state, KIN_DEVICE_FAILED);
     assert_int_equal(kin_membership_device_at(membership, 1)->state, KIN_DEVICE_JOINED);
     wait_ms(2500);
@@ -516,7 +519,7 @@ static void what_the_first_member_cannot_use_leaves_it_out(void **state) {
     begin_with_two();
     receives_wrong(11);
     assert_int_equal(kin_membership_device_at(membership, 0)->state, KIN_DEVICE_FAILED);
-    expect_words("device 'tower' (stage 1 of 2) cannot use what the member before it sends: step 3 came with 9 rows");
+    expect_words("device 'tower' (stage 1 of 2) cannot use the messages of the member before it: step 3 arrived with 9 rows");
 }
 
 static void loses(int member, bool is_hop, const char *reason) {
@@ -547,16 +550,14 @@ static void of_a_hop_that_lost_a_step_the_sender_is_left_out_and_then_the_receiv
     begin_with_two();
     request(KIN_MEMBERSHIP_BEGINS);
     loses(1, true, "for 30 s");
-    expect_words(
-        "fail: device 'tower' (stage 1 of 2) sent a step that device 'laptop' (stage 2 of 2) has not got for 30 s; it is "
-        "left out for 2.0 s\n");
+    expect_words("fail: device 'tower' (stage 1 of 2) sent a step that device 'laptop' (stage 2 of 2) has not received for "
+                 "30 s; it is left out for 2.0 s\n");
     assert_int_equal(state_of(0), KIN_DEVICE_FAILED);
     wait_ms(2500);
     ring_comes_up_again(3);
     loses(1, true, "for 30 s");
-    expect_words(
-        "fail: device 'laptop' (stage 2 of 2) has not got a step that device 'tower' (stage 1 of 2) sent to it for 30 s; "
-        "it is left out for 2.0 s\n");
+    expect_words("fail: device 'laptop' (stage 2 of 2) has not received a step that device 'tower' (stage 1 of 2) sent to "
+                 "it for 30 s; it is left out for 2.0 s\n");
     assert_int_equal(state_of(0), KIN_DEVICE_JOINED);
     assert_int_equal(state_of(1), KIN_DEVICE_FAILED);
 }
@@ -830,7 +831,7 @@ static void ring_links_may_come_and_go_before_the_ring_is_up(void **state) {
     joins(11, 1, "tower");
     wait_ms(1000);
     planned(1, "1", 7);
-    assert_string_equal(doing(), "device 'tower' gets ready");
+    assert_string_equal(doing(), "device 'tower' is getting ready");
     ready(11);
     assert_string_equal(doing(), "connecting to device 'tower'");
     ring_opens(11);
@@ -873,15 +874,13 @@ static void a_ring_link_that_stays_closed_leaves_its_far_end_out(void **state) {
     wait_ms(7950);
     expect("");
     wait_ms(50);
-    expect(
-        "say no link from device 'tower' (stage 1 of 2) to device 'laptop' (stage 2 of 2) (connection refused); let TCP port 0 "
-        "through the firewall of 'laptop'; it is left out for 2.0 s\n"
-        "close ring 1\n"
-        "end 1 to 11\n"
-        "end 1 to 12\n"
-        "whisper plan 1 is over: no link from device 'tower' (stage 1 of 2) to device 'laptop' (stage 2 of 2) (connection "
-        "refused); "
-        "let TCP port 0 through the firewall of 'laptop'; it is left out for 2.0 s\n");
+    expect("say no link from device 'tower' (stage 1 of 2) to device 'laptop' (stage 2 of 2) (connection refused); "
+           "open TCP port 0 in the firewall of 'laptop'; it is left out for 2.0 s\n"
+           "close ring 1\n"
+           "end 1 to 11\n"
+           "end 1 to 12\n"
+           "whisper plan 1 ended: no link from device 'tower' (stage 1 of 2) to device 'laptop' (stage 2 of 2) "
+           "(connection refused); open TCP port 0 in the firewall of 'laptop'; it is left out for 2.0 s\n");
     wait_ms(250);
     expect("ask 2: tower\n");
     planned(2, "1", 7);
@@ -955,17 +954,17 @@ static void unfit_devices_are_refused_with_the_reason(void **state) {
     (void)state;
     begin_default();
     hello(11, 1, "tower", 0);
-    expect("refuse 11: feature: the ring needs features 0x3 that the device does not have\n"
-           "say device 'tower' is refused: the ring needs features 0x3 that the device does not have\n");
+    expect("refuse 11: feature: the device lacks features 0x3, which the ring needs\n"
+           "say device 'tower' is refused: the device lacks features 0x3, which the ring needs\n");
     hello(12, 1, "tower", 1);
-    expect_words("refuse 12: feature: the ring needs features 0x2 that the device does not have\n");
+    expect_words("refuse 12: feature: the device lacks features 0x2, which the ring needs\n");
     hello(13, 255, "tower", 3);
     expect_words("refuse 13: identity: ");
     hello(14, 0, "tower", 3);
     expect_words("refuse 14: identity: ");
     hello(15, 1, "tower", 7); // more than needed
     facts(15, 8);
-    expect_words("refuse 15: model: its model file is another one than the head's\n");
+    expect_words("refuse 15: model: its model file differs from the head's\n");
     facts(15, 0); // the link is forgotten
     expect("");
 }
@@ -1004,7 +1003,7 @@ static void the_thirty_third_device_is_told_to_come_later(void **state) {
     for (uint8_t i = 1; i <= 32; i++) joins(100u + i, i, "node");
     forget();
     hello(200, 33, "late", 3);
-    expect_words("refuse 200: busy: 32 devices are there already, which is the most\n");
+    expect_words("refuse 200: busy: 32 devices have joined already, which is the maximum\n");
     of_link(KIN_MEMBERSHIP_LOST, 105, "connection reset");
     hello(201, 33, "late", 3);
     expect_words("accept 201\n");
@@ -1063,7 +1062,7 @@ static void places_of_the_last_ring_are_given_away_last(void **state) {
     assert_string_equal(name_at(0), "third");
     forget();
     hello(204, 44, "fourth", 3);
-    expect_words("refuse 204: busy: 32 devices are there already, which is the most\n");
+    expect_words("refuse 204: busy: 32 devices have joined already, which is the maximum\n");
     of_link(KIN_MEMBERSHIP_LOST, 202, "connection reset");
     wait_ms(50);
     of_link(KIN_MEMBERSHIP_LOST, 201, "connection reset");
@@ -1092,7 +1091,7 @@ static void who_says_nothing_after_joining_is_dropped(void **state) {
     wait_ms(2000);
     forget();
     wait_ms(1000);
-    expect_words("drop 11: it joined, but did not say what it has\n");
+    expect_words("drop 11: it joined, but did not send its profile\n");
     facts(11, 0);
     expect("");
 }

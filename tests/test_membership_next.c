@@ -18,8 +18,11 @@ static void begin_with_better_plan(void) {
     expect("ask 2: tower laptop phone\n");
     planned(2, "123", 9);
     assert_true(reports_status());
-    expect("whisper a better plan, with 3 devices, is prepared\n"
-           "prefetch 2 to 11, gently\nprefetch 2 to 12, gently\nprefetch 2 to 13, gently\nprefetch 2 to itself\n");
+    expect("whisper preparing a better plan with 3 devices\n"
+           "prefetch 2 to 11, gently\n"
+           "prefetch 2 to 12, gently\n"
+           "prefetch 2 to 13, gently\n"
+           "prefetch 2 to itself\n");
 }
 
 static void a_better_plan_begins_when_all_have_what_it_needs_and_requests_have_made_room(void **state) {
@@ -27,11 +30,11 @@ static void a_better_plan_begins_when_all_have_what_it_needs_and_requests_have_m
     begin_with_better_plan();
     assert_int_equal(kin_membership_prepares(membership), 2);
     prefetched(13, 2, false, NULL);
-    assert_string_equal(doing(), "serving on 2 devices; for a better plan 'tower' gets ready");
+    assert_string_equal(doing(), "serving on 2 devices; 'tower' is getting ready for a better plan");
     prefetched(11, 2, true, NULL);
     prefetched(12, 2, true, NULL);
     prefetched(KIN_MEMBERSHIP_OWN, 2, true, NULL);
-    assert_string_equal(doing(), "serving on 2 devices; for a better plan 'phone' is fetching: 25 %");
+    assert_string_equal(doing(), "serving on 2 devices; 'phone' is fetching for a better plan: 25 %");
     wait_ms(5000); // no repeated questions; the epoch continues
     expect("");
     assert_false(kin_membership_yields(membership));
@@ -39,11 +42,17 @@ static void a_better_plan_begins_when_all_have_what_it_needs_and_requests_have_m
     assert_true(kin_membership_yields(membership));
     assert_int_equal(kin_membership_state_now(membership), KIN_MEMBERSHIP_SERVING);
     request(KIN_MEMBERSHIP_BEGINS); // too late
-    expect("fail: serving on 2 devices; a better plan is about to begin\n");
+    expect("fail: serving on 2 devices; a better plan is about to start\n");
     request(KIN_MEMBERSHIP_ENDS);
-    expect("close ring 1\nend 1 to 11\nend 1 to 12\n"
-           "whisper plan 1 is over: all is here for a better plan\n"
-           "whisper plan 2: 3 devices\nplan 2 to 13\nplan 2 to 12\nplan 2 to 11\nopen ring 2 to tower\n");
+    expect("close ring 1\n"
+           "end 1 to 11\n"
+           "end 1 to 12\n"
+           "whisper plan 1 ended: a better plan is ready\n"
+           "whisper plan 2: 3 devices\n"
+           "plan 2 to 13\n"
+           "plan 2 to 12\n"
+           "plan 2 to 11\n"
+           "open ring 2 to tower\n");
     assert_int_equal(kin_membership_planned_by(membership), 2);
     assert_int_equal(kin_membership_prepares(membership), 0);
     wait_ms(5000);
@@ -76,7 +85,7 @@ static void who_has_the_same_work_has_all_it_needs(void **state) {
     wait_ms(1000);
     forget();
     planned(2, "132", 7); // the work of plan 1
-    expect("whisper a better plan, with 3 devices, is prepared\nprefetch 2 to 13\nprefetch 2 to itself\n");
+    expect("whisper preparing a better plan with 3 devices\nprefetch 2 to 13\nprefetch 2 to itself\n");
 }
 
 static void a_plan_that_is_better_no_more_is_forgotten(void **state) {
@@ -136,8 +145,8 @@ static void a_newcomer_that_cannot_fetch_is_left_out_and_the_ring_goes_on(void *
     (void)state;
     begin_with_better_plan();
     prefetched(13, 2, false, "no room on the disk");
-    expect("say device 'phone' cannot get ready for a better plan: no room on the disk; it is left out for 2.0 s\n"
-           "ask 3: tower laptop\n");
+    expect(
+        "say device 'phone' cannot prepare a better plan: no room on the disk; it is left out for 2.0 s\nask 3: tower laptop\n");
     assert_int_equal(kin_membership_n_requests(membership), 1);
     planned(3, "12", 7);
     wait_ms(2000);
@@ -148,7 +157,7 @@ static void a_member_that_cannot_fetch_keeps_its_work_and_the_ring_is_left_as_it
     (void)state;
     begin_with_better_plan();
     prefetched(12, 2, false, "no room on the disk");
-    expect("say device 'laptop' (stage 2 of 2) cannot get ready for a better plan: no room on the disk\n");
+    expect("say device 'laptop' (stage 2 of 2) cannot prepare a better plan: no room on the disk\n");
     assert_int_equal(kin_membership_n_requests(membership), 1);
     request(KIN_MEMBERSHIP_DRIFT);
     forget();
@@ -169,7 +178,7 @@ static void nobody_waits_for_ever_for_who_says_nothing(void **state) {
     wait_ms(89000);
     expect("");
     wait_ms(2000);
-    expect_words("say device 'phone' cannot get ready for a better plan: it makes no progress; it is left out");
+    expect_words("say device 'phone' cannot prepare a better plan: it makes no progress; it is left out");
     assert_int_equal(kin_membership_n_requests(membership), 1);
 }
 
@@ -255,10 +264,9 @@ static void what_is_ready_soon_comes_first_and_then_the_best_plan_of_all(void **
     wait_ms(9500);
     expect("");
     wait_ms(1000);
-    expect("whisper the better plan takes long to fetch: the planner is asked for one without the devices that are slow\nask 4: "
-           "near\n");
+    expect("whisper fetching the better plan takes long: asking the planner for one without the slow devices\nask 4: near\n");
     planned(4, "2", 8);
-    expect("whisper a better plan, with 1 device, is prepared\nprefetch 4 to 12\nprefetch 4 to itself\n");
+    expect("whisper preparing a better plan with 1 device\nprefetch 4 to 12\nprefetch 4 to itself\n");
     fetches(11, 3, 6, 250000); // for the later plan
     prefetched(KIN_MEMBERSHIP_OWN, 4, true, NULL);
     prefetched(12, 4, true, NULL);
@@ -357,7 +365,7 @@ static void a_device_that_repeats_itself_holds_no_plan(void **state) {
         prefetched(13, 2, false, NULL);
         wait_ms(1000);
     }
-    expect_words("say device 'phone' cannot get ready for a better plan: it makes no progress; it is left out");
+    expect_words("say device 'phone' cannot prepare a better plan: it makes no progress; it is left out");
     assert_int_equal(kin_membership_prepares(membership), 0);
 }
 

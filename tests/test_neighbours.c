@@ -261,7 +261,7 @@ static void a_ring_link_of_a_stranger_is_refused(void **state) {
         enter(&b, 3, 3); // b expects other members on both sides
         connects(&a, is_back ? KIN_SIDE_PREVIOUS : KIN_SIDE_NEXT, &b, false);
         assert_false(told(&a, is_back ? KIN_SIDE_PREVIOUS : KIN_SIDE_NEXT, 1, reason));
-        assert_string_equal(reason, "identity: that is not its neighbour in this ring");
+        assert_string_equal(reason, "identity: the caller is not a neighbour of this device");
         expect_counts(&b, 0, 0, 0);
         close_member(&a);
         close_member(&b);
@@ -314,7 +314,7 @@ static void an_answer_with_another_id_is_not_believed(void **state) {
     static const struct {
         uint8_t id;
         const char *reason;
-    } liars[] = {{2, "at its address answers another device, 'somebody'"}, {1, "its address leads back to this device itself"}};
+    } liars[] = {{2, "another device, 'somebody', answers at its address"}, {1, "its address leads back to this device"}};
     for (int i = 0; i < 2; i++) {
         member a, liar = {.id = liars[i].id};
         kin_err err;
@@ -423,7 +423,7 @@ static void a_relayed_hop_has_a_bound(void **state) {
     }
     pthread_mutex_unlock(&leave);
     assert_false(told(&a, KIN_SIDE_NEXT, 2, reason));
-    assert_string_equal(reason, "the other side closed the link: the next member takes no more");
+    assert_string_equal(reason, "the other side closed the link: the next member does not read its messages");
     close_member(&a);
     close_member(&b);
     close_member(&head);

@@ -310,13 +310,13 @@ claim='nonsense of one device is refused with a reason, and the others are plann
 nonsense negative "\"memory_bytes\": -8589934592, $cpu"
 refused negative 'memory is negative'
 nonsense petabyte "\"memory_bytes\": 1e15, $cpu"
-refused petabyte 'memory cannot be (1e+15'
+refused petabyte 'memory is too large (1e+15'
 nonsense nothing "\"memory_bytes\": 0, $cpu"
-refused nothing 'memory is zero'
+refused nothing 'memory is too small'
 nonsense zero '"memory_bytes": "8G", "cpu": {"token_bytes_per_s": 0, "prompt_flop_per_s": 1e11, "read_bytes_per_s": 1e10}'
-refused zero 'no rate for Q4_K weights'
+refused zero 'the rate for Q4_K weights is missing'
 nonsense light '"memory_bytes": "8G", "cpu": {"token_bytes_per_s": 1e30, "prompt_flop_per_s": 1e11, "read_bytes_per_s": 1e10}'
-refused light 'bytes per second cannot be'
+refused light 'bytes per second is too large'
 nonsense disk "\"memory_bytes\": \"8G\", \"disk_bytes_per_s\": -1, $cpu"
 refused disk 'disk rate is negative'
 nonsense alone "\"memory_bytes\": \"8G\", $cpu"

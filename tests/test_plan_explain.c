@@ -61,7 +61,7 @@ static void a_device_left_out_says_what_it_would_add(void **state) {
     assert_int_equal(kin_plan_explain_left_out(&facts, &options, &plan, phone, why, &err), 0);
     assert_string_equal(sentences[phone] + strlen("phone left out: "), why);
     assert_int_equal(kin_plan_explain_left_out(&facts, &options, &forced, phone, why, &err), 0); // with another plan in force
-    assert_string_equal(why, "it would make nothing faster");
+    assert_string_equal(why, "it would not make the ring faster");
 }
 
 static void a_device_in_use_says_what_is_slower_without_it(void **state) {
@@ -96,7 +96,7 @@ static void every_kind_of_device_has_its_sentence(void **state) {
     explain(&facts, &options);
     assert_non_null(strstr(sentences[d1], "D1 is a relay between D3 and D2: a layer there would add "));
     assert_string_equal(sentences[d4], "D4 refused: disk rate is not a number");
-    assert_string_equal(sentences[d5], "D5 left out, as was asked for");
+    assert_string_equal(sentences[d5], "D5 left out by request");
 
     kin_paper_facts(&facts, KIN_PAPER_TABLE_3, KIN_PAPER_70B, 2);
     facts.devices[0].disk_bytes_s = 0;

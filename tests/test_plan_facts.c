@@ -78,22 +78,22 @@ static const struct {
     spoil_fn *spoil;
     const char *reason;
 } spoiled[] = {
-    {no_cpu_rate, "CPU: no rate for Q6_K weights"},
+    {no_cpu_rate, "CPU: the rate for Q6_K weights is missing"},
     {rate_is_not_a_number, "CPU: Q4_K: bytes per second is not a number"},
-    {rate_is_infinite, "cannot be"},
+    {rate_is_infinite, "too large"},
     {rate_is_negative, "CPU: Q6_K: FLOP per second is negative"},
     {memory_is_negative, "memory is negative (-4e+09)"},
-    {memory_is_zero, "memory is zero"},
-    {memory_is_a_petabyte, "memory cannot be (1e+15"},
-    {gpu_memory_is_a_petabyte, "GPU memory cannot be"},
-    {gpu_without_rates, "GPU: no rate"},
+    {memory_is_zero, "memory is too small"},
+    {memory_is_a_petabyte, "memory is too large (1e+15"},
+    {gpu_memory_is_a_petabyte, "GPU memory is too large"},
+    {gpu_without_rates, "GPU: the rate"},
     {disk_is_negative, "disk rate is negative"},
     {disk_is_not_a_number, "random disk rate is not a number"},
-    {window_takes_an_hour, "time to start a window cannot be"},
-    {memory_rate_is_zero, "memory's bytes per second is zero"},
+    {window_takes_an_hour, "time to start a window is too large"},
+    {memory_rate_is_zero, "memory's bytes per second is too small"},
     {batches_take_less_than_nothing, "CPU: factor of a batch is negative"},
     {a_cache_takes_less_than_nothing, "CPU: factor of a cache is negative"},
-    {keys_are_read_and_nothing_is_computed, "CPU: a rate of keys and values, and none for a prompt's"},
+    {keys_are_read_and_nothing_is_computed, "CPU: the rate of keys and values needs a rate for prompts"},
 };
 enum { N_SPOILED = sizeof spoiled / sizeof *spoiled };
 
@@ -178,7 +178,7 @@ static void a_device_that_nobody_reaches_is_refused(void **state) {
         for (int a = 0; a < 3; a++) facts.links[3][a].bytes_s = bad[i]; // broken in one direction only
         assert_int_equal(kin_facts_screen(&facts, &usable, reasons, &err), 0);
         assert_int_equal(usable, 7);
-        assert_string_equal(reasons[3], "no usable link joins it with the head");
+        assert_string_equal(reasons[3], "it has no usable link to the head");
     }
 }
 
@@ -200,11 +200,11 @@ static void a_model_that_cannot_be_is_an_error(void **state) {
     REFUSED(facts.n_device = 0, "0 devices");
     REFUSED(facts.n_device = 33, "33 devices");
     REFUSED(facts.model.layer_bytes[0] = NAN, "F32: bytes of a layer is not a number");
-    REFUSED(memset(facts.model.layer_bytes, 0, sizeof facts.model.layer_bytes), "bytes of a layer is zero");
+    REFUSED(memset(facts.model.layer_bytes, 0, sizeof facts.model.layer_bytes), "bytes of a layer is too small");
     REFUSED(facts.model.expert_share = 1.5, "share of experts");
     REFUSED(facts.model.block_bytes = 0, "largest block");
     REFUSED(facts.model.weight_block_bytes = facts.model.block_bytes * 2, "streamed weight block");
-    REFUSED(facts.model.layer_share[3] = 2, "mean is not 1");
+    REFUSED(facts.model.layer_share[3] = 2, "mean must be 1");
     REFUSED(facts.model.layer_share[3] = -1, "share of a layer is negative");
     REFUSED(facts.model.n_vocab = 0, "vocabulary");
     REFUSED(facts.work.n_batch = 0, "batch 0");

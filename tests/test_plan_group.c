@@ -508,11 +508,11 @@ static void what_cannot_be_is_said(void **state) {
     search(ring.tpot_s, 0);
     kin_grouped_say(&f, &found, &ring, text, sizeof text);
     assert_non_null(strstr(text, "a group is faster: b + a share 32 layers, 2 x 32 sums of 0."));
-    assert_non_null(strstr(text, "sharing the layers gains"));
+    assert_non_null(strstr(text, "tensor parallelism gains"));
     f.model.share_heads = 1;
     search(ring.tpot_s, 0);
     kin_grouped_say(&f, &found, &ring, text, sizeof text);
-    assert_string_equal(text, "no group: the model's layers cannot be cut into so many shares");
+    assert_string_equal(text, "no group: the model's layers do not divide into that many shares");
     kin_equal_devices(&f, 2, 5e-3);
     ring = ring_of(&f);
     search(ring.tpot_s, 0);

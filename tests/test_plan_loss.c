@@ -221,7 +221,7 @@ static void a_plan_that_still_has_the_device_is_refused(void **state) {
     kin_loss l;
     kin_err err;
     assert_int_equal(kin_loss_predict(&f, &plan, &plan, FIRST, &l, &err), KIN_FAIL);
-    assert_string_equal(err.text, "the plan without 'b' has layers there");
+    assert_string_equal(err.text, "the plan without 'b' assigns layers to it");
 }
 
 static void what_a_disk_of_no_known_rate_takes_is_not_known(void **state) {
@@ -232,7 +232,7 @@ static void what_a_disk_of_no_known_rate_takes_is_not_known(void **state) {
     kin_err err;
     f.devices[HEAD].disk_bytes_s = 0;
     assert_int_equal(kin_loss_predict(&f, &plan, &without, FIRST, &l, &err), KIN_FAIL);
-    assert_string_equal(err.text, "the rate of a disk is not known");
+    assert_string_equal(err.text, "the rate of a disk is unknown");
 }
 
 // ---- groups

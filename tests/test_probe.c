@@ -63,7 +63,7 @@ static void hang_up(end *e) {
 
 static void answer_open(end *e) {
     kin_proto_message accept = {.type = KIN_FRAME_ACCEPT, .accept = {.id = peer_id, .versions = KIN_PROTO_VERSIONS}};
-    kin_proto_message refuse = {.type = KIN_FRAME_REFUSE, .refuse = {"busy: others are measuring"}};
+    kin_proto_message refuse = {.type = KIN_FRAME_REFUSE, .refuse = {"busy: other devices are measuring"}};
     switch (the_peer.manner) {
     case MUTE: return;
     case REFUSING: send_message(e, &refuse); return;
@@ -263,14 +263,14 @@ static void on_a_long_way_messages_open_the_window(void **state) {
 
 static void who_does_not_answer_well_is_not_measured(void **state) {
     world *w = *state;
-    expect_failure(w, REFUSING, "busy: others are measuring");
+    expect_failure(w, REFUSING, "busy: other devices are measuring");
     expect_failure(w, HANGING_UP, "no time");
-    expect_failure(w, UNEXPECTED, "STATUS_WANTED came before ACCEPT");
+    expect_failure(w, UNEXPECTED, "it sent STATUS_WANTED before ACCEPT");
     expect_failure(w, MALFORMED, "ACCEPT: ends");
-    expect_failure(w, OTHER_TOKEN, "the answer does not fit the ECHO that was sent");
-    expect_failure(w, TOO_SHORT, "the answer does not fit the ECHO that was sent");
-    expect_failure(w, ASKING, "the answer does not fit the ECHO that was sent");
-    expect_failure(w, NONSENSE, "STATUS_WANTED came where only ECHO belongs");
+    expect_failure(w, OTHER_TOKEN, "the answer does not match the ECHO that was sent");
+    expect_failure(w, TOO_SHORT, "the answer does not match the ECHO that was sent");
+    expect_failure(w, ASKING, "the answer does not match the ECHO that was sent");
+    expect_failure(w, NONSENSE, "it sent STATUS_WANTED, but a probe link accepts only ECHO");
     expect_failure(w, TOO_LONG, "exceeds");
 }
 
@@ -318,7 +318,7 @@ static void somebody_else_at_that_address_is_not_measured(void **state) {
     kin_probe_options o = options_of(w, 4096);
     o.who = &own_id;
     outcome out = probe_with(w, &o);
-    assert_string_equal(out.reason, "at its address answers another device, ''");
+    assert_string_equal(out.reason, "another device, '', answers at its address");
     close_peer(w);
 }
 
@@ -332,7 +332,7 @@ static void addresses_are_tried_in_turn(void **state) {
     o.to = (kin_proto_endpoint){1, 1, {"127.0.0.1"}}; // no listener there
     out = probe_with(w, &o);
     assert_false(out.ok);
-    assert_non_null(strstr(out.reason, "no connection"));
+    assert_non_null(strstr(out.reason, "cannot connect"));
     close_peer(w);
 }
 
@@ -344,7 +344,7 @@ static void without_an_address_there_is_no_probe(void **state) {
     o.to.n_addresses = 0;
     assert_int_equal(kin_probe_start(&p, &w->loop, &o, on_done, NULL, &err), KIN_FAIL);
     assert_null(p);
-    assert_string_equal(err.text, "its address is not known");
+    assert_string_equal(err.text, "its address is unknown");
 }
 
 static void a_cancelled_probe_says_nothing(void **state) {
@@ -416,7 +416,7 @@ static void few_are_answered_at_a_time(void **state) {
     kin_echo_responder_tick(the_peer.echo, kin_clock_now() + (kin_time)KIN_ECHO_RESPONDER_LIFE_MS * 1000000);
     for (int i = 1; i < KIN_ECHO_RESPONDER_LINKS; i++) {
         RUN_UNTIL(w, !clients[i].is_open);
-        assert_non_null(strstr(clients[i].reason, "a probe is done within seconds"));
+        assert_non_null(strstr(clients[i].reason, "the probe took too long"));
         free(clients[i].bytes);
     }
     close_end(w, &clients[KIN_ECHO_RESPONDER_LINKS]);
@@ -441,11 +441,11 @@ static void who_asks_for_too_much_is_hung_up_on(void **state) {
         while (client.link && client.n_frames == n && kin_clock_ms(begun, kin_clock_now()) < PATIENCE_MS) turn(w);
     }
     assert_int_equal(client.n_frames, KIN_ECHO_RESPONDER_BYTES_MAX / (KIN_FRAME_ECHO_BYTES + 24));
-    expect_dropped(w, &client, "more than is needed to measure");
+    expect_dropped(w, &client, "more bytes than a measurement needs");
 
     connect_to_echo(w, &client);
     send_bytes(&client, KIN_FRAME_STATUS, "x", 1);
-    expect_dropped(w, &client, "STATUS, which is not for a probe's link");
+    expect_dropped(w, &client, "STATUS, but a probe link accepts only ECHO");
 
     connect_to_echo(w, &client);
     send_bytes(&client, KIN_FRAME_ECHO, "short", 5);
@@ -525,7 +525,7 @@ static void every_request_gets_one_answer_in_order(void **state) {
         assert_true(is_positive(a.at[i].rtt_s) && is_positive(a.at[i].to_bytes_s) && is_positive(a.at[i].from_bytes_s));
     }
     assert_memory_equal(&a.at[1].id, &nobody.id, sizeof nobody.id);
-    assert_non_null(strstr(a.at[1].reason, "no connection"));
+    assert_non_null(strstr(a.at[1].reason, "cannot connect"));
     assert_true(a.at[1].rtt_s == 0 && a.at[1].to_bytes_s == 0 && a.at[1].from_bytes_s == 0);
     kin_probe_queue_close(g);
     close_peer(w);

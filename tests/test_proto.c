@@ -306,7 +306,7 @@ static void a_payload_cut_anywhere_is_refused(void **state) {
             bytes cut = bytes_new(n);
             memcpy(cut.at, whole.at, n);
             if ((type != KIN_FRAME_DATA || n <= 8) && (type != KIN_FRAME_ECHO || n < 12))
-                expect_refused(type, cut.at, n, n == 8 && type == KIN_FRAME_DATA ? "no bytes" : "too early");
+                expect_refused(type, cut.at, n, n == 8 && type == KIN_FRAME_DATA ? "an empty range" : "too early");
             free(cut.memory);
         }
         free(whole.memory);
@@ -346,10 +346,10 @@ static void expect_lies_refused(const lie *lies, size_t n) {
 static void lies_of_a_device_are_refused_with_a_sentence(void **state) {
     (void)state;
     static const lie lies[] = {
-        {KIN_FRAME_OPEN, 0, "07", "OPEN: role is 7, not from 0 to 6"},
-        {KIN_FRAME_OPEN, 41, "0000", "lowest version is 0, not from 1 to 65535"},
-        {KIN_FRAME_OPEN, 43, "0400", "highest version is 4, not from 5 to 65535"},
-        {KIN_FRAME_ACCEPT, 18, "0400", "highest version is 4, not from 5 to 65535"},
+        {KIN_FRAME_OPEN, 0, "07", "OPEN: role is 7, but must be between 0 and 6"},
+        {KIN_FRAME_OPEN, 41, "0000", "lowest version is 0, but must be between 1 and 65535"},
+        {KIN_FRAME_OPEN, 43, "0400", "highest version is 4, but must be between 5 and 65535"},
+        {KIN_FRAME_ACCEPT, 18, "0400", "highest version is 4, but must be between 5 and 65535"},
         {KIN_FRAME_OPEN, 45, "0001", "name has 256 bytes, more than 255"},
         {KIN_FRAME_OPEN, 45, "ff00", "too early"},
         {KIN_FRAME_OPEN, 47, "00", "name is not UTF-8 without control characters"},
@@ -365,7 +365,7 @@ static void lies_of_a_device_are_refused_with_a_sentence(void **state) {
         {KIN_FRAME_REFUSE, 0, "e903", "reason has 1001 bytes, more than 1000"},
         {KIN_FRAME_REFUSE, 2, "0a", "reason is not UTF-8"},
         {KIN_FRAME_BYE, 0, "e903", "reason has 1001 bytes, more than 1000"},
-        {KIN_FRAME_DEVICE, 0, "0000", "n_threads is 0, not from 1 to 65535"},
+        {KIN_FRAME_DEVICE, 0, "0000", "n_threads is 0, but must be between 1 and 65535"},
         {KIN_FRAME_DEVICE, 2, "0100000000002000", "memory is beyond 2^53 bytes"},
         {KIN_FRAME_DEVICE, 17, "ff", "memory_total is beyond"},
         {KIN_FRAME_DEVICE, 25, "ff", "gpu_memory is beyond"},
@@ -373,18 +373,18 @@ static void lies_of_a_device_are_refused_with_a_sentence(void **state) {
         {KIN_FRAME_DEVICE, 67, "00", "os is not UTF-8"},
         {KIN_FRAME_DEVICE, 74, "00", "gpu is not UTF-8"},
         {KIN_FRAME_DEVICE, 77, "0000", "addresses without a port"},
-        {KIN_FRAME_DEVICE, 79, "09", "number of addresses is 9, not from 0 to 8"},
+        {KIN_FRAME_DEVICE, 79, "09", "number of addresses is 9, but must be between 0 and 8"},
         {KIN_FRAME_DEVICE, 80, "0000", "address 0 is empty"},
         {KIN_FRAME_DEVICE, 82, "09", "address is not UTF-8"},
         {KIN_FRAME_PROGRESS, 0, "04", "stage is 4"},
-        {KIN_FRAME_PROGRESS, 1, "9101", "more is done than there is"},
+        {KIN_FRAME_PROGRESS, 1, "9101", "done is larger than total"},
         {KIN_FRAME_PROGRESS, 8, "ff", "done is beyond"},
         {KIN_FRAME_PROGRESS, 16, "ff", "total is beyond"},
         {KIN_FRAME_PROGRESS, 24, "ff", "rate is beyond"},
         {KIN_FRAME_PROGRESS, 32, "ff", "from_peers is beyond"},
         {KIN_FRAME_PREFETCHED, 0, "00000000", "ticket is 0"},
         {KIN_FRAME_PREFETCHED, 4, "02", "is_here is 2"},
-        {KIN_FRAME_PREFETCHED, 4, "01", "it is here, and has failed"},
+        {KIN_FRAME_PREFETCHED, 4, "01", "it is both available and failed"},
         {KIN_FRAME_PREFETCHED, 5, "04", "stage is 4"},
         {KIN_FRAME_PREFETCHED, 38, "e903", "reason has 1001 bytes"},
         {KIN_FRAME_READY, 7, "ff", "kv_bytes is beyond"},
@@ -409,7 +409,7 @@ static void lies_in_a_plan_are_refused_with_a_sentence(void **state) {
         {KIN_FRAME_PLAN, 32, "01000008", "n_ctx is 134217729"},
         {KIN_FRAME_PLAN, 36, "00000000", "n_batch is 0"},
         {KIN_FRAME_PLAN, 36, "01000100", "n_batch is 65537"},
-        {KIN_FRAME_PLAN, 40, "10", "flags is 16, not from 0 to 15"},
+        {KIN_FRAME_PLAN, 40, "10", "flags is 16, but must be between 0 and 15"},
         {KIN_FRAME_PLAN, 51, "ff", "memory is beyond"},
         {KIN_FRAME_PLAN, 52, "0000", "n_seq is 0"},
         {KIN_FRAME_PLAN, 56, "0000", "n_rounds is 0"},
@@ -427,18 +427,18 @@ static void lies_in_a_plan_are_refused_with_a_sentence(void **state) {
         {KIN_FRAME_PLAN, 83, "0800", "window 0 has no layers"},
         {KIN_FRAME_PLAN, 83, "0900", "window 0 has no layers"},
         {KIN_FRAME_PLAN, 87, "0900", "window 0 has more layers on the GPU than layers"},
-        {KIN_FRAME_PLAN, 89, "0000", "the round of window 1 does not come after the one before"},
-        {KIN_FRAME_PLAN, 91, "0700", "the layers of window 1 do not come after those before"},
+        {KIN_FRAME_PLAN, 89, "0000", "the rounds are not ascending at window 1"},
+        {KIN_FRAME_PLAN, 91, "0700", "the layers are not ascending at window 1"},
         {KIN_FRAME_PLAN, 93, "0110", "layer_end is 4097"},
         {KIN_FRAME_PLAN, 113, "0000", "addresses without a port"},
         {KIN_FRAME_PLAN, 153, "09", "number of ranks is 9"},
         {KIN_FRAME_PLAN, 153, "01", "a group of one device"},
         {KIN_FRAME_PLAN, 153, "00", "63 bytes too many"},
-        {KIN_FRAME_PLAN, 154, "02", "rank is 2, not from 0 to 1"},
+        {KIN_FRAME_PLAN, 154, "02", "rank is 2, but must be between 0 and 1"},
         {KIN_FRAME_PLAN, 155, "04", "allreduce is 4"},
         {KIN_FRAME_PLAN, 156, "01", "byte after allreduce is 1"},
-        {KIN_FRAME_PLAN, 157, "0500", "head_end is 5, not from 6"},
-        {KIN_FRAME_PLAN, 161, "00050000", "ff_end is 1280, not from 1281"},
+        {KIN_FRAME_PLAN, 157, "0500", "head_end is 5, but must be between 6"},
+        {KIN_FRAME_PLAN, 161, "00050000", "ff_end is 1280, but must be between 1281"},
         {KIN_FRAME_PLAN, 185, "0000", "addresses without a port"},
         {KIN_FRAME_NEXT, 0, "02", "is_open is 2"},
         {KIN_FRAME_NEXT, 1, "e903", "reason has 1001 bytes"},
@@ -484,23 +484,23 @@ static void lies_in_a_step_are_refused_with_a_sentence(void **state) {
     (void)state;
     static const lie lies[] = {
         {KIN_FRAME_STEP, 8, "0004", "round is 1024"},
-        {KIN_FRAME_STEP, 10, "1000", "flags is 16, not from 0 to 15"},
-        {KIN_FRAME_STEP, 10, "0a00", "n_out is 2, not from 3 to 3"},
-        {KIN_FRAME_STEP, 10, "0000", "n_ops is 1, not from 0 to 0"},
+        {KIN_FRAME_STEP, 10, "1000", "flags is 16, but must be between 0 and 15"},
+        {KIN_FRAME_STEP, 10, "0a00", "n_out is 2, but must be between 3 and 3"},
+        {KIN_FRAME_STEP, 10, "0000", "n_ops is 1, but must be between 0 and 0"},
         {KIN_FRAME_STEP, 10, "000000000000", "44 bytes too many"},
         {KIN_FRAME_STEP, 10, "0000000000000000010000000100000010000000", "activations of 274877906944 bytes"},
         {KIN_FRAME_STEP, 12, "03", "type is 3"},
-        {KIN_FRAME_STEP, 12, "02", "n_embd 2 of q8, which has blocks of 32"},
+        {KIN_FRAME_STEP, 12, "02", "n_embd is 2, but q8 needs a multiple of 32"},
         {KIN_FRAME_STEP, 13, "01", "type is 256"},
-        {KIN_FRAME_STEP, 14, "0110", "n_ops is 4097, not from 0 to 4096"},
+        {KIN_FRAME_STEP, 14, "0110", "n_ops is 4097, but must be between 0 and 4096"},
         {KIN_FRAME_STEP, 16, "00000000", "n_tokens is 0"},
         {KIN_FRAME_STEP, 16, "01000100", "n_tokens is 65537"},
-        {KIN_FRAME_STEP, 20, "04", "n_rows is 4, not from 0 to 3"},
+        {KIN_FRAME_STEP, 20, "04", "n_rows is 4, but must be between 0 and 3"},
         {KIN_FRAME_STEP, 20, "01", "n_rows is neither n_tokens nor n_out"},
         {KIN_FRAME_STEP, 20, "00", "n_rows is neither n_tokens nor n_out"},
         {KIN_FRAME_STEP, 24, "00", "n_embd is 0"},
         {KIN_FRAME_STEP, 24, "01001000", "n_embd is 1048577"},
-        {KIN_FRAME_STEP, 28, "04", "n_out is 4, not from 0 to 3"},
+        {KIN_FRAME_STEP, 28, "04", "n_out is 4, but must be between 0 and 3"},
         {KIN_FRAME_STEP, 36, "ffffffff", "position of token 1 is -1"},
         {KIN_FRAME_STEP, 52, "00000080", "sequence of token 2 is -2147483648"},
         {KIN_FRAME_STEP, 56, "ffffffff", "wanted row -1 after -1 of 3"},
@@ -512,7 +512,7 @@ static void lies_in_a_step_are_refused_with_a_sentence(void **state) {
         {KIN_FRAME_SUM, 8, "0004", "round is 1024"},
         {KIN_FRAME_SUM, 10, "0040", "i_sum is 16384"},
         {KIN_FRAME_SUM, 12, "03", "type is 3"},
-        {KIN_FRAME_SUM, 12, "02", "n_values 2 of q8, which has blocks of 32"},
+        {KIN_FRAME_SUM, 12, "02", "n_values is 2, but q8 needs a multiple of 32"},
         {KIN_FRAME_SUM, 14, "01", "byte 14 is 1"},
         {KIN_FRAME_SUM, 16, "00000000", "n_values is 0"},
         {KIN_FRAME_SUM, 16, "01000000", "4 bytes too many"},
@@ -521,7 +521,7 @@ static void lies_in_a_step_are_refused_with_a_sentence(void **state) {
         {KIN_FRAME_PAGES, 9, "00", "n_pages is 0"},
         {KIN_FRAME_PAGES, 9, "09", "n_pages is 9"},
         {KIN_FRAME_PAGES, 9, "02", "16 bytes too many"},
-        {KIN_FRAME_PAGES, 10, "04", "n_good is 4, not from 0 to 3"},
+        {KIN_FRAME_PAGES, 10, "04", "n_good is 4, but must be between 0 and 3"},
         {KIN_FRAME_PAGES, 11, "01", "byte 11 is 1"},
         {KIN_FRAME_PAGES, 12, "0110", "n_ops is 4097"},
         {KIN_FRAME_PAGES, 16, "00000080", "seq is 2147483648"},
@@ -551,8 +551,8 @@ static void lies_in_reports_and_measurements_are_refused_with_a_sentence(void **
         {KIN_FRAME_REPORT, 0, "00000000", "number of bytes is 0"},
         {KIN_FRAME_REPORT, 0, "01000100", "number of bytes is 65537"},
         {KIN_FRAME_REPORT, 0, "10000000", "ends 1 bytes too early"},
-        {KIN_FRAME_PROFILE, 0, "0a", "number of weight types is 10, not from 11 to 11"},
-        {KIN_FRAME_PROFILE, 0, "0c", "number of weight types is 12, not from 11 to 11"},
+        {KIN_FRAME_PROFILE, 0, "0a", "number of weight types is 10, but must be between 11 and 11"},
+        {KIN_FRAME_PROFILE, 0, "0c", "number of weight types is 12, but must be between 11 and 11"},
         {KIN_FRAME_PROFILE, 1, "06", "os is 6"},
         {KIN_FRAME_PROFILE, 2, "02", "has_gpu is 2"},
         {KIN_FRAME_PROFILE, 3, "02", "uma is 2"},
@@ -574,7 +574,7 @@ static void lies_about_chunks_are_refused_with_a_sentence(void **state) {
     static const lie lies[] = {
         {KIN_FRAME_HASHES, 0, "00000000", "chunk_bytes is 0"},
         {KIN_FRAME_HASHES, 0, "00000008", "chunk_bytes is 134217728"},
-        {KIN_FRAME_HASHES, 0, "01", "chunk_bytes is no power of two"},
+        {KIN_FRAME_HASHES, 0, "01", "chunk_bytes is not a power of two"},
         {KIN_FRAME_HASHES, 4, "0000", "number of files is 0"},
         {KIN_FRAME_HASHES, 4, "4100", "number of files is 65"},
         {KIN_FRAME_HASHES, 6, "0000000000000000", "file 0 is empty"},
@@ -583,12 +583,12 @@ static void lies_about_chunks_are_refused_with_a_sentence(void **state) {
         {KIN_FRAME_HASHES, 16, "2f", "'/-1.gguf' is not the name of a file"},
         {KIN_FRAME_HASHES, 16, "2e2e5c", "is not the name of a file"},
         {KIN_FRAME_HASHES, 16, "0a", "name of a file is not UTF-8"},
-        {KIN_FRAME_HASHES, 42, "02", "hashes of chunks beyond the model's last"},
-        {KIN_FRAME_HASHES, 42, "ffffffff", "hashes of chunks beyond the model's last"},
+        {KIN_FRAME_HASHES, 42, "02", "hashes of chunks after the model's last"},
+        {KIN_FRAME_HASHES, 42, "ffffffff", "hashes of chunks after the model's last"},
         {KIN_FRAME_HASHES, 46, "01400000", "number of hashes is 16385"},
         {KIN_FRAME_GET, 32, "00004000", "chunk is 4194304"},
         {KIN_FRAME_GET, 36, "ffffffff", "a range beyond the largest chunk"},
-        {KIN_FRAME_GET, 40, "00000000", "a range of no bytes"},
+        {KIN_FRAME_GET, 40, "00000000", "an empty range"},
         {KIN_FRAME_GET, 40, "ffffffff", "a range beyond the largest chunk"},
         {KIN_FRAME_DATA, 0, "00004000", "chunk is 4194304"},
         {KIN_FRAME_DATA, 4, "fcffff03", "a range beyond the largest chunk"},
@@ -596,7 +596,7 @@ static void lies_about_chunks_are_refused_with_a_sentence(void **state) {
         {KIN_FRAME_HAVE, 50, "09", "number of addresses is 9"},
         {KIN_FRAME_HAVE, 61, "00000000", "number of chunks is 0"},
         {KIN_FRAME_HAVE, 61, "01004000", "number of chunks is 4194305"},
-        {KIN_FRAME_HAVE, 66, "04", "bits beyond the last chunk"},
+        {KIN_FRAME_HAVE, 66, "04", "bits after the last chunk"},
         {KIN_FRAME_KEPT, 18, "09", "number of addresses is 9"},
         {KIN_FRAME_KEPT, 29, "00000000", "page_bytes is 0"},
         {KIN_FRAME_KEPT, 29, "01000004", "page_bytes is 67108865"},
@@ -822,7 +822,7 @@ static void blocks_of_q8_are_whole(void **state) {
     assert_int_equal(kin_proto_decode_step(buf, n - 1, &step, &err), KIN_FAIL);
     kin_put_u32(buf + 24, 48);
     assert_int_equal(kin_proto_decode_step(buf, n, &step, &err), KIN_FAIL);
-    assert_non_null(strstr(err.text, "n_embd 48 of q8"));
+    assert_non_null(strstr(err.text, "n_embd is 48, but q8"));
     kin_put_u16(buf + 12, KIN_ACTIVATION_N_TYPES);
     assert_int_equal(kin_proto_decode_step(buf, n, &step, &err), KIN_FAIL);
     n = kin_proto_encode_sum(buf, sizeof buf, &s);
@@ -831,7 +831,7 @@ static void blocks_of_q8_are_whole(void **state) {
     assert_int_equal(kin_proto_decode_sum(buf, n + 1, &sum, &err), KIN_FAIL);
     kin_put_u32(buf + 16, 65);
     assert_int_equal(kin_proto_decode_sum(buf, n, &sum, &err), KIN_FAIL);
-    assert_non_null(strstr(err.text, "n_values 65 of q8"));
+    assert_non_null(strstr(err.text, "n_values is 65, but q8"));
 }
 
 static void a_step_without_positions_or_rows_is_short(void **state) {

@@ -61,9 +61,9 @@ static void a_stray_byte_is_malformed_at_once(void **state) {
     for (size_t i = 0; i < 4; i++) {
         kin_frame_encode(bytes, &ping);
         bytes[i] ^= 0x20;
-        for (size_t n = i + 1; n <= sizeof bytes; n++) expect_malformed(bytes, n, "these are no frames of kin");
+        for (size_t n = i + 1; n <= sizeof bytes; n++) expect_malformed(bytes, n, "the peer does not speak kin's protocol");
     }
-    expect_malformed((const uint8_t *)"G", 1, "these are no frames of kin");
+    expect_malformed((const uint8_t *)"G", 1, "the peer does not speak kin's protocol");
 }
 
 static void another_version_is_named(void **state) {
@@ -71,11 +71,9 @@ static void another_version_is_named(void **state) {
     uint8_t bytes[KIN_FRAME_HEADER];
     kin_frame_encode(bytes, &ping);
     bytes[4] = 4;
-    expect_malformed(bytes, 5,
-                     "the peer's frames are of version 4, this program's of version 5; update kin on the other machine");
+    expect_malformed(bytes, 5, "the peer uses frame version 4, this program version 5; update kin on the other machine");
     bytes[4] = 6;
-    expect_malformed(bytes, sizeof bytes,
-                     "the peer's frames are of version 6, this program's of version 5; update kin on this machine");
+    expect_malformed(bytes, sizeof bytes, "the peer uses frame version 6, this program version 5; update kin on this machine");
 }
 
 static void an_unknown_type_is_malformed(void **state) {
@@ -112,7 +110,7 @@ static void frames_of_a_plan_name_its_epoch(void **state) {
     uint8_t step[KIN_FRAME_HEADER];
     kin_frame_encode(step, &(kin_frame){KIN_FRAME_STEP, 1, 0});
     kin_put_u32(step + 8, 0);
-    expect_malformed(step, sizeof step, "STEP: the frame belongs to no plan: its epoch is 0");
+    expect_malformed(step, sizeof step, "STEP: the frame has epoch 0, which belongs to no plan");
 }
 
 static void a_payload_beyond_its_cap_is_refused_by_the_header(void **state) {

@@ -170,8 +170,8 @@ static void types_are_told_apart(void **state) {
     assert_fit("{'type':'boolean'}", "true", "false");
     assert_fit(KIN_SCHEMA_ANY_OBJECT, "{}", "{'a':{'b':[1,2]}}", "{ 'a' : 1 , 'b' : 2 }");
     assert_no_fit(KIN_SCHEMA_ANY_OBJECT, "[]", "{'a'}", "{'a':1,}", "{,}");
-    assert_refused("{'type':'int'}", "#/type: there is no such type");
-    assert_refused("false", "no text matches");
+    assert_refused("{'type':'int'}", "#/type: unknown type");
+    assert_refused("false", "matches no text");
 }
 
 static void white_space_is_short(void **state) {
@@ -193,8 +193,8 @@ static void lengths_count_characters(void **state) {
     assert_no_fit(schema, "'a'", "'abcd'", "'\\ud83d\\ude00'");
     assert_fit("{'type':'string','maxLength':100000}", "''", "'abc'");
     assert_fit("{'type':'string','maxLength':99999999999999999999}", "'abc'");
-    assert_refused("{'type':'string','minLength':3,'maxLength':2}", "no text matches");
-    assert_refused("{'minLength':-1}", "#/minLength: a whole number");
+    assert_refused("{'type':'string','minLength':3,'maxLength':2}", "matches no text");
+    assert_refused("{'minLength':-1}", "#/minLength: must be a whole number");
 }
 
 static void patterns_match_as_regular_expressions_do(void **state) {
@@ -280,8 +280,8 @@ static void large_bounds_are_exact(void **state) {
     assert_no_fit("{'type':'number','exclusiveMinimum':0,'exclusiveMaximum':1}", "0", "0.0", "1", "1.0", "0.00", "-0");
     assert_fit("{'type':'integer','minimum':1.5}", "2");
     assert_no_fit("{'type':'integer','minimum':1.5}", "1");
-    assert_refused("{'type':'integer','minimum':1,'maximum':0}", "no text matches");
-    assert_refused("{'minimum':1e999}", "#/minimum: a number of more digits");
+    assert_refused("{'type':'integer','minimum':1,'maximum':0}", "matches no text");
+    assert_refused("{'minimum':1e999}", "#/minimum: a number has more than 40 digits");
 }
 
 // ---- objects and arrays
@@ -321,7 +321,7 @@ static void arrays_have_items_and_counts(void **state) {
     assert_fit("{'type':'array','items':[{'type':'integer'}],'additionalItems':false}", "[1]");
     assert_fit("{'type':'array','maxItems':0}", "[]");
     assert_fit("{'type':'array','maxItems':100000,'items':{'type':'object'}}", "[{},{}]");
-    assert_refused("{'type':'array','minItems':2,'maxItems':1}", "no text matches");
+    assert_refused("{'type':'array','minItems':2,'maxItems':1}", "matches no text");
 }
 
 // ---- combinations
@@ -334,7 +334,7 @@ static void enums_are_those_values_that_the_rest_allows(void **state) {
     assert_no_fit("{'type':'string','enum':['a',1]}", "1");
     assert_no_fit("{'enum':[1,5,10],'minimum':4}", "1");
     assert_fit("{'enum':[1,5,10],'minimum':4}", "5");
-    assert_refused("{'type':'object','enum':[{'a':1}],'required':['a']}", "together with other keywords");
+    assert_refused("{'type':'object','enum':[{'a':1}],'required':['a']}", "cannot be combined with other keywords");
 }
 
 static void alternatives_and_conjunctions_combine(void **state) {
@@ -362,7 +362,7 @@ static void one_of_wants_alternatives_that_exclude_each_other(void **state) {
                "required':['b']}]}",
                "{'a':1}");
     assert_fit("{'oneOf':[{'type':'integer','maximum':0},{'type':'integer','exclusiveMinimum':0}]}", "0", "1");
-    assert_refused("{'oneOf':[{'type':'integer'},{'type':'number'}]}", "oneOf: a text may be valid for two");
+    assert_refused("{'oneOf':[{'type':'integer'},{'type':'number'}]}", "oneOf: alternatives");
     assert_refused("{'oneOf':[{'type':'object','properties':{'a':true}},{'type':'object','properties':{'b':true}}]}", "oneOf");
 }
 
@@ -374,27 +374,27 @@ static void references_are_followed_and_may_recur(void **state) {
     assert_no_fit(tree, "{'v':1}");
     assert_fit("{'type':'array','items':{'$ref':'#'}}", "[[],[[]]]");
     assert_fit("{'properties':{'a/b':{'type':'null'},'c':{'$ref':'#/properties/a~1b'}},'type':'object'}", "{'c':null}");
-    assert_refused("{'$ref':'#/nowhere'}", "#/$ref: it refers to nothing");
-    assert_refused("{'$ref':'other.json'}", "refers to nothing");
-    assert_refused("{'$ref':'#'}", "leads back to itself");
+    assert_refused("{'$ref':'#/nowhere'}", "#/$ref: the reference does not exist");
+    assert_refused("{'$ref':'other.json'}", "the reference does not exist");
+    assert_refused("{'$ref':'#'}", "refers to itself");
     assert_refused("{'$ref':'#/$defs/a','$defs':{'a':{'allOf':[{'$ref':'#/$defs/b'}]},'b':{'$ref':'#/$defs/a'}}}",
-                   "leads back to itself");
-    assert_refused("{'anyOf':[{'type':'null'},{'$ref':'#'}]}", "leads back to itself");
-    assert_refused("{'type':'object','properties':{'a':{'$ref':'#'}},'required':['a']}", "no text matches");
+                   "refers to itself");
+    assert_refused("{'anyOf':[{'type':'null'},{'$ref':'#'}]}", "refers to itself");
+    assert_refused("{'type':'object','properties':{'a':{'$ref':'#'}},'required':['a']}", "matches no text");
 }
 
 static void keywords_that_are_not_understood_are_named(void **state) {
     (void)state;
-    assert_refused("{'not':{'type':'string'}}", "#/not: this keyword is supported for a schema that takes everything only");
-    assert_refused("{'not':{}}", "no text matches");
+    assert_refused("{'not':{'type':'string'}}", "#/not: this keyword is only supported with a schema that accepts everything");
+    assert_refused("{'not':{}}", "matches no text");
     assert_refused("{'type':'object','properties':{'a':{'contains':{}}}}", "#/properties/a/contains");
     assert_refused("{'items':[{},{'if':{}}]}", "#/items/1/if");
     assert_refused("{'minLenght':3}", "#/minLenght");
     assert_refused("{'uniqueItems':true}", "#/uniqueItems");
     assert_refused("{'minProperties':1}", "minProperties");
-    assert_refused("{'properties':3}", "#/properties: a value of another kind");
+    assert_refused("{'properties':3}", "#/properties: the value has the wrong type");
     assert_refused("{'anyOf':[]}", "#/anyOf");
-    assert_refused("3", "#: a schema is an object");
+    assert_refused("3", "#: a schema must be an object");
     assert_refused("{'type':", "schema: JSON: line 1");
     assert_fit("{'title':'t','description':'d','default':1,'examples':[],'$schema':'x','$id':'y','x-order':1,'uniqueItems':false,"
                "'type':'null'}",
@@ -454,7 +454,7 @@ static void what_patterns_cannot_have_is_called_by_its_name(void **state) {
     assert_refused("{'type':'string','pattern':'(?i)abc'}", "flags such as (?i)");
     assert_refused("{'type':'string','pattern':'(?i:a)'}", "flags such as (?i)");
     assert_refused("{'type':'string','pattern':'(?<=a)b'}", "look-behind");
-    assert_refused("{'type':'string','pattern':'(?P<a>b)'}", "Python's");
+    assert_refused("{'type':'string','pattern':'(?P<a>b)'}", "Python syntax");
 }
 
 static void patterns_lengths_and_formats_hold_together(void **state) {
@@ -468,10 +468,10 @@ static void patterns_lengths_and_formats_hold_together(void **state) {
                "ab'");
     assert_no_fit(two, "'b'", "'a'", "'ba'");
     assert_fit("{'anyOf':[{'type':'null'},{'type':'string','allOf':[{'pattern':'a'},{'pattern':'^[^a]*$'}]}]}", "null");
-    assert_refused("{'type':'string','allOf':[{'pattern':'a'},{'pattern':'^[^a]*$'}]}", "no text matches");
+    assert_refused("{'type':'string','allOf':[{'pattern':'a'},{'pattern':'^[^a]*$'}]}", "matches no text");
     const char *date = "{'type':'string','format':'date','minLength':10}";
     assert_fit(date, "'2024-02-28'");
-    assert_refused("{'type':'string','format':'date','minLength':11}", "no text matches");
+    assert_refused("{'type':'string','format':'date','minLength':11}", "matches no text");
     assert_fit("{'type':'string','pattern':'^.*$','maxLength':3}", "'\xf0\x9f\x98\x80\\\\\xc3\xa9'", "'\\u0001ab'");
     assert_no_fit("{'type':'string','pattern':'^.*$','maxLength':3}", "'abcd'", "'\\u0061'"); // a letter must not be escaped
     assert_fit("{'type':'object','properties':{'a':{'type':'string','pattern':'^a+$','maxLength':9},"
@@ -503,7 +503,7 @@ static void patterns_may_look_ahead(void **state) {
     assert_fit("{'type':'string','pattern':'(?=ab)a'}", "'xaby'");
     assert_no_fit("{'type':'string','pattern':'(?=ab)a'}", "'xay'");
     assert_no_fit("{'type':'string','pattern':'^(?!.*abc)'}", "'xabc'", "'x\\u0061bc'", "'xab\\u0063'");
-    assert_refused("{'type':'string','pattern':'^(?!\\\\p{Emoji_Component})a'}", "in no negative look-ahead");
+    assert_refused("{'type':'string','pattern':'^(?!\\\\p{Emoji_Component})a'}", "outside negative look-aheads");
 }
 
 static void what_is_too_complex_together_is_refused_by_name(void **state) {
@@ -614,15 +614,15 @@ static void a_schema_that_nothing_is_valid_for_is_refused_by_its_place(void **st
     (void)state;
     static const char *const cases[][2] = {
         {"{'type':'object','properties':{'a':{'type':'integer','multipleOf':7,'minimum':1,'maximum':6}},'required':['a']}",
-         "#/properties/a: no text"},
+         "#/properties/a: it matches no text"},
         {"{'type':'object','properties':{'a':{'type':'object','properties':{'b':false},'required':['b']}},'required':['a']}",
-         "#/properties/a/properties/b: no text"},
-        {"{'type':'array','minItems':1,'items':{'enum':[1],'type':'string'}}", "#/items: no text"},
-        {"{'type':'array','minItems':3,'maxItems':2}", "#: no text"},
+         "#/properties/a/properties/b: it matches no text"},
+        {"{'type':'array','minItems':1,'items':{'enum':[1],'type':'string'}}", "#/items: it matches no text"},
+        {"{'type':'array','minItems':3,'maxItems':2}", "#: it matches no text"},
         {"{'anyOf':[{'type':'object','properties':{'x\\n':{'not':{}}},'required':['x\\n']}]}",
-         "#/anyOf/0/properties/x?: no text"},
-        {"{'$ref':'#/$defs/n','$defs':{'n':{'type':'string','minLength':4,'maxLength':3}}}", "#: no text"},
-        {"{'type':'object','properties':{'a':{'$ref':'#'}},'required':['a']}", "no text matches it: it goes on for ever"},
+         "#/anyOf/0/properties/x?: it matches no text"},
+        {"{'$ref':'#/$defs/n','$defs':{'n':{'type':'string','minLength':4,'maxLength':3}}}", "#: it matches no text"},
+        {"{'type':'object','properties':{'a':{'$ref':'#'}},'required':['a']}", "it matches no text: it recurs without end"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) assert_refused(cases[i][0], cases[i][1]);
 }
@@ -641,17 +641,17 @@ static void multiples_hold_with_bounds(void **state) {
     assert_no_fit("{'allOf':[{'multipleOf':4},{'multipleOf':6}],'type':'integer'}", "4", "6");
     assert_fit("{'enum':[1,2,3,4],'multipleOf':2}", "2", "4");
     assert_no_fit("{'enum':[1,2,3,4],'multipleOf':2}", "1", "3");
-    assert_refused("{'type':'integer','multipleOf':7,'minimum':1,'maximum':6}", "no text matches");
+    assert_refused("{'type':'integer','multipleOf':7,'minimum':1,'maximum':6}", "matches no text");
     assert_refused("{'type':'integer','multipleOf':0}", "above 0");
     assert_refused("{'type':'object','properties':{'a':{'type':'integer','multipleOf':10007}}}", "#/properties/a/multipleOf");
     assert_fit("{'type':'integer','multipleOf':1000000}", "3000000", "0");
-    assert_refused("{'type':'integer','multipleOf':1e308}", "#/multipleOf: a multiple of a number with so many digits");
-    assert_refused("{'type':'integer','multipleOf':1e-308}", "#/multipleOf: a multiple of a number with so many digits");
+    assert_refused("{'type':'integer','multipleOf':1e308}", "#/multipleOf: a multiple of a number with this many digits");
+    assert_refused("{'type':'integer','multipleOf':1e-308}", "#/multipleOf: a multiple of a number with this many digits");
     assert_refused("{'type':'integer','multipleOf':-1e308}", "above 0");
     assert_fit("{'type':'string','maxLength':1e308}", "'abc'");
-    assert_refused("{'type':'string','minLength':1e308}", "more than any text can have");
-    assert_refused("{'type':'string','maxLength':1e-308}", "a whole number is expected");
-    assert_refused("{'type':'string','maxLength':-1e308}", "a whole number is expected");
+    assert_refused("{'type':'string','minLength':1e308}", "the number is too large");
+    assert_refused("{'type':'string','maxLength':1e-308}", "must be a whole number");
+    assert_refused("{'type':'string','maxLength':-1e308}", "must be a whole number");
 }
 
 // A relaxed schema: the unsupported keywords are listed.
@@ -662,7 +662,7 @@ static void what_says_nothing_is_named(void **state) {
          "#/properties/id/pattern (the pattern '(?<=a)b': look-behind, (?<= and (?<!, is not supported); "},
         {"{'type':'array','uniqueItems':true}", "#/uniqueItems (a grammar cannot"},
         {"{'type':'object','contains':{},'minProperties':3}", "#/contains (this keyword is not supported); #/minProperties ("},
-        {"{'oneOf':[{'type':'integer'},{'type':'number'}]}", "#/oneOf (a text may be"},
+        {"{'oneOf':[{'type':'integer'},{'type':'number'}]}", "#/oneOf (alternatives"},
         {"{'$ref':'#/nowhere','not':{'type':'null'}}", "#/not ("},
         {"{'type':'string','pattern':'a.{40}$','maxLength':400}", "#/pattern (too complex"},
         {"{'type':'string','pattern':'^a+$','maxLength':4}", ""},

@@ -120,22 +120,22 @@ static void numbers_that_are_not_the_rings_are_refused(void **state) {
     const kin_batch strange = {.n_tokens = 3, .pos = pos, .seq = beyond};
     kin_steps of = steps;
     of.n_embd = N_EMBD / 2;
-    expect_refused(of, &batch, (kin_hop){.n_rows = 3}, "activations of 4 values, the model has 8");
+    expect_refused(of, &batch, (kin_hop){.n_rows = 3}, "activations of 4 values, but the model has 8");
     of = steps;
     of.type = KIN_ACTIVATION_F16;
-    expect_refused(of, &batch, (kin_hop){.n_rows = 3}, "another type");
-    expect_refused(steps, &batch, (kin_hop){.n_rows = 3, .round = 2}, "round 2 of 2");
-    expect_refused(steps, &strange, (kin_hop){.n_rows = 3}, "sequence 3 of 3");
+    expect_refused(of, &batch, (kin_hop){.n_rows = 3}, "the type of the activations differs");
+    expect_refused(steps, &batch, (kin_hop){.n_rows = 3, .round = 2}, "round 2, but there are only 2");
+    expect_refused(steps, &strange, (kin_hop){.n_rows = 3}, "sequence 3, but there are only 3");
     const kin_kv_op far = {.seq = 1, .from = 7};
     const kin_batch shared = {.n_tokens = 3, .pos = pos, .seq = seq, .ops = &far, .n_ops = 1};
-    expect_refused(steps, &shared, (kin_hop){.n_rows = 3}, "sequence 7 of 3");
+    expect_refused(steps, &shared, (kin_hop){.n_rows = 3}, "sequence 7, but there are only 3");
     static float room[5 * N_EMBD];
     kin_message_pool *pool = open_pool(1);
     kin_proto_step m;
     kin_err err;
     kin_message_buffer *p = kin_steps_pack(&steps, pool, 1, &(kin_hop){.n_rows = 5}, &wide, room);
     assert_int_equal(kin_steps_check(&steps, p, &m, &err), KIN_FAIL);
-    assert_non_null(strstr(err.text, "a step of 5 tokens, the plan allows 4"));
+    assert_non_null(strstr(err.text, "a step of 5 tokens, but the plan allows 4"));
     kin_message_pool_give(pool, p);
     kin_message_pool_close(pool);
 }
@@ -299,10 +299,10 @@ static void a_head_says_what_the_last_member_sent_wrongly(void **state) {
     assert_string_equal(answer_with(7, 0, 2, 1), "");
     assert_string_equal(answer_with(6, 0, 2, 1), "step 6 came back before step 7");
     assert_string_equal(answer_with(8, 0, 2, 1), "step 8 came back before step 7");
-    assert_string_equal(answer_with(7, 1, 2, 1), "round 1 of a step, and 0 is due");
-    assert_string_equal(answer_with(7, 0, 1, 1), "1 rows of a step of 2, of which 2 are wanted");
-    assert_string_equal(answer_with(7, 0, 2, NAN), "hidden states that are no numbers");
-    assert_string_equal(answer_with(7, 0, 2, INFINITY), "hidden states that are no numbers");
+    assert_string_equal(answer_with(7, 1, 2, 1), "round 1 of a step, but round 0 is due");
+    assert_string_equal(answer_with(7, 0, 1, 1), "1 rows of a step, but 2 or 2 are expected");
+    assert_string_equal(answer_with(7, 0, 2, NAN), "hidden states that are not finite");
+    assert_string_equal(answer_with(7, 0, 2, INFINITY), "hidden states that are not finite");
 }
 
 static void alone_what_is_sent_comes_back_in_order(void **state) {

@@ -122,13 +122,13 @@ static void limits_are_told_in_a_sentence(void **state) {
     assert_int_equal(kin_stop_words_new(&stop, words, KIN_STOP_WORDS_MAX, &err), 0);
     kin_stop_words_free(stop);
     assert_int_equal(kin_stop_words_new(&stop, words, KIN_STOP_WORDS_MAX + 1, &err), KIN_FAIL);
-    assert_non_null(strstr(err.text, "at most 64"));
+    assert_non_null(strstr(err.text, "the limit is 64"));
     words[1].len = 0;
     assert_int_equal(kin_stop_words_new(&stop, words, 2, &err), KIN_FAIL);
     assert_non_null(strstr(err.text, "string 1 is empty"));
     words[0].len = sizeof long_word;
     assert_int_equal(kin_stop_words_new(&stop, words, 1, &err), KIN_FAIL);
-    assert_non_null(strstr(err.text, "at most 1024"));
+    assert_non_null(strstr(err.text, "the limit is 1024"));
     assert_null(stop);
 }
 

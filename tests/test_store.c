@@ -194,7 +194,7 @@ static void wrong_bytes_are_the_senders_fault_and_change_nothing(void **state) {
     kin_err err;
     b.at[CHUNK - 1] ^= 1;
     assert_int_equal(kin_store_put(s, 7, b.at, CHUNK, &err), KIN_STORE_WRONG);
-    assert_non_null(strstr(err.text, "chunk 7 are wrong"));
+    assert_non_null(strstr(err.text, "chunk 7 are damaged"));
     assert_int_equal(kin_store_put(s, 8, bytes_of(7).at, CHUNK, &err), KIN_STORE_WRONG);
     assert_int_equal(kin_store_put(s, 7, bytes_of(7).at, CHUNK - 1, &err), KIN_STORE_WRONG);
     assert_int_equal(kin_store_put(s, N_FIRST - 1, bytes_of(N_FIRST - 1).at, CHUNK, &err), KIN_STORE_WRONG);
@@ -242,7 +242,7 @@ static void what_a_peer_may_ask_for_is_limited_to_what_is_there(void **state) {
     assert_int_equal(kin_store_read(s, N_FIRST, UINT32_MAX, got, 2, &err), KIN_FAIL);
     assert_int_equal(kin_store_read(s, N_FIRST, 1, got, SIZE_MAX, &err), KIN_FAIL);
     assert_int_equal(kin_store_read(s, 3, 0, got, 1, &err), KIN_FAIL);
-    assert_non_null(strstr(err.text, "chunk 3 is not here"));
+    assert_non_null(strstr(err.text, "chunk 3 is missing"));
     assert_int_equal(kin_store_read(s, UINT32_MAX, 0, got, 1, &err), KIN_FAIL);
     kin_store_close(s);
 }
@@ -329,8 +329,8 @@ static void another_models_store_is_refused_and_left_alone(void **state) {
     assert_int_equal(kin_whole_file_read(f->manifest_path, 1 << 20, &kept, &n_kept, NULL), 0);
     kin_manifest_write(&other, bytes);
     assert_int_equal(kin_whole_file_write(f->manifest_path, bytes, n, NULL), 0);
-    expect_open_fails(f, KIN_STORE_FILL, "is of another model");
-    expect_open_fails(f, KIN_STORE_READ, "is of another model");
+    expect_open_fails(f, KIN_STORE_FILL, "belongs to another model");
+    expect_open_fails(f, KIN_STORE_READ, "belongs to another model");
     assert_int_equal(kin_whole_file_write(f->manifest_path, kept, n_kept, NULL), 0);
     assert_int_equal(count_after_open(f), 20);
     free(bytes);
@@ -560,13 +560,13 @@ static void one_fills_others_read(void **state) {
     kin_store *a = open_store(f, KIN_STORE_FILL);
     put_well(a, 0, 5);
     assert_int_equal(kin_store_sync(a, NULL), 0);
-    expect_open_fails(f, KIN_STORE_FILL, "another kin is filling it");
+    expect_open_fails(f, KIN_STORE_FILL, "another kin is writing to it");
     kin_store *b = open_store(f, KIN_STORE_READ), *c = open_store(f, KIN_STORE_READ);
     kin_err err;
     assert_int_equal(count_right(b), 5);
     assert_int_equal(count_right(c), 5);
     assert_int_equal(put(b, 9, &err), KIN_STORE_FAILED);
-    assert_non_null(strstr(err.text, "for reading only"));
+    assert_non_null(strstr(err.text, "read-only"));
     kin_store_close(a);
     a = open_store(f, KIN_STORE_FILL);
     kin_store_close(b);

@@ -407,20 +407,20 @@ static void giving_up_says_why(void **state) {
     kin_swarm *s = new_swarm(3, 1);
     want_all(s, 3, true);
     expect_wait(s, 60 * SECOND);
-    expect_give_up(s, 61 * SECOND, "nobody is there");
+    expect_give_up(s, 61 * SECOND, "there is no device");
     int a = add_device(s, 0, 6);
     expect_ask(s, 61 * SECOND, a, 1);
     expect_ask(s, 61 * SECOND, a, 2);
     kin_swarm_got(s, a, 1, 62 * SECOND);
     kin_swarm_got(s, a, 2, 62 * SECOND);
     expect_wait(s, 120 * SECOND);
-    expect_give_up(s, 123 * SECOND, "nobody has chunk 0");
+    expect_give_up(s, 123 * SECOND, "no device has chunk 0");
     uint64_t all = 7;
     kin_swarm_offers(s, a, (const uint8_t *)&all, 1);
     expect_ask(s, 123 * SECOND, a, 0);
-    expect_give_up(s, 123 * SECOND, "nothing of the model came for 60 s");
+    expect_give_up(s, 123 * SECOND, "no data of the model arrived for 60 s");
     kin_swarm_lied(s, a, 0);
-    expect_give_up(s, 123 * SECOND, "1 sent wrong bytes");
+    expect_give_up(s, 123 * SECOND, "1 sent damaged chunks");
     const uint32_t none = 0;
     kin_swarm_want(s, &none, 0, true, 130 * SECOND);
     kin_swarm_free(s);
@@ -436,7 +436,7 @@ static void waiting_for_a_new_want_does_not_count_as_silence(void **state) {
     kin_swarm_got(s, a, 0, SECOND);
     kin_swarm_want(s, &second, 1, true, 1000 * SECOND);
     expect_wait(s, 1059 * SECOND);
-    expect_give_up(s, 1061 * SECOND, "nobody has chunk 1");
+    expect_give_up(s, 1061 * SECOND, "no device has chunk 1");
     kin_swarm_free(s);
 }
 

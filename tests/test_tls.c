@@ -214,7 +214,7 @@ static void garbage_instead_of_a_handshake_is_an_error(void **state) {
         pair p = open_pair(good_key, good_key);
         kin_err err;
         assert_int_equal(kin_tls_feed(p.server, garbage[i], strlen(garbage[i]), &err), KIN_FAIL);
-        assert_non_null(strstr(err.text, "does not speak TLS 1.3 with a shared key"));
+        assert_non_null(strstr(err.text, "does not support TLS 1.3 with a pre-shared key"));
         assert_int_equal(kin_tls_feed(p.client, garbage[i], strlen(garbage[i]), &err), KIN_FAIL);
         close_pair(&p);
     }

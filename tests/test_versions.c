@@ -34,8 +34,9 @@ static void ranges_that_do_not_meet_are_both_named_and_who_is_to_be_updated(void
     (void)state;
     kin_err err;
     assert_int_equal(meet((kin_proto_versions){5, 5}, (kin_proto_versions){6, 7}, &err), 0);
-    assert_string_equal(err.text, "version: of the protocol 'desk' (kin 0.1.0) speaks version 5, 'anna' (kin 0.3.0) speaks "
-                                  "versions 6 to 7; update kin on 'desk'");
+    assert_string_equal(err.text,
+                        "version: incompatible protocol: 'desk' (kin 0.1.0) speaks version 5, 'anna' (kin 0.3.0) speaks versions "
+                        "6 to 7; update kin on 'desk'");
     assert_int_equal(kin_refusal_of(err.text), KIN_REFUSAL_VERSION);
     assert_int_equal(meet((kin_proto_versions){8, 9}, (kin_proto_versions){6, 7}, &err), 0);
     assert_non_null(strstr(err.text, "; update kin on 'anna'"));
@@ -129,8 +130,9 @@ static void who_has_no_common_version_is_refused_with_both_ranges(void **state) 
     outcome out = dial(*state, (kin_proto_versions){8, 9}, (kin_proto_versions){5, 6});
     assert_int_equal(out.version, 0);
     assert_int_equal(out.end, KIN_DIAL_REFUSED);
-    assert_string_equal(out.reason, "version: of the protocol 'desk' (kin 0.1.0) speaks versions 5 to 6, 'anna' (kin 0.3.0) "
-                                    "speaks versions 8 to 9; update kin on 'desk'");
+    assert_string_equal(out.reason,
+                        "version: incompatible protocol: 'desk' (kin 0.1.0) speaks versions 5 to 6, 'anna' (kin 0.3.0) speaks "
+                        "versions 8 to 9; update kin on 'desk'");
     assert_int_equal(atomic_load(&version_there), 0); // the endpoint's owner is not told
 }
 

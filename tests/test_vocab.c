@@ -152,15 +152,15 @@ static void bad_sizes_are_refused(void **state) {
     (void)state;
     kin_vocab_spec spec = small_bpe_spec("gpt-2");
     spec.n_tokens = 0;
-    expect_refused(spec, "vocabulary: 0 tokens, allowed are 1 to 4194304");
+    expect_refused(spec, "vocabulary: 0 tokens; must be 1 to 4194304");
     spec.n_tokens = KIN_VOCAB_MAX_TOKENS + 1;
-    expect_refused(spec, "vocabulary: 4194305 tokens, allowed are 1 to 4194304");
+    expect_refused(spec, "vocabulary: 4194305 tokens; must be 1 to 4194304");
     spec = small_bpe_spec("gpt-2");
     spec.n_merges = (size_t)KIN_VOCAB_MAX_MERGES + 1;
-    expect_refused(spec, "vocabulary: 4194305 merges, the limit is 4194304");
+    expect_refused(spec, "vocabulary: 4194305 merges, but the limit is 4194304");
     spec = small_bpe_spec("gpt-2");
     ((kin_str *)spec.tokens)[5].len = KIN_VOCAB_MAX_TOKEN_BYTES + 1;
-    expect_refused(spec, "vocabulary: token 5 has 65537 bytes, the limit is 65536");
+    expect_refused(spec, "vocabulary: token 5 has 65537 bytes, but the limit is 65536");
 }
 
 static void bad_ids_are_refused(void **state) {
@@ -172,17 +172,17 @@ static void bad_ids_are_refused(void **state) {
     expect_refused(spec, "vocabulary: eos is -2, but there are 265 tokens");
     spec.eos = KIN_TOKEN_NONE;
     spec.add_eos = true;
-    expect_refused(spec, "vocabulary: texts end with eos, but there is no eos");
+    expect_refused(spec, "vocabulary: add_eos is set, but there is no EOS token");
     spec.add_eos = false;
     spec.add_bos = true;
-    expect_refused(spec, "vocabulary: texts begin with bos, but there is no bos");
+    expect_refused(spec, "vocabulary: add_bos is set, but there is no BOS token");
 }
 
 static void bad_tokens_are_refused(void **state) {
     (void)state;
     kin_vocab_spec spec = small_bpe_spec("gpt-2");
     ((kin_str *)spec.tokens)[SMALL_BPE_XYZ] = small_piece("he");
-    expect_refused(spec, "vocabulary: tokens 257 and 261 are the same: 'he'");
+    expect_refused(spec, "vocabulary: tokens 257 and 261 are equal: 'he'");
     spec = small_spm_spec();
     ((float *)spec.scores)[SMALL_SPM_A] = NAN;
     expect_refused(spec, "vocabulary: the score of token 260 is not a number");
@@ -197,7 +197,7 @@ static void bad_merges_are_refused(void **state) {
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         kin_vocab_spec spec = small_bpe_spec("gpt-2");
         ((kin_str *)spec.merges)[3] = small_piece(bad[i]);
-        expect_refused(spec, "vocabulary: merge 3 is not two short strings with a space between");
+        expect_refused(spec, "vocabulary: merge 3 must be two short strings separated by a space");
     }
 }
 
@@ -387,14 +387,14 @@ static void file_without_a_tokenizer_is_refused(void **state) {
     (void)state;
     kin_gguf_writer *w = kin_gguf_writer_new();
     kin_gguf_writer_put_str(w, "general.architecture", "llama");
-    expect_file_refused(w, "the file has no tokenizer.ggml.model");
+    expect_file_refused(w, "the key 'tokenizer.ggml.model' is missing");
     w = kin_gguf_writer_new();
     kin_gguf_writer_put_str(w, "tokenizer.ggml.model", "llama");
-    expect_file_refused(w, "the file has no tokenizer.ggml.tokens");
+    expect_file_refused(w, "the key 'tokenizer.ggml.tokens' is missing");
     w = kin_gguf_writer_new();
     kin_gguf_writer_put_str(w, "tokenizer.ggml.model", "gpt2");
     kin_gguf_writer_put_strs(w, "tokenizer.ggml.tokens", 1, (const char *const[]){"a"});
-    expect_file_refused(w, "the file has no tokenizer.ggml.merges");
+    expect_file_refused(w, "the key 'tokenizer.ggml.merges' is missing");
     w = kin_gguf_writer_new();
     kin_gguf_writer_put_str(w, "tokenizer.ggml.model", "bert");
     expect_file_refused(w, "tokenizer.ggml.model is 'bert'; known are gemma4, gpt2 and llama");
@@ -439,7 +439,7 @@ static void malformed_values_are_refused(void **state) {
     memset(name, 'x', sizeof name);
     name[sizeof name - 1] = '\0';
     kin_gguf_writer_put_str(w, "tokenizer.ggml.pre", name);
-    expect_file_refused(w, "tokenizer.ggml.pre: a name of 79 bytes");
+    expect_file_refused(w, "tokenizer.ggml.pre: a name of 79 bytes is too long");
 }
 
 int main(void) {

@@ -42,7 +42,7 @@ int kin_team_open(kin_team **out, int n_threads, kin_err *err) {
     }
     if (!ok) {
         kin_team_close(&n->team);
-        return kin_err_set(err, "%d threads cannot be started: too many processes or too little memory", n_threads);
+        return kin_err_set(err, "cannot start %d threads: too many processes or too little memory", n_threads);
     }
     *out = &n->team;
     return 0;

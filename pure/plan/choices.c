@@ -58,7 +58,7 @@ int kin_choices_init(kin_choices *choices, const kin_facts *facts, int device, k
     size_t most = 0;
     for (int n = 0; n <= n_layer; n++) most += (size_t)(n < n_gpu_max ? n : n_gpu_max) + 1;
     choices->all = malloc(most * sizeof *choices->all);
-    if (!choices->all) return kin_err_set(err, "plan: no memory for %zu choices", most);
+    if (!choices->all) return kin_err_set(err, "plan: out of memory for %zu choices", most);
     choices->begin[0] = 0;
     for (int n = 0; n <= n_layer; n++) choices->begin[n + 1] = add_all(choices, choices->begin[n], n, n_gpu_max);
     return 0;

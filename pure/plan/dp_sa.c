@@ -207,7 +207,7 @@ static int solver_open(solver *s, const kin_facts *facts, kin_err *err) {
     s->parts = malloc((size_t)facts->n_device * row * row * sizeof *s->parts);
     s->best = malloc(table * sizeof *s->best);
     s->begin = malloc(table * sizeof *s->begin);
-    return s->parts && s->best && s->begin ? 0 : kin_err_set(err, "plan: no memory for tables");
+    return s->parts && s->best && s->begin ? 0 : kin_err_set(err, "plan: out of memory for tables");
 }
 
 static void solver_close(solver *s) {

@@ -353,9 +353,9 @@ static solver *solver_open(const kin_facts *facts, const kin_plan_options *optio
                            kin_err *err) {
     kin_device_set usable;
     if (kin_plan_scheduler_devices(facts, options, &usable, err) != 0) return NULL;
-    if (options->force_in & ~usable) return (void)kin_err_set(err, "plan: a device that must compute cannot"), NULL;
+    if (options->force_in & ~usable) return (void)kin_err_set(err, "plan: a required device cannot compute"), NULL;
     solver *s = calloc(1, sizeof *s);
-    if (!s) return (void)kin_err_set(err, "plan: no memory"), NULL;
+    if (!s) return (void)kin_err_set(err, "plan: out of memory"), NULL;
     s->facts = facts;
     s->n_layer = facts->model.n_layer;
     s->n_device = facts->n_device;
@@ -378,7 +378,7 @@ int kin_plan_exact_of(const kin_facts *facts, const kin_plan_options *options, c
     free(s);
     if (plan->n_stops == 0)
         return kin_err_set(err, options->below_s > 0
-                                    ? "no plan is faster than that"
+                                    ? "there is no faster plan"
                                     : "no plan: the devices cannot hold the model even with streaming; try a smaller --ctx");
     // Layers differ in size: only the prediction knows which ones each device has.
     if (kin_plan_scheduler_finish(facts, usable, NULL, plan, err) != 0) return KIN_FAIL;
@@ -390,7 +390,7 @@ int kin_plan_exact(const kin_facts *facts, const kin_plan_options *options, kin_
     kin_choices *all = calloc(MAX_DEVICES, sizeof *all);
     const kin_choices *choices[MAX_DEVICES] = {NULL};
     kin_device_set usable;
-    int rc = all ? kin_plan_scheduler_devices(facts, options, &usable, err) : kin_err_set(err, "plan: no memory");
+    int rc = all ? kin_plan_scheduler_devices(facts, options, &usable, err) : kin_err_set(err, "plan: out of memory");
     for (int i = 0; i < facts->n_device && rc == 0; i++) {
         if (usable & kin_device_bit(i)) rc = kin_choices_init(&all[i], facts, i, err);
         choices[i] = &all[i];

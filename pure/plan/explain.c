@@ -102,9 +102,9 @@ static void say_cost(const question *q, int device, const char *it, char why[KIN
         snprintf(why, KIN_PLAN_WHY_MAX, "%s would add %s ms/token", it, say_ms(more_s, ms));
     else if (more_s * 1e3 <= -0.005) // a plan in force stays until another one is worth the change
         snprintf(why, KIN_PLAN_WHY_MAX, "%s would save %s ms/token%s", it, say_ms(-more_s, ms),
-                 kin_plan_is_worth_changing(q->plan_s, q->plan_s + more_s) ? "" : ", too little for another plan");
+                 kin_plan_is_worth_changing(q->plan_s, q->plan_s + more_s) ? "" : ", too little to change the plan");
     else
-        snprintf(why, KIN_PLAN_WHY_MAX, "%s would make nothing faster", it);
+        snprintf(why, KIN_PLAN_WHY_MAX, "%s would not make the ring faster", it);
 }
 
 static void say_unused(const question *q, int device, char *sentence) {
@@ -146,7 +146,7 @@ int kin_plan_explain(const kin_facts *facts, const kin_plan_options *options, co
         if (!(usable & kin_device_bit(i)))
             snprintf(sentences[i], KIN_PLAN_EXPLAIN_MAX, "%s refused: %.*s", name, KIN_FACTS_MAX_REASON - 1, reasons[i]);
         else if (options->leave_out & kin_device_bit(i))
-            snprintf(sentences[i], KIN_PLAN_EXPLAIN_MAX, "%s left out, as was asked for", name);
+            snprintf(sentences[i], KIN_PLAN_EXPLAIN_MAX, "%s left out by request", name);
         else if (plan->shares[i].n_layer > 0)
             say_used(&q, i, sentences[i], without ? &without[i] : &other);
         else

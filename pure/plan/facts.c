@@ -44,8 +44,8 @@ void kin_facts_set_shares(kin_model_facts *model, const double *bytes) {
 static int check_number(double value, double least, double most, const char *what, kin_err *err) {
     if (isnan(value)) return kin_err_set(err, "%s is not a number", what);
     if (value < 0 && least >= 0) return kin_err_set(err, "%s is negative (%g)", what, value);
-    if (value < least) return kin_err_set(err, "%s is zero or next to it (%g)", what, value);
-    if (value > most) return kin_err_set(err, "%s cannot be (%g; at most %g is believed)", what, value, most);
+    if (value < least) return kin_err_set(err, "%s is too small (%g)", what, value);
+    if (value > most) return kin_err_set(err, "%s is too large (%g; must be at most %g)", what, value, most);
     return 0;
 }
 
@@ -97,7 +97,7 @@ static int check_shares(const kin_model_facts *m, kin_err *err) {
         if (check_number(m->layer_share[il], 1e-9, KIN_FACTS_MAX_LAYERS, "share of a layer", err) != 0) return KIN_FAIL;
         sum += m->layer_share[il];
     }
-    if (fabs(sum - m->n_layer) > 1e-6 * m->n_layer) return kin_err_set(err, "shares of layers: their mean is not 1");
+    if (fabs(sum - m->n_layer) > 1e-6 * m->n_layer) return kin_err_set(err, "shares of layers: their mean must be 1");
     return 0;
 }
 
@@ -105,14 +105,14 @@ int kin_facts_check(const kin_facts *facts, kin_err *err) {
     const kin_model_facts *m = &facts->model;
     const kin_work_facts *w = &facts->work;
     if (facts->n_device < 1 || facts->n_device > KIN_FACTS_MAX_DEVICES)
-        return kin_err_set(err, "%d devices; 1 to %d can be planned", facts->n_device, KIN_FACTS_MAX_DEVICES);
+        return kin_err_set(err, "%d devices; must be 1 to %d", facts->n_device, KIN_FACTS_MAX_DEVICES);
     if (m->n_layer < 1 || m->n_layer > KIN_FACTS_MAX_LAYERS)
-        return kin_err_set(err, "model: %d layers; 1 to %d can be planned", m->n_layer, KIN_FACTS_MAX_LAYERS);
+        return kin_err_set(err, "model: %d layers; must be 1 to %d", m->n_layer, KIN_FACTS_MAX_LAYERS);
     if (check_sizes(m, err) != 0 || check_shares(m, err) != 0) return kin_err_prefix(err, "model");
-    if (m->n_vocab < 1) return kin_err_set(err, "model: a vocabulary of %d", m->n_vocab);
+    if (m->n_vocab < 1) return kin_err_set(err, "model: a vocabulary of %d tokens; must be at least 1", m->n_vocab);
     if (w->n_ctx < 1 || w->n_prompt < 1 || w->n_batch < 1 || w->n_cached < 0)
-        return kin_err_set(err, "context %d, prompt %d, batch %d, cached %d: not all possible", w->n_ctx, w->n_prompt, w->n_batch,
-                           w->n_cached);
+        return kin_err_set(err, "context %d, prompt %d, batch %d and cached %d: not a valid combination", w->n_ctx, w->n_prompt,
+                           w->n_batch, w->n_cached);
     return 0;
 }
 
@@ -148,17 +148,17 @@ static int check_engine(const kin_engine_facts *e, const kin_model_facts *m, boo
         if (used && !kin_facts_can_multiply(e, (kin_quant)q))
             return kin_err_set(err, "cannot multiply %s weights", quant_names[q]);
         if (!used || e->token_bytes_s[q] >= TINY || e->token_bytes_s[KIN_QUANT_OTHER] >= TINY) continue;
-        return kin_err_set(err, "no rate for %s weights", quant_names[q]);
+        return kin_err_set(err, "the rate for %s weights is missing", quant_names[q]);
     }
     for (int q = 0; q < KIN_N_QUANT; q++) {
         if (m->layer_flops[q] <= 0 || e->prompt_flop_s[q] >= TINY || e->prompt_flop_s[KIN_QUANT_OTHER] >= TINY) continue;
-        return kin_err_set(err, "no FLOP rate for %s weights", quant_names[q]);
+        return kin_err_set(err, "the FLOP rate for %s weights is missing", quant_names[q]);
     }
     if (check_number(e->read_bytes_s, TINY, MAX_BYTES_S, "memory's bytes per second", err) != 0) return KIN_FAIL;
     if (check_optional_rate(e->prompt_read_bytes_s, MAX_BYTES_S, "a prompt's bytes per second", err) != 0) return KIN_FAIL;
     if (check_optional_rate(e->kv_bytes_s, MAX_BYTES_S, "bytes of keys and values per second", err) != 0) return KIN_FAIL;
     if (e->kv_bytes_s > 0 && e->prompt_read_bytes_s == 0)
-        return kin_err_set(err, "a rate of keys and values, and none for a prompt's");
+        return kin_err_set(err, "the rate of keys and values needs a rate for prompts");
     for (int i = 0; i < KIN_FACTS_BATCHES * KIN_N_QUANT; i++) {
         double factor = e->batch_factor[i / KIN_N_QUANT][i % KIN_N_QUANT];
         if (factor != 0 && check_number(factor, LEAST_FACTOR, MOST_FACTOR, "factor of a batch", err) != 0) return KIN_FAIL;
@@ -257,7 +257,7 @@ int kin_facts_screen(const kin_facts *facts, kin_device_set *usable, char reason
     }
     *usable = kin_facts_reachable(facts, possible);
     for (int i = 0; i < facts->n_device; i++) {
-        if (possible & ~*usable & kin_device_bit(i)) set_reason(reasons, i, "no usable link joins it with the head");
+        if (possible & ~*usable & kin_device_bit(i)) set_reason(reasons, i, "it has no usable link to the head");
     }
     return 0;
 }

@@ -183,10 +183,10 @@ int kin_group_time_of(const kin_facts *facts, const kin_device_rates *rates, con
     int heads[KIN_GROUP_MAX], ff[KIN_GROUP_MAX];
     double attn_s = 0, ff_s = 0, share = attn_time_share(m), most_s = 0, sum_s = 0;
     *t = (kin_group_time){.layers_kept = INFINITY, .layers_max = INFINITY};
-    if (g->n < 2) return kin_err_set(err, "there is nobody to share layers with");
+    if (g->n < 2) return kin_err_set(err, "there is no other device to share layers with");
     if (m->share_heads < g->n || m->share_ff < g->n)
-        return kin_err_set(err, "the model's layers cannot be cut into so many shares");
-    if (!set_sum(facts, g, t)) return kin_err_set(err, "not all of these devices reach each other");
+        return kin_err_set(err, "the model's layers do not divide into that many shares");
+    if (!set_sum(facts, g, t)) return kin_err_set(err, "some of these devices cannot reach each other");
     kin_deal((int)m->share_heads, g->weights, g->n, heads);
     kin_deal((int)m->share_ff, g->weights, g->n, ff);
     for (int i = 0; i < g->n; i++) {
@@ -201,8 +201,9 @@ int kin_group_time_of(const kin_facts *facts, const kin_device_rates *rates, con
     }
     t->layer_s = attn_s + ff_s;
     t->reads_s = (sum_s - most_s) / m->n_layer;
-    if (!isfinite(t->layer_s + t->apart_s)) return kin_err_set(err, "what one of these devices can do is not known");
-    return t->layers_max >= 1 ? 0 : kin_err_set(err, "a share of the layers does not fit into the memory of each device");
+    if (!isfinite(t->layer_s + t->apart_s)) return kin_err_set(err, "one of these devices was not measured");
+    return t->layers_max >= 1 ? 0
+                              : kin_err_set(err, "a share of the layers does not fit into the memory of one of these devices");
 }
 
 // ---- as one device

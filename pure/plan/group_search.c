@@ -229,7 +229,7 @@ static int try_one(search *s, kin_err *err) {
         search_chosen(s);
         s->options.leave_out = s->left_out;
     }
-    if (s->best->plan.groups.n == 0) snprintf(s->best->reason, sizeof s->best->reason, "there is no plan with one");
+    if (s->best->plan.groups.n == 0) snprintf(s->best->reason, sizeof s->best->reason, "there is no plan with a group");
     return 0;
 }
 
@@ -279,7 +279,8 @@ static int run(search *s, double below_s, kin_err *err) {
     if (kin_plan_scheduler_devices(s->facts, &s->options, &usable, err) != 0) return KIN_FAIL;
     kin_group_rates(s->facts, usable, s->rates);
     fill_pool(s, usable);
-    kin_err_set(&s->why, "%s", s->n_pool < 2 ? "there is nobody to share layers with" : "no two devices reach each other");
+    kin_err_set(&s->why, "%s",
+                s->n_pool < 2 ? "there is no other device to share layers with" : "no two devices can reach each other");
     add_cliques(s, 0, usable, 0);
     snprintf(s->best->reason, sizeof s->best->reason, "%.*s", KIN_FACTS_MAX_REASON - 1, s->why.text);
     if (s->n_cliques == 0) return 0;
@@ -297,7 +298,7 @@ int kin_plan_grouped(const kin_facts *facts, const kin_plan_options *options, do
                      kin_err *err) {
     memset(out, 0, sizeof *out);
     search *s = calloc(1, sizeof *s);
-    if (!s) return kin_err_set(err, "plan: no memory");
+    if (!s) return kin_err_set(err, "plan: out of memory");
     s->facts = facts;
     s->options = *options;
     s->left_out = options->leave_out;
@@ -347,7 +348,7 @@ void kin_grouped_say(const kin_facts *facts, const kin_grouped_plan *p, const ki
                    2 * n_layer * (t->sum_s + t->sum_token_s) * 1e3);
     }
     double gain_s = ring->compute_s - (g->compute_s - g->sums_s), wait_s = waits_s(ring) - waits_s(g);
-    used = add(buf, n, used, "; sharing the layers %s %.1f ms", gain_s >= 0 ? "gains" : "loses", fabs(gain_s) * 1e3);
+    used = add(buf, n, used, "; tensor parallelism %s %.1f ms", gain_s >= 0 ? "gains" : "loses", fabs(gain_s) * 1e3);
     if (fmax(waits_s(ring), waits_s(g)) > 5e-5)
         used = add(buf, n, used, " of computing and %s%.1f ms of waiting for disks",
                    (gain_s >= 0) == (wait_s >= 0) ? ""

@@ -216,7 +216,7 @@ int kin_plan_halda(const kin_facts *facts, const kin_plan_options *options, kin_
     int members[MAX_DEVICES];
     double hop_s[MAX_DEVICES];
     bool proven;
-    if (!options->ilp) return kin_err_set(err, "halda: this program was built without a solver of integer programs (HiGHS)");
+    if (!options->ilp) return kin_err_set(err, "halda: kin was built without the integer program solver HiGHS");
     if (kin_plan_scheduler_devices(facts, options, &usable, err) != 0) return KIN_FAIL;
     kin_hops_init(&hops, facts, usable, 1);
     kin_hops_tour(&hops, usable, members, &proven);

@@ -207,13 +207,13 @@ int kin_loss_predict(const kin_facts *facts, const kin_plan *plan, const kin_pla
     *out = (kin_loss){.way = KIN_LOSS_COMPUTED};
     if (kin_plan_check(plan, facts, err) != 0 || kin_plan_check(without, facts, err) != 0) return KIN_FAIL;
     if (without->shares[device].n_layer > 0)
-        return kin_err_set(err, "the plan without '%s' has layers there", facts->devices[device].name);
+        return kin_err_set(err, "the plan without '%s' assigns layers to it", facts->devices[device].name);
     find_places(plan, facts->n_device, p.before);
     find_places(without, facts->n_device, p.after);
     if (kin_prompt_predict_behind(facts, without, n_cached + 1, 0, &out->compute_s, err) != 0) return KIN_FAIL;
     if (kin_prompt_predict_behind(facts, without, n_tail + 1, n_cached - n_tail, &tail_s, err) != 0) return KIN_FAIL;
     out->replica = replica_of(facts, plan, device);
-    if (!add_weights(facts, &p, out)) return kin_err_set(err, "the rate of a disk is not known");
+    if (!add_weights(facts, &p, out)) return kin_err_set(err, "the rate of a disk is unknown");
     out->pause_s = KIN_LOSS_SWITCH_S + out->load_s + choose(facts, plan, without, &p, device, tail_s, out);
     return 0;
 }

@@ -120,7 +120,7 @@ int kin_loss_predict_grouped(const kin_facts *facts, const kin_plan *before, con
     if (groups_stay(facts, before, after)) return kin_loss_predict(&with, before, after, device, out, err);
     if (kin_plan_check(after, &with, err) != 0) return KIN_FAIL;
     if (kin_prompt_predict_behind(&with, after, facts->work.n_cached + 1, 0, &out->compute_s, err) != 0) return KIN_FAIL;
-    if (!add_weights(facts, before, after, out)) return kin_err_set(err, "the rate of a disk is not known");
+    if (!add_weights(facts, before, after, out)) return kin_err_set(err, "the rate of a disk is unknown");
     out->pause_s = KIN_LOSS_SWITCH_S + out->load_s + out->compute_s;
     return 0;
 }

@@ -119,7 +119,7 @@ int kin_manual_plan_apply(const kin_manual_plan *plan, const kin_candidate *cand
     *out = (kin_plan){.n_stops = 1};
     for (int i = 0; i < plan->n_entries; i++) {
         int device = find_candidate(candidates, n, plan->entries[i].name);
-        if (device < 0) return kin_err_set(err, "device '%s' of the plan is not here", plan->entries[i].name);
+        if (device < 0) return kin_err_set(err, "device '%s' of the plan has not joined", plan->entries[i].name);
         if (device == 0) {
             head = &plan->entries[i];
         } else {

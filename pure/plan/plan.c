@@ -37,7 +37,7 @@ static int sum_windows(const kin_plan *plan, int n_layer, kin_err *err) {
     for (int s = 0; s < plan->n_stops; s++) {
         const kin_layer_share *window = &plan->windows[plan->stops[s].device];
         if (window->n_layer < 0 || window->n_layer > n_layer)
-            return kin_err_set(err, "a window of %d layers, the model has %d", window->n_layer, n_layer);
+            return kin_err_set(err, "a window of %d layers, but the model has %d", window->n_layer, n_layer);
         if (window->n_layer_gpu < 0 || window->n_layer_gpu > window->n_layer)
             return kin_err_set(err, "%d GPU layers in a window of %d", window->n_layer_gpu, window->n_layer);
         sum += window->n_layer;
@@ -168,7 +168,8 @@ static int check_shares(const kin_plan *plan, const kin_facts *facts, kin_err *e
                                facts->devices[i].has_gpu ? " that can multiply these weights" : "");
         sum += share->n_layer;
     }
-    if (sum != facts->model.n_layer) return kin_err_set(err, "plan: %d layers of %d", sum, facts->model.n_layer);
+    if (sum != facts->model.n_layer)
+        return kin_err_set(err, "plan: %d layers assigned, but the model has %d", sum, facts->model.n_layer);
     return 0;
 }
 
@@ -176,14 +177,14 @@ int kin_plan_check(const kin_plan *plan, const kin_facts *facts, kin_err *err) {
     kin_device_set seen = 0;
     if (plan->n_rounds < 1 || plan->n_rounds > KIN_MAX_WINDOWS || plan->n_stops < 1 || plan->n_stops > KIN_PLAN_MAX_STOPS ||
         plan->stops[0].device != 0)
-        return kin_err_set(err, "plan: %d rounds of %d stops, the first at device %d", plan->n_rounds, plan->n_stops,
-                           plan->stops[0].device);
+        return kin_err_set(err, "plan: invalid ring of %d rounds and %d stops, the first at device %d", plan->n_rounds,
+                           plan->n_stops, plan->stops[0].device);
     if (check_shares(plan, facts, err) != 0) return KIN_FAIL;
     for (int s = 0; s < plan->n_stops; s++) {
         int from = plan->stops[s].device, to = plan->stops[(s + 1) % plan->n_stops].device;
-        if (from < 0 || from >= facts->n_device) return kin_err_set(err, "plan: no device %d", from);
+        if (from < 0 || from >= facts->n_device) return kin_err_set(err, "plan: device %d does not exist", from);
         if (plan->n_stops > 1 && !kin_facts_link_usable(&facts->links[from][to]))
-            return kin_err_set(err, "plan: no link from %s to %s", facts->devices[from].name, facts->devices[to].name);
+            return kin_err_set(err, "plan: there is no link from %s to %s", facts->devices[from].name, facts->devices[to].name);
         if (plan->stops[s].relay) continue;
         if (seen & kin_device_bit(from)) return kin_err_set(err, "plan: %s is twice in the ring", facts->devices[from].name);
         seen |= kin_device_bit(from);

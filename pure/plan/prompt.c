@@ -63,9 +63,10 @@ static int cut(prompt *p, kin_err *err) {
     if (kin_prompt_chunk_worth(p->facts, p->plan, &worth, err) != 0) return KIN_FAIL;
     int size = kin_prompt_chunk_tokens(n, p->plan->n_stops, p->facts->work.n_batch, worth);
     p->n_chunk = n / size + (n % size > 0);
-    if (p->n_chunk > KIN_PROMPT_MAX_CHUNKS) return kin_err_set(err, "plan: a prompt of %d chunks of %d tokens", p->n_chunk, size);
+    if (p->n_chunk > KIN_PROMPT_MAX_CHUNKS)
+        return kin_err_set(err, "plan: a prompt of %d chunks of %d tokens is too long", p->n_chunk, size);
     p->chunks = calloc((size_t)p->n_chunk, sizeof *p->chunks);
-    if (!p->chunks) return kin_err_set(err, "plan: no memory for %d chunks of a prompt", p->n_chunk);
+    if (!p->chunks) return kin_err_set(err, "plan: out of memory for %d chunks of a prompt", p->n_chunk);
     for (int i = 0; i < p->n_chunk; i++) {
         int before = i * size, left = n - before;
         if (fill_chunk(p, left < size ? left : size, p->n_before + before, &p->chunks[i], err) != 0) return KIN_FAIL;

@@ -178,7 +178,7 @@ int kin_timeline_play_texts(const kin_facts *facts, const kin_plan *plan, int n_
     if (!devices || !members) {
         free(devices);
         free(members);
-        return kin_err_set(err, "plan: no memory to play it");
+        return kin_err_set(err, "plan: out of memory to simulate it");
     }
     set_layers(devices, facts, plan);
     for (int i = 0; i < facts->n_device; next += devices[i++].rates.n_members)
@@ -209,7 +209,8 @@ int kin_timeline_predict(const kin_facts *facts, const kin_plan *plan, kin_predi
     if (kin_timeline_closed(facts, plan, out, err) != 0) return KIN_FAIL;
     if (kin_timeline_play(facts, plan, &out->tpot_s, err) != 0) return KIN_FAIL;
     if (kin_prompt_play(facts, plan, &out->ttft_s, err) != 0) return KIN_FAIL;
-    if (!isfinite(out->tpot_s) || !isfinite(out->ttft_s)) return kin_err_set(err, "these facts give no time of a token");
+    if (!isfinite(out->tpot_s) || !isfinite(out->ttft_s))
+        return kin_err_set(err, "cannot predict the time per token from these facts");
     double waits_s = fmax(0, out->tpot_s - out->compute_s - out->windows_s - out->hops_s);
     out->exposed_s = fmin(out->exposed_s, waits_s);
     out->disk_bound_s = waits_s - out->exposed_s;

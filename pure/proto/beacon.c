@@ -30,7 +30,7 @@ int kin_beacon_encode(uint8_t to[KIN_BEACON_BYTES], const kin_beacon *beacon, ki
     kin_writer_u32(&w, 0);
     kin_assert(w.n == KIN_BEACON_SIGNED);
     if (sign(user, to, KIN_BEACON_SIGNED, to + KIN_BEACON_SIGNED) != 0) {
-        return kin_err_set(err, "beacon: the authenticator could not be computed");
+        return kin_err_set(err, "beacon: cannot compute the authenticator");
     }
     return 0;
 }
@@ -44,13 +44,13 @@ static bool is_same_tag(const uint8_t *a, const uint8_t *b) {
 
 static int check_frame(const uint8_t *bytes, size_t n, kin_beacon_sign sign, void *user, kin_err *err) {
     uint8_t tag[KIN_BEACON_TAG];
-    if (n != KIN_BEACON_BYTES) return kin_err_set(err, "beacon: %zu bytes instead of %d", n, (int)KIN_BEACON_BYTES);
-    if (memcmp(bytes, magic, sizeof magic) != 0) return kin_err_set(err, "beacon: not one of kin's datagrams");
+    if (n != KIN_BEACON_BYTES) return kin_err_set(err, "beacon: %zu bytes, but %d are expected", n, (int)KIN_BEACON_BYTES);
+    if (memcmp(bytes, magic, sizeof magic) != 0) return kin_err_set(err, "beacon: not a kin datagram");
     if (bytes[4] != KIN_BEACON_VERSION) {
-        return kin_err_set(err, "beacon: version %d instead of %d", bytes[4], (int)KIN_BEACON_VERSION);
+        return kin_err_set(err, "beacon: version %d, but %d is expected", bytes[4], (int)KIN_BEACON_VERSION);
     }
     if (sign(user, bytes, KIN_BEACON_SIGNED, tag) != 0) {
-        return kin_err_set(err, "beacon: the authenticator could not be computed");
+        return kin_err_set(err, "beacon: cannot compute the authenticator");
     }
     if (!is_same_tag(tag, bytes + KIN_BEACON_SIGNED)) return kin_err_set(err, "beacon: made with another key, or damaged");
     return 0;
@@ -62,9 +62,9 @@ static void read_name(kin_reader *r, char name[KIN_BEACON_NAME]) {
     bool is_padded = len < KIN_BEACON_NAME;
     for (size_t i = len; i < KIN_BEACON_NAME; i++) is_padded = is_padded && name[i] == '\0';
     if (!is_padded)
-        kin_reader_fail(r, "the name has no end, or something after it");
+        kin_reader_fail(r, "the name is not padded with zeros");
     else if (!kin_label_is_clean(name, len))
-        kin_reader_fail(r, "the name is no clean text");
+        kin_reader_fail(r, "the name contains control characters or invalid UTF-8");
 }
 
 int kin_beacon_decode(const uint8_t *bytes, size_t n, kin_beacon *beacon, kin_beacon_sign sign, void *user, kin_err *err) {
@@ -79,7 +79,7 @@ int kin_beacon_decode(const uint8_t *bytes, size_t n, kin_beacon *beacon, kin_be
     read_name(&r, beacon->name);
     beacon->features = kin_reader_u32(&r);
     kin_reader_range(&r, kin_reader_u32(&r), 0, 0, "reserved");
-    if (kind == KIN_BEACON_SEARCH && !says_nothing(beacon)) kin_reader_fail(&r, "a question that says who asks");
+    if (kind == KIN_BEACON_SEARCH && !says_nothing(beacon)) kin_reader_fail(&r, "a query with fields of an answer");
     if (kind == KIN_BEACON_ANNOUNCE && beacon->port == 0) kin_reader_fail(&r, "an answer without a port");
     return kin_reader_close(&r, "beacon");
 }

@@ -38,7 +38,8 @@ void kin_reader_copy(kin_reader *r, uint8_t *to, size_t n) {
 
 uint32_t kin_reader_range(kin_reader *r, uint32_t value, uint32_t low, uint32_t high, const char *what) {
     if (value >= low && value <= high) return value;
-    kin_reader_fail(r, "%s is %lu, not from %lu to %lu", what, (unsigned long)value, (unsigned long)low, (unsigned long)high);
+    kin_reader_fail(r, "%s is %lu, but must be between %lu and %lu", what, (unsigned long)value, (unsigned long)low,
+                    (unsigned long)high);
     return low;
 }
 

@@ -51,10 +51,11 @@ void kin_frame_encode(uint8_t to[KIN_FRAME_HEADER], const kin_frame *frame) {
 
 // Checks what is possible before the header is complete.
 static int check_beginning(const uint8_t *bytes, size_t n, kin_err *err) {
-    if (memcmp(bytes, magic, n < sizeof magic ? n : sizeof magic) != 0) return kin_err_set(err, "these are no frames of kin");
+    if (memcmp(bytes, magic, n < sizeof magic ? n : sizeof magic) != 0)
+        return kin_err_set(err, "the peer does not speak kin's protocol");
     if (n > 4 && bytes[4] != KIN_FRAME_VERSION) {
-        return kin_err_set(err, "the peer's frames are of version %d, this program's of version %d; update kin on %s machine",
-                           bytes[4], KIN_FRAME_VERSION, bytes[4] < KIN_FRAME_VERSION ? "the other" : "this");
+        return kin_err_set(err, "the peer uses frame version %d, this program version %d; update kin on %s machine", bytes[4],
+                           KIN_FRAME_VERSION, bytes[4] < KIN_FRAME_VERSION ? "the other" : "this");
     }
     if (n > 5 && (bytes[5] < 1 || bytes[5] > KIN_FRAME_N_TYPES)) return kin_err_set(err, "unknown type of frame: %d", bytes[5]);
     return 0;
@@ -68,7 +69,7 @@ int kin_frame_decode(const uint8_t *bytes, size_t n, kin_frame *frame, kin_err *
     kin_frame f = {.type = bytes[5], .epoch = kin_get_u32(bytes + 8), .length = kin_get_u32(bytes + 12)};
     const spec *s = spec_of(f.type);
     if (kin_get_u16(bytes + 6) != 0) return kin_err_set(err, "%s: bytes 6 and 7 of the header are not zero", s->name);
-    if (f.epoch == 0 && s->needs_epoch) return kin_err_set(err, "%s: the frame belongs to no plan: its epoch is 0", s->name);
+    if (f.epoch == 0 && s->needs_epoch) return kin_err_set(err, "%s: the frame has epoch 0, which belongs to no plan", s->name);
     if (f.length > s->cap) {
         return kin_err_set(err, "%s: payload of %lu bytes exceeds %lu", s->name, (unsigned long)f.length, (unsigned long)s->cap);
     }

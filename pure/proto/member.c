@@ -22,8 +22,8 @@ enum {
 
 // A head with another key does not answer, so it cannot be distinguished from no head.
 static const char no_answer[] =
-    "; none has answered. One must run in this network (kin run --cluster) with the same code: 'kin code' shows it "
-    "there, 'kin join --ask-code' takes it here. Or give its address: kin join ADDRESS";
+    "; none has answered. Start one in this network (kin run --cluster) with the same code: 'kin code' shows it "
+    "there, 'kin join --ask-code' enters it here. Or give its address: kin join ADDRESS";
 
 // An action that is tried repeatedly.
 typedef struct retry {
@@ -203,7 +203,7 @@ static void follow(kin_member *m, const answer *a) {
     memcpy(m->head, a->name, sizeof m->head);
     m->is_by_gateway = a->is_gateway;
     log_line(m, KIN_LOG_INFO,
-             a->is_gateway ? "found a way to the head '%s' by the device at %s, port %u" : "found the head '%s' at %s, port %u",
+             a->is_gateway ? "found the head '%s' through the device at %s, port %u" : "found the head '%s' at %s, port %u",
              m->head, a->address, (unsigned)a->port);
     connect_to(m, a->address, a->port);
     m->held.since = 0;
@@ -330,7 +330,7 @@ static void take_preparation(kin_member *m, const kin_member_event *event) {
             set_state(m, KIN_MEMBER_PREPARING);
             send_failed(m, event);
         } else {
-            log_line(m, KIN_LOG_WARN, "what the last plan wanted could not be prepared: %s", event->reason);
+            log_line(m, KIN_LOG_WARN, "cannot prepare what the last plan asked for: %s", event->reason);
         }
     } else if (event->kind == KIN_MEMBER_PROGRESS && is_wanted && m->now - m->reported_at >= m->options.progress_ns) {
         m->reported_at = m->now;

@@ -153,10 +153,10 @@ static bool is_unfit(const kin_membership *r, const kin_membership_hello *hello,
     uint32_t missing = r->options.features & ~hello->features;
     if (kin_proto_id_equal(&hello->id, &r->options.id) || kin_proto_id_is_none(&hello->id)) {
         *refusal = KIN_REFUSAL_IDENTITY;
-        snprintf(reason, n, "it has the head's own identity, or none; " HOW_TO_MEND, "on it");
+        snprintf(reason, n, "its identity is missing or the same as the head's; " HOW_TO_MEND, "on it");
     } else if (missing) {
         *refusal = KIN_REFUSAL_FEATURE;
-        snprintf(reason, n, "the ring needs features 0x%x that the device does not have", (unsigned)missing);
+        snprintf(reason, n, "the device lacks features 0x%x, which the ring needs", (unsigned)missing);
     } else {
         return false;
     }
@@ -169,7 +169,7 @@ static void replace(kin_membership *r, int i) {
     drop->link = r->devices[i].link;
     drop->device = i;
     snprintf(drop->text, sizeof drop->text, "the same device has joined again on a newer link");
-    part(r, i, KIN_DEVICE_LOST, KIN_LOG_WARN, "it has connected anew");
+    part(r, i, KIN_DEVICE_LOST, KIN_LOG_WARN, "it has reconnected");
 }
 
 static void forget_breaks(kin_membership *r, int i) {
@@ -201,7 +201,7 @@ static void take_join(kin_membership *r, const kin_membership_event *event) {
     int i = find_id(r, &hello->id);
     bool is_there = i >= 0 && find_link(r, r->devices[i].link) == i;
     if (is_there && r->devices[i].run != hello->run) {
-        snprintf(reason, sizeof reason, "'%s' is here with the same identity; " HOW_TO_MEND, r->devices[i].name,
+        snprintf(reason, sizeof reason, "'%s' has already joined with the same identity; " HOW_TO_MEND, r->devices[i].name,
                  "on one of the two");
         say_refused(r, event->link, KIN_REFUSAL_DUPLICATE, hello->name, reason);
         return;
@@ -209,7 +209,7 @@ static void take_join(kin_membership *r, const kin_membership_event *event) {
     if (is_there) replace(r, i);
     i = place_for(r, hello);
     if (i < 0) {
-        snprintf(reason, sizeof reason, "%d devices are there already, which is the most", KIN_MEMBERSHIP_DEVICES);
+        snprintf(reason, sizeof reason, "%d devices have joined already, which is the maximum", KIN_MEMBERSHIP_DEVICES);
         say_refused(r, event->link, KIN_REFUSAL_BUSY, hello->name, reason);
         return;
     }
@@ -235,7 +235,7 @@ static bool has_other_model(const kin_membership *r, int i) {
 }
 
 static void refuse_model(kin_membership *r, int i) {
-    static const char reason[] = "its model file is another one than the head's";
+    static const char reason[] = "its model file differs from the head's";
     say_refused(r, r->devices[i].link, KIN_REFUSAL_MODEL, r->devices[i].name, reason);
     part(r, i, KIN_DEVICE_LEFT, KIN_LOG_DEBUG, reason); // the refusal has been logged
 }
@@ -328,8 +328,8 @@ static void drop_silent(kin_membership *r, int i) {
     kin_membership_action *drop = kin_membership_act(r, KIN_MEMBERSHIP_DROP);
     drop->link = r->devices[i].link;
     drop->device = i;
-    snprintf(drop->text, sizeof drop->text, "it joined, but did not say what it has");
-    part(r, i, KIN_DEVICE_LOST, KIN_LOG_WARN, "it joined, but did not say what it has");
+    snprintf(drop->text, sizeof drop->text, "it joined, but did not send its profile");
+    part(r, i, KIN_DEVICE_LOST, KIN_LOG_WARN, "it joined, but did not send its profile");
 }
 
 static void take_time(kin_membership *r) {

@@ -58,7 +58,7 @@ void kin_membership_end_epoch(kin_membership *r, const char *reason) {
             snprintf(end->text, sizeof end->text, "%s", reason);
         }
     }
-    kin_membership_log(r, KIN_LOG_DEBUG, "plan %u is over: %s", r->epoch, reason);
+    kin_membership_log(r, KIN_LOG_DEBUG, "plan %u ended: %s", r->epoch, reason);
     r->changed = true;
 }
 
@@ -222,7 +222,7 @@ void kin_membership_take_plan(kin_membership *r, const kin_membership_event *eve
     } else if (r->is_up) {
         kin_membership_prepare_next(r, event, members, works);
     } else {
-        kin_membership_end_epoch(r, "there is a better plan for who is there now");
+        kin_membership_end_epoch(r, "there is a better plan for the present devices");
         r->change_answered = r->change;
         kin_membership_begin_epoch(r, event->question, event->n_stages, members, works);
     }
@@ -323,7 +323,7 @@ static void count_break(kin_membership *r) {
     }
     int out = end_that_breaks(r);
     kin_membership_device *d = &r->devices[out];
-    snprintf(sentence, sizeof sentence, "%s, again before anything came of it", r->broken);
+    snprintf(sentence, sizeof sentence, "%s again before a step completed", r->broken);
     kin_label_set_sentence(d->last_error, sizeof d->last_error - 1, sentence);
     if (kin_membership_is_available(r, out)) kin_membership_leave_out(r, out, sentence);
     if (r->broken[0]) tell_of_break(r, KIN_LOG_WARN, sentence);
@@ -369,7 +369,7 @@ static void leave_out_sender(kin_membership *r, int m, const char *receiver, con
     char whom[KIN_MEMBERSHIP_SENTENCE], why[KIN_MEMBERSHIP_REASON], sentence[KIN_MEMBERSHIP_SENTENCE * 2 + KIN_MEMBERSHIP_REASON];
     int out = r->members[m];
     kin_label_set_sentence(why, sizeof why - 1, reason);
-    snprintf(sentence, sizeof sentence, "%s sent to %s what cannot be: %s", kin_membership_whom(r, out, whom), receiver, why);
+    snprintf(sentence, sizeof sentence, "%s sent an invalid message to %s: %s", kin_membership_whom(r, out, whom), receiver, why);
     kin_label_set_sentence(r->devices[out].last_error, sizeof r->devices[out].last_error - 1, sentence);
     kin_membership_leave_out(r, out, sentence);
 }
@@ -395,7 +395,7 @@ void kin_membership_blame_sender(kin_membership *r, int i, const char *reason) {
         leave_out_sender(r, m - 1, whom, reason);
         return;
     }
-    snprintf(sentence, sizeof sentence, "%s cannot use what the member before it sends: %s", whom, r->devices[i].last_error);
+    snprintf(sentence, sizeof sentence, "%s cannot use the messages of the member before it: %s", whom, r->devices[i].last_error);
     kin_membership_leave_out(r, i, sentence);
 }
 
@@ -417,10 +417,11 @@ void kin_membership_take_loss(kin_membership *r, const kin_membership_event *eve
     if (!event->is_hop)
         snprintf(sentence, sizeof sentence, "%s %s", out_name, why);
     else if (out < m)
-        snprintf(sentence, sizeof sentence, "%s sent a step that %s has not got %s", out_name, name_member(r, m, other), why);
-    else
-        snprintf(sentence, sizeof sentence, "%s has not got a step that %s sent to it %s", out_name, name_member(r, m - 1, other),
+        snprintf(sentence, sizeof sentence, "%s sent a step that %s has not received %s", out_name, name_member(r, m, other),
                  why);
+    else
+        snprintf(sentence, sizeof sentence, "%s has not received a step that %s sent to it %s", out_name,
+                 name_member(r, m - 1, other), why);
     kin_membership_device *d = &r->devices[r->members[out]];
     kin_label_set_sentence(d->last_error, sizeof d->last_error - 1, sentence);
     kin_membership_leave_out(r, r->members[out], sentence);
@@ -457,7 +458,7 @@ void kin_membership_look_at_ring(kin_membership *r) {
     if (kin_membership_was_reached(error))
         snprintf(sentence, sizeof sentence, "the link from %s to %s is too slow to compute over (%s)", from, to, error);
     else
-        snprintf(sentence, sizeof sentence, "no link from %s to %s (%s); let TCP port %u through the firewall of '%s'", from, to,
+        snprintf(sentence, sizeof sentence, "no link from %s to %s (%s); open TCP port %u in the firewall of '%s'", from, to,
                  error[0] ? error : "no answer", d->facts.endpoint.port, d->name);
     kin_label_set_sentence(d->last_error, sizeof d->last_error - 1, sentence);
     kin_membership_leave_out(r, out, sentence);

@@ -86,7 +86,7 @@ void kin_membership_prepare_next(kin_membership *r, const kin_membership_event *
         r->next.works[m] = works[m];
         r->next.has[m] = has_already(r, members[m], works[m]);
     }
-    kin_membership_log(r, KIN_LOG_DEBUG, "a better plan, with %d device%s, is prepared", n, n == 1 ? "" : "s");
+    kin_membership_log(r, KIN_LOG_DEBUG, "preparing a better plan with %d device%s", n, n == 1 ? "" : "s");
     tell_all(r);
     r->changed = true;
 }
@@ -106,7 +106,7 @@ static void give_up(kin_membership *r, int m, const char *reason) {
         why[KIN_MEMBERSHIP_REASON];
     int i = r->next.members[m];
     kin_label_set_sentence(why, sizeof why - 1, reason);
-    snprintf(sentence, sizeof sentence, "%s cannot get ready for a better plan: %s", kin_membership_whom(r, i, whom), why);
+    snprintf(sentence, sizeof sentence, "%s cannot prepare a better plan: %s", kin_membership_whom(r, i, whom), why);
     if (!kin_membership_is_member(r, i)) {
         kin_membership_leave_out(r, i, sentence);
         return;
@@ -177,7 +177,7 @@ static void look_late(kin_membership *r) {
     }
     if (!late || others == r->asked_soon || r->asking || r->late) return;
     kin_membership_log(r, KIN_LOG_DEBUG,
-                       "the better plan takes long to fetch: the planner is asked for one without the devices that are slow");
+                       "fetching the better plan takes long: asking the planner for one without the slow devices");
     r->late = late;
     r->change++;
 }
@@ -194,7 +194,7 @@ static void switch_to_next(kin_membership *r) {
     int n = r->next.n_members;
     memcpy(members, r->next.members, sizeof members);
     memcpy(works, r->next.works, sizeof works);
-    kin_membership_end_epoch(r, "all is here for a better plan");
+    kin_membership_end_epoch(r, "a better plan is ready");
     r->change_answered = r->change - (change - answered); // a device that joined in the meantime still has to be planned for
     r->n_next_failures = 0;
     if (r->next.is_soon) r->change++; // then the best plan with all devices

@@ -95,7 +95,7 @@ static void say_preparing(const kin_membership *r, char *buf, size_t n) {
         if (d->progress.total)
             snprintf(buf, n, "device '%s' is %s: %d %%", d->name, stages[d->progress.stage], percent(&d->progress));
         else
-            snprintf(buf, n, "device '%s' gets ready", d->name);
+            snprintf(buf, n, "device '%s' is getting ready", d->name);
         return;
     }
     if (r->n_members == 0) { // the head is ready; others may still join
@@ -111,9 +111,10 @@ static void say_preparing(const kin_membership *r, char *buf, size_t n) {
     if (!r->own_ring_open)
         snprintf(buf, n, "connecting to device '%s'%s%s", r->devices[r->members[0]].name, colon, error);
     else if (i + 1 >= r->n_members)
-        snprintf(buf, n, "device '%s' connects to the head%s%s", from->name, colon, error);
+        snprintf(buf, n, "device '%s' is connecting to the head%s%s", from->name, colon, error);
     else
-        snprintf(buf, n, "device '%s' connects to device '%s'%s%s", from->name, r->devices[r->members[i + 1]].name, colon, error);
+        snprintf(buf, n, "device '%s' is connecting to device '%s'%s%s", from->name, r->devices[r->members[i + 1]].name, colon,
+                 error);
 }
 
 // Adds what a better plan is waiting for.
@@ -123,11 +124,11 @@ static void say_next(const kin_membership *r, char *buf, size_t n) {
     while (m < r->next.n_members && r->next.has[m]) m++;
     const kin_membership_device *d = m < r->next.n_members ? &r->devices[r->next.members[m]] : NULL;
     if (d && d->prefetch.total > 0)
-        snprintf(buf, n, "; for a better plan '%s' is %s: %d %%", d->name, stages[d->prefetch.stage], percent(&d->prefetch));
+        snprintf(buf, n, "; '%s' is %s for a better plan: %d %%", d->name, stages[d->prefetch.stage], percent(&d->prefetch));
     else if (d)
-        snprintf(buf, n, "; for a better plan '%s' gets ready", d->name);
+        snprintf(buf, n, "; '%s' is getting ready for a better plan", d->name);
     else
-        snprintf(buf, n, "; a better plan is about to begin");
+        snprintf(buf, n, "; a better plan is about to start");
 }
 
 // Adds the devices that are available for another plan, unless one is being made.

@@ -55,14 +55,14 @@ static void take_file(kin_reader *r, kin_proto_file *file, int i) {
 
 static void take_hashes(kin_reader *r, kin_proto_hashes *m) {
     m->chunk_bytes = kin_reader_range(r, kin_reader_u32(r), KIN_PROTO_MIN_CHUNK_BYTES, KIN_PROTO_MAX_CHUNK_BYTES, "chunk_bytes");
-    if (m->chunk_bytes & (m->chunk_bytes - 1)) kin_reader_fail(r, "chunk_bytes is no power of two");
+    if (m->chunk_bytes & (m->chunk_bytes - 1)) kin_reader_fail(r, "chunk_bytes is not a power of two");
     m->n_files = (int)kin_reader_range(r, kin_reader_u16(r), 1, KIN_PROTO_MAX_FILES, "number of files");
     for (int i = 0; i < m->n_files; i++) take_file(r, &m->file[i], i);
     m->first = kin_reader_u32(r);
     m->n_hashes = kin_reader_range(r, kin_reader_u32(r), 0, KIN_PROTO_MAX_HASHES, "number of hashes");
     uint64_t n_chunks = kin_proto_n_chunks(m);
     if (n_chunks > KIN_PROTO_MAX_CHUNKS) kin_reader_fail(r, "the model has more than %d chunks", KIN_PROTO_MAX_CHUNKS);
-    if ((uint64_t)m->first + m->n_hashes > n_chunks) kin_reader_fail(r, "hashes of chunks beyond the model's last");
+    if ((uint64_t)m->first + m->n_hashes > n_chunks) kin_reader_fail(r, "hashes of chunks after the model's last");
     m->hashes = kin_reader_take(r, sizeof(kin_proto_hash) * m->n_hashes);
 }
 
@@ -80,7 +80,7 @@ static uint32_t take_chunk(kin_reader *r) {
 }
 
 static void check_range(kin_reader *r, uint64_t offset, uint64_t n) {
-    if (n == 0) kin_reader_fail(r, "a range of no bytes");
+    if (n == 0) kin_reader_fail(r, "an empty range");
     if (offset + n > KIN_PROTO_MAX_CHUNK_BYTES) kin_reader_fail(r, "a range beyond the largest chunk");
 }
 
@@ -170,7 +170,7 @@ static void take_have(kin_reader *r, kin_proto_have *m) {
     m->n_chunks = kin_reader_range(r, kin_reader_u32(r), 1, KIN_PROTO_MAX_CHUNKS, "number of chunks");
     m->bitmap = kin_reader_take(r, bitmap_bytes(m));
     unsigned used = m->n_chunks % 8;
-    if (m->bitmap && used && m->bitmap[m->n_chunks / 8] >> used) kin_reader_fail(r, "bits beyond the last chunk");
+    if (m->bitmap && used && m->bitmap[m->n_chunks / 8] >> used) kin_reader_fail(r, "bits after the last chunk");
 }
 
 KIN_PROTO_DEFINE(HAVE, have)

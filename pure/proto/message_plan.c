@@ -173,9 +173,8 @@ static void take_windows(kin_reader *r, kin_proto_plan *m) {
         if (w->round >= m->n_rounds) kin_reader_fail(r, "window %d is in round %d of %d", i, w->round, m->n_rounds);
         if (w->layer_begin >= w->layer_end) kin_reader_fail(r, "window %d has no layers", i);
         if (w->n_gpu > w->layer_end - w->layer_begin) kin_reader_fail(r, "window %d has more layers on the GPU than layers", i);
-        if (i && w->round <= w[-1].round) kin_reader_fail(r, "the round of window %d does not come after the one before", i);
-        if (i && w->layer_begin < w[-1].layer_end)
-            kin_reader_fail(r, "the layers of window %d do not come after those before", i);
+        if (i && w->round <= w[-1].round) kin_reader_fail(r, "the rounds are not ascending at window %d", i);
+        if (i && w->layer_begin < w[-1].layer_end) kin_reader_fail(r, "the layers are not ascending at window %d", i);
     }
 }
 
@@ -227,7 +226,7 @@ static void take_progress(kin_reader *r, kin_proto_progress *m) {
     m->total = kin_reader_size(r, "total");
     m->rate = kin_reader_size(r, "rate");
     m->from_peers = kin_reader_size(r, "from_peers");
-    if (m->done > m->total) kin_reader_fail(r, "more is done than there is");
+    if (m->done > m->total) kin_reader_fail(r, "done is larger than total");
 }
 
 KIN_PROTO_DEFINE(PROGRESS, progress)
@@ -351,7 +350,7 @@ static void take_prefetched(kin_reader *r, kin_proto_prefetched *m) {
     m->is_here = kin_reader_range(r, kin_reader_u8(r), 0, 1, "is_here");
     take_progress(r, &m->progress);
     kin_reader_str(r, m->reason, KIN_PROTO_MAX_REASON, "reason");
-    if (m->is_here && m->reason[0]) kin_reader_fail(r, "it is here, and has failed");
+    if (m->is_here && m->reason[0]) kin_reader_fail(r, "it is both available and failed");
 }
 
 KIN_PROTO_DEFINE(PREFETCHED, prefetched)

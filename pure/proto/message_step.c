@@ -110,7 +110,8 @@ static void take_positions(kin_reader *r, kin_proto_step *m) {
 }
 
 static void check_whole_blocks(kin_reader *r, uint32_t n, kin_activation_type type, const char *what) {
-    if (n % kin_activation_unit(type) != 0) kin_reader_fail(r, "%s %lu of q8, which has blocks of 32", what, (unsigned long)n);
+    if (n % kin_activation_unit(type) != 0)
+        kin_reader_fail(r, "%s is %lu, but q8 needs a multiple of 32", what, (unsigned long)n);
 }
 
 static void take_step(kin_reader *r, kin_proto_step *m) {

@@ -456,14 +456,13 @@ static kin_swarm_action give_up(const kin_swarm *s) {
     }
     int seconds = (int)(s->o.give_up_ns / SECOND);
     if (n_present == 0 && n_bad_peers > 0) {
-        snprintf(a.reason, sizeof a.reason, "nobody is left to ask for the model's weights, after %d sent wrong bytes",
-                 n_bad_peers);
+        snprintf(a.reason, sizeof a.reason, "no device is left to fetch the model from; %d sent damaged chunks", n_bad_peers);
     } else if (n_present == 0) {
-        snprintf(a.reason, sizeof a.reason, "nobody is there to ask for the model's weights");
+        snprintf(a.reason, sizeof a.reason, "there is no device to fetch the model from");
     } else if (n_offer == 0) {
-        snprintf(a.reason, sizeof a.reason, "nobody has chunk %" PRIu32 " of the model (%d were asked)", chunk, n_present);
+        snprintf(a.reason, sizeof a.reason, "no device has chunk %" PRIu32 " of the model (asked %d)", chunk, n_present);
     } else {
-        snprintf(a.reason, sizeof a.reason, "nothing of the model came for %d s (%d are asked)", seconds, n_offer);
+        snprintf(a.reason, sizeof a.reason, "no data of the model arrived for %d s (asked %d)", seconds, n_offer);
     }
     return a;
 }

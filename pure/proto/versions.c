@@ -29,7 +29,7 @@ uint16_t kin_proto_versions_meet(const kin_proto_speaker *a, const kin_proto_spe
     char names[2][NAME_BYTES + 1], texts[2][SPEAKER_BYTES];
     describe_speaker(a, names[0], texts[0]);
     describe_speaker(b, names[1], texts[1]);
-    kin_err_set(err, "%s: of the protocol %s, %s; update kin on '%s'", kin_refusal_word(KIN_REFUSAL_VERSION), texts[0], texts[1],
-                names[a->versions.max > b->versions.max]);
+    kin_err_set(err, "%s: incompatible protocol: %s, %s; update kin on '%s'", kin_refusal_word(KIN_REFUSAL_VERSION), texts[0],
+                texts[1], names[a->versions.max > b->versions.max]);
     return 0;
 }

@@ -39,7 +39,7 @@ static size_t look_for_marker(const kin_constraint *c, kin_str text, size_t *n_f
 
 int kin_constraint_new(kin_constraint **out, kin_matcher *matcher, kin_str marker, kin_err *err) {
     *out = NULL;
-    if (marker.len > KIN_CONSTRAINT_MAX_MARKER) return kin_err_set(err, "grammar: a marker of more than 256 bytes");
+    if (marker.len > KIN_CONSTRAINT_MAX_MARKER) return kin_err_set(err, "grammar: the marker is longer than 256 bytes");
     kin_constraint *c = calloc(1, sizeof *c);
     if (!c) return kin_err_set(err, "grammar: out of memory");
     c->matcher = matcher;
@@ -112,7 +112,7 @@ int kin_constraint_accept(kin_constraint *c, int32_t id, kin_err *err) {
         look_for_marker(c, kin_token_trie_text(c->trie, id), &c->n_found);
     }
     if (rc != 0) return kin_err_set(err, "grammar: out of memory");
-    return allowed ? 0 : kin_err_set(err, "grammar: token %d is not allowed here", id);
+    return allowed ? 0 : kin_err_set(err, "grammar: token %d is not allowed at this position", id);
 }
 
 bool kin_constraint_is_complete(const kin_constraint *c) {

@@ -31,7 +31,7 @@ static int fail_gbnf(const parser *p, const char *what) {
 }
 
 static int too_large(const parser *p) {
-    return fail_gbnf(p, "the grammar is too large, or there is no memory for it");
+    return fail_gbnf(p, "the grammar is too large, or out of memory");
 }
 
 // ---- building the tree: these return 0, or KIN_FAIL with the error written
@@ -67,8 +67,7 @@ static int rule_named(parser *p, const char *at, size_t len, uint32_t *rule) {
     kin_gbnf *g = p->gbnf;
     if (len > KIN_GBNF_MAX_NAME) return fail_gbnf(p, "the name of a rule is too long");
     int64_t id = kin_string_table_add(&g->names, at, len);
-    if (id < 0 || id >= KIN_GBNF_MAX_RULES)
-        return fail_gbnf(p, "more rules than a grammar may have (16384), or no memory for them");
+    if (id < 0 || id >= KIN_GBNF_MAX_RULES) return fail_gbnf(p, "more than 16384 rules, or out of memory");
     if (kin_grow((void **)&g->rules, &g->cap_rules, (uint64_t)id + 1, KIN_GBNF_MAX_RULES, sizeof *g->rules) != 0)
         return too_large(p);
     while (g->n_rules <= (uint32_t)id) g->rules[g->n_rules++] = 0;
@@ -110,12 +109,12 @@ static int parse_hex(parser *p, int n_digits, uint32_t *codepoint) {
     *codepoint = 0;
     for (int i = 0; i < n_digits; i++, p->at++) {
         int value = p->at < p->end ? hex_value(*p->at) : -1;
-        if (value < 0) return fail_gbnf(p, "\\x wants 2 hexadecimal digits, \\u 4 and \\U 8");
+        if (value < 0) return fail_gbnf(p, "\\x needs 2 hexadecimal digits, \\u 4 and \\U 8");
         *codepoint = *codepoint << 4 | (uint32_t)value;
     }
-    if (*codepoint > MAX_CODEPOINT) return fail_gbnf(p, "there is no code point above U+10FFFF");
+    if (*codepoint > MAX_CODEPOINT) return fail_gbnf(p, "code points end at U+10FFFF");
     if (*codepoint >= SURROGATE_FIRST && *codepoint <= SURROGATE_LAST)
-        return fail_gbnf(p, "U+D800 to U+DFFF are halves of UTF-16 pairs, not code points of a text");
+        return fail_gbnf(p, "U+D800 to U+DFFF are surrogates, not characters");
     return 0;
 }
 
@@ -133,7 +132,7 @@ static int parse_escape(parser *p, uint32_t *codepoint) {
     case '[':
     case ']':
     case '-': *codepoint = (uint32_t)c; return 0;
-    default: return fail_gbnf(p, "unknown escape: there are \\n \\r \\t \\\\ \\\" \\[ \\] \\- \\xHH \\uHHHH \\UHHHHHHHH");
+    default: return fail_gbnf(p, "unknown escape; must be one of \\n \\r \\t \\\\ \\\" \\[ \\] \\- \\xHH \\uHHHH \\UHHHHHHHH");
     }
 }
 
@@ -141,7 +140,7 @@ static int parse_escape(parser *p, uint32_t *codepoint) {
 static int parse_char(parser *p, uint32_t *codepoint) {
     if (skip_char(p, '\\')) return parse_escape(p, codepoint);
     int len = kin_utf8_len(p->at, (size_t)(p->end - p->at));
-    if (len <= 0) return fail_gbnf(p, "bytes that are no UTF-8");
+    if (len <= 0) return fail_gbnf(p, "invalid UTF-8");
     *codepoint = kin_utf8_get(p->at, len);
     p->at += len;
     return 0;
@@ -154,7 +153,7 @@ static int parse_literal(parser *p, uint32_t *out) {
     while (!skip_char(p, '"')) {
         uint32_t codepoint;
         char bytes[KIN_UTF8_MAX];
-        if (p->at == p->end) return fail_gbnf(p, "a literal has no closing '\"'");
+        if (p->at == p->end) return fail_gbnf(p, "the closing '\"' of a literal is missing");
         if (parse_char(p, &codepoint) != 0 || add_bytes(p, bytes, kin_utf8_put(bytes, codepoint)) != 0) return KIN_FAIL;
     }
     return add_node(p, (kin_gbnf_node){.kind = KIN_GBNF_BYTES, .begin = begin, .end = p->gbnf->n_bytes}, out);
@@ -211,14 +210,14 @@ static int parse_class(parser *p, uint32_t *out) {
     bool negate = skip_char(p, '^');
     while (!skip_char(p, ']')) {
         uint32_t lo, hi;
-        if (p->at == p->end) return fail_gbnf(p, "a class of characters has no closing ']'");
+        if (p->at == p->end) return fail_gbnf(p, "the closing ']' of a character class is missing");
         if (parse_char(p, &lo) != 0) return KIN_FAIL;
         hi = lo;
         if (p->end - p->at >= 2 && p->at[0] == '-' && p->at[1] != ']') {
             p->at++;
             if (parse_char(p, &hi) != 0) return KIN_FAIL;
         }
-        if (hi < lo) return fail_gbnf(p, "a range of characters ends before it begins");
+        if (hi < lo) return fail_gbnf(p, "a character range ends before it begins");
         if (add_scalars(p, lo, hi) != 0) return KIN_FAIL;
     }
     merge_ranges(p->gbnf, begin);
@@ -261,7 +260,7 @@ static int parse_gbnf_number(parser *p, uint32_t *number) {
     const char *begin = p->at;
     for (; p->at < p->end && *p->at >= '0' && *p->at <= '9'; p->at++) {
         value = value * 10 + (uint64_t)(*p->at - '0');
-        if (value > KIN_GBNF_MAX_REPEAT) return fail_gbnf(p, "a number of more than 2147483647");
+        if (value > KIN_GBNF_MAX_REPEAT) return fail_gbnf(p, "a number is larger than 2147483647");
     }
     if (p->at == begin) return fail_gbnf(p, "a number is missing: {m}, {m,}, {m,n} or <[id]>");
     *number = (uint32_t)value;
@@ -273,10 +272,10 @@ static int parse_token(parser *p, uint32_t *out) {
     uint32_t begin = p->gbnf->n_bytes, id;
     char bytes[KIN_TOKEN_REFERENCE_BYTES];
     if (!skip_char(p, '['))
-        return fail_gbnf(p, "a reference to a token by its name: write its text, or <[id]> for a control token");
+        return fail_gbnf(p, "tokens cannot be referenced by name; write their text, or <[id]> for a control token");
     if (parse_gbnf_number(p, &id) != 0) return KIN_FAIL;
-    if (id >= KIN_VOCAB_MAX_TOKENS) return fail_gbnf(p, "no vocabulary has so many tokens");
-    if (!skip_char(p, ']') || !skip_char(p, '>')) return fail_gbnf(p, "a reference to a token ends with \"]>\"");
+    if (id >= KIN_VOCAB_MAX_TOKENS) return fail_gbnf(p, "the token id is too large");
+    if (!skip_char(p, ']') || !skip_char(p, '>')) return fail_gbnf(p, "\"]>\" is missing after a token id");
     kin_token_reference_put(bytes, (int32_t)id);
     if (add_bytes(p, bytes, sizeof bytes) != 0) return KIN_FAIL;
     return add_node(p, (kin_gbnf_node){.kind = KIN_GBNF_BYTES, .begin = begin, .end = p->gbnf->n_bytes}, out);
@@ -286,7 +285,7 @@ static int parse_token(parser *p, uint32_t *out) {
 static int parse_ahead(parser *p, bool negated, uint32_t *out) {
     uint32_t child;
     skip_space(p, p->nesting > 0);
-    if (!skip_char(p, '(')) return fail_gbnf(p, "'&' and '!' are followed by '(': what is to follow, or not to follow");
+    if (!skip_char(p, '(')) return fail_gbnf(p, "'(' is missing after '&' or '!'");
     if (parse_group(p, &child) != 0) return KIN_FAIL;
     return add_node(p, (kin_gbnf_node){.kind = KIN_GBNF_AHEAD, .child = child, .negated = negated}, out);
 }
@@ -310,7 +309,7 @@ static int parse_multiple(parser *p, uint32_t *out) {
     while (node.n_fraction > 0 && number % 10 == 0) number /= 10, node.n_fraction--;
     node.number = (uint32_t)number;
     if (number == 0 || number > KIN_GBNF_MAX_REPEAT || node.n_fraction > KIN_GBNF_MAX_FRACTION)
-        return fail_gbnf(p, "%N: a number above 0 is expected, with at most 9 digits after the point, and below 2147483648");
+        return fail_gbnf(p, "%N needs a number above 0 and below 2147483648, with at most 9 digits after the point");
     return add_node(p, node, out);
 }
 
@@ -326,8 +325,7 @@ static int parse_element(parser *p, uint32_t *out, bool *found) {
     if (skip_char(p, '<')) return parse_token(p, out);
     if (skip_char(p, '$')) return add_node(p, (kin_gbnf_node){.kind = KIN_GBNF_END}, out);
     if (skip_char(p, '%')) return parse_multiple(p, out);
-    if (*p->at == '!' && p->end - p->at > 1 && p->at[1] == '<')
-        return fail_gbnf(p, "'!': there are no negated references to tokens");
+    if (*p->at == '!' && p->end - p->at > 1 && p->at[1] == '<') return fail_gbnf(p, "'!' cannot negate a token id");
     if (*p->at == '&' || *p->at == '!') return parse_ahead(p, *p->at++ == '!', out);
     *found = false;
     return 0;
@@ -350,7 +348,7 @@ static int parse_bounds(parser *p, uint32_t *min, uint32_t *max) {
         if (p->at < p->end && *p->at != '}' && parse_gbnf_number(p, max) != 0) return KIN_FAIL;
         skip_space(p, false);
     }
-    if (*max < *min) return fail_gbnf(p, "a repetition's upper bound is below its lower one");
+    if (*max < *min) return fail_gbnf(p, "the upper bound of a repetition is below the lower bound");
     return skip_char(p, '}') ? 0 : fail_gbnf(p, "'}' is missing");
 }
 
@@ -409,18 +407,18 @@ static int parse_rule(parser *p) {
     size_t len;
     uint32_t rule, node;
     const char *name = parse_name(p, &len);
-    if (len == 0) return fail_gbnf(p, "a rule is expected: NAME ::= ...");
+    if (len == 0) return fail_gbnf(p, "expected a rule: NAME ::= ...");
     if (rule_named(p, name, len, &rule) != 0) return KIN_FAIL;
     if (p->gbnf->rules[rule] != 0)
-        return kin_err_set(p->err, "grammar: line %d: the rule '%.*s' is there twice", line_of(p, p->at), (int)len, name);
+        return kin_err_set(p->err, "grammar: line %d: the rule '%.*s' is defined twice", line_of(p, p->at), (int)len, name);
     skip_space(p, false);
-    if (p->end - p->at < 3 || memcmp(p->at, "::=", 3) != 0) return fail_gbnf(p, "'::=' is expected after the name of a rule");
+    if (p->end - p->at < 3 || memcmp(p->at, "::=", 3) != 0) return fail_gbnf(p, "expected '::=' after the name of a rule");
     p->at += 3;
     skip_space(p, true);
     if (parse_choice(p, &node) != 0) return KIN_FAIL;
     p->gbnf->rules[rule] = node;
     if (p->at < p->end && *p->at != '\n' && *p->at != '\r')
-        return fail_gbnf(p, *p->at == ')' ? "')' without '('" : "unexpected character: a rule goes on to the end of its line");
+        return fail_gbnf(p, *p->at == ')' ? "')' without '('" : "unexpected character after a rule");
     skip_space(p, true);
     return 0;
 }
@@ -434,7 +432,7 @@ static int check_rules(parser *p) {
                                kin_string_table_at(&g->names, i));
     }
     int64_t root = kin_string_table_find(&g->names, "root", 4);
-    if (root < 0) return kin_err_set(p->err, "grammar: there is no rule 'root', with which the text begins");
+    if (root < 0) return kin_err_set(p->err, "grammar: the rule 'root' is missing");
     g->root = (uint32_t)root;
     return 0;
 }

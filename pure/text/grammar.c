@@ -21,7 +21,7 @@ int kin_grammar_spend(kin_grammar_budget *budget, uint64_t steps, kin_err *err) 
     if (steps > before || is_stopped) {
         budget->steps = 0;
         budget->is_spent = true;
-        return kin_err_set(err, "grammar: too complex to compile: it would take too long");
+        return kin_err_set(err, "grammar: too complex: compiling it would take too long");
     }
     budget->steps -= steps;
     return 0;
@@ -176,8 +176,8 @@ static int check_root(kin_grammar_build *b, kin_grammar_never *never) {
     const char *name = kin_string_table_at(&b->gbnf->names, rule);
     never->goes_on = inner >= 0;
     snprintf(never->rule, sizeof never->rule, "%.*s", len, name);
-    return kin_err_set(b->err, "grammar: no text matches it: %s the rule '%.*s' %s", inner >= 0 ? "every way through" : "what",
-                       len, name, inner >= 0 ? "goes on for ever" : "asks for excludes itself");
+    return kin_err_set(b->err, "grammar: it matches no text: the rule '%.*s' %s", len, name,
+                       inner >= 0 ? "recurs without end" : "contradicts itself");
 }
 
 // Calls `use` for every rule that the node mentions.
@@ -257,7 +257,7 @@ static int add_machine(kin_grammar_build *b, kin_grammar_machine machine, uint32
     uint64_t n = (uint64_t)g->n_machines + 1;
     if (kin_grow((void **)&g->machines, &g->cap_machines, n, KIN_GRAMMAR_MAX_MACHINES, sizeof *g->machines) != 0 ||
         kin_grow((void **)&b->machine_node, &b->cap_machine_node, n, KIN_GRAMMAR_MAX_MACHINES, sizeof *b->machine_node) != 0)
-        return kin_err_set(b->err, "grammar: too many rules and repetitions, or no memory for them");
+        return kin_err_set(b->err, "grammar: too many rules and repetitions, or out of memory");
     *out = g->n_machines++;
     g->machines[*out] = machine;
     b->machine_node[*out] = node;

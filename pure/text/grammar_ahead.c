@@ -55,7 +55,7 @@ typedef struct builder {
 #define DEAD_SET (UINT32_MAX - 1)
 
 static int too_complex(const builder *p) {
-    return kin_err_set(p->b->err, "grammar: what look-ahead is open at once is too much: the automaton is too large");
+    return kin_err_set(p->b->err, "grammar: too many look-aheads overlap: the automaton is too large");
 }
 
 // ---- numbered lists

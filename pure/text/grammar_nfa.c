@@ -6,7 +6,7 @@
 static int add_state(kin_grammar_build *b, kin_nfa_state state, uint32_t *out) {
     if (kin_build_work(b, 1) != 0) return KIN_FAIL;
     if (kin_grow((void **)&b->nfa, &b->cap_nfa, (uint64_t)b->n_nfa + 1, KIN_BUILD_MAX_NFA, sizeof *b->nfa) != 0)
-        return kin_err_set(b->err, "grammar: a rule is too large, or there is no memory for it");
+        return kin_err_set(b->err, "grammar: a rule is too large, or out of memory");
     *out = b->n_nfa++;
     b->nfa[*out] = state;
     return 0;
@@ -121,9 +121,9 @@ static int fail_ahead(kin_grammar_build *b, uint32_t rule, const char *what) {
 }
 
 static int build_rule_within(kin_grammar_build *b, uint32_t rule, uint32_t *at) {
-    if (b->rules[rule].looks) return fail_ahead(b, rule, "has look-ahead, and is part of another rule that has");
+    if (b->rules[rule].looks) return fail_ahead(b, rule, "has look-ahead and is part of another rule with look-ahead");
     if (b->depth == KIN_BUILD_MAX_RULE_DEPTH)
-        return fail_ahead(b, rule, "recurs, or is too deep in others, and is part of a rule with look-ahead");
+        return fail_ahead(b, rule, "is recursive or nested too deeply inside a rule with look-ahead");
     b->depth++;
     int rc = build(b, b->gbnf->rules[rule], rule, at);
     b->depth--;
@@ -210,7 +210,7 @@ static int build_multiple(kin_grammar_build *b, const kin_gbnf_node *node, uint3
         }
     }
     if (m.number > KIN_BUILD_MAX_NUMBER / (m.n_fraction + 1))
-        return fail_ahead(b, rule, "has multiples of a number that is too large: at most 10000, without zeros at its end");
+        return fail_ahead(b, rule, "has multiples of a number above 10000 (not counting trailing zeros)");
     m.first = b->n_nfa;
     if (build_remainders(&m, at) != 0) return KIN_FAIL;
     return has_zeros ? add_split(b, zero, *at, at) : 0;

@@ -60,7 +60,7 @@ int kin_build_copy_part(kin_grammar_build *b, const kin_grammar *part, uint32_t 
         (kin_grow((void **)&g->states, &g->cap_states, (uint64_t)first + n, KIN_GRAMMAR_MAX_STATES, sizeof *g->states) != 0 ||
          kin_grow((void **)&g->next, &g->cap_next, ((uint64_t)first + n) * g->n_classes, KIN_GRAMMAR_MAX_CELLS,
                   sizeof *g->next) != 0))
-        rc = kin_err_set(b->err, "grammar: too complex: the automata of all rules are too large together");
+        rc = kin_err_set(b->err, "grammar: too complex: the automata of all rules together are too large");
     for (uint32_t i = 1; i < part->n_states && rc == 0; i++) {
         if (!number[i]) continue;
         g->states[number[i]] = (kin_grammar_state_row){.machine = (uint16_t)machine,

@@ -9,10 +9,11 @@ static int check_id(uint32_t id, const kin_vocab *vocab, kin_err *err) {
     kin_str text = kin_vocab_text(vocab, (int32_t)id);
     int len = text.len < 100 ? (int)text.len : 100;
     if (kin_vocab_is_eog(vocab, (int32_t)id))
-        return kin_err_set(err, "grammar: <[%u]> is %.*s, which ends a text: leave it out, a text ends where 'root' does", id,
-                           len, text.at);
+        return kin_err_set(err,
+                           "grammar: <[%u]> is %.*s, which ends the output; omit it, because the output ends where 'root' does",
+                           id, len, text.at);
     if (kin_vocab_type(vocab, (int32_t)id) != KIN_TOKEN_CONTROL)
-        return kin_err_set(err, "grammar: <[%u]> is '%.*s', which is no control token: write its text as a literal", id, len,
+        return kin_err_set(err, "grammar: <[%u]> is '%.*s', which is not a control token; write its text as a literal", id, len,
                            text.at);
     return 0;
 }

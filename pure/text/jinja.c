@@ -26,7 +26,7 @@ static bool is_utf8(const char *at, size_t len) {
 int kin_jinja_new(kin_jinja **out, const char *source, size_t len, kin_err *err) {
     *out = NULL;
     if (len > KIN_JINJA_MAX_SOURCE)
-        return kin_err_set(err, "the template has %zu bytes, the limit is %d", len, KIN_JINJA_MAX_SOURCE);
+        return kin_err_set(err, "the template has %zu bytes, but the limit is %d", len, KIN_JINJA_MAX_SOURCE);
     if (!is_utf8(source, len)) return kin_err_set(err, "the template is not UTF-8");
     kin_jinja *jinja = calloc(1, sizeof *jinja);
     if (jinja) jinja->heap = kin_values_new(max_heap_bytes);

@@ -37,7 +37,7 @@ static int parse_unit(parser *p, uint32_t *unit) {
     for (int i = 0; i < 4; i++, p->at++) {
         char c = p->at < p->end ? *p->at : 0;
         bool is_digit = c >= '0' && c <= '9', is_letter = (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-        if (!is_digit && !is_letter) return fail_json(p, "\\u wants 4 hexadecimal digits");
+        if (!is_digit && !is_letter) return fail_json(p, "\\u needs 4 hexadecimal digits");
         *unit = *unit << 4 | (uint32_t)(is_digit ? c - '0' : (c | 0x20) - 'a' + 10);
     }
     return 0;
@@ -50,7 +50,7 @@ static int parse_code_point(parser *p, uint32_t *codepoint) {
     if (*codepoint < 0xd800 || *codepoint > 0xdfff) return 0;
     if (*codepoint > 0xdbff || !skip_char(p, '\\') || !skip_char(p, 'u') || parse_unit(p, &low) != 0 || low < 0xdc00 ||
         low > 0xdfff)
-        return fail_json(p, "half of a UTF-16 pair");
+        return fail_json(p, "an unpaired surrogate");
     *codepoint = 0x10000 + ((*codepoint - 0xd800) << 10) + (low - 0xdc00);
     return 0;
 }
@@ -74,13 +74,13 @@ static int parse_escape(parser *p) {
 static int parse_string(parser *p, kin_str *string) {
     string->at = p->out;
     while (!skip_char(p, '"')) {
-        if (p->at == p->end) return fail_json(p, "a string has no closing quote");
+        if (p->at == p->end) return fail_json(p, "the closing quote of a string is missing");
         if (skip_char(p, '\\')) {
             if (parse_escape(p) != 0) return KIN_FAIL;
             continue;
         }
         int len = kin_utf8_len(p->at, (size_t)(p->end - p->at));
-        if (len <= 0) return fail_json(p, "bytes that are no UTF-8");
+        if (len <= 0) return fail_json(p, "invalid UTF-8");
         if ((uint8_t)*p->at < 0x20) return fail_json(p, "a control character in a string: it must be escaped");
         memcpy(p->out, p->at, (size_t)len);
         p->out += len;
@@ -101,8 +101,8 @@ static bool skip_digits(parser *p) {
 static int parse_number(parser *p, kin_str *number) {
     const char *begin = p->at;
     skip_char(p, '-');
-    if (!skip_char(p, '0') && !skip_digits(p)) return fail_json(p, "a value is expected");
-    if (skip_char(p, '.') && !skip_digits(p)) return fail_json(p, "a digit is expected after '.'");
+    if (!skip_char(p, '0') && !skip_digits(p)) return fail_json(p, "expected a value");
+    if (skip_char(p, '.') && !skip_digits(p)) return fail_json(p, "expected a digit after '.'");
     if (skip_char(p, 'e') || skip_char(p, 'E')) {
         if (!skip_char(p, '-')) skip_char(p, '+');
         if (!skip_digits(p)) return fail_json(p, "an exponent has no digits");
@@ -119,10 +119,10 @@ static int parse_value(parser *p, uint32_t parent, kin_str key, uint32_t *number
 
 static int parse_key(parser *p, kin_str *key) {
     skip_space(p);
-    if (!skip_char(p, '"')) return fail_json(p, "a key is expected");
+    if (!skip_char(p, '"')) return fail_json(p, "expected a key");
     if (parse_string(p, key) != 0) return KIN_FAIL;
     skip_space(p);
-    return skip_char(p, ':') ? 0 : fail_json(p, "':' is expected after a key");
+    return skip_char(p, ':') ? 0 : fail_json(p, "expected ':' after a key");
 }
 
 static int by_key(const void *a, const void *b) {
@@ -139,7 +139,7 @@ static int check_keys(parser *p, const kin_json_value *object) {
     qsort(keys, n, sizeof *keys, by_key);
     uint32_t i = 1;
     while (i < n && by_key(&keys[i - 1], &keys[i]) != 0) i++;
-    int rc = i < n ? kin_err_set(p->err, "JSON: the key \"%.*s\" is there twice in one object",
+    int rc = i < n ? kin_err_set(p->err, "JSON: the key \"%.*s\" appears twice in one object",
                                  (int)(keys[i].len < 80 ? keys[i].len : 80), keys[i].at)
                    : 0;
     free(keys);
@@ -160,10 +160,10 @@ static int parse_items(parser *p, uint32_t self, bool is_object) {
         kin_json_value *values = p->json->values;
         *(last ? &values[last].next : &values[self].first) = number;
         last = number;
-        if (++values[self].n > KIN_JSON_MAX_MEMBERS && is_object) return fail_json(p, "an object of more than 4096 members");
+        if (++values[self].n > KIN_JSON_MAX_MEMBERS && is_object) return fail_json(p, "an object has more than 4096 members");
         skip_space(p);
         more = skip_char(p, ',');
-        if (!more && !skip_char(p, closing)) return fail_json(p, is_object ? "',' or '}' is expected" : "',' or ']' is expected");
+        if (!more && !skip_char(p, closing)) return fail_json(p, is_object ? "expected ',' or '}'" : "expected ',' or ']'");
     }
     p->depth--;
     return is_object ? check_keys(p, &p->json->values[self]) : 0;
@@ -183,7 +183,7 @@ static int parse_value(parser *p, uint32_t parent, kin_str key, uint32_t *number
     skip_space(p);
     if (kin_grow((void **)&json->values, &json->cap_values, (uint64_t)json->n_values + 1, KIN_JSON_MAX_VALUES,
                  sizeof *json->values) != 0)
-        return fail_json(p, "too many values, or no memory for them");
+        return fail_json(p, "too many values, or out of memory");
     if (skip_char(p, '"')) {
         value.kind = KIN_JSON_STRING;
         if (parse_string(p, &value.text) != 0) return KIN_FAIL;
@@ -212,7 +212,7 @@ int kin_json_parse(kin_json *out, const char *text, size_t len, kin_err *err) {
     uint32_t number;
     int rc = parse_value(&p, 0, (kin_str){NULL, 0}, &number);
     skip_space(&p);
-    if (rc == 0 && p.at < p.end) rc = fail_json(&p, "something comes after the end");
+    if (rc == 0 && p.at < p.end) rc = fail_json(&p, "unexpected text after the end");
     if (rc != 0) kin_json_fini(out);
     return rc;
 }

@@ -171,12 +171,12 @@ static int unknown_name(const char *name, kin_err *err) {
         if (i > 0) n = (size_t)(stpcpy(list + n, ", ") - list);
         n = (size_t)(stpcpy(list + n, entries[i].name) - list);
     }
-    return kin_err_set(err, "unknown pre-tokenizer '%.40s'; known are %s", name ? name : "", list);
+    return kin_err_set(err, "the pre-tokenizer '%.40s' is not supported (supported: %s)", name ? name : "", list);
 }
 
 static int pcre_failed(const kin_pretokenizer *pre, int stage, int code, kin_err *err) {
     char message[160];
-    if (pcre2_get_error_message(code, (PCRE2_UCHAR *)message, sizeof message) < 0) strcpy(message, "error of PCRE2");
+    if (pcre2_get_error_message(code, (PCRE2_UCHAR *)message, sizeof message) < 0) strcpy(message, "PCRE2 error");
     return kin_err_set(err, "pre-tokenizer %s: expression %d: %s (%d)", pre->name, stage + 1, message, code);
 }
 

@@ -167,7 +167,7 @@ int kin_reply_put_schema(kin_reply_writer *w, const kin_json *json, const kin_js
     size_t len = w->gbnf->len, line_len = w->line->len;
     uint32_t n_rules = w->to->n_rules;
     kin_text_buffer relaxed = {0}, name = {0};
-    kin_err why = {"all tools together are too large"};
+    kin_err why = {"the tools together are too large"};
     int rc = KIN_FAIL;
     kin_text_print(&name, "tools.");
     kin_text_put(&name, tool->name.at, tool->name.len);
@@ -188,7 +188,7 @@ int kin_reply_put_schema(kin_reply_writer *w, const kin_json *json, const kin_js
 }
 
 static int put_arguments(kin_reply_writer *w, const kin_reply_tool *tool) {
-    static const char no_object[] = "its parameters are no JSON schema of an object";
+    static const char no_object[] = "its parameters are not a JSON schema of an object";
     kin_text_buffer schema = {0};
     kin_json json;
     int rc = 0;
@@ -265,7 +265,7 @@ static int check_names(kin_reply_writer *w) {
         bool ok = name.len > 0 && name.len <= KIN_REPLY_MAX_NAME;
         for (size_t k = 0; k < name.len; k++)
             ok = ok && (uint8_t)name.at[k] > 0x20 && !memchr(forbidden, name.at[k], sizeof forbidden);
-        if (!ok) return kin_err_set(w->err, "tool %.*s: the model's format has no such name", (int)name.len, name.at);
+        if (!ok) return kin_err_set(w->err, "tool %.*s: the model's format does not support this name", (int)name.len, name.at);
     }
     return 0;
 }
@@ -509,14 +509,12 @@ static int write_rules(const kin_reply_rules *rules, const kin_vocab *vocab, boo
                           .err = err};
     bool has_channels = w.format->syntax == KIN_CALL_CHANNELS;
     if (rules->required && (rules->n_tools == 0 || w.format->syntax == KIN_CALL_NONE))
-        return kin_err_set(err, "tools: a call is required, but there is no tool");
-    if (rules->n_tools > KIN_REPLY_MAX_TOOLS)
-        return kin_err_set(err, "tools: %zu of them, at most 512 are possible", rules->n_tools);
+        return kin_err_set(err, "tools: a call is required, but there are no tools");
+    if (rules->n_tools > KIN_REPLY_MAX_TOOLS) return kin_err_set(err, "tools: %zu tools, but the limit is 512", rules->n_tools);
     kin_schema_put_builtins(&to->gbnf);
     int rc = has_channels ? put_channel_rules(&w) : put_body_rule(&w);
     if (!has_channels) put_root_rule(&w);
-    if (rc == 0 && (line.failed || to->gbnf.failed))
-        rc = kin_err_set(err, "tools: the grammar is too large, or there is no memory for it");
+    if (rc == 0 && (line.failed || to->gbnf.failed)) rc = kin_err_set(err, "tools: the grammar is too large, or out of memory");
     kin_text_fini(&line);
     return rc;
 }

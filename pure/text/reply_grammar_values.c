@@ -55,7 +55,7 @@ static bool has_name(kin_reply_writer *w, const kin_json *json, const kin_json_v
     bool ok = key.len > 0 && key.len <= KIN_REPLY_MAX_NAME;
     for (size_t i = 0; i < key.len && ok; i++) ok = key.at[i] && !strchr(forbidden, key.at[i]);
     if (!ok && is_required(json, json->values, key))
-        *rc = kin_err_set(w->err, "the model's format has no such name of a parameter");
+        *rc = kin_err_set(w->err, "the model's format does not support the name of a parameter");
     return ok;
 }
 

@@ -261,7 +261,7 @@ int kin_reply_parser_new(kin_reply_parser **out, const kin_reply_options *option
     }
     if (rc == 0 && p->names.n < options->n_tools) {
         kin_reply_parser_free(p);
-        return kin_err_set(err, "tools: two of them have the same name");
+        return kin_err_set(err, "tools: two tools have the same name");
     }
     if (rc != 0) {
         kin_reply_parser_free(p);

@@ -57,7 +57,7 @@ static int check_bias(const kin_sampler_options *options, int32_t n_vocab, kin_e
 
 static int check_options(const kin_sampler_options *options, int32_t n_vocab, kin_err *err) {
     const kin_sampler_options *o = options;
-    if (n_vocab < 1) return kin_err_set(err, "sampler: a vocabulary of %d tokens", n_vocab);
+    if (n_vocab < 1) return kin_err_set(err, "sampler: a vocabulary of %d tokens is not supported", n_vocab);
     if (!(o->temperature >= 0) || isinf(o->temperature))
         return kin_err_set(err, "sampler: temperature is %g, must be 0 or more", (double)o->temperature);
     if (o->top_k < 0) return kin_err_set(err, "sampler: top-k is %d, must be 0 (off) or more", o->top_k);

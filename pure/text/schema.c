@@ -41,7 +41,7 @@ static int put_rule(builder *b, kin_schema_list *list, kin_text_buffer *to) {
         int64_t rule = kin_string_table_add(&b->lists, (const char *)list->entries, list->n * sizeof *list->entries);
         if (rule < 0) return fail_build(b, "out of memory");
         if (rule >= KIN_SCHEMA_MAX_RULES)
-            return fail_build(b, "too large: more than 4096 different schemas, after references and combinations");
+            return fail_build(b, "too large: more than 4096 different schemas after expanding references and combinations");
         kin_text_print(to, "s%u", b->n_before + (uint32_t)rule);
     }
     return 0;
@@ -104,11 +104,10 @@ static int check_one_of(builder *b, const kin_schema_list *list, uint32_t entry,
             if (kin_schema_list_add(&other, &b->json, w, b->err) != 0 || kin_schema_list_expand(&other, &b->json, b->err) != 0)
                 return KIN_FAIL;
             if (written.impossible || other.impossible || kin_schema_excludes(&b->json, &written, &other)) continue;
-            kin_err_set(
-                &why,
-                "a text may be valid for two of the alternatives (%d and %d, from 0): write anyOf, or tell them apart by a "
-                "required property with const",
-                i, k);
+            kin_err_set(&why,
+                        "alternatives %d and %d (counted from 0) overlap; use anyOf, or distinguish them by a "
+                        "required property with const",
+                        i, k);
             return kin_schema_relax(&b->json, list, one_of, why.text, b->err);
         }
     }
@@ -175,10 +174,10 @@ static int check_n_properties(builder *b, const kin_schema_list *list, const obj
             return KIN_FAIL;
     }
     for (size_t i = 0; i < o->n; i++) n_required += kin_schema_requires(&b->json, list, o->names[i]);
-    if (least > n_required && relax_word(b, list, "minProperties", "supported only where so many properties are required") != 0)
+    if (least > n_required && relax_word(b, list, "minProperties", "only supported if that many properties are required") != 0)
         return KIN_FAIL;
     if (most != KIN_COUNT_ANY && (o->others_allowed || o->n > most))
-        return relax_word(b, list, "maxProperties", "supported only where no more properties can be there");
+        return relax_word(b, list, "maxProperties", "only supported if no more properties are possible");
     return 0;
 }
 
@@ -330,7 +329,7 @@ static int put_list(builder *b, const kin_schema_list *list, uint32_t rule) {
     uint64_t n_members = kin_schema_n_members(&b->json, list);
     b->work += n_members * n_members;
     if (b->work > MAX_WORK || kin_grammar_spend(b->to->budget, n_members * n_members / MEMBERS_OF_A_STEP, NULL) != 0)
-        return fail_build(b, "too large: too many properties, values or alternatives in one place");
+        return fail_build(b, "too many properties, values or alternatives in one place");
     note_list(b, list, rule);
     const kin_json_value *choice = kin_schema_open_choice(&b->json, list, &entry, &flag);
     if (choice) {
@@ -362,7 +361,7 @@ int kin_schema_put_rules(const kin_json *json, const kin_json_value *schema, kin
     }
     to->n_rules += b.lists.n;
     if (rc == 0 && to->n_rules > KIN_SCHEMA_MAX_RULES)
-        rc = fail_build(&b, "too large: all schemas together have more than 4096 rules");
+        rc = fail_build(&b, "too large: all schemas together need more than 4096 rules");
     kin_schema_scalars_fini(&b.scalars);
     kin_string_table_fini(&b.lists);
     return rc;
@@ -377,8 +376,7 @@ static int put_schema(kin_str schema, kin_text_buffer *relaxed, kin_schema_gramm
     kin_text_print(&to->gbnf, "root ::= ");
     kin_text_put(&to->gbnf, root.at, root.len);
     kin_text_print(&to->gbnf, "\n");
-    if (rc == 0 && (root.failed || to->gbnf.failed))
-        rc = kin_err_set(err, "schema: the grammar is too large, or there is no memory for it");
+    if (rc == 0 && (root.failed || to->gbnf.failed)) rc = kin_err_set(err, "schema: the grammar is too large, or out of memory");
     kin_text_fini(&root);
     kin_json_fini(&json);
     return rc;
@@ -390,7 +388,7 @@ int kin_schema_to_gbnf(kin_str schema, kin_text_buffer *relaxed, kin_text_buffer
     int rc = put_schema(schema, relaxed, &to, err);
     kin_text_put(gbnf, to.gbnf.at, to.gbnf.len);
     kin_schema_grammar_fini(&to);
-    if (rc == 0 && gbnf->failed) rc = kin_err_set(err, "schema: the grammar is too large, or there is no memory for it");
+    if (rc == 0 && gbnf->failed) rc = kin_err_set(err, "schema: the grammar is too large, or out of memory");
     return rc;
 }
 

@@ -159,7 +159,7 @@ static bool is_always_supported(const kin_json_value *v) {
 }
 
 static int check_words(const kin_json *json, const kin_schema_list *list, const kin_json_value *schema, kin_err *err) {
-    if (schema->n > MAX_WORDS) return fail_schema(json, schema, err, "more than 128 keywords in one schema");
+    if (schema->n > MAX_WORDS) return fail_schema(json, schema, err, "a schema has more than 128 keywords");
     for (const kin_json_value *v = kin_json_first(json, schema); v; v = kin_json_next(json, v)) {
         bool is_known = is_listed(schema_words, v->key);
         if (is_annotation(v->key)) continue;
@@ -167,15 +167,15 @@ static int check_words(const kin_json *json, const kin_schema_list *list, const 
             if (kin_schema_relax(json, list, v, "this keyword is not supported", err) != 0) return KIN_FAIL;
             continue;
         }
-        if (!is_well_formed(json, v)) return fail_schema(json, v, err, "a value of another kind is expected here");
+        if (!is_well_formed(json, v)) return fail_schema(json, v, err, "the value has the wrong type");
         if (!is_always_supported(v) &&
             kin_schema_relax(json, list, v,
-                             is_word(v->key, " not ") ? "this keyword is supported for a schema that takes everything only"
-                                                      : "a grammar cannot compare items: leave it out, and look at the result",
+                             is_word(v->key, " not ") ? "this keyword is only supported with a schema that accepts everything"
+                                                      : "a grammar cannot compare items; omit it and check the result",
                              err) != 0)
             return KIN_FAIL;
         if (is_word(v->key, " additionalItems ") && !word_of(json, schema, "items"))
-            return fail_schema(json, v, err, "it needs 'items' as an array");
+            return fail_schema(json, v, err, "it needs an array 'items'");
     }
     return 0;
 }
@@ -187,11 +187,11 @@ int kin_schema_list_add(kin_schema_list *list, const kin_json *json, const kin_j
     if (schema->kind == KIN_JSON_FALSE) list->impossible = true;
     if (schema->kind == KIN_JSON_FALSE || schema->kind == KIN_JSON_TRUE || (schema->kind == KIN_JSON_OBJECT && schema->n == 0))
         return 0;
-    if (schema->kind != KIN_JSON_OBJECT) return fail_schema(json, schema, err, "a schema is an object, true or false");
+    if (schema->kind != KIN_JSON_OBJECT) return fail_schema(json, schema, err, "a schema must be an object, true or false");
     for (uint32_t i = 0; i < list->n; i++) {
         if (list->entries[i] / 4 == entry / 4) return 0;
     }
-    if (list->n == KIN_SCHEMA_MAX_COMBINED) return fail_schema(json, schema, err, "more than 32 schemas hold together here");
+    if (list->n == KIN_SCHEMA_MAX_COMBINED) return fail_schema(json, schema, err, "more than 32 schemas apply at once");
     list->entries[list->n++] = entry;
     const kin_json_value *not = word_of(json, schema, "not");
     if (not &&is_any(not )) list->impossible = true;
@@ -221,12 +221,12 @@ int kin_schema_list_expand(kin_schema_list *list, const kin_json *json, kin_err 
             if (kin_schema_list_add(list, json, v, err) != 0) return KIN_FAIL;
         }
         if (ref && resolve(json, ref, &target) != 0) {
-            static const char why[] = "it refers to nothing in this schema ('#/$defs/...' is what it may refer to)";
+            static const char why[] = "the reference does not exist in this schema (it must be like '#/$defs/...')";
             if (kin_schema_relax(json, list, ref, why, err) != 0) return KIN_FAIL;
         } else if (ref) {
             for (uint32_t k = i + 1; k > 0; k = from[k - 1]) {
                 if (is_within(json, kin_schema_at(json, list, k - 1), target))
-                    return fail_schema(json, ref, err, "it leads back to itself");
+                    return fail_schema(json, ref, err, "it refers to itself");
             }
             if (kin_schema_list_add(list, json, target, err) != 0) return KIN_FAIL;
         }
@@ -268,7 +268,7 @@ static int read_types(const kin_json *json, const kin_json_value *type, unsigned
          v = v == type ? NULL : kin_json_next(json, v)) {
         unsigned one = type_named(v->text);
         if (one == 0)
-            return fail_schema(json, v, err, "there is no such type: null, boolean, object, array, string, number, integer");
+            return fail_schema(json, v, err, "unknown type; must be null, boolean, object, array, string, number or integer");
         listed |= one;
     }
     *types &= listed;
@@ -282,7 +282,7 @@ static int read_count(const kin_json *json, const kin_json_value *v, uint32_t *c
     bool is_known = kin_decimal_parse(&d, v->text) == 0, is_small = false; // too many digits before the point, or behind it
     for (size_t i = 1; i < v->text.len; i++) is_small |= v->text.at[i] == '-';
     if (v->text.at[0] == '-' || (is_known ? d.n_frac > 0 || d.negative : is_small))
-        return fail_schema(json, v, err, "a whole number is expected, 0 or more");
+        return fail_schema(json, v, err, "must be a whole number, 0 or more");
     if (!is_known) return *count = KIN_COUNT_ANY, 0;
     for (int i = 0; i < d.n_int; i++) {
         if (*count > (INT32_MAX - 9) / 10) return *count = KIN_COUNT_ANY, 0;
@@ -296,7 +296,7 @@ int kin_schema_read_counts(const kin_json *json, const kin_json_value *schema, c
     const kin_json_value *least = word_of(json, schema, min_word), *most = word_of(json, schema, max_word);
     uint32_t count;
     if (least && read_count(json, least, &count, err) != 0) return KIN_FAIL;
-    if (least && count == KIN_COUNT_ANY) return fail_schema(json, least, err, "more than any text can have");
+    if (least && count == KIN_COUNT_ANY) return fail_schema(json, least, err, "the number is too large");
     if (least && count > *min) *min = count;
     if (most && read_count(json, most, &count, err) != 0) return KIN_FAIL;
     if (most && count < *max) *max = count;
@@ -309,8 +309,7 @@ static int narrow_numbers(const kin_json *json, const kin_json_value *schema, ki
         const kin_json_value *v = word_of(json, schema, words[i]);
         kin_decimal bound;
         if (!v) continue;
-        if (kin_decimal_parse(&bound, v->text) != 0)
-            return fail_schema(json, v, err, "a number of more digits than are supported (40)");
+        if (kin_decimal_parse(&bound, v->text) != 0) return fail_schema(json, v, err, "a number has more than 40 digits");
         if (i < 2)
             kin_number_range_min(&facts->numbers, &bound, i == 1);
         else
@@ -327,7 +326,7 @@ static int add_value(const kin_json *json, const kin_schema_list *list, const ki
     for (int i = 0; v && i < *n; i++) {
         if (kin_json_equal(json, values[i], v)) return 0;
     }
-    if (v && *n == n_max) return kin_schema_relax(json, list, v, "too many others hold here too", err);
+    if (v && *n == n_max) return kin_schema_relax(json, list, v, "too many such keywords apply at once", err);
     if (v) values[(*n)++] = v;
     return 0;
 }
@@ -361,7 +360,7 @@ static int add_multiple(const kin_json *json, const kin_schema_list *list, const
     if (!v) return 0;
     bool is_known = kin_decimal_parse(&number, v->text) == 0; // otherwise it has too many digits for a grammar, but is no error
     if (v->text.at[0] == '-' || (is_known && number.n_int + number.n_frac == 0))
-        return fail_schema(json, v, err, "a number above 0 is expected");
+        return fail_schema(json, v, err, "must be a number above 0");
     return add_value(json, list, schema, "multipleOf", facts->multiples, &facts->n_multiples, KIN_SCHEMA_MAX_MULTIPLES, err);
 }
 
@@ -434,7 +433,7 @@ int kin_schema_value_fits(const kin_json *json, const kin_schema_list *list, con
     if (!*fits) return 0;
     if (value->kind == KIN_JSON_NUMBER && facts->has_numbers) {
         if (kin_decimal_parse(&number, value->text) != 0)
-            return fail_schema(json, value, err, "a number of more digits than are supported (40)");
+            return fail_schema(json, value, err, "a number has more than 40 digits");
         *fits = kin_number_range_has(&facts->numbers, &number);
     }
     for (int i = 0; value->kind == KIN_JSON_NUMBER && i < facts->n_multiples && *fits; i++) {
@@ -447,7 +446,7 @@ int kin_schema_value_fits(const kin_json *json, const kin_schema_list *list, con
     bool is_open = (value->kind == KIN_JSON_STRING && (facts->n_patterns > 0 || facts->format)) ||
                    (value->kind == KIN_JSON_OBJECT && facts->has_object_words) ||
                    (value->kind == KIN_JSON_ARRAY && facts->has_array_words);
-    static const char why[] = "a value of const or enum together with other keywords about it is not supported";
+    static const char why[] = "const or enum cannot be combined with other keywords about the same value";
     return is_open ? kin_schema_relax(json, list, value, why, err) : 0;
 }
 
@@ -532,8 +531,8 @@ int kin_schema_keys(const kin_json *json, const kin_schema_list *list, size_t n_
         if (type && same(type->text, (kin_str){"string", 6}) && n_names == 0) {
             if (kin_schema_list_add(out, json, keys, err) != 0) return KIN_FAIL;
         } else if (kin_schema_relax(json, list, keys,
-                                    "supported are a list of names (enum), and \"type\": \"string\" with what is said of it "
-                                    "where no other names are listed",
+                                    "only a list of names (enum) is supported, or \"type\": \"string\" with its keywords "
+                                    "if no names are listed elsewhere",
                                     err) != 0) {
             return KIN_FAIL;
         }

@@ -24,11 +24,11 @@ int kin_schema_grammar_compile(kin_schema_grammar *g, kin_grammar **out, kin_err
     const kin_grammar_options options = {.parts = &g->parts, .budget = g->budget};
     kin_grammar_never never;
     *out = NULL;
-    if (g->gbnf.failed || g->places.failed) return kin_err_set(err, "the grammar is too large, or there is no memory for it");
+    if (g->gbnf.failed || g->places.failed) return kin_err_set(err, "the grammar is too large, or out of memory");
     if (kin_grammar_compile_with(out, g->gbnf.at, g->gbnf.len, &options, &never, err) == 0) return 0;
     kin_str place = find_place(g, never.rule, strlen(never.rule));
     if (place.len == 0) place = find_place(g, never.rule, strcspn(never.rule, "-")); // of s7-o and such: that of s7
     if (place.len == 0) return KIN_FAIL;
-    return kin_err_set(err, "schema: %.*s: no text matches it: %s", (int)place.len, place.at,
-                       never.goes_on ? "it goes on for ever" : "what is said of it excludes itself");
+    return kin_err_set(err, "schema: %.*s: it matches no text: %s", (int)place.len, place.at,
+                       never.goes_on ? "it recurs without end" : "its keywords contradict each other");
 }

@@ -151,7 +151,7 @@ static int put_combined(kin_schema_scalars *s, const kin_schema_list *list, cons
     if (rc == 0 && is_open) {
         kin_text_print(line, "char*");
     } else if (rc == 0 && !all.failed && put_rule_with_ahead(s, &all, line) == IS_TOO_LARGE) {
-        rc = relax(s, list, word, "too complex, together with what else is said of the string: its automaton is too large");
+        rc = relax(s, list, word, "too complex together with the other keywords of the string: its automaton is too large");
         if (rc == 0) put_length(facts, "char", line);
     }
     kin_text_fini(&all);
@@ -209,7 +209,7 @@ static void put_range(const kin_schema_facts *facts, kin_text_buffer *to) {
 
 int kin_schema_put_number(kin_schema_scalars *s, const kin_schema_list *list, const kin_schema_facts *facts,
                           kin_text_buffer *line) {
-    static const char why[] = "a multiple of a number with so many digits is not supported";
+    static const char why[] = "a multiple of a number with this many digits is not supported";
     kin_text_buffer all = {0};
     bool has_fraction = false;
     int rc = 0, n = 0;

@@ -181,10 +181,10 @@ static int parse_hex(parser *p, int n, uint32_t *c) {
         const char *digits = "0123456789abcdef";
         const char *digit =
             p->at < p->end && *p->at ? strchr(digits, *p->at >= 'A' && *p->at <= 'F' ? *p->at | 0x20 : *p->at) : NULL;
-        if (!digit) return fail_pattern(p, "\\x wants 2 hexadecimal digits and \\u 4");
+        if (!digit) return fail_pattern(p, "\\x needs 2 hexadecimal digits and \\u 4");
         *c = *c << 4 | (uint32_t)(digit - digits);
     }
-    if (*c >= 0xd800 && *c <= 0xdfff) return fail_pattern(p, "half of a UTF-16 pair");
+    if (*c >= 0xd800 && *c <= 0xdfff) return fail_pattern(p, "an unpaired surrogate");
     return 0;
 }
 
@@ -231,7 +231,7 @@ static int parse_property(parser *p, char_set *set) {
         set->is_part |= known[i].is_part;
         return 0;
     }
-    return fail_pattern(p, "\\p is supported for properties of emoji only, and in no negative look-ahead");
+    return fail_pattern(p, "\\p is only supported for emoji properties, outside negative look-aheads");
 }
 
 // Called after a backslash: reads a character, or adds a shorthand to the set (*c is UINT32_MAX then).
@@ -259,7 +259,7 @@ static int parse_escape(parser *p, char_set *set, uint32_t *c) {
 static int parse_char(parser *p, char_set *set, uint32_t *c) {
     if (skip_char(p, '\\')) return parse_escape(p, set, c);
     int len = kin_utf8_len(p->at, (size_t)(p->end - p->at));
-    if (len <= 0) return fail_pattern(p, "bytes that are no UTF-8");
+    if (len <= 0) return fail_pattern(p, "invalid UTF-8");
     *c = kin_utf8_get(p->at, len);
     p->at += len;
     return 0;
@@ -284,18 +284,18 @@ static int parse_class(parser *p, char_set *set) {
         if (p->end - p->at >= 2 && p->at[0] == '-' && p->at[1] != ']') {
             p->at++;
             if (parse_char(p, set, &hi) != 0) return KIN_FAIL;
-            if (hi == UINT32_MAX || hi < lo) return fail_pattern(p, "a range of characters ends before it begins");
+            if (hi == UINT32_MAX || hi < lo) return fail_pattern(p, "a character range ends before it begins");
         }
         add_characters(set, lo, hi);
     }
     if (has_all) *set = (char_set){.n = 1, .ranges = {{0, 0x10ffff}}};
-    if (negate && set->is_part) return fail_pattern(p, "a class that is not one of \\p{...} is not supported");
+    if (negate && set->is_part) return fail_pattern(p, "a negated \\p{...} is not supported");
     if (negate) {
         *set = negated(set, 0, 0x10ffff);
         set->ascii_only |= has_shorthand;
     }
     if (p->widens) set->ascii_only = false;
-    return set->overflow ? fail_pattern(p, "a class of too many ranges") : 0;
+    return set->overflow ? fail_pattern(p, "a character class has too many ranges") : 0;
 }
 
 static int parse_choice(parser *p);
@@ -304,22 +304,22 @@ static int parse_choice(parser *p);
 static int fail_group(const parser *p) {
     char c = p->at < p->end ? *p->at : '\0';
     if (c == '<') return fail_pattern(p, "look-behind, (?<= and (?<!, is not supported");
-    if (c == 'P') return fail_pattern(p, "(?P is Python's: a group with a name is (?<name>...)");
+    if (c == 'P') return fail_pattern(p, "(?P is Python syntax; write (?<name>...) for a named group");
     if ((c >= 'a' && c <= 'z') || c == '-')
-        return fail_pattern(p, "flags such as (?i) are no part of a schema's patterns: write [aA] for both letters");
-    return fail_pattern(p, "'(?' begins no group that is known here");
+        return fail_pattern(p, "flags such as (?i) are not supported in patterns; write [aA] for both letters");
+    return fail_pattern(p, "unknown group after '(?'");
 }
 
 // Called after '('.
 static int parse_group(parser *p) {
     char kind = 0; // for a look-ahead: '=' or '!'
-    if (++p->nesting > KIN_PATTERN_MAX_NESTING) return fail_pattern(p, "groups are nested more than 24 deep");
+    if (++p->nesting > KIN_PATTERN_MAX_NESTING) return fail_pattern(p, "groups are nested more than 24 levels deep");
     if (skip_char(p, '?')) {
         if (p->at < p->end && (*p->at == '=' || *p->at == '!')) kind = *p->at++;
         bool is_name = !kind && p->end - p->at > 1 && p->at[0] == '<' && p->at[1] != '=' && p->at[1] != '!';
         if (is_name) {
             while (p->at < p->end && *p->at != '>') p->at++;
-            if (!skip_char(p, '>')) return fail_pattern(p, "the name of a group has no end");
+            if (!skip_char(p, '>')) return fail_pattern(p, "'>' is missing after the name of a group");
         } else if (!kind && !skip_char(p, ':')) {
             return fail_group(p);
         }
@@ -348,7 +348,7 @@ static int parse_atom(parser *p) {
         set = negated(&ends, 0, 0x10ffff);
     } else {
         if (*p->at == '^' || *p->at == '$') return fail_pattern(p, "^ and $ are supported only at the ends of the whole pattern");
-        if (is_repetition(p)) return fail_pattern(p, "nothing is there to repeat");
+        if (is_repetition(p)) return fail_pattern(p, "nothing to repeat");
         if (parse_char(p, &set, &c) != 0) return KIN_FAIL;
         if (c != UINT32_MAX) add_characters(&set, c, c);
     }
@@ -371,10 +371,10 @@ static int parse_repetition(parser *p) {
     const char *begin = p->at++;
     if (*begin == '{') {
         uint32_t least, most;
-        if (!parse_count(p, &least)) return fail_pattern(p, "a repetition is {m}, {m,} or {m,n}");
+        if (!parse_count(p, &least)) return fail_pattern(p, "a repetition must be {m}, {m,} or {m,n}");
         if (skip_char(p, ',') && parse_count(p, &most) && most < least)
-            return fail_pattern(p, "a repetition has a minimum above its maximum");
-        if (!skip_char(p, '}')) return fail_pattern(p, "a repetition is {m}, {m,} or {m,n}");
+            return fail_pattern(p, "the minimum of a repetition is above its maximum");
+        if (!skip_char(p, '}')) return fail_pattern(p, "a repetition must be {m}, {m,} or {m,n}");
     }
     kin_text_put(p->gbnf, begin, (size_t)(p->at - begin));
     skip_char(p, '?'); // lazy: matches the same strings

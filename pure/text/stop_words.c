@@ -40,11 +40,11 @@ static void prepare(word *w) {
 int kin_stop_words_new(kin_stop_words **out, const kin_str *words, size_t n, kin_err *err) {
     size_t n_bytes = 0;
     *out = NULL;
-    if (n > KIN_STOP_WORDS_MAX) return kin_err_set(err, "stop: %zu strings, at most 64 are possible", n);
+    if (n > KIN_STOP_WORDS_MAX) return kin_err_set(err, "stop: %zu strings, but the limit is 64", n);
     for (size_t i = 0; i < n; i++) {
-        if (words[i].len == 0) return kin_err_set(err, "stop: string %zu is empty: leave it out", i);
+        if (words[i].len == 0) return kin_err_set(err, "stop: string %zu is empty; omit it", i);
         if (words[i].len > KIN_STOP_WORDS_MAX_BYTES)
-            return kin_err_set(err, "stop: string %zu has %zu bytes, at most 1024 are possible", i, words[i].len);
+            return kin_err_set(err, "stop: string %zu has %zu bytes, but the limit is 1024", i, words[i].len);
         n_bytes += words[i].len;
     }
     kin_stop_words *stop = calloc(1, sizeof *stop);

@@ -56,7 +56,7 @@ static int encode_plain(const kin_tokenizer *tokenizer, const char *text, size_t
 int64_t kin_tokenizer_encode_prompt(const kin_tokenizer *tokenizer, const char *text, size_t len, const kin_text_range *trusted,
                                     size_t n_trusted, bool add_special, int32_t *ids, size_t cap, kin_err *err) {
     if (len > KIN_ENCODE_MAX_BYTES)
-        return kin_err_set(err, "tokenizer: a text of %zu bytes, the limit is %u", len, KIN_ENCODE_MAX_BYTES);
+        return kin_err_set(err, "tokenizer: the text has %zu bytes, but the limit is %u", len, KIN_ENCODE_MAX_BYTES);
     const kin_vocab *vocab = tokenizer->vocab;
     kin_special_hit *hits;
     size_t n_hits;

@@ -59,7 +59,7 @@ void kin_values_set_error(kin_values *values, const char *sentence) {
 
 void *kin_values_alloc(kin_values *values, size_t n) {
     void *at = values->error ? NULL : kin_arena_alloc(values->arena, n);
-    if (!at) kin_values_set_error(values, "the request takes more memory than it may");
+    if (!at) kin_values_set_error(values, "the request exceeds the memory limit");
     return at;
 }
 
@@ -71,7 +71,7 @@ bool kin_values_charge(kin_values *values, uint64_t steps) {
     if (values->error) return false;
     if (steps > values->steps_left) {
         values->steps_left = 0;
-        kin_values_set_error(values, "the template takes more steps than it may");
+        kin_values_set_error(values, "the template exceeds the step limit");
         return false;
     }
     values->steps_left -= steps;
@@ -151,7 +151,7 @@ bool kin_value_set_depth(kin_values *values, kin_value *value) {
             if (value->pairs->at[i].item->depth > depth) depth = value->pairs->at[i].item->depth;
     }
     if (depth >= KIN_VALUE_MAX_DEPTH) {
-        kin_values_set_error(values, "lists and dicts are nested too deep");
+        kin_values_set_error(values, "lists and dicts are nested too deeply");
         return false;
     }
     value->depth = (uint8_t)(depth + 1);
@@ -289,7 +289,7 @@ static bool enter_value(kin_values *values, kin_value *container, kin_value *ite
     kin_assert(!container->frozen);
     item->frozen = true;
     if (item->depth >= KIN_VALUE_MAX_DEPTH) {
-        kin_values_set_error(values, "lists and dicts are nested too deep");
+        kin_values_set_error(values, "lists and dicts are nested too deeply");
         return false;
     }
     if (container->depth <= item->depth) container->depth = item->depth + 1;

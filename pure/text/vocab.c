@@ -50,19 +50,19 @@ static int check_special_ids(const kin_vocab_spec *spec, kin_err *err) {
     if (check_id(spec, "unk", spec->unk, err) < 0) return KIN_FAIL;
     if (check_id(spec, "pad", spec->pad, err) < 0) return KIN_FAIL;
     for (int i = 0; i < KIN_FIM_COUNT; i++)
-        if (check_id(spec, "a token for filling in the middle", spec->fim[i], err) < 0) return KIN_FAIL;
+        if (check_id(spec, "a fill-in-the-middle token", spec->fim[i], err) < 0) return KIN_FAIL;
     for (size_t i = 0; i < spec->n_suppressed; i++)
         if (check_id(spec, "a suppressed token", spec->suppressed[i], err) < 0) return KIN_FAIL;
     if (spec->add_bos && spec->bos == KIN_TOKEN_NONE)
-        return kin_err_set(err, "vocabulary: texts begin with bos, but there is no bos");
+        return kin_err_set(err, "vocabulary: add_bos is set, but there is no BOS token");
     if (spec->add_eos && spec->eos == KIN_TOKEN_NONE)
-        return kin_err_set(err, "vocabulary: texts end with eos, but there is no eos");
+        return kin_err_set(err, "vocabulary: add_eos is set, but there is no EOS token");
     return 0;
 }
 
 static int check_token(const kin_vocab_spec *spec, int32_t i, kin_err *err) {
     if (spec->tokens[i].len > KIN_VOCAB_MAX_TOKEN_BYTES)
-        return kin_err_set(err, "vocabulary: token %d has %zu bytes, the limit is %d", i, spec->tokens[i].len,
+        return kin_err_set(err, "vocabulary: token %d has %zu bytes, but the limit is %d", i, spec->tokens[i].len,
                            KIN_VOCAB_MAX_TOKEN_BYTES);
     if (spec->scores && isnan(spec->scores[i])) return kin_err_set(err, "vocabulary: the score of token %d is not a number", i);
     return 0;
@@ -70,9 +70,9 @@ static int check_token(const kin_vocab_spec *spec, int32_t i, kin_err *err) {
 
 static int check_spec(const kin_vocab_spec *spec, kin_err *err) {
     if (spec->n_tokens < 1 || spec->n_tokens > KIN_VOCAB_MAX_TOKENS)
-        return kin_err_set(err, "vocabulary: %d tokens, allowed are 1 to %d", spec->n_tokens, KIN_VOCAB_MAX_TOKENS);
+        return kin_err_set(err, "vocabulary: %d tokens; must be 1 to %d", spec->n_tokens, KIN_VOCAB_MAX_TOKENS);
     if (spec->n_merges > KIN_VOCAB_MAX_MERGES)
-        return kin_err_set(err, "vocabulary: %zu merges, the limit is %d", spec->n_merges, KIN_VOCAB_MAX_MERGES);
+        return kin_err_set(err, "vocabulary: %zu merges, but the limit is %d", spec->n_merges, KIN_VOCAB_MAX_MERGES);
     for (int32_t i = 0; i < spec->n_tokens; i++) {
         if (check_token(spec, i, err) < 0) return KIN_FAIL;
     }
@@ -90,8 +90,8 @@ static int add_text(kin_vocab *vocab, int32_t i, kin_str text, kin_err *err) {
     int64_t id = kin_string_table_add(&vocab->texts, text.at, text.len);
     if (id < 0) return out_of_memory(err);
     if (id != i)
-        return kin_err_set(err, "vocabulary: tokens %d and %d are the same: '%.*s'", (int)id, i,
-                           text.len > 64 ? 64 : (int)text.len, text.at);
+        return kin_err_set(err, "vocabulary: tokens %d and %d are equal: '%.*s'", (int)id, i, text.len > 64 ? 64 : (int)text.len,
+                           text.at);
     if (text.len > vocab->longest) vocab->longest = text.len;
     return 0;
 }
@@ -217,7 +217,7 @@ static int add_merge(kin_vocab *vocab, kin_str text, uint32_t rank, char *joined
     const char *space = text.len > 2 ? memchr(text.at + 1, ' ', text.len - 1) : NULL;
     size_t left_len = space ? (size_t)(space - text.at) : 0;
     if (!space || left_len + 1 == text.len || text.len > KIN_VOCAB_MAX_TOKEN_BYTES)
-        return kin_err_set(err, "vocabulary: merge %u is not two short strings with a space between", rank);
+        return kin_err_set(err, "vocabulary: merge %u must be two short strings separated by a space", rank);
 
     size_t right_len = text.len - left_len - 1;
     memcpy(joined, text.at, left_len);

@@ -29,5 +29,5 @@ test('with --hidden the command has the address, and why is said', () => {
   assert.match(words, /On the other machine:kin join .*:7577/);
   assert.match(words, /--hidden/);
   assert.doesNotMatch(words, /on the same network/);
-  assert.match(show({ has_others: true, head, model: 'm' }), /on the same network:kin joinIf it does not find this machine by itself: kin join .*:7577/);
+  assert.match(show({ has_others: true, head, model: 'm' }), /on the same network:kin joinIf it does not find this machine automatically: kin join .*:7577/);
 });

@@ -79,7 +79,7 @@ const kin_value *kin_date_format(kin_state *state, const kin_string *format) {
         char *text = kin_values_alloc(state->values, 32);
         if (!text) return NULL;
         int len = i < format->len ? put_directive(text, 32, &now, format->at[i], pad) : KIN_FAIL;
-        if (len < 0) return kin_state_fail(state, "strftime_now: a directive of the format is not known");
+        if (len < 0) return kin_state_fail(state, "strftime_now: unknown directive in the format");
         kin_pieces_add(&pieces, (kin_string){.at = text, .len = (size_t)len, .origin = KIN_ORIGIN_TEMPLATE, .ascii = true});
     }
     return kin_pieces_join(&pieces);

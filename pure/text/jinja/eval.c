@@ -32,7 +32,7 @@ static const kin_value *eval_dict(kin_state *state, const kin_node *node) {
         const kin_value *key = kin_eval(state, node->kids[i]);
         const kin_value *item = key ? kin_eval(state, node->kids[i + 1]) : NULL;
         if (!item) return NULL;
-        if (!kin_value_hashable(key)) return kin_state_fail(state, "a %s cannot be a key", kin_value_type_name(key));
+        if (!kin_value_hashable(key)) return kin_state_fail(state, "a %s cannot be a dict key", kin_value_type_name(key));
         if (!kin_pairs_put(state->values, dict->pairs, key, item)) return NULL;
     }
     return kin_value_set_depth(state->values, dict) ? dict : NULL;
@@ -121,7 +121,7 @@ static const kin_value *eval_filter(kin_state *state, const kin_node *node) {
     const kin_value *input = kin_eval(state, node->a);
     if (!input || !eval_arguments(state, node, &all)) return NULL;
     if (node->row) return kin_function_call(state, node->row, input, &all);
-    return kin_state_fail(state, "there is no %s '%.*s'", node->kind == KIN_NODE_FILTER ? "filter" : "test",
+    return kin_state_fail(state, "unknown %s '%.*s'", node->kind == KIN_NODE_FILTER ? "filter" : "test",
                           KIN_SHOWN(node->value->s));
 }
 
@@ -232,7 +232,7 @@ static const kin_value *eval_node(kin_state *state, const kin_node *node) {
 const kin_value *kin_eval(kin_state *state, const kin_node *node) {
     state->line = node->line;
     if (!kin_values_charge(state->values, 1)) return NULL;
-    if (++state->depth > KIN_JINJA_MAX_DEPTH) return kin_state_fail(state, "macros and expressions are nested too deep");
+    if (++state->depth > KIN_JINJA_MAX_DEPTH) return kin_state_fail(state, "macros and expressions are nested too deeply");
     const kin_value *value = eval_node(state, node);
     state->depth--;
     return value;

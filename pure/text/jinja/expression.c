@@ -103,7 +103,7 @@ static kin_node *parse_primary(kin_parser *p) {
     if (kin_parser_at_op(p, '(')) return parse_brackets(p);
     if (kin_parser_at_op(p, '[')) return parse_items(p, KIN_NODE_LIST, ']');
     if (kin_parser_at_op(p, '{')) return parse_items(p, KIN_NODE_DICT, '}');
-    return kin_parser_fail(p, "an expression is expected");
+    return kin_parser_fail(p, "expected an expression");
 }
 
 // ---- postfix operators: subscripts, calls, filters, tests
@@ -138,7 +138,7 @@ static bool parse_arguments(kin_parser *p, kin_nodes *kids) {
         if (kin_parser_at_op(p, ')')) break;
         kin_node *argument = parse_argument(p, &named);
         if (!kin_parser_push(p, kids, argument)) return false;
-        if (any_named && !named) return kin_parser_fail(p, "an argument without a name follows one with a name");
+        if (any_named && !named) return kin_parser_fail(p, "a positional argument follows a named one");
         any_named |= named;
     }
     return kin_parser_advance(p);
@@ -187,7 +187,7 @@ static kin_node *parse_attribute(kin_parser *p, kin_node *of) {
         kin_node *node = kin_parser_node(p, KIN_NODE_GETITEM);
         return with(p, node, of, parse_number(p));
     }
-    if (p->token.kind != KIN_LEX_NAME) return kin_parser_fail(p, "a name is expected behind the point");
+    if (p->token.kind != KIN_LEX_NAME) return kin_parser_fail(p, "expected a name after '.'");
     kin_node *node = kin_parser_node(p, KIN_NODE_GETATTR);
     if (!node || !kin_parser_intern(p, node, p->token.text) || !kin_parser_advance(p)) return NULL;
     return with_one(p, node, of);
@@ -213,7 +213,7 @@ static bool parse_filter_name(kin_parser *p, kin_node *node, kin_node *input) {
     kin_str name = p->token.text;
     bool more = true;
     while (more) { // "a.b" is one name
-        if (p->token.kind != KIN_LEX_NAME) return kin_parser_fail(p, "a name is expected");
+        if (p->token.kind != KIN_LEX_NAME) return kin_parser_fail(p, "expected a name");
         name.len = (size_t)(p->token.text.at - name.at) + p->token.text.len;
         if (!kin_parser_advance(p) || !kin_parser_skip_op(p, '.', &more)) return false;
     }
@@ -252,7 +252,7 @@ static kin_node *parse_test(kin_parser *p, kin_node *input) {
     if (kin_parser_at_op(p, '(')) {
         if (!parse_arguments(p, &kids)) return NULL;
     } else if (at_test_argument(p)) {
-        if (kin_parser_at_name(p, "is")) return kin_parser_fail(p, "two tests with 'is' behind each other");
+        if (kin_parser_at_name(p, "is")) return kin_parser_fail(p, "two tests with 'is' in a row");
         if (!kin_parser_push(p, &kids, parse_postfix(p, parse_primary(p)))) return NULL;
     }
     node = kin_parser_finish(p, node, kids);
@@ -436,14 +436,14 @@ static kin_node *parse_target_item(kin_parser *p) {
         p->nesting--;
         return inside && kin_parser_expect_op(p, ')') ? inside : NULL;
     }
-    if (p->token.kind != KIN_LEX_NAME) return kin_parser_fail(p, "a name is expected as the target of an assignment");
+    if (p->token.kind != KIN_LEX_NAME) return kin_parser_fail(p, "expected a name as the target of an assignment");
     kin_node *name = parse_name(p);
     if (!name) return NULL;
     if (name->kind != KIN_NODE_NAME) return kin_parser_fail(p, "a constant cannot be assigned to");
     if (name->name == KIN_NAME_LOOP && p->loops > 0) return kin_parser_fail(p, "'loop' cannot be assigned to in a loop");
     if (!kin_parser_skip_op(p, '.', &attribute)) return NULL;
     if (!attribute) return name;
-    if (p->token.kind != KIN_LEX_NAME) return kin_parser_fail(p, "a name is expected behind the point");
+    if (p->token.kind != KIN_LEX_NAME) return kin_parser_fail(p, "expected a name after '.'");
     kin_node *node = kin_parser_node(p, KIN_NODE_ATTRIBUTE);
     if (!node || !kin_parser_intern(p, node, p->token.text) || !kin_parser_advance(p)) return NULL;
     return with_one(p, node, name);

@@ -74,7 +74,7 @@ static const kin_value *indentation(kin_state *state, const kin_value *width) {
     static const kin_value space = {.kind = KIN_KIND_STRING,
                                     .s = {.at = " ", .len = 1, .origin = KIN_ORIGIN_TEMPLATE, .ascii = true}};
     if (width->kind == KIN_KIND_STRING) return width;
-    if (!kin_value_is_integer(width)) return kin_state_fail(state, "an indentation is an integer or a string");
+    if (!kin_value_is_integer(width)) return kin_state_fail(state, "indent: the width must be an integer or a string");
     return kin_string_repeat(state->values, &space.s, kin_value_integer(width));
 }
 
@@ -119,8 +119,7 @@ FILTER(do_tojson) {
     }
     const kin_value *text = kin_value_json(state->values, self, &format);
     return text ? text
-                : kin_state_fail(state, "tojson: JSON has no such value as this %s, or as something in it",
-                                 kin_value_type_name(self));
+                : kin_state_fail(state, "tojson: this %s or a value in it cannot be written as JSON", kin_value_type_name(self));
 }
 
 // ---- numbers
@@ -165,12 +164,12 @@ FILTER(do_int) {
     int64_t i, base = arg[1] && kin_value_is_integer(arg[1]) ? kin_value_integer(arg[1]) : 10;
     if (self->kind == KIN_KIND_UNDEFINED) return kin_binary(state, '+', self, self);
     if (kin_value_is_integer(self)) return kin_value_int(state->values, kin_value_integer(self));
-    if (base < 2 || base > 36) return kin_state_fail(state, "int: a base is 2 to 36");
+    if (base < 2 || base > 36) return kin_state_fail(state, "int: the base must be 2 to 36");
     if (self->kind == KIN_KIND_STRING && parse_integer(state, &self->s, (int)base, &i)) return kin_value_int(state->values, i);
     bool number = self->kind == KIN_KIND_FLOAT || (self->kind == KIN_KIND_STRING && parse_float(state, &self->s, &f));
     if (self->kind == KIN_KIND_FLOAT) f = self->f;
     if (number && fabs(f) < 9e18) return kin_value_int(state->values, (int64_t)f);
-    if (number && !isnan(f) && !isinf(f)) return kin_state_fail(state, "an integer becomes larger than 64 bits");
+    if (number && !isnan(f) && !isinf(f)) return kin_state_fail(state, "integer overflow (64 bits)");
     return arg[0] ? arg[0] : kin_value_int(state->values, 0);
 }
 
@@ -188,9 +187,9 @@ FILTER(do_round) {
     bool common = !arg[1] || (arg[1]->kind == KIN_KIND_STRING && kin_string_is(&arg[1]->s, "common"));
     bool up = !common && arg[1]->kind == KIN_KIND_STRING && kin_string_is(&arg[1]->s, "ceil");
     if (!common && !up && !(arg[1]->kind == KIN_KIND_STRING && kin_string_is(&arg[1]->s, "floor")))
-        return kin_state_fail(state, "round: the method is common, ceil or floor");
+        return kin_state_fail(state, "round: the method must be common, ceil or floor");
     if (!kin_value_is_number(self)) return kin_state_fail(state, "round needs a number, not a %s", kin_value_type_name(self));
-    if (precision < 0 || precision > 17) return kin_state_fail(state, "round: a precision is 0 to 17");
+    if (precision < 0 || precision > 17) return kin_state_fail(state, "round: the precision must be 0 to 17");
     if (common && kin_value_is_integer(self)) return kin_value_int(state->values, kin_value_integer(self));
     double f = kin_value_number(self), scale = pow(10, (double)precision);
     if (!common) return kin_value_float(state->values, (up ? ceil(f * scale) : floor(f * scale)) / scale);

@@ -33,7 +33,7 @@ const kin_value *kin_function_call(kin_state *state, const kin_function *row, co
     for (size_t i = 0; i < all->n_named; i++) {
         int k = parameter_of(row, all->named[i].name);
         if (k == KIN_MAX_PARAMETERS || arg[k])
-            return kin_state_fail(state, "%s does not take an argument '%.*s' here", row->name, KIN_SHOWN(all->named[i].name));
+            return kin_state_fail(state, "%s does not support the argument '%.*s'", row->name, KIN_SHOWN(all->named[i].name));
         arg[k] = all->named[i].value;
     }
     for (int i = 0; i < row->n_required; i++)
@@ -48,7 +48,8 @@ static const kin_value *raise_exception(kin_state *state, const kin_value *self,
     (void)self, (void)all;
     const kin_value *message = kin_str_of(state, arg[0]);
     if (!message) return NULL;
-    return kin_state_fail(state, "the template refuses: %.*s", kin_shown_len(message->s.at, message->s.len, 400), message->s.at);
+    return kin_state_fail(state, "the template rejected the conversation: %.*s",
+                          kin_shown_len(message->s.at, message->s.len, 400), message->s.at);
 }
 
 static const kin_value *strftime_now(kin_state *state, const kin_value *self, const kin_value **arg, const kin_arguments *all) {
@@ -60,7 +61,7 @@ static const kin_value *strftime_now(kin_state *state, const kin_value *self, co
 // Adds the pairs of a dict, then the named arguments, as Python's dict() and Jinja's namespace() do.
 static bool put_all(kin_state *state, kin_pairs *pairs, const kin_arguments *all) {
     if (all->n > 1 || (all->n == 1 && all->at[0]->kind != KIN_KIND_DICT))
-        return kin_state_fail(state, "a dict and named arguments are expected");
+        return kin_state_fail(state, "expected a dict and named arguments");
     for (size_t i = 0; all->n == 1 && i < all->at[0]->pairs->n; i++)
         if (!kin_pairs_put(state->values, pairs, all->at[0]->pairs->at[i].key, all->at[0]->pairs->at[i].item)) return false;
     for (size_t i = 0; i < all->n_named; i++) {
@@ -94,10 +95,10 @@ static const kin_value *make_range(kin_state *state, const kin_value *self, cons
         bounds[all->n == 1 ? 1 : i] = kin_value_integer(all->at[i]);
     }
     if (all->n < 1 || all->n > 3 || all->n_named > 0) return kin_state_fail(state, "range takes 1 to 3 integers");
-    if (bounds[2] == 0) return kin_state_fail(state, "the step of a range is 0");
+    if (bounds[2] == 0) return kin_state_fail(state, "the step of a range must not be 0");
     kin_items items = {0};
     for (int64_t i = bounds[0]; bounds[2] > 0 ? i < bounds[1] : i > bounds[1];) {
-        if (items.n == MAX_RANGE) return kin_state_fail(state, "a range has at most %d numbers", MAX_RANGE);
+        if (items.n == MAX_RANGE) return kin_state_fail(state, "a range must have at most %d numbers", MAX_RANGE);
         const kin_value *number = kin_value_int(state->values, i);
         if (!kin_values_charge(state->values, 1) || !kin_items_push(state->values, &items, number)) return NULL;
         if (__builtin_add_overflow(i, bounds[2], &i)) break;

@@ -89,7 +89,7 @@ static size_t match_tag(const kin_lexer *lexer, size_t pos, const char *name, ch
 static int lex_comment(kin_lexer *lexer, size_t pos, kin_err *err) {
     size_t end = pos;
     while (end < lexer->len && !looking_at(lexer, end, "#}")) end++;
-    if (end == lexer->len) return fail(lexer, "a comment has no end: #} is missing", err);
+    if (end == lexer->len) return fail(lexer, "the end of a comment, #}, is missing", err);
     end_tag(lexer, end + 2, end > pos ? sign_at(lexer, end - 1) : '\0', true);
     return 0;
 }
@@ -107,7 +107,7 @@ static int lex_raw(kin_lexer *lexer, kin_token *token, kin_err *err) {
         lexer->raw = false;
         return 0;
     }
-    return fail(lexer, "a raw block has no end: {% endraw %} is missing", err);
+    return fail(lexer, "the end of a raw block, {% endraw %}, is missing", err);
 }
 
 // Reads the text up to the next tag, and the beginning of the tag.
@@ -233,14 +233,14 @@ static int lex_string(kin_lexer *lexer, kin_token *token, kin_err *err) {
     char quote = lexer->at[lexer->pos];
     size_t begin = lexer->pos + 1, end = begin;
     while (end < lexer->len && lexer->at[end] != quote) end += lexer->at[end] == '\\' ? 2 : 1;
-    if (end >= lexer->len) return fail(lexer, "a string has no end", err);
+    if (end >= lexer->len) return fail(lexer, "the closing quote of a string is missing", err);
     char *decoded = kin_values_alloc(lexer->values, end - begin + 1), *out = decoded; // no escape is shorter than its character
     if (!decoded) return kin_values_check(lexer->values, err);
     for (size_t pos = begin; pos < end;) {
         if (lexer->at[pos] != '\\') {
             *out++ = lexer->at[pos++];
         } else if ((pos = lex_escape(lexer, pos + 1, &out)) == 0) {
-            return fail(lexer, "a string has an escape that is none", err);
+            return fail(lexer, "unknown escape in a string", err);
         }
     }
     token->kind = KIN_LEX_STRING;
@@ -287,9 +287,10 @@ static int lex_inside(kin_lexer *lexer, kin_token *token, kin_err *err) {
     token->line = lexer->line;
     if (lex_end(lexer, token)) return 0;
     if (lexer->pos >= lexer->len)
-        return fail(
-            lexer, lexer->mode == KIN_LEX_BLOCK ? "a block has no end: %} is missing" : "an expression has no end: }} is missing",
-            err);
+        return fail(lexer,
+                    lexer->mode == KIN_LEX_BLOCK ? "the end of a block, %}, is missing"
+                                                 : "the end of an expression, }}, is missing",
+                    err);
     char c = lexer->at[lexer->pos];
     if (c == '"' || c == '\'') return lex_string(lexer, token, err);
     if (is_digit(c)) return lex_number(lexer, token, err);

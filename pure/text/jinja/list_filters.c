@@ -30,7 +30,7 @@ static bool path_keys(kin_state *state, const kin_value *path, kin_items *keys) 
     *keys = (kin_items){0};
     if (!path || path->kind == KIN_KIND_NONE) return true;
     if (kin_value_is_integer(path)) return kin_items_push(state->values, keys, path);
-    if (path->kind != KIN_KIND_STRING) return kin_state_fail(state, "an attribute is named by a string");
+    if (path->kind != KIN_KIND_STRING) return kin_state_fail(state, "the name of an attribute must be a string");
     if (memchr(path->s.at, ',', path->s.len)) return kin_state_fail(state, "several attributes are not supported");
     if (!kin_string_split(state->values, &path->s, &point, -1, false, &parts)) return false;
     for (size_t i = 0; i < parts.n; i++)
@@ -150,7 +150,7 @@ static const kin_value *choose(kin_state *state, const kin_value *self, const ki
         const kin_value *name = all->at[from];
         rest = rest_of(all, from + 1);
         if (name->kind == KIN_KIND_STRING) test = kin_test_find((kin_str){name->s.at, name->s.len});
-        if (!test) return kin_state_fail(state, "there is no such test");
+        if (!test) return kin_state_fail(state, "unknown test");
     }
     if (!source_items(state, self, &items)) return NULL;
     for (size_t i = 0; i < items.n; i++) {
@@ -164,7 +164,7 @@ static const kin_value *choose(kin_state *state, const kin_value *self, const ki
 
 static const kin_value *choose_by_attribute(kin_state *state, const kin_value *self, const kin_arguments *all, bool wanted) {
     kin_items keys;
-    if (all->n == 0) return kin_state_fail(state, "the name of an attribute is expected");
+    if (all->n == 0) return kin_state_fail(state, "expected the name of an attribute");
     return path_keys(state, all->at[0], &keys) ? choose(state, self, all, &keys, 1, wanted) : NULL;
 }
 
@@ -204,11 +204,11 @@ FILTER(do_map) {
     const kin_value *attribute = all->n == 0 ? named(all, "attribute") : NULL,
                     *missing = attribute ? named(all, "default") : NULL;
     if (missing && missing->kind == KIN_KIND_NONE) missing = NULL;
-    if (attribute && all->n_named > (missing ? 2 : 1)) return kin_state_fail(state, "map takes an attribute and a default only");
+    if (attribute && all->n_named > (missing ? 2 : 1)) return kin_state_fail(state, "map takes only an attribute and a default");
     if (!attribute) {
         if (all->n > 0 && all->at[0]->kind == KIN_KIND_STRING)
             filter = kin_filter_find((kin_str){all->at[0]->s.at, all->at[0]->s.len});
-        if (!filter) return kin_state_fail(state, "map: there is no such filter");
+        if (!filter) return kin_state_fail(state, "map: unknown filter");
         rest = rest_of(all, 1);
     }
     if (!path_keys(state, attribute, &keys) || !source_items(state, self, &items)) return NULL;
@@ -225,7 +225,7 @@ FILTER(do_map) {
 // Returns the items, sorted by their keys. Each pair is a key and its item.
 static const kin_value *sorted(kin_state *state, kin_pair *pairs, size_t n, bool reverse) {
     if (!kin_sort_pairs(state->values, pairs, n, reverse))
-        return kin_state_fail(state, "items that have no order cannot be sorted");
+        return kin_state_fail(state, "cannot sort items that cannot be compared");
     kin_items items = {.n = n, .at = kin_values_alloc(state->values, n * sizeof *items.at)};
     if (!items.at) return NULL;
     for (size_t i = 0; i < n; i++) items.at[i] = pairs[i].item;
@@ -271,7 +271,7 @@ static const kin_value *extreme(kin_state *state, const kin_value *self, const k
     for (size_t i = 1; pairs && i < items.n; i++) {
         const kin_value *a = pairs[largest ? best : i].key, *b = pairs[largest ? i : best].key;
         int less = kin_value_less(state->values, a, b);
-        if (less < 0) return kin_state_fail(state, "items that have no order have no largest or smallest");
+        if (less < 0) return kin_state_fail(state, "cannot find the minimum or maximum of items that cannot be compared");
         if (less) best = i;
     }
     return pairs ? pairs[best].item : NULL;
@@ -307,7 +307,7 @@ FILTER(do_unique) {
     for (size_t i = 0; i < items.n; i++) {
         const kin_value *key = sort_key(state, items.at[i], &keys, truth_of(arg[0]));
         if (!key) return NULL;
-        if (!kin_value_hashable(key)) return kin_state_fail(state, "unique: a %s cannot be a key", kin_value_type_name(key));
+        if (!kin_value_hashable(key)) return kin_state_fail(state, "unique: a %s cannot be a dict key", kin_value_type_name(key));
         if (kin_pairs_find(state->values, &seen, key)) continue;
         if (!kin_pairs_put(state->values, &seen, key, key) || !kin_items_push(state->values, &unique, items.at[i])) return NULL;
     }

@@ -223,7 +223,7 @@ METHOD(copy) {
 
 METHOD(dict_get) {
     UNUSED;
-    if (!kin_value_hashable(arg[0])) return kin_state_fail(state, "a %s cannot be a key", kin_value_type_name(arg[0]));
+    if (!kin_value_hashable(arg[0])) return kin_state_fail(state, "a %s cannot be a dict key", kin_value_type_name(arg[0]));
     const kin_value *found = kin_pairs_find(state->values, self->pairs, arg[0]);
     return found ? found : arg[1] ? arg[1] : &kin_the_none;
 }

@@ -23,7 +23,7 @@ static const kin_value *undefined_of(kin_state *state, const kin_value *name) {
 // ---- arithmetic
 
 static const kin_value *integer(kin_state *state, bool overflows, int64_t i) {
-    if (overflows) return kin_state_fail(state, "an integer becomes larger than 64 bits");
+    if (overflows) return kin_state_fail(state, "integer overflow (64 bits)");
     return kin_value_int(state->values, i);
 }
 
@@ -74,8 +74,8 @@ static const kin_value *float_binary(kin_state *state, uint16_t op, double a, do
     case '/': result = a / b; break;
     case KIN_OP('*', '*'):
         result = pow(a, b);
-        if (isnan(result) && !isnan(a) && !isnan(b)) return kin_state_fail(state, "a power has no real value");
-        if (isinf(result) && !isinf(a) && !isinf(b)) return kin_state_fail(state, "a power becomes too large");
+        if (isnan(result) && !isnan(a) && !isnan(b)) return kin_state_fail(state, "a power is not a real number");
+        if (isinf(result) && !isinf(a) && !isinf(b)) return kin_state_fail(state, "a power is too large");
         break;
     default:
         rest = float_rest(a, b, &result);
@@ -134,7 +134,7 @@ const kin_value *kin_binary(kin_state *state, uint16_t op, const kin_value *a, c
     if (op == '*' && repeats(a, b)) return repeat(state, a, kin_value_integer(b));
     if (op == '*' && repeats(b, a)) return repeat(state, b, kin_value_integer(a));
     const char sign[] = {(char)op, (char)(op >> 8), '\0'};
-    return kin_state_fail(state, "%s %s %s has no meaning here", kin_value_type_name(a), sign, kin_value_type_name(b));
+    return kin_state_fail(state, "unsupported operands: %s %s %s", kin_value_type_name(a), sign, kin_value_type_name(b));
 }
 
 // ---- comparisons
@@ -152,7 +152,7 @@ static int contains(kin_state *state, const kin_value *in, const kin_value *what
             if (kin_value_equal(state->values, items.at[i], what)) return 1;
         return 0;
     }
-    kin_state_fail(state, "%s in %s has no meaning", kin_value_type_name(what), kin_value_type_name(in));
+    kin_state_fail(state, "unsupported operands: %s in %s", kin_value_type_name(what), kin_value_type_name(in));
     return KIN_FAIL;
 }
 
@@ -181,7 +181,7 @@ int kin_compare(kin_state *state, uint16_t op, const kin_value *a, const kin_val
     }
     bool swapped = op == '>' || op == KIN_OP('<', '='), negated = op == KIN_OP('<', '=') || op == KIN_OP('>', '=');
     result = kin_value_less(state->values, swapped ? b : a, swapped ? a : b);
-    if (result < 0) kin_state_fail(state, "%s and %s have no order", kin_value_type_name(a), kin_value_type_name(b));
+    if (result < 0) kin_state_fail(state, "cannot compare %s and %s", kin_value_type_name(a), kin_value_type_name(b));
     return result < 0 ? KIN_FAIL : result ^ negated;
 }
 
@@ -251,7 +251,7 @@ const kin_value *kin_get_item(kin_state *state, const kin_value *of, const kin_v
 const kin_value *kin_str_of(kin_state *state, const kin_value *value) {
     const kin_value *text = kin_value_str(state->values, value);
     if (text || kin_values_error(state->values)) return text;
-    return kin_state_fail(state, "a %s cannot be written as text", kin_value_type_name(value));
+    return kin_state_fail(state, "a %s cannot be converted to text", kin_value_type_name(value));
 }
 
 // Appends each character as a string.
@@ -275,7 +275,7 @@ bool kin_iterate(kin_state *state, const kin_value *value, kin_items *items) {
             if (!kin_items_push(state->values, items, value->pairs->at[i].key)) return false;
         return kin_values_charge(state->values, items->n / 8);
     }
-    if (!kin_value_is_sequence(value)) return kin_state_fail(state, "a %s cannot be walked through", kin_value_type_name(value));
+    if (!kin_value_is_sequence(value)) return kin_state_fail(state, "a %s is not iterable", kin_value_type_name(value));
     *items = *value->items;
     if (value->kind == KIN_KIND_ITERATOR) value->items->n = 0;
     return true;

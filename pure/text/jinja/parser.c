@@ -7,7 +7,7 @@
 
 void *kin_parser_fail(kin_parser *p, const char *what) {
     if (kin_values_check(p->heap, NULL) != 0)
-        kin_err_set(p->err, "the template is too large: it takes more memory than it may");
+        kin_err_set(p->err, "the template is too large: it exceeds the memory limit");
     else
         kin_err_set(p->err, "line %u: %s", p->token.line, what);
     return NULL;
@@ -30,7 +30,7 @@ const kin_token *kin_parser_peek(kin_parser *p) {
 
 bool kin_parser_enter(kin_parser *p) {
     if (++p->nesting <= KIN_JINJA_MAX_NESTING) return true;
-    return kin_parser_fail(p, "expressions or statements are nested too deep");
+    return kin_parser_fail(p, "expressions or statements are nested too deeply");
 }
 
 bool kin_parser_at_name(const kin_parser *p, const char *name) {
@@ -44,7 +44,7 @@ bool kin_parser_at_op(const kin_parser *p, uint16_t op) {
 
 bool kin_parser_expect_op(kin_parser *p, uint16_t op) {
     if (kin_parser_at_op(p, op)) return kin_parser_advance(p);
-    char what[] = "'?' is expected";
+    char what[] = "expected '?'";
     what[1] = (char)op;
     return kin_parser_fail(p, what);
 }
@@ -92,7 +92,7 @@ kin_node *kin_parser_finish(kin_parser *p, kin_node *node, kin_nodes kids) {
     for (size_t i = 0; i < kids.n; i++)
         if (kids.at[i]->depth > depth) depth = kids.at[i]->depth;
     if (depth >= KIN_JINJA_MAX_TREE_DEPTH)
-        return kin_parser_fail(p, "an expression is too long, or statements are nested too deep");
+        return kin_parser_fail(p, "an expression is too long, or statements are nested too deeply");
     node->depth = (uint16_t)(depth + 1);
     return node;
 }
@@ -110,7 +110,7 @@ bool kin_parser_intern(kin_parser *p, kin_node *node, kin_str name) {
 
 static bool expect_end(kin_parser *p) {
     if (p->token.kind == KIN_LEX_BLOCK_END) return kin_parser_advance(p);
-    return kin_parser_fail(p, "the end of the block, %}, is expected");
+    return kin_parser_fail(p, "expected the end of the block, %}");
 }
 
 // ---- statements. Each function begins after the statement's name and ends after its last %}.
@@ -126,7 +126,7 @@ static bool at_any(const kin_parser *p, const char *const *names) {
 static kin_node *parse_print(kin_parser *p) {
     kin_node *node = kin_parser_node(p, KIN_NODE_PRINT);
     if (!node || !kin_parser_advance(p) || !(node->a = kin_parse_tuple(p, true))) return NULL;
-    if (p->token.kind != KIN_LEX_PRINT_END) return kin_parser_fail(p, "the end of the expression, }}, is expected");
+    if (p->token.kind != KIN_LEX_PRINT_END) return kin_parser_fail(p, "expected the end of the expression, }}");
     return kin_parser_advance(p) ? kin_parser_finish(p, node, (kin_nodes){0}) : NULL;
 }
 
@@ -147,7 +147,7 @@ static kin_node *parse_body(kin_parser *p, const char *const *ends) {
     for (;;) {
         kin_node *kid;
         if (p->token.kind == KIN_LEX_END) {
-            if (ends) return kin_parser_fail(p, "the template ends inside of a block");
+            if (ends) return kin_parser_fail(p, "the template ends inside a block");
             break;
         }
         if (p->token.kind == KIN_LEX_DATA) {
@@ -195,7 +195,7 @@ static kin_node *parse_for(kin_parser *p) {
     if (!node) return NULL;
     p->loops++;
     if (!(node->a = kin_parse_target(p)) || !kin_parser_skip_name(p, "in", &more)) return NULL;
-    if (!more) return kin_parser_fail(p, "'in' is expected");
+    if (!more) return kin_parser_fail(p, "expected 'in'");
     if (!(node->b = kin_parse_tuple(p, false)) || !kin_parser_skip_name(p, "if", &more)) return NULL;
     if (more && !(node->c = kin_parse_expression(p))) return NULL;
     if (!kin_parser_skip_name(p, "recursive", &more)) return NULL;
@@ -227,7 +227,7 @@ static bool parse_signature(kin_parser *p, kin_nodes *parameters) {
     if (!kin_parser_expect_op(p, '(')) return false;
     while (!kin_parser_at_op(p, ')')) {
         if (parameters->n > 0 && !kin_parser_expect_op(p, ',')) return false;
-        if (p->token.kind != KIN_LEX_NAME) return kin_parser_fail(p, "the name of a parameter is expected");
+        if (p->token.kind != KIN_LEX_NAME) return kin_parser_fail(p, "expected the name of a parameter");
         kin_node *node = kin_parser_node(p, KIN_NODE_NAMED);
         if (!node || !kin_parser_intern(p, node, p->token.text) || !kin_parser_advance(p)) return false;
         if (!kin_parser_skip_op(p, '=', &has_default)) return false;
@@ -254,7 +254,7 @@ static kin_node *parse_macro_body(kin_parser *p, kin_node *macro, kin_nodes para
 static kin_node *parse_macro(kin_parser *p) {
     kin_node *node = kin_parser_node(p, KIN_NODE_MACRO);
     kin_nodes parameters = {0};
-    if (p->token.kind != KIN_LEX_NAME) return kin_parser_fail(p, "the name of a macro is expected");
+    if (p->token.kind != KIN_LEX_NAME) return kin_parser_fail(p, "expected the name of a macro");
     if (!node || !kin_parser_intern(p, node, p->token.text) || !kin_parser_advance(p)) return NULL;
     return parse_signature(p, &parameters) ? parse_macro_body(p, node, parameters, "endmacro") : NULL;
 }
@@ -265,7 +265,7 @@ static kin_node *parse_call_block(kin_parser *p) {
     if (!node || !caller || !kin_parser_intern(p, caller, (kin_str){"caller", 6})) return NULL;
     if (kin_parser_at_op(p, '(') && !parse_signature(p, &parameters)) return NULL;
     if (!(node->a = kin_parse_expression(p))) return NULL;
-    if (node->a->kind != KIN_NODE_CALL) return kin_parser_fail(p, "a call is expected");
+    if (node->a->kind != KIN_NODE_CALL) return kin_parser_fail(p, "expected a call");
     node->b = parse_macro_body(p, caller, parameters, "endcall");
     return node->b ? kin_parser_finish(p, node, (kin_nodes){0}) : NULL;
 }
@@ -305,7 +305,7 @@ static kin_node *parse_with(kin_parser *p) {
 
 static kin_node *parse_jump(kin_parser *p, kin_node_kind kind) {
     kin_node *node = kin_parser_node(p, kind);
-    if (p->loops == 0) return kin_parser_fail(p, "break or continue outside of a loop");
+    if (p->loops == 0) return kin_parser_fail(p, "break or continue outside a loop");
     return node && expect_end(p) ? kin_parser_finish(p, node, (kin_nodes){0}) : NULL;
 }
 
@@ -327,7 +327,7 @@ static kin_node *parse_statement(kin_parser *p) {
     if (kin_parser_at_name(p, "continue")) return kin_parser_advance(p) ? parse_jump(p, KIN_NODE_CONTINUE) : NULL;
     char what[96];
     size_t len = p->token.kind == KIN_LEX_NAME ? p->token.text.len : 0;
-    static const char words[] = "this block is not one that is known here: ";
+    static const char words[] = "unknown block: ";
     if (len > sizeof what - sizeof words) len = sizeof what - sizeof words;
     memcpy(what, words, sizeof words);
     if (len > 0) memcpy(what + sizeof words - 1, p->token.text.at, len);

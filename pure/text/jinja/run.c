@@ -64,7 +64,7 @@ static bool set_attribute(kin_state *state, const kin_node *target, const kin_va
     const kin_value *of = kin_eval(state, target->a);
     if (!of) return false;
     if (of->kind != KIN_KIND_NAMESPACE)
-        return kin_state_fail(state, "attributes can be set of a namespace only, not of a %s", kin_value_type_name(of));
+        return kin_state_fail(state, "attributes can be set only on a namespace, not on a %s", kin_value_type_name(of));
     return kin_pairs_put(state->values, of->pairs, target->value, value);
 }
 
@@ -74,7 +74,7 @@ static bool assign(kin_state *state, const kin_node *target, const kin_value *va
     kin_items items;
     if (!kin_iterate(state, value, &items)) return false;
     if (items.n != target->n_kids)
-        return kin_state_fail(state, "%zu values are unpacked into %zu names", items.n, target->n_kids);
+        return kin_state_fail(state, "cannot unpack %zu values into %zu names", items.n, target->n_kids);
     for (size_t i = 0; i < items.n; i++)
         if (!assign(state, target->kids[i], items.at[i])) return false;
     return true;
@@ -331,7 +331,7 @@ static bool run_statement(kin_state *state, const kin_node *node) {
 
 bool kin_run(kin_state *state, const kin_node *body) {
     if (++state->depth > KIN_JINJA_MAX_DEPTH) {
-        kin_state_fail(state, "macros and expressions are nested too deep");
+        kin_state_fail(state, "macros and expressions are nested too deeply");
         return false;
     }
     for (size_t i = 0; i < body->n_kids && state->flow == KIN_FLOW_ON; i++) {

@@ -31,7 +31,7 @@ const kin_value *kin_slice(kin_state *state, const kin_value *of, const kin_valu
             return kin_state_fail(state, "a slice needs integers, not a %s", kin_value_type_name(bounds[i]));
     int64_t n = (int64_t)(string ? kin_string_n_chars(state->values, &of->s) : of->items->n);
     int64_t step = bounds[2]->kind == KIN_KIND_NONE ? 1 : kin_value_integer(bounds[2]);
-    if (step == 0) return kin_state_fail(state, "the step of a slice is 0");
+    if (step == 0) return kin_state_fail(state, "the step of a slice must not be 0");
     bool back = step < 0;
     int64_t low = back ? -1 : 0, high = back ? n - 1 : n;
     int64_t begin = clamp(bounds[0], n, back ? n - 1 : 0, low, high);

@@ -109,7 +109,7 @@ kin_value *kin_string_concat(kin_values *values, const kin_string *a, const kin_
     kin_tail *tail = kin_values_tail(values);
     kin_string sum = {.at = a->at, .len = len, .origins = a->origins, .ascii = a->ascii && b->ascii};
     if (len > KIN_VALUE_MAX_STRING) {
-        kin_values_set_error(values, "a string becomes longer than 64 MiB");
+        kin_values_set_error(values, "a string would exceed 64 MiB");
         return NULL;
     }
     if (a->at + a->len != tail->at || b->len > tail->room) {
@@ -135,7 +135,7 @@ kin_value *kin_string_concat(kin_values *values, const kin_string *a, const kin_
 kin_value *kin_string_repeat(kin_values *values, const kin_string *s, int64_t times) {
     if (times <= 0 || s->len == 0) return kin_value_of_string(values, kin_string_part(s, 0, 0));
     if ((uint64_t)times > KIN_VALUE_MAX_STRING / s->len) {
-        kin_values_set_error(values, "a string becomes longer than 64 MiB");
+        kin_values_set_error(values, "a string would exceed 64 MiB");
         return NULL;
     }
     size_t len = s->len * (size_t)times;
@@ -179,7 +179,7 @@ void kin_pieces_add(kin_pieces *pieces, kin_string part) {
     kin_values *values = pieces->values;
     if (part.len == 0) return;
     if (part.len > KIN_VALUE_MAX_STRING - pieces->len) {
-        kin_values_set_error(values, "the text becomes longer than 64 MiB");
+        kin_values_set_error(values, "the output would exceed 64 MiB");
         return;
     }
     if (!kin_values_charge(values, 1)) return;

@@ -20,7 +20,7 @@ typedef struct buffer {
 
 static void put(buffer *out, const char *at, size_t len) {
     if (out->failed || len == 0) return;
-    if (out->len + len > KIN_VALUE_MAX_STRING) kin_values_set_error(out->values, "the text becomes longer than 64 MiB");
+    if (out->len + len > KIN_VALUE_MAX_STRING) kin_values_set_error(out->values, "the output would exceed 64 MiB");
     if (out->len + len > out->cap) {
         size_t cap = 2 * (out->len + len) + 64;
         char *grown = kin_values_alloc(out->values, cap);
