@@ -89,7 +89,7 @@ static void tools_that_are_not_there_are_none_where_the_template_asks(void **sta
 
 static void a_template_that_does_not_compile_refuses_chats_only(void **state) {
     (void)state;
-    static const char *const bad[] = {"{% extends 'a' %}", "{% include 'b' %}x", "{{ f(*args) }}", "{% for %}"};
+    static const char *const bad[] = {"{% extends 'a' %}", "{% include 'b' %}x", "{{ f(*) }}", "{% for %}"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         model m;
         kin_prompt prompt;
