@@ -51,7 +51,7 @@ static void prefetch(kin_sim *w, const kin_membership_action *a) {
 }
 
 static void note_given_up(kin_sim *w, const char *line) {
-    w->totals->n_given_up += strstr(line, "cannot get ready for a better plan") != NULL;
+    w->totals->n_given_up += strstr(line, "cannot prepare a better plan") != NULL;
 }
 
 static void fail_requests(kin_sim *w, const kin_membership_action *a) {

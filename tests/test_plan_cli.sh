@@ -346,7 +346,7 @@ plan 1 --what-if "$dir/head.json" --all
 says "$err" "^kin: the head's facts: memory is negative"
 sed 's/"block_bytes": 6e7/"block_bytes": 0/' "$dir/negative.json" >"$dir/block.json"
 plan 1 --what-if "$dir/block.json"
-says "$err" '^kin: model: largest block is zero'
+says "$err" '^kin: model: largest block is too small'
 
 claim='a file that cannot be understood is one sentence with its name and the place'
 echo '{"devices": [{"nmae": "x"}]}' >"$dir/typo.json"
@@ -383,7 +383,7 @@ pair 1e-4 >"$dir/pair.json"
 plan 0 --what-if "$dir/pair.json"
 says "$out" '^den + desk  *[0-9]'
 says "$out" '^  sums of groups'
-says "$out" '^a group is faster: den + desk share [0-9]* layers, 2 x [0-9]* sums of 0\.20 ms cost .* ms; sharing the layers gains '
+says "$out" '^a group is faster: den + desk share [0-9]* layers, 2 x [0-9]* sums of 0\.20 ms cost .* ms; tensor parallelism gains '
 says "$out" '^den: shares [0-9]* layers with desk; without it [0-9.]* ms/token more$'
 says "$out" '^desk: shares [0-9]* layers with den; without it [0-9.]* ms/token more$'
 pair 1e-4 | sed 's/"cpu"/"disk_bytes_per_s": 1e9, &/g' >"$dir/disks.json"

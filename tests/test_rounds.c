@@ -139,7 +139,7 @@ static void impossible_shares_are_refused(void **state) {
         int n_layer;
         const char *why;
     } cases[] = {{{{0, 0}, {0, 0}}, 8, "no device has any layers"},
-                 {{{9, 0}, {0, 0}}, 8, "a window of 9 layers, the model has 8"},
+                 {{{9, 0}, {0, 0}}, 8, "a window of 9 layers, but the model has 8"},
                  {{{1, 2}, {1, 0}}, 8, "2 GPU layers in a window of 1"},
                  {{{1, 0}, {0, 0}}, 1000, "1000 rounds per token: at most 256 are possible"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
