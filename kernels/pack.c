@@ -189,7 +189,7 @@ static void pack_q2_0(const uint8_t *b, int n, int r, void *panel) {
         for (int k = 0; k < 16; k++) {
             int x = 0;
             for (int t = 0; t < 4; t++) x |= (b[2 + k / 4 * 4 + t] >> k % 4 * 2 & 3) << 2 * t;
-            p[2 * i].q[k / 4][4 * r + k % 4] = (uint8_t)x;
+            p[2 * i + k / 8].q[k / 4 % 2][4 * r + k % 4] = (uint8_t)x;
         }
     }
 }
