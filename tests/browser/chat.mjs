@@ -44,14 +44,14 @@ async function branching({ base, browser, stage }) {
   assert.equal((await bodies(page))[0], 'Second question');
   assert.deepEqual(stage.bodies.at(-1).messages.map((m) => m.content), ['Second question']);
   assert.equal(await page.locator('.message.user .branch-at').textContent(), '2/2');
-  assert.equal(await answer(page, click(page, '.message.user [aria-label="Version before"]')), first);
+  assert.equal(await answer(page, click(page, '.message.user [aria-label="Previous version"]')), first);
   assert.equal((await bodies(page))[0], 'First question');
   await answer(page, click(page, '.message.assistant [aria-label="Another answer"]'));
   assert.equal(await page.locator('.message.assistant .branch-at').textContent(), '2/2');
   await page.reload();
   await page.waitForSelector('.branch-at');
   assert.equal(await page.locator('.message.assistant .branch-at').textContent(), '2/2');
-  assert.equal(await answer(page, click(page, '.message.assistant [aria-label="Version before"]')), first);
+  assert.equal(await answer(page, click(page, '.message.assistant [aria-label="Previous version"]')), first);
   await close(page);
 }
 
@@ -274,7 +274,7 @@ async function fullStorage({ base, browser }) {
   await page.evaluate(() => (IDBObjectStore.prototype.put = () => { throw new DOMException('The disk is full.', 'QuotaExceededError'); }));
   await ask(page, 'Is this lost?');
   assert.ok(await answer(page));
-  await page.waitForSelector('.toast:has-text("could not be kept")');
+  await page.waitForSelector('.toast:has-text("could not be stored")');
   assert.equal((await bodies(page))[0], 'Is this lost?');
   await ask(page, 'And this one?');
   assert.ok(await answer(page));
@@ -366,7 +366,7 @@ async function away({ base, browser, stage }) {
   await page.click('[data-view=chat]');
   const before = stage.bodies.length;
   await page.unroute(server);
-  await page.click('text=Look now');
+  await page.click('text=Retry now');
   assert.ok(await answer(page));
   assert.deepEqual([stage.bodies.length - before, await nMessages(page), await isShown()], [1, 4, false]);
   stage.played = [{ content: 'It breaks ' }, { content: 'here' }, null];

@@ -15,7 +15,7 @@ async function oneMachine({ base, browser }) {
   await page.waitForSelector('.texts .mark');
   await writing;
   await page.waitForFunction(() => /[1-9]/.test(document.querySelectorAll('.figure-value')[3].textContent));
-  await page.waitForSelector('.texts:has-text("Nothing right now")');
+  await page.waitForSelector('.texts:has-text("No active requests")');
   await close(page);
 }
 
