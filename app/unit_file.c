@@ -20,7 +20,7 @@ static int put_word(kin_text_buffer *out, const char *word, kin_err *err) {
     return 0;
 }
 
-// What both kinds of manager can enforce without privileges.
+// Restrictions that both kinds of manager can enforce without privileges.
 static const char hardening[] = "NoNewPrivileges=yes\n"
                                 "LockPersonality=yes\n"
                                 "RestrictRealtime=yes\n"

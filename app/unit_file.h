@@ -6,6 +6,6 @@
 #include "base/err.h"
 #include "pure/text/text_buffer.h"
 
-// Writes the unit of a command. program: its path; words [n]: the command and its options. is_system: for a unit of the system,
-// which runs as a user of its own; otherwise of the user who is logged in. Fails if a word cannot be written in a unit.
+// Writes the unit of a command. program: its path; words [n]: the command and its options. is_system: writes a system unit, which
+// runs as a separate user; otherwise a unit of the user who is logged in. Fails if a unit cannot express a word.
 int kin_unit_file_write(const char *program, char *const *words, int n, bool is_system, kin_text_buffer *out, kin_err *err);

@@ -127,7 +127,7 @@ typedef struct kin_cluster_snapshot {
     kin_err given_up; // why; empty: not given up
 } kin_cluster_snapshot;
 
-// What the computing thread uses (cluster_requests.c).
+// State that only the computing thread uses (cluster_requests.c).
 typedef struct kin_cluster_computing {
     kin_cluster_snapshot *seen; // the snapshot for which the shard is open
     kin_local_stage *local_stage;

@@ -105,7 +105,7 @@ typedef struct kin_join_watch {
     kin_time steps_at; // when many bytes came last; 0: never
 } kin_join_watch;
 
-// What the computing thread uses (join_compute.c).
+// State that only the computing thread uses (join_compute.c).
 typedef struct kin_join_computing {
     kin_engine_instance *instance;
     kin_lazy_load_view view; // through which the instance waits for weights

@@ -107,7 +107,7 @@ bool kin_planner_last(kin_planner *planner, kin_facts *facts, kin_plan *plan);
 // Waits for the next question, for at most `ns`.
 void kin_planner_wait(kin_planner *planner, uint64_t ns);
 
-// What a cluster calls. Tests put functions of their own in place of some; a function that is NULL is not called.
+// The functions that a cluster calls. Tests replace some of them; a function that is NULL is not called.
 typedef struct kin_planner_calls {
     int (*ask)(kin_planner *planner, const kin_planner_question *question, kin_plan *out, kin_err *err);
     int (*without)(kin_planner *planner, const kin_planner_question *question, int i, kin_plan *out, kin_err *err);

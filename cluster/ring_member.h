@@ -1,5 +1,5 @@
-// What every member of a ring has, the head and a device alike: an endpoint, links to its two neighbours and to its group, the
-// sums of the group, and the pages and chunks that it exchanges with other members.
+// The parts that the head and a device have in common as members of a ring: an endpoint, links to its two neighbours and to its
+// group, the sums of the group, and the pages and chunks that it exchanges with other members.
 //
 //     previous member ─► neighbours ─► `in` ─► computing thread ─► kin_neighbours_send ─► next member
 //     group           ◄─ group links, exchange ─► group            disks ◄─ chunk server, page fetch ─► other members
@@ -45,7 +45,7 @@ typedef struct kin_ring_member {
     kin_neighbours *neighbours;
     kin_exchange *exchange;
     kin_group_links *group_links;
-    kin_chunk_server *server; // NULL: there is none yet
+    kin_chunk_server *server; // NULL: it has not been opened yet
     kin_page_fetch *pages;    // NULL: pages are not shared
     kin_kv_peers peers;       // for the shard's store
     kin_prepacking *prepacking;

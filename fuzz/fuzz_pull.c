@@ -9,7 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
-// What becomes part of a path stays below the folder of models.
+// Checks that a part of a path cannot lead out of the folder of models.
 static void check_path(const char *path) {
     kin_assert(path[0] != '/' && path[0] != '.' && !strstr(path, "/.") && !strstr(path, "//"));
 }

@@ -370,7 +370,7 @@ struct ggml_tensor *kin_block_ffn_out(kin_graph *g, int il, struct ggml_tensor *
 
 // ---- experts
 
-// What the router and the experts read: x, the block's input, or its norm.
+// The inputs of the router and of the experts: x, the block's input, or its norm.
 typedef struct moe_input {
     struct ggml_tensor *router, *experts; // [n_embd, n]
 } moe_input;

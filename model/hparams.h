@@ -44,7 +44,7 @@ typedef struct kin_layer {
     float attn_scale;            // multiplies q k
     float softcap;               // of the scores; 0: none
     bool norms_values;           // each value head is normalised, without a weight
-    int kv_back;                 // it has no keys and values: it reads those of the layer so many before it; 0: it has its own
+    int kv_back;                 // reads the keys and values of the layer kv_back layers earlier; 0: the layer has its own
     int n_head_gate;             // products that gate each head's result: 1, or head_dim; 0: none
     kin_head_gate head_gate;
 } kin_layer;
