@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "app/app.h"
 #include "app/bus_error.h"
@@ -98,20 +97,6 @@ static int unknown_command(const char *name) {
     return KIN_EXIT_USAGE;
 }
 
-// ggml's threads, which compute graphs with weights that kin has no kernel for, wait for each other by spinning, by default for
-// so long that two other busy programs slow a token from 24 ms to 90 or 700. 20,000 spins cost little on an idle machine (39.7
-// and 41.9 tokens/s instead of 42.3 and 41.1). OpenMP reads the setting only once, before main, so the program executes itself
-// again.
-static void spin_less(char **argv) {
-#ifdef __linux__
-    if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
-    setenv("GOMP_SPINCOUNT", "20000", 1);
-    execv("/proc/self/exe", argv); // on failure it continues with longer spins
-#else
-    (void)argv;
-#endif
-}
-
 static int read_environment(void) {
     const char *text = getenv("KIN_VERBOSE");
     kin_err err;
@@ -159,7 +144,6 @@ static int run_command(int argc, char **argv) {
 int main(int argc, char **argv) {
     kin_app_open_stdio();
     if (argc > 0) kin_app_name = argv[0];
-    spin_less(argv);
     kin_app_catch_interrupts();
     kin_bus_error_watch();
     signal(SIGXFSZ, SIG_IGN); // at the limit of ulimit -f the write fails and reports it

@@ -120,8 +120,6 @@ function(kin_tests folder)
         add_test(NAME ${test}_sh COMMAND sh ${script} $<TARGET_FILE:kin>)
         set_tests_properties(${test}_sh PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600)
     endforeach()
-    get_property(tests DIRECTORY PROPERTY TESTS)
-    set_tests_properties(${tests} PROPERTIES ENVIRONMENT "OMP_WAIT_POLICY=passive;GOMP_SPINCOUNT=0") # ggml's threads share the cores
     set(cost 1000)
     foreach(test ${ARG_FIRST})
         set_tests_properties(${test} PROPERTIES COST ${cost})

@@ -138,10 +138,10 @@ static size_t weight_bytes(const kin_graph *g) {
     return bytes;
 }
 
-// Gives each node memory of its own if that pays and the compute buffer is large enough, which it is for a few rows. It pays if
-// the graph takes longer than a preempted thread stands still (some 4 ms), because the end of a graph waits for that thread in
-// any case; the built-in model's graphs take 0.1 ms, and bookkeeping for chunks that are computed again would cost a quarter of
-// that. The allocator reuses its last plan for a graph whose tensors fit in there, so it must plan again.
+// Gives each node memory of its own if that pays and the compute buffer is large enough, which it is for a few rows. It pays for
+// graphs that take longer than a millisecond; the built-in model's graphs take 0.1 ms, and bookkeeping for chunks that are
+// computed again would cost a quarter of that. The allocator reuses its last plan for a graph whose tensors fit in there, so it
+// must plan again.
 static bool allocate(kin_stage *s) {
     enum { ALIGNMENT = 64, LEAST_WEIGHTS = 64 << 20 };
     const int n_nodes = ggml_graph_n_nodes(s->g.gf);

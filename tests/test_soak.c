@@ -103,7 +103,6 @@ static char **make_environment(const char *home) {
         if (!is_kins) envp[n++] = *e;
     }
     envp[n++] = home_text;
-    envp[n++] = "OMP_WAIT_POLICY=passive"; // so that kin does not execute itself again
     envp[n] = NULL;
     return envp;
 }

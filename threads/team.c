@@ -8,12 +8,10 @@
 #include "threads/team_impl.h"
 
 enum {
-    SPIN_NS = 50000,       // how long a thread spins before it sleeps: a step takes 5 to 100 us
-    LOOKS = 32,            // at the value that a thread waits for, between two looks at the clock
-    STALLED_NS = 12000000, // a helper that leaves a job later than this after its end stands still more than it helps,
-    PAUSE_NS = 250000000,  // so it takes no part for this long, and twice as long each time, up to
-    MOST_PAUSE_NS = 1000000000,
-    LATE_NS = 15000, // a chunk of another thread that takes longer, and longer than two of this thread's, is computed again
+    SPIN_NS = 50000, // how long a thread spins before it sleeps: a step takes 5 to 100 us
+    LOOKS = 32,      // at the value that a thread waits for, between two looks at the clock
+    LATE_NS = 15000, // a chunk of another thread that takes longer, and longer than two of this thread's, is computed again;
+                     // and a helper that leaves a job later after its end loses its computation
     BEHIND = 2,      // the last chunks of a step, so many for each thread, are not taken ahead: a slow thread would hold them
 };
 
@@ -24,8 +22,7 @@ typedef struct member {
     int i;
     uint8_t *result;   // [KIN_TEAM_RESULT]
     uint64_t chunk_ns; // that its last chunk took, of a step that repeats
-    kin_time back;     // until then it takes no part
-    uint64_t pause_ns; // the last pause; 0: it was in time since
+    kin_interruptible *own;
 } member;
 
 static void relax(void) {
@@ -62,6 +59,22 @@ static bool spin_while(kin_team_signal *s, int old, kin_time until) {
 static int wait_change(kin_team_signal *s, int old) {
     if (!spin_while(s, old, kin_clock_now() + SPIN_NS)) sleep_while(s, old);
     return atomic_load_explicit(&s->value, memory_order_acquire);
+}
+
+// The same for a helper in a job. The end of the job does not wait until the system lets this thread run and see it.
+static bool spin_in_job(kin_team *t, int step, uint64_t ns, const member *m) {
+    kin_interruptible_begin(m->own, KIN_COMPUTES);
+    const bool changed = spin_while(&t->current, step, kin_clock_now() + ns);
+    kin_interruptible_end(m->own);
+    return changed;
+}
+
+static void sleep_in_job(kin_team *t, int step, const member *m) {
+    atomic_fetch_add(&t->current.n_asleep, 1);
+    kin_interruptible_begin(m->own, KIN_SLEEPS);
+    while (atomic_load(&t->current.value) == step) kin_futex_wait(&t->current.value, step);
+    kin_interruptible_end(m->own); // who takes this thread's sleep counts it as awake
+    atomic_fetch_sub(&t->current.n_asleep, 1);
 }
 
 // ---- steps
@@ -127,6 +140,15 @@ static int take_chunk(kin_team_state *s) {
     return atomic_fetch_add_explicit(&s->next, 1, memory_order_relaxed);
 }
 
+// Computes a chunk of a step that repeats. Returns false if the step is over.
+static bool compute_result(kin_team *t, const kin_team_chunk *c, const member *m) {
+    kin_interruptible_begin(m->own, KIN_COMPUTES);
+    const bool goes_on = atomic_load(&t->current.value) == c->step;
+    if (goes_on) t->job.compute(t->job.user, c);
+    kin_interruptible_end(m->own);
+    return goes_on;
+}
+
 // Computes chunks of a step until all are taken.
 static void compute_chunks(kin_team *t, kin_team_chunk *c, member *m) {
     kin_team_state *s = &t->steps[c->step];
@@ -136,15 +158,16 @@ static void compute_chunks(kin_team *t, kin_team_chunk *c, member *m) {
         next = s->takes_ahead && i + BEHIND * t->job.n_threads < s->n_chunks ? take_chunk(s) : -1;
         c->i = i;
         c->next = next < s->n_chunks ? next : -1;
-        const kin_time begun = s->repeats ? kin_clock_now() : 0;
-        t->job.compute(t->job.user, c);
-        c->is_new = false;
         if (s->repeats) {
+            const kin_time begun = kin_clock_now();
+            if (!compute_result(t, c, m)) return;
             m->chunk_ns = kin_clock_now() - begun;
             publish(t, s, c);
         } else {
+            t->job.compute(t->job.user, c);
             finish_chunk(t, c->step);
         }
+        c->is_new = false;
     }
 }
 
@@ -152,10 +175,10 @@ static void compute_chunks(kin_team *t, kin_team_chunk *c, member *m) {
 static void compute_again(kin_team *t, kin_team_chunk *c, const member *m) {
     const kin_team_state *s = &t->steps[c->step];
     c->next = -1;
-    for (int k = 0; k < s->n_chunks && atomic_load(&t->current.value) == c->step; k++) {
+    for (int k = 0; k < s->n_chunks; k++) {
         c->i = (k + m->i) % s->n_chunks;
         if (atomic_load(&t->marks[c->i]) != (s->tag << 2 | TAKEN)) continue;
-        t->job.compute(t->job.user, c);
+        if (!compute_result(t, c, m)) return;
         c->is_new = false;
         publish(t, s, c);
     }
@@ -165,9 +188,9 @@ static void compute_again(kin_team *t, kin_team_chunk *c, const member *m) {
 static int wait_step(kin_team *t, kin_team_chunk *c, const member *m) {
     const kin_team_state *s = &t->steps[c->step];
     const uint64_t usual = 2 * m->chunk_ns;
-    if (s->repeats && !spin_while(&t->current, c->step, kin_clock_now() + (usual > LATE_NS ? usual : LATE_NS)))
-        compute_again(t, c, m);
-    return wait_change(&t->current, c->step);
+    if (s->repeats && !spin_in_job(t, c->step, usual > LATE_NS ? usual : LATE_NS, m)) compute_again(t, c, m);
+    if (!spin_in_job(t, c->step, SPIN_NS, m)) sleep_in_job(t, c->step, m);
+    return atomic_load_explicit(&t->current.value, memory_order_acquire);
 }
 
 // Two threads of a team that share a processor gain nothing from being two, but the system leaves them there as long as each
@@ -182,7 +205,6 @@ static void leave_shared_cpu(kin_team *t, const member *m) {
 }
 
 static void work(kin_team *t, member *m) {
-    leave_shared_cpu(t, m);
     m->result = t->results + (size_t)m->i * KIN_TEAM_RESULT;
     _Alignas(16) uint8_t state[KIN_TEAM_STATE];
     kin_team_chunk c = {.state = state};
@@ -195,58 +217,74 @@ static void work(kin_team *t, member *m) {
 
 // ---- jobs
 
-// Only the end of a job waits for helpers, so a processor that stops for long (a CPU quota, a much busier program) would cost
-// every job that wait.
-static void pause_if_late(const kin_team *t, member *m) {
-    const kin_time now = kin_clock_now(), ended = atomic_load(&t->ended);
-    if (ended == 0 || now < ended + STALLED_NS) {
-        m->pause_ns = 0;
-        return;
+// Returns false if the job ended without this thread, which then is not inside any more.
+static bool take_part(kin_team *t, member *m) {
+    if (KIN_INTERRUPTIBLE_POINT(m->own) != 0) {
+        kin_interruptible_recover(m->own);
+        return false;
     }
-    m->pause_ns = m->pause_ns == 0 ? PAUSE_NS : m->pause_ns < MOST_PAUSE_NS / 2 ? 2 * m->pause_ns : MOST_PAUSE_NS;
-    m->back = now + m->pause_ns;
-}
-
-static void take_part(kin_team *t, member *m) {
-    if (m->i >= t->job.n_threads || kin_clock_now() < m->back) return;
-    work(t, m);
-    pause_if_late(t, m);
+    if (m->i < t->job.n_threads) work(t, m);
+    return true;
 }
 
 void kin_team_help(kin_team *t, int i) {
-    member m = {.i = i};
+    member m = {.i = i, .own = t->members ? &t->members[i] : NULL};
+    kin_interruptible_open(m.own);
     for (int seen = 0;;) {
         for (int width; (width = atomic_load(&t->width.value)) <= i;) sleep_while(&t->width, width);
         seen = wait_change(&t->generation, seen);
         if (seen == KIN_TEAM_CLOSES) return;
+        leave_shared_cpu(t, &m);
         atomic_fetch_add(&t->inside.value, 1);
-        if (atomic_load(&t->is_open)) take_part(t, &m);
+        if (atomic_load(&t->is_open) && !take_part(t, &m)) continue;
         if (atomic_fetch_sub(&t->inside.value, 1) == 1 && atomic_load(&t->inside.n_asleep) > 0) kin_futex_wake(&t->inside.value);
     }
 }
 
 // Calls the helpers; release_helpers() waits until the last one has left the job.
 static void call_helpers(kin_team *t) {
-    atomic_store(&t->ended, 0);
     atomic_store(&t->is_open, true);
     if (atomic_load(&t->width.value) != t->job.n_threads) set_signal(&t->width, t->job.n_threads);
     set_signal(&t->generation, (atomic_load(&t->generation.value) + 1) & INT_MAX);
 }
 
+// Takes their computations from helpers that do not leave the job: the system may not let them run for long (a CPU quota, a
+// busier program).
+static void interrupt_helpers(kin_team *t) {
+    int n = 0;
+    for (int i = 1; i < t->job.n_threads && t->members; i++) {
+        const kin_computation what = kin_interrupt_take(&t->members[i]);
+        n += what != KIN_COMPUTES_NOTHING;
+        if (what == KIN_SLEEPS) atomic_fetch_sub(&t->current.n_asleep, 1);
+    }
+    if (n == 0) return;
+    kin_interrupt_settle();
+    atomic_fetch_sub(&t->inside.value, n);
+}
+
+static bool all_left(kin_team *t) {
+    const kin_time until = kin_clock_now() + LATE_NS;
+    for (int n; (n = atomic_load(&t->inside.value)) > 0;)
+        if (!spin_while(&t->inside, n, until)) return false;
+    return true;
+}
+
 static void release_helpers(kin_team *t) {
-    atomic_store(&t->ended, kin_clock_now());
     atomic_store(&t->is_open, false);
+    if (all_left(t)) return;
+    interrupt_helpers(t);
     for (int n; (n = atomic_load(&t->inside.value)) > 0;) wait_change(&t->inside, n);
 }
 
 bool kin_team_run(kin_team *t, const kin_team_job *job) {
     kin_assert(job->n_steps <= t->cap_steps && job->n_threads >= 0 && job->n_threads <= t->most_threads);
-    member m = {0};
+    member m = {.own = t->members};
     t->job = *job;
     if (t->job.n_threads == 0) t->job.n_threads = t->most_threads;
     atomic_store(&t->stopped, false);
     begin_step(t, 0);
     const bool has_helpers = t->job.n_threads > 1 && atomic_load(&t->current.value) < t->job.n_steps;
+    leave_shared_cpu(t, &m);
     if (has_helpers) call_helpers(t);
     work(t, &m);
     if (has_helpers) release_helpers(t);

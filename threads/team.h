@@ -4,8 +4,8 @@
 // Threads take chunks from a counter. A step ends when its chunks are done, not when all threads have arrived, so a thread that
 // the system has preempted between two chunks delays nothing. A thread that is preempted within a chunk delays the step only
 // until another thread has computed that chunk again, if the step allows that. The thread that completes a step begins the next
-// one, so progress depends on no particular thread. Only the end of a job waits until all
-// threads have left it, and a helper that was late there pauses for up to a second.
+// one, so progress depends on no particular thread. At the end of a job, a helper that does not leave at once loses what it
+// computes (interrupt.h), so the job does not wait for it either.
 //
 // A chunk that may be computed twice writes its result to memory of its thread. The first thread to finish publishes the result;
 // the other result is dropped.

@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "threads/interrupt.h"
 #include "threads/team.h"
 
 // A step. The thread that begins it writes it before it becomes the team's current step.
@@ -38,10 +39,10 @@ struct kin_team {
     kin_team_signal current;           // step of the job; job.n_steps: it is over
     kin_team_signal inside;            // helpers that compute, or look whether there is a job
     atomic_bool is_open;               // helpers may begin
-    _Atomic uint64_t ended;            // kin_time when the caller had nothing left to do; 0: the job runs
     atomic_uint marks[KIN_TEAM_MARKS]; // of the chunks of the last step that repeats: tag << 2 | progress
     atomic_int cpus[KIN_TEAM_PLACED];  // that threads ran on when they began with the last job
     uint8_t *results;                  // [most_threads][KIN_TEAM_RESULT]
+    kin_interruptible *members;        // [most_threads]; NULL: no computation can be taken from a thread
 };
 
 // Runs as helper i (1 .. most_threads - 1) until the team closes.

@@ -23,6 +23,12 @@ static void *run_helper(void *user) {
     return NULL;
 }
 
+static kin_interruptible *new_members(int n) {
+    kin_interruptible *members = aligned_alloc(_Alignof(kin_interruptible), (size_t)n * sizeof *members);
+    if (members) memset(members, 0, (size_t)n * sizeof *members);
+    return members;
+}
+
 int kin_team_open(kin_team **out, int n_threads, kin_err *err) {
     *out = NULL;
     kin_assert(n_threads >= 1 && n_threads <= KIN_TEAM_THREADS);
@@ -33,7 +39,9 @@ int kin_team_open(kin_team **out, int n_threads, kin_err *err) {
     memset(n, 0, bytes);
     n->team.most_threads = n_threads;
     n->team.results = malloc((size_t)n_threads * KIN_TEAM_RESULT);
-    bool ok = n->team.results != NULL;
+    n->team.members = new_members(n_threads);
+    bool ok = n->team.results && n->team.members;
+    kin_interrupt_prepare();
     for (int i = 1; i < n_threads && ok; i++) {
         helper *h = &n->helpers[n->n_helpers];
         *h = (helper){.team = &n->team, .i = i};
@@ -58,5 +66,6 @@ void kin_team_close(kin_team *team) {
     for (int i = 0; i < n->n_helpers; i++) pthread_join(n->helpers[i].thread, NULL);
     free(team->steps);
     free(team->results);
+    free(team->members);
     free(n);
 }
