@@ -9,10 +9,11 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "pure/proto/membership.h"
 
 enum {
-    KIN_LOSSES_MOST = 5,     // in a row, without progress
-    KIN_LOSSES_QUIET_S = 30, // a message is not repeated for this long
+    KIN_LOSSES_MOST = 5,                         // in a row, without progress
+    KIN_LOSSES_QUIET_S = KIN_MEMBERSHIP_QUIET_S, // a message is not repeated for this long
 };
 
 typedef struct kin_losses {

@@ -14,10 +14,10 @@ bool kin_notify(const char *state) {
     if (n < 2 || n >= sizeof address.sun_path || (path[0] != '/' && path[0] != '@')) return false;
     memcpy(address.sun_path, path, n);
     if (path[0] == '@') address.sun_path[0] = '\0'; // a name without a file
-    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
     if (fd < 0) return false;
     socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n);
-    ssize_t sent = sendto(fd, state, strlen(state), MSG_NOSIGNAL, (const struct sockaddr *)&address, size);
+    ssize_t sent = sendto(fd, state, strlen(state), 0, (const struct sockaddr *)&address, size);
     close(fd);
     return sent == (ssize_t)strlen(state);
 }

@@ -307,6 +307,27 @@ static void an_answer_about_who_is_gone_is_not_used(void **state) {
     expect_words("plan 1 to 11\n");
 }
 
+static void a_device_whose_link_breaks_again_and_again_is_reported_once(void **state) {
+    (void)state;
+    begin_with_two();
+    wait_ms(1000);
+    forget();
+    of_link(KIN_MEMBERSHIP_LOST, 12, "connection reset");
+    expect_words("say device 'laptop' (stage 2 of 2) is gone (connection reset)\n");
+    for (uint32_t link = 13; link < 16; link++) {
+        joins(link, 2, "laptop");
+        wait_ms(2000);
+        forget();
+        of_link(KIN_MEMBERSHIP_LOST, link, "connection reset");
+        expect_words("whisper device 'laptop' is gone (connection reset)\n");
+    }
+    joins(16, 2, "laptop");
+    wait_ms(KIN_MEMBERSHIP_QUIET_S * 1000);
+    forget();
+    of_link(KIN_MEMBERSHIP_LOST, 16, "connection reset");
+    expect_words("say device 'laptop' is gone (connection reset)\n");
+}
+
 static void a_device_that_fails_rests_longer_each_time(void **state) {
     (void)state;
     begin_with_two();
@@ -1157,6 +1178,7 @@ int main(void) {
         STORY(the_heads_name_is_nobody_elses),
         STORY(the_same_plan_changes_nothing),
         STORY(an_answer_about_who_is_gone_is_not_used),
+        STORY(a_device_whose_link_breaks_again_and_again_is_reported_once),
         STORY(a_device_that_fails_rests_longer_each_time),
         STORY(a_broken_ring_link_names_both_ends),
         STORY(a_hop_that_breaks_twice_before_anything_comes_of_it_leaves_its_far_end_out),

@@ -112,13 +112,21 @@ static void choose_name(kin_membership *r, int i, const char *wanted) {
 
 // ---- going
 
+// True if it was reported a short while ago that the device is gone; if not, it is reported now.
+static bool was_just_said(kin_membership *r, int i) {
+    kin_membership_device *d = &r->devices[i];
+    if (d->loss_said_at != 0 && r->now - d->loss_said_at < KIN_MEMBERSHIP_QUIET_S * SECOND) return true;
+    d->loss_said_at = r->now;
+    return false;
+}
+
 static void say_gone(kin_membership *r, int i, kin_device_state state, kin_log_level level, char *sentence, size_t n) {
     const char *why = r->devices[i].last_error;
     char whom[KIN_MEMBERSHIP_SENTENCE];
     bool is_stopped = state == KIN_DEVICE_LEFT && strcmp(why, KIN_GOODBYE_STOPPED) == 0;
     snprintf(sentence, n, "%s %s%s%s%s", kin_membership_whom(r, i, whom), state == KIN_DEVICE_LEFT ? "has left" : "is gone",
              is_stopped ? "" : " (", is_stopped ? "" : why, is_stopped ? "" : ")");
-    kin_membership_say_once(r, i, level, sentence);
+    kin_membership_say_once(r, i, state == KIN_DEVICE_LOST && was_just_said(r, i) ? KIN_LOG_DEBUG : level, sentence);
 }
 
 // The device's link is gone or will be closed: the device gets `state` (LOST, LEFT).

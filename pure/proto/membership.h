@@ -43,6 +43,7 @@ enum {
     KIN_MEMBERSHIP_NAME = 64,       // bytes of a name, including the NUL
     KIN_MEMBERSHIP_REASON = 1001,   // bytes of a reason: KIN_PROTO_MAX_REASON and the NUL
     KIN_MEMBERSHIP_SENTENCE = 1536, // bytes of a reason and of the device's name
+    KIN_MEMBERSHIP_QUIET_S = 30,    // that a device is gone is not reported again for this long: a loose cable is one message
 };
 
 #define KIN_MEMBERSHIP_FOREVER UINT64_MAX
@@ -207,6 +208,7 @@ typedef struct kin_membership_device {
     kin_time since;                         // in this state
     int n_failures;                         // since the last successful request
     char last_error[KIN_MEMBERSHIP_REASON];
+    kin_time loss_said_at; // when it was last reported that it is gone; 0: never
 } kin_membership_device;
 
 // Returns device i in [0, KIN_MEMBERSHIP_DEVICES); NULL if that place is empty.
