@@ -277,6 +277,7 @@ static void node_with_plain_vectors_gives_native_bits(void **state) {
 static void node_with_several_threads_gives_native_bits(void **state) {
     (void)state;
     check_with("engine.mjs", "relaxed", "3", PROCESSOR, NULL, NULL);
+    check_with("engine.mjs", "relaxed", "8", PROCESSOR, NULL, NULL);
 }
 
 static void chromium_gives_native_bits(void **state) {
