@@ -5,7 +5,7 @@ import { colourCode } from './code.js';
 import { copyText, h, icon } from './dom.js';
 import { displayOf, endOfMath, isMath, mathAt } from './math.js';
 
-const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([^`]*)$/, HEADING = /^(#{1,6})\s+(.*?)\s*#*$/, RULE = /^ {0,3}([-*_])(\s*\1){2,}\s*$/;
+const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([^`]*)$/, HEADING = /^(#{1,6})\s+(.*)$/, RULE = /^ {0,3}([-*_])(\s*\1){2,}\s*$/;
 const QUOTE = /^ {0,3}> ?/, ITEM = /^( *)([-*+]|\d{1,9}[.)])(\s+|$)(.*)$/;
 const TABLE_LINE = /^\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*$/;
 const MAX_SPAN = 2000; // characters of a link, an emphasis or an inline formula
@@ -14,7 +14,7 @@ const MAX_DEPTH = 12; // nesting of lists, quotes and emphasis
 // ---- blocks: splits the source into lines by kind
 
 const isBlank = (line) => /^\s*$/.test(line);
-const isTable = (lines, i) => lines[i].includes('|') && i + 1 < lines.length && lines[i + 1].includes('-') && TABLE_LINE.test(lines[i + 1]);
+const isTable = (lines, i) => lines[i].includes('|') && i + 1 < lines.length && /[|:]/.test(lines[i + 1]) && TABLE_LINE.test(lines[i + 1]);
 const isBreak = (lines, i) =>
   isBlank(lines[i]) || FENCE.test(lines[i]) || HEADING.test(lines[i]) || RULE.test(lines[i]) || QUOTE.test(lines[i]) ||
   /^ {0,3}([-*+]|1[.)])\s+\S/.test(lines[i]) || isTable(lines, i) || isMath(lines[i]);
@@ -61,7 +61,7 @@ export function splitBlocks(source) {
     else if (RULE.test(lines[i])) (kind = 'rule'), (end = i + 1);
     else if (QUOTE.test(lines[i])) (kind = 'quote'), (end = endWhile(lines, i, (k) => !isBlank(lines[k])));
     else if (ITEM.test(lines[i]) && lines[i].match(ITEM)[1].length < 4) (kind = 'list'), (end = endOfList(lines, i));
-    else if (isTable(lines, i)) (kind = 'table'), (end = endWhile(lines, i, (k) => lines[k].includes('|')));
+    else if (isTable(lines, i)) (kind = 'table'), (end = endWhile(lines, i + 2, (k) => lines[k].includes('|')));
     else (kind = 'text'), (end = endWhile(lines, i + 1, (k) => !isBreak(lines, k)));
     blocks.push({ kind, text: lines.slice(i, end).join('\n') });
     i = end;
@@ -122,7 +122,7 @@ function inline(source, depth = 0) {
 }
 
 const isSpecial = (source, i) =>
-  '\\$`*_~[!<'.includes(source[i]) || (source[i] === 'h' && source.startsWith('http', i)) || (source[i] === ' ' && source[i + 1] === ' ');
+  '\\$`*_~[!<'.includes(source[i]) || (source[i] === 'h' && source.startsWith('http', i)) || (source[i] === ' ' && source[i + 1] === ' ' && source[i - 1] !== ' ');
 
 function special(source, i, depth) {
   const rest = source.slice(i, i + MAX_SPAN), before = source.slice(Math.max(0, i - 1), i); // an emphasis must close within MAX_SPAN
@@ -161,6 +161,14 @@ function drawTable(text) {
   const names = cells(head);
   const row = (tag, values) => h('tr', {}, names.map((_, i) => h(tag, { class: sides[i] }, inline(values[i] ?? ''))));
   return h('div', { class: 'table', tabindex: '0' }, h('table', {}, h('thead', {}, row('th', names)), h('tbody', {}, rows.map((r) => row('td', cells(r))))));
+}
+
+// "Title ##" -> "Title", but "In C#" stays. In steps, because one pattern for all of it takes time quadratic in the length.
+function withoutClosing(text) {
+  const title = text.trim();
+  let end = title.length;
+  while (title[end - 1] === '#') end--;
+  return end && title[end - 1] !== ' ' ? title : title.slice(0, end).trimEnd();
 }
 
 const TASK = /^\[([ xX])\](?:\s+|$)/;
@@ -206,7 +214,7 @@ function draw(block, depth = 0) {
   if (kind === 'math') return drawDisplay(text);
   if (kind === 'quote') return h('blockquote', {}, splitBlocks(text.split('\n').map((l) => l.replace(QUOTE, '')).join('\n')).map((b) => draw(b, depth + 1)));
   const [, marks, title] = text.match(HEADING);
-  return h(`h${Math.min(6, marks.length + 2)}`, {}, inline(title)); // the page's own headings rank above them
+  return h(`h${Math.min(6, marks.length + 2)}`, {}, inline(withoutClosing(title))); // the page's own headings rank above them
 }
 
 /** Shows the source in `box`. Unchanged blocks keep their nodes: while a text grows only its end is redrawn. */
