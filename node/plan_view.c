@@ -70,6 +70,7 @@ static void begin(kin_plan_view *view, const kin_facts *facts, const kin_plan_sc
     view->ring_s = INFINITY;
     view->reason[0] = '\0';
     memset(view->if_lost, 0, sizeof view->if_lost);
+    for (int i = 0; i < KIN_FACTS_MAX_DEVICES; i++) view->without[i].more_s = NAN;
 }
 
 // Returns the plan's group with the device, or NULL.
@@ -88,8 +89,8 @@ static int explain(kin_plan_view *view, const kin_plan_options *options, kin_err
     for (int i = 1; i < view->facts->n_device; i++) {
         if (view->plan.shares[i].n_layer == 0) continue;
         view->if_lost[i] = KIN_PLAN_VIEW_ENDS;
-        if (view->without[i].n_stops == 0) continue;
-        bool is_known = kin_loss_predict(view->facts, &view->plan, &view->without[i], i, &view->losses[i], NULL) == 0;
+        if (view->without[i].plan.n_stops == 0) continue;
+        bool is_known = kin_loss_predict(view->facts, &view->plan, &view->without[i].plan, i, &view->losses[i], NULL) == 0;
         view->if_lost[i] = is_known ? KIN_PLAN_VIEW_PAUSES : KIN_PLAN_VIEW_UNASKED;
     }
     return 0;
@@ -222,6 +223,7 @@ static void explain_groups(kin_plan_view *view, const kin_plan_options *options)
         if (i > 0) *(computes ? &o.leave_out : &o.force_in) |= kin_device_bit(i);
         double other_s = i > 0 ? find_best(view, &o) : 0, more_ms = 1e3 * (other_s - view->prediction.tpot_s);
         if (i > 0 && computes) find_loss(view, i, other_s);
+        if (i > 0 && computes) view->without[i].more_s = more_ms / 1e3;
         if (i == 0)
             snprintf(view->sentences[i], KIN_PLAN_EXPLAIN_MAX, "%s: %s; the head, with embedding and output", name,
                      computes ? layers : "no layers");
@@ -331,6 +333,12 @@ static json_t *loss_json(const kin_plan_view *view, int device) {
     return json;
 }
 
+// What a token takes without the device.
+static json_t *without_json(const kin_plan_without *without) {
+    if (!isfinite(without->more_s)) return json_pack("{s:b}", "fits", false);
+    return json_pack("{s:b, s:f}", "fits", true, "more_ms", without->more_s * 1e3);
+}
+
 // A member of a group has the group's times, and its own memory and disk.
 static json_t *device_json(const kin_plan_view *view, int device) {
     const kin_group *group = group_with(view, device);
@@ -356,6 +364,7 @@ static json_t *device_json(const kin_plan_view *view, int device) {
     for (size_t i = 0; i < sizeof times / sizeof *times; i++)
         json_object_set_new(json, times[i].key, json_real(times[i].value * 1e3));
     if (view->if_lost[device]) json_object_set_new(json, "if_lost", loss_json(view, device));
+    if (!isnan(view->without[device].more_s)) json_object_set_new(json, "without", without_json(&view->without[device]));
     if (view->sentences[device][0]) json_object_set_new(json, "why", json_string(view->sentences[device]));
     return json;
 }
@@ -421,5 +430,6 @@ json_t *kin_plan_view_json(const kin_plan_view *view) {
     if (json && view->has_groups) json_object_set_new(json, "groups", groups_json(view));
     if (json && view->reason[0]) json_object_set_new(json, "reason", json_string(view->reason));
     if (json && view->group[0]) json_object_set_new(json, "group", json_string(view->group));
+    if (json && view->group[0]) json_object_set_new(json, "group_tried", json_boolean(view->grouped.plan.groups.n > 0));
     return json;
 }

@@ -29,8 +29,8 @@ typedef struct kin_plan_view {
     kin_facts with_groups;
     kin_device_set refused; // devices with invalid facts, or without links to the head
     char sentences[KIN_FACTS_MAX_DEVICES]
-                  [KIN_PLAN_EXPLAIN_MAX];    // of every device; with schedulers other than `exact` only of refused ones
-    kin_plan without[KIN_FACTS_MAX_DEVICES]; // scratch: the plan without that device
+                  [KIN_PLAN_EXPLAIN_MAX];            // of every device; with schedulers other than `exact` only of refused ones
+    kin_plan_without without[KIN_FACTS_MAX_DEVICES]; // each device; of plans with groups only more_s
     enum {
         KIN_PLAN_VIEW_UNASKED,
         KIN_PLAN_VIEW_ENDS,

@@ -55,15 +55,12 @@ function groups(plan, index) {
   });
 }
 
-// A sentence such as "a ring is faster: kitchen + attic share 8 layers, …" describes groups that the plan does not use.
-function ofGroups({ group, groups }) {
-  if (!group || groups?.length || !/ share \d+ layers/.test(group)) return group && sentence(group);
-  return `Considered, but not used: ${group.replace(/^[^:]*: /, '')}`;
-}
+// A sentence such as "a ring is faster: kitchen + attic share 8 layers, …" may describe groups that the plan does not use.
+const ofGroups = ({ group, group_tried: isTried, groups }) => group && (isTried && !groups?.length ? `Considered, but not used: ${group}` : sentence(group));
 
 // The reasons, in the planner's words: one sentence; the devices' and groups' details can be expanded.
 function reasons(plan) {
-  const list = [ofGroups(plan), ...plan.devices.map((d) => d.why?.replace(/; without it .*$/, ''))].filter(Boolean);
+  const list = [ofGroups(plan), ...plan.devices.map((d) => d.why)].filter(Boolean);
   const details = list.length ? h('details', { class: 'reasons' }, h('summary', {}, 'Details'), h('ul', {}, list.map((why) => h('li', {}, why)))) : null;
   if (!plan.reason && !details) return [];
   return [h('h3', {}, 'Reasons'), plan.reason ? h('p', {}, `${sentence(plan.reason)}.`) : null, details];
@@ -82,9 +79,11 @@ function unmeasured(plan, index) {
 const pauses = (lost) => (lost?.pause_ms > 0 ? `; generation pauses for about ${ms(lost.pause_ms)}` : '');
 
 function leaving(plan) {
-  const list = plan.devices.map((d) => [d.name, d.why?.match(/without it (.*)$/)?.[1], d.if_lost]).filter(([, w]) => w);
+  const list = plan.devices.filter((d) => d.without);
   if (!list.length) return null;
-  return [h('h3', {}, 'If a device leaves'), h('ul', { class: 'leaves' }, list.map(([name, w, lost]) => h('li', { class: /does not fit/.test(w) ? 'bad' : '' }, h('strong', {}, name), `: ${/does not fit/.test(w) ? 'the model does not fit on the others, so generation stops' : `a token takes ${w.replace('/token', '')}${pauses(lost)}`}`)))];
+  const cost = (more) => `a token takes ${ms(Math.abs(more))} ${more < 0 ? 'less' : 'more'}`;
+  return [h('h3', {}, 'If a device leaves'), h('ul', { class: 'leaves' }, list.map(({ name, without, if_lost: lost }) => h('li', { class: without.fits ? '' : 'bad' }, h('strong', {}, name),
+    `: ${without.fits ? `${cost(without.more_ms)}${pauses(lost)}` : 'the model does not fit on the others, so generation stops'}`)))];
 }
 
 export function drawPlan(plan, index) {

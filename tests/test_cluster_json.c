@@ -40,7 +40,11 @@ static void a_measured_plan_has_times_reasons_and_the_links_of_its_ring(void **s
     for (size_t i = 0; i < json_array_size(devices); i++) {
         const json_t *d = json_array_get(devices, i);
         n_layer += (int)json_integer_value(json_object_get(d, "layers"));
-        n_leave += strstr(text_of(d, "why"), "without it") != NULL;
+        const json_t *without = json_object_get(d, "without");
+        assert_int_equal(without != NULL, strstr(text_of(d, "why"), "without it") != NULL);
+        assert_true(!without || json_is_boolean(json_object_get(without, "fits")));
+        assert_int_equal(json_object_get(without, "more_ms") != NULL, json_is_true(json_object_get(without, "fits")));
+        n_leave += without != NULL;
         assert_true(text_of(d, "why")[0]);
     }
     assert_int_equal(n_layer, b->facts.model.n_layer);

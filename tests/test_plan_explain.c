@@ -16,12 +16,13 @@
 #include "testkit/paper_clusters.h"
 
 static char sentences[KIN_FACTS_MAX_DEVICES][KIN_PLAN_EXPLAIN_MAX];
+static kin_plan_without without[KIN_FACTS_MAX_DEVICES];
 
 static kin_plan explain(const kin_facts *facts, const kin_plan_options *options) {
     kin_plan plan;
     kin_err err;
     if (kin_plan_playoff(facts, options, &plan, &err) != 0) fail_msg("%s", err.text);
-    assert_int_equal(kin_plan_explain(facts, options, &plan, sentences, NULL, &err), 0);
+    assert_int_equal(kin_plan_explain(facts, options, &plan, sentences, without, &err), 0);
     for (int i = 0; i < facts->n_device; i++) print_message("%s\n", sentences[i]);
     return plan;
 }
@@ -104,6 +105,7 @@ static void every_kind_of_device_has_its_sentence(void **state) {
     options.leave_out = 0;
     explain(&facts, &options);
     assert_non_null(strstr(sentences[1], "without it the model does not fit"));
+    assert_true(isinf(without[1].more_s));
 
     kin_paper_facts(&facts, KIN_PAPER_TABLE_3, KIN_PAPER_8B, 2);
     facts.devices[1].memory_bytes = 1e6;
@@ -152,11 +154,12 @@ static void long_times_are_said_in_plain_figures(void **state) {
     kin_plan plan = explain(&facts, &options);
     for (int i = 1; i < facts.n_device; i++) {
         options.leave_out = kin_device_bit(i);
-        kin_plan without;
-        if (kin_plan_playoff(&facts, &options, &without, NULL) != 0) continue;
+        kin_plan other;
+        if (kin_plan_playoff(&facts, &options, &other, NULL) != 0) continue;
         assert_null(strstr(sentences[i], "e+"));
-        double more_s = played(&facts, &without) - played(&facts, &plan);
+        double more_s = played(&facts, &other) - played(&facts, &plan);
         assert_true(fabs(number_of(sentences[i]) - more_s) <= 0.005 * more_s + 0.0005);
+        assert_float_equal(without[i].more_s, more_s, 1e-9);
     }
 }
 
@@ -169,6 +172,8 @@ static void a_device_that_must_compute_may_cost_time(void **state) {
     options.force_in = kin_device_bit(phone);
     explain(&facts, &options);
     assert_non_null(strstr(sentences[phone], "; without it 27.1 ms/token less"));
+    assert_float_equal(without[phone].more_s, -0.0271, 5e-5);
+    assert_true(isnan(without[0].more_s));
 }
 
 int main(void) {

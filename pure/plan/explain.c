@@ -61,10 +61,9 @@ static void say_relay(const question *q, int stop, char *text, size_t size) {
 }
 
 // Explains a device with layers, by the best plan without it.
-static void say_used(const question *q, int device, char *sentence, kin_plan *without) {
+static void say_used(const question *q, int device, char *sentence, kin_plan_without *without) {
     const kin_device_facts *d = &q->facts->devices[device];
     char name[KIN_FACTS_MAX_NAME + 24], share[80], ms[32], relay[2 * KIN_FACTS_MAX_NAME + 40] = "";
-    double more_s;
     kin_plan_options options = *q->options;
     snprintf(name, sizeof name, "%s%s", d->name, kin_os_label(d->os));
     say_share(&q->plan->shares[device], share, sizeof share);
@@ -78,15 +77,16 @@ static void say_used(const question *q, int device, char *sentence, kin_plan *wi
     }
     options.leave_out |= kin_device_bit(device);
     options.force_in &= ~kin_device_bit(device);
-    if (!differs_by(q, &options, without, &more_s)) {
-        without->n_stops = 0;
+    if (!differs_by(q, &options, &without->plan, &without->more_s)) {
+        without->plan.n_stops = 0;
+        without->more_s = INFINITY;
         snprintf(sentence, KIN_PLAN_EXPLAIN_MAX, "%s: %s%s; without it the model does not fit", name, share, relay);
         return;
     }
-    kin_plan_keep_order(q->facts, q->plan, without);
+    kin_plan_keep_order(q->facts, q->plan, &without->plan);
     // Negative: the device computes because it must, or the playoff did not try that plan.
-    snprintf(sentence, KIN_PLAN_EXPLAIN_MAX, "%s: %s%s; without it %s ms/token %s", name, share, relay, say_ms(fabs(more_s), ms),
-             more_s < 0 ? "less" : "more");
+    snprintf(sentence, KIN_PLAN_EXPLAIN_MAX, "%s: %s%s; without it %s ms/token %s", name, share, relay,
+             say_ms(fabs(without->more_s), ms), without->more_s < 0 ? "less" : "more");
 }
 
 // Explains an unused device, by the best plan that uses it. it: the word for the device, or for a layer there.
@@ -133,22 +133,21 @@ int kin_plan_explain_left_out(const kin_facts *facts, const kin_plan_options *op
 }
 
 int kin_plan_explain(const kin_facts *facts, const kin_plan_options *options, const kin_plan *plan,
-                     char sentences[][KIN_PLAN_EXPLAIN_MAX], kin_plan *without, kin_err *err) {
+                     char sentences[][KIN_PLAN_EXPLAIN_MAX], kin_plan_without *without, kin_err *err) {
     question q = {facts, options, plan, 0};
     char reasons[KIN_FACTS_MAX_DEVICES][KIN_FACTS_MAX_REASON];
     kin_device_set usable;
-    kin_plan other;
     if (kin_facts_screen(facts, &usable, reasons, err) != 0) return KIN_FAIL;
     if (kin_timeline_play(facts, plan, &q.plan_s, err) != 0) return KIN_FAIL;
     for (int i = 0; i < facts->n_device; i++) {
         const char *name = facts->devices[i].name;
-        if (without) without[i].n_stops = 0;
+        without[i] = (kin_plan_without){.more_s = NAN};
         if (!(usable & kin_device_bit(i)))
             snprintf(sentences[i], KIN_PLAN_EXPLAIN_MAX, "%s refused: %.*s", name, KIN_FACTS_MAX_REASON - 1, reasons[i]);
         else if (options->leave_out & kin_device_bit(i))
             snprintf(sentences[i], KIN_PLAN_EXPLAIN_MAX, "%s left out by request", name);
         else if (plan->shares[i].n_layer > 0)
-            say_used(&q, i, sentences[i], without ? &without[i] : &other);
+            say_used(&q, i, sentences[i], &without[i]);
         else
             say_unused(&q, i, sentences[i]);
     }
