@@ -4,7 +4,7 @@
 import { svg } from './dom.js';
 import { bytes, ms } from './format.js';
 
-const MAX_ELLIPSE = 6; // stops: with more, the labels of links do not fit between them
+const MAX_ELLIPSE = 6, MAX_NARROW_ELLIPSE = 4; // stops: with more, the labels of links do not fit between them
 const MARGIN = 44, ROOM = 52; // space above and below the grid, and between its rows, for the labels of links
 
 const text = (x, y, what, cls, anchor = 'middle') => svg('text', { x, y, class: cls, 'text-anchor': anchor }, what);
@@ -47,7 +47,7 @@ export function placeStops(sizes, width) {
   if (sizes.length === 1) return { at: [{ x: width / 2, y: sizes[0].h / 2 + 20, ...sizes[0] }], height: sizes[0].h + 40 };
   const ellipse = onEllipse(sizes, width);
   const isTight = ellipse.at.some((a, i) => ellipse.at.some((b, k) => k > i && overlap(a, b, 30)));
-  return sizes.length > MAX_ELLIPSE || (isTight && sizes.length > 3) ? onBorder(sizes, width) : ellipse;
+  return sizes.length > (width < 500 ? MAX_NARROW_ELLIPSE : MAX_ELLIPSE) || (isTight && sizes.length > 3) ? onBorder(sizes, width) : ellipse;
 }
 
 const arrow = (at, angle) => svg('path', { class: 'arrow', d: 'M-6 -6 L6 0 L-6 6 Z', transform: `translate(${at.x} ${at.y}) rotate(${angle})` });
