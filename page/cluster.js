@@ -2,7 +2,7 @@
 
 import { h, svg, toast } from './dom.js';
 import { drawCards } from './devices.js';
-import { count, plural, progress, rate, sentence, uptime } from './format.js';
+import { count, plural, progress, rate, sentence, shortCount, uptime } from './format.js';
 import { drawJoin } from './join.js';
 import { Live } from './live.js';
 import { drawPlan } from './plan.js';
@@ -116,7 +116,7 @@ export class ClusterView {
       this.figure('Speed', rate(speeds.at(-1) ?? 0), 'tokens/s', this.sparkline(speeds)),
       this.figure('Requests', count(s.running), `of ${count(s.n_parallel)}`, h('span', { class: 'figure-more' }, s.waiting ? `${count(s.waiting)} in the queue` : 'no queue')),
       this.figure('Context in use', `${Math.round(100 * used)}`, '%', h('span', { class: 'gauge', 'aria-hidden': 'true' }, this.gauge(used))),
-      this.figure('Written', count(s.generated_tokens), 'tokens', h('span', { class: 'figure-more' }, `${plural(s.requests, 'request')} in ${uptime(s.uptime_s)}`)),
+      this.figure('Written', shortCount(s.generated_tokens), 'tokens', h('span', { class: 'figure-more' }, `${plural(s.requests, 'request')} in ${uptime(s.uptime_s)}`)),
       this.figure('Model', s.model, '', h('span', { class: 'figure-more' }, head ? `${head.layers} layers, context ${count(s.n_ctx)}` : '')),
     ];
   }

@@ -1,9 +1,13 @@
 // Formats numbers for display.
 
 const n1 = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
+const short = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 });
 const n0 = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
 
 export const count = (n) => n0.format(n ?? 0);
+
+/** Returns "12.3M" for numbers that would be too wide. */
+export const shortCount = (n) => (n >= 1e6 ? short.format(n) : count(n));
 
 export function bytes(n) {
   if (!(n > 0)) return '0 B';

@@ -2,7 +2,7 @@
 
 import { copyText, h, icon, iconButton, toast } from './dom.js';
 import { drawFiles } from './files.js';
-import { count, ms, rate } from './format.js';
+import { count, ms, plural, rate } from './format.js';
 import { showMarkdown } from './markdown.js';
 import { isElsewhere } from './store.js';
 
@@ -18,7 +18,7 @@ const pretty = (json) => {
 function statsText(stats, nContext) {
   const parts = [];
   if (stats.rate > 0) parts.push(`${rate(stats.rate)} tokens/s`);
-  if (stats.tokens) parts.push(`${count(stats.tokens)} tokens`);
+  if (stats.tokens) parts.push(plural(stats.tokens, 'token'));
   if (stats.first_ms >= 0) parts.push(`prompt ${ms(stats.first_ms)}`);
   if (stats.prompt) parts.push(`context ${count(stats.prompt + (stats.tokens ?? 0))}${nContext ? ` of ${count(nContext)}` : ''}`);
   if (stats.cached) parts.push(`${count(stats.cached)} cached`);
@@ -30,7 +30,7 @@ function progressText(message, progress) {
   if (progress?.waiting) return ''; // already shown above
   if (progress?.first && progress.n > 1) {
     const perSecond = ((progress.n - 1) * 1000) / (performance.now() - progress.first);
-    return `${rate(perSecond)} tokens/s · ${count(progress.n)} tokens`;
+    return `${rate(perSecond)} tokens/s · ${plural(progress.n, 'token')}`;
   }
   return progress?.prompt !== null && progress?.prompt !== undefined && progress.prompt < 1 ? `Reading the prompt: ${Math.floor(100 * progress.prompt)} %` : '';
 }
