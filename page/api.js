@@ -1,6 +1,8 @@
 // Access to the server: requests with the API key, and streams of server-sent events. Paths are relative to the page's folder, so that a
 // prefix (--api-prefix) or a reverse proxy needs no configuration.
 
+import { local } from './storage.js';
+
 const BASE = new URL('..', import.meta.url);
 
 export const url = (path) => new URL(path, BASE);
@@ -8,18 +10,8 @@ export const url = (path) => new URL(path, BASE);
 /** The server's address, in the form that users type. */
 export const origin = () => BASE.href.replace(/\/$/, '');
 
-export function getKey() {
-  try {
-    return localStorage.getItem('kin.key') ?? '';
-  } catch {
-    return '';
-  }
-}
-
-export function setKey(key) {
-  if (key) localStorage.setItem('kin.key', key);
-  else localStorage.removeItem('kin.key');
-}
+export const getKey = () => local.get('kin.key') ?? '';
+export const setKey = (key) => local.set('kin.key', key || null);
 
 /** A failed request: `status` is the HTTP status, 0 if the server was unreachable; `loading` is {what, percent, seconds_left} of a 503. */
 export class ApiError extends Error {

@@ -8,6 +8,7 @@ import { bytes, sentence } from './format.js';
 import { chooseModel, lookNow, server, untilReady } from './server.js';
 import { openSettings } from './settings.js';
 import { Sidebar } from './sidebar.js';
+import { local, session } from './storage.js';
 import { hearTabs, listConversations, openStore } from './store.js';
 
 const THEMES = [['auto', 'The system’s colours'], ['light', 'Light colours'], ['dark', 'Dark colours']];
@@ -97,7 +98,7 @@ function nextTheme() {
   const next = THEMES[(THEMES.findIndex(([n]) => n === theme()) + 1) % THEMES.length][0];
   if (next === 'auto') delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = next;
-  localStorage.setItem('kin.theme', next);
+  local.set('kin.theme', next);
   drawTheme();
 }
 
@@ -120,11 +121,8 @@ untilReady();
 
 /** Returns the conversation that was open before the page was reloaded. */
 async function lastConversation() {
-  const id = sessionStorage.getItem('kin.open');
+  const id = session.get('kin.open');
   return (await listConversations()).find((c) => c.id === id) ?? null;
 }
 
-addEventListener('pagehide', () => {
-  if (chat.conversation) sessionStorage.setItem('kin.open', chat.conversation.id);
-  else sessionStorage.removeItem('kin.open');
-});
+addEventListener('pagehide', () => session.set('kin.open', chat.conversation?.id ?? null));

@@ -3,6 +3,7 @@
 import { ApiError, getJson } from './api.js';
 import { progress } from './format.js';
 import { askForKey } from './settings.js';
+import { local } from './storage.js';
 
 export const server = Object.assign(new EventTarget(), {
   state: 'unknown', // 'ready', 'loading', 'unreachable', 'refused'
@@ -25,9 +26,7 @@ export const contextLength = () => server.models.find((m) => m.id === server.mod
 
 export function chooseModel(id) {
   server.model = id;
-  try {
-    localStorage.setItem('kin.model', id);
-  } catch {} // requested again the next time
+  local.set('kin.model', id);
   server.dispatchEvent(new Event('changed'));
 }
 
@@ -41,7 +40,7 @@ addEventListener('online', lookNow);
 async function readModels() {
   const { data } = await getJson('v1/models');
   server.models = data ?? [];
-  const kept = localStorage.getItem('kin.model');
+  const kept = local.get('kin.model');
   server.model = server.models.some((m) => m.id === kept) ? kept : (server.models[0]?.id ?? '');
 }
 

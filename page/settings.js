@@ -2,6 +2,7 @@
 
 import { getKey, setKey } from './api.js';
 import { h, openDialog } from './dom.js';
+import { local } from './storage.js';
 
 const NUMBERS = [
   ['temperature', 'Temperature', 'Randomness; 0: always the likeliest token', { min: 0, max: 5, step: 0.05 }, 'default'],
@@ -16,7 +17,7 @@ let current = read();
 
 function read() {
   try {
-    return JSON.parse(localStorage.getItem('kin.settings')) ?? {};
+    return JSON.parse(local.get('kin.settings')) ?? {};
   } catch {
     return {};
   }
@@ -24,7 +25,7 @@ function read() {
 
 function save(values) {
   current = values;
-  localStorage.setItem('kin.settings', JSON.stringify(values));
+  local.set('kin.settings', JSON.stringify(values));
 }
 
 export const systemPrompt = () => current.system ?? '';

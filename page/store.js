@@ -1,6 +1,8 @@
 // Stores conversations in IndexedDB. A conversation is a tree of messages: each has its parent, and `current` is the last message of the
 // branch shown. Without IndexedDB (private windows of some browsers) they live as long as the page.
 
+import { session } from './storage.js';
+
 const DB = 'kin', VERSION = 1;
 const memory = { conversations: new Map(), messages: new Map() };
 let db = null;
@@ -10,14 +12,8 @@ const done = (request) => new Promise((yes, no) => ((request.onsuccess = () => y
 export const newId = () => Array.from(crypto.getRandomValues(new Uint8Array(9)), (b) => (b % 36).toString(36)).join('') + Date.now().toString(36);
 
 /** Id of this tab; it survives a reload of the page. */
-export const tab = (() => {
-  try {
-    if (!sessionStorage.getItem('kin.tab')) sessionStorage.setItem('kin.tab', newId());
-    return sessionStorage.getItem('kin.tab');
-  } catch {
-    return newId();
-  }
-})();
+export const tab = session.get('kin.tab') ?? newId();
+session.set('kin.tab', tab);
 
 // Changes are sent to other tabs: a conversation, a message, or the id of a removed conversation.
 const channel = typeof BroadcastChannel === 'function' ? new BroadcastChannel('kin') : null;
@@ -56,18 +52,14 @@ export const putMessage = (message) => put('messages', message);
 const LAST = `kin.last.${tab}`;
 
 /** Stores a message synchronously, until takeLast. */
-export function putLast(message) {
-  try {
-    sessionStorage.setItem(LAST, JSON.stringify(message));
-  } catch {} // then the last stored state remains
-}
+export const putLast = (message) => session.set(LAST, JSON.stringify(message));
 
 /** Returns what putLast has stored, if it is this message. */
 export function takeLast(id) {
   try {
-    const last = JSON.parse(sessionStorage.getItem(LAST));
+    const last = JSON.parse(session.get(LAST));
     if (last?.id !== id) return null;
-    sessionStorage.removeItem(LAST);
+    session.set(LAST, null);
     return last;
   } catch {
     return null;
@@ -77,16 +69,11 @@ export function takeLast(id) {
 // The draft of a conversation ('' for a new one) with its files: kept per tab, until it is sent.
 const draftName = (id) => `kin.draft.${id ?? ''}`;
 
-export function putDraft(id, draft) {
-  try {
-    if (draft.text || draft.files.length) sessionStorage.setItem(draftName(id), JSON.stringify(draft));
-    else sessionStorage.removeItem(draftName(id));
-  } catch {} // no storage, or it is full: the draft lives as long as the page
-}
+export const putDraft = (id, draft) => session.set(draftName(id), draft.text || draft.files.length ? JSON.stringify(draft) : null);
 
 export function getDraft(id) {
   try {
-    return JSON.parse(sessionStorage.getItem(draftName(id))) ?? { text: '', files: [] };
+    return JSON.parse(session.get(draftName(id))) ?? { text: '', files: [] };
   } catch {
     return { text: '', files: [] };
   }

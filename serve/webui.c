@@ -42,6 +42,7 @@
     X(server, "server.js", JS)                                                                                                   \
     X(settings, "settings.js", JS)                                                                                               \
     X(sidebar, "sidebar.js", JS)                                                                                                 \
+    X(storage, "storage.js", JS)                                                                                                 \
     X(store, "store.js", JS)                                                                                                     \
     X(theme, "theme.js", JS)                                                                                                     \
     X(tree, "tree.js", JS)                                                                                                       \

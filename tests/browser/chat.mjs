@@ -282,6 +282,22 @@ async function fullStorage({ base, browser }) {
   await close(page);
 }
 
+/** Browsers deny storage where the user has forbidden cookies. */
+async function deniedStorage({ base, browser }) {
+  const page = await openPage(browser, 'about:blank');
+  await page.addInitScript(() => {
+    for (const name of ['localStorage', 'sessionStorage', 'indexedDB']) Object.defineProperty(window, name, { get: () => { throw new DOMException('denied', 'SecurityError'); } });
+  });
+  await page.goto(base);
+  await page.waitForSelector('.model:has-text("demo")');
+  await page.waitForSelector('.toast:has-text("stores nothing")');
+  await ask(page, 'Is this answered?');
+  assert.ok(await answer(page));
+  await page.click('[aria-label*="colours"]');
+  assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), 'light');
+  await close(page);
+}
+
 const sendButton = '.composer .send';
 
 async function drafts({ base, browser }) {
@@ -457,6 +473,7 @@ export async function chats(world) {
   await check('a second message while the first is answered stays in the entry', () => sendingSoon(world));
   await check('of two conversations opened in one moment the last is there, and what is sent belongs to it', () => openingTwo(world));
   await check('where the browser can keep nothing, questions are answered and it is said', () => fullStorage(world));
+  await check('where the browser denies storage the page works as long as it is open', () => deniedStorage(world));
   await check('while the model is loaded its progress is shown, and the question waits', () => waiting(world));
   await check('settings are sent; a number that cannot be is refused', () => settings(world));
   await check('reasoning is folded, calls of tools are shown and answered', () => parts(world));
