@@ -17,6 +17,8 @@ typedef struct kin_command {
     int (*run)(int argc, char **argv);
     // Calls `use` with the command's option tables. Their values point to defaults that are valid during the call only.
     void (*options)(void (*use)(kin_option_tables tables, void *user), void *user);
+    // Checks the words that `run` would get, as far as that is possible without running it. NULL: not needed
+    int (*check)(int argc, char **argv, kin_err *err);
     const char *operands; // completion candidates for operands, separated by spaces; NULL: file names
 } kin_command;
 

@@ -182,17 +182,25 @@ static int run_join(const join_options *o, const kin_head_address *head) {
     return KIN_EXIT_OK;
 }
 
-static int command_join(int argc, char **argv) {
-    join_options o = {.spare_disk = KIN_JOIN_SPARE_DISK};
+static int parse(join_options *o, kin_head_address *head, int argc, char **argv, kin_err *err) {
     kin_option table[N_OPTIONS];
     const char *operand = NULL;
+    fill_join_table(o, table);
+    if (kin_options_parse((kin_option_tables){table}, argc, argv, &operand, err) != 0) return KIN_FAIL;
+    return kin_head_address_parse(operand, head, err);
+}
+
+static int check_join(int argc, char **argv, kin_err *err) {
+    join_options o = {.spare_disk = KIN_JOIN_SPARE_DISK};
+    kin_head_address head;
+    return parse(&o, &head, argc, argv, err);
+}
+
+static int command_join(int argc, char **argv) {
+    join_options o = {.spare_disk = KIN_JOIN_SPARE_DISK};
     kin_head_address head;
     kin_err err;
-    fill_join_table(&o, table);
-    if (kin_options_parse((kin_option_tables){table}, argc, argv, &operand, &err) != 0 ||
-        kin_head_address_parse(operand, &head, &err) != 0)
-        return kin_app_usage("join", &err);
-    return run_join(&o, &head);
+    return parse(&o, &head, argc, argv, &err) == 0 ? run_join(&o, &head) : kin_app_usage("join", &err);
 }
 
 static void with_join_options(void (*use)(kin_option_tables tables, void *user), void *user) {
@@ -210,5 +218,6 @@ const kin_command kin_command_join = {
             "head, and\n"
             "stores it once a head has accepted it. Needs no model file. Ctrl-C stops.",
     .run = command_join,
+    .check = check_join,
     .options = with_join_options,
 };

@@ -490,26 +490,42 @@ static int run_serve(serve_options *o) {
     return rc == 0 ? KIN_EXIT_OK : kin_app_fail(&err);
 }
 
-static int command_serve(int argc, char **argv) {
-    serve_options o = {0};
+typedef struct parsed {
+    serve_options o;
+    char **words, *texts; // the options point into them
+} parsed;
+
+static int parse(parsed *p, int argc, char **argv, kin_err *err) {
     tables t;
     kin_option llama_names[KIN_LLAMA_N_NAMES];
-    kin_err err;
-    char **words = NULL, *texts = NULL;
     int n_words;
     const char *model = NULL;
-    fill_serve_tables(&o, &t);
-    int rc = kin_llama_options_translate(argc, argv, &words, &n_words, &texts, &err);
+    fill_serve_tables(&p->o, &t);
+    if (kin_llama_options_translate(argc, argv, &p->words, &n_words, &p->texts, err) != 0) return KIN_FAIL;
     kin_llama_options_names(llama_names);
     kin_option_tables all = {t.own, t.session.own, t.session.fleet, llama_names};
-    if (rc == 0) {
-        rc = kin_options_parse(all, n_words, words, &model, &err);
-        if (rc != 0) kin_llama_options_explain(all, &err);
-    }
-    if (rc == 0) rc = kin_session_end_parsing(&o.session, model, &err);
-    int status = rc == 0 ? run_serve(&o) : kin_app_usage("serve", &err);
-    free(words);
-    free(texts);
+    if (kin_options_parse(all, n_words, p->words, &model, err) == 0) return kin_session_end_parsing(&p->o.session, model, err);
+    kin_llama_options_explain(all, err);
+    return KIN_FAIL;
+}
+
+static void parsed_fini(parsed *p) {
+    free(p->words);
+    free(p->texts);
+}
+
+static int check_serve(int argc, char **argv, kin_err *err) {
+    parsed p = {0};
+    int rc = parse(&p, argc, argv, err);
+    parsed_fini(&p);
+    return rc;
+}
+
+static int command_serve(int argc, char **argv) {
+    parsed p = {0};
+    kin_err err;
+    int status = parse(&p, argc, argv, &err) == 0 ? run_serve(&p.o) : kin_app_usage("serve", &err);
+    parsed_fini(&p);
     return status;
 }
 
@@ -532,5 +548,6 @@ const kin_command kin_command_serve = {
         "waits. The option names of llama-server are accepted. With --models-dir several models are served: 'kin models FOLDER'\n"
         "lists them.",
     .run = command_serve,
+    .check = check_serve,
     .options = with_serve_options,
 };

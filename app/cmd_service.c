@@ -96,11 +96,26 @@ static int write_unit(const service_options *o, int argc, char **argv, kin_text_
     return rc;
 }
 
+// Wrong words would make the service end at every start, where nobody sees why.
+static int check_words(int argc, char **argv, kin_err *err) {
+    service_options own = {0};
+    kin_option table[N_SERVICE_OPTIONS];
+    bool is_serve = strcmp(argv[0], "serve") == 0;
+    fill_service_table(&own, table);
+    for (int i = 1; i < argc; i++)
+        for (const kin_option *o = table; o->kind != KIN_OPTION_END; o++)
+            if (strncmp(argv[i], "--", 2) == 0 && strcmp(argv[i] + 2, o->name) == 0)
+                return kin_err_set(err, "--%s is an option of kin service: write it before '%s'", o->name, argv[0]);
+    int rc = (is_serve ? &kin_command_serve : &kin_command_join)->check(argc - 1, argv + 1, err);
+    return rc == 0 ? 0 : kin_err_prefix(err, "kin %s", argv[0]);
+}
+
 static int install(const service_options *o, int argc, char **argv, kin_err *err) {
     char name[64], path[PATH_MAX], folder[PATH_MAX];
     kin_text_buffer text = {0};
-    if (argc == 0 || (strcmp(argv[0], "serve") != 0 && strcmp(argv[0], "join") != 0))
+    if (argc == 0)
         return kin_err_set(err, "which command? For example: kin service install serve MODEL, or kin service install join");
+    if (check_words(argc, argv, err) != 0) return KIN_FAIL;
     int rc = write_unit(o, argc, argv, &text, err);
     if (rc == 0) rc = unit_path(o, argv[0], name, sizeof name, path, sizeof path, err);
     if (rc == 0 && o->dry_run) {

@@ -58,7 +58,8 @@ static int parse_number(const kin_option *o, const char *text, double *value, ki
 static int threads_here(const kin_option *o, double asked) {
     int most = kin_cpu_n_threads();
     if (asked <= most) return (int)asked;
-    kin_log(KIN_LOG_WARN, "--%s %.0f: this machine has only %d hardware threads; using %d", o->name, asked, most, most);
+    kin_log(KIN_LOG_WARN, "--%s %.0f: this machine has only %d hardware thread%s; using %d", o->name, asked, most,
+            most == 1 ? "" : "s", most);
     return most;
 }
 

@@ -37,6 +37,22 @@ says "$out" '^DynamicUser=yes$'
 says "$out" '^ProtectSystem=strict$'
 says "$out" '^WantedBy=multi-user.target$'
 
+claim='words that the command would refuse are refused before anything is installed'
+refused() { # PATTERN WORDS...
+    pattern=$1
+    shift
+    status 1 "$kin" service install "$@"
+    says "$err" "$pattern"
+}
+refused "kin serve: --port 99999: must be" serve --port 99999
+refused "kin serve: unexpected argument 'nonsense'" serve nonsense
+refused "kin serve: unknown option '--prot'" serve --prot 1
+refused "kin join: '9:x': the port must be" join 9:x
+refused "--dry-run is an option of kin service: write it before 'serve'" serve --dry-run
+refused "--system is an option of kin service: write it before 'join'" join --system
+[ ! -e "$dir/calls" ] || fail 'systemctl was called'
+[ ! -e "$XDG_CONFIG_HOME/systemd" ] || fail 'a unit was written'
+
 claim='systemd finds no mistake in the units'
 if command -v systemd-analyze >/dev/null; then
     for kind in '' --system; do
