@@ -60,6 +60,11 @@ static void other_words_are_no_names_and_malformed_names_are_refused(void **stat
                                             "hf:a/b/.c.gguf",
                                             "hf:a/b//c.gguf",
                                             "hf:a/b/c\n.gguf",
+                                            "hf:a/b/c\xc2\x9b.gguf",
+                                            "hf:a/b/c\xe2\x80\xae.gguf",
+                                            "hf:a/b/c\xff.gguf",
+                                            "https://me:secret@h/a.gguf",
+                                            "https://me@h/a.gguf",
                                             "hf:a/b\\c:Q4",
                                             "ollama:",
                                             "ollama:a/b/c",
@@ -191,7 +196,9 @@ static void a_tree_of_hugging_face_is_read(void **state) {
         "\"ABCDEF6789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\",\"size\":5000000000,\"pointerSize\":134},"
         "\"xetHash\":\"x\"},"
         "{\"type\":\"file\",\"size\":7,\"path\":\"b-Q8_0.gguf\"},{\"type\":\"file\",\"size\":7,\"path\":\"../c.gguf\"},"
-        "{\"type\":\"file\",\"size\":-7,\"path\":\"d.gguf\"},{\"type\":\"file\",\"size\":7,\"path\":\"x/../e.gguf\"},5]";
+        "{\"type\":\"file\",\"size\":-7,\"path\":\"d.gguf\"},{\"type\":\"file\",\"size\":7,\"path\":\"x/../e.gguf\"},"
+        "{\"type\":\"file\",\"size\":7,\"path\":\"\\u009b31mf.gguf\"},{\"type\":\"file\",\"size\":7,\"path\":\"\\u202eg.gguf\"},"
+        "{\"type\":\"file\",\"size\":7,\"path\":\"h\\n.gguf\"},{\"type\":\"file\",\"size\":7,\"path\":\"i/\"},5]";
     kin_repo repo = {0};
     (void)state;
     assert_int_equal(kin_repo_add_tree(&repo, tree, strlen(tree), &err), 0);

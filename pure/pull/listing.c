@@ -38,14 +38,6 @@ static void lower(char *text) {
         if (*text >= 'A' && *text <= 'F') *text = (char)(*text - 'A' + 'a');
 }
 
-// A path of a repository becomes part of a URL, and its last part a file's name here.
-static bool is_safe(const char *path) {
-    if (path[0] == '/' || path[0] == '.' || strstr(path, "/.") || strstr(path, "//") || strchr(path, '\\')) return false;
-    for (; *path; path++)
-        if ((unsigned char)*path < ' ' || *path == 127) return false;
-    return true;
-}
-
 int kin_repo_add_tree(kin_repo *repo, const char *text, size_t len, kin_err *err) {
     kin_json json;
     int rc = 0;
@@ -57,7 +49,7 @@ int kin_repo_add_tree(kin_repo *repo, const char *text, size_t len, kin_err *err
         kin_repo_file f = {0};
         char type[16];
         if (!take_text(&json, item, "/type", type, sizeof type) || strcmp(type, "file") != 0) continue;
-        if (!take_text(&json, item, "/path", f.path, sizeof f.path) || !is_safe(f.path)) continue;
+        if (!take_text(&json, item, "/path", f.path, sizeof f.path) || !kin_path_is_safe(f.path)) continue;
         if (!take_size(&json, item, "/lfs/size", &f.size) && !take_size(&json, item, "/size", &f.size)) continue;
         if (!take_text(&json, item, "/lfs/oid", f.sha256, sizeof f.sha256) || !is_sha256(f.sha256)) f.sha256[0] = '\0';
         lower(f.sha256);

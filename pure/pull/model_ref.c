@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pure/text/escape.h"
+
 // Returns the text after a prefix; NULL if it does not begin with it.
 static const char *after(const char *text, const char *prefix) {
     size_t n = strlen(prefix);
@@ -22,15 +24,17 @@ static bool is_word(const char *at, size_t n) {
     return true;
 }
 
-// True if no part of the path is empty or begins with a dot, and no character is a control character or a backslash.
-static bool is_path(const char *path) {
-    for (const char *at = path;; at++) {
-        size_t n = strcspn(at, "/");
-        if (n == 0 || *at == '.') return false;
-        for (; n > 0; n--, at++)
-            if ((unsigned char)*at < ' ' || *at == 127 || *at == '\\') return false;
-        if (*at == '\0') return true;
+bool kin_path_is_safe(const char *path) {
+    char shown[KIN_ESCAPE_CHAR];
+    bool begins_part = true;
+    for (const char *at = path; *at;) {
+        size_t n = kin_escape_char(at, strlen(at), shown);
+        if (strncmp(shown, at, n) != 0 || shown[n] || *at == '\\') return false;
+        if (begins_part && (*at == '/' || *at == '.')) return false;
+        begins_part = *at == '/';
+        at += n;
     }
+    return !begins_part;
 }
 
 const char *kin_path_file(const char *path) {
@@ -74,7 +78,8 @@ static int parse_hf(kin_model_ref *ref, const char *rest, const char *text, kin_
     if (*end == '\0') return 0;
     const char *pick = end + 1;
     if (!copy(ref->pick, sizeof ref->pick, pick, strlen(pick))) return hf_malformed(text, err);
-    if (ref->is_file ? !is_path(pick) || !ends_in_gguf(pick) : !is_word(pick, strlen(pick))) return hf_malformed(text, err);
+    if (ref->is_file ? !kin_path_is_safe(pick) || !ends_in_gguf(pick) : !is_word(pick, strlen(pick)))
+        return hf_malformed(text, err);
     return 0;
 }
 
@@ -125,9 +130,13 @@ static int parse_web(kin_model_ref *ref, const char *text, kin_err *err) {
     char path[KIN_REF_PICK];
     bool is_ok = n_host > 0 && n_host < KIN_REF_REPO && strlen(text) < KIN_REF_TEXT && host[n_host] == '/';
     for (const char *at = text; *at; at++) is_ok = is_ok && (unsigned char)*at > ' ' && (unsigned char)*at < 127;
+    if (memchr(host, '@', n_host))
+        return kin_err_set(err,
+                           "an address may not contain a user or a password, because it is shown and stored: write them into "
+                           "~/.netrc");
     if (!is_ok || !copy(path, sizeof path, host + n_host + 1, n_path - n_host - 1))
         return kin_err_set(err, "'%.200s' is not the address of a file", text);
-    if (!ends_in_gguf(path) || !is_path(path))
+    if (!ends_in_gguf(path) || !kin_path_is_safe(path))
         return kin_err_set(err, "'%.200s': kin fetches model files, whose addresses end in .gguf", text);
     ref->registry = KIN_REGISTRY_WEB;
     copy(ref->repo, sizeof ref->repo, host, n_host);

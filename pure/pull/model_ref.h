@@ -7,7 +7,7 @@
 //   https://HOST/FILE.gguf   a file of any server
 //
 // Pure functions, any thread. What is parsed contains no "..", no control characters and no empty parts, so that it may become
-// part of a path.
+// part of a path, and no password, because names are shown and stored.
 #pragma once
 
 #include <stdbool.h>
@@ -35,6 +35,10 @@ const char *kin_model_ref_format(const kin_model_ref *ref, char *to, size_t size
 
 // The same without the quantization, file or tag.
 const char *kin_model_ref_base(const kin_model_ref *ref, char *to, size_t size);
+
+// True if a path may become part of a path here and be shown: no part is empty or begins with a dot, and no character is a
+// backslash or one that kin_escape would escape.
+bool kin_path_is_safe(const char *path);
 
 // The last part of a path.
 const char *kin_path_file(const char *path);
