@@ -125,6 +125,7 @@ static verdict check_answer(connection *c, const char *from, size_t n) {
     bool has_other_hash = o->sha256[0] && strlen(a->linked_etag) == 64 && strcasecmp(a->linked_etag, o->sha256) != 0;
     bool has_other_etag = !o->sha256[0] && o->etag[0] && strcmp(a->etag, o->etag) != 0;
     if (a->status == 200 && !is_gguf(c->d, 0, from, n)) return NOT_A_MODEL;
+    if (a->status == 206 && !a->has_range) return MISMATCH;
     if (has_other_hash || has_other_etag || (a->total != 0 && a->total != o->size)) return CHANGED;
     if (a->status == 200) return c->at == 0 && c->end == o->size ? GOING_ON : NO_RANGES;
     return a->begin == c->at && a->total == o->size ? GOING_ON : MISMATCH;

@@ -98,8 +98,8 @@ int kin_part_file_begin_anew(kin_part_file *part, kin_err *err) {
 static int open_file(const char *path, const char *suffix, kin_err *err) {
     char name[KIN_PART_PATH + 16];
     path_of(path, suffix, name);
-    int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (fd < 0) kin_err_set(err, "%s: %s", name, strerror(errno));
+    int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644); // a link would have its target overwritten
+    if (fd < 0) kin_err_set(err, "%s: %s", name, errno == ELOOP ? "is a symbolic link; remove it" : strerror(errno));
     return fd;
 }
 

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "pull/web_impl.h"
 
-enum { MAX_REDIRECTS = 8, CONNECT_S = 20, STALLED_S = 30, BUFFER_BYTES = 256 << 10 };
+enum { MAX_REDIRECTS = 8, CONNECT_S = 20, STALLED_S = 30, DOCUMENT_S = 120, BUFFER_BYTES = 256 << 10 };
 
 bool kin_web_is_there(void) {
     return true;
@@ -47,7 +47,8 @@ static void take_range(kin_web_answer *a, const char *at, size_t n) {
     char text[100];
     take_text(text, sizeof text, at, n);
     uint64_t end;
-    if (sscanf(text, "bytes %" SCNu64 "-%" SCNu64 "/%" SCNu64, &a->begin, &end, &a->total) != 3) a->total = 0;
+    a->has_range = sscanf(text, "bytes %" SCNu64 "-%" SCNu64 "/%" SCNu64, &a->begin, &end, &a->total) == 3;
+    if (!a->has_range) a->total = 0;
 }
 
 // <https://...>; rel="next"
@@ -163,10 +164,21 @@ double kin_web_wait_s(const kin_web_answer *answer, int n_failed) {
     return answer->retry_after_s > wait_s ? answer->retry_after_s : wait_s;
 }
 
-int kin_web_failed(const char *url, CURLcode code, const char *detail, kin_err *err) {
+// Returns the host of a URL with its port, but without a password. *n: its length.
+static const char *host_of(const char *url, size_t *n) {
     const char *host = strstr(url, "://");
     host = host ? host + 3 : url;
-    return kin_err_set(err, "%.*s: %s", (int)strcspn(host, "/?#"), host, detail && detail[0] ? detail : curl_easy_strerror(code));
+    *n = strcspn(host, "/?#");
+    const char *at = memrchr(host, '@', *n);
+    if (!at) return host;
+    *n -= (size_t)(at + 1 - host);
+    return at + 1;
+}
+
+int kin_web_failed(const char *url, CURLcode code, const char *detail, kin_err *err) {
+    size_t n;
+    const char *host = host_of(url, &n);
+    return kin_err_set(err, "%.*s: %s", (int)n, host, detail && detail[0] ? detail : curl_easy_strerror(code));
 }
 
 int kin_web_refused(const char *what, const kin_web_answer *a, kin_err *err) {
@@ -241,10 +253,16 @@ static CURLcode perform(const kin_web_request *r, kin_web_answer *answer, docume
     curl_easy_setopt(c, CURLOPT_ERRORBUFFER, detail);
     curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_body);
     curl_easy_setopt(c, CURLOPT_WRITEDATA, d);
-    if (range) curl_easy_setopt(c, CURLOPT_RANGE, range);
+    if (range) {
+        curl_easy_setopt(c, CURLOPT_RANGE, range);
+    } else {
+        curl_easy_setopt(c, CURLOPT_MAXFILESIZE_LARGE, (curl_off_t)d->max);
+        curl_easy_setopt(c, CURLOPT_TIMEOUT, (long)DOCUMENT_S);
+    }
     CURLcode code = curl_easy_perform(c);
     curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &status);
     answer->status = (int)status;
+    if (code == CURLE_FILESIZE_EXCEEDED) d->is_too_large = true;
     if (code != CURLE_OK) kin_web_failed(r->url, code, detail, err);
     curl_easy_cleanup(c);
     curl_slist_free_all(headers);
@@ -265,11 +283,20 @@ static int perform_patiently(const kin_web_request *r, kin_web_answer *answer, d
     }
 }
 
+static int is_page(const char *url, kin_err *err) {
+    size_t n;
+    const char *host = host_of(url, &n);
+    return kin_err_set(err,
+                       "%.*s sent a web page in place of a list of files: perhaps this network asks for a login in a browser",
+                       (int)n, host);
+}
+
 int kin_web_get(const kin_web_request *request, kin_web_answer *answer, char **body, size_t *len, kin_err *err) {
     document d = {.max = request->max};
     int rc = perform_patiently(request, answer, &d, NULL, err);
     if (rc == 0 && answer->status != 200) rc = kin_web_refused(request->url, answer, err);
     if (rc == 0 && !d.at) rc = kin_err_set(err, "%s: the answer is empty", request->url);
+    if (rc == 0 && strncmp(answer->content_type, "text/html", 9) == 0) rc = is_page(request->url, err);
     if (rc != 0) {
         free(d.at);
         d = (document){0};

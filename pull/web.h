@@ -24,6 +24,7 @@ typedef struct kin_web_answer {
     char content_type[64];
     double retry_after_s;  // -1: not given
     uint64_t begin, total; // Content-Range; total also from Content-Length; 0: unknown
+    bool has_range;        // there was a Content-Range
     bool accepts_ranges;
 } kin_web_answer;
 
@@ -36,7 +37,8 @@ typedef struct kin_web_request {
 } kin_web_request;
 
 // Gets a document; the caller frees *body. Repeats what may succeed later: no connection, 429 and 5xx, a few times, as long as
-// the server asks to wait at most KIN_WEB_MAX_WAIT_S. Any other status than 200 is a failure, which the answer tells.
+// the server asks to wait at most KIN_WEB_MAX_WAIT_S. Any other status than 200 is a failure, which the answer tells; so is a web
+// page, as networks send it that ask for a login.
 int kin_web_get(const kin_web_request *request, kin_web_answer *answer, char **body, size_t *len, kin_err *err);
 
 // Asks for the first bytes of a file, and reads nothing else: size, ETag and type are in the answer.

@@ -16,6 +16,8 @@ ROOT/trouble, read at each request, has lines "WORD VALUE" which make trouble:
     noranges 1      files are sent whole                                    gone 1     a signed address ends (403) after six requests
     html 1          a web page in place of a file                           etag X     the ETag of plain files
     wrong 1         other bytes than those of the file                      short N    files seem to have N bytes (416 beyond)
+    login 1         a web page in place of lists of files                   bare 1     answers to ranges do not name the range
+    endless 1       lists of files claim to have 10 TB
 """
 import hashlib, http.server, json, os, sys, threading, time
 
@@ -77,6 +79,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
         self.note(status, len(body))
 
+    def claim(self, n):
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(n))
+        self.end_headers()
+
     def refuse(self, status, code=None):
         self.answer(status, b'{"error":"no"}', **({"X_Error_Code": code} if code else {}))
 
@@ -109,6 +117,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def send_tree(self, owner, repo):
         if not self.may_enter(owner, repo):
             return
+        if "login" in trouble():
+            return self.answer(200, b"<!DOCTYPE html><title>Hotel</title>", "text/html; charset=utf-8")
+        if "endless" in trouble():
+            return self.claim(10**13)
         base, items = os.path.join(root, "hf", owner, repo), [{"type": "directory", "oid": "0", "size": 0, "path": "some"}]
         for folder, _, names in sorted(os.walk(base)):
             for name in sorted(names):
@@ -172,7 +184,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/octet-stream")
         self.send_header("Content-Length", str(end - begin))
         self.send_header("ETag", '"%s"' % t.get("etag", sha256(full)[:16]))
-        if status == 206:
+        if status == 206 and "bare" not in t:
             self.send_header("Content-Range", "bytes %d-%d/%d" % (begin, end - 1, size))
         self.end_headers()
         self.send_bytes(full, begin, end, t, status)

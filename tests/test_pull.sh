@@ -199,6 +199,35 @@ trouble 'html 1'
 refused 'sent no GGUF file' hf:some/tiny-GGUF:Q8_0
 refused 'is a page of a web site' "$web/plain.gguf"
 
+claim='a web page in place of the list of files is said to be one'
+trouble 'login 1'
+refused '127.0.0.1:[0-9]* sent a web page in place of a list of files: perhaps this network asks for a login' hf:some/tiny-GGUF
+
+claim='a list that claims to be larger than any is refused before it comes'
+trouble 'endless 1'
+refused 'more than 4194304 bytes' hf:some/tiny-GGUF
+
+claim='an answer that does not say which bytes it has is not taken for a changed file'
+forget
+trouble 'bare 1'
+refused 'the server sent other bytes than it was asked for' hf:some/tiny-GGUF:Q8_0
+
+claim='a link in place of a part is not followed: its target stays as it is'
+forget
+calm
+mkdir -p "$models/hf--some--tiny-GGUF"
+echo precious >"$dir/precious"
+ln -s "$dir/precious" "$models/hf--some--tiny-GGUF/tiny-Q8_0.gguf.part"
+refused 'tiny-Q8_0.gguf.part: is a symbolic link' hf:some/tiny-GGUF:Q8_0
+says "$dir/precious" '^precious$'
+
+claim='no password is shown or stored'
+refused 'may not contain a user or a password' "http://me:secret@127.0.0.1:$port/web/files/plain.gguf"
+says_not "$err" secret
+status 1 env HF_ENDPOINT=http://me:secret@127.0.0.1:1 "$kin" pull --connections 1 hf:some/tiny-GGUF
+says "$err" '^kin: 127.0.0.1:1: '
+says_not "$err" secret
+
 claim='other bytes than those of the registry are dropped, and nothing of them stays'
 forget
 trouble 'wrong 1'
