@@ -12,6 +12,8 @@
 
 static const char lines_type[] = "application/x-ndjson", document_type[] = "application/json; charset=utf-8";
 
+enum { MAX_BODY = 64 << 10 }; // read in the loop's thread; a name has less than KIN_REF_TEXT bytes
+
 typedef struct pull {
     kin_pulls *pulls;
     kin_http_exchange *x; // NULL: the client has gone
@@ -190,16 +192,21 @@ static int begin(kin_pulls *pulls, kin_http_exchange *x, const char *name, bool 
 
 // ---- requests
 
-// Turns the name in a body ("qwen3:8b" as Ollama's clients write it) into one of kin's.
-static int read_name(const kin_pulls *pulls, const json_t *body, char *name, size_t size, kin_api_error *err) {
+// Finds the name in a body. It lives as long as the body.
+static int find_name(const json_t *body, const char **name, kin_api_error *err) {
     kin_fields f;
     const json_t *value = NULL;
+    if (kin_fields_open(&f, body, err) != 0 || kin_fields_get(&f, "model", KIN_FIELD_STRING, &value, err) != 0) return KIN_FAIL;
+    if (!value && kin_fields_need(&f, "name", KIN_FIELD_STRING, &value, err) != 0) return KIN_FAIL;
+    *name = json_string_value(value);
+    return 0;
+}
+
+// Turns a client's name ("qwen3:8b" as Ollama's clients write it) into one of kin's.
+static int read_name(const kin_pulls *pulls, const char *text, char *name, size_t size, kin_api_error *err) {
     kin_model_ref ref;
     kin_known_model known;
     kin_err why;
-    if (kin_fields_open(&f, body, err) != 0 || kin_fields_get(&f, "model", KIN_FIELD_STRING, &value, err) != 0) return KIN_FAIL;
-    if (!value && kin_fields_need(&f, "name", KIN_FIELD_STRING, &value, err) != 0) return KIN_FAIL;
-    const char *text = json_string_value(value);
     int rc = kin_model_ref_parse(&ref, text, &why);
     if (rc == KIN_ABSENT && kin_known_models_find(pulls->o.pull.known_file, text, &known, &why) == 0)
         snprintf(name, size, "%s", text);
@@ -215,15 +222,15 @@ static int read_name(const kin_pulls *pulls, const json_t *body, char *name, siz
     return 0;
 }
 
-// Reads the body. On failure the exchange is answered.
-static json_t *read_body(const kin_pulls *pulls, kin_http_exchange *x, char *name, size_t size) {
+// Reads the body with the name of a model. On failure the exchange is answered.
+static json_t *read_body(kin_http_exchange *x, const char **name) {
     kin_str text = kin_http_body(x);
     json_error_t where;
     kin_api_error err = {.status = 400};
-    json_t *body = text.at ? json_loadb(text.at, text.len, 0, &where) : NULL;
+    json_t *body = text.at && text.len <= MAX_BODY ? json_loadb(text.at, text.len, 0, &where) : NULL;
     if (!body)
         kin_http_reply_error(x, 400, "the body is no JSON object with the field 'model'");
-    else if (read_name(pulls, body, name, size, &err) != 0)
+    else if (find_name(body, name, &err) != 0)
         kin_http_reply_error(x, err.status, err.message);
     else
         return body;
@@ -233,23 +240,42 @@ static json_t *read_body(const kin_pulls *pulls, kin_http_exchange *x, char *nam
 
 void kin_pulls_begin(kin_pulls *pulls, kin_http_exchange *x) {
     char name[KIN_REF_TEXT];
-    json_t *body = read_body(pulls, x, name, sizeof name);
+    const char *text;
+    kin_api_error err;
+    json_t *body = read_body(x, &text);
     if (!body) return;
     bool streams = !json_is_false(json_object_get(body, "stream"));
+    int rc = read_name(pulls, text, name, sizeof name, &err);
     json_decref(body);
-    if (begin(pulls, x, name, streams) < 0) kin_http_reply_error(x, 503, "too many downloads at once: try again later");
+    if (rc != 0)
+        kin_http_reply_error(x, err.status, err.message);
+    else if (begin(pulls, x, name, streams) < 0)
+        kin_http_reply_error(x, 503, "too many downloads at once: try again later");
+}
+
+// Finds a fetched model by the name under which the server lists it, or by one that a client would fetch it with.
+static int find_fetched(const kin_pulls *pulls, const char *text, kin_model_record *record, kin_api_error *error, kin_err *err) {
+    char name[KIN_REF_TEXT];
+    const char *path = pulls->o.listed(pulls->o.user, (kin_str){text, strlen(text)});
+    if (path && kin_model_store_read(path, record)) return 0;
+    if (read_name(pulls, text, name, sizeof name, error) == 0) return kin_pull_find(&pulls->o.pull, name, record, err);
+    if (path) error->status = 0; // a file without a record: put there by hand
+    return KIN_ABSENT;
 }
 
 void kin_pulls_delete(kin_pulls *pulls, kin_http_exchange *x) {
-    char name[KIN_REF_TEXT];
     kin_model_record record;
+    kin_api_error error = {.status = 0};
     kin_err err;
-    json_t *body = read_body(pulls, x, name, sizeof name);
+    const char *text;
+    json_t *body = read_body(x, &text);
     if (!body) return;
+    int rc = find_fetched(pulls, text, &record, &error, &err);
     json_decref(body);
-    int rc = kin_pull_find(&pulls->o.pull, name, &record, &err);
     if (rc == 0) rc = kin_model_store_remove(&record, &err);
-    if (rc == KIN_ABSENT)
+    if (error.status)
+        kin_http_reply_error(x, error.status, error.message);
+    else if (rc == KIN_ABSENT)
         kin_http_reply_error(x, 404, "no model of that name was fetched; files that were put into the folder by hand stay");
     else if (rc != 0)
         kin_http_reply_error(x, 500, err.text);

@@ -522,6 +522,12 @@ static void on_fetched(void *user, const kin_model_file *file) {
     if (s->router.host && file->is_usable) kin_router_add(&s->router, file);
 }
 
+static const char *listed(void *user, kin_str name) {
+    kin_server *s = user;
+    const kin_served_model *m = kin_router_find(&s->router, name);
+    return m && m->file ? m->file->path : NULL;
+}
+
 // Runs once, because the pool reads the result, too.
 static void take_model(kin_server *s) {
     if (s->router.n > 0 || s->router.host) return;
@@ -551,7 +557,7 @@ static void take_model(kin_server *s) {
     if (s->router.host && s->o.models_dir)
         s->scan = kin_model_scan_open(&(kin_model_scan_options){&s->loop, s->o.models_dir, on_listed, s});
     if (s->router.host && s->o.models_dir && s->o.pull)
-        s->pulls = kin_pulls_open(&(kin_pulls_options){&s->loop, *s->o.pull, on_fetched, s});
+        s->pulls = kin_pulls_open(&(kin_pulls_options){&s->loop, *s->o.pull, on_fetched, listed, s});
     if (s->router.n > 0 && service && preparer.session && preparer.session->clustered && s->o.browsers)
         open_tabs(s, preparer.session);
 }

@@ -418,6 +418,16 @@ answers 200 /api/delete -X DELETE -d '{"model": "tiny"}'
 [ ! -e "$dir/served/ollama--tiny" ] || fail 'the file is still there'
 answers 404 /api/delete -X DELETE -d '{"model": "tiny"}'
 answers 404 /api/delete -X DELETE -d '{"model": "first"}'
+says "$out" 'put into the folder by hand stay'
+[ -e "$dir/served/first.gguf" ] || fail 'a file that was put there by hand is gone'
+
+claim='a client removes what it fetched by the name that is listed; of two with one name the one it names'
+for name in tiny me/own:v1 hf.co/some/tiny-GGUF:Q4_K_M; do answers 200 /api/pull -d "{\"model\": \"$name\", \"stream\": false}"; done
+answers 200 /api/tags
+for name in tiny-latest own-v1:latest tiny-Q4_K_M; do answers 200 /api/delete -X DELETE -d "{\"model\": \"$name\"}"; done
+[ "$(find "$dir/served" -name '*.gguf')" = "$dir/served/first.gguf" ] || fail 'a file is still there'
+head -c 100000 /dev/zero | tr '\0' ' ' >"$dir/long"
+answers 400 /api/delete -X DELETE --data-binary "@$dir/long"
 
 claim='a client that goes away ends its download; one that is cut off by the end of the server is told'
 trouble 'slow 0.05'
