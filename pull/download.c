@@ -211,12 +211,22 @@ static const char *name_of(const kin_download_options *o) {
     return slash ? slash + 1 : o->path;
 }
 
+// True if an address to which the registry has redirected is refused, although the registry may name a better one: a signed
+// address ends after some time. If nothing has arrived yet, that is believed only a few times.
+static bool is_stale(const connection *c, CURLcode code) {
+    enum { MAX_UNPROVEN = 2 };
+    const download *d = c->d;
+    long n_redirects = 0;
+    int status = c->answer.status;
+    curl_easy_getinfo(c->easy, CURLINFO_REDIRECT_COUNT, &n_redirects);
+    if (code != CURLE_OK || status < 400 || status >= 500 || status == 429) return false;
+    return c->uses_direct || (n_redirects > 0 && (d->n_new > 0 || d->n_failed < MAX_UNPROVEN));
+}
+
 // A request ended without all of its bytes. Decides whether to try again.
 static int on_failure(connection *c, CURLcode code, kin_err *err) {
     download *d = c->d;
-    bool is_stale =
-        c->uses_direct && code == CURLE_OK && c->answer.status >= 400 && c->answer.status < 500 && c->answer.status != 429;
-    bool may_recover = is_stale || kin_web_may_recover(code, c->answer.status);
+    bool may_recover = is_stale(c, code) || kin_web_may_recover(code, c->answer.status);
     if (c->uses_direct) forget_direct(d); // a signed address ends after some time, a host may be gone
     if (code == CURLE_OK && c->answer.status < 300)
         kin_err_set(&d->reason, "%s: the server ended the answer early", name_of(d->o));

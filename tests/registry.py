@@ -5,7 +5,8 @@ web server. No test needs the Internet.
     registry.py ROOT LOG
 
 Prints "PORT CDN_PORT" and serves until it is killed. ROOT/hf/OWNER/REPO/... are the files of repositories, ROOT/ollama/NAME/TAG is the
-model of a tag, ROOT/web/... are plain files. Every request is a line of LOG: "SERVER METHOD PATH RANGE AUTH STATUS BYTES".
+model of a tag, ROOT/web/... are plain files. Every request is a line of LOG: "SERVER METHOD PATH RANGE AUTH STATUS BYTES", at its end,
+in the file that had this name when it began: answers that a client has left behind belong to no later log.
 
 ROOT/trouble, read at each request, has lines "WORD VALUE" which make trouble:
 
@@ -13,7 +14,7 @@ ROOT/trouble, read at each request, has lines "WORD VALUE" which make trouble:
     busy N          the first N requests of files get 429                   retry S    with Retry-After: S
     broken N        the first N requests of files get 500
     slow S          waits S seconds after each 64 KiB
-    noranges 1      files are sent whole                                    gone 1     a signed address ends (403) after six requests
+    noranges 1      files are sent whole                                    gone N     a signed address ends (403) after N requests
     html 1          a web page in place of a file                           etag X     the ETag of plain files
     wrong 1         other bytes than those of the file                      short N    files seem to have N bytes (416 beyond)
     login 1         a web page in place of lists of files                   bare 1     answers to ranges do not name the range
@@ -65,9 +66,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
     def note(self, status, n):
-        with lock, open(log_path, "a") as f:
-            print(self.server.name, self.command, self.path, self.headers.get("Range", "-"),
-                  self.headers.get("Authorization", "-").replace(" ", "_"), status, n, file=f)
+        print(self.server.name, self.command, self.path, self.headers.get("Range", "-"),
+              self.headers.get("Authorization", "-").replace(" ", "_"), status, n, file=self.log, flush=True)
 
     def answer(self, status, body=b"", kind="application/json", **headers):
         self.send_response(status)
@@ -89,6 +89,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.answer(status, b'{"error":"no"}', **({"X_Error_Code": code} if code else {}))
 
     def do_GET(self):
+        with open(log_path, "a") as self.log:
+            self.serve()
+
+    def serve(self):
         path = self.path.partition("?")[0]
         parts = path.strip("/").split("/")
         if self.server.name == "cdn":
@@ -161,7 +165,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def send_file(self, full):
         t = trouble()
-        if "gone" in t and "signed" in self.path and not happens("gone", 6) and happens("gone again", 1):
+        if "gone" in t and "signed" in self.path and not happens("gone", int(t["gone"])) and happens("gone again", 1):
             return self.refuse(403)
         if "busy" in t and happens("busy", int(t["busy"])):
             return self.answer(429, b"", Retry_After=t.get("retry", "1"))
