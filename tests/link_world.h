@@ -34,6 +34,7 @@ enum {
     MAX_ENDS = 80,
     HANDSHAKE_MS = 20000, // more than a handshake takes on a busy machine
     HASTY_MS = 400,       // for handshakes that must time out
+    CLOSE_MS = 10000,     // limit for closing a world
     SILENCE_MS = 400
 };
 
@@ -174,6 +175,13 @@ static inline int open_pair_world(void **state) {
     return open_world_with(state, true, HANDSHAKE_MS);
 }
 
+// Runs the loop until nothing is open. Returns false if a test has left something open, as a failed one does.
+static inline bool run_to_end(world *w) {
+    for (kin_time begun = kin_clock_now(); uv_run(&w->loop, UV_RUN_NOWAIT) != 0; usleep(1000))
+        if (kin_clock_ms(begun, kin_clock_now()) > CLOSE_MS) return false;
+    return true;
+}
+
 static inline int close_world(void **state) {
     world *w = *state;
     for (int i = 0; i < w->n_ends; i++) {
@@ -182,7 +190,10 @@ static inline int close_world(void **state) {
     }
     kin_listener_close(w->listener);
     uv_close((uv_handle_t *)&w->timer, NULL);
-    uv_run(&w->loop, UV_RUN_DEFAULT);
+    if (!run_to_end(w)) {
+        print_error("links were left open; their memory is leaked\n");
+        return -1;
+    }
     kin_pair_close(w->pair);
     uv_run(&w->loop, UV_RUN_DEFAULT);
     assert_int_equal(uv_loop_close(&w->loop), 0);

@@ -6,6 +6,7 @@
 
 enum { N_MEMBERS = 3, LONG = KIN_PROTO_MAX_REASON };
 
+// Static in each test: its callbacks run until the world is closed, also after a failed assertion.
 typedef struct party {
     world *w;
     kin_connections *connections;
@@ -48,7 +49,7 @@ static void close_party(party *p) {
 static void who_does_not_read_what_must_arrive_loses_its_link(void **state) {
     world *w = *state;
     w->o.link.queue_max = 1 << 16;
-    party p;
+    static party p;
     kin_proto_message m = {.type = KIN_FRAME_END};
     memset(m.end.reason, 'x', LONG);
     kin_listener_close(w->listener);
@@ -87,7 +88,7 @@ static kin_proto_have heard(const end *e) {
 
 static void a_device_is_where_it_says_and_at_last_where_it_is_seen(void **state) {
     world *w = *state;
-    party p;
+    static party p;
     kin_proto_endpoint to;
     kin_proto_message m = {.type = KIN_FRAME_DEVICE, .device = {.n_threads = 1, .endpoint = {77, 1, {"10.0.0.9"}}}};
     open_party(&p, w);
@@ -108,7 +109,7 @@ static void a_device_is_where_it_says_and_at_last_where_it_is_seen(void **state)
 
 static void an_answer_to_an_earlier_question_is_none_to_a_later_one(void **state) {
     world *w = *state;
-    party p;
+    static party p;
     kin_proto_endpoint to;
     kin_proto_message facts = {.type = KIN_FRAME_DEVICE, .device = {.n_threads = 1, .endpoint = {77, 1, {"10.0.0.9"}}}};
     kin_proto_message status = {.type = KIN_FRAME_STATUS};
@@ -134,7 +135,7 @@ static void an_answer_to_an_earlier_question_is_none_to_a_later_one(void **state
 
 static void who_goes_is_said_to_have_gone(void **state) {
     world *w = *state;
-    party p;
+    static party p;
     open_party(&p, w);
     static const uint8_t bits[2] = {5, 1};
     kin_proto_have have = {.model = {{4}}, .id = {{9}}, .endpoint = {77, 1, {"10.0.0.9"}}, .n_chunks = 9, .bitmap = bits};
@@ -160,7 +161,7 @@ static void who_goes_is_said_to_have_gone(void **state) {
 // A device that has the whole model offers it once.
 static void an_offer_that_finds_no_room_is_sent_later(void **state) {
     world *w = *state;
-    party p;
+    static party p;
     open_party(&p, w);
     static const uint8_t bits[2 * LONG]; // longer than an END, so that there is no room for it
     kin_proto_message m = {.type = KIN_FRAME_END};
