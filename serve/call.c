@@ -23,7 +23,7 @@ struct kin_call {
     kin_exchange_data data;
     kin_http_exchange *x; // NULL: the client is gone
     uv_work_t work;
-    kin_lane_work compiling;
+    kin_lane_work preparing, compiling;
     atomic_bool is_gone; // the client is: for the pool
     bool is_slow;        // its grammar goes into the lane
     char *body;
@@ -207,11 +207,8 @@ static void prepare_call(kin_call *c) {
     c->is_slow = budget.is_spent;
 }
 
-static void prepare_in_pool(uv_work_t *work) {
-    kin_call *c = work->data;
-    kin_request_enter(c->n_body);
-    prepare_call(c);
-    kin_request_leave(c->n_body);
+static void prepare_in_pool(kin_lane_work *work) {
+    prepare_call(work->user);
 }
 
 static void random_id(char id[40]) {
@@ -338,8 +335,8 @@ static void queue_compiling(kin_call *c) {
         fail_with(c, 503, "too many requests wait whose schemas or grammars take long to compile: try again in a moment");
 }
 
-static void prepared(uv_work_t *work, int status) {
-    kin_call *c = work->data;
+static void prepared(kin_lane_work *work, int status) {
+    kin_call *c = work->user;
     free(c->body);
     c->body = NULL;
     if (c->x && status == 0 && c->is_slow)
@@ -382,7 +379,8 @@ void kin_call_begin(kin_call_world *world, const kin_call_route *route, kin_http
     world->calls = c;
     c->body = kin_http_take_body(x, &c->n_body, &c->hold);
     c->work.data = c;
-    uv_queue_work(world->loop, &c->work, prepare_in_pool, prepared);
+    c->preparing = (kin_lane_work){.run = prepare_in_pool, .done = prepared, .user = c};
+    kin_lane_run(world->huge, &c->preparing, c->n_body > KIN_HUGE_BODY);
 }
 
 // ---- tokens

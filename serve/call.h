@@ -39,6 +39,7 @@ typedef struct kin_call_route {
 typedef struct kin_call_world {
     uv_loop_t *loop;
     kin_lane *compiling; // grammars that take long
+    kin_lane *huge;      // bodies of more than KIN_HUGE_BODY
     kin_service *service;
     kin_preparer preparer;
     kin_fim_tokens fim;

@@ -25,6 +25,7 @@ struct embed {
     kin_http_exchange *x; // NULL: the client is gone, or has its answer
     kin_embed_world *world;
     kin_embed_api api;
+    kin_lane_work preparing;
     uv_work_t work;
     char *body;
     size_t n_body;
@@ -162,11 +163,8 @@ static void prepare_inputs(embed *e) {
         e->rc = encode(e, &e->inputs[e->n], json_array_get(e->request.inputs, (size_t)e->n));
 }
 
-static void prepare(uv_work_t *work) {
-    embed *e = work->data;
-    kin_request_enter(e->n_body);
-    prepare_inputs(e);
-    kin_request_leave(e->n_body);
+static void prepare(kin_lane_work *work) {
+    prepare_inputs(work->user);
 }
 
 static int submit(embed *e) {
@@ -189,8 +187,8 @@ static int submit(embed *e) {
     return 0;
 }
 
-static void prepared(uv_work_t *work, int status) {
-    embed *e = work->data;
+static void prepared(kin_lane_work *work, int status) {
+    embed *e = work->user;
     if (status != 0) e->rc = kin_api_error_set(&e->error, 503, NULL, "the server is shutting down");
     if (!e->x || e->rc != 0 || submit(e) != 0) refuse(e);
 }
@@ -207,7 +205,8 @@ void kin_embed_begin(kin_embed_world *world, kin_embed_api api, kin_http_exchang
     kin_http_set_data(x, &e->data);
     e->body = kin_http_take_body(x, &e->n_body, &e->hold);
     e->work.data = e;
-    uv_queue_work(world->loop, &e->work, prepare, prepared);
+    e->preparing = (kin_lane_work){.run = prepare, .done = prepared, .user = e};
+    kin_lane_run(world->huge, &e->preparing, e->n_body > KIN_HUGE_BODY);
 }
 
 // ---- vectors

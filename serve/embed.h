@@ -10,6 +10,7 @@
 
 #include "model/model.h"
 #include "serve/http_exchange.h"
+#include "serve/lane.h"
 #include "serve/model_names.h"
 #include "serve/prompt.h"
 #include "serve/service.h"
@@ -19,6 +20,7 @@ typedef enum kin_embed_api { KIN_EMBED_OPENAI, KIN_EMBED_LLAMA, KIN_EMBED_OLLAMA
 // State shared by all requests of a model; outlives them.
 typedef struct kin_embed_world {
     uv_loop_t *loop;
+    kin_lane *huge; // bodies of more than KIN_HUGE_BODY
     kin_service *service;
     const kin_prompter *prompter;
     const char *model;

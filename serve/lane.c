@@ -2,6 +2,8 @@
 
 #include <stddef.h>
 
+#include "base/err.h"
+
 void kin_lane_init(kin_lane *l, uv_loop_t *loop, int n_most) {
     *l = (kin_lane){.loop = loop, .n_most = n_most};
     l->end = &l->first;
@@ -40,6 +42,17 @@ bool kin_lane_queue(kin_lane *l, kin_lane_work *w) {
     l->end = &w->next;
     l->n_waiting++;
     return true;
+}
+
+static void ended_beside(uv_work_t *work, int status) {
+    kin_lane_work *w = work->data;
+    w->done(w, status);
+}
+
+void kin_lane_run(kin_lane *l, kin_lane_work *w, bool is_long) {
+    w->work.data = w;
+    bool is_queued = is_long ? kin_lane_queue(l, w) : uv_queue_work(l->loop, &w->work, run, ended_beside) == 0;
+    kin_assert(is_queued);
 }
 
 bool kin_lane_remove(kin_lane *l, kin_lane_work *w) {

@@ -31,5 +31,7 @@ struct kin_lane {
 void kin_lane_init(kin_lane *lane, uv_loop_t *loop, int n_most);
 // Returns false if too many works wait already, or without memory.
 bool kin_lane_queue(kin_lane *lane, kin_lane_work *work);
+// Runs work in the pool: in the lane if it is long, which then must have room, otherwise beside it.
+void kin_lane_run(kin_lane *lane, kin_lane_work *work, bool is_long);
 // Returns true if the work waited; it has left the lane, and `done` is not called.
 bool kin_lane_remove(kin_lane *lane, kin_lane_work *work);

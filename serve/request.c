@@ -1,7 +1,6 @@
 #include "serve/request_impl.h"
 
 #include <ctype.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,16 +88,6 @@ json_t *kin_request_parse(kin_str body, kin_api_error *err) {
     else if (!json)
         kin_api_error_set(err, 400, NULL, "Bad JSON at line %d, column %d: %s", where.line, where.column, where.text);
     return json;
-}
-
-static pthread_mutex_t huge = PTHREAD_MUTEX_INITIALIZER;
-
-void kin_request_enter(size_t n) {
-    if (n > KIN_HUGE_BODY) pthread_mutex_lock(&huge);
-}
-
-void kin_request_leave(size_t n) {
-    if (n > KIN_HUGE_BODY) pthread_mutex_unlock(&huge);
 }
 
 void kin_request_trim(size_t n) {

@@ -89,11 +89,9 @@ void kin_request_fini(kin_request *request);
 enum { KIN_LARGE_BODY = 256 << 10 };
 // Call in the pool after freeing, so that memory kept by the allocator goes back to the OS. n: bytes that were held.
 void kin_request_trim(size_t n);
-// Call in the pool: larger bodies are prepared one after the other, so that the memory for rendering and tokenizing is needed
-// only once. n: bytes of the body. Call leave after the last use of anything made of it.
+// Larger bodies are prepared in a lane (serve/lane.h), one after the other, so that the memory for rendering and tokenizing is
+// needed only once, and other requests find threads in the pool.
 enum { KIN_HUGE_BODY = 4 << 20 };
-void kin_request_enter(size_t n);
-void kin_request_leave(size_t n);
 
 // Parses a body as JSON and returns a new reference; NULL with a 400 that names the line. Strings may contain U+0000.
 json_t *kin_request_parse(kin_str body, kin_api_error *err);

@@ -21,7 +21,7 @@ struct kin_router_waiter {
     const kin_api_format *format;
     bool needs, streams, is_unwanted;
     int ping_s; // interval of pings; 0: none
-    uv_work_t work;
+    kin_lane_work work;
     char *body;
     size_t n_body;
     kin_http_hold hold;
@@ -490,9 +490,8 @@ static int read_ping(const kin_router_waiter *w, const json_t *body) {
     return is_own ? (int)json_integer_value(own) : w->router->o.world.ping_s;
 }
 
-static void read_in_pool(uv_work_t *work) {
-    kin_router_waiter *w = work->data;
-    kin_request_enter(w->n_body);
+static void read_in_pool(kin_lane_work *work) {
+    kin_router_waiter *w = work->user;
     json_t *body = w->n_body ? kin_request_parse((kin_str){w->body, w->n_body}, &w->error) : json_object();
     w->rc = body ? 0 : KIN_FAIL;
     const json_t *name = json_object_get(body, "model");
@@ -501,12 +500,11 @@ static void read_in_pool(uv_work_t *work) {
     w->is_unwanted = kin_ollama_lets_go(json_object_get(body, "keep_alive"));
     w->ping_s = read_ping(w, body);
     json_decref(body);
-    kin_request_leave(w->n_body);
     kin_request_trim(w->hold.bytes);
 }
 
-static void was_read(uv_work_t *work, int status) {
-    kin_router_waiter *w = work->data;
+static void was_read(kin_lane_work *work, int status) {
+    kin_router_waiter *w = work->user;
     if (status != 0) w->rc = kin_api_error_set(&w->error, 503, NULL, "the server is shutting down");
     if (!w->x)
         free_waiter(w);
@@ -533,8 +531,8 @@ void kin_router_take(kin_router *r, kin_http_exchange *x, const void *route_of, 
         return;
     }
     w->body = kin_http_take_body(x, &w->n_body, &w->hold);
-    w->work.data = w;
-    uv_queue_work(r->o.loop, &w->work, read_in_pool, was_read);
+    w->work = (kin_lane_work){.run = read_in_pool, .done = was_read, .user = w};
+    kin_lane_run(r->o.world.huge, &w->work, w->n_body > KIN_HUGE_BODY);
 }
 
 // ---- sums

@@ -27,6 +27,7 @@
 enum {
     TICK_MS = 250,
     MAX_EVENTS = 4096,
+    MAX_HUGE = 1024,    // bodies that wait; the memory for bodies is enough for far fewer
     MAX_COMPILING = 64, // grammars that take long and wait, of at most 0.3 s each; one more is 503
 };
 
@@ -40,6 +41,7 @@ struct kin_server {
     kin_http *http;
     kin_access *access;
     kin_lane compiling;   // grammars that take long
+    kin_lane huge;        // bodies of more than KIN_HUGE_BODY
     kin_router router;    // without models while loading
     kin_model_scan *scan; // NULL: none, or not yet
     kin_pulls *pulls;     // NULL: clients may fetch no models
@@ -370,7 +372,7 @@ static void begin(void *user, kin_served_model *m, const void *of, kin_http_exch
     else if (r->manage)
         r->manage(s, m, x);
     else if (r->utility)
-        kin_utility_begin(&s->loop, &m->world.preparer, &m->world.defaults, r->utility, r->call.format, &m->n_utilities, x);
+        kin_utility_begin(&s->huge, &m->world.preparer, &m->world.defaults, r->utility, r->call.format, &m->n_utilities, x);
     else if (r->embeds)
         kin_embed_begin(&m->embed, r->embed, x);
     else
@@ -540,12 +542,13 @@ static void take_model(kin_server *s) {
     kin_router_options o = {.loop = &s->loop,
                             .world = {.loop = &s->loop,
                                       .compiling = &s->compiling,
+                                      .huge = &s->huge,
                                       .defaults = s->o.defaults,
                                       .model = s->o.alias,
                                       .names = {s->o.alias, s->o.names, s->o.n_names, s->o.strict_model},
                                       .fingerprint = "kin-" KIN_VERSION,
                                       .ping_s = s->o.ping_s},
-                            .embed = {.loop = &s->loop, .pooling = s->o.pooling},
+                            .embed = {.loop = &s->loop, .huge = &s->huge, .pooling = s->o.pooling},
                             .n_max = s->o.models_max,
                             .sleep_idle_s = s->o.sleep_idle_s,
                             .takes_any_name = s->o.takes_any_name,
@@ -702,6 +705,7 @@ int kin_server_open(kin_server **out, const kin_server_options *o, kin_err *err)
     s->begun_s = (int64_t)time(NULL);
     kin_loading_init(&s->loading);
     kin_lane_init(&s->compiling, &s->loop, MAX_COMPILING);
+    kin_lane_init(&s->huge, &s->loop, MAX_HUGE);
     pthread_mutex_init(&s->mutex, NULL);
     pthread_cond_init(&s->dropped, NULL);
     kin_events_options eo = {

@@ -20,7 +20,7 @@ typedef struct utility {
     kin_utility_fn fn;
     const kin_api_format *format;
     int *n_open;
-    uv_work_t work;
+    kin_lane_work work;
     char *body;
     size_t n_body;
     kin_http_hold hold;
@@ -29,9 +29,8 @@ typedef struct utility {
     kin_api_error error;
 } utility;
 
-static void work(uv_work_t *work) {
-    utility *e = work->data;
-    kin_request_enter(e->n_body);
+static void work(kin_lane_work *work) {
+    utility *e = work->user;
     json_t *answer = NULL, *body = kin_request_parse((kin_str){e->body, e->n_body}, &e->error);
     e->rc = body ? e->fn(e->preparer, e->defaults, body, &answer, &e->error) : KIN_FAIL;
     if (e->rc == 0) kin_json_put(answer, &e->answer);
@@ -39,11 +38,10 @@ static void work(uv_work_t *work) {
     free(e->body);
     e->body = NULL;
     kin_request_trim(e->hold.bytes);
-    kin_request_leave(e->n_body);
 }
 
-static void done(uv_work_t *work, int status) {
-    utility *e = work->data;
+static void done(kin_lane_work *work, int status) {
+    utility *e = work->user;
     if (status != 0) e->rc = kin_api_error_set(&e->error, 503, NULL, "the server is shutting down");
     if (e->x && e->rc == 0)
         kin_http_reply(e->x, 200, "application/json; charset=utf-8", e->answer.at, e->answer.len);
@@ -60,7 +58,7 @@ static void gone(void *self) {
     ((utility *)self)->x = NULL;
 }
 
-void kin_utility_begin(uv_loop_t *loop, const kin_preparer *preparer, const kin_request_defaults *defaults, kin_utility_fn fn,
+void kin_utility_begin(kin_lane *huge, const kin_preparer *preparer, const kin_request_defaults *defaults, kin_utility_fn fn,
                        const kin_api_format *format, int *n_open, kin_http_exchange *x) {
     utility *e = calloc(1, sizeof *e);
     if (!e) {
@@ -72,8 +70,8 @@ void kin_utility_begin(uv_loop_t *loop, const kin_preparer *preparer, const kin_
     e->data = (kin_exchange_data){gone, e};
     kin_http_set_data(x, &e->data);
     e->body = kin_http_take_body(x, &e->n_body, &e->hold);
-    e->work.data = e;
-    uv_queue_work(loop, &e->work, work, done);
+    e->work = (kin_lane_work){.run = work, .done = done, .user = e};
+    kin_lane_run(huge, &e->work, e->n_body > KIN_HUGE_BODY);
 }
 
 // ---- the requests

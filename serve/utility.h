@@ -7,15 +7,16 @@
 #include <uv.h>
 
 #include "serve/http_exchange.h"
+#include "serve/lane.h"
 #include "serve/prepare.h"
 
 // Runs in the pool. Takes over the reference to body. *answer: a new reference.
 typedef int (*kin_utility_fn)(const kin_preparer *preparer, const kin_request_defaults *defaults, json_t *body, json_t **answer,
                               kin_api_error *err);
 
-// Runs `fn` and answers. format: the form of errors. The preparer and the defaults are borrowed until the loop has ended. *n_open
-// counts the requests in progress.
-void kin_utility_begin(uv_loop_t *loop, const kin_preparer *preparer, const kin_request_defaults *defaults, kin_utility_fn fn,
+// Runs `fn` and answers. format: the form of errors. The preparer and the defaults are borrowed until the loop has ended. huge:
+// the lane of bodies of more than KIN_HUGE_BODY. *n_open counts the requests in progress.
+void kin_utility_begin(kin_lane *huge, const kin_preparer *preparer, const kin_request_defaults *defaults, kin_utility_fn fn,
                        const kin_api_format *format, int *n_open, kin_http_exchange *x);
 
 int kin_utility_tokenize(const kin_preparer *p, const kin_request_defaults *d, json_t *body, json_t **answer, kin_api_error *err);

@@ -17,7 +17,7 @@ typedef struct story {
     kin_lane lane;
     kin_lane_work works[N];
     atomic_int n_at_once;
-    atomic_bool is_wrong;
+    atomic_bool is_wrong, is_short_done;
     int ended[N], n_ended;
     kin_lane_work *again; // queued when the first has ended
 } story;
@@ -88,11 +88,40 @@ static void too_much_is_refused(void **state) {
     end(&s, order, 4);
 }
 
+// The first piece of long work runs until what came last, which is not long, is done.
+static void wait_for_short_work(kin_lane_work *work) {
+    story *s = work->user;
+    for (int ms = 0; work == s->works && !atomic_load(&s->is_short_done); ms++) {
+        uv_sleep(1);
+        if (ms > 20000) atomic_store(&s->is_wrong, true), atomic_store(&s->is_short_done, true);
+    }
+}
+
+static void run_short(kin_lane_work *work) {
+    story *s = work->user;
+    atomic_store(&s->is_short_done, true);
+}
+
+static void long_work_leaves_threads_to_what_is_not_long(void **state) {
+    static const int order[] = {5, 0, 1, 2, 3, 4};
+    story s;
+    (void)state;
+    begin(&s, N);
+    for (int i = 0; i < N - 1; i++) { // more than the pool has threads
+        s.works[i].run = wait_for_short_work;
+        kin_lane_run(&s.lane, &s.works[i], true);
+    }
+    s.works[N - 1].run = run_short;
+    kin_lane_run(&s.lane, &s.works[N - 1], false);
+    end(&s, order, N);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(work_runs_one_at_a_time_in_order),
         cmocka_unit_test(what_waits_can_be_taken_out),
         cmocka_unit_test(too_much_is_refused),
+        cmocka_unit_test(long_work_leaves_threads_to_what_is_not_long),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

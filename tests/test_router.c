@@ -72,6 +72,7 @@ typedef struct client {
 
 struct world {
     uv_loop_t loop;
+    kin_lane huge;
     kin_model_file files[N_MODELS + 1]; // room for one added model
     kin_model_host host;
     kin_router router;
@@ -131,7 +132,9 @@ static void open_world(world *w, int n_max, int max_waiting, bool has_first) {
         snprintf(w->files[i].path, sizeof w->files[i].path, "/%.*s", i + 1, "./././"); // each is there
     }
     w->host.o = (kin_model_host_options){.files = w->files, .n = N_MODELS, .n_max = N_MODELS + 1, .has_first = has_first};
-    kin_router_options o = {.loop = &w->loop, .n_max = n_max, .max_waiting = max_waiting, .begin = begin, .user = w};
+    kin_lane_init(&w->huge, &w->loop, MAX_CLIENTS);
+    kin_router_options o = {
+        .loop = &w->loop, .world.huge = &w->huge, .n_max = n_max, .max_waiting = max_waiting, .begin = begin, .user = w};
     assert_int_equal(kin_router_open(&w->router, &o, &w->host), 0);
 }
 
