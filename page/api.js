@@ -27,7 +27,8 @@ async function refused(answer) {
   try {
     error = (await answer.json()).error ?? {};
   } catch {} // not a kin error
-  return new ApiError(error.message ?? `The server answered ${answer.status}.`, answer.status, error.loading);
+  const words = typeof error === 'string' ? error : error.message; // Ollama's form has only the words
+  return new ApiError(words ?? `The server answered ${answer.status}.`, answer.status, error.loading);
 }
 
 export async function request(path, { body, signal } = {}) {
@@ -47,8 +48,8 @@ export async function request(path, { body, signal } = {}) {
 
 export const getJson = async (path) => (await request(path)).json();
 
-/** Reads an event stream: calls take(name, data) for each event; data is JSON, except "[DONE]", which ends the stream. */
-export async function stream(path, options, take) {
+// Reads an answer in parts: calls take(text) for each text before `separator`, until it returns false.
+async function readParts(path, options, separator, take) {
   const answer = await request(path, options);
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = '';
@@ -61,15 +62,22 @@ export async function stream(path, options, take) {
       throw new ApiError('The connection to the server was lost.', 0);
     }
     if (piece.done) return;
-    const events = (rest + piece.value).split(/\r?\n\r?\n/);
-    rest = events.pop();
-    for (const text of events) {
-      const event = readEvent(text);
-      if (event.data === '[DONE]') return;
-      if (event.data) take(event.name, JSON.parse(event.data));
-    }
+    const parts = (rest + piece.value).split(separator);
+    rest = parts.pop();
+    for (const text of parts) if (take(text) === false) return;
   }
 }
+
+/** Reads an event stream: calls take(name, data) for each event; data is JSON, except "[DONE]", which ends the stream. */
+export const stream = (path, options, take) => readParts(path, options, /\r?\n\r?\n/, (text) => {
+  const event = readEvent(text);
+  if (event.data === '[DONE]') return false;
+  if (event.data) take(event.name, JSON.parse(event.data));
+  return true;
+});
+
+/** Reads lines of JSON: calls take(data) for each. */
+export const lines = (path, options, take) => readParts(path, options, '\n', (text) => void (text.trim() && take(JSON.parse(text))));
 
 function readEvent(text) {
   let name = 'message';

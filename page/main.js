@@ -5,6 +5,7 @@ import { Chat } from './chat.js';
 import { ClusterView } from './cluster.js';
 import { h, iconButton, toast } from './dom.js';
 import { bytes, sentence } from './format.js';
+import { openPull } from './pull.js';
 import { chooseModel, lookNow, server, untilReady } from './server.js';
 import { openSettings } from './settings.js';
 import { Sidebar } from './sidebar.js';
@@ -28,7 +29,7 @@ const themeButton = iconButton('auto', '', nextTheme);
 $('bar').append(
   iconButton('menu', 'Conversations', () => sidebar.show(true), { class: 'icon-button only-narrow' }),
   h('div', { class: 'tabs', role: 'group', 'aria-label': 'View' }, tabs), modelBox, pill, h('span', { class: 'spring' }),
-  themeButton, iconButton('settings', 'Settings', () => openSettings(() => untilReady())),
+  themeButton, iconButton('settings', 'Settings', () => openSettings(() => untilReady(), () => openPull(takeModel))),
 );
 
 function showView(name) {
@@ -57,6 +58,14 @@ function drawModel() {
     modelBox.kinKey = null;
     modelBox.replaceChildren(model);
   }
+}
+
+/** A model was fetched: chooses it. */
+async function takeModel() {
+  const before = new Set(server.models.map((m) => m.id));
+  await untilReady();
+  const id = server.models.find((m) => !before.has(m.id))?.id;
+  if (id) chooseModel(id);
 }
 
 function drawPill() {

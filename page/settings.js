@@ -50,8 +50,8 @@ function readTools(text) {
   return tools.map((t) => (t.type ? t : { type: 'function', function: t }));
 }
 
-/** Opens the dialog. changed() is called when something was saved. */
-export function openSettings(changed) {
+/** Opens the dialog. changed() is called when something was saved; getModel() opens the dialog that fetches models. */
+export function openSettings(changed, getModel) {
   const system = h('textarea', { id: 'set-system', rows: 4, value: systemPrompt(), placeholder: 'You are a helpful assistant.' });
   const tools = h('textarea', { id: 'set-tools', rows: 4, class: 'mono', value: current.tools ? JSON.stringify(current.tools, null, 2) : '', placeholder: '[{"name": "get_weather", "parameters": {…}}]', spellcheck: 'false' });
   const key = h('input', { type: 'password', id: 'set-key', value: getKey(), autocomplete: 'off', placeholder: 'none' });
@@ -64,6 +64,7 @@ export function openSettings(changed) {
       h('p', { class: 'help' }, 'Calls are shown in the answer; you enter their results.'))),
     h('h3', {}, 'Server'),
     h('div', { class: 'field' }, h('label', { for: 'set-key' }, 'API key'), key, h('p', { class: 'help' }, 'Stored in this browser, sent only to this server.')),
+    h('button', { type: 'button', class: 'plain', onclick: () => (dialog.close(), getModel()) }, 'Get a model …'),
     problem);
   form.addEventListener('submit', (event) => {
     event.preventDefault();

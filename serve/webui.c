@@ -37,6 +37,7 @@
     X(math_words, "math_words.js", JS)                                                                                           \
     X(message, "message.js", JS)                                                                                                 \
     X(plan, "plan.js", JS)                                                                                                       \
+    X(pull, "pull.js", JS)                                                                                                       \
     X(ring, "ring.js", JS)                                                                                                       \
     X(ring_layout, "ring_layout.js", JS)                                                                                         \
     X(server, "server.js", JS)                                                                                                   \

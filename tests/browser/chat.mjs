@@ -1,7 +1,7 @@
 // Uses of the chat.
 import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
-import { answer, ask, check, click, close, openPage, until } from './world.mjs';
+import { answer, ask, check, click, close, isTooWide, openPage, until } from './world.mjs';
 
 const bodies = (page) => page.locator('.message > .body').allTextContents(); // innerText omits what is not visible
 const longText = (page) => page.waitForFunction(() => (document.querySelector('.message:last-of-type .markdown')?.textContent.length ?? 0) > 30);
@@ -282,6 +282,41 @@ async function fullStorage({ base, browser }) {
   await close(page);
 }
 
+async function gettingModels({ base, browser }) {
+  const page = await openPage(browser, base);
+  await page.waitForSelector('.model:has-text("demo")');
+  await page.click('[aria-label="Settings"]');
+  await page.click('text=Get a model');
+  await page.fill('#pull-name', 'tiny');
+  await page.press('#pull-name', 'Enter');
+  await page.waitForSelector('#pull .problem:has-text("Clients may not fetch or remove models: start the server with --models-dir FOLDER --pull.")');
+  let answer = () => {};
+  await page.route('**/api/pull', (route) => answer(route));
+  const play = (...list) => (answer = (route) => route.fulfill({ contentType: 'application/x-ndjson', body: list.map((l) => `${JSON.stringify(l)}\n`).join('') }));
+  const part = { status: 'pulling 0123456789ab', digest: 'sha256:01', total: 4194304, completed: 1048576 };
+  play({ status: 'pulling manifest' }, part, { error: 'm.gguf has changed on the server' });
+  await page.press('#pull-name', 'Enter');
+  await page.waitForSelector('#pull .problem:has-text("m.gguf has changed on the server.")');
+  play({ status: 'pulling manifest' }, part);
+  await page.press('#pull-name', 'Enter');
+  await page.waitForSelector('#pull .problem:has-text("the same name continues it")');
+  answer = () => {}; // never
+  await page.press('#pull-name', 'Enter');
+  await page.click('dialog .primary:has-text("Stop")');
+  await page.waitForSelector('#pull [role=status]:has-text("Stopped")');
+  play({ status: 'pulling manifest' }, part, { status: 'verifying sha256 digest' }, { status: 'success' });
+  await page.route('**/v1/models', async (route) => {
+    const list = await (await route.fetch()).json();
+    await route.fulfill({ json: { ...list, data: [...list.data, { id: 'tiny-latest' }] } });
+  });
+  await page.press('#pull-name', 'Enter');
+  await page.waitForSelector('#pull [role=status]:has-text("tiny is here.")');
+  await page.press('#pull-name', 'Escape');
+  await page.waitForFunction(() => document.querySelector('.model select')?.value === 'tiny-latest');
+  assert.deepEqual(await isTooWide(page), []);
+  await close(page);
+}
+
 /** Browsers deny storage where the user has forbidden cookies. */
 async function deniedStorage({ base, browser }) {
   const page = await openPage(browser, 'about:blank');
@@ -473,6 +508,7 @@ export async function chats(world) {
   await check('a second message while the first is answered stays in the entry', () => sendingSoon(world));
   await check('of two conversations opened in one moment the last is there, and what is sent belongs to it', () => openingTwo(world));
   await check('where the browser can keep nothing, questions are answered and it is said', () => fullStorage(world));
+  await check('a model is fetched by its name, with its progress; what goes wrong is said in a sentence', () => gettingModels(world));
   await check('where the browser denies storage the page works as long as it is open', () => deniedStorage(world));
   await check('while the model is loaded its progress is shown, and the question waits', () => waiting(world));
   await check('settings are sent; a number that cannot be is refused', () => settings(world));
