@@ -1,227 +1,314 @@
-// Packs GGUF's rows into panels of 16 rows (panel.h). Plain C, because packing is limited by the disk.
+// Packs GGUF's rows into panels of 16 rows (panel.h). Compiled for every processor of a family.
 #include "kernels/pack.h"
 
 #include "kernels/kernels.h"
 
-// Extracts the 6-bit scale j (0..7) and minimum j of Q4_K and Q5_K from 12 bytes: the first eight hold the low six bits of scales
-// and minima 0..3 and the high two bits of 4..7; the last four hold the low nibbles of 4..7.
-static void scale_k4(const uint8_t *s, int j, int *scale, int *min) {
-    if (j < 4) {
-        *scale = s[j] & 63;
-        *min = s[j + 4] & 63;
-    } else {
-        *scale = (s[j + 4] & 15) | (s[j - 4] >> 6) << 4;
-        *min = s[j + 4] >> 4 | (s[j] >> 6) << 4;
+// ---- moving bytes of 16 rows
+//
+// In vectors of 16 bytes, which every processor has, or its compiler makes of smaller ones.
+
+typedef uint32_t four __attribute__((vector_size(16)));
+typedef uint8_t sixteen __attribute__((vector_size(16)));
+typedef uint16_t words __attribute__((vector_size(16)));
+
+static four load_four(const uint8_t *p) {
+    four x;
+    memcpy(&x, p, sizeof x);
+    return x;
+}
+
+static words load_words(const uint8_t *p) {
+    words x;
+    memcpy(&x, p, sizeof x);
+    return x;
+}
+
+// Transposes groups of four bytes: 4 of 4 rows, which are `step` bytes apart -> 4 of each row, 64 bytes apart.
+static void interleave_4(const uint8_t *b, size_t step, uint8_t *to) {
+    const four w = load_four(b), x = load_four(b + step), y = load_four(b + 2 * step), z = load_four(b + 3 * step);
+    const four a = __builtin_shufflevector(w, x, 0, 4, 1, 5), c = __builtin_shufflevector(y, z, 0, 4, 1, 5);
+    const four d = __builtin_shufflevector(w, x, 2, 6, 3, 7), e = __builtin_shufflevector(y, z, 2, 6, 3, 7);
+    const four all[4] = {__builtin_shufflevector(a, c, 0, 1, 4, 5), __builtin_shufflevector(a, c, 2, 3, 6, 7),
+                         __builtin_shufflevector(d, e, 0, 1, 4, 5), __builtin_shufflevector(d, e, 2, 3, 6, 7)};
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) memcpy(to + 64 * i, &all[i], sizeof all[i]);
+}
+
+void kin_pack_interleave(kin_pack_rows rows, int n, void *planes) {
+    const int whole = rows.n == KIN_PANEL_ROWS ? n / 16 * 16 : 0;
+    uint8_t *to = planes;
+    for (int i = 0; i < whole; i += 16)
+        for (int r = 0; r < 16; r += 4) interleave_4(kin_pack_row(rows, r) + i, rows.step, to + 16 * i + 4 * r);
+    for (int r = 0; r < rows.n; r++)
+        for (int i = whole; i < n; i += 4) memcpy(to + 16 * i + 4 * r, kin_pack_row(rows, r) + i, 4);
+}
+
+// Transposes 16 bytes of 16 rows: four times, the bytes of vectors i and i + 8 are interleaved.
+static void transpose_16(kin_pack_rows rows, uint8_t *to) {
+    sixteen x[16], y[16];
+    for (int r = 0; r < 16; r++) memcpy(&x[r], kin_pack_row(rows, r), sizeof x[r]);
+#pragma GCC unroll 4
+    for (int round = 0; round < 4; round++) {
+#pragma GCC unroll 8
+        for (int i = 0; i < 8; i++) {
+            y[2 * i] = __builtin_shufflevector(x[i], x[i + 8], 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+            y[2 * i + 1] = __builtin_shufflevector(x[i], x[i + 8], 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+        }
+        memcpy(x, y, sizeof x);
+    }
+    memcpy(to, x, sizeof x);
+}
+
+void kin_pack_transpose(kin_pack_rows rows, int n, void *columns) {
+    const int whole = rows.n == KIN_PANEL_ROWS ? n / 16 * 16 : 0;
+    uint8_t *to = columns;
+    for (int i = 0; i < whole; i += 16) transpose_16(kin_pack_from(rows, i), to + 16 * i);
+    for (int r = 0; r < rows.n; r++)
+        for (int i = whole; i < n; i++) to[16 * i + r] = kin_pack_row(rows, r)[i];
+}
+
+void kin_pack_halves(kin_pack_rows rows, void *halves) {
+#pragma GCC unroll 16
+    for (int r = 0; r < KIN_PANEL_ROWS; r++)
+        if (r < rows.n) memcpy((uint8_t *)halves + 2 * r, kin_pack_row(rows, r), 2);
+}
+
+static void store_halves(sixteen low, sixteen high, uint8_t to[32]) {
+    const sixteen first = __builtin_shufflevector(low, high, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    const sixteen second = __builtin_shufflevector(low, high, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+    memcpy(to, &first, sizeof first);
+    memcpy(to + 16, &second, sizeof second);
+}
+
+// ---- types
+
+// Packs the first 16 bytes of Q4_K and Q5_K: d, d_min, and eight scales and minima of 6 bits each in 12 bytes, of which the first
+// eight have the low six bits of scales and minima 0 to 3, and the high two bits of 4 to 7; the last four have the low nibbles of
+// 4 to 7.
+static void pack_head_k4(kin_pack_rows rows, kin_panel_scales_k4 *to, uint8_t d[32], uint8_t d_min[32]) {
+    sixteen s[16] = {{0}};
+    kin_pack_transpose(rows, 16, s);
+    store_halves(s[0], s[1], d);
+    store_halves(s[2], s[3], d_min);
+    for (int j = 0; j < 4; j++) {
+        const sixteen scale = s[4 + j], min = s[8 + j], low = (scale & 15) | (min & 15) << 4;
+        const sixteen high = (scale >> 4 & 3) | (scale >> 6) << 2 | (min >> 4 & 3) << 4 | (min >> 6) << 6;
+        memcpy(to->low[j], &low, sizeof low);
+        memcpy(to->low[j + 4], &s[12 + j], sizeof low);
+        memcpy(to->high[j], &high, sizeof high);
     }
 }
 
-static void pack_scales_k4(const uint8_t *s, int r, kin_panel_scales_k4 *to) {
-    for (int j = 0; j < 8; j++) {
-        int scale, min;
-        scale_k4(s, j, &scale, &min);
-        to->low[j][r] = (uint8_t)((scale & 15) | (min & 15) << 4);
-        if (j < 4) to->high[j][r] = 0;
-        to->high[j % 4][r] |= (uint8_t)((scale >> 4 | min >> 4 << 4) << (j / 4 * 2));
-    }
-}
-
-static void pack_q4_k(const uint8_t *b, int n, int r, void *panel) {
+static void pack_q4_k(kin_pack_rows rows, int n, void *panel) {
     (void)n;
     kin_panel_q4_k *p = panel;
-    memcpy(&p->d[2 * r], b, 2);
-    memcpy(&p->d_min[2 * r], b + 2, 2);
-    pack_scales_k4(b + 4, r, &p->scales);
-    kin_pack_interleave(b + 16, 128, r, p->q);
+    pack_head_k4(rows, &p->scales, p->d, p->d_min);
+    kin_pack_interleave(kin_pack_from(rows, 16), 128, p->q);
 }
 
-static void pack_q5_k(const uint8_t *b, int n, int r, void *panel) {
+static void pack_q5_k(kin_pack_rows rows, int n, void *panel) {
     (void)n;
     kin_panel_q5_k *p = panel;
-    memcpy(&p->d[2 * r], b, 2);
-    memcpy(&p->d_min[2 * r], b + 2, 2);
-    pack_scales_k4(b + 4, r, &p->scales);
-    kin_pack_interleave(b + 16, 32, r, p->high);
-    kin_pack_interleave(b + 48, 128, r, p->low);
+    pack_head_k4(rows, &p->scales, p->d, p->d_min);
+    kin_pack_interleave(kin_pack_from(rows, 16), 32, p->high);
+    kin_pack_interleave(kin_pack_from(rows, 48), 128, p->low);
 }
 
-// Unpacks a row of Q6_K: each half of 128 columns has 64 bytes of nibbles, and 32 bytes with the two bits above them.
-static void weights_q6_k(const uint8_t *b, uint8_t w[256]) {
-    for (int h = 0; h < 2; h++, w += 128) {
-        const uint8_t *low = b + 64 * h, *high = b + 128 + 32 * h;
-        for (int i = 0; i < 32; i++) {
-            w[i] = (uint8_t)((low[i] & 15) | (high[i] & 3) << 4);
-            w[32 + i] = (uint8_t)((low[32 + i] & 15) | (high[i] >> 2 & 3) << 4);
-            w[64 + i] = (uint8_t)(low[i] >> 4 | (high[i] >> 4 & 3) << 4);
-            w[96 + i] = (uint8_t)(low[32 + i] >> 4 | high[i] >> 6 << 4);
-        }
+// Packs 16 columns of four rows of Q6_K, as words of two bytes. GGUF has their nibbles in bits `low_at` and the two bits above
+// them in bits `high_at` of four vectors each, 64 bytes apart.
+static void pack_columns_q6_k(const uint8_t *low, int low_at, const uint8_t *high, int high_at, uint8_t *to) {
+    words x[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        const words nibbles = load_words(low + 64 * i) >> low_at & 0x0f0f, pairs = load_words(high + 64 * i) >> high_at & 0x0303;
+        x[i] = nibbles | pairs << 4;
     }
+    const words rest = x[3] ^ ((x[0] >> 2 ^ x[1] >> 4 ^ x[2] >> 6) & 0x3f3f);
+    x[0] |= (rest & 0x3030) << 2;
+    x[1] |= (rest & 0x0c0c) << 4;
+    x[2] |= (rest & 0x0303) << 6;
+#pragma GCC unroll 3
+    for (int i = 0; i < 3; i++) memcpy(to + 64 * i, &x[i], sizeof x[i]);
 }
 
-static void pack_q6_k(const uint8_t *b, int n, int r, void *panel) {
+// Each half of 128 columns has 64 bytes of nibbles, and 32 bytes with the two bits above them: a nibble's column is its byte's,
+// or 64 further on; a pair's is its byte's, or 32, 64 or 96 further on.
+static void pack_q6_k(kin_pack_rows rows, int n, void *panel) {
     (void)n;
     kin_panel_q6_k *p = panel;
-    uint8_t w[256];
-    weights_q6_k(b, w);
-    for (int g = 0; g < 16; g++) {
-        uint32_t x[4]; // 16 columns
-        memcpy(x, w + 16 * g, sizeof x);
-        const uint32_t seen = (x[0] >> 2 & 0x3fff3fff) ^ (x[1] >> 4 & 0x0fff0fff) ^ (x[2] >> 6 & 0x03ff03ff); // by 16-bit shifts
-        const uint32_t rest = x[3] ^ (seen & 0x3f3f3f3f);
-        x[0] |= (rest & 0x30303030) << 2;
-        x[1] |= (rest & 0x0c0c0c0c) << 4;
-        x[2] |= (rest & 0x03030303) << 6;
-        for (int t = 0; t < 3; t++) memcpy(p->q[g][t] + 4 * r, &x[t], 4);
+    uint8_t low[32][64], high[16][64]; // 4 columns of each row
+    if (rows.n < KIN_PANEL_ROWS) {
+        memset(low, 0, sizeof low);
+        memset(high, 0, sizeof high);
     }
-    kin_pack_transpose(b + 192, 16, r, p->scale);
-    memcpy(&p->d[2 * r], b + 208, 2);
+    kin_pack_interleave(rows, 128, low);
+    kin_pack_interleave(kin_pack_from(rows, 128), 64, high);
+    for (int g = 0; g < 16; g++) {
+        const int half = g / 8, quarter = g % 8 / 2, j = g % 2 * 4;
+        for (int b = 0; b < 64; b += 16) {
+            pack_columns_q6_k(low[16 * half + quarter % 2 * 8 + j] + b, quarter / 2 * 4, high[8 * half + j] + b, quarter * 2,
+                              p->q[g][0] + b);
+        }
+    }
+    kin_pack_transpose(kin_pack_from(rows, 192), 16, p->scale);
+    kin_pack_halves(kin_pack_from(rows, 208), p->d);
 }
 
-static void pack_q3_k(const uint8_t *b, int n, int r, void *panel) {
+static void pack_q3_k(kin_pack_rows rows, int n, void *panel) {
     (void)n;
     kin_panel_q3_k *p = panel;
-    kin_pack_interleave(b, 32, r, p->high);
-    kin_pack_interleave(b + 32, 64, r, p->low);
-    kin_pack_transpose(b + 96, 8, r, p->scale_low);
-    kin_pack_transpose(b + 104, 4, r, p->scale_high);
-    memcpy(&p->d[2 * r], b + 108, 2);
+    kin_pack_interleave(rows, 32, p->high);
+    kin_pack_interleave(kin_pack_from(rows, 32), 64, p->low);
+    kin_pack_transpose(kin_pack_from(rows, 96), 8, p->scale_low);
+    kin_pack_transpose(kin_pack_from(rows, 104), 4, p->scale_high);
+    kin_pack_halves(kin_pack_from(rows, 108), p->d);
 }
 
-static void pack_q2_k(const uint8_t *b, int n, int r, void *panel) {
+static void pack_q2_k(kin_pack_rows rows, int n, void *panel) {
     (void)n;
     kin_panel_q2_k *p = panel;
-    kin_pack_transpose(b, 16, r, p->scale);
-    kin_pack_interleave(b + 16, 64, r, p->q);
-    memcpy(&p->d[2 * r], b + 80, 2);
-    memcpy(&p->d_min[2 * r], b + 82, 2);
+    kin_pack_transpose(rows, 16, p->scale);
+    kin_pack_interleave(kin_pack_from(rows, 16), 64, p->q);
+    kin_pack_halves(kin_pack_from(rows, 80), p->d);
+    kin_pack_halves(kin_pack_from(rows, 82), p->d_min);
 }
 
-static void pack_iq4_xs(const uint8_t *b, int n, int r, void *panel) {
+static void pack_iq4_xs(kin_pack_rows rows, int n, void *panel) {
     (void)n;
     kin_panel_iq4_xs *p = panel;
-    memcpy(&p->d[2 * r], b, 2);
-    kin_pack_transpose(b + 2, 2, r, p->scale_high);
-    kin_pack_transpose(b + 4, 4, r, p->scale_low);
-    kin_pack_interleave(b + 8, 128, r, p->q);
+    kin_pack_halves(rows, p->d);
+    kin_pack_transpose(kin_pack_from(rows, 2), 2, p->scale_high);
+    kin_pack_transpose(kin_pack_from(rows, 4), 4, p->scale_low);
+    kin_pack_interleave(kin_pack_from(rows, 8), 128, p->q);
 }
 
 // Packs blocks of 32 columns: a scale, then the weights.
-static void pack_32(const uint8_t *b, int n, int r, int scale_bytes, int q_bytes, uint8_t *panel) {
+static void pack_32(kin_pack_rows rows, int n, int scale_bytes, int q_bytes, uint8_t *panel) {
     uint8_t *scales = panel + (ptrdiff_t)n * 16 * q_bytes;
-    for (int g = 0; g < n; g++, b += scale_bytes + q_bytes) {
-        memcpy(scales + (16 * g + r) * scale_bytes, b, (size_t)scale_bytes);
-        kin_pack_interleave(b + scale_bytes, q_bytes, r, panel + (ptrdiff_t)g * 16 * q_bytes);
+    for (int g = 0; g < n; g++, rows.at += scale_bytes + q_bytes) {
+        if (scale_bytes == 2)
+            kin_pack_halves(rows, scales + 32 * g);
+        else
+            kin_pack_transpose(rows, scale_bytes, scales + 16 * g);
+        kin_pack_interleave(kin_pack_from(rows, scale_bytes), q_bytes, panel + (ptrdiff_t)g * 16 * q_bytes);
     }
 }
 
-static void pack_q8_0(const uint8_t *b, int n, int r, void *panel) {
-    pack_32(b, n, r, 2, 32, panel);
+static void pack_q8_0(kin_pack_rows rows, int n, void *panel) {
+    pack_32(rows, n, 2, 32, panel);
 }
 
-static void pack_q4_0(const uint8_t *b, int n, int r, void *panel) {
-    pack_32(b, n, r, 2, 16, panel);
+static void pack_q4_0(kin_pack_rows rows, int n, void *panel) {
+    pack_32(rows, n, 2, 16, panel);
 }
 
-static void pack_mxfp4(const uint8_t *b, int n, int r, void *panel) {
-    pack_32(b, n, r, 1, 16, panel);
+static void pack_mxfp4(kin_pack_rows rows, int n, void *panel) {
+    pack_32(rows, n, 1, 16, panel);
 }
 
-static void pack_scale_min(const uint8_t *b, int r, kin_panel_scale_min *to) {
-    memcpy(&to->d[2 * r], b, 2);
-    memcpy(&to->m[2 * r], b + 2, 2);
+static void pack_scale_min(kin_pack_rows rows, kin_panel_scale_min *to) {
+    kin_pack_halves(rows, to->d);
+    kin_pack_halves(kin_pack_from(rows, 2), to->m);
 }
 
-static void pack_q4_1(const uint8_t *b, int n, int r, void *panel) {
+static void pack_q4_1(kin_pack_rows rows, int n, void *panel) {
     kin_panel_q4_0 *p = panel;
     kin_panel_scale_min *scale = (kin_panel_scale_min *)(p + n);
-    for (int g = 0; g < n; g++, b += 20) {
-        pack_scale_min(b, r, &scale[g]);
-        kin_pack_interleave(b + 4, 16, r, p[g].q);
+    for (int g = 0; g < n; g++, rows.at += 20) {
+        pack_scale_min(rows, &scale[g]);
+        kin_pack_interleave(kin_pack_from(rows, 4), 16, p[g].q);
     }
 }
 
-// Packs 32 bits, one for each column: bit 4 j + b becomes bit j of byte b.
-static void pack_bits(const uint8_t *b, int r, uint8_t *plane) {
-    uint32_t x, t;
-    memcpy(&x, b, sizeof x);
-    for (int i = 0; i < 4; i++) {
-        t = x >> i & 0x11111111; // bits i, i + 4, ...
-        t = (t | t >> 3) & 0x03030303;
-        t = (t | t >> 6) & 0x000f000f;
-        plane[4 * r + i] = (uint8_t)(t | t >> 12);
-    }
-}
-
-static void pack_q5_0(const uint8_t *b, int n, int r, void *panel) {
-    kin_panel_q5_0 *p = panel;
-    kin_panel_scale_f16 *scale = (kin_panel_scale_f16 *)(p + n);
-    for (int g = 0; g < n; g++, b += 22) {
-        memcpy(&scale[g].d[2 * r], b, 2);
-        pack_bits(b + 2, r, p[g].high);
-        kin_pack_interleave(b + 6, 16, r, p[g].low);
-    }
-}
-
-static void pack_q5_1(const uint8_t *b, int n, int r, void *panel) {
-    kin_panel_q5_0 *p = panel;
-    kin_panel_scale_min *scale = (kin_panel_scale_min *)(p + n);
-    for (int g = 0; g < n; g++, b += 24) {
-        pack_scale_min(b, r, &scale[g]);
-        pack_bits(b + 4, r, p[g].high);
-        kin_pack_interleave(b + 8, 16, r, p[g].low);
-    }
-}
-
-static void pack_nvfp4(const uint8_t *b, int n, int r, void *panel) {
-    kin_panel_nvfp4 *p = panel;
-    kin_panel_scale_ue4m3 *scale = (kin_panel_scale_ue4m3 *)(p + 2 * n);
-    for (int i = 0; i < n; i++, b += 36) {
-        kin_pack_transpose(b, 4, r, scale[2 * i].e);
-        kin_pack_interleave(b + 4, 32, r, p[2 * i].q);
-    }
-}
-
-// Four bytes of four weights each -> four bytes: the first weights, the second ones, ...
-static void pack_q2_0(const uint8_t *b, int n, int r, void *panel) {
-    kin_panel_q2_0 *p = panel;
-    kin_panel_scale_f16 *scale = (kin_panel_scale_f16 *)(p + 2 * n);
-    for (int i = 0; i < n; i++, b += 18) {
-        memcpy(&scale[i].d[2 * r], b, 2);
-        for (int k = 0; k < 16; k++) {
-            int x = 0;
-            for (int t = 0; t < 4; t++) x |= (b[2 + k / 4 * 4 + t] >> k % 4 * 2 & 3) << 2 * t;
-            p[2 * i + k / 8].q[k / 4 % 2][4 * r + k % 4] = (uint8_t)x;
+// Packs 32 bits of each row, one for each column: bit 4 j + b becomes bit j of byte b.
+static void pack_bits(kin_pack_rows rows, uint8_t *plane) {
+    for (int r = 0; r < rows.n; r++) {
+        uint32_t x, t;
+        memcpy(&x, kin_pack_row(rows, r), sizeof x);
+        for (int i = 0; i < 4; i++) {
+            t = x >> i & 0x11111111; // bits i, i + 4, ...
+            t = (t | t >> 3) & 0x03030303;
+            t = (t | t >> 6) & 0x000f000f;
+            plane[4 * r + i] = (uint8_t)(t | t >> 12);
         }
     }
 }
 
-static void pack_q1_0(const uint8_t *b, int n, int r, void *panel) {
-    kin_panel_q1_0 *p = panel;
-    kin_panel_scale_f16 *scale = (kin_panel_scale_f16 *)(p + 4 * n);
-    for (int i = 0; i < n; i++, b += 18) {
-        memcpy(&scale[i].d[2 * r], b, 2);
-        for (int g = 0; g < 4; g++) pack_bits(b + 2 + 4 * g, r, p[4 * i + g].q);
+static void pack_q5_0(kin_pack_rows rows, int n, void *panel) {
+    kin_panel_q5_0 *p = panel;
+    kin_panel_scale_f16 *scale = (kin_panel_scale_f16 *)(p + n);
+    for (int g = 0; g < n; g++, rows.at += 22) {
+        kin_pack_halves(rows, scale[g].d);
+        pack_bits(kin_pack_from(rows, 2), p[g].high);
+        kin_pack_interleave(kin_pack_from(rows, 6), 16, p[g].low);
     }
 }
 
-static void pack_tq1_0(const uint8_t *b, int n, int r, void *panel) {
-    (void)n;
-    kin_panel_tq1_0 *p = panel;
-    kin_pack_interleave(b, 52, r, p->q);
-    memcpy(&p->d[2 * r], b + 52, 2);
+static void pack_q5_1(kin_pack_rows rows, int n, void *panel) {
+    kin_panel_q5_0 *p = panel;
+    kin_panel_scale_min *scale = (kin_panel_scale_min *)(p + n);
+    for (int g = 0; g < n; g++, rows.at += 24) {
+        pack_scale_min(rows, &scale[g]);
+        pack_bits(kin_pack_from(rows, 4), p[g].high);
+        kin_pack_interleave(kin_pack_from(rows, 8), 16, p[g].low);
+    }
 }
 
-static void pack_tq2_0(const uint8_t *b, int n, int r, void *panel) {
+static void pack_nvfp4(kin_pack_rows rows, int n, void *panel) {
+    kin_panel_nvfp4 *p = panel;
+    kin_panel_scale_ue4m3 *scale = (kin_panel_scale_ue4m3 *)(p + 2 * n);
+    for (int i = 0; i < n; i++, rows.at += 36) {
+        kin_pack_transpose(rows, 4, scale[2 * i].e);
+        kin_pack_interleave(kin_pack_from(rows, 4), 32, p[2 * i].q);
+    }
+}
+
+// Packs 16 bytes of four weights each: bits 2 k of four bytes -> a byte of k, the first byte's weight lowest.
+static void pack_row_q2_0(const uint8_t *b, int r, kin_panel_q2_0 *p) {
+    for (int k = 0; k < 16; k++) {
+        int x = 0;
+        for (int t = 0; t < 4; t++) x |= (b[k / 4 * 4 + t] >> k % 4 * 2 & 3) << 2 * t;
+        p[k / 8].q[k / 4 % 2][4 * r + k % 4] = (uint8_t)x;
+    }
+}
+
+static void pack_q2_0(kin_pack_rows rows, int n, void *panel) {
+    kin_panel_q2_0 *p = panel;
+    kin_panel_scale_f16 *scale = (kin_panel_scale_f16 *)(p + 2 * n);
+    for (int i = 0; i < n; i++, rows.at += 18) {
+        kin_pack_halves(rows, scale[i].d);
+        for (int r = 0; r < rows.n; r++) pack_row_q2_0(kin_pack_row(rows, r) + 2, r, p + 2 * i);
+    }
+}
+
+static void pack_q1_0(kin_pack_rows rows, int n, void *panel) {
+    kin_panel_q1_0 *p = panel;
+    kin_panel_scale_f16 *scale = (kin_panel_scale_f16 *)(p + 4 * n);
+    for (int i = 0; i < n; i++, rows.at += 18) {
+        kin_pack_halves(rows, scale[i].d);
+        for (int g = 0; g < 4; g++) pack_bits(kin_pack_from(rows, 2 + 4 * g), p[4 * i + g].q);
+    }
+}
+
+static void pack_tq1_0(kin_pack_rows rows, int n, void *panel) {
+    (void)n;
+    kin_panel_tq1_0 *p = panel;
+    kin_pack_interleave(rows, 52, p->q);
+    kin_pack_halves(kin_pack_from(rows, 52), p->d);
+}
+
+static void pack_tq2_0(kin_pack_rows rows, int n, void *panel) {
     (void)n;
     kin_panel_tq2_0 *p = panel;
-    kin_pack_interleave(b, 64, r, p->q);
-    memcpy(&p->d[2 * r], b + 64, 2);
+    kin_pack_interleave(rows, 64, p->q);
+    kin_pack_halves(kin_pack_from(rows, 64), p->d);
 }
 
 typedef struct format {
     int type;
     kin_act_kind kind;
     int columns, bytes; // of a block in GGUF
-    void (*pack)(const uint8_t *b, int n, int row, void *panel);
+    void (*pack)(kin_pack_rows rows, int n, void *panel);
 } format;
 
 // clang-format off
@@ -285,7 +372,7 @@ size_t kin_panel_bytes(int type, int64_t columns) {
 
 void kin_panel_pack_block(int type, int columns, int n, const uint8_t *rows, size_t row_bytes, uint8_t *block) {
     const format *f = find_format(type);
-    for (int r = 0; r < n; r++) f->pack(rows + (size_t)r * row_bytes, columns / f->columns, r, block);
+    f->pack((kin_pack_rows){rows, row_bytes, n}, columns / f->columns, block);
 }
 
 void kin_kernel_pack(int type, int64_t columns, int64_t rows, const void *src, void *dst) {

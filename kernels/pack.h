@@ -1,27 +1,44 @@
-// Internals of packing. A function packs one row of a block: b, as in GGUF -> its places in the panel. n: GGUF blocks in b.
+// Internals of packing. A function packs a block of up to 16 rows: rows, as in GGUF -> their places in the panel. n: GGUF blocks
+// of each row.
 #pragma once
 
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "kernels/panel.h"
 
-// Places n bytes in groups of four, one group every 64 bytes.
-static inline void kin_pack_interleave(const uint8_t *b, int n, int row, void *planes) {
-    for (int i = 0; i < n / 4; i++) memcpy((uint8_t *)planes + 64 * i + 4 * row, b + 4 * i, 4);
+typedef struct kin_pack_rows {
+    const uint8_t *at; // the first row's block
+    size_t step;       // bytes from one row to the next
+    int n;             // at most KIN_PANEL_ROWS
+} kin_pack_rows;
+
+static inline const uint8_t *kin_pack_row(kin_pack_rows rows, int row) {
+    return rows.at + (size_t)row * rows.step;
 }
 
-// Places n bytes, one every 16 bytes.
-static inline void kin_pack_transpose(const uint8_t *b, int n, int row, void *columns) {
-    for (int i = 0; i < n; i++) ((uint8_t *)columns)[16 * i + row] = b[i];
+// The rows' next bytes: `bytes` further on.
+static inline kin_pack_rows kin_pack_from(kin_pack_rows rows, ptrdiff_t bytes) {
+    rows.at += bytes;
+    return rows;
 }
+
+// Places n bytes of each row in groups of four, one group every 64 bytes.
+void kin_pack_interleave(kin_pack_rows rows, int n, void *planes);
+
+// Places n bytes of each row, one every 16 bytes.
+void kin_pack_transpose(kin_pack_rows rows, int n, void *columns);
+
+// Places two bytes of each row next to each other.
+void kin_pack_halves(kin_pack_rows rows, void *halves);
 
 // ---- pack_grid.c
 
-void kin_pack_iq3_xxs(const uint8_t *b, int n, int row, void *panel);
-void kin_pack_iq3_s(const uint8_t *b, int n, int row, void *panel);
-void kin_pack_iq2_xxs(const uint8_t *b, int n, int row, void *panel);
-void kin_pack_iq2_xs(const uint8_t *b, int n, int row, void *panel);
-void kin_pack_iq2_s(const uint8_t *b, int n, int row, void *panel);
-void kin_pack_iq1_s(const uint8_t *b, int n, int row, void *panel);
-void kin_pack_iq1_m(const uint8_t *b, int n, int row, void *panel);
+void kin_pack_iq3_xxs(kin_pack_rows rows, int n, void *panel);
+void kin_pack_iq3_s(kin_pack_rows rows, int n, void *panel);
+void kin_pack_iq2_xxs(kin_pack_rows rows, int n, void *panel);
+void kin_pack_iq2_xs(kin_pack_rows rows, int n, void *panel);
+void kin_pack_iq2_s(kin_pack_rows rows, int n, void *panel);
+void kin_pack_iq1_s(kin_pack_rows rows, int n, void *panel);
+void kin_pack_iq1_m(kin_pack_rows rows, int n, void *panel);

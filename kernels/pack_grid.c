@@ -12,7 +12,7 @@ static uint64_t transpose_bits(uint64_t x) {
 }
 
 // b // [32] bytes whose bits are the signs of 8 columns
-static void pack_signs(const uint8_t *b, int r, kin_panel_signs *to) {
+static void pack_row_signs(const uint8_t *b, int r, kin_panel_signs *to) {
     for (int i = 0; i < 4; i++) {
         uint64_t x = 0;
         for (int g = 0; g < 8; g++) x |= (uint64_t)b[4 * g + i] << 8 * g;
@@ -23,86 +23,98 @@ static void pack_signs(const uint8_t *b, int r, kin_panel_signs *to) {
     }
 }
 
-// b // u32 [8], `step` bytes apart: 4 times 7 signs and a scale of 4 bits
-static void pack_signs_and_scales(const uint8_t *b, int step, int r, kin_panel_signs *to) {
-    uint8_t signs[32], scale[8];
-    for (int g = 0; g < 8; g++) {
-        uint32_t x;
-        memcpy(&x, b + step * g, sizeof x);
-        for (int i = 0; i < 4; i++) signs[4 * g + i] = x >> 7 * i & 127;
-        scale[g] = (uint8_t)(x >> 28);
-    }
-    pack_signs(signs, r, to);
-    for (int i = 0; i < 4; i++) to->q[2 * i + 1][4 * r + 3] = (uint8_t)(scale[2 * i] | scale[2 * i + 1] << 4);
+static void pack_signs(kin_pack_rows rows, kin_panel_signs *to) {
+    for (int r = 0; r < rows.n; r++) pack_row_signs(kin_pack_row(rows, r), r, to);
 }
 
-void kin_pack_iq3_xxs(const uint8_t *b, int n, int r, void *panel) {
+// rows // u32 [8], `step` bytes apart: 4 times 7 signs and a scale of 4 bits
+static void pack_signs_and_scales(kin_pack_rows rows, int step, kin_panel_signs *to) {
+    for (int r = 0; r < rows.n; r++) {
+        uint8_t signs[32], scale[8];
+        for (int g = 0; g < 8; g++) {
+            uint32_t x;
+            memcpy(&x, kin_pack_row(rows, r) + step * g, sizeof x);
+            for (int i = 0; i < 4; i++) signs[4 * g + i] = x >> 7 * i & 127;
+            scale[g] = (uint8_t)(x >> 28);
+        }
+        pack_row_signs(signs, r, to);
+        for (int i = 0; i < 4; i++) to->q[2 * i + 1][4 * r + 3] = (uint8_t)(scale[2 * i] | scale[2 * i + 1] << 4);
+    }
+}
+
+void kin_pack_iq3_xxs(kin_pack_rows rows, int n, void *panel) {
     (void)n;
     kin_panel_iq3_xxs *p = panel;
-    memcpy(&p->d[2 * r], b, 2);
-    kin_pack_transpose(b + 2, 64, r, p->index);
-    pack_signs_and_scales(b + 66, 4, r, &p->signs);
+    kin_pack_halves(rows, p->d);
+    kin_pack_transpose(kin_pack_from(rows, 2), 64, p->index);
+    pack_signs_and_scales(kin_pack_from(rows, 66), 4, &p->signs);
 }
 
-void kin_pack_iq3_s(const uint8_t *b, int n, int r, void *panel) {
+void kin_pack_iq3_s(kin_pack_rows rows, int n, void *panel) {
     (void)n;
     kin_panel_iq3_s *p = panel;
-    memcpy(&p->d[2 * r], b, 2);
-    kin_pack_transpose(b + 2, 64, r, p->index);
-    kin_pack_transpose(b + 66, 8, r, p->high);
-    pack_signs(b + 74, r, &p->signs);
-    kin_pack_transpose(b + 106, 4, r, p->scale);
+    kin_pack_halves(rows, p->d);
+    kin_pack_transpose(kin_pack_from(rows, 2), 64, p->index);
+    kin_pack_transpose(kin_pack_from(rows, 66), 8, p->high);
+    pack_signs(kin_pack_from(rows, 74), &p->signs);
+    kin_pack_transpose(kin_pack_from(rows, 106), 4, p->scale);
 }
 
-void kin_pack_iq2_xxs(const uint8_t *b, int n, int r, void *panel) {
+void kin_pack_iq2_xxs(kin_pack_rows rows, int n, void *panel) {
     (void)n;
     kin_panel_iq2_xxs *p = panel;
-    memcpy(&p->d[2 * r], b, 2);
-    for (int g = 0; g < 8; g++) kin_pack_transpose(b + 2 + 8 * g, 4, r, p->index[4 * g]);
-    pack_signs_and_scales(b + 6, 8, r, &p->signs);
+    kin_pack_halves(rows, p->d);
+    for (int g = 0; g < 8; g++) kin_pack_transpose(kin_pack_from(rows, 2 + 8 * g), 4, p->index[4 * g]);
+    pack_signs_and_scales(kin_pack_from(rows, 6), 8, &p->signs);
 }
 
-void kin_pack_iq2_xs(const uint8_t *b, int n, int r, void *panel) {
+void kin_pack_iq2_xs(kin_pack_rows rows, int n, void *panel) {
     (void)n;
     kin_panel_iq2_xs *p = panel;
-    uint8_t signs[32];
-    memcpy(&p->d[2 * r], b, 2);
-    for (int i = 0; i < 32; i++) {
-        const int x = b[2 + 2 * i] | b[3 + 2 * i] << 8;
-        p->index[i][r] = (uint8_t)x;
-        signs[i] = (uint8_t)(x >> 9 | (x >> 8 & 1) << 7);
+    kin_pack_halves(rows, p->d);
+    for (int r = 0; r < rows.n; r++) {
+        const uint8_t *b = kin_pack_row(rows, r);
+        uint8_t signs[32];
+        for (int i = 0; i < 32; i++) {
+            const int x = b[2 + 2 * i] | b[3 + 2 * i] << 8;
+            p->index[i][r] = (uint8_t)x;
+            signs[i] = (uint8_t)(x >> 9 | (x >> 8 & 1) << 7);
+        }
+        pack_row_signs(signs, r, &p->signs);
     }
-    pack_signs(signs, r, &p->signs);
-    kin_pack_transpose(b + 66, 8, r, p->scale);
+    kin_pack_transpose(kin_pack_from(rows, 66), 8, p->scale);
 }
 
-void kin_pack_iq2_s(const uint8_t *b, int n, int r, void *panel) {
+void kin_pack_iq2_s(kin_pack_rows rows, int n, void *panel) {
     (void)n;
     kin_panel_iq2_s *p = panel;
-    memcpy(&p->d[2 * r], b, 2);
-    kin_pack_transpose(b + 2, 32, r, p->index);
-    pack_signs(b + 34, r, &p->signs);
-    kin_pack_transpose(b + 66, 8, r, p->high);
-    kin_pack_transpose(b + 74, 8, r, p->scale);
+    kin_pack_halves(rows, p->d);
+    kin_pack_transpose(kin_pack_from(rows, 2), 32, p->index);
+    pack_signs(kin_pack_from(rows, 34), &p->signs);
+    kin_pack_transpose(kin_pack_from(rows, 66), 8, p->high);
+    kin_pack_transpose(kin_pack_from(rows, 74), 8, p->scale);
 }
 
-void kin_pack_iq1_s(const uint8_t *b, int n, int r, void *panel) {
+void kin_pack_iq1_s(kin_pack_rows rows, int n, void *panel) {
     (void)n;
     kin_panel_iq1_s *p = panel;
-    memcpy(&p->d[2 * r], b, 2);
-    kin_pack_transpose(b + 2, 32, r, p->index);
-    for (int g = 0; g < 8; g++) memcpy(&p->high[g][2 * r], b + 34 + 2 * g, 2);
+    kin_pack_halves(rows, p->d);
+    kin_pack_transpose(kin_pack_from(rows, 2), 32, p->index);
+    for (int g = 0; g < 8; g++) kin_pack_halves(kin_pack_from(rows, 34 + 2 * g), p->high[g]);
 }
 
-void kin_pack_iq1_m(const uint8_t *b, int n, int r, void *panel) {
+void kin_pack_iq1_m(kin_pack_rows rows, int n, void *panel) {
     (void)n;
     kin_panel_iq1_m *p = panel;
-    kin_pack_transpose(b, 32, r, p->index);
-    kin_pack_transpose(b + 32, 16, r, p->high);
-    uint32_t d = 0;
-    for (int i = 0; i < 4; i++) d |= (uint32_t)(b[49 + 2 * i] >> 4) << 4 * i;
-    for (int g = 0; g < 8; g++) {
-        const int four = b[48 + g / 2 * 2] | b[49 + g / 2 * 2] << 8;
-        p->scale[g][r] = (uint8_t)((four >> g % 2 * 6 & 63) | (d >> 2 * g & 3) << 6);
+    kin_pack_transpose(rows, 32, p->index);
+    kin_pack_transpose(kin_pack_from(rows, 32), 16, p->high);
+    for (int r = 0; r < rows.n; r++) {
+        const uint8_t *b = kin_pack_row(rows, r) + 48;
+        uint32_t d = 0;
+        for (int i = 0; i < 4; i++) d |= (uint32_t)(b[1 + 2 * i] >> 4) << 4 * i;
+        for (int j = 0; j < 8; j++) {
+            const int four = b[j / 2 * 2] | b[1 + j / 2 * 2] << 8;
+            p->scale[j][r] = (uint8_t)((four >> j % 2 * 6 & 63) | (d >> 2 * j & 3) << 6);
+        }
     }
 }

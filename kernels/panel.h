@@ -45,7 +45,7 @@ enum { KIN_PANEL_BLOCK_MOST = 16 * 8 * 34 }; // bytes of the largest block of a 
 size_t kin_panel_bytes(int type, int64_t columns);
 
 // Packs a block: `columns` (at most 256) of n rows (at most 16), which are row_bytes apart, as in GGUF. Other rows of the block
-// stay as they are.
+// stay as they are, or become zeros.
 void kin_panel_pack_block(int type, int columns, int n, const uint8_t *rows, size_t row_bytes, uint8_t *block);
 
 // ---- types with blocks of 256 columns in GGUF

@@ -73,18 +73,26 @@ static void tile(kernel k, const uint8_t *panel, run weights, int64_t columns, c
     for (int64_t i = 0; i < n; i++) vf_store(y + i * ldy, vf_load(f[i]));
 }
 
-// Multiplies n rows of act, which has n_act, with n_w <= 16 rows as in GGUF: each block is packed first.
-static void tile_as_stored(const kin_matrix *w, kernel k, const uint8_t *rows, int n_w, const kin_act *act, int64_t n_act,
-                           int64_t n, float *y, int64_t ldy) {
+// Multiplies n rows of act, which has n_act, with n_w <= 16 rows as in GGUF: each block is packed first. As many bytes of the
+// next 16 rows are prefetched, in the order of the file.
+static void tile_as_stored(const kin_matrix *w, kernel k, const uint8_t *rows, int n_w, run weights, const kin_act *act,
+                           int64_t n_act, int64_t n, float *y, int64_t ldy) {
     const size_t row_bytes = kin_panel_bytes(w->type, w->columns) / KIN_PANEL_ROWS;
     float f[TILE_ROWS][16];
     kin_block e;
     uint8_t block[KIN_PANEL_BLOCK_MOST] __attribute__((aligned(64)));
     memset(block, 0, k.block_bytes);
+    const uint8_t *ahead = rows + row_bytes * KIN_PANEL_ROWS;
     for (int64_t i = 0; i < n; i++) vf_store(f[i], vf_zero());
     for (int64_t c = 0; c < w->columns; c += KIN_ACT_COLUMNS, rows += k.block_bytes / KIN_PANEL_ROWS, act += n_act) {
         const int left = w->columns - c < KIN_ACT_COLUMNS ? (int)(w->columns - c) : KIN_ACT_COLUMNS;
+        fetch(weights, ahead, 0, k.block_bytes);
+        ahead += k.block_bytes;
         kin_panel_pack_block(w->type, left, n_w, rows, row_bytes, block);
+        if (k.fused) {
+            k.fused(block, left, act, f);
+            continue;
+        }
         k.unpack(block, left, &e);
         multiply_block(k, &e, left, act, n, f);
     }
@@ -139,14 +147,17 @@ static void packed(const kin_matrix *w, const kin_act *act, int64_t n, float *y,
 }
 
 static void as_stored(const kin_matrix *w, const kin_act *act, int64_t n, float *y, int64_t ldy, int64_t begin, int64_t end) {
-    const kernel k = kernel_of(w->type);
+    kernel k = kernel_of(w->type);
     const size_t panel_bytes = kin_panel_bytes(w->type, w->columns);
+    const uint8_t *data = w->data;
     for (int64_t i = 0; i < n; i += TILE_ROWS) {
-        const int64_t rows = n - i < TILE_ROWS ? n - i : TILE_ROWS;
+        const int64_t rows = n - i < TILE_ROWS ? n - i : TILE_ROWS, last = end * KIN_PANEL_ROWS;
+        const size_t row_bytes = panel_bytes / KIN_PANEL_ROWS;
+        const run weights = {data + (size_t)(last < w->rows ? last : w->rows) * row_bytes, i + rows == n ? w->next : NULL};
+        k.fused = SIMD_FN(kin_fused_of)(w->type, rows, kin_kernels_ways[w->type]);
         for (int64_t p = begin; p < end; p++) {
             const int64_t r = p * KIN_PANEL_ROWS, n_w = w->rows - r < KIN_PANEL_ROWS ? w->rows - r : KIN_PANEL_ROWS;
-            tile_as_stored(w, k, (const uint8_t *)w->data + (size_t)p * panel_bytes, (int)n_w, act + i, n, rows, y + i * ldy + r,
-                           ldy);
+            tile_as_stored(w, k, data + (size_t)p * panel_bytes, (int)n_w, weights, act + i, n, rows, y + i * ldy + r, ldy);
         }
     }
 }
