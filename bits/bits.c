@@ -550,7 +550,7 @@ static const kin_bits_case cases[] = {
     {"round", 0xa185412dbf07a36f, primitive, KIN_PRIMITIVE_ROUND},
     {"exp", 0x7cf5083c4ac48d2f, primitive, KIN_PRIMITIVE_EXP},
     {"integers", 0xcf80bf98dfafb349, primitive, KIN_PRIMITIVE_INTEGERS},
-    {"bytes", 0x27d8e15aaa44f8f2, primitive, KIN_PRIMITIVE_BYTES},
+    {"bytes", 0xc035d472112b9916, primitive, KIN_PRIMITIVE_BYTES},
     {"dots", 0xc77426993f685094, primitive, KIN_PRIMITIVE_DOTS},
     {"words", 0x0e72fe86daa4ef16, primitive, KIN_PRIMITIVE_WORDS},
     {"quantize 256", 0x5871abd2ba12cc57, rounded, KIN_ACT_256},

@@ -147,6 +147,9 @@ static void bytes(run *r) {
         add_bytes(r, vb_and(vb_shl(a, n), vb_set1((uint8_t)(0xff << n))));
     }
     add_bytes(r, vb_lookup(table, vb_and(a, vb_set1(15))));
+    for (int i = 0; i < 8; i++) add_bytes(r, vb_reflect(a, b, i, (uint8_t)(31 * i)));
+    for (int i = 0; i < 5; i++) add_bytes(r, vb_next_digit(&a));
+    add_bytes(r, a);
 }
 
 // Weights and activations of all magnitudes, or the largest ones.

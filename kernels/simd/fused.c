@@ -388,10 +388,10 @@ kin_fused SIMD_FN(kin_fused_of)(int type, int64_t n, int way) {
 // of Q4_K and 1, 2, 4 rows: with AVX-512 145, 235, 420 instead of 290, 385, 530; with AVX2 193, 285, 533 instead of 285, 379,
 // 554). matmul.c prefetches the next blocks.
 
+#include "kernels/simd/scales.h"
+
 enum { FUSED_ROWS = 4 };
 
-SIMD_INLINE vb low_bits(vb w) { return vb_and(w, vb_set1(15)); }
-SIMD_INLINE vb high_bits(vb w) { return vb_and(vb_shr(w, 4), vb_set1(15)); }
 SIMD_INLINE vf f16(const uint8_t *p) { return vf_load_f16((const uint16_t *)p); }
 
 // The sum of 32 columns' activations.
@@ -544,7 +544,7 @@ kin_fused SIMD_FN(kin_fused_of)(int type, int64_t n, int way) {
     case KIN_TYPE_Q6_K: return fused_q6_k[n - 1];
     case KIN_TYPE_Q8_0: return fused_q8_0[n - 1];
     case KIN_TYPE_Q4_0: return fused_q4_0[n - 1];
-    default: return NULL;
+    default: return n == 1 ? SIMD_FN(kin_fused_one_of)(type) : NULL;
     }
 }
 

@@ -24,6 +24,7 @@
 //   vb_shl(a, n)             by 16-bit units or by bytes: bits that cross bytes must be masked away by the caller
 //   vb_lookup(table, a)      table[byte], bytes below 16
 //   vb_reflect(a, s, i, n)   n - a for the bytes of which bit i of s is set, a for others
+//   vb_next_digit(a)         the first digit in base 3 of each byte, as a fraction of 256: 3 a / 256. a becomes what is left
 //   vs_dot(s, w, x)          each lane: s + its 4 bytes of w (0 to 127) times x[0..3]. With a vs of 16 bits, SIMD_SUB_MOST
 //                            bounds its magnitude: after n additions it is at most n * 2 * 127 * (the largest byte of w).
 //                            Here and in vi_dot_s8 x is -127 to 127
@@ -42,6 +43,13 @@
 //                            those of 16 i + 4 g are at x + SIMD_X_STEP * i
 //   vi_from_vd(s)            s in 32 bits
 //   vx_store_positive, vw_load_positive, vd_dot_positive    the same for integers of 0 to 32512, without the bias
+//
+// Only if SIMD_PERMUTES is defined:
+//   vb_permute(t, i)         t[byte], of which only the lowest 6 bits count
+//   vb_permute_2(a, b, i)    the same with 7 bits and the bytes of a, then those of b
+//   vb_fields(a, i)          8 bits of a each, beginning at bit i of its own 8 bytes, which are a ring
+//   vb_merge(a, b, m)        the bits of b where those of m are set, of a where not
+//   vb_choose(a, b, s, i)    the bytes of b for which bit i of s is set, of a for others
 #pragma once
 
 #include SIMD_HEADER
@@ -68,6 +76,20 @@ static inline vf vf_times(vf a, const float *p) { return vf_mul(a, vf_set1(*p));
 static inline vb vb_reflect(vb a, vb s, const int i, uint8_t n) {
     vb is_set = vb_sub(vb_set1(0), vb_and(vb_shr(s, i), vb_set1(1)));
     return vb_xor(a, vb_and(vb_xor(a, vb_sub(vb_set1(n), a)), is_set));
+}
+#endif
+
+#ifndef SIMD_DIGIT
+static inline vb vb_next_digit(vb *a) {
+    uint8_t left[64], digit[64];
+    vb_store(left, *a);
+    for (int i = 0; i < 64; i++) {
+        const uint16_t x = (uint16_t)(3 * left[i]);
+        digit[i] = (uint8_t)(x >> 8);
+        left[i] = (uint8_t)x;
+    }
+    *a = vb_load(left);
+    return vb_load(digit);
 }
 #endif
 

@@ -12,6 +12,7 @@
 #define SIMD_X_BYTES 128
 #define SIMD_X_STEP 32
 #define SIMD_REFLECT
+#define SIMD_DIGIT
 #ifdef __AVXVNNI__
 #define SIMD_NAME "avxvnni"
 #define SIMD_FUSED_16 2 // number of rows multiplied while weights are unpacked (fused.c), at most 4
@@ -112,6 +113,18 @@ static inline __m256i simd_reflect(__m256i a, __m256i s, __m256i bit, __m256i n)
 static inline vb vb_reflect(vb a, vb s, int i, uint8_t n) {
     vb bit = vb_set1((uint8_t)(1 << i)), most = vb_set1(n);
     return (vb){simd_reflect(a.a, s.a, bit.a, most.a), simd_reflect(a.b, s.b, bit.b, most.b)};
+}
+
+static inline __m256i simd_next_digit(__m256i *a) {
+    const __m256i one = _mm256_set1_epi8(86), two = _mm256_set1_epi8((char)171), x = *a; // the least bytes with these digits
+    const __m256i at_least_1 = _mm256_cmpeq_epi8(_mm256_max_epu8(x, one), x),
+                  is_2 = _mm256_cmpeq_epi8(_mm256_max_epu8(x, two), x);
+    *a = _mm256_add_epi8(x, _mm256_add_epi8(x, x));
+    return _mm256_sub_epi8(_mm256_setzero_si256(), _mm256_add_epi8(at_least_1, is_2));
+}
+static inline vb vb_next_digit(vb *a) {
+    const __m256i first = simd_next_digit(&a->a);
+    return (vb){first, simd_next_digit(&a->b)};
 }
 
 static inline __m256i simd_bytes4(const void *p) {

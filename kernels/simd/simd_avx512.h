@@ -1,11 +1,17 @@
-// AVX-512 with VNNI (Ice Lake, Zen 4 and later): a vector of 16 lanes is one register. See simd.h for the functions.
+// AVX-512 with VNNI (Cascade Lake and later), and VBMI if the compiler enables it (Ice Lake, Zen 4 and later): a vector of 16
+// lanes is one register. See simd.h for the functions.
 #pragma once
 
 #include <immintrin.h>
 #include <stdint.h>
 #include <string.h>
 
+#ifdef __AVX512VBMI__
+#define SIMD_NAME "avx512vbmi"
+#define SIMD_PERMUTES // a vector can be a table
+#else
 #define SIMD_NAME "avx512"
+#endif
 #define SIMD_ROWS 8      // activation rows that a product keeps in registers
 #define SIMD_COLUMNS 4   // vectors that an attention product keeps for each row
 #define SIMD_SUB_MOST 0  // sums of bytes are 32 bits wide
@@ -20,6 +26,7 @@
 #define SIMD_TIMES
 #define SIMD_GREATEST_4
 #define SIMD_REFLECT
+#define SIMD_DIGIT
 #define SIMD_FUSED_16 4 // number of rows multiplied while weights are unpacked (fused.c), at most 4
 
 typedef __m512 vf;
@@ -90,6 +97,22 @@ static inline vb vb_lookup(const int8_t table[16], vb i) {
 static inline vb vb_reflect(vb a, vb s, int i, uint8_t n) {
     return _mm512_mask_sub_epi8(a, _mm512_test_epi8_mask(s, vb_set1((uint8_t)(1 << i))), vb_set1(n), a);
 }
+
+static inline vb vb_next_digit(vb *a) {
+    const __mmask64 at_least_1 = _mm512_cmpge_epu8_mask(*a, vb_set1(86)), is_2 = _mm512_cmpge_epu8_mask(*a, vb_set1(171));
+    const vb one = vb_set1(1), digit = _mm512_maskz_mov_epi8(at_least_1, one);
+    *a = _mm512_add_epi8(*a, _mm512_add_epi8(*a, *a));
+    return _mm512_mask_add_epi8(digit, is_2, one, one);
+}
+#ifdef SIMD_PERMUTES
+static inline vb vb_permute(vb table, vb i) { return _mm512_permutexvar_epi8(i, table); }
+static inline vb vb_permute_2(vb low, vb high, vb i) { return _mm512_permutex2var_epi8(low, i, high); }
+static inline vb vb_fields(vb a, vb at) { return _mm512_multishift_epi64_epi8(at, a); }
+static inline vb vb_merge(vb a, vb b, vb mask) { return _mm512_ternarylogic_epi32(a, b, mask, 0xd8); }
+static inline vb vb_choose(vb a, vb b, vb s, int i) {
+    return _mm512_mask_blend_epi8(_mm512_test_epi8_mask(s, vb_set1((uint8_t)(1 << i))), a, b);
+}
+#endif
 
 static inline __m512i simd_bytes4(const void *p) {
     int32_t x;

@@ -1,8 +1,7 @@
 // Unpacks blocks of panels (panel.h) to bytes and scales.
-#include <string.h>
-
 #include "kernels/panel.h"
 #include "kernels/simd/block.h"
+#include "kernels/simd/scales.h"
 
 // Shifts w to the left (to the right if `left` is negative), then masks it.
 SIMD_INLINE vb bits(vb w, int left, uint8_t mask) {
@@ -12,6 +11,23 @@ SIMD_INLINE vb bits(vb w, int left, uint8_t mask) {
 }
 
 SIMD_INLINE void load_f16(const uint8_t *p, float *y) { vf_store(y, vf_load_f16((const uint16_t *)p)); }
+
+// Loads the scales of n groups of 32 columns.
+SIMD_INLINE void load_scales(const kin_panel_scale_f16 *scale, int n, kin_block *e) {
+    for (int g = 0; g < n; g++) load_f16(scale[g].d, e->d_32[g]);
+}
+
+// Stores the low nibbles of a vector, and the high ones.
+SIMD_INLINE void store_nibbles(vb w, uint8_t low[64], uint8_t high[64]) {
+    vb_store(low, bits(w, 0, 15));
+    vb_store(high, bits(w, -4, 15));
+}
+
+// Stores the four fields of 2 bits of a vector, `step` vectors apart.
+SIMD_INLINE void store_pairs(vb w, uint8_t (*q)[64], const int step) {
+#pragma GCC unroll 4
+    for (int t = 0; t < 4; t++) vb_store(q[t * step], bits(w, -2 * t, 3));
+}
 
 // Unpacks the 6-bit scales and minima of Q4_K and Q5_K. A minimum applies to both halves of its 32 columns.
 SIMD_INLINE void scales_k4(const kin_panel_scales_k4 *s, kin_block *e) {
@@ -32,11 +48,7 @@ static void unpack_q4_k(const uint8_t *panel, int columns, kin_block *e) {
     (void)columns;
     const kin_panel_q4_k *p = (const kin_panel_q4_k *)panel;
     for (int i = 0; i < 4; i++) {
-        for (int j = 0; j < 8; j++) {
-            vb w = vb_load(p->q[8 * i + j]);
-            vb_store(e->q[16 * i + j], bits(w, 0, 15));
-            vb_store(e->q[16 * i + 8 + j], bits(w, -4, 15));
-        }
+        for (int j = 0; j < 8; j++) store_nibbles(vb_load(p->q[8 * i + j]), e->q[16 * i + j], e->q[16 * i + 8 + j]);
     }
     scales_k4(&p->scales, e);
     load_f16(p->d, e->d);
@@ -106,13 +118,8 @@ static void unpack_q3_k(const uint8_t *panel, int columns, kin_block *e) {
 static void unpack_q2_k(const uint8_t *panel, int columns, kin_block *e) {
     (void)columns;
     const kin_panel_q2_k *p = (const kin_panel_q2_k *)panel;
-    for (int h = 0; h < 2; h++) {
-        for (int j = 0; j < 8; j++) {
-            vb w = vb_load(p->q[8 * h + j]);
-#pragma GCC unroll 4
-            for (int t = 0; t < 4; t++) vb_store(e->q[32 * h + 8 * t + j], bits(w, -2 * t, 3));
-        }
-    }
+    for (int h = 0; h < 2; h++)
+        for (int j = 0; j < 8; j++) store_pairs(vb_load(p->q[8 * h + j]), e->q + 32 * h + j, 8);
     int8_t min[16][16];
     for (int i = 0; i < 4; i++) {
         vb scale = vb_load(p->scale[4 * i]);
@@ -143,10 +150,8 @@ static void unpack_iq4_xs(const uint8_t *panel, int columns, kin_block *e) {
 #pragma GCC unroll 8
     for (int g = 0; g < 8; g++) {
         look_up(p->q + 4 * g, table_iq4, true, e->q + 8 * g);
-        for (int r = 0; r < 16; r++) {
-            int low = p->scale_low[g / 2][r] >> g % 2 * 4 & 15, high = p->scale_high[g / 4][r] >> g % 4 * 2 & 3;
-            e->scale[g][r] = (int8_t)((low | high << 4) - 32);
-        }
+        const rows_u8 low = load_rows(p->scale_low[g / 2]) >> g % 2 * 4, high = load_rows(p->scale_high[g / 4]) >> g % 4 * 2;
+        store_rows(e->scale[g], ((low & 15) | (high & 3) << 4) - 32);
         vi min = vi_shl(vi_load_i8(e->scale[g]), 7); // SIMD_S8_BIAS times the scale: unused if the bias is 0
         vi_store((int32_t *)e->min[g], vi_pair(min, min));
     }
@@ -156,56 +161,36 @@ static void unpack_iq4_xs(const uint8_t *panel, int columns, kin_block *e) {
 static void unpack_q8_0(const uint8_t *panel, int columns, kin_block *e) {
     const kin_panel_q8_0 *p = (const kin_panel_q8_0 *)panel;
     const kin_panel_scale_f16 *scale = (const kin_panel_scale_f16 *)(p + columns / 32);
-    for (int g = 0; g < columns / 32; g++) {
+    for (int g = 0; g < columns / 32; g++)
         for (int j = 0; j < 8; j++) vb_store_s8(e->q[8 * g + j], vb_load(p[g].q[j]));
-        load_f16(scale[g].d, e->d_32[g]);
-    }
+    load_scales(scale, columns / 32, e);
+}
+
+// Unpacks the weights of Q4_0 and Q4_1.
+SIMD_INLINE void unpack_4_bits(const kin_panel_q4_0 *p, int columns, kin_block *e) {
+    for (int g = 0; g < columns / 32; g++)
+        for (int j = 0; j < 4; j++) store_nibbles(vb_load(p[g].q[j]), e->q[8 * g + j], e->q[8 * g + 4 + j]);
 }
 
 static void unpack_q4_0(const uint8_t *panel, int columns, kin_block *e) {
     const kin_panel_q4_0 *p = (const kin_panel_q4_0 *)panel;
-    const kin_panel_scale_f16 *scale = (const kin_panel_scale_f16 *)(p + columns / 32);
-    for (int g = 0; g < columns / 32; g++) {
-        for (int j = 0; j < 4; j++) {
-            vb w = vb_load(p[g].q[j]);
-            vb_store(e->q[8 * g + j], bits(w, 0, 15));
-            vb_store(e->q[8 * g + 4 + j], bits(w, -4, 15));
-        }
-        load_f16(scale[g].d, e->d_32[g]);
-    }
+    unpack_4_bits(p, columns, e);
+    load_scales((const kin_panel_scale_f16 *)(p + columns / 32), columns / 32, e);
 }
-
-// Computes 2^(e - 128) for 32 columns each.
-static void load_e8m0(const kin_panel_scale_e8m0 *scale, int n, float (*y)[16]) {
-    const uint8_t *e = (const uint8_t *)scale;
-    uint8_t has_tiny = 0; // the smallest two have no exponent; without them no loop needs a condition
-    for (int i = 0; i < 16 * n; i++) has_tiny |= e[i] < 2;
-    for (int g = 0; g < n; g++) {
-        uint32_t bits[16];
-        for (int r = 0; r < 16; r++) bits[r] = (scale[g].e[r] - 1u) << 23;
-        memcpy(y[g], bits, sizeof bits);
-    }
-    for (int i = 0; i < 16 * n && has_tiny; i++)
-        if (e[i] < 2) y[i / 16][i % 16] = e[i] ? 0x1p-127f : 0x1p-128f;
-}
-
-// Twice the values of 4-bit floats, plus 12, which makes them unsigned.
-static const int8_t table_fp4[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
 
 static void unpack_mxfp4(const uint8_t *panel, int columns, kin_block *e) {
     const kin_panel_q4_0 *p = (const kin_panel_q4_0 *)panel;
     const kin_panel_scale_e8m0 *scale = (const kin_panel_scale_e8m0 *)(p + columns / 32);
-    for (int g = 0; g < columns / 32; g++) look_up(p[g].q, table_fp4, false, e->q + 8 * g);
-    load_e8m0(scale, columns / 32, e->d_32);
+    for (int g = 0; g < columns / 32; g++) {
+        look_up(p[g].q, table_fp4, false, e->q + 8 * g);
+        vf_store(e->d_32[g], vf_load_e8m0(scale[g].e));
+    }
 }
 
 static void unpack_iq4_nl(const uint8_t *panel, int columns, kin_block *e) {
     const kin_panel_q4_0 *p = (const kin_panel_q4_0 *)panel;
-    const kin_panel_scale_f16 *scale = (const kin_panel_scale_f16 *)(p + columns / 32);
-    for (int g = 0; g < columns / 32; g++) {
-        look_up(p[g].q, table_iq4, true, e->q + 8 * g);
-        load_f16(scale[g].d, e->d_32[g]);
-    }
+    for (int g = 0; g < columns / 32; g++) look_up(p[g].q, table_iq4, true, e->q + 8 * g);
+    load_scales((const kin_panel_scale_f16 *)(p + columns / 32), columns / 32, e);
 }
 
 SIMD_INLINE void load_scale_min(const kin_panel_scale_min *scale, int n, kin_block *e) {
@@ -217,49 +202,33 @@ SIMD_INLINE void load_scale_min(const kin_panel_scale_min *scale, int n, kin_blo
 
 static void unpack_q4_1(const uint8_t *panel, int columns, kin_block *e) {
     const kin_panel_q4_0 *p = (const kin_panel_q4_0 *)panel;
-    for (int g = 0; g < columns / 32; g++) {
-        for (int j = 0; j < 4; j++) {
-            vb w = vb_load(p[g].q[j]);
-            vb_store(e->q[8 * g + j], bits(w, 0, 15));
-            vb_store(e->q[8 * g + 4 + j], bits(w, -4, 15));
-        }
-    }
+    unpack_4_bits(p, columns, e);
     load_scale_min((const kin_panel_scale_min *)(p + columns / 32), columns / 32, e);
 }
 
-SIMD_INLINE void unpack_5_bits(const kin_panel_q5_0 *p, uint8_t q[8][64]) {
-    vb high = vb_load(p->high);
+// Unpacks the weights of Q5_0 and Q5_1.
+SIMD_INLINE void unpack_5_bits(const kin_panel_q5_0 *p, int columns, kin_block *e) {
+    for (int g = 0; g < columns / 32; g++) {
+        vb high = vb_load(p[g].high);
 #pragma GCC unroll 4
-    for (int j = 0; j < 4; j++) {
-        vb w = vb_load(p->low[j]);
-        vb_store(q[j], vb_or(bits(w, 0, 15), bits(high, 4 - j, 16)));
-        vb_store(q[4 + j], vb_or(bits(w, -4, 15), bits(high, -j, 16)));
+        for (int j = 0; j < 4; j++) {
+            vb w = vb_load(p[g].low[j]);
+            vb_store(e->q[8 * g + j], vb_or(bits(w, 0, 15), bits(high, 4 - j, 16)));
+            vb_store(e->q[8 * g + 4 + j], vb_or(bits(w, -4, 15), bits(high, -j, 16)));
+        }
     }
 }
 
 static void unpack_q5_0(const uint8_t *panel, int columns, kin_block *e) {
     const kin_panel_q5_0 *p = (const kin_panel_q5_0 *)panel;
-    const kin_panel_scale_f16 *scale = (const kin_panel_scale_f16 *)(p + columns / 32);
-    for (int g = 0; g < columns / 32; g++) {
-        unpack_5_bits(p + g, e->q + 8 * g);
-        load_f16(scale[g].d, e->d_32[g]);
-    }
+    unpack_5_bits(p, columns, e);
+    load_scales((const kin_panel_scale_f16 *)(p + columns / 32), columns / 32, e);
 }
 
 static void unpack_q5_1(const uint8_t *panel, int columns, kin_block *e) {
     const kin_panel_q5_0 *p = (const kin_panel_q5_0 *)panel;
-    for (int g = 0; g < columns / 32; g++) unpack_5_bits(p + g, e->q + 8 * g);
+    unpack_5_bits(p, columns, e);
     load_scale_min((const kin_panel_scale_min *)(p + columns / 32), columns / 32, e);
-}
-
-// Computes half of 2^(exponent - 7) (1 + mantissa / 8), since weights are doubled; 2^-10 mantissa without exponent; 0 for 127.
-static void load_ue4m3(const uint8_t *e, float *y) {
-    for (int r = 0; r < 16; r++) {
-        const uint32_t bits = (uint32_t)((e[r] & 127) << 20) + (119u << 23), exponent = e[r] & 0x78;
-        float normal;
-        memcpy(&normal, &bits, sizeof normal);
-        y[r] = e[r] == 127 ? 0 : exponent ? normal : (float)(e[r] & 7) * 0x1p-10f;
-    }
 }
 
 static void unpack_nvfp4(const uint8_t *panel, int columns, kin_block *e) {
@@ -272,7 +241,7 @@ static void unpack_nvfp4(const uint8_t *panel, int columns, kin_block *e) {
             vb_store(q[0], vb_lookup(table_fp4, bits(w, 0, 15)));
             vb_store(q[2], vb_lookup(table_fp4, bits(w, -4, 15)));
         }
-        for (int h = 0; h < 2; h++) load_ue4m3(scale[g].e[h], e->d_16[2 * g + h]);
+        for (int h = 0; h < 2; h++) vf_store(e->d_16[2 * g + h], vf_load_ue4m3(scale[g].e[h]));
     }
 }
 
@@ -280,11 +249,7 @@ static void unpack_q2_0(const uint8_t *panel, int columns, kin_block *e) {
     const kin_panel_q2_0 *p = (const kin_panel_q2_0 *)panel;
     const kin_panel_scale_f16 *scale = (const kin_panel_scale_f16 *)(p + columns / 32);
     for (int g = 0; g < columns / 32; g++) {
-        for (int h = 0; h < 2; h++) {
-            vb w = vb_load(p[g].q[h]);
-#pragma GCC unroll 4
-            for (int t = 0; t < 4; t++) vb_store(e->q[8 * g + 4 * h + t], bits(w, -2 * t, 3));
-        }
+        for (int h = 0; h < 2; h++) store_pairs(vb_load(p[g].q[h]), e->q + 8 * g + 4 * h, 1);
         load_f16(scale[g / 2].d, e->d_32[g]);
     }
 }
@@ -312,15 +277,8 @@ SIMD_INLINE void scales_of_three(kin_block *e) {
 
 // Unpacks n digits of 64 bytes, each to q[i * step].
 SIMD_INLINE void unpack_digits(const uint8_t *bytes, const int n, uint8_t (*q)[64], int step) {
-    uint8_t left[64];
-    memcpy(left, bytes, sizeof left);
-    for (int i = 0; i < n; i++) {
-        for (int k = 0; k < 64; k++) {
-            const uint16_t digit = (uint16_t)(3 * left[k]);
-            q[i * step][k] = (uint8_t)(digit >> 8);
-            left[k] = (uint8_t)digit;
-        }
-    }
+    vb left = vb_load(bytes);
+    for (int i = 0; i < n; i++) vb_store(q[i * step], vb_next_digit(&left));
 }
 
 static void unpack_tq1_0(const uint8_t *panel, int columns, kin_block *e) {
@@ -336,13 +294,8 @@ static void unpack_tq1_0(const uint8_t *panel, int columns, kin_block *e) {
 static void unpack_tq2_0(const uint8_t *panel, int columns, kin_block *e) {
     (void)columns;
     const kin_panel_tq2_0 *p = (const kin_panel_tq2_0 *)panel;
-    for (int h = 0; h < 2; h++) {
-        for (int j = 0; j < 8; j++) {
-            vb w = vb_load(p->q[8 * h + j]);
-#pragma GCC unroll 4
-            for (int t = 0; t < 4; t++) vb_store(e->q[32 * h + 8 * t + j], bits(w, -2 * t, 3));
-        }
-    }
+    for (int h = 0; h < 2; h++)
+        for (int j = 0; j < 8; j++) store_pairs(vb_load(p->q[8 * h + j]), e->q + 32 * h + j, 8);
     scales_of_three(e);
     load_f16(p->d, e->d);
 }

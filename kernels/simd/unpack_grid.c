@@ -1,63 +1,24 @@
 // Unpacks the types whose weights are entries of a grid (kernels/grids.h).
-#include <string.h>
+#include "kernels/simd/grid_block.h"
 
-#include "kernels/grids.h"
-#include "kernels/panel.h"
-#include "kernels/simd/block.h"
+#ifndef SIMD_PERMUTES // otherwise see grid_permutes.c
 
-// Weights are unsigned here: a type's zero is added to them. In a grid with magnitudes, a negative weight is 2 * zero minus the
-// positive one.
-enum { ZERO_IQ3_XXS = 62, ZERO_IQ3_S = 15, ZERO_IQ2 = 43, ZERO_IQ1 = 9 };
+typedef uint32_t rows_u32 __attribute__((vector_size(64)));
 
-typedef struct lanes {
-    uint32_t at[16];
-} lanes;
+// ---- signs
 
-// ---- signs and scales
-
-SIMD_INLINE lanes load_lanes(const uint8_t *p) {
-    lanes x;
-    memcpy(&x, p, sizeof x);
-    return x;
-}
-
-// Copies signs of which 7 of 8 are stored, with the eighth ones; the stored byte 3 of odd vectors goes to `rest` // [4][row].
+// Copies signs of which 7 of 8 are stored, with the eighth ones; the stored byte 3 of odd vectors goes to `rest` // [4][row]
 SIMD_INLINE void complete_signs(const kin_panel_signs *s, uint8_t to[8][64], uint8_t rest[4][16]) {
     for (int i = 0; i < 4; i++) {
-        lanes low = load_lanes(s->q[2 * i]), high = load_lanes(s->q[2 * i + 1]);
-        for (int r = 0; r < 16; r++) {
-            const uint32_t known = high.at[r] & 0xffffff, pairs = low.at[r] ^ known, bytes = pairs ^ pairs >> 16;
-            rest[i][r] = (uint8_t)(high.at[r] >> 24);
-            high.at[r] = known | (bytes ^ bytes >> 8) << 24;
-        }
+        rows_u32 low, high;
+        memcpy(&low, s->q[2 * i], sizeof low);
+        memcpy(&high, s->q[2 * i + 1], sizeof high);
+        const rows_u32 known = high & 0xffffff;
+        const rows_u32 pairs = low ^ known, bytes = pairs ^ pairs >> 16, all = known | (bytes ^ bytes >> 8) << 24;
+        store_rows(rest[i], WIDEN(rows_u8, high >> 24));
         memcpy(to[2 * i], &low, sizeof low);
-        memcpy(to[2 * i + 1], &high, sizeof high);
+        memcpy(to[2 * i + 1], &all, sizeof all);
     }
-}
-
-// Unpacks 2 n scales of 4 bits to odd numbers.
-SIMD_INLINE void odd_scales(const uint8_t (*nibbles)[16], const int n, kin_block *e) {
-    for (int i = 0; i < n; i++) {
-        for (int r = 0; r < 16; r++) {
-            e->scale[2 * i][r] = (int8_t)(2 * (nibbles[i][r] & 15) + 1);
-            e->scale[2 * i + 1][r] = (int8_t)(2 * (nibbles[i][r] >> 4) + 1);
-        }
-    }
-}
-
-// Computes the minima for this zero. halves: 16 columns share a scale, otherwise 32.
-SIMD_INLINE void mins(kin_block *e, const int zero, const bool halves) {
-    for (int j = 0; j < 8; j++) {
-        const int8_t *first = e->scale[halves ? 2 * j : j], *second = e->scale[halves ? 2 * j + 1 : j];
-        for (int r = 0; r < 16; r++) {
-            e->min[j][r][0] = (int16_t)(zero * first[r]);
-            e->min[j][r][1] = (int16_t)(zero * second[r]);
-        }
-    }
-}
-
-SIMD_INLINE void load_d(const uint8_t *p, float factor, kin_block *e) {
-    vf_store(e->d, vf_mul(vf_load_f16((const uint16_t *)p), vf_set1(factor)));
 }
 
 // ---- grids
@@ -70,17 +31,22 @@ typedef struct entries {
 
 // Sets an index of each row: its low 8 bits, above them the bits `mask` of high >> shift.
 SIMD_INLINE void set_index(uint16_t to[16], const uint8_t low[16], const uint8_t *high, const int shift, const int mask) {
-    for (int r = 0; r < 16; r++) to[r] = (uint16_t)(low[r] | (mask ? (high[r] >> shift & mask) << 8 : 0));
+    rows_u16 x = WIDEN(rows_u16, load_rows(low));
+    if (mask) x |= WIDEN(rows_u16, load_rows(high) >> shift & (uint8_t)mask) << 8;
+    memcpy(to, &x, sizeof x);
 }
 
 // Looks up n entries of 16 rows. One by one, because instructions that gather take 1.3 times as long (IQ3_XXS, AVX-512, Zen 5).
 SIMD_INLINE void look_up(const uint32_t *grid, const int bits, const int n, entries *e) {
+    const uint32_t mask = (1 << bits) - 1;
     const uint16_t *index = e->index[0];
     uint32_t *to = e->at[0];
     for (int i = 0; i < 16 * n; i += 8) {
+        uint64_t four[2];
+        memcpy(four, index + i, sizeof four);
 #pragma GCC unroll 8
         for (int k = 0; k < 8; k++) {
-            uint32_t w = grid[index[i + k] & ((1 << bits) - 1)];
+            uint32_t w = grid[four[k / 4] >> k % 4 * 16 & mask];
             __asm__("" : "+r"(w));
             to[i + k] = w;
         }
@@ -99,7 +65,7 @@ static void unpack_iq3_xxs(const uint8_t *panel, int columns, kin_block *e) {
     const kin_panel_iq3_xxs *p = (const kin_panel_iq3_xxs *)panel;
     uint8_t signs[8][64], nibbles[4][16];
     complete_signs(&p->signs, signs, nibbles);
-    odd_scales(nibbles, 4, e);
+    odd_scales(nibbles, 4, e->scale);
     mins(e, ZERO_IQ3_XXS, false);
     entries w;
     for (int i = 0; i < 64; i++) set_index(w.index[i], p->index[i], NULL, 0, 0);
@@ -111,13 +77,13 @@ static void unpack_iq3_xxs(const uint8_t *panel, int columns, kin_block *e) {
             store_signed(e->q[8 * g + j], q, signs[j], g, ZERO_IQ3_XXS);
         }
     }
-    load_d(p->d, 0.25f, e);
+    vf_store(e->d, load_d(p->d, 0.25f));
 }
 
 static void unpack_iq3_s(const uint8_t *panel, int columns, kin_block *e) {
     (void)columns;
     const kin_panel_iq3_s *p = (const kin_panel_iq3_s *)panel;
-    odd_scales(p->scale, 4, e);
+    odd_scales(p->scale, 4, e->scale);
     mins(e, ZERO_IQ3_S, false);
     entries w;
     for (int g = 0; g < 8; g++)
@@ -130,7 +96,7 @@ static void unpack_iq3_s(const uint8_t *panel, int columns, kin_block *e) {
             store_signed(e->q[8 * g + j], q, p->signs.q[j], g, ZERO_IQ3_S);
         }
     }
-    load_d(p->d, 1, e);
+    vf_store(e->d, load_d(p->d, 1));
 }
 
 // Stores a block whose magnitudes are numbers of 4 bits.
@@ -157,9 +123,9 @@ static void unpack_iq2_xxs(const uint8_t *panel, int columns, kin_block *e) {
     for (int i = 0; i < 32; i++) set_index(w.index[i], p->index[i], NULL, 0, 0);
     look_up(kin_grid_iq2_xxs, 8, 32, &w);
     store_iq2(&w, signs, e);
-    odd_scales(nibbles, 4, e);
+    odd_scales(nibbles, 4, e->scale);
     mins(e, ZERO_IQ2, false);
-    load_d(p->d, 0.125f, e);
+    vf_store(e->d, load_d(p->d, 0.125f));
 }
 
 static void unpack_iq2_xs(const uint8_t *panel, int columns, kin_block *e) {
@@ -172,9 +138,9 @@ static void unpack_iq2_xs(const uint8_t *panel, int columns, kin_block *e) {
         for (int i = 0; i < 4; i++) set_index(w.index[4 * g + i], p->index[4 * g + i], ninth[i], g, 1);
     look_up(kin_grid_iq2_xs, 9, 32, &w);
     store_iq2(&w, signs, e);
-    odd_scales(p->scale, 8, e);
+    odd_scales(p->scale, 8, e->scale);
     mins(e, ZERO_IQ2, true);
-    load_d(p->d, 0.125f, e);
+    vf_store(e->d, load_d(p->d, 0.125f));
 }
 
 static void unpack_iq2_s(const uint8_t *panel, int columns, kin_block *e) {
@@ -185,9 +151,9 @@ static void unpack_iq2_s(const uint8_t *panel, int columns, kin_block *e) {
         for (int i = 0; i < 4; i++) set_index(w.index[4 * g + i], p->index[4 * g + i], p->high[g], 2 * i, 3);
     look_up(kin_grid_iq2_s, 10, 32, &w);
     store_iq2(&w, p->signs.q, e);
-    odd_scales(p->scale, 8, e);
+    odd_scales(p->scale, 8, e->scale);
     mins(e, ZERO_IQ2, true);
-    load_d(p->d, 0.125f, e);
+    vf_store(e->d, load_d(p->d, 0.125f));
 }
 
 // Stores a block of 8 times -1, 0 or 1, plus 1, or minus 1 in rows where bit 11 of the index is set.
@@ -209,36 +175,28 @@ static void unpack_iq1_s(const uint8_t *panel, int columns, kin_block *e) {
     const kin_panel_iq1_s *p = (const kin_panel_iq1_s *)panel;
     entries w;
     for (int g = 0; g < 8; g++) {
-        uint16_t bits[16];
-        memcpy(bits, p->high[g], sizeof bits);
-        for (int r = 0; r < 16; r++) e->scale[g][r] = (int8_t)(2 * (bits[r] >> 12 & 7) + 1);
+        rows_u16 bits;
+        memcpy(&bits, p->high[g], sizeof bits);
         for (int i = 0; i < 4; i++) {
-            uint16_t *index = w.index[4 * g + i];
-            const uint8_t *low = p->index[4 * g + i];
-            for (int r = 0; r < 16; r++) index[r] = (uint16_t)(low[r] | (bits[r] >> 3 * i & 7) << 8 | bits[r] >> 15 << 11);
+            const rows_u16 low = WIDEN(rows_u16, load_rows(p->index[4 * g + i]));
+            const rows_u16 index = low | (bits >> 3 * i & 7) << 8 | bits >> 15 << 11;
+            memcpy(w.index[4 * g + i], &index, sizeof index);
         }
     }
     store_iq1(&w, e);
+    scales_iq1_s(p, e->scale);
     mins(e, ZERO_IQ1, false);
-    load_d(p->d, 0.125f, e);
+    vf_store(e->d, load_d(p->d, 0.125f));
 }
 
 static void unpack_iq1_m(const uint8_t *panel, int columns, kin_block *e) {
     (void)columns;
     const kin_panel_iq1_m *p = (const kin_panel_iq1_m *)panel;
-    uint16_t d[16] = {0};
     entries w;
     for (int i = 0; i < 32; i++) set_index(w.index[i], p->index[i], p->high[i / 2], i % 2 * 4, 15);
     store_iq1(&w, e);
-    for (int g = 0; g < 8; g++) {
-        for (int r = 0; r < 16; r++) {
-            e->scale[2 * g][r] = (int8_t)(2 * (p->scale[g][r] & 7) + 1);
-            e->scale[2 * g + 1][r] = (int8_t)(2 * (p->scale[g][r] >> 3 & 7) + 1);
-            d[r] |= (uint16_t)(p->scale[g][r] >> 6 << 2 * g);
-        }
-    }
+    vf_store(e->d, scales_iq1_m(p, e->scale));
     mins(e, ZERO_IQ1, true);
-    load_d((const uint8_t *)d, 0.125f, e);
 }
 
 kin_unpack SIMD_FN(kin_unpack_grid_of)(int type) {
@@ -253,3 +211,5 @@ kin_unpack SIMD_FN(kin_unpack_grid_of)(int type) {
     default: return NULL;
     }
 }
+
+#endif
