@@ -98,7 +98,7 @@ MULTIPLY_ADD(multiply_add_128, , 4, 8)
 
 static double multiply_add(const kin_kernels *k, int64_t n) {
 #if defined(__x86_64__)
-    if (strcmp(k->name, "avx512") == 0) return multiply_add_512(n);
+    if (strncmp(k->name, "avx512", 6) == 0) return multiply_add_512(n);
     if (strncmp(k->name, "avx", 3) == 0) return multiply_add_256(n);
 #else
     (void)k;

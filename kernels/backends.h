@@ -5,7 +5,7 @@
 #pragma once
 
 #if defined(__x86_64__)
-#define KIN_BACKENDS(X) X(avx512) X(avxvnni) X(avx2) X(scalar)
+#define KIN_BACKENDS(X) X(avx512vbmi) X(avx512) X(avxvnni) X(avx2) X(scalar)
 #elif defined(__aarch64__)
 #define KIN_BACKENDS(X) X(neon) X(scalar)
 #elif defined(__wasm_relaxed_simd__)

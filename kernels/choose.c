@@ -48,7 +48,8 @@ bool kin_kernels_can_run(const kin_kernels *k) {
     bool avx2 = __builtin_cpu_supports("avx2") && has_f16c();
     if (k == &kin_kernels_avx2) return avx2;
     if (k == &kin_kernels_avxvnni) return avx2 && has_avx_vnni();
-    if (k == &kin_kernels_avx512) {
+    if (k == &kin_kernels_avx512vbmi && !__builtin_cpu_supports("avx512vbmi")) return false;
+    if (k == &kin_kernels_avx512 || k == &kin_kernels_avx512vbmi) {
         return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni");
     }
