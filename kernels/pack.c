@@ -82,10 +82,7 @@ static void store_halves(sixteen low, sixteen high, uint8_t to[32]) {
 
 // ---- types
 
-// Packs the first 16 bytes of Q4_K and Q5_K: d, d_min, and eight scales and minima of 6 bits each in 12 bytes, of which the first
-// eight have the low six bits of scales and minima 0 to 3, and the high two bits of 4 to 7; the last four have the low nibbles of
-// 4 to 7.
-static void pack_head_k4(kin_pack_rows rows, kin_panel_scales_k4 *to, uint8_t d[32], uint8_t d_min[32]) {
+void kin_pack_head_k4(kin_pack_rows rows, kin_panel_scales_k4 *to, uint8_t d[32], uint8_t d_min[32]) {
     sixteen s[16] = {{0}};
     kin_pack_transpose(rows, 16, s);
     store_halves(s[0], s[1], d);
@@ -102,14 +99,14 @@ static void pack_head_k4(kin_pack_rows rows, kin_panel_scales_k4 *to, uint8_t d[
 static void pack_q4_k(kin_pack_rows rows, int n, void *panel) {
     (void)n;
     kin_panel_q4_k *p = panel;
-    pack_head_k4(rows, &p->scales, p->d, p->d_min);
+    kin_pack_head_k4(rows, &p->scales, p->d, p->d_min);
     kin_pack_interleave(kin_pack_from(rows, 16), 128, p->q);
 }
 
 static void pack_q5_k(kin_pack_rows rows, int n, void *panel) {
     (void)n;
     kin_panel_q5_k *p = panel;
-    pack_head_k4(rows, &p->scales, p->d, p->d_min);
+    kin_pack_head_k4(rows, &p->scales, p->d, p->d_min);
     kin_pack_interleave(kin_pack_from(rows, 16), 32, p->high);
     kin_pack_interleave(kin_pack_from(rows, 48), 128, p->low);
 }

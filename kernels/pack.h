@@ -33,6 +33,11 @@ void kin_pack_transpose(kin_pack_rows rows, int n, void *columns);
 // Places two bytes of each row next to each other.
 void kin_pack_halves(kin_pack_rows rows, void *halves);
 
+// Packs the first 16 bytes of Q4_K and Q5_K: d, d_min, and eight scales and minima of 6 bits each in 12 bytes, of which the first
+// eight have the low six bits of scales and minima 0 to 3, and the high two bits of 4 to 7; the last four have the low nibbles of
+// 4 to 7.
+void kin_pack_head_k4(kin_pack_rows rows, kin_panel_scales_k4 *scales, uint8_t d[32], uint8_t d_min[32]);
+
 // ---- pack_grid.c
 
 void kin_pack_iq3_xxs(kin_pack_rows rows, int n, void *panel);

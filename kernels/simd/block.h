@@ -35,3 +35,8 @@ kin_fused SIMD_FN(kin_fused_of)(int type, int64_t n, int way);
 // Those for a single row that kin_fused_of gets from other files: fused_one.c, grid_permutes.c.
 kin_fused SIMD_FN(kin_fused_one_of)(int type);
 kin_fused SIMD_FN(kin_fused_grid_of)(int type);
+
+// Multiplies a block of 16 rows as in GGUF, `step` bytes apart, with n = 1 activation row: adds the products to f // [16]. NULL:
+// this back-end has none.
+typedef void (*kin_fused_rows)(const uint8_t *rows, size_t step, int columns, const kin_act *a, float *f);
+kin_fused_rows SIMD_FN(kin_fused_rows_of)(int type, int64_t n);

@@ -399,15 +399,6 @@ SIMD_INLINE int32_t sum_of(const kin_act *a, int g) { return a->sum[2 * g] + a->
 
 // ---- Q4_K
 
-// Scales and minima as in unpack.c.
-SIMD_INLINE void unpack_scales(const kin_panel_scales_k4 *s, int8_t scale[8][16], int8_t min[8][16]) {
-    const vb top = vb_set1(0x30), high = vb_load(s->high), low = vb_load(s->low[0]), low_2 = vb_load(s->low[4]);
-    vb_store(scale[0], vb_or(low_bits(low), vb_and(vb_shl(high, 4), top)));
-    vb_store(scale[4], vb_or(low_bits(low_2), vb_and(vb_shl(high, 2), top)));
-    vb_store(min[0], vb_or(high_bits(low), vb_and(high, top)));
-    vb_store(min[4], vb_or(high_bits(low_2), vb_and(vb_shr(high, 2), top)));
-}
-
 SIMD_INLINE void q4_k(const uint8_t *panel, int columns, const kin_act *a, float (*f)[16], const int n) {
     (void)columns;
     const kin_panel_q4_k *p = (const kin_panel_q4_k *)panel;
@@ -415,7 +406,7 @@ SIMD_INLINE void q4_k(const uint8_t *panel, int columns, const kin_act *a, float
     vi sum[FUSED_ROWS], less[FUSED_ROWS];
     for (int r = 0; r < n; r++) sum[r] = vi_zero();
     for (int r = 0; r < n; r++) less[r] = vi_zero();
-    unpack_scales(&p->scales, scale, min);
+    unpack_scales_k4(&p->scales, scale, min);
     for (int i = 0; i < 4; i++) {
         vs low[FUSED_ROWS], high[FUSED_ROWS];
         for (int r = 0; r < n; r++) low[r] = vs_zero();

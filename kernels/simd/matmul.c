@@ -18,7 +18,8 @@ enum {
 typedef struct kernel {
     kin_unpack unpack;
     const kin_dot *dots;
-    kin_fused fused; // for all rows of a tile; NULL: weights are unpacked first
+    kin_fused fused;     // for all rows of a tile; NULL: weights are unpacked first
+    kin_fused_rows rows; // the same for 16 rows as in the file; NULL: they are packed first
     size_t block_bytes;
 } kernel;
 
@@ -88,6 +89,10 @@ static void tile_as_stored(const kin_matrix *w, kernel k, const uint8_t *rows, i
         const int left = w->columns - c < KIN_ACT_COLUMNS ? (int)(w->columns - c) : KIN_ACT_COLUMNS;
         fetch(weights, ahead, 0, k.block_bytes);
         ahead += k.block_bytes;
+        if (k.rows && n_w == KIN_PANEL_ROWS) {
+            k.rows(rows, row_bytes, left, act, f[0]);
+            continue;
+        }
         kin_panel_pack_block(w->type, left, n_w, rows, row_bytes, block);
         if (k.fused) {
             k.fused(block, left, act, f);
@@ -155,6 +160,7 @@ static void as_stored(const kin_matrix *w, const kin_act *act, int64_t n, float 
         const size_t row_bytes = panel_bytes / KIN_PANEL_ROWS;
         const run weights = {data + (size_t)(last < w->rows ? last : w->rows) * row_bytes, i + rows == n ? w->next : NULL};
         k.fused = SIMD_FN(kin_fused_of)(w->type, rows, kin_kernels_ways[w->type]);
+        k.rows = SIMD_FN(kin_fused_rows_of)(w->type, rows);
         for (int64_t p = begin; p < end; p++) {
             const int64_t r = p * KIN_PANEL_ROWS, n_w = w->rows - r < KIN_PANEL_ROWS ? w->rows - r : KIN_PANEL_ROWS;
             tile_as_stored(w, k, data + (size_t)p * panel_bytes, (int)n_w, weights, act + i, n, rows, y + i * ldy + r, ldy);

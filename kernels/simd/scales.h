@@ -44,3 +44,12 @@ SIMD_INLINE vf vf_load_ue4m3(const uint8_t *p) {
     memcpy(half, &bits, sizeof half);
     return vf_mul(vf_load_f16(half), vf_set1(0x1p7f));
 }
+
+// Unpacks the 6-bit scales and minima of Q4_K and Q5_K.
+SIMD_INLINE void unpack_scales_k4(const kin_panel_scales_k4 *s, int8_t scale[8][16], int8_t min[8][16]) {
+    const vb top = vb_set1(0x30), high = vb_load(s->high), low = vb_load(s->low[0]), low_2 = vb_load(s->low[4]);
+    vb_store(scale[0], vb_or(low_bits(low), vb_and(vb_shl(high, 4), top)));
+    vb_store(scale[4], vb_or(low_bits(low_2), vb_and(vb_shl(high, 2), top)));
+    vb_store(min[0], vb_or(high_bits(low), vb_and(high, top)));
+    vb_store(min[4], vb_or(high_bits(low_2), vb_and(vb_shr(high, 2), top)));
+}

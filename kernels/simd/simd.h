@@ -44,6 +44,13 @@
 //   vi_from_vd(s)            s in 32 bits
 //   vx_store_positive, vw_load_positive, vd_dot_positive    the same for integers of 0 to 32512, without the bias
 //
+// Only if SIMD_FUSED_16 is defined:
+//   vb_load_4(p, step)       16 bytes each at p, p + step, p + 2 step, p + 3 step
+//   vb_load_16(p)            16 bytes four times
+//   vi_dot_each(a, w, x)     like vs_dot, in 32 bits, with 4 bytes of x for each lane
+//   vi_dot_s8_each(a, w, x)  like vi_dot_s8, with 4 bytes of x for each lane
+//   vi_sum_4(a)              lane 4 i + k: the sum of the lanes 4 i to 4 i + 3 of a[k], for k < 4
+//
 // Only if SIMD_PERMUTES is defined:
 //   vb_permute(t, i)         t[byte], of which only the lowest 6 bits count
 //   vb_permute_2(a, b, i)    the same with 7 bits and the bytes of a, then those of b

@@ -195,6 +195,39 @@ static inline vb vb_s8(vb x) { return x; }
 static inline void vb_store_s8(void *p, vb x) { vb_store(p, x); }
 #endif
 
+static inline __m256i simd_load_2(const uint8_t *p, const uint8_t *q) {
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)p)),
+                                   _mm_loadu_si128((const __m128i *)q), 1);
+}
+static inline vb vb_load_4(const uint8_t *p, size_t step) {
+    return (vb){simd_load_2(p, p + step), simd_load_2(p + 2 * step, p + 3 * step)};
+}
+static inline vb vb_load_16(const int8_t *p) {
+    const __m256i x = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)p));
+    return (vb){x, x};
+}
+#ifdef __AVXVNNI__
+static inline vi vi_dot_each(vi sum, vb w, vb x) {
+    return (vi){_mm256_dpbusd_avx_epi32(sum.a, w.a, x.a), _mm256_dpbusd_avx_epi32(sum.b, w.b, x.b)};
+}
+static inline vi vi_dot_s8_each(vi sum, vb w, vb x) { return vi_dot_each(sum, w, x); }
+#else
+static inline __m256i simd_dot_each(__m256i sum, __m256i w, __m256i x) {
+    return simd_in_place(_mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), _mm256_set1_epi16(1))));
+}
+static inline vi vi_dot_each(vi sum, vb w, vb x) { return (vi){simd_dot_each(sum.a, w.a, x.a), simd_dot_each(sum.b, w.b, x.b)}; }
+static inline vi vi_dot_s8_each(vi sum, vb w, vb x) {
+    return (vi){simd_dot_each(sum.a, _mm256_abs_epi8(w.a), _mm256_sign_epi8(x.a, w.a)),
+                simd_dot_each(sum.b, _mm256_abs_epi8(w.b), _mm256_sign_epi8(x.b, w.b))};
+}
+#endif
+static inline __m256i simd_sum_4(__m256i a, __m256i b, __m256i c, __m256i d) {
+    return _mm256_hadd_epi32(_mm256_hadd_epi32(a, b), _mm256_hadd_epi32(c, d));
+}
+static inline vi vi_sum_4(const vi x[4]) {
+    return (vi){simd_sum_4(x[0].a, x[1].a, x[2].a, x[3].a), simd_sum_4(x[0].b, x[1].b, x[2].b, x[3].b)};
+}
+
 // 16-bit words: of four integers the first and the third, then the others, which matches the order of even and odd bytes in a
 // lane.
 typedef vi vd;

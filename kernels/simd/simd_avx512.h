@@ -130,6 +130,24 @@ static inline vi vi_add_pairs(vi sum, const int16_t *pairs, const int16_t *x) {
     return _mm512_dpwssd_epi32(sum, _mm512_loadu_si512(pairs), simd_bytes4(x));
 }
 
+static inline vb vb_load_4(const uint8_t *p, size_t step) {
+    const __m256i low = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)p)),
+                                                _mm_loadu_si128((const __m128i *)(p + step)), 1);
+    const __m256i high = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)(p + 2 * step))),
+                                                 _mm_loadu_si128((const __m128i *)(p + 3 * step)), 1);
+    return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+}
+static inline vb vb_load_16(const int8_t *p) { return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)p)); }
+static inline vi vi_dot_each(vi sum, vb w, vb x) { return _mm512_dpbusd_epi32(sum, w, x); }
+static inline vi vi_dot_s8_each(vi sum, vb w, vb x) { return vi_dot_each(sum, w, x); }
+static inline __m512i simd_add_halves(__m512i a, __m512i b) {
+    return _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+}
+static inline vi vi_sum_4(const vi a[4]) {
+    const __m512i x = simd_add_halves(a[0], a[1]), y = simd_add_halves(a[2], a[3]);
+    return _mm512_add_epi32(_mm512_unpacklo_epi64(x, y), _mm512_unpackhi_epi64(x, y));
+}
+
 // A 16-bit integer is two digits of 8 bits: 64 high ones, then 64 low ones. The dwords of 4 digits are stored as [g][i] of 16 i +
 // 4 g, which is the order packing leaves them in. The instruction requires its first operand to be unsigned: signed integers have
 // signed digits, so 128 is added to the bytes that they are multiplied with; the digits of positive integers are unsigned

@@ -29,15 +29,10 @@ SIMD_INLINE void store_pairs(vb w, uint8_t (*q)[64], const int step) {
     for (int t = 0; t < 4; t++) vb_store(q[t * step], bits(w, -2 * t, 3));
 }
 
-// Unpacks the 6-bit scales and minima of Q4_K and Q5_K. A minimum applies to both halves of its 32 columns.
+// Unpacks the scales and minima of Q4_K and Q5_K. A minimum applies to both halves of its 32 columns.
 SIMD_INLINE void scales_k4(const kin_panel_scales_k4 *s, kin_block *e) {
-    vb high = vb_load(s->high);
     int8_t min[8][16];
-    for (int i = 0; i < 2; i++) {
-        vb low = vb_load(s->low[4 * i]);
-        vb_store(e->scale[4 * i], vb_or(bits(low, 0, 15), bits(high, i ? 2 : 4, 0x30)));
-        vb_store(min[4 * i], vb_or(bits(low, -4, 15), bits(high, i ? -2 : 0, 0x30)));
-    }
+    unpack_scales_k4(s, e->scale, min);
     for (int j = 0; j < 8; j++) {
         vi m = vi_load_i8(min[j]);
         vi_store((int32_t *)e->min[j], vi_pair(m, m));
