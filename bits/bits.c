@@ -237,7 +237,7 @@ static uint64_t attention_of(const kin_kernels *k, const kin_kv_layout *kv, int 
         first_cells[i] = i % 3 ? 0 : n_cells[i] - 100;
         tables[i] = blocks;
     }
-    kin_kv_rows rows = {*kv, cache, cache + k_bytes, k_rows, v_rows, k_width, v_width, cells};
+    kin_kv_rows rows = {*kv, cache, kv->v_in_k ? NULL : cache + k_bytes, k_rows, v_rows, k_width, v_width, cells};
     kin_attention a = {.kv = *kv,
                        .k = cache,
                        .v = cache + k_bytes,
@@ -278,7 +278,7 @@ static uint64_t attention(const kin_kernels *k, int type) {
     const int dims[] = {64, 96, 128, 256};
     uint64_t hash = 0;
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
-        uint64_t h = attention_of(k, &(kin_kv_layout){type, N_HEAD_KV, dims[i], dims[i]}, POSITIONS, false);
+        uint64_t h = attention_of(k, &(kin_kv_layout){type, N_HEAD_KV, dims[i], dims[i], false}, POSITIONS, false);
         hash = kin_hash64(&h, sizeof h, hash);
     }
     return hash;
@@ -289,19 +289,30 @@ static uint64_t wide_attention(const kin_kernels *k, int type) {
     const int dims[][2] = {{512, 512}, {576, 512}, {192, 128}, {64, 320}};
     uint64_t hash = 0;
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
-        uint64_t h = attention_of(k, &(kin_kv_layout){type, N_HEAD_KV, dims[i][0], dims[i][1]}, POSITIONS, false);
+        uint64_t h = attention_of(k, &(kin_kv_layout){type, N_HEAD_KV, dims[i][0], dims[i][1], false}, POSITIONS, false);
+        hash = kin_hash64(&h, sizeof h, hash);
+    }
+    return hash;
+}
+
+// Values that are the first ones of the keys.
+static uint64_t latent_attention(const kin_kernels *k, int type) {
+    const int dims[][2] = {{576, 512}, {96, 64}};
+    uint64_t hash = 0;
+    for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+        uint64_t h = attention_of(k, &(kin_kv_layout){type, N_HEAD_KV, dims[i][0], dims[i][1], true}, POSITIONS, false);
         hash = kin_hash64(&h, sizeof h, hash);
     }
     return hash;
 }
 
 static uint64_t long_attention(const kin_kernels *k, int type) {
-    return attention_of(k, &(kin_kv_layout){type, N_HEAD_KV, 64, 64}, LONG_POSITIONS, false);
+    return attention_of(k, &(kin_kv_layout){type, N_HEAD_KV, 64, 64, false}, LONG_POSITIONS, false);
 }
 
 // With soft caps and sinks, over several spans.
 static uint64_t capped_attention(const kin_kernels *k, int type) {
-    return attention_of(k, &(kin_kv_layout){type, N_HEAD_KV, 64, 64}, LONG_POSITIONS, true);
+    return attention_of(k, &(kin_kv_layout){type, N_HEAD_KV, 64, 64, false}, LONG_POSITIONS, true);
 }
 
 // ---- the small operators
@@ -589,6 +600,8 @@ static const kin_bits_case cases[] = {
     {"attention Q8_0", 0x51cdd92660d65ff9, attention, KIN_TYPE_Q8_0},
     {"wide attention F16", 0xfdd384e6a51fd988, wide_attention, KIN_TYPE_F16},
     {"wide attention Q8_0", 0x94118c2930bf0302, wide_attention, KIN_TYPE_Q8_0},
+    {"latent attention F16", 0x6d0154d1a029856c, latent_attention, KIN_TYPE_F16},
+    {"latent attention Q8_0", 0xafe25f57f4bbad29, latent_attention, KIN_TYPE_Q8_0},
     {"long attention F16", 0x7d19add95cd988dd, long_attention, KIN_TYPE_F16},
     {"long attention Q8_0", 0x35ad097018531833, long_attention, KIN_TYPE_Q8_0},
     {"capped attention F16", 0x4cf8bfd1ff1fddc9, capped_attention, KIN_TYPE_F16},

@@ -11,11 +11,13 @@ static bool has_dim(int dim, int step) {
 
 bool kin_kv_has(const kin_kv_layout *kv) {
     bool is_f16 = kv->type == KIN_TYPE_F16, is_q8_0 = kv->type == KIN_TYPE_Q8_0;
+    if (kv->v_in_k && kv->v_dim > kv->k_dim) return false;
     return (is_f16 || is_q8_0) && has_dim(kv->k_dim, is_q8_0 ? 32 : 16) && has_dim(kv->v_dim, is_q8_0 ? 32 : 16);
 }
 
 size_t kin_kv_block_bytes(const kin_kv_layout *kv, bool is_k) {
     kin_assert(kin_kv_has(kv));
+    if (!is_k && kv->v_in_k) return 0;
     size_t n = (size_t)kv->n_head_kv * (size_t)(is_k ? kv->k_dim : kv->v_dim) * KIN_KV_CELLS;
     return kv->type == KIN_TYPE_F16 ? 2 * n : n / 32 * 34;
 }

@@ -93,12 +93,13 @@ typedef struct kin_kv_layout {
     int type; // the number of F16 or Q8_0
     int n_head_kv;
     int k_dim, v_dim; // values of a head
+    bool v_in_k;      // there is no V: a head's values are the first v_dim of its key
 } kin_kv_layout;
 
 // True if attention has a kernel for it: k_dim and v_dim must be multiples of 16 up to KIN_KV_DIM, of 32 for Q8_0.
 bool kin_kv_has(const kin_kv_layout *kv);
 
-// Returns the bytes of K or of V in one block of one layer: the same as 64 rows take in ggml.
+// Returns the bytes of K or of V in one block of one layer: the same as 64 rows take in ggml; 0 for V within K.
 size_t kin_kv_block_bytes(const kin_kv_layout *kv, bool is_k);
 
 // Rows of K and V to be stored into cells of the cache.
@@ -120,7 +121,7 @@ enum { KIN_SPAN_CELLS = 512 };
 
 typedef struct kin_attention {
     kin_kv_layout kv;
-    const void *k, *v;  // a layer's cache
+    const void *k, *v;  // a layer's cache; v is not read if it is in k
     int n_head;         // query heads: a multiple of n_head_kv
     float scale;        // multiplies q k, usually 1 / sqrt(k_dim)
     float softcap;      // c: scores become c tanh(score / c); 0: unchanged

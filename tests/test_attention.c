@@ -58,7 +58,7 @@ static void store(const world *w, const kin_kernels *kernels) {
         for (int i = 0; i < n; i++) cells[i] = w->tables[s][i / KIN_KV_CELLS] * KIN_KV_CELLS + i % KIN_KV_CELLS;
         kin_kv_rows rows = {.kv = w->kv,
                             .k = w->k,
-                            .v = w->v,
+                            .v = w->kv.v_in_k ? NULL : w->v,
                             .k_rows = w->k_rows[s],
                             .v_rows = w->v_rows[s],
                             .ldk = w->kv.n_head_kv * w->kv.k_dim,
@@ -242,7 +242,7 @@ static void results_are_those_of_double_precision(void **state) {
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
         for (int is_q8_0 = 0; is_q8_0 < 2; is_q8_0++) {
             world w;
-            kin_kv_layout kv = {is_q8_0 ? KIN_TYPE_Q8_0 : KIN_TYPE_F16, 2, dims[i][0], dims[i][1]};
+            kin_kv_layout kv = {is_q8_0 ? KIN_TYPE_Q8_0 : KIN_TYPE_F16, 2, dims[i][0], dims[i][1], false};
             if (!kin_kv_has(&kv)) continue;
             open_world(&w, kv, 3, 1, &n);
             for (size_t j = 0; j < sizeof positions / sizeof *positions; j++) {
@@ -266,7 +266,7 @@ static void every_back_end_gives_the_same_bits(void **state) {
     rows_of(0, BEGIN, BEGIN + N, rows);
     for (size_t i = 0; i < 2 * sizeof dims / sizeof *dims; i++) {
         world w;
-        kin_kv_layout kv = {i % 2 ? KIN_TYPE_Q8_0 : KIN_TYPE_F16, 2, dims[i / 2][0], dims[i / 2][1]};
+        kin_kv_layout kv = {i % 2 ? KIN_TYPE_Q8_0 : KIN_TYPE_F16, 2, dims[i / 2][0], dims[i / 2][1], false};
         if (!kin_kv_has(&kv)) continue;
         open_world(&w, kv, 4, 1, &n);
         void *k = allocate(w.k_bytes), *v = allocate(w.v_bytes);
@@ -287,6 +287,52 @@ static void every_back_end_gives_the_same_bits(void **state) {
         free(v);
         free(expected);
         close_world(&w);
+    }
+}
+
+// Makes the values of each head the first ones of its key.
+static void take_values_of_keys(world *w) {
+    const int k_dim = w->kv.k_dim, v_dim = w->kv.v_dim;
+    for (int s = 0; s < w->n_sequences; s++)
+        for (int i = 0; i < w->n_positions[s] * w->kv.n_head_kv; i++)
+            memcpy(w->v_rows[s] + i * v_dim, w->k_rows[s] + i * k_dim, (size_t)v_dim * sizeof(float));
+    place(w, 1);
+}
+
+static void assert_values_in_keys(kin_kv_layout kv, int group, int window) {
+    enum { N = KIN_SANITIZED ? 10 : 70, BEGIN = 500 };
+    const int n = BEGIN + N, n_rows[] = {N, 1};
+    row rows[N];
+    world apart, within;
+    rows_of(0, BEGIN, BEGIN + N, rows);
+    open_world(&apart, kv, group, 1, &n);
+    take_values_of_keys(&apart);
+    kv.v_in_k = true;
+    open_world(&within, kv, group, 1, &n);
+    assert_int_equal(within.v_bytes, 0);
+    assert_memory_equal(within.k, apart.k, apart.k_bytes);
+    manner m = plain();
+    m.window = window;
+    for (int b = 0; (m.kernels = kin_kernels_at(b)); b++) {
+        for (size_t i = 0; kin_kernels_can_run(m.kernels) && i < sizeof n_rows / sizeof *n_rows; i++) {
+            float *expected = results(&apart, rows, n_rows[i], &m), *out = results(&within, rows, n_rows[i], &m);
+            assert_same(&within, out, expected, n_rows[i]);
+            free(expected);
+            free(out);
+        }
+    }
+    close_world(&apart);
+    close_world(&within);
+}
+
+static void values_within_keys_give_the_bits_of_values_beside_them(void **state) {
+    (void)state;
+    const int dims[][2] = {{48, 32}, {64, 64}, {96, 32}, {288, 256}, {576, 512}};
+    for (size_t i = 0; i < 2 * sizeof dims / sizeof *dims; i++) {
+        const kin_kv_layout kv = {i % 2 ? KIN_TYPE_Q8_0 : KIN_TYPE_F16, 1 + (i / 2) % 2, dims[i / 2][0], dims[i / 2][1], false};
+        if (!kin_kv_has(&kv)) continue;
+        assert_values_in_keys(kv, 16, 0);
+        assert_values_in_keys(kv, 1, 100);
     }
 }
 
@@ -313,7 +359,7 @@ static void a_row_has_the_same_bits_in_every_chunk(void **state) {
     const int groups[] = {1, 2, 4, 5, 7, 16, 71}, n = 600;
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
         world w;
-        open_world(&w, (kin_kv_layout){i % 2 ? KIN_TYPE_Q8_0 : KIN_TYPE_F16, 1, 64, 64}, groups[i], 1, &n);
+        open_world(&w, (kin_kv_layout){i % 2 ? KIN_TYPE_Q8_0 : KIN_TYPE_F16, 1, 64, 64, false}, groups[i], 1, &n);
         manner m = plain();
         check_chunks(&w, n, m);
         m.window = 70;
@@ -328,7 +374,7 @@ static void a_row_has_the_same_bits_for_every_split_into_tasks(void **state) {
     const int n = BEGIN + N;
     world w;
     row rows[N];
-    open_world(&w, (kin_kv_layout){KIN_TYPE_F16, 2, 64, 64}, 4, 1, &n);
+    open_world(&w, (kin_kv_layout){KIN_TYPE_F16, 2, 64, 64, false}, 4, 1, &n);
     rows_of(0, BEGIN, n, rows);
     for (int window = 0; window <= 700; window += 700) {
         manner m = plain();
@@ -353,7 +399,7 @@ static void a_row_has_the_same_bits_wherever_its_blocks_stand(void **state) {
     world w;
     row r = {0, 699};
     manner m = plain();
-    open_world(&w, (kin_kv_layout){KIN_TYPE_F16, 2, 128, 128}, 4, 2, n);
+    open_world(&w, (kin_kv_layout){KIN_TYPE_F16, 2, 128, 128, false}, 4, 2, n);
     float *expected = results(&w, &r, 1, &m);
     for (uint64_t seed = 2; seed < 6; seed++) {
         place(&w, seed);
@@ -373,7 +419,7 @@ static void a_row_has_the_same_bits_beside_rows_of_other_sequences(void **state)
     row rows[N];
     kin_rng rng;
     manner m = plain();
-    open_world(&w, (kin_kv_layout){KIN_TYPE_F16, 2, 64, 64}, 4, 4, n);
+    open_world(&w, (kin_kv_layout){KIN_TYPE_F16, 2, 64, 64, false}, 4, 4, n);
     kin_rng_seed(&rng, 3);
     for (int i = 0; i < N; i++) {
         int s = (int)(kin_rng_u64(&rng) % 4);
@@ -397,7 +443,7 @@ static void what_unseen_cells_hold_changes_nothing(void **state) {
     world w;
     row rows[N];
     rows_of(0, BEGIN, n, rows);
-    open_world(&w, (kin_kv_layout){KIN_TYPE_F16, 2, 64, 64}, 1, 1, &n);
+    open_world(&w, (kin_kv_layout){KIN_TYPE_F16, 2, 64, 64, false}, 1, 1, &n);
     manner m = plain();
     m.window = 80;
     float *expected = results(&w, rows, N, &m); // cells beyond position 129 are NaN
@@ -421,7 +467,7 @@ static void a_row_that_sees_nothing_gets_zeros(void **state) {
     const int n = 1;
     world w;
     float out[64];
-    open_world(&w, (kin_kv_layout){KIN_TYPE_F16, 1, 64, 64}, 1, 1, &n);
+    open_world(&w, (kin_kv_layout){KIN_TYPE_F16, 1, 64, 64, false}, 1, 1, &n);
     const int32_t n_cells = 0, *blocks = w.tables[0];
     kin_attention a = {.kv = w.kv,
                        .k = w.k,
@@ -444,6 +490,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_are_those_of_double_precision),
         cmocka_unit_test(every_back_end_gives_the_same_bits),
+        cmocka_unit_test(values_within_keys_give_the_bits_of_values_beside_them),
         cmocka_unit_test(a_row_has_the_same_bits_in_every_chunk),
         cmocka_unit_test(a_row_has_the_same_bits_for_every_split_into_tasks),
         cmocka_unit_test(a_row_has_the_same_bits_wherever_its_blocks_stand),

@@ -185,10 +185,42 @@ static void load_queries(tile *t) {
     if (a->kv.type == KIN_TYPE_Q8_0) SIMD_FN(kin_round_queries)(t);
 }
 
+// Turns 8 rows of 8 numbers into columns: from // u16 [8][ld] -> to // u16 [8][16], of which 8 are written.
+static inline void turn_8(const uint16_t *from, int ld, uint16_t *to) {
+    typedef uint16_t u16x8 __attribute__((vector_size(16)));
+    u16x8 a[8], b[8];
+    for (int i = 0; i < 8; i++) memcpy(&a[i], from + i * ld, sizeof a[i]);
+    for (int step = 0; step < 3; step++) { // each interleaves row i with row i + 4
+        for (int i = 0; i < 4; i++) {
+            b[2 * i] = __builtin_shufflevector(a[i], a[i + 4], 0, 8, 1, 9, 2, 10, 3, 11);
+            b[2 * i + 1] = __builtin_shufflevector(a[i], a[i + 4], 4, 12, 5, 13, 6, 14, 7, 15);
+        }
+        memcpy(a, b, sizeof a);
+    }
+    for (int i = 0; i < 8; i++) memcpy(to + 16 * i, &a[i], sizeof a[i]);
+}
+
+// Makes V of K: f16 [columns][CELLS] -> f32 [cells][columns], cells rounded up to a multiple of 8.
+static void turn_f16(const uint16_t *from, int cells, int columns, float *to) {
+    uint16_t turned[CELLS][16];
+    for (int d = 0; d < columns; d += 16, from += 16 * CELLS) {
+        for (int c = 0; c < cells; c += 8) {
+            turn_8(from + c, CELLS, turned[c]);
+            turn_8(from + 8 * CELLS + c, CELLS, turned[c] + 8);
+        }
+        for (int c = 0; c < cells; c++) vf_store(to + c * columns + d, vf_load_f16_normal(turned[c]));
+    }
+}
+
 // block: two blocks of the cache: the current one, and the one to prefetch.
 static matrix block_of(tile *t, bool is_k, const int32_t block[2]) {
     const kin_kv_layout *kv = &t->a->kv;
-    const cells b = tile_cells(t, is_k, block);
+    const bool turns = !is_k && kv->v_in_k;
+    const cells b = tile_cells(t, is_k || turns, block);
+    if (turns) {
+        turn_f16(b.data, t->seen, kv->v_dim, t->wide);
+        return (matrix){t->wide, t->wide, FROM_F32};
+    }
     if (t->n <= DIRECT_F16) return (matrix){b.data, b.next, FROM_F16};
     if (is_k)
         widen_f16(b.data, b.next, kv->k_dim, (t->seen + 15) / 16 * 16, CELLS, t->wide);

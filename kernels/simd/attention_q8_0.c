@@ -336,8 +336,25 @@ static void add_seen(tile *t, const cells *v, shares *s, const float *lift, int 
     adds[n - 1](t, v, &w, i, begin / 16, (end + 15) / 16);
 }
 
+// Makes V of K: bytes [v_dim / 4][CELLS][4] -> [CELLS / 4][v_dim][4], then the same scales.
+static cells turn_keys(tile *t, const cells *k) {
+    typedef int8_t s8x16 __attribute__((vector_size(16)));
+    const int dim = t->a->kv.v_dim;
+    const int8_t *from = k->data;
+    for (int d = 0; d < dim; d += 4) {
+        for (int c = 0; c < CELLS; c += 4, from += 16) {
+            s8x16 x;
+            memcpy(&x, from, sizeof x);
+            x = __builtin_shufflevector(x, x, 0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+            memcpy(t->turned + c * dim + 4 * d, &x, sizeof x);
+        }
+    }
+    memcpy(t->turned + dim * CELLS, scales_of(k, t->a->kv.k_dim), (size_t)(dim / 32 * CELLS) * sizeof(uint16_t));
+    return (cells){t->turned, t->turned};
+}
+
 void SIMD_FN(kin_attend_q8_0)(tile *t, const int32_t block[2]) {
-    const cells k = tile_cells(t, true, block), v = tile_cells(t, false, block);
+    const cells k = tile_cells(t, true, block), v = t->a->kv.v_in_k ? turn_keys(t, &k) : tile_cells(t, false, block);
     float greatest[QUERIES], lift[QUERIES];
     shares s;
     bool some_all = false, some_less = false;

@@ -44,7 +44,10 @@ typedef struct tile {
     // Members that are read as vectors come first, so that each begins on a 64-byte boundary.
     union {
         float wide[MOST_DIM * CELLS]; // K or V of a block (F16)
-        rounded rounded;              // (Q8_0)
+        struct {                      // (Q8_0)
+            rounded rounded;
+            int8_t turned[MOST_DIM * CELLS + MOST_DIM / 32 * CELLS * 2] __attribute__((aligned(64))); // V made of K: its layout
+        };
     };
     float q[KIN_TILE_VALUES];                     // [n][k_dim], multiplied by the scale
     float values[KIN_TILE_VALUES];                // [n][v_dim] of this span
