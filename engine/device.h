@@ -61,6 +61,7 @@ typedef enum kin_layout {
     KIN_LAYOUT_PLAIN,  // as in the file
     KIN_LAYOUT_PANELS, // by kin_kernel_pack
     KIN_LAYOUT_REPACK, // ggml's own, in repack_buft
+    KIN_LAYOUT_TURNED, // F16: the columns of the file's matrices are the rows of these
 } kin_layout;
 
 // Returns the layout that this CPU multiplies fastest for a weight of this type and shape (ne: from kin_weight_shape).

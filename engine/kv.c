@@ -27,7 +27,8 @@ struct kin_kv {
     size_t cpu_bytes;
 };
 
-// The widths of a layer's keys (0) and values (1); 0: it is recurrent, or reads those of another layer.
+// The widths of a layer's keys (0) and values (1); 0: it is recurrent, reads those of another layer, or its values are in its
+// keys.
 static int64_t width(const kin_hparams *hp, int il, int is_v) {
     const kin_layer layer = kin_layer_of(hp, il);
     if (layer.kv_back > 0 || layer.is_recurrent) return 0;
@@ -128,6 +129,7 @@ int kin_kv_open(kin_kv **out, const kin_hparams *hp, const kin_kv_options *o,
             if (!device->is_gpu) kv->has_kernels = device->kernels != NULL;
             struct ggml_context *ctx = device->is_gpu ? kv->gpu_ctx : kv->cpu_ctx;
             kv->k[il] = ggml_new_tensor_2d(ctx, o->type, width(hp, il, 0), kin_kv_n_cells(o->n_ctx));
+            if (width(hp, il, 1) == 0) continue;
             kv->v[il] = ggml_new_tensor_2d(ctx, o->type, width(hp, il, 1), kin_kv_n_cells(o->n_ctx));
         }
     }
@@ -185,9 +187,8 @@ static int apply(kin_kv *kv, const kin_kv_op *op, kin_kv_copy *copy, kin_err *er
     if (copy->state_from >= 0 && kin_state_copies_add(&kv->state_copies, copy->state_from, copy->state_to, err) != 0)
         return KIN_FAIL;
     for (int il = 0; copy->from >= 0 && il < kv->n_layer; il++) {
-        if (!kv->k[il]) continue;
-        copy_block(kv, kv->k[il], *copy);
-        copy_block(kv, kv->v[il], *copy);
+        if (kv->k[il]) copy_block(kv, kv->k[il], *copy);
+        if (kv->v[il]) copy_block(kv, kv->v[il], *copy);
     }
     if (copy->from >= 0 && kv->copied) kv->copied(kv->copied_user, copy->from, copy->to);
     return 0;
@@ -342,16 +343,16 @@ int kin_kv_block(const kin_kv *kv, int32_t seq, int i) {
     return table[i];
 }
 
-// Returns the bytes of a block's keys or values in a layer.
+// Returns the bytes of a block's keys or values in a layer; cache NULL: it has none.
 static size_t block_bytes(const struct ggml_tensor *cache) {
-    return cache->nb[1] * KIN_KV_CELLS;
+    return cache ? cache->nb[1] * KIN_KV_CELLS : 0;
 }
 
 void kin_kv_page_get(const kin_kv *kv, int32_t seq, int i, int il, uint8_t *page) {
     const size_t block = (size_t)kin_kv_block(kv, seq, i);
     struct ggml_tensor *of[] = {kv->k[il], kv->v[il]};
     const uint8_t *end = page + kin_kv_page_bytes(kv);
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < 2 && of[k]; k++) {
         const size_t bytes = block_bytes(of[k]), at = block * bytes;
         if (of[k]->buffer == kv->cpu_buf)
             memcpy(page, (const char *)of[k]->data + at, bytes);
@@ -365,7 +366,7 @@ void kin_kv_page_get(const kin_kv *kv, int32_t seq, int i, int il, uint8_t *page
 void kin_kv_page_set(kin_kv *kv, int32_t seq, int i, int il, const uint8_t *page) {
     const size_t block = (size_t)kin_kv_block(kv, seq, i);
     struct ggml_tensor *of[] = {kv->k[il], kv->v[il]};
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < 2 && of[k]; k++) {
         const size_t bytes = block_bytes(of[k]), at = block * bytes;
         if (of[k]->buffer == kv->cpu_buf)
             memcpy((char *)of[k]->data + at, page, bytes);
@@ -417,8 +418,8 @@ bool kin_kv_page_is_finite(const kin_kv *kv, int il, const uint8_t *page) {
     if (kv->o.type == GGML_TYPE_F16) return are_finite(page, (k_bytes + v_bytes) / sizeof(ggml_fp16_t));
     if (!kv->has_kernels || kin_kv_is_on_gpu(kv, il))
         return are_ggml_scales_finite(page, k_bytes) && are_ggml_scales_finite(page + k_bytes, v_bytes);
-    return are_kernel_scales_finite(layer->n_head_kv, layer->head_dim, page, k_bytes) &&
-           are_kernel_scales_finite(layer->n_head_kv, layer->v_dim, page + k_bytes, v_bytes);
+    if (!are_kernel_scales_finite(layer->n_head_kv, layer->head_dim, page, k_bytes)) return false;
+    return v_bytes == 0 || are_kernel_scales_finite(layer->n_head_kv, layer->v_dim, page + k_bytes, v_bytes);
 }
 
 int kin_kv_n_tokens(const kin_kv *kv, int32_t seq) {

@@ -140,7 +140,7 @@ int kin_kv_block(const kin_kv *kv, int32_t seq, int i); // the physical number o
 // Registers a function that is called for each block that becomes a copy of another.
 void kin_kv_on_copy(kin_kv *kv, void (*copied)(void *user, int from, int to), void *user);
 
-// [n_embd_k, n_cells] and [n_embd_v, n_cells], NULL for layers that are not here or read those of another layer; on the CPU with
-// kin's kernels a block's bytes are laid out as kin_kv_layout says.
+// [n_embd_k, n_cells] and [n_embd_v, n_cells], NULL for layers that are not here or read those of another layer, and V where
+// values are in the keys; on the CPU with kin's kernels a block's bytes are laid out as kin_kv_layout says.
 struct ggml_tensor *kin_kv_k(const kin_kv *kv, int il);
 struct ggml_tensor *kin_kv_v(const kin_kv *kv, int il);

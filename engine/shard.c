@@ -127,9 +127,13 @@ static uint64_t compute_estimate(const kin_model *model, const kin_shard_options
     kin_hparams own = kin_share_hparams(&o->share, &model->hp);
     const kin_hparams *hp = &own;
     uint64_t experts = (uint64_t)hp->n_ff_exp * (uint64_t)hp->n_expert_used, dense = (uint64_t)hp->n_ff;
-    uint64_t widest = dense > experts ? dense : experts;
+    uint64_t widest = dense > experts ? dense : experts, latents = 0;
     // Activations in float32; the same quantized, for the products; two 16-bit masks.
     uint64_t per_token = 4 * (5 * widest + 8 * (uint64_t)hp->n_embd) + 2 * widest;
+    // Queries, the same multiplied with the heads' matrices, attention's result by rows and by heads.
+    if (hp->latent.n_latent > 0)
+        latents = 3 * (uint64_t)hp->latent.n_latent + 2 * (uint64_t)(hp->latent.k_dim + hp->latent.n_rot);
+    per_token += 4 * (uint64_t)hp->n_head * latents;
     per_token += 4 * 4 * (uint64_t)hp->n_input * (uint64_t)hp->n_layer; // of the head, of two steps, and in the graph
     if (has_masks) per_token += (hp->window > 0 ? 8 : 4) * (uint64_t)o->n_ctx;
     if (!o->flash) per_token += 8 * (uint64_t)hp->n_head * (uint64_t)o->n_ctx; // scores, before and after the softmax
@@ -247,7 +251,7 @@ static bool supports_flash_of(const kin_shard *s, const kin_layer *layer, const 
 static bool supports_flash(const kin_shard *s, const kin_device *device) {
     for (int il = 0; il < s->hp.n_layer; il++) {
         const kin_layer layer = kin_layer_of(&s->hp, il);
-        if (!layer.is_recurrent && !supports_flash_of(s, &layer, device)) return false;
+        if (!layer.is_recurrent && !layer.is_latent && !supports_flash_of(s, &layer, device)) return false;
     }
     return true;
 }

@@ -9,15 +9,16 @@ enum {
     TILE_ROWS_STEP = 64, // a multiple of every packed layout's row group
 };
 
+// The layout is plain, to be chosen, or turned.
 static void add_piece(kin_weights_block *b, kin_weights_piece p, const kin_device *cpu) {
     kin_assert(b->n_pieces < KIN_WEIGHTS_PIECES);
     kin_device device = *cpu;
     if (p.experts && p.ne[2] == 1) device.repack_buft = NULL; // ggml cannot multiply a single expert of repacked weights
-    p.layout = kin_device_layout(&device, p.type, p.ne);
+    if (p.layout != KIN_LAYOUT_TURNED) p.layout = kin_device_layout(&device, p.type, p.ne);
     if (p.n_runs > 1 && p.layout == KIN_LAYOUT_REPACK) p.layout = KIN_LAYOUT_PLAIN; // ggml packs only contiguous weights
     p.offset = kin_weights_align_up(b->packed_bytes, KIN_WEIGHTS_ALIGN);
-    b->packed_bytes = p.offset + p.bytes;
-    b->bytes += p.bytes;
+    b->packed_bytes = p.offset + kin_weights_piece_bytes(&p);
+    b->bytes += kin_weights_piece_bytes(&p);
     b->pack = b->pack || p.layout != KIN_LAYOUT_PLAIN || p.n_runs > 1;
     b->experts = b->experts || p.experts;
     b->pieces[b->n_pieces++] = p;
@@ -43,12 +44,47 @@ static void add_tensor(kin_weights_block *b, const kin_gguf_tensor *t, const kin
     add_piece(b, p, cpu);
 }
 
+// Of each head the file has the rows that make its keys, then those that make its values. The latter are used as they are; the
+// former are multiplied from the other side.
+static void add_fused(kin_weights_block *b, const kin_model *m, int il, struct ggml_tensor **slots, const kin_device *cpu) {
+    const kin_gguf_tensor *t = m->layers[il].w[KIN_W_LATENT_KV_B];
+    const kin_latent *l = &m->hp.latent;
+    const int64_t n_head = kin_layer_of(&m->hp, il).n_head;
+    const uint64_t row = t->n_bytes / (uint64_t)t->ne[1], k_bytes = (uint64_t)l->k_dim * row, v_bytes = (uint64_t)l->v_dim * row;
+    kin_weights_piece keys = {.data = t->data,
+                              .i_file = t->i_file,
+                              .file_offset = t->offset,
+                              .bytes = k_bytes * (uint64_t)n_head,
+                              .run = k_bytes,
+                              .n_runs = (uint64_t)n_head,
+                              .stride = k_bytes + v_bytes,
+                              .type = GGML_TYPE_F16,
+                              .ne = {l->k_dim, l->n_latent, n_head},
+                              .slot = slots ? &slots[KIN_W_LATENT_K_B] : NULL,
+                              .layout = KIN_LAYOUT_TURNED,
+                              .turned_type = t->type};
+    kin_weights_piece values = keys;
+    values.data += k_bytes;
+    values.file_offset += k_bytes;
+    values.bytes = v_bytes * (uint64_t)n_head;
+    values.run = v_bytes;
+    values.type = t->type;
+    memcpy(values.ne, (const int64_t[]){l->n_latent, l->v_dim, n_head}, sizeof values.ne);
+    values.slot = slots ? &slots[KIN_W_LATENT_V_B] : NULL;
+    values.layout = KIN_LAYOUT_PLAIN;
+    add_piece(b, keys, cpu);
+    add_piece(b, values, cpu);
+}
+
 void kin_weights_add_layer_block(kin_weights_block *b, const kin_model *m, int il, kin_weight_block kind,
                                  const kin_slices *slices, struct ggml_tensor **slots, const kin_device *cpu) {
     b->i_packed = (size_t)il * KIN_WEIGHT_BLOCK_COUNT + (size_t)kind;
     const kin_gguf_tensor *const *weights = m->layers[il].w;
     for (int id = 0; id < KIN_W_COUNT; id++) {
-        if (kin_weight_block_of(id) == kind)
+        if (kin_weight_block_of(id) != kind) continue;
+        if (id == KIN_W_LATENT_KV_B && weights[id])
+            add_fused(b, m, il, slots, cpu);
+        else
             add_tensor(b, weights[id], &slices->of[id], slots ? &slots[id] : NULL, cpu, kin_weight_is_experts(id));
     }
 }
@@ -158,6 +194,11 @@ static uint64_t layer_bytes(const kin_model *m, int il, const kin_slices *slices
     for (int id = 0; id < KIN_W_COUNT; id++) {
         const kin_gguf_tensor *t = m->layers[il].w[id];
         sum += t ? kin_slice_view_of(&slices->of[id], t).bytes : 0;
+    }
+    kin_weights_block turned = {0}; // takes more than in the file
+    if (m->layers[il].w[KIN_W_LATENT_KV_B]) {
+        add_fused(&turned, m, il, NULL, &(kin_device){0});
+        sum += turned.bytes - m->layers[il].w[KIN_W_LATENT_KV_B]->n_bytes;
     }
     return sum;
 }

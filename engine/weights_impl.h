@@ -27,9 +27,10 @@ typedef struct kin_weights_piece {
     uint64_t bytes;
     uint64_t run, n_runs, stride; // as in kin_slice_view. Several runs are always gathered: such a block is packed
     int type;
-    int64_t ne[3];             // of the slice
+    int64_t ne[3];             // of the slice; turned: of the result
     struct ggml_tensor **slot; // the tensor's place in weights->layers, tiles, ...
     kin_layout layout;
+    int turned_type; // of the file's rows, if the layout is turned
     bool experts;    // one matrix per expert
     uint64_t offset; // in the packed block
 } kin_weights_piece;
@@ -44,7 +45,7 @@ typedef struct kin_weights_block {
     bool later;      // may arrive after the first window has been computed
     bool pack;       // its bytes are made from the model file's and kept in the cache file: in another layout, or gathered
     bool experts;    // holds experts' matrices: fetched on demand, never streamed
-    uint64_t bytes, packed_bytes; // in the model file; packed
+    uint64_t bytes, packed_bytes; // as in the model file, except for turned matrices; packed
     size_t i_packed;              // its number in the cache file
 
     uint64_t home_offset; // of a packed block, in w->packed_home
@@ -113,6 +114,11 @@ struct kin_weights {
     kin_weights_stats stats;
     atomic_ullong n_done, n_total; // bytes, for progress
 };
+
+// Returns the bytes of a piece's tensor.
+static inline uint64_t kin_weights_piece_bytes(const kin_weights_piece *p) {
+    return p->layout == KIN_LAYOUT_TURNED ? (uint64_t)(p->ne[0] * p->ne[1] * p->ne[2]) * sizeof(ggml_fp16_t) : p->bytes;
+}
 
 static inline uint64_t kin_weights_align_up(uint64_t n, uint64_t to) {
     return (n + to - 1) / to * to;

@@ -249,6 +249,53 @@ static int pack_panels(const kin_weights_piece *p, uint8_t *to, kin_err *err) {
     return 0;
 }
 
+// Copies the columns of a matrix // [n_columns, n] to rows // f16 [n, n_columns]: by a product with the identity matrix, which
+// gives the same bits on every CPU.
+typedef struct turner {
+    const kin_kernels *kernels;
+    kin_act_kind kind;
+    float *identity; // f32 [n_columns, n_columns]
+    kin_act *act;    // the same, rounded; NULL: not needed
+    float *rows;     // f32 [n_columns, n]
+} turner;
+
+static bool open_turner(turner *t, const kin_kernels *kernels, int type, int64_t n_columns, int64_t n) {
+    const size_t columns = (size_t)n_columns;
+    *t = (turner){.kernels = kernels, .kind = kin_kernel_act_kind(type)};
+    t->identity = calloc(columns * columns, sizeof *t->identity);
+    t->act = t->kind == KIN_ACT_F32 ? NULL : malloc(kin_act_bytes(n_columns, n_columns));
+    t->rows = malloc(columns * (size_t)n * sizeof *t->rows);
+    if (!t->identity || !t->rows || (!t->act && t->kind != KIN_ACT_F32)) return false;
+    for (size_t i = 0; i < columns; i++) t->identity[i * columns + i] = 1;
+    const int64_t n_blocks = (int64_t)(kin_act_bytes(n_columns, n_columns) / sizeof *t->act);
+    if (t->act) kernels->quantize(t->kind, n_columns, n_columns, t->identity, t->act, 0, n_blocks);
+    return true;
+}
+
+static void close_turner(turner *t) {
+    free(t->identity);
+    free(t->act);
+    free(t->rows);
+}
+
+// Turns a piece's matrices. A run is one of them.
+static int turn(const kin_weights *w, const kin_weights_piece *p, uint8_t *to, kin_err *err) {
+    const int64_t n = p->ne[0], n_columns = p->ne[1];
+    turner t;
+    int rc = 0;
+    kin_assert(w->devices->cpu.kernels);
+    if (!open_turner(&t, w->devices->cpu.kernels, p->turned_type, n_columns, n))
+        rc = kin_err_set(err, "out of memory to convert weights");
+    for (uint64_t i = 0; i < p->n_runs && rc == 0; i++, to += (size_t)(n * n_columns) * sizeof(ggml_fp16_t)) {
+        const kin_matrix m = {
+            .type = p->turned_type, .columns = n_columns, .rows = n, .is_packed = false, .data = p->data + i * p->stride};
+        t.kernels->matmul(&m, t.act, t.identity, n_columns, t.rows, n, 0, (n + KIN_PANEL_ROWS - 1) / KIN_PANEL_ROWS);
+        ggml_fp32_to_fp16_row(t.rows, (ggml_fp16_t *)to, n * n_columns);
+    }
+    close_turner(&t);
+    return rc;
+}
+
 int kin_weights_pack(const kin_weights *w, kin_weights_block *b, uint8_t *base, kin_err *err) {
     int rc = 0;
     for (int k = 0; k < b->n_pieces && rc == 0; k++) {
@@ -258,6 +305,8 @@ int kin_weights_pack(const kin_weights *w, kin_weights_block *b, uint8_t *base, 
             ggml_backend_tensor_set(*p->slot, p->data, 0, p->bytes);
         else if (p->layout == KIN_LAYOUT_PANELS)
             rc = pack_panels(p, base + p->offset, err);
+        else if (p->layout == KIN_LAYOUT_TURNED)
+            rc = turn(w, p, base + p->offset, err);
         for (uint64_t i = 0; i < p->n_runs && p->layout == KIN_LAYOUT_PLAIN; i++)
             memcpy(base + p->offset + i * p->run, p->data + i * p->stride, p->run);
     }
@@ -369,17 +418,18 @@ void kin_weights_fill_later(kin_weights *w) {
     kin_parallel(n_fillers(w), w->n_blocks, fill_later_one, w);
 }
 
-// Kernels need contiguous weights: a slice of several runs is contiguous only in the cache file.
+// Kernels need contiguous weights: a slice of several runs is contiguous only in the cache file. Turned ones are only there.
 static bool is_gathered(const kin_weights_block *b) {
     for (int i = 0; i < b->n_pieces; i++) {
-        if (b->pieces[i].n_runs > 1) return true;
+        if (b->pieces[i].n_runs > 1 || b->pieces[i].layout == KIN_LAYOUT_TURNED) return true;
     }
     return false;
 }
 
 static int refuse_gathered(kin_err *err) {
-    return kin_err_set(err, "slices of weights can be streamed only from the prepacked cache, which is not available: "
-                            "set --cache, or give more memory");
+    return kin_err_set(err,
+                       "weights that are cut or converted can be streamed only from the prepacked cache, which is not available: "
+                       "set --cache, or give more memory");
 }
 
 // Streaming reads from a file: a block that found no room in the cache file is used from the model file.

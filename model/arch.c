@@ -11,6 +11,7 @@ static const kin_arch *const archs[] = {
     &kin_arch_granitemoe,   &kin_arch_minimax_m2, &kin_arch_mistral3, &kin_arch_olmo2,     &kin_arch_phi3,
     &kin_arch_qwen2moe,     &kin_arch_smollm3,    &kin_arch_cohere2,  &kin_arch_laguna,    &kin_arch_step35,
     &kin_arch_muse_glimmer, &kin_arch_gemma4,     &kin_arch_qwen35,   &kin_arch_qwen35moe, &kin_arch_qwen3next,
+    &kin_arch_deepseek2,    &kin_arch_mistral4,
 };
 
 const kin_arch *kin_arch_at(int i) {
@@ -46,11 +47,18 @@ static void describe_layers(kin_meta *k, kin_hparams *hp) {
     }
 }
 
+// Values are as wide as keys, unless the family's reader handles the key.
+static void check_value_heads(kin_meta *k, const kin_hparams *hp) {
+    if (!k->failed && hp->v_dim != hp->head_dim && !kin_keys_are_listed(hp->arch->keys, "attention.value_length"))
+        kin_meta_fail(k, "key heads of %d and value heads of %d dimensions are not supported", hp->head_dim, hp->v_dim);
+}
+
 int kin_arch_read(kin_hparams *hp, const kin_gguf *gguf, kin_err *err) {
     const kin_arch *arch = hp->arch;
     kin_meta k = {.gguf = gguf, .family = arch->name, .err = err};
     *hp = (kin_hparams){.arch = arch, .rope_neox = arch->rope_neox};
     kin_hparams_read(hp, &k);
+    check_value_heads(&k, hp);
     if (!k.failed) k.failed = kin_keys_check(gguf, arch->name, arch->keys, err) != 0;
     if (!k.failed && arch->read) arch->read(hp, &k);
     describe_layers(&k, hp);

@@ -56,6 +56,7 @@ static struct ggml_tensor *end_block(kin_graph *g, struct ggml_tensor *weight, s
 
 const char *kin_blocks_without_ggml(const kin_hparams *hp) {
     if (kin_hparams_has_states(hp)) return "the states of recurrent layers";
+    if (hp->latent.n_latent > 0) return "latent attention";
     if (hp->query_temperature != 0) return "query scaling by position";
     if (hp->routing.n_group > 1) return "grouped expert routing";
     return NULL;
@@ -278,11 +279,38 @@ static struct ggml_tensor *recur(kin_graph *g, int il, struct ggml_tensor *norme
     return drops_rows(g, il) ? wanted_rows(g, y) : y;
 }
 
+// Attention of the normed x over latents: [n_head * latent.v_dim, n]
+static struct ggml_tensor *attend_latent(kin_graph *g, int il, struct ggml_tensor *x) {
+    struct ggml_tensor *const *w = g->layers[il].w, *q;
+    const kin_latent *latent = &g->hp->latent;
+    const kin_layer how = kin_layer_of(g->hp, il);
+    kin_graph_rows *rows = drops_rows(g, il) ? &g->out : &g->all;
+    struct ggml_tensor *keys = linear(g, w[KIN_W_LATENT_KV_A], NULL, x); // [n_latent + n_rot, n_tokens]
+    ggml_build_forward_expand(g->gf, kin_op_latent_keys(g, il, keys));
+    if (drops_rows(g, il)) x = wanted_rows(g, x); // [n_embd, n_out]
+    if (w[KIN_W_LATENT_Q_A]) {
+        q = linear(g, w[KIN_W_LATENT_Q_A], NULL, x); // [n_query, n]
+        q = kin_block_norm(g, q, w[KIN_W_LATENT_Q_A_NORM]);
+        q = linear(g, w[KIN_W_LATENT_Q_B], NULL, q); // [n_head * (k_dim + n_rot), n]
+    } else {
+        q = linear(g, w[KIN_W_LATENT_Q], NULL, x); // [n_head * (k_dim + n_rot), n]
+    }
+    struct ggml_tensor *y = kin_op_by_heads(g, q, w[KIN_W_LATENT_K_B], how.head_dim); // [n_head * (n_latent + n_rot), n]
+    y = kin_op_latent_queries(g, il, y, q, rows);                                     // the same
+    y = kin_op_attend(g, il, y, rows);                                                // [n_head * n_latent, n]
+    return kin_op_by_heads(g, y, w[KIN_W_LATENT_V_B], latent->v_dim);                 // [n_head * v_dim, n]
+}
+
 struct ggml_tensor *kin_block_attention(kin_graph *g, int il, struct ggml_tensor *x) {
     struct ggml_tensor *const *w = g->layers[il].w;
     struct ggml_tensor *cur = w[KIN_W_ATTN_NORM] ? kin_block_norm(g, x, w[KIN_W_ATTN_NORM]) : x; // [n_embd, n_tokens]
     struct ggml_tensor *normed = cur;
     const kin_layer how = kin_layer_of(g->hp, il);
+    if (how.is_latent) {
+        cur = attend_latent(g, il, cur);              // [n_head * v_dim, n]
+        if (drops_rows(g, il)) x = wanted_rows(g, x); // [n_embd, n_out]
+        return end_block(g, w[KIN_W_LATENT_OUT], NULL, NULL, cur, x);
+    }
     if (how.is_recurrent || how.gates_queries) {
         cur = how.is_recurrent ? recur(g, il, cur) : attend_gated(g, il, cur); // [n_values or n_embd_q, n]
         if (drops_rows(g, il)) x = wanted_rows(g, x);                          // [n_embd, n_out]

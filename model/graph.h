@@ -78,7 +78,8 @@ static inline size_t kin_delta_state_floats(const kin_delta_net *d) { // a multi
 
 typedef struct kin_graph_layer {
     struct ggml_tensor *w[KIN_W_COUNT]; // NULL if the family does not have it
-    struct ggml_tensor *k, *v;          // KV cache [n_embd_k, n_cells], [n_embd_v, n_cells]; NULL in recurrent layers
+    struct ggml_tensor *k, *v;          // KV cache [n_embd_k, n_cells], [n_embd_v, n_cells]; NULL in recurrent layers, v also in
+                                        // latent ones
     float *states;                      // [number of states][kin_delta_state_floats] in recurrent layers
 } kin_graph_layer;
 

@@ -44,9 +44,7 @@ static void read_heads(kin_meta *k, kin_hparams *hp) {
     if (k->failed) return;
     int derived = hp->n_embd / kin_layer_of(hp, 0).n_head;
     hp->head_dim = kin_meta_int(k, "attention.key_length", derived > 0 ? derived : KIN_KEY_REQUIRED, 1, 4096);
-    int value_length = kin_meta_int(k, "attention.value_length", hp->head_dim, 1, 4096);
-    if (!k->failed && value_length != hp->head_dim)
-        kin_meta_fail(k, "key heads of %d and value heads of %d dimensions are not supported", hp->head_dim, value_length);
+    hp->v_dim = kin_meta_int(k, "attention.value_length", hp->head_dim, 1, 4096);
 }
 
 static void read_feed_forward(kin_meta *k, kin_hparams *hp) {
@@ -118,7 +116,7 @@ static void set_widths(const kin_hparams *hp, kin_layer *layer) {
     if (layer->n_head == 0) layer->n_head = hp->n_head;
     if (layer->n_head_kv == 0) layer->n_head_kv = hp->n_head_kv;
     if (layer->head_dim == 0) layer->head_dim = hp->head_dim;
-    if (layer->v_dim == 0) layer->v_dim = layer->head_dim;
+    if (layer->v_dim == 0) layer->v_dim = hp->v_dim ? hp->v_dim : layer->head_dim;
     if (layer->n_ff == 0) layer->n_ff = hp->n_ff;
 }
 

@@ -28,6 +28,18 @@ typedef struct kin_delta_net {
     bool is_grouped;
 } kin_delta_net;
 
+// Latent attention: the keys and values of all heads are made of one vector of a token, the latent; each key also has the token's
+// rotary key. The cache holds these two and nothing else: in kin_layer there is one key head, the latent followed by the rotary
+// key, whose values are the latent. What would make a head's keys of the latent multiplies its query instead; what makes its
+// values multiplies attention's result.
+typedef struct kin_latent {
+    int n_latent;     // 0: the model has no such layers
+    int n_rot;        // of the rotary key, and of the end of each query
+    int n_query;      // the queries' own latent; 0: they are made of the hidden state
+    int k_dim, v_dim; // of a head: its query without the rotated end, and its values
+    bool is_fused;    // the file has the matrices of keys and values in one, which must be converted (KIN_W_LATENT_KV_B)
+} kin_latent;
+
 // How one layer computes. It has norms, biases, sinks and shared experts if it has their weights.
 typedef struct kin_layer {
     int n_head, n_head_kv, n_ff; // in kin_hparams.layers 0: the model's
@@ -35,6 +47,7 @@ typedef struct kin_layer {
     int rope;                    // index into kin_hparams.ropes for queries and keys; or KIN_ROPE_NONE
     bool is_windowed;            // a token sees the last kin_hparams.window tokens, including itself; false: all before it
     bool is_recurrent;           // a gated delta net instead of attention: a state of each sequence instead of keys and values
+    bool is_latent;              // attention is latent: head_dim and v_dim are those of the cache
     bool gates_queries;          // each head's query is followed by the gate of its result, in one product (else KIN_W_ATTN_GATE)
     bool has_experts;            // false: the feed-forward block is dense
     bool is_parallel;            // the feed-forward block reads the layer's input, not attention's result
@@ -61,6 +74,7 @@ typedef struct kin_hparams {
     int n_head; // this and the next three: of the layer that has most
     int n_head_kv;
     int head_dim;
+    int v_dim;           // of values; 0: head_dim
     int n_ff;            // of a dense layer
     int n_expert;        // 0: dense
     int n_expert_used;   // routed experts per token
@@ -83,6 +97,7 @@ typedef struct kin_hparams {
     bool has_long_factors;           // the context size selects rope_factors_long or rope_factors_short
 
     kin_delta_net delta; // of recurrent layers
+    kin_latent latent;   // of latent layers
 
     // 1 (caps: 0) if the family has none.
     bool norms_embedding; // to a root mean square of 1, before it is scaled
@@ -90,12 +105,13 @@ typedef struct kin_hparams {
     float residual_scale; // multiplies what a block adds to its input
     float logit_scale;
     float logit_softcap;
-    float query_temperature; // b: the query at position p is multiplied by 1 + b ln(1 + floor(p / ropes[0].n_ctx_orig))
+    float query_temperature; // b: the query at position p is multiplied by 1 + b ln(1 + floor(p / temperature_length))
+    int temperature_length;
 
     kin_layer *layers; // [n_layer], owned by the model; NULL: all are plain (kin_layer_of)
 } kin_hparams;
 
-// The widths of queries, keys and values, and of attention's result, of a layer from kin_layer_of.
+// The widths of queries, of keys and values in the cache, and of attention's result, of a layer from kin_layer_of.
 static inline int kin_layer_n_embd_q(const kin_layer *layer) {
     return layer->n_head * layer->head_dim;
 }
@@ -105,7 +121,7 @@ static inline int kin_layer_n_embd_k(const kin_layer *layer) {
 }
 
 static inline int kin_layer_n_embd_v(const kin_layer *layer) {
-    return layer->n_head_kv * layer->v_dim;
+    return layer->is_latent ? 0 : layer->n_head_kv * layer->v_dim;
 }
 
 static inline int kin_layer_n_embd_out(const kin_layer *layer) {
@@ -114,7 +130,8 @@ static inline int kin_layer_n_embd_out(const kin_layer *layer) {
 
 // Returns the layout of its KV cache with kin's kernels. type: a GGUF type number
 static inline kin_kv_layout kin_layer_kv(const kin_layer *layer, int type) {
-    return (kin_kv_layout){.type = type, .n_head_kv = layer->n_head_kv, .k_dim = layer->head_dim, .v_dim = layer->v_dim};
+    return (kin_kv_layout){
+        .type = type, .n_head_kv = layer->n_head_kv, .k_dim = layer->head_dim, .v_dim = layer->v_dim, .v_in_k = layer->is_latent};
 }
 
 // Returns the description of a layer. Hyper-parameters without a list have plain layers.

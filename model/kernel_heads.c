@@ -1,5 +1,5 @@
 // Heads and attention by kin's kernels.
-#include "model/kernel_ops_impl.h"
+#include "model/kernel_heads.h"
 
 enum {
     SPLIT_ROWS = 4, // batches of at most this many rows may need their contexts split between threads
@@ -27,7 +27,7 @@ static void compute_cos_sin(struct ggml_tensor *cos_sin, const struct kin_op *op
 
 static const kin_op_run rotation = {.count = count_cos_sin_chunks, .compute = compute_cos_sin};
 
-static struct ggml_tensor *cos_sin_of(kin_graph *g, kin_graph_rows *rows, int i_rope) {
+struct ggml_tensor *kin_op_cos_sin(kin_graph *g, kin_graph_rows *rows, int i_rope) {
     if (rows->cos_sin[i_rope]) return rows->cos_sin[i_rope];
     struct kin_op *op = kin_op_new(g, KIN_OP_COS_SIN);
     op->rows = rows;
@@ -52,16 +52,14 @@ static void turn_heads(const struct kin_op *op, float *head, int n, const float 
     }
 }
 
-// Scales queries by their position, if the family does so.
-static void heat_queries(const struct kin_op *op, float *q, int32_t pos) {
+void kin_op_heat_queries(const struct kin_op *op, float *q, int64_t n, int32_t pos) {
     const kin_hparams *hp = op->hp;
     if (hp->query_temperature == 0) return;
-    float factor = kin_rope_temperature(hp->query_temperature, hp->ropes[0].n_ctx_orig, pos);
-    for (int i = 0; i < op->n_q * op->layer.head_dim; i++) q[i] *= factor;
+    float factor = kin_rope_temperature(hp->query_temperature, hp->temperature_length, pos);
+    for (int64_t i = 0; i < n; i++) q[i] *= factor;
 }
 
-// Stores the rows [begin, end) of keys, values or both; tokens that belong to several sequences in the blocks of all of them.
-static void store_rows(const struct kin_op *op, const kin_kv_rows *rows, int64_t begin, int64_t end) {
+void kin_op_store_rows(const struct kin_op *op, const kin_kv_rows *rows, int64_t begin, int64_t end) {
     const kin_rows *plain = &op->rows->plain;
     op->kernels->kv_store(rows, begin, end);
     for (int i = 0; i < plain->n_copies; i++) {
@@ -87,7 +85,7 @@ static void store_values_of_keys(const struct kin_op *op, const kin_kv_rows *row
             op->kernels->rms_norm(dim, head, NULL, op->hp->rms_eps, head);
         }
     }
-    store_rows(op, &values, begin, end);
+    kin_op_store_rows(op, &values, begin, end);
 }
 
 // Multiplies heads that are normalised by the norm's weights, and rotates them.
@@ -137,7 +135,7 @@ static void make_heads(struct ggml_tensor *y, const struct kin_op *op, int n_thr
         float *at = (float *)y->data + row * y->ne[0];
         const float *turn = op->layer.rope == KIN_ROPE_NONE ? NULL : (const float *)cos_sin->data + row * cos_sin->ne[0];
         turn_heads(op, at, op->n_q, q_norm, turn);
-        heat_queries(op, at, op->rows->plain.pos[row]);
+        kin_op_heat_queries(op, at, (int64_t)op->n_q * head_dim, op->rows->plain.pos[row]);
         at += op->n_q * head_dim;
         if (op->v_is_k) {
             weigh_heads(op, at, op->n_kv, k_norm, turn);
@@ -146,7 +144,7 @@ static void make_heads(struct ggml_tensor *y, const struct kin_op *op, int n_thr
             if (op->layer.norms_values) norm_values(op, at + op->n_kv * head_dim);
         }
     }
-    if (op->n_kv) store_rows(op, &rows, begin, end);
+    if (op->n_kv) kin_op_store_rows(op, &rows, begin, end);
 }
 
 static const kin_op_run heads_of_rows = {.count = count_row_chunks, .compute = make_heads};
@@ -157,7 +155,7 @@ struct ggml_tensor *kin_op_heads(kin_graph *g, int il, struct ggml_tensor *y, in
     bool norms_all = layer->w[KIN_W_ATTN_Q_NORM_ALL] != NULL;
     struct ggml_tensor *q_norm = n_q ? layer->w[norms_all ? KIN_W_ATTN_Q_NORM_ALL : KIN_W_ATTN_Q_NORM] : NULL;
     struct ggml_tensor *k_norm = n_kv ? layer->w[norms_all ? KIN_W_ATTN_K_NORM_ALL : KIN_W_ATTN_K_NORM] : NULL;
-    struct ggml_tensor *args[5] = {how.rope == KIN_ROPE_NONE ? layer->k : cos_sin_of(g, rows, how.rope), layer->k, layer->v};
+    struct ggml_tensor *args[5] = {how.rope == KIN_ROPE_NONE ? layer->k : kin_op_cos_sin(g, rows, how.rope), layer->k, layer->v};
     int n_args = 3;
     if (q_norm) args[n_args++] = q_norm;
     if (k_norm) args[n_args++] = k_norm;
@@ -177,7 +175,7 @@ struct ggml_tensor *kin_op_heads(kin_graph *g, int il, struct ggml_tensor *y, in
 
 // ---- attention
 
-// Sources: the heads, K, V, and scratch and sinks if there are any.
+// Sources: the heads, K, V (or K again, if values are within keys), and scratch and sinks if there are any.
 static kin_attention attention_of(const struct ggml_tensor *out, const struct kin_op *op) {
     const struct ggml_tensor *heads = out->src[0], *k = out->src[1], *v = out->src[2];
     const struct ggml_tensor *partial = op->has_partial ? out->src[3] : NULL;
@@ -276,7 +274,7 @@ static struct ggml_tensor *partial_of(kin_graph *g, const kin_graph_layer *layer
 struct ggml_tensor *kin_op_attend(kin_graph *g, int il, struct ggml_tensor *heads, kin_graph_rows *rows) {
     const kin_graph_layer *layer = &g->layers[il];
     struct ggml_tensor *partial = partial_of(g, layer, rows->n), *sinks = layer->w[KIN_W_ATTN_SINKS];
-    struct ggml_tensor *args[5] = {heads, layer->k, layer->v};
+    struct ggml_tensor *args[5] = {heads, layer->k, layer->v ? layer->v : layer->k};
     int n_args = 3;
     if (partial) args[n_args++] = partial;
     if (sinks) args[n_args++] = sinks;

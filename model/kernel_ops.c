@@ -205,7 +205,7 @@ bool kin_ops_fit(const kin_hparams *hp, int kv_type) {
         const kin_kv_layout kv = kin_layer_kv(&layer, kv_type);
         if (!kin_kv_has(&kv)) return false;
     }
-    return hp->n_embd % 16 == 0 && hp->n_input % 16 == 0 && hp->n_expert <= KIN_ROUTE_EXPERTS;
+    return hp->n_embd % 16 == 0 && hp->latent.n_query % 16 == 0 && hp->n_input % 16 == 0 && hp->n_expert <= KIN_ROUTE_EXPERTS;
 }
 
 static char packed_mark; // only its address is used
@@ -251,19 +251,26 @@ static int64_t n_blocks(int64_t columns) {
     return (columns + KIN_ACT_COLUMNS - 1) / KIN_ACT_COLUMNS;
 }
 
+// Returns the number of blocks of one matrix, in tiles of rows.
+static int64_t n_tile_blocks(const struct ggml_tensor *x) {
+    return (x->ne[1] + KIN_OP_TILE - 1) / KIN_OP_TILE * n_blocks(x->ne[0]);
+}
+
 static int count_blocks(const struct ggml_tensor *act, const struct kin_op *op, int n_threads) {
     const struct ggml_tensor *x = act->src[0];
     (void)op, (void)n_threads;
-    return (int)((x->ne[1] + KIN_OP_TILE - 1) / KIN_OP_TILE * n_blocks(x->ne[0]));
+    return (int)(n_tile_blocks(x) * x->ne[2]);
 }
 
 static void round_block(struct ggml_tensor *act, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
     const struct ggml_tensor *x = act->src[0];
-    int64_t columns = x->ne[0], n = x->ne[1], blocks = n_blocks(columns);
-    int64_t row = c->i / blocks * KIN_OP_TILE, block = c->i % blocks, rows = kin_op_tile_rows(n, row);
+    const int64_t columns = x->ne[0], n = x->ne[1], blocks = n_blocks(columns), matrix = c->i / n_tile_blocks(x);
+    const int64_t i = c->i % n_tile_blocks(x), row = i / blocks * KIN_OP_TILE, block = i % blocks,
+                  rows = kin_op_tile_rows(n, row);
+    const int64_t first = matrix * n + row; // in all matrices
     (void)n_threads;
-    op->kernels->quantize(op->kind[0], columns, rows, (const float *)x->data + row * columns, (kin_act *)act->data + row * blocks,
-                          block * rows, (block + 1) * rows);
+    op->kernels->quantize(op->kind[0], columns, rows, (const float *)x->data + first * columns,
+                          (kin_act *)act->data + first * blocks, block * rows, (block + 1) * rows);
 }
 
 static const kin_op_run rounding = {.count = count_blocks, .compute = round_block};
@@ -275,7 +282,8 @@ struct ggml_tensor *kin_op_rounded(kin_graph *g, struct ggml_tensor *x, kin_act_
     }
     struct kin_op *op = kin_op_new(g, KIN_OP_ROUND);
     op->kind[0] = kind;
-    struct ggml_tensor *act = kin_op_node(g, GGML_TYPE_I8, (int64_t)kin_act_bytes(x->ne[0], x->ne[1]), 1, &x, 1, &rounding, op);
+    struct ggml_tensor *act =
+        kin_op_node(g, GGML_TYPE_I8, (int64_t)kin_act_bytes(x->ne[0], x->ne[1] * x->ne[2]), 1, &x, 1, &rounding, op);
     if (g->n_rounded == KIN_GRAPH_ROUNDED) g->n_rounded = 0; // older ones are not used again
     g->rounded[g->n_rounded++] = (kin_graph_rounded){x, kind, act};
     return act;

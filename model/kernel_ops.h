@@ -31,7 +31,8 @@ bool kin_ops_is_packed(const struct ggml_tensor *weight);
 // x // [n, n_rows] -> the same shape
 struct ggml_tensor *kin_op_norm(kin_graph *g, float eps, struct ggml_tensor *x, struct ggml_tensor *weight);
 
-// Rounds x // f32 [n_in, n] to a kind: tiles of rows, one after the other, each as kin_kernels.quantize makes it. Returns x
+// Rounds x // f32 [n_in, n] to a kind: tiles of rows, one after the other, each as kin_kernels.quantize makes it; of several
+// matrices [n_in, n, any] one after the other. Returns x
 // itself for KIN_ACT_F32. Matrix products call this themselves.
 struct ggml_tensor *kin_op_rounded(kin_graph *g, struct ggml_tensor *x, kin_act_kind kind);
 
@@ -71,6 +72,18 @@ struct ggml_tensor *kin_op_heads(kin_graph *g, int il, struct ggml_tensor *y, in
 
 // Attention of rows of heads // [at least n_embd_q, n], queries first -> [n_embd_out, n]
 struct ggml_tensor *kin_op_attend(kin_graph *g, int il, struct ggml_tensor *heads, kin_graph_rows *rows);
+
+// Multiplies the first ne[0] values of each head of x // [n_head * any, n] by the head's own matrix // [.., n_out, n_head]: ->
+// [n_head * width, n], of which the first n_out values of each head are set. x must have no other columns.
+struct ggml_tensor *kin_op_by_heads(kin_graph *g, struct ggml_tensor *x, struct ggml_tensor *weights, int width);
+
+// Normalises the latents of y // [n_latent + n_rot, n], rotates the keys behind them, and stores both. Changes y.
+struct ggml_tensor *kin_op_latent_keys(kin_graph *g, int il, struct ggml_tensor *y);
+
+// Completes the queries y // [n_head * (n_latent + n_rot), n]: to each head's product with its key matrix come the rotated end of
+// its query in q // [n_head * (k_dim + n_rot), n], and the factor of its position. Changes y.
+struct ggml_tensor *kin_op_latent_queries(kin_graph *g, int il, struct ggml_tensor *y, struct ggml_tensor *q,
+                                          kin_graph_rows *rows);
 
 // Multiplies the heads' results x // [n_embd_out, n] by what the layer's gate makes of gate // [n_head * n_head_gate, n]. Changes
 // x.

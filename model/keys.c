@@ -134,7 +134,7 @@ static int check(const kin_key *key, const kin_gguf *gguf, const char *family, k
     return kin_err_set(err, "'%s' is %u: %s", name, value, key->why);
 }
 
-static bool is_listed(const char *const *list, const char *name) {
+bool kin_keys_are_listed(const char *const *list, const char *name) {
     for (; list && *list; list++)
         if (strcmp(*list, name) == 0) return true;
     return false;
@@ -142,7 +142,8 @@ static bool is_listed(const char *const *list, const char *name) {
 
 int kin_keys_check(const kin_gguf *gguf, const char *family, const char *const *obeyed, kin_err *err) {
     for (int i = 0; kin_key_at(i); i++)
-        if (keys[i].use == KIN_KEY_REFUSED && !is_listed(obeyed, keys[i].name) && check(&keys[i], gguf, family, err) != 0)
+        if (keys[i].use == KIN_KEY_REFUSED && !kin_keys_are_listed(obeyed, keys[i].name) &&
+            check(&keys[i], gguf, family, err) != 0)
             return KIN_FAIL;
     return 0;
 }

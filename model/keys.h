@@ -27,3 +27,6 @@ const kin_key *kin_key_at(int i);
 // Fails at the first key whose value kin would not honour. obeyed: keys that this family handles nevertheless, ending with NULL;
 // NULL: none.
 int kin_keys_check(const kin_gguf *gguf, const char *family, const char *const *obeyed, kin_err *err);
+
+// True if a list that ends with NULL, or is NULL, contains the name.
+bool kin_keys_are_listed(const char *const *list, const char *name);

@@ -101,7 +101,8 @@ static int check_qkv(const kin_model *m, int il, kin_err *err) {
     const kin_gguf_tensor *const *w = m->layers[il].w;
     if (kin_layer_of(&m->hp, il).kv_back > 0) return 0;
     if (kin_layer_of(&m->hp, il).is_recurrent) return check_delta_net(w, il, err);
-    if (w[KIN_W_ATTN_Q_GATE]) return 0; // with K and V, which the family requires
+    if (kin_layer_of(&m->hp, il).is_latent) return 0; // its family requires all
+    if (w[KIN_W_ATTN_Q_GATE]) return 0;               // with K and V, which the family requires
     if (w[KIN_W_ATTN_QKV] ? !w[KIN_W_ATTN_Q] && !w[KIN_W_ATTN_K] && !w[KIN_W_ATTN_V]
                           : w[KIN_W_ATTN_Q] && w[KIN_W_ATTN_K] && (w[KIN_W_ATTN_V] || kin_layer_of(&m->hp, il).norms_values))
         return 0;

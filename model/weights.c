@@ -28,6 +28,14 @@ typedef enum dim {
     DIM_VALUE_HEADS,
     DIM_VALUE_HEADS_TWICE,
     DIM_DELTA_HEAD,
+    DIM_LATENT, // of latent attention, like the following
+    DIM_LATENT_KEY,
+    DIM_LATENT_QUERY,
+    DIM_LATENT_HEADS_Q,
+    DIM_LATENT_HEADS_KV,
+    DIM_LATENT_HEADS_V,
+    DIM_LATENT_K,
+    DIM_LATENT_V,
 } dim;
 
 typedef struct weight_spec {
@@ -66,6 +74,16 @@ static const weight_spec weight_specs[KIN_W_COUNT] = {
     [KIN_W_DELTA_A] = {"ssm_a", KIN_WEIGHT_BLOCK_ATTN, {DIM_VALUE_HEADS}},
     [KIN_W_DELTA_NORM] = {"ssm_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_DELTA_HEAD}},
     [KIN_W_DELTA_OUT] = {"ssm_out.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_VALUES, DIM_EMBD}},
+    [KIN_W_LATENT_Q] = {"attn_q.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_LATENT_HEADS_Q}},
+    [KIN_W_LATENT_Q_A] = {"attn_q_a.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_LATENT_QUERY}},
+    [KIN_W_LATENT_Q_A_NORM] = {"attn_q_a_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_LATENT_QUERY}},
+    [KIN_W_LATENT_Q_B] = {"attn_q_b.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_LATENT_QUERY, DIM_LATENT_HEADS_Q}},
+    [KIN_W_LATENT_KV_A] = {"attn_kv_a_mqa.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_LATENT_KEY}},
+    [KIN_W_LATENT_KV_A_NORM] = {"attn_kv_a_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_LATENT}},
+    [KIN_W_LATENT_K_B] = {"attn_k_b.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_LATENT_K, DIM_LATENT, DIM_N_HEAD}},
+    [KIN_W_LATENT_V_B] = {"attn_v_b.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_LATENT, DIM_LATENT_V, DIM_N_HEAD}},
+    [KIN_W_LATENT_KV_B] = {"attn_kv_b.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_LATENT, DIM_LATENT_HEADS_KV}},
+    [KIN_W_LATENT_OUT] = {"attn_output.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_LATENT_HEADS_V, DIM_EMBD}},
     [KIN_W_ATTN_OUT_NORM] = {"post_attention_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD}},
     [KIN_W_FFN_NORM] = {"ffn_norm.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD}},
     [KIN_W_FFN_NORM_2] = {"post_attention_norm.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD}},
@@ -171,6 +189,14 @@ static int64_t dim_size(dim d, const kin_hparams *hp, const kin_layer *layer) {
     case DIM_VALUE_HEADS: return hp->delta.n_value_heads;
     case DIM_VALUE_HEADS_TWICE: return 2 * hp->delta.n_value_heads;
     case DIM_DELTA_HEAD: return hp->delta.head_dim;
+    case DIM_LATENT: return hp->latent.n_latent;
+    case DIM_LATENT_KEY: return hp->latent.n_latent + hp->latent.n_rot;
+    case DIM_LATENT_QUERY: return hp->latent.n_query;
+    case DIM_LATENT_HEADS_Q: return layer->n_head * (int64_t)(hp->latent.k_dim + hp->latent.n_rot);
+    case DIM_LATENT_HEADS_KV: return layer->n_head * (int64_t)(hp->latent.k_dim + hp->latent.v_dim);
+    case DIM_LATENT_HEADS_V: return layer->n_head * (int64_t)hp->latent.v_dim;
+    case DIM_LATENT_K: return hp->latent.k_dim;
+    case DIM_LATENT_V: return hp->latent.v_dim;
     }
     return 0;
 }

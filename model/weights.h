@@ -39,6 +39,16 @@ typedef enum kin_weight {
     KIN_W_DELTA_A,
     KIN_W_DELTA_NORM, // of each head's result
     KIN_W_DELTA_OUT,
+    KIN_W_LATENT_Q,         // of latent attention, like the following: the heads' queries
+    KIN_W_LATENT_Q_A,       // instead of Q: the queries' latent,
+    KIN_W_LATENT_Q_A_NORM,  // its norm,
+    KIN_W_LATENT_Q_B,       // and the queries made of it
+    KIN_W_LATENT_KV_A,      // the latent, then the rotary key
+    KIN_W_LATENT_KV_A_NORM, // of the latent
+    KIN_W_LATENT_K_B,       // of each head: multiplies its query
+    KIN_W_LATENT_V_B,       // of each head: makes its values of attention's result
+    KIN_W_LATENT_KV_B,      // in the file instead of K_B and V_B: of each head the rows that make its keys, then its values
+    KIN_W_LATENT_OUT,
     KIN_W_ATTN_OUT_NORM, // of the block's output, before it is added to the input
     KIN_W_FFN_NORM,
     KIN_W_FFN_NORM_2,    // the same under another name

@@ -1,6 +1,7 @@
 // Golden models of the families other than llama and Qwen, on the CPU: every configuration stays within the bounds of
 // testkit/golden.h, with kin's kernels and with ggml's operators. Some are in tests/golden, the others in a folder beside the
 // clone.
+#include <dirent.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,21 +10,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "testkit/golden.h"
 #include "testkit/head_eval.h"
 #include "testkit/runner.h"
+#include "testkit/thread_ring.h"
 
 #define GOLDEN_DIR KIN_SOURCE_DIR "/../shared/golden-families"
 #define OWN_DIR KIN_SOURCE_DIR "/tests/golden"
 
 // The models in the folder whose families kin knows.
-static const char *const known[] = {"gemma2.",     "gemma2-27b.", "gemma3.",     "gemma3-270m.", "gemma4-26b.", "gemma4-e2b.",
-                                    "glm4.",       "glm4moe.",    "gpt-oss.",    "granite.",     "granitemoe.", "minimax-m2.",
-                                    "ministral3.", "olmo2.",      "olmo3.",      "phi3-mini.",   "phi4-mini.",  "qwen2moe.",
-                                    "qwen35.",     "qwen35moe.",  "qwen35-mtp.", "qwen3next.",   "smollm3."};
+static const char *const known[] = {"dsv2-legacy.", "dsv2lite.",   "dsv3.",       "gemma2.",         "gemma2-27b.", "gemma3.",
+                                    "gemma3-270m.", "gemma4-26b.", "gemma4-e2b.", "glm4.",           "glm4moe.",    "gpt-oss.",
+                                    "granite.",     "granitemoe.", "minimax-m2.", "ministral3.",     "olmo2.",      "olmo3.",
+                                    "phi3-mini.",   "phi4-mini.",  "qwen2moe.",   "mistral-large3.", "qwen35.",     "qwen35moe.",
+                                    "qwen35-mtp.",  "qwen3next.",  "smollm3."};
 enum { N_KNOWN = sizeof known / sizeof known[0] };
 
 static kin_golden models[KIN_GOLDEN_MAX_MODELS], own[KIN_GOLDEN_MAX_MODELS];
@@ -37,7 +41,7 @@ static bool is_known(const kin_golden *g) {
 
 // True if only kin's kernels can compute the model.
 static bool lacks_ggml(const kin_golden *g) {
-    static const char *const lacking[] = {"ministral3.", "qwen35", "qwen3next"};
+    static const char *const lacking[] = {"dsv2", "dsv3.", "ministral3.", "mistral-large3.", "qwen35", "qwen3next"};
     for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++)
         if (strncmp(g->name, lacking[i], strlen(lacking[i])) == 0) return true;
     return false;
@@ -140,16 +144,31 @@ static uint64_t fixed_bytes(const char *path, const kin_runner_options *o, uint6
     return fixed;
 }
 
+static void remove_folder(const char *path) {
+    char file[512];
+    DIR *dir = opendir(path);
+    assert_non_null(dir);
+    for (const struct dirent *entry; (entry = readdir(dir));) {
+        snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
+        if (entry->d_name[0] != '.') assert_int_equal(unlink(file), 0);
+    }
+    closedir(dir);
+    assert_int_equal(rmdir(path), 0);
+}
+
 static void check_streamed(const char *dir, const kin_golden *g) {
     char path[1024];
     uint64_t weights, streamed = 0;
+    char cache[] = "/tmp/kin-test-families-XXXXXX";
     kin_runner_options o = kin_runner_options_defaults();
     size_t n = (size_t)g->n_ids * (size_t)g->n_vocab * sizeof(float);
     float *want = calloc(1, n), *got = malloc(n);
     assert_true(want && got);
     snprintf(path, sizeof path, "%s/%s.gguf", dir, g->name);
     o.device.repack = false;
-    o.n_batch = 24; // the last layer drops rows in the last batch only
+    assert_non_null(mkdtemp(cache));
+    o.cache_dir = cache; // for weights that are converted
+    o.n_batch = 24;      // the last layer drops rows in the last batch only
     eval_ids(path, g, &o, want);
     const uint64_t fixed = fixed_bytes(path, &o, &weights);
     for (uint64_t sixteenth = 1; sixteenth < 16 && !streamed; sixteenth++) { // the least memory that a ring fits in
@@ -158,6 +177,7 @@ static void check_streamed(const char *dir, const kin_golden *g) {
     }
     if (!streamed) fail_msg("%s: nothing was streamed", g->name);
     if (memcmp(got, want, n) != 0) fail_msg("%s: streamed weights give other logits", g->name);
+    remove_folder(cache);
     free(got);
     free(want);
 }
@@ -212,11 +232,52 @@ static void check_turns(const kin_golden *g) {
     free(all);
 }
 
-// Layers that have heads of another width, or read the keys and values of another layer.
-static void eight_sequences_of_gemma4_have_the_bits_of_one(void **state) {
+// Layers that have heads of another width, or read the keys and values of another layer, or have their values in their keys.
+static void eight_sequences_have_the_bits_of_one(void **state) {
+    static const char *const names[] = {"gemma4-", "dsv3."};
     (void)state;
     for (int i = 0; i < n_models; i++)
-        if (strncmp(models[i].name, "gemma4-", strlen("gemma4-")) == 0) check_turns(&models[i]);
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+            if (strncmp(models[i].name, names[k], strlen(names[k])) == 0) check_turns(&models[i]);
+}
+
+static void check_ring(const kin_golden *g) {
+    const size_t n = (size_t)g->n_ids * (size_t)g->n_vocab * sizeof(float);
+    float *want = calloc(1, n), *got = malloc(n);
+    kin_runner_options one = kin_runner_options_defaults();
+    kin_model m;
+    kin_thread_ring *ring;
+    kin_err err;
+    char path[1024];
+    assert_true(want && got);
+    snprintf(path, sizeof path, "%s/%s.gguf", GOLDEN_DIR, g->name);
+    if (kin_model_open(&m, path, &err) != 0) fail_msg("%s", err.text);
+    const int n_layer = m.hp.n_layer;
+    kin_model_close(&m);
+    one.n_batch = 16;
+    eval_ids(path, g, &one, want);
+    const kin_thread_ring_options o = {.n_members = 2,
+                                       .shares = {{n_layer / 2, 0}, {n_layer - n_layer / 2, 0}},
+                                       .n_batch = 16,
+                                       .n_chunk = 16,
+                                       .n_ctx = one.n_ctx,
+                                       .n_steps = 4};
+    if (kin_thread_ring_open(&ring, path, &o, &err) != 0) fail_msg("%s: %s", g->name, err.text);
+    if (kin_head_eval(kin_thread_ring_head(ring), 0, 0, g->ids, g->n_ids, got, g->n_ids, &err) != 0)
+        fail_msg("%s: %s", g->name, err.text);
+    if (memcmp(got, want, n) != 0) fail_msg("%s: a ring gives other logits", g->name);
+    kin_thread_ring_close(ring);
+    free(got);
+    free(want);
+}
+
+// Layers of latent attention, whose caches are unlike other families'.
+static void a_ring_of_two_has_the_bits_of_one_machine(void **state) {
+    static const char *const names[] = {"dsv", "mistral-large3."};
+    (void)state;
+    for (int i = 0; i < n_models; i++)
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+            if (strncmp(models[i].name, names[k], strlen(names[k])) == 0) check_ring(&models[i]);
 }
 
 int main(void) {
@@ -228,7 +289,8 @@ int main(void) {
         cmocka_unit_test(a_prompt_in_small_batches_is_as_exact_as_llama_cpp),
         cmocka_unit_test(a_prompt_token_by_token_is_as_exact_as_llama_cpp),
         cmocka_unit_test(streamed_weights_give_the_same_bits),
-        cmocka_unit_test(eight_sequences_of_gemma4_have_the_bits_of_one),
+        cmocka_unit_test(eight_sequences_have_the_bits_of_one),
+        cmocka_unit_test(a_ring_of_two_has_the_bits_of_one_machine),
     };
     kin_err err;
     n_models = kin_golden_load(GOLDEN_DIR, models, &err);

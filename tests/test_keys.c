@@ -189,6 +189,125 @@ static void a_layer_shares_the_keys_of_the_last_one_of_its_kind_that_has_any(voi
     free(hp.layers);
 }
 
+// ---- latent attention
+
+// Puts a number under a family's key.
+static void put_of(kin_gguf_writer *w, const char *family, const char *key, int number) {
+    char name[96];
+    snprintf(name, sizeof name, "%s.%s", family, key);
+    kin_gguf_writer_put_int(w, name, KIN_GGUF_U32, number);
+}
+
+static void put_float_of(kin_gguf_writer *w, const char *family, const char *key, double number) {
+    char name[96];
+    snprintf(name, sizeof name, "%s.%s", family, key);
+    kin_gguf_writer_put_float(w, name, KIN_GGUF_F32, number);
+}
+
+// A latent of 64, rotary keys of 16, heads of 32 + 16 for keys and 24 for values.
+static kin_gguf_writer *latent_file(const char *family, bool is_fused) {
+    static const float data[64];
+    static const struct {
+        const char *key;
+        int number;
+    } keys[] = {{"block_count", 3},           {"embedding_length", 8},       {"context_length", 4096},
+                {"feed_forward_length", 8},   {"attention.head_count", 4},   {"attention.kv_lora_rank", 64},
+                {"rope.dimension_count", 16}, {"attention.q_lora_rank", 32}, {"leading_dense_block_count", 1},
+                {"expert_count", 8},          {"expert_used_count", 2},      {"expert_feed_forward_length", 16},
+                {"expert_shared_count", 2}};
+    kin_gguf_writer *w = kin_gguf_writer_new();
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) put_of(w, family, keys[i].key, keys[i].number);
+    put_of(w, family, "attention.head_count_kv", is_fused ? 4 : 1);
+    put_of(w, family, "attention.key_length", is_fused ? 48 : 80);
+    put_of(w, family, "attention.value_length", is_fused ? 24 : 64);
+    if (!is_fused) put_of(w, family, "attention.key_length_mla", 48);
+    if (!is_fused) put_of(w, family, "attention.value_length_mla", 24);
+    kin_gguf_writer_add(w, "token_embd.weight", GGML_TYPE_F32, 2, (int64_t[]){8, 8}, data);
+    return w;
+}
+
+static void expect_latent(kin_gguf_writer *w, const kin_arch *arch, bool is_fused) {
+    kin_hparams hp;
+    kin_err err = {""};
+    if (read_file_of(w, arch, &hp, &err) != 0) fail_msg("%s", err.text);
+    const kin_layer layer = kin_layer_of(&hp, 1);
+    assert_true(layer.is_latent && layer.has_experts && !kin_layer_of(&hp, 0).has_experts);
+    assert_int_equal(layer.n_head, 4);
+    assert_int_equal(layer.n_head_kv, 1);
+    assert_int_equal(kin_layer_n_embd_k(&layer), 80);
+    assert_int_equal(kin_layer_n_embd_v(&layer), 0);
+    assert_int_equal(layer.v_dim, 64);
+    assert_int_equal(hp.latent.k_dim, 32);
+    assert_int_equal(hp.latent.v_dim, 24);
+    assert_int_equal(hp.latent.is_fused, is_fused);
+    assert_int_equal(hp.n_ff_shared, 32);
+    assert_int_equal(hp.routing.gating, KIN_GATING_SOFTMAX);
+    expect_near(layer.attn_scale, 1 / 6.9282032);
+    const kin_weight_set set = arch->required(&hp, &layer);
+    assert_int_equal(kin_weight_set_has(&set, KIN_W_LATENT_KV_B), is_fused);
+    assert_int_equal(kin_weight_set_has(&set, KIN_W_LATENT_K_B), !is_fused);
+    assert_true(kin_weight_set_has(&set, KIN_W_LATENT_Q_B) && !kin_weight_set_has(&set, KIN_W_LATENT_Q));
+    free(hp.layers);
+}
+
+static void older_and_newer_files_describe_the_same_latents(void **state) {
+    const kin_arch *const archs[] = {&kin_arch_deepseek2, &kin_arch_mistral4};
+    (void)state;
+    for (int i = 0; i < 4; i++) expect_latent(latent_file(archs[i / 2]->name, i % 2), archs[i / 2], i % 2);
+}
+
+static void expect_latent_refused(kin_gguf_writer *w, const char *words) {
+    kin_hparams hp;
+    kin_err err = {""};
+    assert_int_equal(read_file_of(w, &kin_arch_deepseek2, &hp, &err), KIN_FAIL);
+    free(hp.layers);
+    if (!strstr(err.text, words)) fail_msg("'%s' does not say '%s'", err.text, words);
+}
+
+// DeepSeek V3's numbers: a factor of 40 and a multiplier of 1 give scores a factor of (1 + 0.1 ln 40)^2.
+static void yarn_scales_the_scores_of_latents_and_not_the_rope(void **state) {
+    kin_hparams hp;
+    kin_err err = {""};
+    (void)state;
+    for (int multiplies = 0; multiplies < 2; multiplies++) {
+        kin_gguf_writer *w = latent_file("deepseek2", false);
+        kin_gguf_writer_put_str(w, "deepseek2.rope.scaling.type", "yarn");
+        put_float_of(w, "deepseek2", "rope.scaling.factor", 40);
+        if (!multiplies) {
+            expect_latent_refused(w, "yarn_log_multiplier");
+            continue;
+        }
+        put_float_of(w, "deepseek2", "rope.scaling.yarn_log_multiplier", 0.1);
+        put_float_of(w, "deepseek2", "attention.temperature_scale", 0.1);
+        put_of(w, "deepseek2", "attention.temperature_length", 8192);
+        if (read_file_of(w, &kin_arch_deepseek2, &hp, &err) != 0) fail_msg("%s", err.text);
+        expect_near(kin_rope_length(&hp.ropes[0]), 1);
+        expect_near(kin_layer_of(&hp, 1).attn_scale, 1.3688879 * 1.3688879 / 6.9282032);
+        expect_near(hp.query_temperature, 0.1);
+        assert_int_equal(hp.temperature_length, 8192);
+        free(hp.layers);
+    }
+    kin_gguf_writer *w = latent_file("deepseek2", false);
+    put_float_of(w, "deepseek2", "rope.scaling.factor", 2); // linear
+    put_float_of(w, "deepseek2", "rope.scaling.yarn_log_multiplier", 0.1);
+    expect_latent_refused(w, "rope scaling without YaRN");
+}
+
+static void latents_that_do_not_fit_are_refused(void **state) {
+    (void)state;
+    kin_gguf_writer *w = latent_file("deepseek2", false);
+    put_of(w, "deepseek2", "expert_group_count", 4);
+    put_of(w, "deepseek2", "expert_group_used_count", 2);
+    expect_latent_refused(w, "groups of experts that are not chosen by sigmoids");
+    w = latent_file("deepseek2", true);
+    put_of(w, "deepseek2", "attention.key_length_mla", 48); // the cache's widths are missing
+    expect_latent_refused(w, "4 key heads of 48 and values of 24 dimensions do not fit a latent of 64 and a rotary key of 16");
+    w = whole_file();
+    kin_gguf_writer_put_int(w, "llama.attention.key_length", KIN_GGUF_U32, 8);
+    kin_gguf_writer_put_int(w, "llama.attention.value_length", KIN_GGUF_U32, 4);
+    expect_refused(w, "key heads of 8 and value heads of 4 dimensions are not supported");
+}
+
 static void numbers_of_layers_that_cannot_be_are_refused(void **state) {
     (void)state;
     kin_gguf_writer *w = file();
@@ -286,6 +405,9 @@ int main(void) {
         cmocka_unit_test(a_number_for_each_layer_is_one_number_if_all_are_equal),
         cmocka_unit_test(numbers_that_differ_belong_to_their_layers),
         cmocka_unit_test(a_layer_shares_the_keys_of_the_last_one_of_its_kind_that_has_any),
+        cmocka_unit_test(older_and_newer_files_describe_the_same_latents),
+        cmocka_unit_test(yarn_scales_the_scores_of_latents_and_not_the_rope),
+        cmocka_unit_test(latents_that_do_not_fit_are_refused),
         cmocka_unit_test(numbers_of_layers_that_cannot_be_are_refused),
         cmocka_unit_test(the_first_wrong_key_is_not_forgotten_over_the_next_right_one),
         cmocka_unit_test(what_kin_would_not_compute_is_refused),

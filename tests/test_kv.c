@@ -508,6 +508,40 @@ static void layers_that_differ_in_width_keep_their_own_rows(void **state) {
     kin_kv_close(kv);
 }
 
+// Layers whose values are within their keys have no tensor of values, and pages without them.
+static void latent_layers_have_keys_alone(void **state) {
+    (void)state;
+    static const kin_device cpu;
+    enum { WIDTH = 48, BLOCK = 64, BYTES = BLOCK * WIDTH * sizeof(ggml_fp16_t) };
+    kin_layer layers[N_LAYER];
+    kin_hparams hp = hparams();
+    kin_kv *kv;
+    kin_err err;
+    for (int il = 0; il < N_LAYER; il++)
+        layers[il] = (kin_layer){.n_head_kv = 1, .head_dim = WIDTH, .v_dim = 32, .is_latent = true};
+    hp.layers = layers;
+    assert_int_equal(kin_hparams_n_embd_kv_max(&hp), WIDTH);
+    assert_int_equal(kin_kv_bytes(&hp, &options), 2 * N_CELLS * WIDTH * sizeof(ggml_fp16_t));
+    if (kin_kv_open(&kv, &hp, &options, on_cpu, &cpu, &err) != 0) fail_msg("%s", err.text);
+    assert_null(kin_kv_v(kv, 1));
+    assert_int_equal(kin_kv_page_bytes(kv), BYTES);
+    expect_run(kv, 0, 0, BLOCK + 5, 0);
+    static uint8_t page[BYTES], got[BYTES];
+    for (size_t i = 0; i < BYTES; i++) page[i] = (uint8_t)(i * 7 % 100 + 1);
+    kin_kv_page_set(kv, 0, 0, 1, page);
+    kin_kv_page_get(kv, 0, 0, 1, got);
+    assert_memory_equal(got, page, BYTES);
+    assert_true(kin_kv_page_is_finite(kv, 1, page));
+    memcpy(page + BYTES - 2, &(uint16_t){0x7c00}, 2);
+    assert_false(kin_kv_page_is_finite(kv, 1, page));
+    uint8_t *keys = kin_kv_k(kv, 1)->data;
+    memset(keys + BYTES, 3, BYTES);
+    assert_int_equal(change(kv, 1, 0, BLOCK + 2, &err), 0); // shares the first block and copies the second one
+    expect_run(kv, 1, BLOCK + 2, 1, 2 * BLOCK + 2);
+    assert_memory_equal(keys + 2 * BYTES, keys + BYTES, BYTES);
+    kin_kv_close(kv);
+}
+
 static void rows_that_are_no_whole_blocks_are_refused(void **state) {
     (void)state;
     static const kin_device cpu;
@@ -543,6 +577,7 @@ int main(void) {
         cmocka_unit_test(whatever_is_shared_each_sequence_keeps_its_own_text),
         cmocka_unit_test(tensors_are_keys_and_values_of_the_windows),
         cmocka_unit_test(layers_that_differ_in_width_keep_their_own_rows),
+        cmocka_unit_test(latent_layers_have_keys_alone),
         cmocka_unit_test(rows_that_are_no_whole_blocks_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

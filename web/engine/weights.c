@@ -84,6 +84,8 @@ static int refuse(const kin_gguf_tensor *t, kin_err *err) {
 
 // Fails unless all of a layer's types are known.
 static int check_layer(const kin_model_layer *l, kin_err *err) {
+    if (l->w[KIN_W_LATENT_KV_B])
+        return kin_err_set(err, "a browser does not convert 'attn_kv_b': use a newer file of this model");
     for (int id = 0; id < KIN_W_COUNT; id++) {
         const kin_gguf_tensor *t = l->w[id];
         if (t && !kin_weight_is_vector(id) && !kin_kernel_has(t->type, t->ne[0])) return refuse(t, err);
