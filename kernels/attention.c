@@ -53,7 +53,7 @@ int64_t kin_attention_plan(kin_attention *a, int n_threads) {
     a->n_tiles = a->last_tile = a->last_tile_row = 0;
     for (int64_t row = 0; row < a->n_rows; row = kin_attention_tile_end(a, row)) a->n_tiles++;
     for (int64_t row = 0; row < a->n_rows; row++) n_cells = a->n_cells[row] > n_cells ? a->n_cells[row] : n_cells;
-    int64_t n_tasks = a->n_tiles * a->kv.n_head_kv;
+    int64_t n_tasks = a->n_tiles * a->kv.n_head_kv * kin_attention_parts(a);
     bool fits = a->partial && kin_attention_partial_bytes(&a->kv, a->n_head, a->n_rows, n_cells) <= a->partial_bytes;
     a->n_spans = n_threads > 1 && n_tasks < n_threads * TASKS_PER_THREAD && fits ? (int)spans_of(n_cells) : 1;
     if (a->n_spans < 1) a->n_spans = 1;
@@ -61,9 +61,11 @@ int64_t kin_attention_plan(kin_attention *a, int n_threads) {
 }
 
 kin_attention_part kin_attention_part_of(const kin_attention *a, int64_t task) {
-    const int64_t group = a->n_head / a->kv.n_head_kv, head = task / a->n_spans * group, span = task % a->n_spans;
-    const int64_t floats = kin_attention_partial_floats(&a->kv), width = group * a->kv.v_dim;
+    const int64_t parts = kin_attention_parts(a), part = task / a->n_spans % parts, span = task % a->n_spans;
+    const int64_t begin = kin_attention_part_begin(a, part), n = kin_attention_part_begin(a, part + 1) - begin;
+    const int64_t head = task / a->n_spans / parts * (a->n_head / a->kv.n_head_kv) + begin;
+    const int64_t floats = kin_attention_partial_floats(&a->kv), width = n * a->kv.v_dim;
     kin_assert(a->n_rows == 1);
     if (a->n_spans == 1) return (kin_attention_part){head * a->kv.v_dim, 1, width, width};
-    return (kin_attention_part){(head * a->n_spans + span) * floats, group, floats, a->n_spans * floats};
+    return (kin_attention_part){(head * a->n_spans + span) * floats, n, floats, a->n_spans * floats};
 }

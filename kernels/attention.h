@@ -1,6 +1,7 @@
 // How attention is divided into tasks. Private to kernels/; the interface is kernels.h.
 //
-// A tile is a run of consecutive rows with the same block table. Tasks are numbered [kv head][tile][span].
+// A tile is a run of consecutive rows with the same block table. If a row has more queries of one kv head than a tile, they are
+// divided into parts of nearly equal size. Tasks are numbered [kv head][part][tile][span].
 #pragma once
 
 #include "kernels/kernels.h"
@@ -21,6 +22,15 @@ int64_t kin_attention_tile_row(kin_attention *a, int64_t tile);
 static inline int kin_attention_queries(const kin_attention *a) {
     int n = KIN_TILE_VALUES / (a->kv.k_dim > a->kv.v_dim ? a->kv.k_dim : a->kv.v_dim);
     return n < KIN_TILE_QUERIES ? n : KIN_TILE_QUERIES;
+}
+
+// Returns the number of parts, and the first query of a part within its group.
+static inline int64_t kin_attention_parts(const kin_attention *a) {
+    const int64_t group = a->n_head / a->kv.n_head_kv, most = kin_attention_queries(a);
+    return (group + most - 1) / most;
+}
+static inline int64_t kin_attention_part_begin(const kin_attention *a, int64_t part) {
+    return a->n_head / a->kv.n_head_kv * part / kin_attention_parts(a);
 }
 
 // A span's result for one query, in `partial` [n_rows][n_head][n_spans]: maximum, sum, [v_dim] values. Size in floats.

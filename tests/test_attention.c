@@ -368,29 +368,53 @@ static void a_row_has_the_same_bits_in_every_chunk(void **state) {
     }
 }
 
-static void a_row_has_the_same_bits_for_every_split_into_tasks(void **state) {
-    (void)state;
-    enum { N = 24, BEGIN = 1500 };
-    const int n = BEGIN + N;
+static void check_splits(kin_kv_layout kv, int group, int begin, int n_rows) {
+    const int n = begin + n_rows;
     world w;
-    row rows[N];
-    open_world(&w, (kin_kv_layout){KIN_TYPE_F16, 2, 64, 64, false}, 4, 1, &n);
-    rows_of(0, BEGIN, n, rows);
+    row rows[64];
+    open_world(&w, kv, group, 1, &n);
+    rows_of(0, begin, n, rows);
     for (int window = 0; window <= 700; window += 700) {
         manner m = plain();
         m.window = window;
-        float *expected = results(&w, rows, N, &m);
+        float *expected = results(&w, rows, n_rows, &m);
         for (int threads = 2; threads <= 16; threads *= 2) {
             for (int split = 0; split < 2; split++) {
                 m = (manner){best(), threads, split, threads % 3 + 1, window};
-                float *out = results(&w, rows, N, &m);
-                assert_same(&w, out, expected, N);
+                float *out = results(&w, rows, n_rows, &m);
+                assert_same(&w, out, expected, n_rows);
                 free(out);
             }
         }
         free(expected);
     }
     close_world(&w);
+}
+
+static void a_row_has_the_same_bits_for_every_split_into_tasks(void **state) {
+    (void)state;
+    check_splits((kin_kv_layout){KIN_TYPE_F16, 2, 64, 64, false}, 4, 1500, 24);
+    check_splits((kin_kv_layout){KIN_TYPE_F16, 1, 576, 512, true}, 17, 600, 1); // queries of two tiles
+}
+
+static void queries_of_a_head_that_exceed_a_tile_are_several_tasks(void **state) {
+    const int n_tasks[][2] = {{1, 1}, {14, 1}, {15, 2}, {128, 10}}; // for these queries
+    const int32_t n_cells = 40;
+    (void)state;
+    for (size_t i = 0; i < sizeof n_tasks / sizeof *n_tasks; i++) {
+        const int n_head = n_tasks[i][0];
+        kin_attention a = {.kv = {KIN_TYPE_F16, 1, 576, 512, true}, .n_head = n_head, .n_rows = 1, .n_cells = &n_cells};
+        a.blocks = (const int32_t *const[]){NULL};
+        assert_int_equal(kin_attention_plan(&a, 2), n_tasks[i][1]);
+        int64_t end = 0;
+        for (int task = 0; task < n_tasks[i][1]; task++) {
+            const kin_attention_part p = kin_attention_part_of(&a, task);
+            assert_int_equal(p.begin, end);
+            assert_in_range(p.width, 512, 14 * 512);
+            end = p.begin + p.width;
+        }
+        assert_int_equal(end, n_head * 512);
+    }
 }
 
 static void a_row_has_the_same_bits_wherever_its_blocks_stand(void **state) {
@@ -493,6 +517,7 @@ int main(void) {
         cmocka_unit_test(values_within_keys_give_the_bits_of_values_beside_them),
         cmocka_unit_test(a_row_has_the_same_bits_in_every_chunk),
         cmocka_unit_test(a_row_has_the_same_bits_for_every_split_into_tasks),
+        cmocka_unit_test(queries_of_a_head_that_exceed_a_tile_are_several_tasks),
         cmocka_unit_test(a_row_has_the_same_bits_wherever_its_blocks_stand),
         cmocka_unit_test(a_row_has_the_same_bits_beside_rows_of_other_sequences),
         cmocka_unit_test(what_unseen_cells_hold_changes_nothing),

@@ -532,33 +532,33 @@ SIMD_INLINE void fetch_rows(const kin_attention *a, int64_t begin, int64_t end, 
         for (int64_t d = 0; d < n_q; d += 16) __builtin_prefetch(a->q + row * a->ldq + head * n_q + d, 0, 2);
 }
 
-// Computes consecutive rows [begin, end) for a kv head and one span, or all spans (if a->n_spans is 1).
-static void run_task(const kin_attention *a, int64_t begin, int64_t end, int head, int span) {
+// Computes consecutive rows [begin, end) for a part of a kv head's queries and one span, or all spans (if a->n_spans is 1).
+static void run_task(const kin_attention *a, int64_t begin, int64_t end, int64_t head_part, int span) {
+    const int64_t parts = kin_attention_parts(a), part = head_part % parts;
     tile t; // not zeroed, because it is large
     t.a = a;
-    t.head = head;
+    t.head = (int)(head_part / parts);
     t.group = a->n_head / a->kv.n_head_kv;
     t.row = begin;
     for (int is_k = 0; is_k < 2; is_k++) {
         t.block_bytes[is_k] = kin_kv_block_bytes(&a->kv, is_k);
         t.head_bytes[is_k] = t.block_bytes[is_k] / (size_t)a->kv.n_head_kv;
     }
-    int n = (int)(end - begin) * t.group, most = kin_attention_queries(a);
-    for (t.first = 0; t.first < n; t.first += most) {
-        t.n = n - t.first < most ? n - t.first : most;
-        load_queries(&t);
-        if (t.first == 0) fetch_rows(a, begin, end, head);
-        if (a->n_spans == 1)
-            run_all_spans(&t);
-        else
-            run_one_span(&t, span);
-    }
+    t.first = (int)kin_attention_part_begin(a, part);
+    t.n = (int)(end - begin) * t.group; // with several parts a tile is one row
+    if (parts > 1) t.n = (int)kin_attention_part_begin(a, part + 1) - t.first;
+    load_queries(&t);
+    if (part == 0) fetch_rows(a, begin, end, t.head);
+    if (a->n_spans == 1)
+        run_all_spans(&t);
+    else
+        run_one_span(&t, span);
 }
 
 void SIMD_FN(kin_attend)(kin_attention *a, int64_t begin, int64_t end) {
     for (int64_t task = begin; task < end; task++) {
         int64_t tile = task / a->n_spans, row = kin_attention_tile_row(a, tile % a->n_tiles);
-        run_task(a, row, kin_attention_tile_end(a, row), (int)(tile / a->n_tiles), (int)(task % a->n_spans));
+        run_task(a, row, kin_attention_tile_end(a, row), tile / a->n_tiles, (int)(task % a->n_spans));
     }
 }
 
