@@ -29,7 +29,7 @@ static size_t count_layers(const kin_hparams *hp, const kin_windows *windows) {
 
 uint64_t kin_kv_states_bytes(const kin_hparams *hp, const kin_windows *windows, int n_ctx) {
     const uint64_t n_layers = count_layers(hp, windows);
-    return n_layers ? n_layers * (uint64_t)kin_kv_n_states(hp, n_ctx) * kin_delta_state_floats(&hp->delta) * sizeof(float) : 0;
+    return n_layers ? n_layers * (uint64_t)kin_kv_n_states(hp, n_ctx) * kin_state_floats(hp) * sizeof(float) : 0;
 }
 
 // New pages from the OS take no memory until a sequence uses its state.
@@ -40,7 +40,7 @@ int kin_kv_states_open(kin_kv_states **out, const kin_hparams *hp, const kin_win
     kin_kv_states *s = calloc(1, sizeof *s);
     if (!s) return kin_err_set(err, "out of memory");
     s->n_layer = hp->n_layer;
-    s->floats = kin_delta_state_floats(&hp->delta);
+    s->floats = kin_state_floats(hp);
     s->bytes = bytes;
     s->layers = calloc((size_t)hp->n_layer, sizeof *s->layers);
     s->memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -1,5 +1,5 @@
 // The states of recurrent layers: for each of a device's recurrent layers, memory for n_states sequences
-// (kin_delta_state_floats). The block table (engine/kv_blocks.h) says which sequence has which state.
+// (kin_state_floats). The block table (engine/kv_blocks.h) says which sequence has which state.
 //
 // Steps follow each other through each layer, but several are in flight, in different layers. So a state is copied when the step
 // that asked for it reaches the layer.

@@ -160,7 +160,7 @@ static void set_shares(kin_model_facts *f, const kin_model *m) {
 
 // Returns the bytes of a layer's states for each token of the context.
 static double state_bytes(const kin_hparams *hp, int n_ctx) {
-    return (double)kin_kv_n_states(hp, n_ctx) * (double)kin_delta_state_floats(&hp->delta) * sizeof(float) / n_ctx;
+    return (double)kin_kv_n_states(hp, n_ctx) * (double)kin_state_floats(hp) * sizeof(float) / n_ctx;
 }
 
 int kin_model_facts_of(kin_model_facts *f, const kin_model *m, const kin_shard_options *o, kin_err *err) {

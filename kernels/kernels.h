@@ -226,8 +226,8 @@ typedef struct kin_routing {
 
 // ---- recurrent layers
 
-// A short convolution over time of some channels: output row r is SiLU of the sum over i < n_taps of x[r + i] * tap i, by
-// channel.
+// A short convolution over time of some channels: output row r is the sum over i < n_taps of x[r + i] * tap i, by channel, or
+// SiLU of it.
 typedef struct kin_convolution {
     int n_taps;            // at most KIN_CONVOLUTION_TAPS
     int64_t n;             // channels, a multiple of 16
@@ -235,6 +235,7 @@ typedef struct kin_convolution {
     int n_rows;            // output rows
     const float *const *x; // [n_taps - 1 + n_rows] input rows // f32 [n], oldest first
     float *const *y;       // [n_rows] output rows // f32 [n]; no input row
+    bool is_plain;         // without SiLU
 } kin_convolution;
 
 enum { KIN_CONVOLUTION_TAPS = 8 };

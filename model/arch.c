@@ -11,7 +11,7 @@ static const kin_arch *const archs[] = {
     &kin_arch_granitemoe,   &kin_arch_minimax_m2, &kin_arch_mistral3, &kin_arch_olmo2,     &kin_arch_phi3,
     &kin_arch_qwen2moe,     &kin_arch_smollm3,    &kin_arch_cohere2,  &kin_arch_laguna,    &kin_arch_step35,
     &kin_arch_muse_glimmer, &kin_arch_gemma4,     &kin_arch_qwen35,   &kin_arch_qwen35moe, &kin_arch_qwen3next,
-    &kin_arch_deepseek2,    &kin_arch_mistral4,
+    &kin_arch_deepseek2,    &kin_arch_mistral4,   &kin_arch_lfm2,     &kin_arch_lfm2moe,
 };
 
 const kin_arch *kin_arch_at(int i) {
@@ -56,7 +56,7 @@ static void check_value_heads(kin_meta *k, const kin_hparams *hp) {
 int kin_arch_read(kin_hparams *hp, const kin_gguf *gguf, kin_err *err) {
     const kin_arch *arch = hp->arch;
     kin_meta k = {.gguf = gguf, .family = arch->name, .err = err};
-    *hp = (kin_hparams){.arch = arch, .rope_neox = arch->rope_neox};
+    *hp = (kin_hparams){.arch = arch, .rope_neox = arch->rope_neox, .mixes_layers = arch->mixes_layers};
     kin_hparams_read(hp, &k);
     check_value_heads(&k, hp);
     if (!k.failed) k.failed = kin_keys_check(gguf, arch->name, arch->keys, err) != 0;

@@ -13,8 +13,10 @@ struct kin_arch {
     const char *name;   // general.architecture
     const char *title;  // display name: the models it stands for
     bool rope_neox;     // which dimensions of a head are pairs: see kin_hparams
+    bool mixes_layers;  // layers without key and value heads are not attention
     bool is_like_llama; // its layers have nothing beyond llama's: a browser's GPU can compute only such families
 
+    const char *output_norm; // the tensor's name without ".weight"; NULL: "output_norm"
     const char *const *keys; // keys that its reader handles although other families' files with them are refused; ends with NULL.
                              // NULL: none (model/keys.h)
 
@@ -40,6 +42,8 @@ int kin_arch_read(kin_hparams *hp, const kin_gguf *gguf, kin_err *err);
 const kin_arch *kin_arch_at(int i);
 
 extern const kin_arch kin_arch_laguna;
+extern const kin_arch kin_arch_lfm2;
+extern const kin_arch kin_arch_lfm2moe;
 extern const kin_arch kin_arch_llama;
 extern const kin_arch kin_arch_qwen2;
 extern const kin_arch kin_arch_qwen3;

@@ -301,6 +301,12 @@ static struct ggml_tensor *attend_latent(kin_graph *g, int il, struct ggml_tenso
     return kin_op_by_heads(g, y, w[KIN_W_LATENT_V_B], latent->v_dim);                 // [n_head * v_dim, n]
 }
 
+// A layer with a short convolution: its result for the normed x, before the last product [n_embd, n].
+static struct ggml_tensor *convolve(kin_graph *g, int il, struct ggml_tensor *x) {
+    struct ggml_tensor *y = kin_op_short_conv(g, il, linear(g, g->layers[il].w[KIN_W_CONV_IN], NULL, x));
+    return drops_rows(g, il) ? wanted_rows(g, y) : y;
+}
+
 struct ggml_tensor *kin_block_attention(kin_graph *g, int il, struct ggml_tensor *x) {
     struct ggml_tensor *const *w = g->layers[il].w;
     struct ggml_tensor *cur = w[KIN_W_ATTN_NORM] ? kin_block_norm(g, x, w[KIN_W_ATTN_NORM]) : x; // [n_embd, n_tokens]
@@ -310,6 +316,11 @@ struct ggml_tensor *kin_block_attention(kin_graph *g, int il, struct ggml_tensor
         cur = attend_latent(g, il, cur);              // [n_head * v_dim, n]
         if (drops_rows(g, il)) x = wanted_rows(g, x); // [n_embd, n_out]
         return end_block(g, w[KIN_W_LATENT_OUT], NULL, NULL, cur, x);
+    }
+    if (w[KIN_W_CONV_IN]) {
+        cur = convolve(g, il, cur);                   // [n_embd, n]
+        if (drops_rows(g, il)) x = wanted_rows(g, x); // [n_embd, n_out]
+        return end_block(g, w[KIN_W_CONV_OUT], NULL, NULL, cur, x);
     }
     if (how.is_recurrent || how.gates_queries) {
         cur = how.is_recurrent ? recur(g, il, cur) : attend_gated(g, il, cur); // [n_values or n_embd_q, n]

@@ -76,11 +76,21 @@ static inline size_t kin_delta_state_floats(const kin_delta_net *d) { // a multi
     return kin_delta_history_floats(d) + (size_t)d->n_value_heads * kin_delta_head_floats(d);
 }
 
+// The same of a layer with a short convolution: f32 [KIN_STATE_LOG + n_taps - 1][n_embd], the convolution's inputs.
+static inline size_t kin_conv_state_floats(const kin_hparams *hp) {
+    return (size_t)(KIN_STATE_LOG + hp->conv.n_taps - 1) * (size_t)hp->n_embd;
+}
+
+// Returns the size of a state of the model's recurrent layers.
+static inline size_t kin_state_floats(const kin_hparams *hp) {
+    return hp->conv.n_taps > 0 ? kin_conv_state_floats(hp) : kin_delta_state_floats(&hp->delta);
+}
+
 typedef struct kin_graph_layer {
     struct ggml_tensor *w[KIN_W_COUNT]; // NULL if the family does not have it
     struct ggml_tensor *k, *v;          // KV cache [n_embd_k, n_cells], [n_embd_v, n_cells]; NULL in recurrent layers, v also in
                                         // latent ones
-    float *states;                      // [number of states][kin_delta_state_floats] in recurrent layers
+    float *states;                      // [number of states][kin_state_floats] in recurrent layers
 } kin_graph_layer;
 
 // Activations already rounded for matrix products.

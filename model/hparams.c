@@ -39,7 +39,10 @@ static void check_groups(kin_meta *k, const kin_hparams *hp) {
 
 static void read_heads(kin_meta *k, kin_hparams *hp) {
     read_per_layer(k, hp, "attention.head_count", KIN_KEY_REQUIRED, 1, MAX_HEADS, &hp->n_head, offsetof(kin_layer, n_head));
-    read_per_layer(k, hp, "attention.head_count_kv", hp->n_head, 1, MAX_HEADS, &hp->n_head_kv, offsetof(kin_layer, n_head_kv));
+    const int least = hp->mixes_layers ? 0 : 1;
+    read_per_layer(k, hp, "attention.head_count_kv", hp->n_head, least, MAX_HEADS, &hp->n_head_kv,
+                   offsetof(kin_layer, n_head_kv));
+    if (!k->failed && hp->n_head_kv == 0) kin_meta_fail(k, "no layer has key and value heads");
     check_groups(k, hp);
     if (k->failed) return;
     int derived = hp->n_embd / kin_layer_of(hp, 0).n_head;

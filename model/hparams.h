@@ -28,6 +28,12 @@ typedef struct kin_delta_net {
     bool is_grouped;
 } kin_delta_net;
 
+// The short convolution over time of recurrent layers that have no delta net: of as many channels as a hidden state, without an
+// activation. Its input and its result are gated by products of the layer's input.
+typedef struct kin_short_conv {
+    int n_taps; // 0: the model has no such layers
+} kin_short_conv;
+
 // Latent attention: the keys and values of all heads are made of one vector of a token, the latent; each key also has the token's
 // rotary key. The cache holds these two and nothing else: in kin_layer there is one key head, the latent followed by the rotary
 // key, whose values are the latent. What would make a head's keys of the latent multiplies its query instead; what makes its
@@ -46,7 +52,7 @@ typedef struct kin_layer {
     int head_dim, v_dim;         // of queries and keys, and of values; 0: the model's, and head_dim
     int rope;                    // index into kin_hparams.ropes for queries and keys; or KIN_ROPE_NONE
     bool is_windowed;            // a token sees the last kin_hparams.window tokens, including itself; false: all before it
-    bool is_recurrent;           // a gated delta net instead of attention: a state of each sequence instead of keys and values
+    bool is_recurrent;           // a gated delta net, or a short convolution, instead of attention: a state of each sequence
     bool is_latent;              // attention is latent: head_dim and v_dim are those of the cache
     bool gates_queries;          // each head's query is followed by the gate of its result, in one product (else KIN_W_ATTN_GATE)
     bool has_experts;            // false: the feed-forward block is dense
@@ -89,6 +95,7 @@ typedef struct kin_hparams {
     int window;         // of windowed layers; 0: none
     float attn_scale;   // multiplies q k; 0: 1 / sqrt(head_dim)
     float score_softcap;
+    bool mixes_layers; // layers without key and value heads are not attention
     bool has_no_rope;
     bool rope_neox;                  // pairs are (i, i + n_rot / 2); false: (2i, 2i + 1)
     kin_rope ropes[KIN_ROPES];       // the second one is that of windowed layers, if the family has any
@@ -96,8 +103,9 @@ typedef struct kin_hparams {
     bool ignores_factors[KIN_ROPES]; // this rope does not use them
     bool has_long_factors;           // the context size selects rope_factors_long or rope_factors_short
 
-    kin_delta_net delta; // of recurrent layers
-    kin_latent latent;   // of latent layers
+    kin_delta_net delta; // of recurrent layers; or
+    kin_short_conv conv;
+    kin_latent latent; // of latent layers
 
     // 1 (caps: 0) if the family has none.
     bool norms_embedding; // to a root mean square of 1, before it is scaled

@@ -100,6 +100,10 @@ struct ggml_tensor *kin_op_fields(kin_graph *g, struct ggml_tensor *x, int n_gro
 // the sequences' states.
 struct ggml_tensor *kin_op_convolve(kin_graph *g, int il, struct ggml_tensor *x);
 
+// The short convolution of y // [3 n_embd, n], whose rows are the gate of its input, the gate of its result, and its input ->
+// [n_embd, n]. Changes y and the sequences' states.
+struct ggml_tensor *kin_op_short_conv(kin_graph *g, int il, struct ggml_tensor *y);
+
 // The gated delta net of x // [n_channels, n] as convolved, with beta_alpha // [2 n_value_heads, n]: each head's result is
 // normalised and multiplied by SiLU of its gate // [n_values, n] -> [n_values, n]. Changes the sequences' states.
 struct ggml_tensor *kin_op_delta_net(kin_graph *g, int il, struct ggml_tensor *x, struct ggml_tensor *beta_alpha,

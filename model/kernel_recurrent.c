@@ -54,54 +54,76 @@ static int count_convolutions(const struct ggml_tensor *y, const struct kin_op *
     return op->rows->plain.n_runs * n_groups_of(&op->hp->delta);
 }
 
-// The convolution's inputs of a run's channels.
-typedef struct inputs {
+// A convolution of some channels of a run.
+typedef struct channels {
     const kin_run *run;
     float *history; // the first of the n_taps - 1 rows before the run
+    size_t ldh;     // floats from one row to the next
     const float *x; // row 0 of the batch
-    size_t ld;      // floats from one row to the next, in both
+    size_t ldx;
+    float *y;
+    size_t ldy;
+    const float *taps;
     int n_before;
-} inputs;
+    int n; // channels
+    bool is_plain;
+} channels;
 
-static const float *input_row(const inputs *in, int i) {
-    return i < in->n_before ? in->history + (size_t)i * in->ld : in->x + (size_t)in->run->rows[i - in->n_before] * in->ld;
+static const float *input_row(const channels *c, int i) {
+    return i < c->n_before ? c->history + (size_t)i * c->ldh : c->x + (size_t)c->run->rows[i - c->n_before] * c->ldx;
+}
+
+static float *output_row(const channels *c, int i) {
+    return c->y + (size_t)c->run->rows[i] * c->ldy;
+}
+
+// Begins with the state `history` before the log.
+static void find_history(channels *c, float *history) {
+    for (int i = 0; i < c->n_before && c->run->is_new; i++)
+        memset(history + (size_t)i * c->ldh, 0, (size_t)c->n * sizeof *history);
+    c->history = history + (size_t)c->run->n_logged * c->ldh;
+}
+
+static void convolve_run(const struct kin_op *op, const channels *c) {
+    for (int done = 0, n; done < c->run->n; done += n) {
+        const float *rows[ROWS + KIN_CONVOLUTION_TAPS];
+        float *out[ROWS];
+        n = c->run->n - done < ROWS ? c->run->n - done : ROWS;
+        for (int i = 0; i < n + c->n_before; i++) rows[i] = input_row(c, done + i);
+        for (int i = 0; i < n; i++) out[i] = output_row(c, done + i);
+        op->kernels->convolve(&(kin_convolution){
+            .n_taps = c->n_before + 1, .n = c->n, .taps = c->taps, .n_rows = n, .x = rows, .y = out, .is_plain = c->is_plain});
+    }
 }
 
 // Makes the last rows before the run's first token, or behind its last one, the first ones of the history `to`, and appends the
 // run's tokens if they become the log.
-static void move_history(const inputs *in, float *to, int n) {
-    const kin_run *run = in->run;
-    const size_t bytes = (size_t)n * sizeof(float);
-    const int first = run->stores ? run->n : 0, n_kept = in->n_before + (run->stores ? 0 : run->n);
-    for (int i = 0; i < n_kept; i++) memmove(to + (size_t)i * in->ld, input_row(in, first + i), bytes);
+static void move_history(const channels *c, float *to) {
+    const kin_run *run = c->run;
+    const int first = run->stores ? run->n : 0, n_kept = c->n_before + (run->stores ? 0 : run->n);
+    for (int i = 0; i < n_kept; i++) memmove(to + (size_t)i * c->ldh, input_row(c, first + i), (size_t)c->n * sizeof *to);
 }
 
-static void convolve(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
+static void convolve(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *chunk) {
     const struct ggml_tensor *x = y->src[0], *taps = y->src[1];
     const kin_delta_net *d = &op->hp->delta;
-    const int n_groups = n_groups_of(d), group = c->i % n_groups, at = group * d->head_dim;
-    const kin_run *run = &op->rows->plain.runs[c->i / n_groups];
+    const int n_groups = n_groups_of(d), group = chunk->i % n_groups, at = group * d->head_dim;
+    const kin_run *run = &op->rows->plain.runs[chunk->i / n_groups];
     float *history = op->states + (size_t)run->state * kin_delta_state_floats(d) + at;
-    inputs in = {.run = run, .x = (const float *)x->data + at, .ld = (size_t)x->ne[0], .n_before = d->n_taps - 1};
-    in.history = history + (size_t)run->n_logged * in.ld;
+    channels c = {.run = run,
+                  .ldh = (size_t)x->ne[0],
+                  .x = (const float *)x->data + at,
+                  .ldx = (size_t)x->ne[0],
+                  .y = (float *)y->data + at,
+                  .ldy = (size_t)x->ne[0],
+                  .taps = (const float *)taps->data + (size_t)at * (size_t)d->n_taps,
+                  .n_before = d->n_taps - 1,
+                  .n = d->head_dim};
     (void)n_threads;
-    for (int i = 0; i < in.n_before && run->is_new; i++)
-        memset(history + (size_t)i * in.ld, 0, (size_t)d->head_dim * sizeof(float));
-    for (int done = 0, n; done < run->n; done += n) {
-        const float *rows[ROWS + KIN_CONVOLUTION_TAPS];
-        float *out[ROWS];
-        n = run->n - done < ROWS ? run->n - done : ROWS;
-        for (int i = 0; i < n + in.n_before; i++) rows[i] = input_row(&in, done + i);
-        for (int i = 0; i < n; i++) out[i] = (float *)y->data + (size_t)run->rows[done + i] * in.ld + at;
-        op->kernels->convolve(&(kin_convolution){.n_taps = d->n_taps,
-                                                 .n = d->head_dim,
-                                                 .taps = (const float *)taps->data + (size_t)at * (size_t)d->n_taps,
-                                                 .n_rows = n,
-                                                 .x = rows,
-                                                 .y = out});
-        for (int i = 0; i < n && group < 2 * d->n_key_heads; i++) op->kernels->unit(d->head_dim, op->eps, out[i]);
-    }
-    move_history(&in, history, d->head_dim);
+    find_history(&c, history);
+    convolve_run(op, &c);
+    for (int i = 0; i < run->n && group < 2 * d->n_key_heads; i++) op->kernels->unit(d->head_dim, op->eps, output_row(&c, i));
+    move_history(&c, history);
 }
 
 static const kin_op_run convolutions = {.count = count_convolutions, .compute = convolve};
@@ -113,6 +135,58 @@ struct ggml_tensor *kin_op_convolve(kin_graph *g, int il, struct ggml_tensor *x)
     op->states = g->layers[il].states;
     op->eps = g->hp->rms_eps;
     return kin_op_node(g, GGML_TYPE_F32, x->ne[0], x->ne[1], args, 2, &convolutions, op);
+}
+
+// ---- the short convolution
+
+enum { CHANNELS_A_CHUNK = 256 };
+
+static int count_channels(const struct ggml_tensor *y, const struct kin_op *op, int n_threads) {
+    (void)n_threads;
+    return op->rows->plain.n_runs * (int)((y->ne[0] + CHANNELS_A_CHUNK - 1) / CHANNELS_A_CHUNK);
+}
+
+// a *= b; f32 [n]
+static void multiply(int n, const float *b, float *a) {
+    for (int i = 0; i < n; i++) a[i] *= b[i];
+}
+
+// Sources: the gates and the input, the taps. A chunk is some channels of one sequence.
+static void convolve_gated(struct ggml_tensor *y, const struct kin_op *op, int n_threads, const kin_team_chunk *chunk) {
+    const struct ggml_tensor *gates = y->src[0], *taps = y->src[1];
+    const int n_embd = (int)y->ne[0], n_taps = op->hp->conv.n_taps, n_chunks = (n_embd + CHANNELS_A_CHUNK - 1) / CHANNELS_A_CHUNK;
+    const int at = chunk->i % n_chunks * CHANNELS_A_CHUNK, left = n_embd - at;
+    const kin_run *run = &op->rows->plain.runs[chunk->i / n_chunks];
+    float *history = op->states + (size_t)run->state * kin_conv_state_floats(op->hp) + at, *x = (float *)gates->data + at;
+    channels c = {.run = run,
+                  .ldh = (size_t)n_embd,
+                  .x = x,
+                  .ldx = (size_t)gates->ne[0],
+                  .y = (float *)y->data + at,
+                  .ldy = (size_t)n_embd,
+                  .taps = (const float *)taps->data + (size_t)at * (size_t)n_taps,
+                  .n_before = n_taps - 1,
+                  .n = left < CHANNELS_A_CHUNK ? left : CHANNELS_A_CHUNK,
+                  .is_plain = true};
+    (void)n_threads;
+    for (int i = 0; i < run->n; i++) {
+        float *row = x + (size_t)run->rows[i] * c.ldx;
+        multiply(c.n, row + 2 * n_embd, row);
+    }
+    find_history(&c, history);
+    convolve_run(op, &c);
+    for (int i = 0; i < run->n; i++) multiply(c.n, x + (size_t)run->rows[i] * c.ldx + n_embd, output_row(&c, i));
+    move_history(&c, history);
+}
+
+static const kin_op_run short_convolutions = {.count = count_channels, .compute = convolve_gated};
+
+struct ggml_tensor *kin_op_short_conv(kin_graph *g, int il, struct ggml_tensor *y) {
+    struct ggml_tensor *args[] = {y, g->layers[il].w[KIN_W_CONV_TAPS]};
+    struct kin_op *op = kin_op_new(g, KIN_OP_OTHER);
+    op->rows = &g->all;
+    op->states = g->layers[il].states;
+    return kin_op_node(g, GGML_TYPE_F32, g->hp->n_embd, y->ne[1], args, 2, &short_convolutions, op);
 }
 
 // ---- the delta net

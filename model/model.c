@@ -66,9 +66,11 @@ static int take_inputs(kin_model *m, size_t *n_used, kin_err *err) {
 static int take_ends(kin_model *m, size_t *n_used, kin_err *err) {
     const kin_hparams *hp = &m->hp;
     const int64_t matrix[3] = {hp->n_embd, hp->n_vocab, 1}, norm[3] = {hp->n_embd, 1, 1}, factors[3] = {hp->n_rope_factors, 1, 1};
+    char norm_name[64];
     const char *of_rope = hp->has_long_factors ? "rope_factors_short.weight" : "rope_freqs.weight";
     if (take(m, "token_embd.weight", matrix, false, true, &m->token_embd, n_used, err) != 0) return KIN_FAIL;
-    if (take(m, "output_norm.weight", norm, true, true, &m->output_norm, n_used, err) != 0) return KIN_FAIL;
+    snprintf(norm_name, sizeof norm_name, "%s.weight", hp->arch->output_norm ? hp->arch->output_norm : "output_norm");
+    if (take(m, norm_name, norm, true, true, &m->output_norm, n_used, err) != 0) return KIN_FAIL;
     if (take(m, "output.weight", matrix, false, false, &m->output, n_used, err) != 0) return KIN_FAIL;
     if (take(m, of_rope, factors, true, hp->has_long_factors, &m->rope_factors, n_used, err) != 0) return KIN_FAIL;
     if (hp->has_long_factors && take(m, "rope_factors_long.weight", factors, true, true, &m->rope_factors_long, n_used, err) != 0)
@@ -100,7 +102,7 @@ static int check_delta_net(const kin_gguf_tensor *const *w, int il, kin_err *err
 static int check_qkv(const kin_model *m, int il, kin_err *err) {
     const kin_gguf_tensor *const *w = m->layers[il].w;
     if (kin_layer_of(&m->hp, il).kv_back > 0) return 0;
-    if (kin_layer_of(&m->hp, il).is_recurrent) return check_delta_net(w, il, err);
+    if (kin_layer_of(&m->hp, il).is_recurrent) return m->hp.conv.n_taps > 0 ? 0 : check_delta_net(w, il, err);
     if (kin_layer_of(&m->hp, il).is_latent) return 0; // its family requires all
     if (w[KIN_W_ATTN_Q_GATE]) return 0;               // with K and V, which the family requires
     if (w[KIN_W_ATTN_QKV] ? !w[KIN_W_ATTN_Q] && !w[KIN_W_ATTN_K] && !w[KIN_W_ATTN_V]

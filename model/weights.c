@@ -28,6 +28,8 @@ typedef enum dim {
     DIM_VALUE_HEADS,
     DIM_VALUE_HEADS_TWICE,
     DIM_DELTA_HEAD,
+    DIM_CONV_TAPS,
+    DIM_EMBD_THRICE,
     DIM_LATENT, // of latent attention, like the following
     DIM_LATENT_KEY,
     DIM_LATENT_QUERY,
@@ -74,6 +76,9 @@ static const weight_spec weight_specs[KIN_W_COUNT] = {
     [KIN_W_DELTA_A] = {"ssm_a", KIN_WEIGHT_BLOCK_ATTN, {DIM_VALUE_HEADS}},
     [KIN_W_DELTA_NORM] = {"ssm_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_DELTA_HEAD}},
     [KIN_W_DELTA_OUT] = {"ssm_out.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_VALUES, DIM_EMBD}},
+    [KIN_W_CONV_IN] = {"shortconv.in_proj.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_EMBD_THRICE}},
+    [KIN_W_CONV_TAPS] = {"shortconv.conv.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_CONV_TAPS, DIM_EMBD}},
+    [KIN_W_CONV_OUT] = {"shortconv.out_proj.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_EMBD}},
     [KIN_W_LATENT_Q] = {"attn_q.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_LATENT_HEADS_Q}},
     [KIN_W_LATENT_Q_A] = {"attn_q_a.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD, DIM_LATENT_QUERY}},
     [KIN_W_LATENT_Q_A_NORM] = {"attn_q_a_norm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_LATENT_QUERY}},
@@ -154,7 +159,7 @@ kin_weight_block kin_weight_block_of(kin_weight weight) {
 
 int kin_weight_is_vector(kin_weight weight) {
     const char *name = weight_specs[weight].name;
-    if (weight == KIN_W_DELTA_CONV) return true;
+    if (weight == KIN_W_DELTA_CONV || weight == KIN_W_CONV_TAPS) return true;
     return weight_specs[weight].dims[1] == DIM_ONE || strcmp(name + strlen(name) - strlen(".bias"), ".bias") == 0;
 }
 
@@ -189,6 +194,8 @@ static int64_t dim_size(dim d, const kin_hparams *hp, const kin_layer *layer) {
     case DIM_VALUE_HEADS: return hp->delta.n_value_heads;
     case DIM_VALUE_HEADS_TWICE: return 2 * hp->delta.n_value_heads;
     case DIM_DELTA_HEAD: return hp->delta.head_dim;
+    case DIM_CONV_TAPS: return hp->conv.n_taps;
+    case DIM_EMBD_THRICE: return 3 * (int64_t)hp->n_embd;
     case DIM_LATENT: return hp->latent.n_latent;
     case DIM_LATENT_KEY: return hp->latent.n_latent + hp->latent.n_rot;
     case DIM_LATENT_QUERY: return hp->latent.n_query;

@@ -39,6 +39,9 @@ typedef enum kin_weight {
     KIN_W_DELTA_A,
     KIN_W_DELTA_NORM, // of each head's result
     KIN_W_DELTA_OUT,
+    KIN_W_CONV_IN, // of a short convolution: what gates its input, what gates its result, and the input
+    KIN_W_CONV_TAPS,
+    KIN_W_CONV_OUT,
     KIN_W_LATENT_Q,         // of latent attention, like the following: the heads' queries
     KIN_W_LATENT_Q_A,       // instead of Q: the queries' latent,
     KIN_W_LATENT_Q_A_NORM,  // its norm,

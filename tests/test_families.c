@@ -14,8 +14,10 @@
 
 #include <cmocka.h>
 
+#include "testkit/gguf_write.h"
 #include "testkit/golden.h"
 #include "testkit/head_eval.h"
+#include "testkit/logits.h"
 #include "testkit/runner.h"
 #include "testkit/thread_ring.h"
 
@@ -23,11 +25,11 @@
 #define OWN_DIR KIN_SOURCE_DIR "/tests/golden"
 
 // The models in the folder whose families kin knows.
-static const char *const known[] = {"dsv2-legacy.", "dsv2lite.",   "dsv3.",       "gemma2.",         "gemma2-27b.", "gemma3.",
-                                    "gemma3-270m.", "gemma4-26b.", "gemma4-e2b.", "glm4.",           "glm4moe.",    "gpt-oss.",
-                                    "granite.",     "granitemoe.", "minimax-m2.", "ministral3.",     "olmo2.",      "olmo3.",
-                                    "phi3-mini.",   "phi4-mini.",  "qwen2moe.",   "mistral-large3.", "qwen35.",     "qwen35moe.",
-                                    "qwen35-mtp.",  "qwen3next.",  "smollm3."};
+static const char *const known[] = {"dsv2-legacy.", "dsv2lite.",   "dsv3.",       "gemma2.",     "gemma2-27b.",     "gemma3.",
+                                    "gemma3-270m.", "gemma4-26b.", "gemma4-e2b.", "glm4.",       "glm4moe.",        "gpt-oss.",
+                                    "granite.",     "granitemoe.", "lfm2moe.",    "minimax-m2.", "ministral3.",     "olmo2.",
+                                    "olmo3.",       "phi3-mini.",  "phi4-mini.",  "qwen2moe.",   "mistral-large3.", "qwen35.",
+                                    "qwen35moe.",   "qwen35-mtp.", "qwen3next.",  "smollm3."};
 enum { N_KNOWN = sizeof known / sizeof known[0] };
 
 static kin_golden models[KIN_GOLDEN_MAX_MODELS], own[KIN_GOLDEN_MAX_MODELS];
@@ -41,7 +43,7 @@ static bool is_known(const kin_golden *g) {
 
 // True if only kin's kernels can compute the model.
 static bool lacks_ggml(const kin_golden *g) {
-    static const char *const lacking[] = {"dsv2", "dsv3.", "ministral3.", "mistral-large3.", "qwen35", "qwen3next"};
+    static const char *const lacking[] = {"dsv2", "dsv3.", "lfm2", "ministral3.", "mistral-large3.", "qwen35", "qwen3next"};
     for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++)
         if (strncmp(g->name, lacking[i], strlen(lacking[i])) == 0) return true;
     return false;
@@ -271,13 +273,104 @@ static void check_ring(const kin_golden *g) {
     free(want);
 }
 
-// Layers of latent attention, whose caches are unlike other families'.
+// Layers whose caches are unlike other families': latents, and short convolutions.
 static void a_ring_of_two_has_the_bits_of_one_machine(void **state) {
-    static const char *const names[] = {"dsv", "mistral-large3."};
+    static const char *const names[] = {"dsv", "mistral-large3.", "lfm2"};
     (void)state;
     for (int i = 0; i < n_models; i++)
         for (size_t k = 0; k < sizeof names / sizeof *names; k++)
             if (strncmp(models[i].name, names[k], strlen(names[k])) == 0) check_ring(&models[i]);
+}
+
+// ---- exact weights
+
+// Puts the keys of a model with short convolutions into a file.
+static void put_keys(kin_gguf_writer *w, const kin_hparams *hp) {
+    int32_t *n_head_kv = malloc((size_t)hp->n_layer * sizeof *n_head_kv);
+    assert_non_null(n_head_kv);
+    for (int il = 0; il < hp->n_layer; il++) {
+        const kin_layer layer = kin_layer_of(hp, il);
+        n_head_kv[il] = layer.is_recurrent ? 0 : layer.n_head_kv;
+    }
+    kin_gguf_writer_put_str(w, "general.architecture", "lfm2");
+    kin_gguf_writer_put_int(w, "lfm2.block_count", KIN_GGUF_U32, hp->n_layer);
+    kin_gguf_writer_put_int(w, "lfm2.context_length", KIN_GGUF_U32, hp->n_ctx_train);
+    kin_gguf_writer_put_int(w, "lfm2.embedding_length", KIN_GGUF_U32, hp->n_embd);
+    kin_gguf_writer_put_int(w, "lfm2.feed_forward_length", KIN_GGUF_U32, hp->n_ff);
+    kin_gguf_writer_put_int(w, "lfm2.attention.head_count", KIN_GGUF_U32, hp->n_head);
+    kin_gguf_writer_put_array(w, "lfm2.attention.head_count_kv", KIN_GGUF_I32, (uint64_t)hp->n_layer, n_head_kv);
+    kin_gguf_writer_put_int(w, "lfm2.shortconv.l_cache", KIN_GGUF_U32, hp->conv.n_taps);
+    kin_gguf_writer_put_float(w, "lfm2.rope.freq_base", KIN_GGUF_F32, hp->ropes[0].base);
+    kin_gguf_writer_put_float(w, "lfm2.attention.layer_norm_rms_epsilon", KIN_GGUF_F32, (double)hp->rms_eps);
+    free(n_head_kv);
+}
+
+// Adds a tensor with the same values in F32.
+static float *put_exact(kin_gguf_writer *w, const kin_model *m, const kin_gguf_tensor *t) {
+    const int64_t n = t->ne[0] * t->ne[1] * t->ne[2];
+    float *x = malloc((size_t)n * sizeof *x);
+    uint8_t *bytes = malloc((size_t)t->n_bytes);
+    char name[64];
+    kin_err err;
+    assert_true(x && bytes);
+    assert_int_equal(kin_gguf_read(m->gguf, t, 0, bytes, (size_t)t->n_bytes, &err), 0);
+    if (t->type == GGML_TYPE_F32)
+        memcpy(x, bytes, (size_t)t->n_bytes);
+    else
+        ggml_get_type_traits((enum ggml_type)t->type)->to_float(bytes, x, n);
+    free(bytes);
+    snprintf(name, sizeof name, "%.*s", (int)t->name.len, t->name.at);
+    kin_gguf_writer_add(w, name, GGML_TYPE_F32, t->ne[1] > 1 ? 2 : 1, t->ne, x);
+    return x;
+}
+
+static void save_exact(const char *path, const char *to) {
+    enum { MAX = 128 };
+    kin_gguf_writer *w = kin_gguf_writer_new();
+    float *data[MAX];
+    kin_model m;
+    kin_err err;
+    if (kin_model_open(&m, path, &err) != 0) fail_msg("%s", err.text);
+    const size_t n = kin_gguf_n_tensors(m.gguf);
+    assert_true(n <= MAX);
+    put_keys(w, &m.hp);
+    for (size_t i = 0; i < n; i++) data[i] = put_exact(w, &m, kin_gguf_tensor_at(m.gguf, i));
+    if (kin_gguf_writer_save(w, to, &err) != 0) fail_msg("%s", err.text);
+    for (size_t i = 0; i < n; i++) free(data[i]);
+    kin_gguf_writer_free(w);
+    kin_model_close(&m);
+}
+
+// The exact logits of a model beside the clone, which llama.cpp computes with the same largest ones, and kin, whose rounding of
+// activations differs as much, with another one in one row.
+static void short_convolutions_of_exact_weights_are_exact(void **state) {
+    static const char *const name = "lfm2.q8_0";
+    char path[1024], exact_path[] = "/tmp/kin-test-families-XXXXXX";
+    (void)state;
+    for (int i = 0; i < n_models; i++) {
+        const kin_golden *g = &models[i];
+        const size_t n = (size_t)g->n_ids * (size_t)g->n_vocab;
+        if (strcmp(g->name, name) != 0) continue;
+        float *want = malloc(n * sizeof *want), *got = malloc(n * sizeof *got);
+        const kin_runner_options o = kin_runner_options_defaults();
+        const int fd = mkstemp(exact_path);
+        assert_true(want && got && fd >= 0 && close(fd) == 0);
+        snprintf(path, sizeof path, "%s/%s.gguf", GOLDEN_DIR, name);
+        save_exact(path, exact_path);
+        snprintf(path, sizeof path, "%s/%s.logits", GOLDEN_DIR, name);
+        FILE *f = fopen(path, "rb");
+        assert_non_null(f);
+        assert_int_equal(fread(want, sizeof *want, n, f), n);
+        fclose(f);
+        eval_ids(exact_path, g, &o, got);
+        for (int row = 0; row < g->n_ids; row++) {
+            const size_t at = (size_t)row * (size_t)g->n_vocab;
+            assert_true(kin_logits_error(got + at, want + at, g->n_vocab) < 1e-3);
+        }
+        unlink(exact_path);
+        free(got);
+        free(want);
+    }
 }
 
 int main(void) {
@@ -290,6 +383,7 @@ int main(void) {
         cmocka_unit_test(a_prompt_token_by_token_is_as_exact_as_llama_cpp),
         cmocka_unit_test(streamed_weights_give_the_same_bits),
         cmocka_unit_test(eight_sequences_have_the_bits_of_one),
+        cmocka_unit_test(short_convolutions_of_exact_weights_are_exact),
         cmocka_unit_test(a_ring_of_two_has_the_bits_of_one_machine),
     };
     kin_err err;

@@ -308,6 +308,48 @@ static void latents_that_do_not_fit_are_refused(void **state) {
     expect_refused(w, "key heads of 8 and value heads of 4 dimensions are not supported");
 }
 
+static kin_gguf_writer *convolution_file(const char *family, int first_n_head_kv, int second_n_head_kv) {
+    static const float data[64];
+    char name[96];
+    kin_gguf_writer *w = kin_gguf_writer_new();
+    put_of(w, family, "block_count", 3);
+    put_of(w, family, "embedding_length", 8);
+    put_of(w, family, "context_length", 4096);
+    put_of(w, family, "feed_forward_length", 8);
+    put_of(w, family, "attention.head_count", 4);
+    put_of(w, family, "shortconv.l_cache", 3);
+    snprintf(name, sizeof name, "%s.attention.head_count_kv", family);
+    put_ints(w, name, first_n_head_kv, second_n_head_kv, 0);
+    kin_gguf_writer_add(w, "token_embd.weight", GGML_TYPE_F32, 2, (int64_t[]){8, 8}, data);
+    return w;
+}
+
+static void layers_without_key_heads_are_convolutions(void **state) {
+    kin_hparams hp;
+    kin_err err = {""};
+    (void)state;
+    if (read_file_of(convolution_file("lfm2", 0, 2), &kin_arch_lfm2, &hp, &err) != 0) fail_msg("%s", err.text);
+    for (int il = 0; il < 3; il++) assert_int_equal(kin_layer_of(&hp, il).is_recurrent, il != 1);
+    assert_int_equal(kin_layer_of(&hp, 1).n_head_kv, 2);
+    assert_true(kin_hparams_has_states(&hp));
+    assert_int_equal(kin_hparams_n_embd_kv_max(&hp), 2 * 2 * hp.head_dim);
+    free(hp.layers);
+    assert_int_equal(read_file_of(convolution_file("lfm2", 0, 0), &kin_arch_lfm2, &hp, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "no layer has key and value heads"));
+    free(hp.layers);
+    kin_gguf_writer *w = convolution_file("lfm2moe", 0, 2);
+    put_of(w, "lfm2moe", "expert_count", 4);
+    put_of(w, "lfm2moe", "expert_used_count", 2);
+    put_of(w, "lfm2moe", "attention.sliding_window", 64);
+    assert_int_equal(read_file_of(w, &kin_arch_lfm2moe, &hp, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "windows of attention are not supported"));
+    free(hp.layers);
+    w = file();
+    put_ints(w, "llama.attention.head_count_kv", 0, 2, 2);
+    kin_gguf_writer_put_int(w, "llama.attention.head_count", KIN_GGUF_U32, 4);
+    expect_refused(w, "'llama.attention.head_count_kv' is 0");
+}
+
 static void numbers_of_layers_that_cannot_be_are_refused(void **state) {
     (void)state;
     kin_gguf_writer *w = file();
@@ -408,6 +450,7 @@ int main(void) {
         cmocka_unit_test(older_and_newer_files_describe_the_same_latents),
         cmocka_unit_test(yarn_scales_the_scores_of_latents_and_not_the_rope),
         cmocka_unit_test(latents_that_do_not_fit_are_refused),
+        cmocka_unit_test(layers_without_key_heads_are_convolutions),
         cmocka_unit_test(numbers_of_layers_that_cannot_be_are_refused),
         cmocka_unit_test(the_first_wrong_key_is_not_forgotten_over_the_next_right_one),
         cmocka_unit_test(what_kin_would_not_compute_is_refused),

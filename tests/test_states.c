@@ -17,7 +17,8 @@
 #include "testkit/gguf_write.h"
 #include "testkit/thread_ring.h"
 
-// Two of three layers are recurrent. All weights are F32 with kernels, so that drafts are exact.
+// Two of three layers are recurrent: delta nets, or short convolutions. All weights are F32 with kernels, so that drafts are
+// exact.
 enum {
     N_VOCAB = 160,
     N_LAYER = 6,
@@ -36,7 +37,7 @@ enum {
 
 // ---- the model
 
-static char model_path[] = "/tmp/kin-test-states-XXXXXX";
+static char model_path[64];
 static float *data[256];
 static int n_data;
 
@@ -84,43 +85,91 @@ static void add_layer(kin_gguf_writer *w, int il) {
     add_of_layer(w, il, "ssm_out.weight", N_VALUES, N_EMBD, 0, size);
 }
 
-static int make_model(void **state) {
-    static const struct {
-        const char *key;
-        int value;
-    } keys[] = {{"context_length", N_CTX},
-                {"embedding_length", N_EMBD},
-                {"block_count", N_LAYER},
-                {"attention.head_count", 2},
-                {"attention.head_count_kv", 1},
-                {"attention.key_length", DIM},
-                {"attention.value_length", DIM},
-                {"rope.dimension_count", 8},
-                {"feed_forward_length", N_FF},
-                {"ssm.conv_kernel", 4},
-                {"ssm.state_size", DIM},
-                {"ssm.group_count", N_KEY_HEADS},
-                {"ssm.time_step_rank", N_VALUE_HEADS},
-                {"ssm.inner_size", N_VALUES},
-                {"full_attention_interval", 3}};
-    kin_gguf_writer *w = kin_gguf_writer_new();
-    kin_err err;
-    (void)state;
-    kin_gguf_writer_put_str(w, "general.architecture", "qwen35");
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+typedef struct number {
+    const char *key;
+    int value;
+} number;
+
+static void put_numbers(kin_gguf_writer *w, const char *family, const number *keys, size_t n) {
+    for (size_t i = 0; i < n; i++) {
         char key[64];
-        snprintf(key, sizeof key, "qwen35.%s", keys[i].key);
+        snprintf(key, sizeof key, "%s.%s", family, keys[i].key);
         kin_gguf_writer_put_int(w, key, KIN_GGUF_U32, keys[i].value);
     }
-    add(w, "token_embd.weight", N_EMBD, N_VOCAB, 0, 1);
-    add(w, "output.weight", N_EMBD, N_VOCAB, 0, 1);
-    add(w, "output_norm.weight", N_EMBD, 1, 1, 0);
-    for (int il = 0; il < N_LAYER; il++) add_layer(w, il);
+}
+
+static int save_model(kin_gguf_writer *w) {
+    kin_err err;
+    snprintf(model_path, sizeof model_path, "/tmp/kin-test-states-XXXXXX");
     int fd = mkstemp(model_path);
     int rc = fd < 0 || close(fd) != 0 || kin_gguf_writer_save(w, model_path, &err) != 0 ? -1 : 0;
     kin_gguf_writer_free(w);
     while (n_data > 0) free(data[--n_data]);
     return rc;
+}
+
+static int make_model(void **state) {
+    static const number keys[] = {{"context_length", N_CTX},
+                                  {"embedding_length", N_EMBD},
+                                  {"block_count", N_LAYER},
+                                  {"attention.head_count", 2},
+                                  {"attention.head_count_kv", 1},
+                                  {"attention.key_length", DIM},
+                                  {"attention.value_length", DIM},
+                                  {"rope.dimension_count", 8},
+                                  {"feed_forward_length", N_FF},
+                                  {"ssm.conv_kernel", 4},
+                                  {"ssm.state_size", DIM},
+                                  {"ssm.group_count", N_KEY_HEADS},
+                                  {"ssm.time_step_rank", N_VALUE_HEADS},
+                                  {"ssm.inner_size", N_VALUES},
+                                  {"full_attention_interval", 3}};
+    kin_gguf_writer *w = kin_gguf_writer_new();
+    (void)state;
+    kin_gguf_writer_put_str(w, "general.architecture", "qwen35");
+    put_numbers(w, "qwen35", keys, sizeof keys / sizeof *keys);
+    add(w, "token_embd.weight", N_EMBD, N_VOCAB, 0, 1);
+    add(w, "output.weight", N_EMBD, N_VOCAB, 0, 1);
+    add(w, "output_norm.weight", N_EMBD, 1, 1, 0);
+    for (int il = 0; il < N_LAYER; il++) add_layer(w, il);
+    return save_model(w);
+}
+
+static void add_short_layer(kin_gguf_writer *w, int il) {
+    const float size = 0.3f;
+    add_of_layer(w, il, "attn_norm.weight", N_EMBD, 1, 1, 0);
+    add_of_layer(w, il, "ffn_norm.weight", N_EMBD, 1, 1, 0);
+    add_of_layer(w, il, "ffn_gate.weight", N_EMBD, N_FF, 0, size);
+    add_of_layer(w, il, "ffn_up.weight", N_EMBD, N_FF, 0, size);
+    add_of_layer(w, il, "ffn_down.weight", N_FF, N_EMBD, 0, size);
+    if (il % 3 == 2) {
+        add_of_layer(w, il, "attn_q.weight", N_EMBD, 2 * DIM, 0, size);
+        add_of_layer(w, il, "attn_k.weight", N_EMBD, DIM, 0, size);
+        add_of_layer(w, il, "attn_v.weight", N_EMBD, DIM, 0, size);
+        add_of_layer(w, il, "attn_q_norm.weight", DIM, 1, 1, 0);
+        add_of_layer(w, il, "attn_k_norm.weight", DIM, 1, 1, 0);
+        add_of_layer(w, il, "attn_output.weight", 2 * DIM, N_EMBD, 0, size);
+        return;
+    }
+    add_of_layer(w, il, "shortconv.in_proj.weight", N_EMBD, 3 * N_EMBD, 0, size);
+    add_of_layer(w, il, "shortconv.conv.weight", 3, N_EMBD, 0, 1);
+    add_of_layer(w, il, "shortconv.out_proj.weight", N_EMBD, N_EMBD, 0, size);
+}
+
+static int make_short_model(void **state) {
+    static const number keys[] = {{"context_length", N_CTX},     {"embedding_length", N_EMBD},  {"block_count", N_LAYER},
+                                  {"attention.head_count", 2},   {"attention.key_length", DIM}, {"attention.value_length", DIM},
+                                  {"feed_forward_length", N_FF}, {"shortconv.l_cache", 3}};
+    static const int32_t n_head_kv[N_LAYER] = {0, 0, 1, 0, 0, 1};
+    kin_gguf_writer *w = kin_gguf_writer_new();
+    (void)state;
+    kin_gguf_writer_put_str(w, "general.architecture", "lfm2");
+    put_numbers(w, "lfm2", keys, sizeof keys / sizeof *keys);
+    kin_gguf_writer_put_array(w, "lfm2.attention.head_count_kv", KIN_GGUF_I32, N_LAYER, n_head_kv);
+    add(w, "token_embd.weight", N_EMBD, N_VOCAB, 0, 1);
+    add(w, "token_embd_norm.weight", N_EMBD, 1, 1, 0);
+    for (int il = 0; il < N_LAYER; il++) add_short_layer(w, il);
+    return save_model(w);
 }
 
 static int remove_model(void **state) {
@@ -395,5 +444,14 @@ int main(void) {
         cmocka_unit_test(a_next_turn_begins_near_the_end_of_the_prompt),
         cmocka_unit_test(a_third_prompt_begins_where_two_parted),
     };
-    return cmocka_run_group_tests(tests, make_model, remove_model);
+    const struct CMUnitTest of_convolutions[] = {
+        cmocka_unit_test(texts_beside_each_other_are_those_alone),
+        cmocka_unit_test(a_ring_in_two_rounds_gives_the_texts_of_one_machine),
+        cmocka_unit_test(texts_that_were_preempted_are_the_same),
+        cmocka_unit_test(drafts_change_no_text),
+        cmocka_unit_test(a_next_turn_begins_near_the_end_of_the_prompt),
+        cmocka_unit_test(a_third_prompt_begins_where_two_parted),
+    };
+    const int n_failed = cmocka_run_group_tests(tests, make_model, remove_model);
+    return n_failed + cmocka_run_group_tests(of_convolutions, make_short_model, remove_model);
 }

@@ -16,7 +16,7 @@ void SIMD_FN(kin_convolve)(const kin_convolution *c) {
         for (int row = 0; row < c->n_rows; row++) {
             vf sum = vf_mul(vf_load(c->x[row] + at), taps[0]);
             for (int i = 1; i < c->n_taps; i++) sum = vf_add(sum, vf_mul(vf_load(c->x[row + i] + at), taps[i]));
-            vf_store(c->y[row] + at, by_sigmoid(sum, sum));
+            vf_store(c->y[row] + at, c->is_plain ? sum : by_sigmoid(sum, sum));
         }
     }
 }
