@@ -61,6 +61,7 @@ extern const kin_arch kin_arch_glm4moe;
 extern const kin_arch kin_arch_gpt_oss;
 extern const kin_arch kin_arch_granite;
 extern const kin_arch kin_arch_granitemoe;
+extern const kin_arch kin_arch_mimo2;
 extern const kin_arch kin_arch_minimax_m2;
 extern const kin_arch kin_arch_mistral3;
 extern const kin_arch kin_arch_mistral4;

@@ -1,22 +1,10 @@
 // step35: Step 3.5 Flash, Step 3.7 Flash (text). Each head's result has a gate; windowed layers have another number of heads and
 // a rope of their own; the first layers are dense, the others have experts chosen by sigmoids and a shared expert, some with
 // limits.
-#include <stdio.h>
-
 #include "model/arch.h"
 #include "model/moe.h"
 
 static const char *const obeyed[] = {"nextn_predict_layers", "expert_group_count", NULL};
-
-// The first layers have no router.
-static int count_dense(const kin_hparams *hp, const kin_meta *k) {
-    for (int il = 0; il < hp->n_layer; il++) {
-        char name[64];
-        snprintf(name, sizeof name, "blk.%d.ffn_gate_inp.weight", il);
-        if (kin_gguf_find_tensor(k->gguf, name)) return il;
-    }
-    return hp->n_layer;
-}
 
 static float read_limit(kin_meta *k, const char *key, int il) {
     const float limit = kin_meta_float_at(k, key, il, 0, 0, 1e6f);
@@ -40,7 +28,7 @@ static void read_keys(kin_hparams *hp, kin_meta *k) {
     hp->window = kin_meta_int(k, "attention.sliding_window", KIN_KEY_REQUIRED, 1, 1 << 27);
     hp->n_ff_shared = kin_meta_int(k, "expert_shared_feed_forward_length", hp->n_ff_exp, 0, 1 << 20);
     kin_meta_routing(k, &hp->routing, KIN_GATING_SIGMOID, true);
-    hp->n_dense = count_dense(hp, k);
+    hp->n_dense = kin_moe_count_dense(hp, k);
     read_ropes(hp, k);
     for (int il = 0; il < hp->n_layer && !k->failed; il++) {
         kin_layer *layer = &hp->layers[il];

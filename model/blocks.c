@@ -205,6 +205,7 @@ static void store_by_ggml(kin_graph *g, int il, struct ggml_tensor *all, struct 
     struct ggml_tensor *v = k;                                                                   // [n_embd_v, n_tokens]
     if (all || w[KIN_W_ATTN_V]) v = part_of(g, all, n_q + n_k, n_v, w[KIN_W_ATTN_V], w[KIN_W_ATTN_V_BIAS], x);
     if (how.norms_values) v = norm_values(g, &how, v);
+    if (g->hp->value_scale != 0) v = ggml_scale(g->ctx, v, g->hp->value_scale);
     k = heads(g, il, k, how.n_head_kv, w[KIN_W_ATTN_K_NORM_ALL], w[KIN_W_ATTN_K_NORM], rows);
     store(g, layer->k, ggml_reshape_2d(g->ctx, k, n_k, rows->n));
     store(g, layer->v, v);

@@ -95,6 +95,7 @@ typedef struct kin_hparams {
     int window;         // of windowed layers; 0: none
     float attn_scale;   // multiplies q k; 0: 1 / sqrt(head_dim)
     float score_softcap;
+    float value_scale; // multiplies the values; 0: 1
     bool mixes_layers; // layers without key and value heads are not attention
     bool has_no_rope;
     bool rope_neox;                  // pairs are (i, i + n_rot / 2); false: (2i, 2i + 1)

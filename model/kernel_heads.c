@@ -103,6 +103,12 @@ static void norm_values(const struct kin_op *op, float *values) {
     for (int i = 0; i < op->n_kv; i++, values += dim) op->kernels->rms_norm(dim, values, NULL, op->hp->rms_eps, values);
 }
 
+// Scales the values of a row, if the family does so.
+static void scale_values(const struct kin_op *op, float *values) {
+    const float scale = op->hp->value_scale;
+    for (int i = 0; i < op->n_kv * op->layer.v_dim && scale != 0; i++) values[i] *= scale;
+}
+
 // Sources: the products, cos_sin (K if there are none), K, V, and the norms of queries and of keys if there are any.
 static int count_row_chunks(const struct ggml_tensor *y, const struct kin_op *op, int n_threads) {
     (void)op, (void)n_threads;
@@ -142,6 +148,7 @@ static void make_heads(struct ggml_tensor *y, const struct kin_op *op, int n_thr
         } else {
             turn_heads(op, at, op->n_kv, k_norm, turn);
             if (op->layer.norms_values) norm_values(op, at + op->n_kv * head_dim);
+            if (op->n_kv) scale_values(op, at + op->n_kv * head_dim);
         }
     }
     if (op->n_kv) kin_op_store_rows(op, &rows, begin, end);

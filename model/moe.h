@@ -1,7 +1,19 @@
 // The feed-forward weights of families whose layers are dense or have experts, with shared experts beside them.
 #pragma once
 
+#include <stdio.h>
+
 #include "model/arch.h"
+
+// Returns the number of dense layers before the first one that has a router.
+static inline int kin_moe_count_dense(const kin_hparams *hp, const kin_meta *k) {
+    for (int il = 0; il < hp->n_layer; il++) {
+        char name[64];
+        snprintf(name, sizeof name, "blk.%d.ffn_gate_inp.weight", il);
+        if (kin_gguf_find_tensor(k->gguf, name)) return il;
+    }
+    return hp->n_layer;
+}
 
 // Adds the feed-forward weights that such a layer requires, its norm included.
 static inline void kin_moe_join_required(kin_weight_set *set, const kin_hparams *hp, const kin_layer *layer) {
