@@ -108,6 +108,16 @@ static struct ggml_tensor *weight(struct ggml_context *ctx, const kin_gguf_tenso
     return w;
 }
 
+// The matrices of keys and values that a file has in one become two when they are packed.
+static void split_fused(struct ggml_context *ctx, const kin_model *m, int il, struct ggml_tensor **w) {
+    const kin_gguf_tensor *fused = m->layers[il].w[KIN_W_LATENT_KV_B];
+    const kin_latent *l = &m->hp.latent;
+    const int n_head = kin_layer_of(&m->hp, il).n_head;
+    if (!fused) return;
+    w[KIN_W_LATENT_K_B] = ggml_new_tensor_3d(ctx, GGML_TYPE_F16, l->k_dim, l->n_latent, n_head);
+    w[KIN_W_LATENT_V_B] = ggml_new_tensor_3d(ctx, (enum ggml_type)fused->type, l->n_latent, l->v_dim, n_head);
+}
+
 // Builds the graph of one layer for one token, without data, and counts its operations. kernels: NULL: ggml's.
 static int count_layer_ops(const kin_model *m, const kin_shard_options *o, int il, const kin_kernels *kernels, double *n_ops,
                            kin_err *err) {
@@ -126,6 +136,7 @@ static int count_layer_ops(const kin_model *m, const kin_shard_options *o, int i
         return kin_err_set(err, "out of memory");
     }
     for (int id = 0; id < KIN_W_COUNT; id++) layers[il].w[id] = weight(ctx, m->layers[il].w[id], kernels != NULL);
+    split_fused(ctx, m, il, layers[il].w);
     layers[il].k = ggml_new_tensor_2d(ctx, o->kv_type, kin_layer_n_embd_k(&layer), 64);
     if (!layer.is_latent) layers[il].v = ggml_new_tensor_2d(ctx, o->kv_type, kin_layer_n_embd_v(&layer), 64);
     kin_graph g = {.ctx = ctx, .gf = ggml_new_graph_custom(ctx, n_max, false), .hp = hp, .layers = layers, .flash = o->flash};

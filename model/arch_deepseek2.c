@@ -27,6 +27,7 @@ static void read_heads(kin_hparams *hp, kin_meta *k) {
     l->is_fused = !has_key(k, "attention.key_length_mla");
     l->k_dim = kin_meta_int(k, "attention.key_length_mla", hp->head_dim, l->n_rot + 1, 4096) - l->n_rot;
     l->v_dim = kin_meta_int(k, "attention.value_length_mla", hp->v_dim, 1, 4096);
+    if (!k->failed && l->k_dim < 1) kin_meta_fail(k, "all %d dimensions of a head rotate", l->n_rot);
     if (k->failed) return;
     const int n_cached = l->n_latent + l->n_rot;
     if (!l->is_fused && (hp->n_head_kv != 1 || hp->head_dim != n_cached || hp->v_dim != l->n_latent))

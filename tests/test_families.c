@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "engine/model_facts.h"
 #include "testkit/gguf_write.h"
 #include "testkit/golden.h"
 #include "testkit/head_eval.h"
@@ -282,6 +283,27 @@ static void a_ring_of_two_has_the_bits_of_one_machine(void **state) {
             if (strncmp(models[i].name, names[k], strlen(names[k])) == 0) check_ring(&models[i]);
 }
 
+static void check_facts(const char *dir, const kin_golden *g) {
+    static kin_model_facts facts;
+    char path[1024];
+    kin_model m;
+    kin_err err;
+    snprintf(path, sizeof path, "%s/%s.gguf", dir, g->name);
+    if (kin_model_open(&m, path, &err) != 0) fail_msg("%s", err.text);
+    const kin_shard_options o = kin_shard_options_defaults(&m);
+    if (kin_model_facts_of(&facts, &m, &o, &err) != 0) fail_msg("%s: %s", g->name, err.text);
+    assert_int_equal(facts.n_layer, m.hp.n_layer);
+    assert_true(facts.layer_ops > 4 && facts.kv_bytes > 0);
+    kin_model_close(&m);
+}
+
+static void plans_know_the_facts_of_every_family(void **state) {
+    (void)state;
+    for (int i = 0; i < n_own; i++) check_facts(OWN_DIR, &own[i]);
+    for (int i = 0; i < n_models; i++)
+        if (is_known(&models[i])) check_facts(GOLDEN_DIR, &models[i]);
+}
+
 // ---- exact weights
 
 // Puts the keys of a model with short convolutions into a file.
@@ -383,6 +405,7 @@ int main(void) {
         cmocka_unit_test(a_prompt_token_by_token_is_as_exact_as_llama_cpp),
         cmocka_unit_test(streamed_weights_give_the_same_bits),
         cmocka_unit_test(eight_sequences_have_the_bits_of_one),
+        cmocka_unit_test(plans_know_the_facts_of_every_family),
         cmocka_unit_test(short_convolutions_of_exact_weights_are_exact),
         cmocka_unit_test(a_ring_of_two_has_the_bits_of_one_machine),
     };

@@ -204,19 +204,27 @@ static void put_float_of(kin_gguf_writer *w, const char *family, const char *key
     kin_gguf_writer_put_float(w, name, KIN_GGUF_F32, number);
 }
 
-// A latent of 64, rotary keys of 16, heads of 32 + 16 for keys and 24 for values.
-static kin_gguf_writer *latent_file(const char *family, bool is_fused) {
+// A latent of 64, rotary keys of n_rot, heads of 48 for keys, including these, and 24 for values.
+static kin_gguf_writer *latent_file_of(const char *family, bool is_fused, int n_rot) {
     static const float data[64];
     static const struct {
         const char *key;
         int number;
-    } keys[] = {{"block_count", 3},           {"embedding_length", 8},       {"context_length", 4096},
-                {"feed_forward_length", 8},   {"attention.head_count", 4},   {"attention.kv_lora_rank", 64},
-                {"rope.dimension_count", 16}, {"attention.q_lora_rank", 32}, {"leading_dense_block_count", 1},
-                {"expert_count", 8},          {"expert_used_count", 2},      {"expert_feed_forward_length", 16},
+    } keys[] = {{"block_count", 3},
+                {"embedding_length", 8},
+                {"context_length", 4096},
+                {"feed_forward_length", 8},
+                {"attention.head_count", 4},
+                {"attention.kv_lora_rank", 64},
+                {"attention.q_lora_rank", 32},
+                {"leading_dense_block_count", 1},
+                {"expert_count", 8},
+                {"expert_used_count", 2},
+                {"expert_feed_forward_length", 16},
                 {"expert_shared_count", 2}};
     kin_gguf_writer *w = kin_gguf_writer_new();
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) put_of(w, family, keys[i].key, keys[i].number);
+    put_of(w, family, "rope.dimension_count", n_rot);
     put_of(w, family, "attention.head_count_kv", is_fused ? 4 : 1);
     put_of(w, family, "attention.key_length", is_fused ? 48 : 80);
     put_of(w, family, "attention.value_length", is_fused ? 24 : 64);
@@ -224,6 +232,10 @@ static kin_gguf_writer *latent_file(const char *family, bool is_fused) {
     if (!is_fused) put_of(w, family, "attention.value_length_mla", 24);
     kin_gguf_writer_add(w, "token_embd.weight", GGML_TYPE_F32, 2, (int64_t[]){8, 8}, data);
     return w;
+}
+
+static kin_gguf_writer *latent_file(const char *family, bool is_fused) {
+    return latent_file_of(family, is_fused, 16);
 }
 
 static void expect_latent(kin_gguf_writer *w, const kin_arch *arch, bool is_fused) {
@@ -302,6 +314,8 @@ static void latents_that_do_not_fit_are_refused(void **state) {
     w = latent_file("deepseek2", true);
     put_of(w, "deepseek2", "attention.key_length_mla", 48); // the cache's widths are missing
     expect_latent_refused(w, "4 key heads of 48 and values of 24 dimensions do not fit a latent of 64 and a rotary key of 16");
+    w = latent_file_of("deepseek2", true, 48);
+    expect_latent_refused(w, "all 48 dimensions of a head rotate");
     w = whole_file();
     kin_gguf_writer_put_int(w, "llama.attention.key_length", KIN_GGUF_U32, 8);
     kin_gguf_writer_put_int(w, "llama.attention.value_length", KIN_GGUF_U32, 4);
