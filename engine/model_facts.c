@@ -169,9 +169,19 @@ static void set_shares(kin_model_facts *f, const kin_model *m) {
     kin_facts_set_shares(f, bytes);
 }
 
-// Returns the bytes of a layer's states for each token of the context.
-static double state_bytes(const kin_hparams *hp, int n_ctx) {
-    return (double)kin_kv_n_states(hp, n_ctx) * (double)kin_state_floats(hp) * sizeof(float) / n_ctx;
+// Sets what layers hold of the context, and what they read of each token. A layer that reads the keys and values of another one
+// holds none.
+static void set_kv(kin_model_facts *f, const kin_model *m, const kin_shard_options *o) {
+    double held[KIN_FACTS_MAX_LAYERS], read = 0;
+    for (int il = 0; il < m->hp.n_layer; il++) {
+        const kin_layer layer = kin_layer_of(&m->hp, il);
+        const int n = layer.is_recurrent ? 0 : kin_layer_n_embd_k(&layer) + kin_layer_n_embd_v(&layer);
+        read += (double)ggml_row_size(o->kv_type, n);
+        held[il] = (double)kin_shard_kv_bytes(m, o, il, il + 1, false);
+        f->gpu_kv_bytes = larger(f->gpu_kv_bytes, (double)kin_shard_kv_bytes(m, o, il, il + 1, true) / o->n_ctx);
+    }
+    f->kv_bytes = read / m->hp.n_layer;
+    kin_facts_set_kv(f, o->n_ctx, held);
 }
 
 int kin_model_facts_of(kin_model_facts *f, const kin_model *m, const kin_shard_options *o, kin_err *err) {
@@ -185,8 +195,7 @@ int kin_model_facts_of(kin_model_facts *f, const kin_model *m, const kin_shard_o
     set_shares(f, m);
     add_output(f, m);
     set_blocks(f, m);
-    f->kv_bytes = (double)ggml_row_size(o->kv_type, kin_hparams_n_embd_kv_max(hp)); // so that no plan exceeds a device's memory
-    if (kin_hparams_has_states(hp)) f->kv_bytes = larger(f->kv_bytes, state_bytes(hp, o->n_ctx));
+    set_kv(f, m, o);
     f->kv_reads = (double)hp->n_head / hp->n_head_kv;
     kin_share_pieces pieces = kin_share_pieces_of(m, (int)o->kv_type);
     f->share_heads = pieces.n_heads;

@@ -151,6 +151,12 @@ uint64_t kin_shard_overhead_bytes(void) {
     return OVERHEAD_BYTES;
 }
 
+uint64_t kin_shard_kv_bytes(const kin_model *model, const kin_shard_options *o, int layer_begin, int layer_end, bool on_gpu) {
+    kin_kv_options kv = kv_options(o);
+    kv.windows = kin_windows_one(layer_begin, layer_end, on_gpu ? layer_end - layer_begin : 0);
+    return kin_kv_bytes(&model->hp, &kv);
+}
+
 static uint64_t cpu_kv_bytes(const kin_model *model, const kin_shard_options *o) {
     kin_kv_options kv = kv_options(o);
     for (int i = 0; i < kv.windows.n; i++) kv.windows.at[i].layer_end -= kv.windows.at[i].n_gpu_layers;

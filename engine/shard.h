@@ -73,11 +73,13 @@ bool kin_shard_is_exact(const kin_shard *shard);
 
 // Return what a shard reserves before weights get memory: the compute buffers of its CPU layers or of its GPU layers; the program
 // itself; the hidden states that a ring member holds until they are on its disk (engine/border_log.h); and the sum of all these
-// with the KV cache, for the CPU.
+// with the KV cache, for the CPU. And the KV cache of some layers, which are on the CPU or on the GPU.
 uint64_t kin_shard_buffer_bytes(const kin_model *model, const kin_shard_options *options, bool on_gpu);
 uint64_t kin_shard_overhead_bytes(void);
 uint64_t kin_shard_border_bytes(const kin_model *model, const kin_shard_options *options);
 uint64_t kin_shard_fixed_bytes(const kin_model *model, const kin_shard_options *options);
+uint64_t kin_shard_kv_bytes(const kin_model *model, const kin_shard_options *options, int layer_begin, int layer_end,
+                            bool on_gpu);
 
 int kin_shard_n_windows(const kin_shard *shard);
 

@@ -146,16 +146,6 @@ bool kin_hparams_has_states(const kin_hparams *hp) {
     return false;
 }
 
-int kin_hparams_n_embd_kv_max(const kin_hparams *hp) {
-    int most = 0;
-    for (int il = 0; il < hp->n_layer; il++) {
-        const kin_layer layer = kin_layer_of(hp, il);
-        const int n = layer.is_recurrent ? 0 : kin_layer_n_embd_k(&layer) + kin_layer_n_embd_v(&layer);
-        if (n > most) most = n;
-    }
-    return most;
-}
-
 bool kin_hparams_can_divide(const kin_hparams *hp) {
     for (int il = 0; il < hp->n_layer; il++)
         if (kin_layer_of(hp, il).kv_back > 0) return false;

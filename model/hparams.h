@@ -160,9 +160,6 @@ static inline int kin_delta_n_channels(const kin_delta_net *d) {
     return 2 * d->n_key_heads * d->head_dim + kin_delta_n_values(d);
 }
 
-// Returns the widest sum of a token's keys and values of all layers.
-int kin_hparams_n_embd_kv_max(const kin_hparams *hp);
-
 // True if devices can be given some of the layers: not if a layer reads another one's keys and values, or inputs of its own.
 bool kin_hparams_can_divide(const kin_hparams *hp);
 

@@ -154,6 +154,9 @@ static const kin_field model_fields[] = {
     {KIN_FIELD_NUMBER, "layer_blocks", offsetof(kin_model_facts, layer_blocks), false, 0},
     {KIN_FIELD_NUMBER, "output_blocks", offsetof(kin_model_facts, output_blocks), false, 0},
     {KIN_FIELD_SIZE, "kv_bytes", offsetof(kin_model_facts, kv_bytes), true, 0},
+    {KIN_FIELD_SIZE, "kv_held_bytes", offsetof(kin_model_facts, kv_held_bytes), false, 0},
+    {KIN_FIELD_SIZE, "gpu_kv_bytes", offsetof(kin_model_facts, gpu_kv_bytes), false, 0},
+    {KIN_FIELD_INSIDE, "kv_share", 0, false, 0},
     {KIN_FIELD_NUMBER, "share_heads", offsetof(kin_model_facts, share_heads), false, 0},
     {KIN_FIELD_NUMBER, "share_ff", offsetof(kin_model_facts, share_ff), false, 0},
     {KIN_FIELD_NUMBER, "kv_reads", offsetof(kin_model_facts, kv_reads), false, 0},
@@ -170,41 +173,48 @@ static const kin_field work_fields[] = {
     {0},
 };
 
-static int read_shares(const json_t *list, kin_model_facts *model, kin_err *err) {
+static int read_shares(const json_t *json, const char *name, double *shares, int n_layer, kin_err *err) {
+    const json_t *list;
+    if (kin_fields_inside(json, name, JSON_ARRAY, false, &list, err) != 0) return KIN_FAIL;
+    if (!list) return 0;
     size_t n = json_array_size(list);
-    if (n != (size_t)model->n_layer) return kin_err_set(err, "\"layer_share\": %zu numbers for %d layers", n, model->n_layer);
+    if (n != (size_t)n_layer) return kin_err_set(err, "\"%s\": %zu numbers for %d layers", name, n, n_layer);
     for (size_t il = 0; il < n; il++) {
         const json_t *share = json_array_get(list, il);
-        if (!json_is_number(share)) return kin_err_set(err, "\"layer_share\": element %zu is not a number", il + 1);
-        model->layer_share[il] = json_number_value(share);
+        if (!json_is_number(share)) return kin_err_set(err, "\"%s\": element %zu is not a number", name, il + 1);
+        shares[il] = json_number_value(share);
     }
     return 0;
 }
 
 static int read_model(const json_t *json, kin_model_facts *model, kin_err *err) {
-    const json_t *shares;
     if (kin_fields_read(json, model_fields, model, err) != 0) return KIN_FAIL;
-    if (kin_fields_inside(json, "layer_share", JSON_ARRAY, false, &shares, err) != 0) return KIN_FAIL;
     if (model->n_layer < 1 || model->n_layer > KIN_FACTS_MAX_LAYERS)
         return kin_err_set(err, "\"n_layer\": %d layers, must be 1 to %d", model->n_layer, KIN_FACTS_MAX_LAYERS);
-    if (shares) return read_shares(shares, model, err);
     kin_facts_set_shares(model, NULL);
+    if (read_shares(json, "layer_share", model->layer_share, model->n_layer, err) != 0) return KIN_FAIL;
+    return read_shares(json, "kv_share", model->kv_share, model->n_layer, err);
+}
+
+static int write_shares(json_t *json, const char *name, const double *shares, int n_layer, kin_err *err) {
+    bool equal = true;
+    for (int il = 0; il < n_layer; il++) equal = equal && shares[il] == 1;
+    if (equal) return 0;
+    json_t *list = json_array();
+    if (json_object_set_new(json, name, list) != 0) return kin_err_set(err, "no memory");
+    for (int il = 0; il < n_layer; il++) {
+        if (json_array_append_new(list, json_real(shares[il])) != 0)
+            return kin_err_set(err, "\"model\": \"%s\" cannot be written as JSON", name);
+    }
     return 0;
 }
 
 static int write_model(json_t *root, const kin_model_facts *model, kin_err *err) {
-    bool equal = true;
     if (model->n_layer == 0) return 0;
     if (write_inside(root, "model", model_fields, model, err) != 0) return KIN_FAIL;
-    for (int il = 0; il < model->n_layer; il++) equal = equal && model->layer_share[il] == 1;
-    if (equal) return 0;
-    json_t *shares = json_array();
-    if (json_object_set_new(json_object_get(root, "model"), "layer_share", shares) != 0) return kin_err_set(err, "no memory");
-    for (int il = 0; il < model->n_layer; il++) {
-        if (json_array_append_new(shares, json_real(model->layer_share[il])) != 0)
-            return kin_err_set(err, "\"model\": \"layer_share\" cannot be written as JSON");
-    }
-    return 0;
+    json_t *json = json_object_get(root, "model");
+    if (write_shares(json, "layer_share", model->layer_share, model->n_layer, err) != 0) return KIN_FAIL;
+    return write_shares(json, "kv_share", model->kv_share, model->n_layer, err);
 }
 
 // ---- the whole

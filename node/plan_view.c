@@ -298,7 +298,8 @@ double kin_plan_view_gpu_bytes(const kin_plan_view *view, int device) {
     const kin_model_facts *m = &view->facts->model;
     int n_gpu = view->plan.shares[device].n_layer_gpu;
     if (n_gpu == 0) return 0;
-    return view->prediction.devices[device].gpu_bytes - m->gpu_buffer_bytes - n_gpu * m->kv_bytes * view->facts->work.n_ctx;
+    return view->prediction.devices[device].gpu_bytes - m->gpu_buffer_bytes -
+           n_gpu * kin_facts_gpu_kv_held(m, view->facts->work.n_ctx);
 }
 
 static json_t *windows_json(const kin_plan *plan, int device) {

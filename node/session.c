@@ -291,14 +291,17 @@ static int open_alone(kin_session *s, const kin_session_options *o, kin_shard_op
     return 0;
 }
 
+int kin_session_check_divides(const kin_session *s, kin_err *err) {
+    if (kin_hparams_can_divide(&s->model.hp)) return 0;
+    return kin_err_set(err,
+                       "this model cannot be shared with other devices: layers of it read keys and values of other layers, or "
+                       "inputs made of the tokens; use it on one machine, without --cluster");
+}
+
 static int open_fleet(kin_session *s, const kin_session_options *o, const kin_shard_options *so, kin_err *err) {
     kin_model_facts model;
     kin_work_facts work = work_of(o, so);
-    if (!kin_hparams_can_divide(&s->model.hp))
-        return kin_err_set(
-            err, "this model cannot be shared with other devices: layers of it read keys and values of other layers, or "
-                 "inputs made of the tokens; use it without --cluster");
-    if (model_facts_of(s, o, so, &model, err) != 0) return KIN_FAIL;
+    if (kin_session_check_divides(s, err) != 0 || model_facts_of(s, o, so, &model, err) != 0) return KIN_FAIL;
     model.cpu_buffer_bytes += (double)kin_shard_border_bytes(&s->model, so);
     kin_fleet_base base = {.console = s->console,
                            .model_facts = &model,

@@ -72,6 +72,7 @@ static void same_model(const kin_model_facts *a, const kin_model_facts *b, doubl
     assert_int_equal(a->n_layer, b->n_layer);
     assert_int_equal(a->n_vocab, b->n_vocab);
     for (int il = 0; il < a->n_layer; il++) same_number(a->layer_share[il], b->layer_share[il], tolerance, "layer_share");
+    for (int il = 0; il < a->n_layer; il++) same_number(a->kv_share[il], b->kv_share[il], tolerance, "kv_share");
     same_types(a->layer_bytes, b->layer_bytes, tolerance, "layer_bytes");
     same_types(a->layer_flops, b->layer_flops, tolerance, "layer_flops");
     same_types(a->expert_bytes, b->expert_bytes, tolerance, "expert_bytes");
@@ -90,6 +91,8 @@ static void same_model(const kin_model_facts *a, const kin_model_facts *b, doubl
         {a->layer_blocks, b->layer_blocks},
         {a->output_blocks, b->output_blocks},
         {a->kv_bytes, b->kv_bytes},
+        {a->kv_held_bytes, b->kv_held_bytes},
+        {a->gpu_kv_bytes, b->gpu_kv_bytes},
         {a->kv_reads, b->kv_reads},
         {a->cpu_buffer_bytes, b->cpu_buffer_bytes},
         {a->gpu_buffer_bytes, b->gpu_buffer_bytes},
@@ -126,6 +129,9 @@ static void add_variety(kin_facts *f, kin_rng *rng) {
     double sizes[KIN_FACTS_MAX_LAYERS];
     for (int il = 0; il < m->n_layer; il++) sizes[il] = 1 + kin_rng_unit(rng);
     if (kin_random_below(rng, 2)) kin_facts_set_shares(m, sizes);
+    m->gpu_kv_bytes = kin_random_below(rng, 2) ? 1e4 * kin_rng_unit(rng) : 0;
+    sizes[0] = 0;
+    if (m->n_layer > 1 && kin_random_below(rng, 2)) kin_facts_set_kv(m, 100, sizes);
     m->layer_ops = kin_random_below(rng, 2) ? 20 * kin_rng_unit(rng) : 0;
     m->gpu_layer_ops = kin_random_below(rng, 2) ? 20 * kin_rng_unit(rng) : 0;
     f->work.n_cached = kin_random_below(rng, 3);
@@ -391,6 +397,7 @@ static const struct {
     {WITH_MODEL("\"n_layer\": 2, \"layer_share\": [1], " MODEL), ": \"model\": \"layer_share\": 1 numbers for 2 layers"},
     {WITH_MODEL("\"n_layer\": 2, \"layer_share\": [1, \"1\"], " MODEL),
      ": \"model\": \"layer_share\": element 2 is not a number"},
+    {WITH_MODEL("\"n_layer\": 2, \"kv_share\": [1], " MODEL), ": \"model\": \"kv_share\": 1 numbers for 2 layers"},
     {WITH_MODEL("\"n_layer\": 2, \"layer_share\": 1, " MODEL), ": \"model\": \"layer_share\": must be a list, [...]"},
     {WITH_MODEL("\"n_layer\": 2, \"expert_bytes\": 1, " MODEL),
      ": \"model\": \"expert_bytes\": must be an object with a number for each weight type, {\"Q4_K\": 1e9}"},
@@ -457,6 +464,8 @@ static void what_json_cannot_say_is_not_written(void **state) {
     must_not_write(&f, "\"links\": 'laptop' to 'Mac Mini': \"rtt_s\" cannot be written as JSON");
     f = good, f.model.layer_bytes[0] = NAN;
     must_not_write(&f, "\"model\": \"layer_bytes\" cannot be written as JSON");
+    f = good, f.model.kv_share[7] = NAN;
+    must_not_write(&f, "\"model\": \"kv_share\" cannot be written as JSON");
     f = good, f.model.layer_share[7] = NAN;
     must_not_write(&f, "\"model\": \"layer_share\" cannot be written as JSON");
 }

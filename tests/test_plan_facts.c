@@ -206,6 +206,10 @@ static void a_model_that_cannot_be_is_an_error(void **state) {
     REFUSED(facts.model.weight_block_bytes = facts.model.block_bytes * 2, "streamed weight block");
     REFUSED(facts.model.layer_share[3] = 2, "mean must be 1");
     REFUSED(facts.model.layer_share[3] = -1, "share of a layer is negative");
+    REFUSED(facts.model.kv_share[3] = 2, "KV caches: their mean must be 1");
+    REFUSED(facts.model.kv_share[3] = -1, "KV cache is negative");
+    REFUSED(facts.model.kv_held_bytes = -1, "holds is negative");
+    REFUSED(facts.model.gpu_kv_bytes = -1, "on a GPU is negative");
     REFUSED(facts.model.n_vocab = 0, "vocabulary");
     REFUSED(facts.work.n_batch = 0, "batch 0");
 #undef REFUSED

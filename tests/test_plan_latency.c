@@ -578,6 +578,22 @@ static void a_layer_s_size_counts_where_it_lies(void **state) {
     assert_close(p.devices[1].compute_s, 0.010 * 9 / 1.2);
 }
 
+// The head has the one layer that holds most of the context.
+static void a_layer_s_part_of_the_context_counts_where_it_lies(void **state) {
+    (void)state;
+    kin_facts facts;
+    double held[10] = {0, 1e6, 1e6, 1e6, 1e6, 1e6, 1e6, 1e6, 1e6, 12e6};
+    make_simple(&facts, 2);
+    kin_facts_set_kv(&facts.model, facts.work.n_ctx, held);
+    kin_plan plan = {.n_rounds = 1, .n_stops = 2, .stops = {{0, false}, {1, false}}, .shares = {{1, 0}, {9, 0}}};
+    const kin_prediction with = predict(&facts, &plan);
+    memset(held, 0, sizeof held);
+    kin_facts_set_kv(&facts.model, facts.work.n_ctx, held);
+    const kin_prediction without = predict(&facts, &plan);
+    assert_close(with.devices[0].memory_bytes, without.devices[0].memory_bytes + 12e6);
+    assert_close(with.devices[1].memory_bytes, without.devices[1].memory_bytes + 8e6);
+}
+
 // More memory or a faster disk, CPU or link never increases the predicted time.
 static void better_facts_never_predict_a_longer_token(void **state) {
     (void)state;
@@ -661,6 +677,7 @@ int main(void) {
         cmocka_unit_test(a_gpu_has_its_own_memory_or_shares_it),
         cmocka_unit_test(experts_that_are_not_in_memory_wait_for_the_disk),
         cmocka_unit_test(a_layer_s_size_counts_where_it_lies),
+        cmocka_unit_test(a_layer_s_part_of_the_context_counts_where_it_lies),
         cmocka_unit_test(a_gpu_with_all_layers_has_the_output_too),
         cmocka_unit_test(attention_of_a_prompt_has_its_own_rate),
         cmocka_unit_test(a_batch_takes_what_was_measured_of_so_many_rows),

@@ -369,7 +369,7 @@ static void a_dense_model_asks_for_what_its_shape_says(void **state) {
 }
 
 // Eight query heads in three of five layers, four in the others; four and two key and value heads.
-static void layers_that_differ_in_width_are_planned_as_the_widest(void **state) {
+static void layers_that_differ_in_width_hold_what_is_theirs(void **state) {
     (void)state;
     kin_model m;
     kin_model_facts f;
@@ -378,7 +378,11 @@ static void layers_that_differ_in_width_are_planned_as_the_widest(void **state) 
     kin_shard_options o = kin_shard_options_defaults(&m);
     o.n_ctx = 512;
     if (kin_model_facts_of(&f, &m, &o, &err) != 0) fail_msg("%s", err.text);
-    near(f.kv_bytes, 2 * 4 * 32 * 2, 0); // keys and values of 4 heads of 32 in F16
+    near(f.kv_bytes, 2 * (2 + 4 + 4 + 4 + 2) / 5.0 * 32 * 2, 1e-12); // keys and values of heads of 32 in F16, on average
+    near(f.kv_held_bytes, f.kv_bytes, 1e-12);
+    near(f.kv_share[0], 2 * 5 / 16.0, 1e-12);
+    near(f.kv_share[1], 4 * 5 / 16.0, 1e-12);
+    near(f.gpu_kv_bytes, 2 * 4 * 32 * 2, 0); // of the widest layer
     near(f.kv_reads, 2, 0);
     assert_int_equal(f.share_heads, 0); // no group
     assert_int_equal(f.share_ff, 0);
@@ -528,7 +532,7 @@ int main(void) {
         cmocka_unit_test(a_disk_that_cannot_be_measured_has_a_reason),
         cmocka_unit_test(a_quota_is_none_or_a_number_with_a_period),
         cmocka_unit_test(a_dense_model_asks_for_what_its_shape_says),
-        cmocka_unit_test(layers_that_differ_in_width_are_planned_as_the_widest),
+        cmocka_unit_test(layers_that_differ_in_width_hold_what_is_theirs),
         cmocka_unit_test(experts_are_counted_apart_and_used_in_part),
         cmocka_unit_test(other_types_of_a_cache_are_smaller),
         cmocka_unit_test(facts_are_those_of_the_kernels_that_compute),

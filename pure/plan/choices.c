@@ -30,10 +30,8 @@ static int add_choice(kin_choices *choices, int begin, int end, const kin_choice
 
 // Layers differ in size, and it is not yet decided which ones a device gets, so it must be able to hold the largest.
 static bool surely_fits(const kin_device_rates *rates, const kin_load *load) {
-    kin_load largest = *load;
-    if (rates->layer_share_max <= 1) return true;
-    largest.size_cpu *= rates->layer_share_max;
-    largest.size_gpu *= rates->layer_share_max;
+    if (rates->layer_share_max <= 1 && rates->kv_share_max <= 1) return true;
+    const kin_load largest = kin_load_largest(rates, load);
     return kin_device_time_of(rates, &largest).fits;
 }
 

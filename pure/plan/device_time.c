@@ -219,7 +219,7 @@ void kin_member_rates_init(kin_member_rates *r, const kin_facts *facts, int devi
         .layer_bytes = layer,
         .expert_bytes = ff * kin_facts_bytes_sum(m->expert_bytes),
         .output_bytes = device == 0 ? kin_facts_bytes_sum(m->output_bytes) : 0,
-        .kv_bytes = heads * m->kv_bytes * facts->work.n_ctx,
+        .kv_bytes = heads * kin_facts_kv_held(m, facts->work.n_ctx),
         .facts = &facts->devices[device],
     };
     if (is_slice(r)) r->layer_bytes = heads * attn + ff * (layer - attn);
@@ -250,10 +250,12 @@ static void init_rates(kin_device_rates *r, const kin_facts *facts, int device, 
     *r = (kin_device_rates){
         .layer_bytes = kin_facts_bytes_sum(m->layer_bytes),
         .expert_bytes = kin_facts_bytes_sum(m->expert_bytes),
-        .kv_bytes = m->kv_bytes * facts->work.n_ctx,
+        .kv_bytes = kin_facts_kv_held(m, facts->work.n_ctx),
+        .gpu_kv_bytes = kin_facts_gpu_kv_held(m, facts->work.n_ctx),
         .window_s = facts->devices[device].window_s,
         .layer_starts_s = m->layer_blocks * facts->devices[device].window_s,
         .layer_share_max = 1,
+        .kv_share_max = 1,
         .has_gpu = kin_facts_gpu_usable(&facts->devices[device], m),
         .with_output = n_out > 0,
         .n_layer = m->n_layer,
@@ -261,7 +263,10 @@ static void init_rates(kin_device_rates *r, const kin_facts *facts, int device, 
         .cpu_buffer_bytes = m->cpu_buffer_bytes,
         .gpu_buffer_bytes = m->gpu_buffer_bytes,
     };
-    for (int il = 0; il < m->n_layer; il++) r->layer_share_max = fmax(r->layer_share_max, m->layer_share[il]);
+    for (int il = 0; il < m->n_layer; il++) {
+        r->layer_share_max = fmax(r->layer_share_max, m->layer_share[il]);
+        r->kv_share_max = fmax(r->kv_share_max, m->kv_share[il]);
+    }
     double reread_bytes = facts->work.reread_bytes;
     set_speeds(r, m, t, reread_bytes);
     share_layers(r, &facts->shared[device], t->n);
@@ -286,7 +291,15 @@ void kin_device_rates_init_texts(kin_device_rates *r, const kin_facts *facts, in
 }
 
 kin_load kin_load_of(int n_cpu, int n_gpu) {
-    return (kin_load){.n_cpu = n_cpu, .n_gpu = n_gpu, .size_cpu = n_cpu, .size_gpu = n_gpu};
+    return (kin_load){.n_cpu = n_cpu, .n_gpu = n_gpu, .size_cpu = n_cpu, .size_gpu = n_gpu, .kv_cpu = n_cpu};
+}
+
+kin_load kin_load_largest(const kin_device_rates *r, const kin_load *load) {
+    kin_load largest = *load;
+    largest.size_cpu *= r->layer_share_max;
+    largest.size_gpu *= r->layer_share_max;
+    largest.kv_cpu *= r->kv_share_max;
+    return largest;
 }
 
 // ---- memory
@@ -298,7 +311,8 @@ bool kin_device_output_on_gpu(const kin_device_rates *r, const kin_load *load) {
 static double gpu_part(const kin_device_rates *r, const kin_load *load) {
     if (load->n_gpu == 0) return 0;
     double output_bytes = kin_device_output_on_gpu(r, load) ? r->output_bytes : 0;
-    return load->size_gpu * (r->layer_bytes + r->expert_bytes) + load->n_gpu * r->kv_bytes + r->gpu_buffer_bytes + output_bytes;
+    return load->size_gpu * (r->layer_bytes + r->expert_bytes) + load->n_gpu * r->gpu_kv_bytes + r->gpu_buffer_bytes +
+           output_bytes;
 }
 
 static bool gpu_can_hold(const kin_device_rates *r, const kin_load *load) {
@@ -309,7 +323,7 @@ static bool gpu_can_hold(const kin_device_rates *r, const kin_load *load) {
 
 int kin_device_gpu_layers_max(const kin_device_rates *r, int n_layer) {
     if (!r->has_gpu) return 0;
-    double layer = r->layer_share_max * (r->layer_bytes + r->expert_bytes) + r->kv_bytes;
+    double layer = r->layer_share_max * (r->layer_bytes + r->expert_bytes) + r->gpu_kv_bytes;
     double fits = floor((r->facts->gpu_memory_bytes - r->gpu_buffer_bytes) / layer);
     int most = fits < 0 ? 0 : fits < n_layer ? (int)fits : n_layer;
     kin_load all = kin_load_of(0, most);
@@ -321,7 +335,7 @@ int kin_device_gpu_layers_max(const kin_device_rates *r, int n_layer) {
 // ring.
 static bool divide_memory(const kin_device_rates *r, const kin_member_rates *m, const kin_load *load, double gpu_bytes,
                           kin_member_time *t, double *expert_miss_share) {
-    double fixed = r->cpu_buffer_bytes + load->n_cpu * m->kv_bytes + (r->facts->uma ? gpu_bytes : 0);
+    double fixed = r->cpu_buffer_bytes + load->kv_cpu * m->kv_bytes + (r->facts->uma ? gpu_bytes : 0);
     double room = m->facts->memory_bytes - fixed;
     double weights = load->size_cpu * m->layer_bytes + (kin_device_output_on_gpu(r, load) ? 0 : m->output_bytes),
            experts = load->size_cpu * m->expert_bytes;

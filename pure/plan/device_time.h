@@ -45,10 +45,11 @@
 #include "pure/plan/facts.h"
 #include "pure/plan/simulate.h"
 
-// The work of a device in one pass. Layers are counted in two ways: by number (KV cache) and by size (weights).
+// The work of a device in one pass. Layers are counted by number, by size (weights), and by what they hold of the context.
 typedef struct kin_load {
     int n_cpu, n_gpu;
     double size_cpu, size_gpu; // in mean layers: the sum of their layer_share
+    double kv_cpu;             // in mean layers: the sum of their kv_share
 } kin_load;
 
 // Costs of layers of which the first `stage` weight blocks, in the order of leaving memory, are streamed; stage is 0 to n. See
@@ -67,7 +68,7 @@ typedef struct kin_member_rates {
     double layer_bytes, expert_bytes; // of a mean layer
     double output_bytes;              // the head's output matrix
     double expert_miss_s;             // reading the experts that one mean layer uses, if none of them is in memory
-    double kv_bytes;                  // of one layer, for the whole context
+    double kv_bytes;                  // that the mean layer holds of the whole context
     double ring_bytes, weight_block_bytes;
     double disk_bytes_s; // rate of its disk; 0: these weights cannot be streamed
     kin_stages stages;
@@ -84,14 +85,14 @@ typedef struct kin_device_rates {
     double gpu_output_s;           // the output on the GPU; INFINITY: the GPU cannot multiply its weights
     int n_layer;                   // of the model
     double layer_bytes, expert_bytes;
-    double kv_bytes; // of one layer, for the whole context
-    int n_members;   // 1: a single device
+    double kv_bytes, gpu_kv_bytes; // that the mean layer, and any layer on the GPU, holds of the whole context
+    int n_members;                 // 1: a single device
     kin_member_rates members[KIN_GROUP_MAX];
     double gpu_window_s; // copies to the GPU and back, per window with GPU layers
     double window_s;
     double layer_sums_s;                    // part of cpu_layer_fixed_s: the sums of a group
     double layer_starts_s, output_starts_s; // while weights stream: starting the graphs of a CPU layer, and of the output
-    double layer_share_max;
+    double layer_share_max, kv_share_max;
     const kin_device_facts *facts;
     double cpu_buffer_bytes, gpu_buffer_bytes;
 } kin_device_rates;
@@ -132,6 +133,9 @@ kin_device_time kin_device_time_of(const kin_device_rates *rates, const kin_load
 
 // Returns a load of layers of mean size.
 kin_load kin_load_of(int n_cpu, int n_gpu);
+
+// Returns the load, or one of as many layers that are all as large as the largest, and hold the most of the context.
+kin_load kin_load_largest(const kin_device_rates *rates, const kin_load *load);
 
 // True if the engine puts the output on the GPU, because that has all layers of the model.
 bool kin_device_output_on_gpu(const kin_device_rates *rates, const kin_load *load);

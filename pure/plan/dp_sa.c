@@ -55,8 +55,11 @@ static part *part_of(const solver *s, int device, int begin, int end) {
 
 // Returns INFINITY unless all weights are resident. The output on the head's CPU is not counted, since every plan has it. Where
 // the head's GPU has all layers it has the output, too: then the cost differs by what that takes more or less.
-static double cost_of(const kin_device_rates *rates, double network_s, int n, double size, int n_gpu) {
-    kin_load load = {.n_cpu = n - n_gpu, .n_gpu = n_gpu, .size_cpu = size * (n - n_gpu) / n, .size_gpu = size * n_gpu / n};
+// size, kv: sums of the layers' shares.
+static double cost_of(const kin_device_rates *rates, double network_s, int n, double size, double kv, int n_gpu) {
+    const double on_cpu = (double)(n - n_gpu) / n;
+    kin_load load = {.n_cpu = n - n_gpu, .n_gpu = n_gpu, .size_cpu = size * on_cpu, .kv_cpu = kv * on_cpu};
+    load.size_gpu = size - load.size_cpu;
     kin_device_time t = kin_device_time_of(rates, &load);
     if (!t.fits || t.streamed_bytes > 0 || t.experts_s > 0) return INFINITY;
     return t.compute_s - rates->output_s + kin_device_windows_s(rates, n, n_gpu, 1) + DEVICE_OVERHEAD_S + network_s;
@@ -71,12 +74,14 @@ static void fill_parts(solver *s, const kin_facts *facts, int device) {
                                                      : INFINITY;
     int n_gpu_max = kin_device_gpu_layers_max(&rates, s->n_layer);
     for (int begin = 0; begin <= s->n_layer; begin++) {
-        double size = 0;
+        double size = 0, kv = 0;
         *part_of(s, device, begin, begin) = (part){0, 0};
         for (int end = begin + 1; end <= s->n_layer; end++) {
             int n = end - begin, n_gpu = n < n_gpu_max ? n : n_gpu_max;
             size += facts->model.layer_share[end - 1];
-            double with_s = cost_of(&rates, network_s, n, size, n_gpu), without_s = cost_of(&rates, network_s, n, size, 0);
+            kv += facts->model.kv_share[end - 1];
+            double with_s = cost_of(&rates, network_s, n, size, kv, n_gpu),
+                   without_s = cost_of(&rates, network_s, n, size, kv, 0);
             *part_of(s, device, begin, end) = with_s < without_s ? (part){with_s, n_gpu} : (part){without_s, 0};
         }
     }

@@ -32,10 +32,29 @@ double kin_facts_layer_bytes(const kin_model_facts *model) {
     return kin_facts_bytes_sum(model->layer_bytes) + kin_facts_bytes_sum(model->expert_bytes);
 }
 
-void kin_facts_set_shares(kin_model_facts *model, const double *bytes) {
+// Returns the mean.
+static double set_list(double *shares, int n_layer, const double *bytes) {
     double sum = 0;
-    for (int il = 0; bytes && il < model->n_layer; il++) sum += bytes[il];
-    for (int il = 0; il < model->n_layer; il++) model->layer_share[il] = sum > 0 ? bytes[il] * model->n_layer / sum : 1;
+    for (int il = 0; bytes && il < n_layer; il++) sum += bytes[il];
+    for (int il = 0; il < n_layer; il++) shares[il] = sum > 0 ? bytes[il] * n_layer / sum : 1;
+    return sum / n_layer;
+}
+
+void kin_facts_set_shares(kin_model_facts *model, const double *bytes) {
+    set_list(model->layer_share, model->n_layer, bytes);
+    set_list(model->kv_share, model->n_layer, NULL);
+}
+
+void kin_facts_set_kv(kin_model_facts *model, int n_ctx, const double *bytes) {
+    model->kv_held_bytes = set_list(model->kv_share, model->n_layer, bytes) / n_ctx;
+}
+
+double kin_facts_kv_held(const kin_model_facts *m, int n_ctx) {
+    return (m->kv_held_bytes > 0 ? m->kv_held_bytes : m->kv_bytes) * n_ctx;
+}
+
+double kin_facts_gpu_kv_held(const kin_model_facts *m, int n_ctx) {
+    return m->gpu_kv_bytes > 0 ? m->gpu_kv_bytes * n_ctx : kin_facts_kv_held(m, n_ctx);
 }
 
 // ---- one number
@@ -84,6 +103,8 @@ static int check_sizes(const kin_model_facts *m, kin_err *err) {
     if (check_number(m->layer_blocks, 0, 1e6, "blocks of a layer", err) != 0) return KIN_FAIL;
     if (check_number(m->output_blocks, 0, 1e6, "blocks of the output", err) != 0) return KIN_FAIL;
     if (check_number(m->kv_bytes, 0, 1e9, "KV bytes of a token", err) != 0) return KIN_FAIL;
+    if (check_number(m->kv_held_bytes, 0, 1e9, "KV bytes that a layer holds", err) != 0) return KIN_FAIL;
+    if (check_number(m->gpu_kv_bytes, 0, 1e9, "KV bytes that a layer holds on a GPU", err) != 0) return KIN_FAIL;
     if (check_number(m->share_heads, 0, 1e6, "pieces of attention", err) != 0) return KIN_FAIL;
     if (check_number(m->share_ff, 0, 1e6, "pieces of the feed-forward block", err) != 0) return KIN_FAIL;
     if (check_number(m->kv_reads, 0, 1e6, "heads on the same keys", err) != 0) return KIN_FAIL;
@@ -91,14 +112,18 @@ static int check_sizes(const kin_model_facts *m, kin_err *err) {
     return check_number(m->gpu_buffer_bytes, 0, MAX_MEMORY_BYTES, "GPU buffers", err);
 }
 
-static int check_shares(const kin_model_facts *m, kin_err *err) {
+static int check_list(const double *shares, int n_layer, double least, const char *of_one, const char *of_all, kin_err *err) {
     double sum = 0;
-    for (int il = 0; il < m->n_layer; il++) {
-        if (check_number(m->layer_share[il], 1e-9, KIN_FACTS_MAX_LAYERS, "share of a layer", err) != 0) return KIN_FAIL;
-        sum += m->layer_share[il];
+    for (int il = 0; il < n_layer; il++) {
+        if (check_number(shares[il], least, KIN_FACTS_MAX_LAYERS, of_one, err) != 0) return KIN_FAIL;
+        sum += shares[il];
     }
-    if (fabs(sum - m->n_layer) > 1e-6 * m->n_layer) return kin_err_set(err, "shares of layers: their mean must be 1");
-    return 0;
+    return fabs(sum - n_layer) > 1e-6 * n_layer ? kin_err_set(err, "%s: their mean must be 1", of_all) : 0;
+}
+
+static int check_shares(const kin_model_facts *m, kin_err *err) {
+    if (check_list(m->layer_share, m->n_layer, 1e-9, "share of a layer", "shares of layers", err) != 0) return KIN_FAIL;
+    return check_list(m->kv_share, m->n_layer, 0, "share of a layer's KV cache", "shares of layers' KV caches", err);
 }
 
 int kin_facts_check(const kin_facts *facts, kin_err *err) {

@@ -113,7 +113,7 @@ typedef struct kin_shared_facts {
     double sums_factor;        // measured over predicted time of the sums, if a group ends with this device; 0: not known
 } kin_shared_facts;
 
-// Layers are treated as equal except for their size: layer_share.
+// Layers are treated as equal except for their size, and for what they hold of the context: layer_share, kv_share.
 typedef struct kin_model_facts {
     int n_layer;
     double hidden_bytes;                      // one hidden state as sent over a link
@@ -132,10 +132,13 @@ typedef struct kin_model_facts {
     double gpu_layer_ops;               // graph operations of a layer on a GPU; 0: as on a CPU
     double layer_blocks, output_blocks; // number of graphs that each is cut into while weights stream
     int n_vocab;
-    double kv_bytes;              // keys and values of one token in one layer
-    double share_heads, share_ff; // pieces of attention and of the feed-forward block that a group can divide
-    double kv_reads;              // heads that read the same keys and values, each for itself; 0: one
-    double cpu_buffer_bytes;      // compute buffers and the program itself
+    double kv_bytes;                       // keys and values of one token that the mean layer reads
+    double kv_held_bytes;                  // what the mean layer holds of the whole context on a CPU, for each token; 0: kv_bytes
+    double gpu_kv_bytes;                   // the most that a layer holds on a GPU, likewise; 0: kv_held_bytes
+    double kv_share[KIN_FACTS_MAX_LAYERS]; // [n_layer] what a layer holds on a CPU, divided by the mean; the mean is 1
+    double share_heads, share_ff;          // pieces of attention and of the feed-forward block that a group can divide
+    double kv_reads;                       // heads that read the same keys and values, each for itself; 0: one
+    double cpu_buffer_bytes;               // compute buffers and the program itself
     double gpu_buffer_bytes;
 } kin_model_facts;
 
@@ -177,8 +180,13 @@ void kin_engine_facts_median(kin_engine_facts *out, const kin_engine_facts *swee
 double kin_facts_bytes_sum(const double bytes[KIN_N_QUANT]);
 // Returns the bytes of the mean layer, including all its experts.
 double kin_facts_layer_bytes(const kin_model_facts *model);
-// Sets layer_share from the bytes of each layer; NULL: all layers are equal.
+// Sets layer_share from the bytes of each layer; NULL: all layers are equal. All hold equal parts of the context, until
+// kin_facts_set_kv sets kv_share and kv_held_bytes from the bytes // [n_layer] that each layer holds of n_ctx tokens.
 void kin_facts_set_shares(kin_model_facts *model, const double *bytes);
+void kin_facts_set_kv(kin_model_facts *model, int n_ctx, const double *bytes);
+// Return the bytes that the mean layer, and any layer on a GPU, holds of a context of n_ctx tokens.
+double kin_facts_kv_held(const kin_model_facts *model, int n_ctx);
+double kin_facts_gpu_kv_held(const kin_model_facts *model, int n_ctx);
 
 // Checks the model and the work. Fails with a sentence on the first impossible value.
 int kin_facts_check(const kin_facts *facts, kin_err *err);

@@ -41,7 +41,7 @@ void kin_halda_model_init(kin_halda_model *h, const kin_facts *facts, const int 
     const kin_model_facts *m = &facts->model;
     const kin_device_facts *head = &facts->devices[members[0]];
     *h = (kin_halda_model){.n_device = n_members, .n_layer = m->n_layer, .layer_bytes = kin_facts_layer_bytes(m)};
-    h->layer_kv_bytes = h->layer_bytes + m->kv_bytes * facts->work.n_ctx;
+    h->layer_kv_bytes = h->layer_bytes + kin_facts_kv_held(m, facts->work.n_ctx);
     h->output_bytes = kin_facts_bytes_sum(m->output_bytes);
     h->row_bytes = m->input_bytes / m->n_vocab;
     for (int i = 0; i < n_members; i++) {

@@ -17,6 +17,7 @@ static void find_loads(const kin_facts *facts, const kin_plan *plan, kin_load lo
                 bool on_gpu = il >= end - share.n_layer_gpu;
                 *(on_gpu ? &load->size_gpu : &load->size_cpu) += facts->model.layer_share[il];
                 *(on_gpu ? &load->n_gpu : &load->n_cpu) += 1;
+                if (!on_gpu) load->kv_cpu += facts->model.kv_share[il];
             }
         }
     }

@@ -140,6 +140,7 @@ static bool recompute_lost(const kin_facts *facts, const places *p, int lost, in
             double *size = p->after[il].on_gpu ? &load.size_gpu : &load.size_cpu;
             ++*n;
             *size += facts->model.layer_share[il];
+            if (!p->after[il].on_gpu) load.kv_cpu += facts->model.kv_share[il];
         }
         int from = begin == 0                            ? 0
                    : p->before[begin - 1].device == lost ? p->after[begin - 1].device

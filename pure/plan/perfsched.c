@@ -17,8 +17,7 @@ typedef struct worker {
 
 static int cpu_room(const kin_device_rates *rates, int n_layer) {
     for (int n = n_layer; n > 0; n--) {
-        kin_load load = kin_load_of(n, 0);
-        load.size_cpu *= rates->layer_share_max;
+        const kin_load mean = kin_load_of(n, 0), load = kin_load_largest(rates, &mean);
         kin_device_time t = kin_device_time_of(rates, &load);
         if (t.fits && t.streamed_bytes == 0 && t.experts_s == 0) return n;
     }
