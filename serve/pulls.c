@@ -205,7 +205,7 @@ static int find_name(const json_t *body, const char **name, kin_api_error *err) 
 // Turns a client's name ("qwen3:8b" as Ollama's clients write it) into one of kin's.
 static int read_name(const kin_pulls *pulls, const char *text, char *name, size_t size, kin_api_error *err) {
     kin_model_ref ref;
-    kin_known_model known;
+    kin_known_model known = {0};
     kin_err why;
     int rc = kin_model_ref_parse(&ref, text, &why);
     if (rc == KIN_ABSENT && kin_known_models_find(pulls->o.pull.known_file, text, &known, &why) == 0)
