@@ -219,15 +219,17 @@ static void pack_q4_1(kin_pack_rows rows, int n, void *panel) {
 
 // Packs 32 bits of each row, one for each column: bit 4 j + b becomes bit j of byte b.
 static void pack_bits(kin_pack_rows rows, uint8_t *plane) {
-    for (int r = 0; r < rows.n; r++) {
-        uint32_t x, t;
-        memcpy(&x, kin_pack_row(rows, r), sizeof x);
-        for (int i = 0; i < 4; i++) {
-            t = x >> i & 0x11111111; // bits i, i + 4, ...
+    kin_pack_interleave(rows, 4, plane);
+    for (int r = 0; r < KIN_PANEL_ROWS; r += 4) {
+        const four x = load_four(plane + 4 * r);
+        four y = {0};
+        for (uint32_t i = 0; i < 4; i++) {
+            four t = x >> i & 0x11111111; // bits i, i + 4, ...
             t = (t | t >> 3) & 0x03030303;
             t = (t | t >> 6) & 0x000f000f;
-            plane[4 * r + i] = (uint8_t)(t | t >> 12);
+            y |= ((t | t >> 12) & 255) << 8 * i;
         }
+        memcpy(plane + 4 * r, &y, sizeof y);
     }
 }
 
@@ -260,12 +262,14 @@ static void pack_nvfp4(kin_pack_rows rows, int n, void *panel) {
     }
 }
 
-// Packs 16 bytes of four weights each: bits 2 k of four bytes -> a byte of k, the first byte's weight lowest.
-static void pack_row_q2_0(const uint8_t *b, int r, kin_panel_q2_0 *p) {
-    for (int k = 0; k < 16; k++) {
-        int x = 0;
-        for (int t = 0; t < 4; t++) x |= (b[k / 4 * 4 + t] >> k % 4 * 2 & 3) << 2 * t;
-        p[k / 8].q[k / 4 % 2][4 * r + k % 4] = (uint8_t)x;
+// Transposes matrices of 4 by 4 pairs of bits, n bytes of them: pair k of byte t <-> pair t of byte k.
+static void transpose_pairs(uint8_t *bytes, int n) {
+    for (int i = 0; i < n; i += 16) {
+        four x = load_four(bytes + i), t = (x ^ x >> 6) & 0x00cc00cc;
+        x ^= t ^ t << 6;
+        t = (x ^ x >> 12) & 0x0000f0f0;
+        x ^= t ^ t << 12;
+        memcpy(bytes + i, &x, sizeof x);
     }
 }
 
@@ -273,8 +277,11 @@ static void pack_q2_0(kin_pack_rows rows, int n, void *panel) {
     kin_panel_q2_0 *p = panel;
     kin_panel_scale_f16 *scale = (kin_panel_scale_f16 *)(p + 2 * n);
     for (int i = 0; i < n; i++, rows.at += 18) {
+        uint8_t q[4][64] = {{0}};
         kin_pack_halves(rows, scale[i].d);
-        for (int r = 0; r < rows.n; r++) pack_row_q2_0(kin_pack_row(rows, r) + 2, r, p + 2 * i);
+        kin_pack_interleave(kin_pack_from(rows, 2), 16, q);
+        transpose_pairs(q[0], sizeof q);
+        memcpy(p + 2 * i, q, sizeof q);
     }
 }
 
