@@ -48,15 +48,21 @@ static void print_types(const kin_gguf *gguf) {
 }
 
 static void print_needs(const kin_model *m) {
+    enum { N_BATCH = 512 };
     char a[32], b[32], c[32];
     kin_kv_options kv = {.windows = kin_windows_one(0, m->hp.n_layer, 0), .n_ctx = 4096, .type = GGML_TYPE_F16};
     if (kv.n_ctx > m->hp.n_ctx_train) kv.n_ctx = m->hp.n_ctx_train;
+    const uint64_t per_token = kin_kv_bytes(&m->hp, &kv) - kin_kv_states_bytes(&m->hp, &kv.windows, kv.n_ctx);
+    kv.window = kin_kv_window_of(&m->hp, kv.n_ctx, N_BATCH, 1);
     kin_memory mem = kin_memory_read();
     uint64_t states = kin_kv_states_bytes(&m->hp, &kv.windows, kv.n_ctx), kv_bytes = kin_kv_bytes(&m->hp, &kv), weights = 0;
     for (size_t i = 0; i < kin_gguf_n_tensors(m->gguf); i++) weights += kin_gguf_tensor_at(m->gguf, i)->n_bytes;
     if (m->input_embd) weights -= m->input_embd->n_bytes; // its rows are read singly
     printf("per token    %s of weights read; %s of KV cache (f16)\n", kin_size_format(kin_model_bytes_per_token(m), a, sizeof a),
-           kin_size_format((kv_bytes - states) / (uint64_t)kv.n_ctx, b, sizeof b));
+           kin_size_format(per_token / (uint64_t)kv.n_ctx, b, sizeof b));
+    if (kv.window.n_blocks > 0)
+        printf("window       %d tokens in some layers, which keep %d of the context's %d\n", kv.window.size,
+               kv.window.n_blocks * KIN_KV_CELLS, kv.n_ctx);
     if (states > 0)
         printf("per sequence %s of states of recurrent layers; %d sequences can have them\n",
                kin_size_format(states / (uint64_t)kin_kv_n_states(&m->hp, kv.n_ctx), a, sizeof a),

@@ -140,7 +140,7 @@ static const llama_option options[] = {
     {"--rope-freq-base", REFUSED, FROM_FILE},
     {"--rope-freq-scale", REFUSED, FROM_FILE},
     {"--override-kv", REFUSED, FROM_FILE},
-    {"--swa-full", NOTHING, "kin has no sliding-window cache"},
+    {"--swa-full", NOTHING, "windowed layers keep only the window"},
     {"--log-file", REFUSED, "logs go to stderr; redirect them with 2> FILE"},
     {"-v", SAME, "--verbose"},
     {"-lv", NOTHING_WITH_VALUE, "set KIN_VERBOSE=1 for more messages"},

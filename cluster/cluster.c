@@ -187,6 +187,10 @@ void kin_cluster_fill_plan(const kin_cluster *c, const kin_assignment *of, int i
     plan->wire_type = c->o.wire_type;
     plan->flags = (so->flash ? KIN_PROTO_PLAN_FLASH : 0) | (devices->repack ? KIN_PROTO_PLAN_REPACK : 0) |
                   (devices->ggml_kernels ? KIN_PROTO_PLAN_GGML : 0) | (c->o.timeline ? KIN_PROTO_PLAN_TIMELINE : 0);
+    if (kin_kv_window_of(&c->o.model->hp, so->n_ctx, (int)plan->n_batch, so->n_sequences).n_blocks > 0) {
+        plan->flags |= KIN_PROTO_PLAN_WINDOWS;
+        plan->n_sequences = (uint16_t)so->n_sequences;
+    }
     plan->mode = so->mode == KIN_STREAM_MMAP       ? KIN_PROTO_MMAP
                  : so->mode == KIN_STREAM_WILLNEED ? KIN_PROTO_WILLNEED
                  : so->sliding.n_blocks > 0        ? KIN_PROTO_WINDOW

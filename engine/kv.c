@@ -10,7 +10,7 @@ struct kin_kv {
     kin_kv_options o;
     kin_kv_blocks *blocks;
     kin_kv_states *states;
-    kin_state_copies state_copies; // of operations whose step was not placed yet
+    kin_kv_later later; // of operations whose step was not placed yet
     int n_states;
     void *block_copy;                             // a block's bytes while it is copied within a GPU
     void (*copied)(void *user, int from, int to); // or NULL
@@ -19,6 +19,7 @@ struct kin_kv {
     struct ggml_context *cpu_ctx, *gpu_ctx;
     int n_layer;
     kin_layer *layers;           // [n_layer] of the model
+    bool *has_window;            // [n_layer] whether the layer uses the window's blocks
     bool has_kernels;            // the CPU's blocks are laid out as kin_kv_layout says
     size_t row_bytes;            // of a token's keys and values in the widest layer
     struct ggml_tensor **k, **v; // [n_layer] of the model; NULL for layers that are not here
@@ -39,13 +40,21 @@ static size_t layer_row_bytes(const kin_hparams *hp, enum ggml_type type, int il
     return ggml_row_size(type, width(hp, il, 0)) + ggml_row_size(type, width(hp, il, 1));
 }
 
+// Returns the cells of a layer.
+static int64_t n_cells_of(const kin_hparams *hp, const kin_kv_options *o, int il, bool on_gpu) {
+    const kin_layer layer = kin_layer_of(hp, il);
+    const bool has_window = !on_gpu && kin_kv_window_has(&o->window, &layer);
+    return has_window ? (int64_t)o->window.n_blocks * KIN_KV_CELLS : kin_kv_n_cells(o->n_ctx);
+}
+
 uint64_t kin_kv_bytes(const kin_hparams *hp, const kin_kv_options *o) {
-    uint64_t rows = 0;
+    uint64_t bytes = kin_kv_states_bytes(hp, &o->windows, o->n_ctx);
     for (int i = 0; i < o->windows.n; i++) {
         const kin_window *w = &o->windows.at[i];
-        for (int il = w->layer_begin; il < w->layer_end; il++) rows += layer_row_bytes(hp, o->type, il);
+        for (int il = w->layer_begin; il < w->layer_end; il++)
+            bytes += layer_row_bytes(hp, o->type, il) * (uint64_t)n_cells_of(hp, o, il, il >= kin_window_gpu_begin(w));
     }
-    return rows * (uint64_t)kin_kv_n_cells(o->n_ctx) + kin_kv_states_bytes(hp, &o->windows, o->n_ctx);
+    return bytes;
 }
 
 // Fails if keys and values of a layer are not whole blocks of the cache's type.
@@ -106,18 +115,19 @@ int kin_kv_open(kin_kv **out, const kin_hparams *hp, const kin_kv_options *o,
     }
     kv->layers = calloc((size_t)hp->n_layer, sizeof *kv->layers);
     for (int il = 0; il < hp->n_layer && kv->layers; il++) kv->layers[il] = kin_layer_of(hp, il);
+    kv->has_window = calloc((size_t)hp->n_layer, sizeof *kv->has_window);
     kv->k = calloc((size_t)hp->n_layer, sizeof *kv->k);
     kv->v = calloc((size_t)hp->n_layer, sizeof *kv->v);
     struct ggml_init_params params = {.mem_size = (2 * n_layer + 1) * ggml_tensor_overhead(), .no_alloc = true};
     kv->cpu_ctx = ggml_init(params);
     kv->gpu_ctx = ggml_init(params);
     kv->block_copy = malloc(kv->row_bytes * KIN_KV_CELLS);
-    if (!kv->layers || !kv->block_copy || !kv->k || !kv->v || !kv->cpu_ctx || !kv->gpu_ctx) {
+    if (!kv->layers || !kv->has_window || !kv->block_copy || !kv->k || !kv->v || !kv->cpu_ctx || !kv->gpu_ctx) {
         kin_err_set(err, "out of memory");
         goto fail;
     }
     kv->n_states = kin_kv_n_states(hp, o->n_ctx);
-    if (kin_kv_blocks_open(&kv->blocks, o->n_ctx, kv->n_states, err) != 0) goto fail;
+    if (kin_kv_blocks_open(&kv->blocks, o->n_ctx, kv->n_states, &o->window, err) != 0) goto fail;
     if (kin_kv_states_open(&kv->states, hp, &o->windows, o->n_ctx, err) != 0) goto fail;
 
     const kin_device *gpu = NULL;
@@ -128,9 +138,10 @@ int kin_kv_open(kin_kv **out, const kin_hparams *hp, const kin_kv_options *o,
             if (device->is_gpu) gpu = device;
             if (!device->is_gpu) kv->has_kernels = device->kernels != NULL;
             struct ggml_context *ctx = device->is_gpu ? kv->gpu_ctx : kv->cpu_ctx;
-            kv->k[il] = ggml_new_tensor_2d(ctx, o->type, width(hp, il, 0), kin_kv_n_cells(o->n_ctx));
-            if (width(hp, il, 1) == 0) continue;
-            kv->v[il] = ggml_new_tensor_2d(ctx, o->type, width(hp, il, 1), kin_kv_n_cells(o->n_ctx));
+            const int64_t n_cells = n_cells_of(hp, o, il, device->is_gpu);
+            kv->has_window[il] = !device->is_gpu && kin_kv_window_has(&o->window, &kv->layers[il]);
+            kv->k[il] = ggml_new_tensor_2d(ctx, o->type, width(hp, il, 0), n_cells);
+            if (width(hp, il, 1) > 0) kv->v[il] = ggml_new_tensor_2d(ctx, o->type, width(hp, il, 1), n_cells);
         }
     }
     if (alloc_cpu(kv, err) != 0 || alloc_gpu(kv, gpu, err) != 0) goto fail;
@@ -150,12 +161,14 @@ void kin_kv_close(kin_kv *kv) {
     if (kv->cpu_ctx) ggml_free(kv->cpu_ctx);
     if (kv->gpu_ctx) ggml_free(kv->gpu_ctx);
     free(kv->layers);
+    free(kv->has_window);
     free(kv->k);
     free(kv->v);
     free(kv->block_copy);
     kin_kv_blocks_close(kv->blocks);
     kin_kv_states_close(kv->states);
-    free(kv->state_copies.at);
+    free(kv->later.states.at);
+    free(kv->later.blocks.at);
     free(kv);
 }
 
@@ -172,8 +185,8 @@ bool kin_batch_loses(const kin_batch *batch, const kin_kv_op *op) {
     return false;
 }
 
-static void copy_block(kin_kv *kv, struct ggml_tensor *t, kin_kv_copy copy) {
-    size_t bytes = t->nb[1] * KIN_KV_CELLS, from = (size_t)copy.from * bytes, to = (size_t)copy.to * bytes;
+static void copy_block(kin_kv *kv, struct ggml_tensor *t, int from_block, int to_block) {
+    size_t bytes = t->nb[1] * KIN_KV_CELLS, from = (size_t)from_block * bytes, to = (size_t)to_block * bytes;
     if (t->buffer == kv->cpu_buf) {
         memcpy((char *)t->data + to, (const char *)t->data + from, bytes);
         return;
@@ -182,13 +195,21 @@ static void copy_block(kin_kv *kv, struct ggml_tensor *t, kin_kv_copy copy) {
     ggml_backend_tensor_set(t, kv->block_copy, to, bytes);
 }
 
+static void copy_layer(kin_kv *kv, int il, int from_block, int to_block) {
+    if (kv->k[il]) copy_block(kv, kv->k[il], from_block, to_block);
+    if (kv->v[il]) copy_block(kv, kv->v[il], from_block, to_block);
+}
+
 static int apply(kin_kv *kv, const kin_kv_op *op, kin_kv_copy *copy, kin_err *err) {
     if (kin_kv_blocks_apply(kv->blocks, op, copy, err) != 0) return KIN_FAIL;
-    if (copy->state_from >= 0 && kin_state_copies_add(&kv->state_copies, copy->state_from, copy->state_to, err) != 0)
+    kin_kv_later *later = &kv->later;
+    if (copy->state_from >= 0 && kin_state_copies_add(&later->states, copy->state_from, copy->state_to, err) != 0)
+        return KIN_FAIL;
+    if (copy->window_from >= 0 && kin_state_copies_add(&later->blocks, copy->window_from, copy->window_to, err) != 0)
         return KIN_FAIL;
     for (int il = 0; copy->from >= 0 && il < kv->n_layer; il++) {
-        if (kv->k[il]) copy_block(kv, kv->k[il], *copy);
-        if (kv->v[il]) copy_block(kv, kv->v[il], *copy);
+        if (kv->has_window[il]) continue;
+        copy_layer(kv, il, copy->from, copy->to);
     }
     if (copy->from >= 0 && kv->copied) kv->copied(kv->copied_user, copy->from, copy->to);
     return 0;
@@ -200,7 +221,8 @@ static int copy_cell(kin_kv_copies *copies, int row, int64_t cell, kin_kv_copy c
     if (!copies) return kin_err_set(err, "a sequence branches off within a step that has no list of copies");
     if (copies->n == KIN_KV_COPIES)
         return kin_err_set(err, "sequences that branch in a step have more than %d of its tokens in common", KIN_KV_COPIES);
-    copies->at[copies->n++] = (kin_row_cell){row, (int32_t)(copy.to * KIN_KV_CELLS + cell % KIN_KV_CELLS)};
+    const int32_t at = (int32_t)(cell % KIN_KV_CELLS), to = copy.to * KIN_KV_CELLS + at;
+    copies->at[copies->n++] = (kin_row_cell){row, to, copy.window_to >= 0 ? copy.window_to * KIN_KV_CELLS + at : to};
     return 0;
 }
 
@@ -263,15 +285,23 @@ int kin_kv_runs(const kin_kv *kv, const kin_batch *batch, kin_run *runs, int32_t
     return n_runs;
 }
 
-void kin_kv_take_state_copies(kin_kv *kv, kin_state_copies *copies) {
-    const kin_state_copies taken = kv->state_copies;
-    kv->state_copies = *copies;
-    kv->state_copies.n = 0;
-    *copies = taken;
+void kin_kv_take_later(kin_kv *kv, kin_kv_later *later) {
+    const kin_kv_later taken = kv->later;
+    kv->later = *later;
+    kv->later.states.n = kv->later.blocks.n = 0;
+    *later = taken;
 }
 
-void kin_kv_copy_states(kin_kv *kv, int il, const kin_state_copies *copies) {
-    kin_kv_states_copy(kv->states, il, copies);
+void kin_kv_copy_later(kin_kv *kv, int il, const kin_kv_later *later) {
+    kin_kv_states_copy(kv->states, il, &later->states);
+    for (int i = 0; i < later->blocks.n && kv->has_window[il] && kv->k[il]; i++) {
+        copy_layer(kv, il, later->blocks.at[i].from, later->blocks.at[i].to);
+    }
+}
+
+void kin_kv_copy_now(kin_kv *kv) {
+    for (int il = 0; il < kv->n_layer; il++) kin_kv_copy_later(kv, il, &kv->later);
+    kv->later.states.n = kv->later.blocks.n = 0;
 }
 
 float *kin_kv_layer_states(const kin_kv *kv, int il) {
@@ -297,6 +327,20 @@ void kin_kv_table(const kin_kv *kv, int32_t seq, int32_t *table) {
     const int32_t *blocks = kin_kv_blocks_table(kv->blocks, seq, &n);
     memset(table, 0, (size_t)kin_kv_blocks_n(kv->blocks) * sizeof *table);
     if (n) memcpy(table, blocks, (size_t)n * sizeof *table);
+}
+
+void kin_kv_window_table(const kin_kv *kv, int32_t seq, int32_t *table) {
+    int n;
+    const int32_t *blocks = kin_kv_blocks_window_table(kv->blocks, seq, &n);
+    memset(table, 0, (size_t)kin_kv_blocks_n(kv->blocks) * sizeof *table);
+    if (n) memcpy(table, blocks, (size_t)n * sizeof *table);
+}
+
+int64_t kin_kv_window_cell(const kin_kv *kv, int32_t seq, int32_t pos) {
+    int n;
+    const int32_t *blocks = kin_kv_blocks_window_table(kv->blocks, seq, &n);
+    kin_assert(pos / KIN_KV_CELLS < n);
+    return (int64_t)blocks[pos / KIN_KV_CELLS] * KIN_KV_CELLS + pos % KIN_KV_CELLS;
 }
 
 // A token at `pos` of `seq` attends to all positions of its sequence up to its own. Their blocks are among the first n_kv cells,
@@ -348,8 +392,24 @@ static size_t block_bytes(const struct ggml_tensor *cache) {
     return cache ? cache->nb[1] * KIN_KV_CELLS : 0;
 }
 
+// Returns the block of a layer that holds block `i` of a sequence, which must exist.
+static int block_of_layer(const kin_kv *kv, int32_t seq, int i, int il) {
+    int n;
+    const int32_t *table = kin_kv_blocks_window_table(kv->blocks, seq, &n);
+    kin_assert(i >= 0 && i < n);
+    return kv->has_window[il] ? table[i] : kin_kv_block(kv, seq, i);
+}
+
+int kin_kv_n_gone(const kin_kv *kv, int32_t seq) {
+    return kin_kv_blocks_n_gone(kv->blocks, seq);
+}
+
+bool kin_kv_has_window(const kin_kv *kv, int il) {
+    return kv->has_window[il];
+}
+
 void kin_kv_page_get(const kin_kv *kv, int32_t seq, int i, int il, uint8_t *page) {
-    const size_t block = (size_t)kin_kv_block(kv, seq, i);
+    const size_t block = (size_t)block_of_layer(kv, seq, i, il);
     struct ggml_tensor *of[] = {kv->k[il], kv->v[il]};
     const uint8_t *end = page + kin_kv_page_bytes(kv);
     for (int k = 0; k < 2 && of[k]; k++) {
@@ -364,7 +424,7 @@ void kin_kv_page_get(const kin_kv *kv, int32_t seq, int i, int il, uint8_t *page
 }
 
 void kin_kv_page_set(kin_kv *kv, int32_t seq, int i, int il, const uint8_t *page) {
-    const size_t block = (size_t)kin_kv_block(kv, seq, i);
+    const size_t block = (size_t)block_of_layer(kv, seq, i, il);
     struct ggml_tensor *of[] = {kv->k[il], kv->v[il]};
     for (int k = 0; k < 2 && of[k]; k++) {
         const size_t bytes = block_bytes(of[k]), at = block * bytes;

@@ -1,9 +1,10 @@
 // The KV cache of a device's layers, with the states of recurrent ones (engine/kv_states.h): keys and values of the processed
 // tokens, for several sequences at once.
 //
-// It consists of cells in blocks of 64; a cell holds one token's keys and values in every layer. The block table
-// (engine/kv_blocks.h) records which blocks a sequence has and which it shares with others. kin's attention walks a sequence's
-// table of blocks; ggml's reads a prefix of the cells through a mask.
+// It consists of cells in blocks of 64; a cell holds one token's keys and values in every layer; windowed layers may have cells
+// of their own, for the last tokens of each sequence (engine/kv_window.h). The block table (engine/kv_blocks.h) records which
+// blocks a sequence has and which it shares with others. kin's attention walks a sequence's table of blocks; ggml's reads a
+// prefix of the cells through a mask.
 //
 // Owner and thread: the shard's.
 #pragma once
@@ -16,6 +17,7 @@
 #include "engine/kv_blocks.h"
 #include "engine/kv_page.h"
 #include "engine/kv_states.h"
+#include "engine/kv_window.h"
 #include "kernels/kernels.h"
 #include "model/graph.h"
 #include "model/hparams.h"
@@ -24,9 +26,10 @@
 typedef struct kin_kv kin_kv;
 
 typedef struct kin_kv_options {
-    kin_windows windows; // the layers
-    int n_ctx;           // in tokens, shared by all sequences
-    enum ggml_type type; // GGML_TYPE_F16 or GGML_TYPE_Q8_0
+    kin_windows windows;  // the layers
+    int n_ctx;            // in tokens, shared by all sequences
+    enum ggml_type type;  // GGML_TYPE_F16 or GGML_TYPE_Q8_0
+    kin_kv_window window; // the blocks of windowed layers, except for those on the GPU, which use the blocks of the others
 } kin_kv_options;
 
 enum {
@@ -44,6 +47,8 @@ typedef struct kin_page_request {
     bool recomputes; // with loads: layers whose pages are on no device are recomputed from the hidden states at their border
     int timeout_ms;  // timeout for pages on other devices' disks; 0: none is fetched
     int32_t seq;
+    bool is_late; // steps began since it was sent; n_gone is that of the time (kin_kv_n_gone)
+    int n_gone;
     int first, n;                     // 1 <= n <= KIN_PAGES_MAX
     kin_page_key keys[KIN_PAGES_MAX]; // [n]
     kin_border_set borders;           // if it recomputes: the borders of the ring that computed these pages
@@ -100,10 +105,17 @@ int kin_kv_place(kin_kv *kv, const kin_batch *batch, int64_t *cells, kin_kv_copi
 // Returns their number. Only if the model has recurrent layers.
 int kin_kv_runs(const kin_kv *kv, const kin_batch *batch, kin_run *runs, int32_t *rows);
 
-// Exchanges *copies, whose list is no longer needed, for the copies of states that operations have asked for since the last call.
-// They are made in each layer before the next step that was placed is computed there.
-void kin_kv_take_state_copies(kin_kv *kv, kin_state_copies *copies);
-void kin_kv_copy_states(kin_kv *kv, int il, const kin_state_copies *copies);
+// Copies that operations have asked for, and that are made layer by layer, before the next step that was placed is computed
+// there: steps in flight may still read what was there. They are those of states, and of blocks of windowed layers.
+typedef struct kin_kv_later {
+    kin_state_copies states, blocks;
+} kin_kv_later;
+
+// Exchanges *later, whose lists are no longer needed, for the copies asked for since the last call.
+void kin_kv_take_later(kin_kv *kv, kin_kv_later *later);
+void kin_kv_copy_later(kin_kv *kv, int il, const kin_kv_later *later);
+// Makes the copies asked for since the last call in all layers now. Call while no step is in flight.
+void kin_kv_copy_now(kin_kv *kv);
 float *kin_kv_layer_states(const kin_kv *kv, int il); // NULL: it is not recurrent, or not here
 
 // Removes the tokens of a placed batch, and everything placed after them in their sequences.
@@ -116,6 +128,9 @@ int kin_kv_n_used(const kin_kv *kv);
 // Writes the numbers of the blocks that hold positions 0, 64, 128, ... of a sequence to table // i32 [kin_kv_n_cells(n_ctx) /
 // KIN_KV_CELLS].
 void kin_kv_table(const kin_kv *kv, int32_t seq, int32_t *table);
+// The same for windowed layers. A step may be computed with a table from after steps behind it were placed.
+void kin_kv_window_table(const kin_kv *kv, int32_t seq, int32_t *table);
+int64_t kin_kv_window_cell(const kin_kv *kv, int32_t seq, int32_t pos); // of a position in windowed layers
 
 // Fills mask // f16 [n_rows, n_kv]: 0 where row i's token may attend (its own sequence, up to its own position), else -inf. rows:
 // token numbers in the batch; NULL: all. window: a row attends only to that many tokens, including its own; 0: all.
@@ -125,7 +140,10 @@ void kin_kv_mask(const kin_kv *kv, const kin_batch *batch, const int32_t *rows, 
 // Returns the bytes of a page, the same in all layers. A page is one block's content in a layer, keys before values, exactly as
 // stored in the cache: only the same layer, type and kernels can read it again.
 size_t kin_kv_page_bytes(const kin_kv *kv);
-// Copies block `i` of a sequence, which must be full, in a layer of this cache -> page // [kin_kv_page_bytes], and back.
+// Returns how many of the first blocks of a sequence windowed layers do not have any more.
+int kin_kv_n_gone(const kin_kv *kv, int32_t seq);
+bool kin_kv_has_window(const kin_kv *kv, int il); // for a layer of this cache: it is such a layer
+// Copies block `i` of a sequence, which must be full, in a layer that has it -> page // [kin_kv_page_bytes], and back.
 void kin_kv_page_get(const kin_kv *kv, int32_t seq, int i, int il, uint8_t *page);
 void kin_kv_page_set(kin_kv *kv, int32_t seq, int i, int il, const uint8_t *page);
 // Returns false if a page of a layer of this cache contains infinities or NaN; for Q8_0 it checks the scales.
@@ -140,7 +158,8 @@ int kin_kv_block(const kin_kv *kv, int32_t seq, int i); // the physical number o
 // Registers a function that is called for each block that becomes a copy of another.
 void kin_kv_on_copy(kin_kv *kv, void (*copied)(void *user, int from, int to), void *user);
 
-// [n_embd_k, n_cells] and [n_embd_v, n_cells], NULL for layers that are not here or read those of another layer, and V where
-// values are in the keys; on the CPU with kin's kernels a block's bytes are laid out as kin_kv_layout says.
+// [n_embd_k, n_cells] and [n_embd_v, n_cells] (of windowed layers their own cells), NULL for layers that are not here or read
+// those of another layer, and V where values are in the keys; on the CPU with kin's kernels a block's bytes are laid out as
+// kin_kv_layout says.
 struct ggml_tensor *kin_kv_k(const kin_kv *kv, int il);
 struct ggml_tensor *kin_kv_v(const kin_kv *kv, int il);

@@ -5,18 +5,29 @@
 
 #include "model/graph.h"
 
+enum { KEPT_BEHIND = 64 }; // positions before the window that are kept, more than drafts of steps in flight have
+
 typedef struct sequence {
     int32_t *blocks; // [cap], as many as n positions need
+    int32_t *window; // [cap], likewise; NULL: windowed layers have no blocks of their own
     int n, cap;
+    int n_gone;    // the first blocks of `window`, which were given back
+    uint64_t step; // of the last positions that were appended
+    int begin;     // the first one of them
     // With states, while n > 0:
-    int state, base;     // the positions from `base` on are in the state's log
-    uint64_t step;       // of the last positions that were appended
-    int begin, n_logged; // the run of that step
+    int state, base; // the positions from `base` on are in the state's log
+    int n_logged;    // before the run of that step
 } sequence;
 
+typedef struct pool {
+    int n, n_free;
+    int *refs; // [n] number of sequences that use each block
+} pool;
+
 struct kin_kv_blocks {
-    int n_ctx, n_blocks, n_free;
-    int *refs; // [n_blocks] number of sequences that use each block
+    int n_ctx;
+    pool blocks, window; // window.n 0: windowed layers have no blocks of their own
+    int window_size, window_most;
     sequence *sequences;
     int n_sequences; // the size of `sequences`
     int n_states, n_free_states;
@@ -28,17 +39,22 @@ static int blocks_of(int n_tokens) {
     return (n_tokens + KIN_KV_CELLS - 1) / KIN_KV_CELLS;
 }
 
-int kin_kv_blocks_open(kin_kv_blocks **out, int n_ctx, int n_states, kin_err *err) {
+static bool open_pool(pool *p, int n) {
+    *p = (pool){.n = n, .n_free = n, .refs = calloc((size_t)n + 1, sizeof *p->refs)};
+    return p->refs;
+}
+
+int kin_kv_blocks_open(kin_kv_blocks **out, int n_ctx, int n_states, const kin_kv_window *window, kin_err *err) {
     *out = NULL;
     kin_kv_blocks *b = calloc(1, sizeof *b);
     if (!b) return kin_err_set(err, "out of memory");
     b->n_ctx = n_ctx;
-    b->n_blocks = b->n_free = blocks_of(n_ctx);
     b->n_states = b->n_free_states = n_states;
     b->step = 1;
-    b->refs = calloc((size_t)b->n_blocks, sizeof *b->refs);
+    b->window_size = window ? window->size : 0;
+    b->window_most = window ? window->n_most : 0;
     b->has_owner = calloc((size_t)n_states + 1, sizeof *b->has_owner);
-    if (!b->refs || !b->has_owner) {
+    if (!open_pool(&b->blocks, blocks_of(n_ctx)) || !open_pool(&b->window, window ? window->n_blocks : 0) || !b->has_owner) {
         kin_kv_blocks_close(b);
         return kin_err_set(err, "out of memory");
     }
@@ -48,9 +64,13 @@ int kin_kv_blocks_open(kin_kv_blocks **out, int n_ctx, int n_states, kin_err *er
 
 void kin_kv_blocks_close(kin_kv_blocks *b) {
     if (!b) return;
-    for (int i = 0; i < b->n_sequences; i++) free(b->sequences[i].blocks);
+    for (int i = 0; i < b->n_sequences; i++) {
+        free(b->sequences[i].blocks);
+        free(b->sequences[i].window);
+    }
     free(b->sequences);
-    free(b->refs);
+    free(b->blocks.refs);
+    free(b->window.refs);
     free(b->has_owner);
     free(b);
 }
@@ -69,28 +89,35 @@ static sequence *record(kin_kv_blocks *b, int32_t seq) {
     return &b->sequences[seq];
 }
 
-static bool reserve(sequence *s, int n_blocks) {
+static bool has_window(const kin_kv_blocks *b) {
+    return b->window.n > 0;
+}
+
+static bool reserve(const kin_kv_blocks *b, sequence *s, int n_blocks) {
     if (n_blocks <= s->cap) return true;
     int cap = n_blocks > 2 * s->cap ? n_blocks : 2 * s->cap;
-    int32_t *larger = realloc(s->blocks, (size_t)cap * sizeof *larger);
-    if (!larger) return false;
-    s->blocks = larger;
+    int32_t **tables[] = {&s->blocks, &s->window};
+    for (int i = 0; i < 1 + has_window(b); i++) {
+        int32_t *larger = realloc(*tables[i], (size_t)cap * sizeof *larger);
+        if (!larger) return false;
+        *tables[i] = larger;
+    }
     s->cap = cap;
     return true;
 }
 
-static int take_block(kin_kv_blocks *b) {
-    for (int i = 0; i < b->n_blocks; i++) {
-        if (b->refs[i] > 0) continue;
-        b->refs[i] = 1;
-        b->n_free--;
+static int take_block(pool *p) {
+    for (int i = 0; i < p->n; i++) {
+        if (p->refs[i] > 0) continue;
+        p->refs[i] = 1;
+        p->n_free--;
         return i;
     }
     return -1;
 }
 
-static void give_block(kin_kv_blocks *b, int32_t block) {
-    if (--b->refs[block] == 0) b->n_free++;
+static void give_block(pool *p, int32_t block) {
+    if (--p->refs[block] == 0) p->n_free++;
 }
 
 static int take_state(kin_kv_blocks *b, sequence *s, kin_err *err) {
@@ -111,11 +138,31 @@ static void give_state(kin_kv_blocks *b, const sequence *s) {
     b->n_free_states++;
 }
 
+// Gives back blocks begin .. end - 1 of the sequence.
+static void give_blocks(kin_kv_blocks *b, const sequence *s, int begin, int end) {
+    for (int i = begin; i < end; i++) {
+        give_block(&b->blocks, s->blocks[i]);
+        if (has_window(b) && i >= s->n_gone) give_block(&b->window, s->window[i]);
+    }
+}
+
 static void shorten(kin_kv_blocks *b, sequence *s, int n) {
     if (n >= s->n) return;
-    for (int i = blocks_of(n); i < blocks_of(s->n); i++) give_block(b, s->blocks[i]);
+    give_blocks(b, s, blocks_of(n), blocks_of(s->n));
     if (n == 0) give_state(b, s);
+    if (n == 0) s->n_gone = 0;
     s->n = n;
+}
+
+// True if position n would see all positions of its window.
+static bool has_window_at(const sequence *s, int n, int size) {
+    return n == 0 || s->n_gone == 0 || s->n_gone * KIN_KV_CELLS <= n - size + 1;
+}
+
+// Gives back blocks that no later step of the sequence reads.
+static void shift_window(kin_kv_blocks *b, sequence *s) {
+    const int begin = s->begin < s->n ? s->begin : s->n, n_gone = (begin - b->window_size + 1 - KEPT_BEHIND) / KIN_KV_CELLS;
+    for (; s->n_gone < n_gone; s->n_gone++) give_block(&b->window, s->window[s->n_gone]);
 }
 
 // True if the sequence's state can stand at position n.
@@ -123,8 +170,11 @@ static bool has_state_at(const kin_kv_blocks *b, const sequence *s, int n) {
     return b->n_states == 0 || n == 0 || (n >= s->base && n <= s->n);
 }
 
-static int lacks_state(int32_t seq, int n, kin_err *err) {
-    return kin_err_set(err, "there is no state of sequence %d at position %d", (int)seq, n);
+// Fails if the sequence cannot go on at position n.
+static int check_at(const kin_kv_blocks *b, int32_t seq, const sequence *s, int n, kin_err *err) {
+    if (!has_state_at(b, s, n)) return kin_err_set(err, "there is no state of sequence %d at position %d", (int)seq, n);
+    if (has_window_at(s, n, b->window_size)) return 0;
+    return kin_err_set(err, "the window of sequence %d before position %d is not in the KV cache", (int)seq, n);
 }
 
 static int full_context(const kin_kv_blocks *b, kin_err *err) {
@@ -133,28 +183,32 @@ static int full_context(const kin_kv_blocks *b, kin_err *err) {
 
 // If the last block of the sequence is partly filled and shared, replaces it by a private one.
 static int own_last_block(kin_kv_blocks *b, sequence *s, kin_kv_copy *copy, kin_err *err) {
-    if (s->n % KIN_KV_CELLS == 0) return 0;
-    int32_t *last = &s->blocks[s->n / KIN_KV_CELLS];
-    if (b->refs[*last] == 1) return 0;
-    int block = take_block(b);
-    if (block < 0) return full_context(b, err);
-    copy->from = *last;
-    copy->to = block;
-    give_block(b, *last);
-    *last = block;
+    const int i = s->n / KIN_KV_CELLS;
+    if (s->n % KIN_KV_CELLS == 0 || b->blocks.refs[s->blocks[i]] == 1) return 0;
+    if (!kin_kv_blocks_fit(b, 1)) return full_context(b, err);
+    copy->from = s->blocks[i];
+    copy->to = take_block(&b->blocks);
+    give_block(&b->blocks, s->blocks[i]);
+    s->blocks[i] = copy->to;
+    if (!has_window(b)) return 0;
+    copy->window_from = s->window[i];
+    copy->window_to = take_block(&b->window);
+    give_block(&b->window, s->window[i]);
+    s->window[i] = copy->window_to;
     return 0;
 }
 
 static int truncate_to(kin_kv_blocks *b, int32_t seq, int n, kin_kv_copy *copy, kin_err *err) {
     sequence *s = &b->sequences[seq];
     if (n >= s->n) return 0;
-    if (!has_state_at(b, s, n)) return lacks_state(seq, n, err);
+    if (check_at(b, seq, s, n, err) != 0) return KIN_FAIL;
     int kept = n % KIN_KV_CELLS ? s->blocks[n / KIN_KV_CELLS] : -1;
-    bool is_shared = kept >= 0 && b->refs[kept] > 1;
-    // The sequence's unshared blocks beyond n are freed before one is needed.
+    bool is_shared = kept >= 0 && b->blocks.refs[kept] > 1;
+    // The sequence's unshared blocks beyond n are freed before one is needed. What is shared in all layers is shared in windowed
+    // ones.
     bool frees = false;
-    for (int i = blocks_of(n); i < blocks_of(s->n) && !frees; i++) frees = b->refs[s->blocks[i]] == 1;
-    if (is_shared && b->n_free == 0 && !frees) return full_context(b, err);
+    for (int i = blocks_of(n); i < blocks_of(s->n) && !frees; i++) frees = b->blocks.refs[s->blocks[i]] == 1;
+    if (is_shared && !kin_kv_blocks_fit(b, 1) && !frees) return full_context(b, err);
     shorten(b, s, n);
     return own_last_block(b, s, copy, err);
 }
@@ -168,7 +222,6 @@ static int share_state(kin_kv_blocks *b, sequence *s, const sequence *from, int 
     }
     if (s->n == 0 && take_state(b, s, err) != 0) return KIN_FAIL;
     s->base = from->base < n ? from->base : n;
-    s->step = 0;
     copy->state_from = from->state;
     copy->state_to = s->state;
     return 0;
@@ -179,22 +232,26 @@ static int share(kin_kv_blocks *b, const kin_kv_op *op, kin_kv_copy *copy, kin_e
     if (!from || op->n > from->n)
         return kin_err_set(err, "sequence %d has fewer than %d tokens in the KV cache", (int)op->from, (int)op->n);
     sequence *s = record(b, op->seq);
-    if (!s || !reserve(s, blocks_of(op->n))) return kin_err_set(err, "out of memory for the KV cache's table");
+    if (!s || !reserve(b, s, blocks_of(op->n))) return kin_err_set(err, "out of memory for the KV cache's table");
     from = &b->sequences[op->from]; // the records may have moved
-    if (!has_state_at(b, from, op->n)) return lacks_state(op->from, op->n, err);
+    if (check_at(b, op->from, from, op->n, err) != 0) return KIN_FAIL;
     if (share_state(b, s, from, op->n, copy, err) != 0) return KIN_FAIL;
-    for (int i = 0; i < blocks_of(op->n); i++) b->refs[from->blocks[i]]++;
-    int n_before = s->n;
-    for (int i = 0; i < blocks_of(n_before); i++) give_block(b, s->blocks[i]);
-    if (op->n > 0) memcpy(s->blocks, from->blocks, (size_t)blocks_of(op->n) * sizeof *s->blocks);
+    const int n = blocks_of(op->n);
+    for (int i = 0; i < n; i++) b->blocks.refs[from->blocks[i]]++;
+    for (int i = from->n_gone; i < n && has_window(b); i++) b->window.refs[from->window[i]]++;
+    give_blocks(b, s, 0, blocks_of(s->n));
+    if (n > 0) memcpy(s->blocks, from->blocks, (size_t)n * sizeof *s->blocks);
+    if (n > 0 && has_window(b)) memcpy(s->window, from->window, (size_t)n * sizeof *s->window);
     s->n = op->n;
+    s->n_gone = n > 0 ? from->n_gone : 0;
+    s->step = 0;
     if (own_last_block(b, s, copy, err) == 0) return 0;
     shorten(b, s, 0);
     return KIN_FAIL;
 }
 
 int kin_kv_blocks_apply(kin_kv_blocks *b, const kin_kv_op *op, kin_kv_copy *copy, kin_err *err) {
-    *copy = (kin_kv_copy){-1, -1, -1, -1};
+    *copy = (kin_kv_copy){-1, -1, -1, -1, -1, -1};
     if (op->seq < 0) {
         for (int i = 0; i < b->n_sequences; i++) shorten(b, &b->sequences[i], 0);
         return 0;
@@ -204,7 +261,7 @@ int kin_kv_blocks_apply(kin_kv_blocks *b, const kin_kv_op *op, kin_kv_copy *copy
 }
 
 // Before a position is appended: those of the log are added to the state, or the positions are too many for a log.
-static void append_to_log(kin_kv_blocks *b, sequence *s) {
+static void append_to_run(kin_kv_blocks *b, sequence *s) {
     if (s->step != b->step) {
         s->step = b->step;
         s->n_logged = s->n - s->base;
@@ -214,6 +271,10 @@ static void append_to_log(kin_kv_blocks *b, sequence *s) {
 }
 
 void kin_kv_blocks_begin_step(kin_kv_blocks *b) {
+    for (int i = 0; i < b->n_sequences && has_window(b); i++) {
+        sequence *s = &b->sequences[i];
+        if (s->n > 0 && s->step == b->step) shift_window(b, s);
+    }
     b->step++;
 }
 
@@ -228,7 +289,7 @@ int kin_kv_blocks_nearest(const kin_kv_blocks *b, int32_t seq, int n) {
     if (seq >= b->n_sequences) return 0;
     const sequence *s = &b->sequences[seq];
     if (n > s->n) n = s->n;
-    return has_state_at(b, s, n) ? n : 0;
+    return has_state_at(b, s, n) && has_window_at(s, n, b->window_size) ? n : 0;
 }
 
 int kin_kv_blocks_append(kin_kv_blocks *b, int32_t seq, int32_t pos, int64_t *cell, kin_err *err) {
@@ -237,19 +298,16 @@ int kin_kv_blocks_append(kin_kv_blocks *b, int32_t seq, int32_t pos, int64_t *ce
     if (pos > n) return kin_err_set(err, "tokens before position %d of sequence %d are not in the KV cache", (int)pos, (int)seq);
     if (pos >= b->n_ctx) return full_context(b, err);
     sequence *s = record(b, seq);
-    if (s && !has_state_at(b, s, pos)) return lacks_state(seq, pos, err);
+    if (s && check_at(b, seq, s, pos, err) != 0) return KIN_FAIL;
     int i = pos / KIN_KV_CELLS;
-    if (!s || !reserve(s, i + 1)) return kin_err_set(err, "out of memory for the KV cache's table");
+    if (!s || !reserve(b, s, i + 1)) return kin_err_set(err, "out of memory for the KV cache's table");
+    if (pos % KIN_KV_CELLS == 0 && !kin_kv_blocks_fit(b, 1)) return full_context(b, err);
+    if (n == 0 && b->n_states > 0 && take_state(b, s, err) != 0) return KIN_FAIL;
     if (pos % KIN_KV_CELLS == 0) {
-        int block = take_block(b);
-        if (block < 0) return full_context(b, err);
-        s->blocks[i] = block;
+        s->blocks[i] = take_block(&b->blocks);
+        if (has_window(b)) s->window[i] = take_block(&b->window);
     }
-    if (n == 0 && b->n_states > 0 && take_state(b, s, err) != 0) {
-        give_block(b, s->blocks[i]);
-        return KIN_FAIL;
-    }
-    if (b->n_states > 0) append_to_log(b, s);
+    append_to_run(b, s);
     s->n++;
     *cell = (int64_t)s->blocks[i] * KIN_KV_CELLS + pos % KIN_KV_CELLS;
     return 0;
@@ -271,12 +329,26 @@ const int32_t *kin_kv_blocks_table(const kin_kv_blocks *b, int32_t seq, int *n) 
     return *n ? b->sequences[seq].blocks : NULL;
 }
 
+const int32_t *kin_kv_blocks_window_table(const kin_kv_blocks *b, int32_t seq, int *n) {
+    const int32_t *blocks = kin_kv_blocks_table(b, seq, n);
+    return has_window(b) && *n ? b->sequences[seq].window : blocks;
+}
+
+int kin_kv_blocks_n_gone(const kin_kv_blocks *b, int32_t seq) {
+    return seq < b->n_sequences ? b->sequences[seq].n_gone : 0;
+}
+
 int kin_kv_blocks_n(const kin_kv_blocks *b) {
-    return b->n_blocks;
+    return b->blocks.n;
 }
 
 int kin_kv_blocks_n_free(const kin_kv_blocks *b) {
-    return b->n_free;
+    return b->blocks.n_free;
+}
+
+bool kin_kv_blocks_fit(const kin_kv_blocks *b, int n) {
+    if (n > b->blocks.n_free) return false;
+    return !has_window(b) || (n < b->window_most ? n : b->window_most) <= b->window.n_free;
 }
 
 int kin_kv_blocks_n_free_states(const kin_kv_blocks *b) {
@@ -284,7 +356,7 @@ int kin_kv_blocks_n_free_states(const kin_kv_blocks *b) {
 }
 
 int kin_kv_blocks_end(const kin_kv_blocks *b) {
-    int n = b->n_blocks;
-    while (n > 0 && b->refs[n - 1] == 0) n--;
+    int n = b->blocks.n;
+    while (n > 0 && b->blocks.refs[n - 1] == 0) n--;
     return n;
 }

@@ -10,6 +10,11 @@
 // beginning of the log, within it, or at the sequence's end. So a sequence can be shortened, or another one begin with its
 // positions, only there.
 //
+// If the model has windowed layers, these may have a table and blocks of their own (engine/kv_window.h): a sequence keeps only
+// the blocks that hold its last positions. A step begins by giving back the blocks that lie before the window of what the step
+// before it began with, and 64 positions more: so drafts of the steps in flight can be removed, and caches that see the same
+// steps agree. A sequence can be shortened, or another one begin with its positions, only where all of the window is left.
+//
 // Owner and thread: the code that opened it, one thread.
 #pragma once
 
@@ -29,19 +34,29 @@ typedef struct kin_kv_op {
 
 typedef struct kin_kv_blocks kin_kv_blocks;
 
+// The blocks of windowed layers.
+typedef struct kin_kv_window {
+    int size;     // positions that a token sees, including its own
+    int n_blocks; // 0: these layers use the blocks of the others
+    int n_most;   // blocks with which any sequence can go on
+} kin_kv_window;
+
 // n_ctx: the maximum tokens of one sequence; there are enough blocks for n_ctx tokens in total. n_states 0: sequences have no
-// states.
-int kin_kv_blocks_open(kin_kv_blocks **out, int n_ctx, int n_states, kin_err *err);
+// states. window NULL: no blocks of their own.
+int kin_kv_blocks_open(kin_kv_blocks **out, int n_ctx, int n_states, const kin_kv_window *window, kin_err *err);
 void kin_kv_blocks_close(kin_kv_blocks *blocks);
 
-// Tells the caller to copy the contents of block `from` to block `to`, and those of a state; from == -1: nothing to copy.
+// Tells the caller to copy the contents of block `from` to block `to`, in windowed layers that have blocks of their own
+// `window_from` to `window_to`, and those of a state; from == -1: nothing to copy.
 typedef struct kin_kv_copy {
     int from, to;
+    int window_from, window_to;
     int state_from, state_to;
 } kin_kv_copy;
 
 // Fails if `from` has fewer than n positions, or if there is no free block for a copy of the last one (`seq` is then removed,
-// unless it equals `from`), or if there is no state at position n, or no free one for `seq`.
+// unless it equals `from`), or if there is no state at position n, or no free one for `seq`, or if a part of the window before
+// position n is gone.
 int kin_kv_blocks_apply(kin_kv_blocks *blocks, const kin_kv_op *op, kin_kv_copy *copy, kin_err *err);
 
 // Allocates a cell for the next position of a sequence, which must be `pos`.
@@ -68,8 +83,14 @@ void kin_kv_blocks_undo(kin_kv_blocks *blocks, int32_t seq, int32_t n);
 int kin_kv_blocks_n_tokens(const kin_kv_blocks *blocks, int32_t seq);
 // Returns the blocks of a sequence in order; sets *n to their number. Valid until the next change.
 const int32_t *kin_kv_blocks_table(const kin_kv_blocks *blocks, int32_t seq, int *n);
+// The same for windowed layers. The first n_gone blocks were given back; until other steps are computed they have what steps in
+// flight read.
+const int32_t *kin_kv_blocks_window_table(const kin_kv_blocks *blocks, int32_t seq, int *n);
+int kin_kv_blocks_n_gone(const kin_kv_blocks *blocks, int32_t seq);
 int kin_kv_blocks_n(const kin_kv_blocks *blocks);
-int kin_kv_blocks_n_free(const kin_kv_blocks *blocks);
+int kin_kv_blocks_n_free(const kin_kv_blocks *blocks); // without those of windowed layers
+// True if a sequence can get n more blocks, in windowed layers as many of them as it needs to go on.
+bool kin_kv_blocks_fit(const kin_kv_blocks *blocks, int n);
 int kin_kv_blocks_n_free_states(const kin_kv_blocks *blocks);
 // Returns the highest block in use + 1.
 int kin_kv_blocks_end(const kin_kv_blocks *blocks);

@@ -65,12 +65,14 @@ static kin_page_key key_of(const kin_kv *kv, const kin_page_request *r, int i, i
 
 // ---- keeping
 
-// Returns false if the page is not kept in all layers. Values that are not finite were computed wrongly, and must not be loaded
-// by other sequences with the same prefix.
+// Returns false if the page is not kept in all layers: windowed ones may not have it any more. Values that are not finite were
+// computed wrongly, and must not be loaded by other sequences with the same prefix.
 static bool keep_page(kin_kv_pages *p, const kin_kv *kv, const kin_page_request *r, int i) {
+    const int n_gone = r->is_late ? r->n_gone : kin_kv_n_gone(kv, r->seq);
     for (int il = next_layer(kv, 0); il < kin_kv_n_layers(kv); il = next_layer(kv, il + 1)) {
         kin_page_key key = key_of(kv, r, i, il);
         if (kin_kv_store_has(p->store, &key)) continue;
+        if (r->first + i < n_gone && kin_kv_has_window(kv, il)) return false;
         uint8_t *page = kin_kv_store_begin(p->store);
         if (!page) return false;
         kin_kv_page_get(kv, r->seq, r->first + i, il, page);
@@ -168,16 +170,17 @@ static void drop(kin_kv_pages *p, const kin_kv *kv, const kin_page_request *r) {
     if (p->borders) kin_border_log_drop(p->borders, r->keys, r->n, kin_kv_n_layers(kv));
 }
 
-// Assigns the cells of a page. All members do so alike, whether they find the page or not.
-static int place(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r, int i, kin_err *err) {
-    int32_t pos[KIN_KV_CELLS], seq[KIN_KV_CELLS];
-    int64_t cells[KIN_KV_CELLS];
-    for (int k = 0; k < KIN_KV_CELLS; k++) {
-        pos[k] = (r->first + i) * KIN_KV_CELLS + k;
+// Assigns the cells of the pages, in one step. All members do so alike, whether they find the pages or not.
+static int place(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r, kin_err *err) {
+    int32_t pos[KIN_PAGES_MAX * KIN_KV_CELLS], seq[KIN_PAGES_MAX * KIN_KV_CELLS];
+    int64_t cells[KIN_PAGES_MAX * KIN_KV_CELLS];
+    const int n = r->n * KIN_KV_CELLS;
+    for (int k = 0; k < n; k++) {
+        pos[k] = r->first * KIN_KV_CELLS + k;
         seq[k] = r->seq;
     }
-    if (kin_kv_place(kv, &(kin_batch){.n_tokens = KIN_KV_CELLS, .pos = pos, .seq = seq}, cells, NULL, err) != 0) return KIN_FAIL;
-    if (p && p->borders) kin_border_log_forget(p->borders, kin_kv_block(kv, r->seq, r->first + i));
+    if (kin_kv_place(kv, &(kin_batch){.n_tokens = n, .pos = pos, .seq = seq}, cells, NULL, err) != 0) return KIN_FAIL;
+    for (int i = 0; i < r->n && p && p->borders; i++) kin_border_log_forget(p->borders, kin_kv_block(kv, r->seq, r->first + i));
     return 0;
 }
 
@@ -188,9 +191,7 @@ int kin_kv_pages_take(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r, ki
         return r->n;
     }
     if (!r->loads) return keep(p, kv, r, err);
-    for (int i = 0; i < r->n; i++) {
-        if (place(p, kv, r, i, err) != 0) return KIN_FAIL;
-    }
+    if (place(p, kv, r, err) != 0) return KIN_FAIL;
     return r->recomputes ? r->n : p ? find(p, kv, r) : 0;
 }
 

@@ -48,8 +48,9 @@ typedef struct step {
     bool open;
     kin_batch batch; // its arrays are the following
     int32_t *pos, *seq, *out;
-    int32_t *n_seen;      // pos + 1: the cells of its sequence that a token attends to
-    int32_t *plain_cells; // cells, in 32 bits
+    int32_t *n_seen;       // pos + 1: the cells of its sequence that a token attends to
+    int32_t *plain_cells;  // cells, in 32 bits
+    int32_t *window_cells; // those of windowed layers
     int64_t *cells;
     float *inputs; // [n_batch, n_inputs]; NULL: the layers have none
     kin_kv_copies copies;
@@ -58,7 +59,8 @@ typedef struct step {
     kin_run *runs;     // [n_tokens], of which n_runs are used
     int32_t *run_rows; // [n_tokens]
     int n_runs;
-    kin_state_copies state_copies; // made in each layer before the step
+    kin_kv_later later; // copies made in each layer before the step
+    int n_run;          // windows that were run
 } step;
 
 struct kin_shard {
@@ -87,12 +89,14 @@ struct kin_shard {
     ggml_fp16_t *window_mask, *out_window_mask; // the same for windowed layers; NULL: the model has none
     int32_t *first_seen, *out_first_seen;       // [n_batch]: the first cell that a token attends to in windowed layers
     int32_t *tables;                            // [n_batch, n_blocks]: block tables of the batch's sequences
+    int32_t *window_tables;                     // the same of windowed layers; NULL: these use `tables`
     const int32_t **table, **out_table;         // [n_batch]: the table of each token
-    int32_t *chosen;                            // [n_batch, n_expert_used]
-    float *half;                                // [n_batch, n_ff] between the halves of a feed-forward block; NULL with experts
-    float *before;                              // [n_batch, n_embd] a layer's input, if both of its blocks read it; else NULL
-    float *out_inputs;                          // [n_batch, n_inputs]: a step's inputs of the rows whose output is needed
-    float *tile;                                // [MAX_OUTPUT_ROWS, n_vocab] logits of one tile of the vocabulary
+    const int32_t **window_table, **out_window_table;
+    int32_t *chosen;   // [n_batch, n_expert_used]
+    float *half;       // [n_batch, n_ff] between the halves of a feed-forward block; NULL with experts
+    float *before;     // [n_batch, n_embd] a layer's input, if both of its blocks read it; else NULL
+    float *out_inputs; // [n_batch, n_inputs]: a step's inputs of the rows whose output is needed
+    float *tile;       // [MAX_OUTPUT_ROWS, n_vocab] logits of one tile of the vocabulary
 };
 
 kin_shard_options kin_shard_options_defaults(const kin_model *model) {
@@ -113,13 +117,16 @@ static const kin_device *device_of_layer(const void *user, int il) {
     return kin_weights_device(user, il);
 }
 
-static kin_kv_options kv_options(const kin_shard_options *o) {
-    return (kin_kv_options){.windows = o->windows, .n_ctx = o->n_ctx, .type = o->kv_type};
-}
-
 bool kin_shard_has_kernels(const kin_model *model, const kin_shard_options *o) {
     kin_hparams hp = kin_share_hparams(&o->share, &model->hp);
     return o->flash && !o->ggml_kernels && kin_ops_fit(&hp, o->kv_type);
+}
+
+// Only kin's kernels read keys and values through a table of blocks.
+static kin_kv_options kv_options(const kin_model *model, const kin_shard_options *o) {
+    kin_kv_options kv = {.windows = o->windows, .n_ctx = o->n_ctx, .type = o->kv_type};
+    if (kin_shard_has_kernels(model, o)) kv.window = kin_kv_window_of(&model->hp, o->n_ctx, o->n_batch, o->n_sequences);
+    return kv;
 }
 
 // Estimates ggml's compute buffer and work memory for the largest batch of a prompt.
@@ -152,14 +159,17 @@ uint64_t kin_shard_overhead_bytes(void) {
 }
 
 uint64_t kin_shard_kv_bytes(const kin_model *model, const kin_shard_options *o, int layer_begin, int layer_end, bool on_gpu) {
-    kin_kv_options kv = kv_options(o);
+    kin_kv_options kv = kv_options(model, o);
     kv.windows = kin_windows_one(layer_begin, layer_end, on_gpu ? layer_end - layer_begin : 0);
     return kin_kv_bytes(&model->hp, &kv);
 }
 
 static uint64_t cpu_kv_bytes(const kin_model *model, const kin_shard_options *o) {
-    kin_kv_options kv = kv_options(o);
-    for (int i = 0; i < kv.windows.n; i++) kv.windows.at[i].layer_end -= kv.windows.at[i].n_gpu_layers;
+    kin_kv_options kv = kv_options(model, o);
+    for (int i = 0; i < kv.windows.n; i++) {
+        kv.windows.at[i].layer_end -= kv.windows.at[i].n_gpu_layers;
+        kv.windows.at[i].n_gpu_layers = 0;
+    }
     kin_hparams hp = kin_share_hparams(&o->share, &model->hp);
     return kin_kv_bytes(&hp, &kv);
 }
@@ -405,13 +415,15 @@ static int open_steps(kin_shard *s, kin_err *err) {
         st->out = malloc(n_batch * sizeof *st->out);
         st->n_seen = malloc(n_batch * sizeof *st->n_seen);
         st->plain_cells = malloc(n_batch * sizeof *st->plain_cells);
+        st->window_cells = malloc(n_batch * sizeof *st->window_cells);
         st->inputs = s->hp.n_input ? malloc(n_batch * n_inputs(&s->hp) * sizeof *st->inputs) : NULL;
         if (has_states) {
             st->runs = malloc(n_batch * sizeof *st->runs);
             st->run_rows = malloc(n_batch * sizeof *st->run_rows);
             if (!st->runs || !st->run_rows) return kin_err_set(err, "out of memory");
         }
-        if (!st->cells || !st->pos || !st->seq || !st->out || !st->n_seen || !st->plain_cells || (s->hp.n_input && !st->inputs))
+        if (!st->cells || !st->pos || !st->seq || !st->out || !st->n_seen || !st->plain_cells || !st->window_cells ||
+            (s->hp.n_input && !st->inputs))
             return kin_err_set(err, "out of memory");
     }
     return s->steps ? 0 : kin_err_set(err, "out of memory");
@@ -421,6 +433,15 @@ static bool has_parallel_layers(const kin_hparams *hp) {
     for (int il = 0; il < hp->n_layer; il++)
         if (kin_layer_of(hp, il).is_parallel) return true;
     return false;
+}
+
+static int open_window_tables(kin_shard *s, kin_err *err) {
+    const size_t n_batch = (size_t)s->o.n_batch, n_blocks = (size_t)kin_kv_n_cells(s->o.n_ctx) / KIN_KV_CELLS;
+    if (kv_options(s->model, &s->o).window.n_blocks == 0) return 0;
+    s->window_tables = malloc(n_batch * n_blocks * sizeof *s->window_tables);
+    s->window_table = malloc(n_batch * sizeof *s->window_table);
+    s->out_window_table = malloc(n_batch * sizeof *s->out_window_table);
+    return s->window_tables && s->window_table && s->out_window_table ? 0 : kin_err_set(err, "out of memory");
 }
 
 static int open_inputs(kin_shard *s, kin_err *err) {
@@ -449,7 +470,8 @@ static int open_inputs(kin_shard *s, kin_err *err) {
     s->tile = s->o.output ? malloc(MAX_OUTPUT_ROWS * (size_t)hp->n_vocab * sizeof *s->tile) : NULL;
     bool ok = s->layers && s->out_pos && s->out_seen && s->mask && s->out_mask && s->tables && s->table && s->out_table &&
               s->chosen && (s->half || hp->n_ff == 0) && (s->before || !has_parallel_layers(hp)) && (s->tile || !s->o.output);
-    return ok ? open_steps(s, err) : kin_err_set(err, "out of memory");
+    if (!ok) return kin_err_set(err, "out of memory");
+    return open_window_tables(s, err) == 0 ? open_steps(s, err) : KIN_FAIL;
 }
 
 static void set_budget(void *user, uint64_t budget) {
@@ -508,7 +530,7 @@ static int open_shard(kin_shard *s, kin_err *err) {
     if (!s->logit_kernels) return KIN_FAIL;
     if (plan_memory(s, err) != 0 || open_inputs(s, err) != 0 || open_weights(s, err) != 0) return KIN_FAIL;
 
-    kin_kv_options kv = kv_options(o);
+    kin_kv_options kv = kv_options(s->model, o);
     if (kin_kv_open(&s->kv, &s->hp, &kv, device_of_layer, s->weights, err) != 0) return KIN_FAIL;
     fill_layers(s);
 
@@ -570,10 +592,12 @@ static void close_steps(kin_shard *s) {
         free(s->steps[i].out);
         free(s->steps[i].n_seen);
         free(s->steps[i].plain_cells);
+        free(s->steps[i].window_cells);
         free(s->steps[i].inputs);
         free(s->steps[i].runs);
         free(s->steps[i].run_rows);
-        free(s->steps[i].state_copies.at);
+        free(s->steps[i].later.states.at);
+        free(s->steps[i].later.blocks.at);
     }
     free(s->steps);
 }
@@ -594,6 +618,9 @@ void kin_shard_close(kin_shard *s) {
     free(s->tables);
     free(s->table);
     free(s->out_table);
+    free(s->window_tables);
+    free(s->window_table);
+    free(s->out_window_table);
     free(s->mask);
     free(s->out_mask);
     free(s->window_mask);
@@ -645,6 +672,7 @@ static void note_cells(const kin_shard *s, step *st) {
     for (int i = 0; i < st->batch.n_tokens; i++) {
         st->n_seen[i] = st->pos[i] + 1;
         st->plain_cells[i] = (int32_t)st->cells[i];
+        st->window_cells[i] = (int32_t)kin_kv_window_cell(s->kv, st->seq[i], st->pos[i]);
     }
 }
 
@@ -676,15 +704,23 @@ int kin_shard_begin(kin_shard *s, const kin_batch *batch, kin_err *err) {
     st->batch.n_ops = 0; // applied
     note_cells(s, st);
     if (st->runs) st->n_runs = kin_kv_runs(s->kv, &st->batch, st->runs, st->run_rows);
-    kin_kv_take_state_copies(s->kv, &st->state_copies);
+    kin_kv_take_later(s->kv, &st->later);
+    st->n_run = 0;
     st->open = true;
     return number;
 }
 
+static void copy_later(kin_shard *s, const step *st, int i_window) {
+    const kin_window *window = &s->o.windows.at[i_window];
+    for (int il = window->layer_begin; il < window->layer_end; il++) kin_kv_copy_later(s->kv, il, &st->later);
+}
+
+// Copies that a step would have made are for other sequences, too, so they are made if it does not reach all windows.
 void kin_shard_end(kin_shard *s, int number, bool keep) {
     step *st = &s->steps[number];
     kin_assert(st->open);
     st->open = false;
+    while (st->n_run < s->o.windows.n) copy_later(s, st, st->n_run++);
     if (!keep) kin_kv_undo(s->kv, &st->batch);
 }
 
@@ -716,11 +752,22 @@ static void open_pages(kin_shard *s) {
     s->o.kv_disk.dir = NULL;
 }
 
+static bool has_open_step(const kin_shard *s) {
+    bool has = false;
+    for (int i = 0; i < s->o.n_steps; i++) has = has || s->steps[i].open;
+    return has;
+}
+
 int kin_shard_pages(kin_shard *s, const kin_batch *batch, kin_err *err) {
     if (kin_kv_place(s->kv, &(kin_batch){.ops = batch->ops, .n_ops = batch->n_ops}, NULL, NULL, err) != 0) return KIN_FAIL;
+    if (!has_open_step(s)) kin_kv_copy_now(s->kv);
     if (!batch->pages) return 0;
     open_pages(s);
     return kin_kv_pages_take(s->pages, s->kv, batch->pages, err);
+}
+
+int kin_shard_n_gone(const kin_shard *s, int32_t seq) {
+    return kin_kv_n_gone(s->kv, seq);
 }
 
 // ---- running
@@ -793,15 +840,21 @@ static int run_cpu(kin_shard *s, layers of, kin_stage_shape shape, bool with_out
     return 0;
 }
 
-// Fills in the block tables of a step, one per sequence.
-static void fill_block_tables(kin_shard *s, const step *st) {
+// Fills in the block tables of a step, one per sequence, with `fill`: table // [n_tokens] pointers into tables.
+static void fill_block_tables(const kin_shard *s, const step *st, void (*fill)(const kin_kv *kv, int32_t seq, int32_t *table),
+                              int32_t *tables, const int32_t **table) {
     int n_blocks = kin_kv_n_cells(s->o.n_ctx) / KIN_KV_CELLS, n = 0;
     for (int i = 0; i < st->batch.n_tokens; i++) {
         int k = i - 1;
         while (k >= 0 && st->seq[k] != st->seq[i]) k--;
-        s->table[i] = k >= 0 ? s->table[k] : s->tables + (size_t)n * (size_t)n_blocks;
-        if (k < 0) kin_kv_table(s->kv, st->seq[i], s->tables + (size_t)n++ * (size_t)n_blocks);
+        table[i] = k >= 0 ? table[k] : tables + (size_t)n * (size_t)n_blocks;
+        if (k < 0) fill(s->kv, st->seq[i], tables + (size_t)n++ * (size_t)n_blocks);
     }
+}
+
+static void fill_tables(kin_shard *s, const step *st) {
+    fill_block_tables(s, st, kin_kv_table, s->tables, s->table);
+    if (s->window_tables) fill_block_tables(s, st, kin_kv_window_table, s->window_tables, s->window_table);
 }
 
 // Fills in ggml's attention masks for rows of a step's batch; rows NULL: all.
@@ -820,10 +873,12 @@ static void fill_first(const kin_shard *s, int n, const int32_t *pos, int32_t *f
 // Fills in what attention needs to know of a step's tokens: plain arrays for kin's kernels, masks for ggml's.
 static void fill_rows(kin_shard *s, const step *st, bool plain, bool masks, kin_stage_inputs *in) {
     const kin_batch *batch = &st->batch;
-    if (plain) fill_block_tables(s, st);
+    if (plain) fill_tables(s, st);
     fill_masks(s, st, masks, NULL, batch->n_tokens, s->mask, s->window_mask);
     fill_first(s, batch->n_tokens, st->pos, s->first_seen);
     in->all = (kin_rows){.pos = st->pos, .cells = st->plain_cells, .n_cells = st->n_seen, .tables = s->table};
+    in->all.window_cells = st->window_cells;
+    in->all.window_tables = s->window_tables ? s->window_table : s->table;
     in->all.first_cells = s->first_seen;
     in->all.copies = st->copies.at;
     in->all.n_copies = st->copies.n;
@@ -836,9 +891,11 @@ static void fill_rows(kin_shard *s, const step *st, bool plain, bool masks, kin_
         s->out_pos[i] = st->pos[st->out[i]];
         s->out_seen[i] = s->out_pos[i] + 1;
         if (plain) s->out_table[i] = s->table[st->out[i]];
+        if (plain && s->window_tables) s->out_window_table[i] = s->window_table[st->out[i]];
     }
     fill_first(s, n_out, s->out_pos, s->out_first_seen);
     in->out = (kin_rows){.pos = s->out_pos, .n_cells = s->out_seen, .first_cells = s->out_first_seen, .tables = s->out_table};
+    in->out.window_tables = s->window_tables ? s->out_window_table : s->out_table;
 }
 
 static int run_on_devices(kin_shard *s, const step *st, int i_window, layers of, int n_out, const float *x, float *y,
@@ -899,7 +956,8 @@ int kin_shard_run(kin_shard *s, int number, int i_window, const float *x, float 
     kin_assert(st->open && i_window >= 0 && i_window < s->o.windows.n);
     bool is_last = window->layer_end == s->model->hp.n_layer;
     int n_out = is_last ? kin_batch_n_out(&st->batch) : st->batch.n_tokens;
-    for (int il = window->layer_begin; il < window->layer_end; il++) kin_kv_copy_states(s->kv, il, &st->state_copies);
+    copy_later(s, st, i_window);
+    s->steps[number].n_run = i_window + 1;
     if (run_layers(s, st, i_window, all_layers(window), n_out, x, y, err) != 0) return KIN_FAIL;
     if (is_last) return 0;
     open_pages(s);
@@ -1019,7 +1077,7 @@ void kin_shard_clear(kin_shard *s) {
 }
 
 kin_shard_stats kin_shard_get_stats(const kin_shard *s) {
-    kin_kv_options kv = kv_options(&s->o);
+    kin_kv_options kv = kv_options(s->model, &s->o);
     kin_shard_stats stats = {
         .weights = kin_weights_get_stats(s->weights),
         .kv_bytes = kin_kv_bytes(&s->hp, &kv),

@@ -32,6 +32,7 @@ typedef struct kin_shard_options {
     int n_ctx;                  // in KV cache cells
     int n_batch;                // maximum tokens per step
     int n_steps;                // maximum steps in flight
+    int n_sequences;            // for whose windows windowed layers have room; 0: they keep the whole context (kv_window.h)
     enum ggml_type kv_type;     // GGML_TYPE_F16 or GGML_TYPE_Q8_0
     kin_activation_type wire;   // format of hidden states sent to other devices
     bool flash;                 // use the fused attention operator if every device has it
@@ -91,6 +92,8 @@ int kin_shard_begin(kin_shard *shard, const kin_batch *batch, kin_err *err);
 // are kept, or found and loaded (never more than were requested); a page that is not is no failure. KIN_FAIL: the changes failed,
 // or the sequence cannot have these pages.
 int kin_shard_pages(kin_shard *shard, const kin_batch *batch, kin_err *err);
+// For a request to keep pages that this shard handles later, after steps that begin until then: what its n_gone is now.
+int kin_shard_n_gone(const kin_shard *shard, int32_t seq);
 
 // Do the second half of a request that recomputes, and supply hidden states for it: see engine/kv_pages.h.
 int kin_shard_recompute(kin_shard *shard, const kin_page_request *request, kin_err *err);

@@ -18,6 +18,7 @@ enum { KIN_GRAPH_ROUNDED = 4 };
 // An extra cell that a token of the batch is written to: in a block of another sequence that also has the token.
 typedef struct kin_row_cell {
     int32_t row, cell;
+    int32_t window_cell; // in windowed layers
 } kin_row_cell;
 
 // Tokens of one sequence in a step, for recurrent layers. A state lags behind its sequence: it has a log of the inputs of up to
@@ -41,7 +42,9 @@ typedef struct kin_rows {
     const int32_t *n_cells;       // cells of its sequence that it attends to: up to and including itself
     const int32_t *first_cells;   // the first cell that it attends to in a windowed layer; NULL: the model has none
     const int32_t *const *tables; // the block table of its sequence (kin_kv_table)
-    const kin_run *runs;          // [n_runs] the same tokens by sequence; NULL: the model has no recurrent layers
+    const int32_t *window_cells;  // cells and tables of windowed layers
+    const int32_t *const *window_tables;
+    const kin_run *runs; // [n_runs] the same tokens by sequence; NULL: the model has no recurrent layers
     int n_runs;
 } kin_rows;
 

@@ -68,7 +68,7 @@ void kin_op_store_rows(const struct kin_op *op, const kin_kv_rows *rows, int64_t
         kin_kv_rows one = *rows;
         one.k_rows += copy->row * rows->ldk;
         one.v_rows += copy->row * rows->ldv;
-        one.cells = &copy->cell;
+        one.cells = op->layer.is_windowed ? &copy->window_cell : &copy->cell;
         op->kernels->kv_store(&one, 0, 1);
     }
 }
@@ -129,7 +129,7 @@ static void make_heads(struct ggml_tensor *y, const struct kin_op *op, int n_thr
         .v_rows = keys + op->n_kv * head_dim,
         .ldk = y->ne[0],
         .ldv = y->ne[0],
-        .cells = op->rows->plain.cells,
+        .cells = op->layer.is_windowed ? op->rows->plain.window_cells : op->rows->plain.cells,
     };
     const int64_t n = y->ne[1], begin = (int64_t)c->i * ROWS_A_CHUNK, end = begin + ROWS_A_CHUNK < n ? begin + ROWS_A_CHUNK : n;
     (void)n_threads;
@@ -199,7 +199,7 @@ static kin_attention attention_of(const struct ggml_tensor *out, const struct ki
         .ldq = heads->ne[0],
         .n_cells = op->rows->plain.n_cells,
         .first_cells = op->layer.is_windowed ? op->rows->plain.first_cells : NULL,
-        .blocks = op->rows->plain.tables,
+        .blocks = op->layer.is_windowed ? op->rows->plain.window_tables : op->rows->plain.tables,
         .out = out->data,
         .ldo = out->ne[0],
         .partial = partial ? partial->data : NULL,

@@ -22,7 +22,8 @@
 static const uint64_t GPU_WORTH_BYTES = (uint64_t)256 << 20; // weights per token
 
 kin_session_options kin_session_options_defaults(void) {
-    return (kin_session_options){.n_batch = 512, .kv_type = "f16", .weights = "stream", .fleet = kin_fleet_options_defaults()};
+    return (kin_session_options){
+        .n_batch = 512, .n_sequences = 1, .kv_type = "f16", .weights = "stream", .fleet = kin_fleet_options_defaults()};
 }
 
 // ---- the model
@@ -150,6 +151,7 @@ int kin_session_model_facts(const kin_session *s, const kin_session_options *o, 
     kin_shard_options so = kin_shard_options_defaults(&s->model);
     so.n_ctx = work->n_ctx;
     so.n_batch = work->n_batch;
+    so.n_sequences = o->n_sequences;
     so.flash = !o->no_flash;
     so.ggml_kernels = wants_ggml_kernels(o);
     so.kv_type = kv_type_of(o);
@@ -459,6 +461,8 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
     so.cache_dir = o->no_cache ? NULL : cache_dir(o, s->cache_dir, sizeof s->cache_dir);
     so.flash = !o->no_flash;
     so.ggml_kernels = wants_ggml_kernels(o);
+    so.n_sequences = kin_shard_has_kernels(&s->model, &so) ? o->n_sequences : 0;
+    s->window = kin_kv_window_of(&s->model.hp, n_ctx, so.n_batch, so.n_sequences);
     so.progress = s->console->progress;
     use_kv_disk(s, o, &so);
 

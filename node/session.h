@@ -32,6 +32,7 @@ typedef struct kin_session_options {
     bool does_without_gpu;      // without a GPU, the CPU computes those layers
     int n_ctx;                  // 0: the n_ctx of kin_session_open
     int n_batch;
+    int n_sequences;     // that run at once: windowed layers have room for their windows
     const char *kv_type; // "f16" or "q8_0"
     bool no_repack;
     const char *kernels; // "kin" or "ggml"; NULL: kin
@@ -86,6 +87,7 @@ typedef struct kin_session {
     kin_timeline *timeline; // NULL: none
     bool timeline_has_ended;
     int n_ctx;
+    kin_kv_window window; // of windowed layers
     kin_draft_mode draft;
     kin_draft_model *draft_model; // NULL: none
     int draft_min, draft_max;

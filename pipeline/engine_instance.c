@@ -87,6 +87,7 @@ static kin_shard_options shard_options(const kin_engine_instance *s, const kin_p
     so.n_ctx = (int)plan->n_ctx;
     so.n_batch = (int)plan->n_batch;
     so.n_steps = KIN_STEPS_IN_FLIGHT;
+    so.n_sequences = plan->n_sequences;
     so.kv_type = plan->kv_type == KIN_PROTO_KV_Q8_0 ? GGML_TYPE_Q8_0 : GGML_TYPE_F16;
     so.wire = plan->wire_type;
     so.flash = plan->flags & KIN_PROTO_PLAN_FLASH;

@@ -221,7 +221,7 @@ int kin_scheduler_read_text(const kin_scheduler *s, int tag, int32_t **tokens) {
 }
 
 static bool make_room(kin_scheduler *s, int n_blocks, int but) {
-    while (kin_kv_blocks_n_free(s->blocks) < n_blocks) {
+    while (!kin_kv_blocks_fit(s->blocks, n_blocks)) {
         if (!kin_scheduler_evict(s, but)) return false;
     }
     return true;
@@ -252,7 +252,8 @@ int kin_scheduler_make_branches(kin_scheduler *s, int n) {
     for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) n_unused += is_unused(&s->slots[i]);
     while (n_unused < n && kin_scheduler_evict(s, NO_SLOT)) n_unused++;
     if (n > n_unused) n = n_unused;
-    return kin_scheduler_make_room(s, n) ? n : kin_kv_blocks_n_free(s->blocks);
+    while (n > 0 && !kin_scheduler_make_room(s, n)) n--;
+    return n;
 }
 
 int kin_scheduler_common_prefix(const kin_generation *g, const int32_t *tokens, int n) {
@@ -371,7 +372,7 @@ int kin_scheduler_set_head(kin_scheduler *s, kin_head *head, kin_err *err) {
     }
     kin_kv_blocks_close(s->blocks);
     s->blocks = NULL;
-    if (kin_kv_blocks_open(&s->blocks, s->o.n_ctx, s->o.n_states, err) != 0) return KIN_FAIL;
+    if (kin_kv_blocks_open(&s->blocks, s->o.n_ctx, s->o.n_states, &s->o.window, err) != 0) return KIN_FAIL;
     int n = kin_head_n_batch(head);
     if (n > s->cap_step) {
         int32_t **arrays[] = {&s->tokens, &s->seq, &s->pos, &s->out};
@@ -504,7 +505,7 @@ static int add_tokens(kin_scheduler *s, kin_flight *f, kin_err *err) {
         kin_generation *g = s->running[i];
         if (!is_ready(g) || g->o.hidden) continue;
         while (!make_room(s, blocks_for(g, 1), NO_SLOT) && preempt(s, g)) continue;
-        if (g->slot == NO_SLOT || kin_kv_blocks_n_free(s->blocks) < blocks_for(g, 1)) continue;
+        if (g->slot == NO_SLOT || !kin_kv_blocks_fit(s->blocks, blocks_for(g, 1))) continue;
         if (add_part(s, f, g, 1, err) != 0) return KIN_FAIL;
         g->n_steps_wanted = 1;
     }
@@ -625,7 +626,7 @@ static bool may_send_ready(const kin_scheduler *s) {
 }
 
 static bool may_send(const kin_scheduler *s) {
-    return kin_scheduler_has_room(s) && (may_send_any(s) || may_send_ready(s));
+    return kin_scheduler_has_room(s) && !kin_scheduler_waits_to_load(s) && (may_send_any(s) || may_send_ready(s));
 }
 
 static int fill_next_step(kin_scheduler *s, kin_flight *f, kin_err *err) {
@@ -640,7 +641,6 @@ static int fill_next_step(kin_scheduler *s, kin_flight *f, kin_err *err) {
 static int send_step(kin_scheduler *s, bool *sent, kin_err *err) {
     kin_flight *f = kin_scheduler_new_flight(s, KIN_FLIGHT_TOKENS);
     f->beside = count_beside(s);
-    kin_kv_blocks_begin_step(s->blocks);
     if (fill_next_step(s, f, err) != 0) return KIN_FAIL;
     *sent = f->n_tokens > 0;
     if (!*sent) return 0;
@@ -659,6 +659,7 @@ static int send_step(kin_scheduler *s, bool *sent, kin_err *err) {
                           .more = f->n_out == 0};
     if (kin_head_send(s->head, &step, &f->number, err) != 0) return KIN_FAIL;
     s->n_flights++;
+    kin_kv_blocks_begin_step(s->blocks); // the next one: caches begin it before they apply operations
     kin_scheduler_keep_marks(s, f);
     return 0;
 }

@@ -166,6 +166,9 @@ int kin_scheduler_common_prefix(const kin_generation *g, const int32_t *tokens, 
 
 // ---- scheduler_states.c
 
+// True if a sequence may have lost what others need to begin with a part of it: a state, or a window's blocks.
+bool kin_scheduler_forgets(const kin_scheduler *s);
+
 // Makes room for one more sequence with a state; evicts ended sequences other than that of slot `but`. Models without recurrent
 // layers always have room.
 bool kin_scheduler_make_state(kin_scheduler *s, int but);
@@ -177,7 +180,7 @@ int kin_scheduler_n_parallel(const kin_scheduler *s);
 int kin_scheduler_reusable(const kin_scheduler *s, int i, int n);
 
 // Returns the length of the longest prefix that a running sequence has in common with this one and will leave while its prompt is
-// computed: an upper bound without recurrent layers.
+// computed: an upper bound if nothing of it is forgotten.
 int kin_scheduler_soon_reusable(const kin_scheduler *s, const kin_generation *g, const kin_generation *running);
 
 // Chooses the positions at which the prompt of a sequence that starts is kept.
@@ -193,6 +196,10 @@ void kin_scheduler_keep_marks(kin_scheduler *s, const kin_flight *f);
 
 // If the disks have more of the sequence than the cache, arranges to load it, from the last full block on.
 void kin_scheduler_look_on_disks(kin_scheduler *s, kin_generation *g);
+
+// True if a sequence has pages to load, and must wait for steps in flight: they may still read the blocks of windowed layers that
+// the pages get. No step is sent meanwhile.
+bool kin_scheduler_waits_to_load(const kin_scheduler *s);
 
 // Requests the next pages for each sequence that has pages to load and no step in flight.
 int kin_scheduler_send_loads(kin_scheduler *s, kin_err *err);

@@ -20,6 +20,7 @@ void kin_scheduler_look_on_disks(kin_scheduler *s, kin_generation *g) {
     if (!s->o.pages || !s->o.keeps || g->o.no_cache || g->is_second) return;
     int n = kin_prefix_pages_find(s->o.pages, g->tokens, first, (g->n - 1) / KIN_KV_CELLS);
     if (n * KIN_KV_CELLS <= g->n_sent) return;
+    if (kin_scheduler_reusable(s, g->slot, first * KIN_KV_CELLS) < first * KIN_KV_CELLS) return;
     if (g->n_sent % KIN_KV_CELLS && kin_scheduler_change(s, (kin_kv_op){g->slot, g->slot, first * KIN_KV_CELLS}, &err) != 0)
         return;
     g->n_sent = g->n_done = g->n_cached = first * KIN_KV_CELLS;
@@ -61,13 +62,26 @@ static int send_load(kin_scheduler *s, kin_generation *g, kin_err *err) {
         if (kin_kv_blocks_append(s->blocks, g->slot, g->n_sent++, &cell, err) != 0) return KIN_FAIL;
     }
     g->n_steps++;
+    kin_kv_blocks_begin_step(s->blocks);
     return send_pages(s, f, &r, tokens, err);
 }
 
+static bool wants_load(const kin_generation *g) {
+    return kin_scheduler_is_loading(g) && g->n_steps == 0 && !g->cancelled;
+}
+
+bool kin_scheduler_waits_to_load(const kin_scheduler *s) {
+    bool waits = false;
+    if (s->o.window.n_blocks == 0 || s->n_flights == s->n_page_flights) return false;
+    for (int i = 0; i < s->n_running; i++) waits = waits || wants_load(s->running[i]);
+    return waits;
+}
+
 int kin_scheduler_send_loads(kin_scheduler *s, kin_err *err) {
+    if (kin_scheduler_waits_to_load(s)) return 0;
     for (int i = 0; i < s->n_running && kin_scheduler_has_room(s); i++) {
         kin_generation *g = s->running[i];
-        if (kin_scheduler_is_loading(g) && g->n_steps == 0 && !g->cancelled && send_load(s, g, err) != 0) return KIN_FAIL;
+        if (wants_load(g) && send_load(s, g, err) != 0) return KIN_FAIL;
     }
     return 0;
 }

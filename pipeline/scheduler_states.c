@@ -1,5 +1,6 @@
 // Models with recurrent layers: a sequence has one of a few states, and others can begin with its tokens only where a state
-// stands: at its end, or in the log behind it. So the beginning of a prompt is kept as a prefix of its own, a mark, at two
+// stands: at its end, or in the log behind it. With windowed layers that keep only the window (engine/kv_window.h) they can begin
+// only where all of the window is left: near its end. So the beginning of a prompt is kept as a prefix of its own, a mark, at two
 // places: near its end, because what follows there often changes with the next turn of a conversation (a reply's reasoning is
 // dropped), and where it parts from another prompt, because a third one may part there too.
 #include <stdlib.h>
@@ -13,6 +14,10 @@ enum {
     FROM_THE_END = 8, // tokens behind a mark that the next turn of a conversation may change: those that begin a reply
 };
 
+bool kin_scheduler_forgets(const kin_scheduler *s) {
+    return s->o.n_states > 0 || s->o.window.n_blocks > 0;
+}
+
 int kin_scheduler_n_parallel(const kin_scheduler *s) {
     return s->o.n_states > 0 ? kin_scheduler_min(s->o.n_parallel, s->o.n_states) : s->o.n_parallel;
 }
@@ -23,21 +28,23 @@ bool kin_scheduler_make_state(kin_scheduler *s, int but) {
     return true;
 }
 
+static int whole_blocks(int n) {
+    return n > 0 ? n / KIN_KV_CELLS * KIN_KV_CELLS : 0;
+}
+
+// The tokens of a mark may still be in flight, so a block that is partly filled cannot be copied from it.
 int kin_scheduler_reusable(const kin_scheduler *s, int i, int n) {
-    return s->o.n_states > 0 ? kin_kv_blocks_nearest(s->blocks, i, n) : n;
+    if (s->slots[i].is_mark) n = whole_blocks(n);
+    return kin_scheduler_forgets(s) ? kin_kv_blocks_nearest(s->blocks, i, n) : n;
 }
 
 int kin_scheduler_soon_reusable(const kin_scheduler *s, const kin_generation *g, const kin_generation *o) {
     const int n = kin_scheduler_common_prefix(g, o->tokens, o->n);
     int best = 0;
-    if (s->o.n_states == 0) return n;
+    if (!kin_scheduler_forgets(s) || (s->o.n_states == 0 && o->n <= s->o.window.size)) return n;
     for (int i = 0; i < KIN_SCHEDULER_MARKS; i++)
         if (o->marks[i] > o->n_sent && o->marks[i] <= n) best = o->marks[i];
     return best;
-}
-
-static int whole_blocks(int n) {
-    return n > 0 ? n / KIN_KV_CELLS * KIN_KV_CELLS : 0;
 }
 
 // Returns the tokens that the sequence has in common with the one that is most like it.
@@ -55,7 +62,7 @@ static int most_in_common(const kin_scheduler *s, const kin_generation *g) {
 
 void kin_scheduler_choose_marks(const kin_scheduler *s, kin_generation *g) {
     memset(g->marks, 0, sizeof g->marks);
-    if (s->o.n_states == 0 || !s->o.keeps || g->o.no_cache || g->o.hidden || g->is_second) return;
+    if (!kin_scheduler_forgets(s) || !s->o.keeps || g->o.no_cache || g->o.hidden || g->is_second) return;
     const int parting = whole_blocks(most_in_common(s, g)), end = whole_blocks(g->o.n_prompt - FROM_THE_END);
     if (parting >= g->n_sent + LEAST_GAP && parting + LEAST_GAP <= end) g->marks[0] = parting;
     if (end >= g->n_sent + LEAST_GAP) g->marks[1] = end;
@@ -67,7 +74,7 @@ int kin_scheduler_up_to_mark(const kin_generation *g, int n) {
     return n;
 }
 
-// Keeps the tokens that the sequence has so far in a slot of their own, if there is room.
+// Keeps the tokens that the sequence has so far in a slot of their own, if there is room. Its own slot stores their pages.
 static void keep(kin_scheduler *s, const kin_generation *g) {
     kin_err err;
     const int n = g->n_sent;
@@ -79,6 +86,7 @@ static void keep(kin_scheduler *s, const kin_generation *g) {
     }
     memcpy(tokens, g->tokens, (size_t)n * sizeof *tokens);
     s->slots[slot] = (kin_slot){.tokens = tokens, .n = n, .tag = g->o.tag, .used = s->stats.n_steps, .is_mark = true};
+    s->slots[slot].n_kept = n / KIN_KV_CELLS;
 }
 
 void kin_scheduler_keep_marks(kin_scheduler *s, const kin_flight *f) {

@@ -125,6 +125,7 @@ static int open_shard(kin_thread_ring *r, member *m, kin_err *err) {
     so.n_ctx = r->o.n_ctx;
     so.n_batch = r->o.n_batch;
     so.n_steps = r->o.n_steps;
+    so.n_sequences = r->o.n_sequences;
     so.output = head;
     so.kv_disk.dir = r->o.kv_dirs[m->i];
     if (r->o.kv_type) so.kv_type = r->o.kv_type;

@@ -15,6 +15,7 @@ typedef struct kin_thread_ring_options {
     int n_members; // the last one is the head
     kin_layer_share shares[KIN_THREAD_RING_MEMBERS];
     int n_batch, n_chunk, n_ctx, n_steps;
+    int n_sequences; // for whose windows windowed layers have room; 0: they keep the whole context
     kin_activation_type type;
     const char *kv_dirs[KIN_THREAD_RING_MEMBERS]; // for pages of the KV cache; NULL: none
     bool gpu;                                     // open the GPU for members with GPU layers

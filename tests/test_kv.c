@@ -291,7 +291,7 @@ static void a_sequence_branches_within_a_batch(void **state) {
     const kin_kv_op ops[] = {{1, 0, 61}, {2, 1, 62}};
     const kin_batch batch = {5, pos, seq, .ops = ops, .n_ops = 2};
     const int64_t expected[] = {60, 61, 64 + 61, 128 + 62, 62};
-    const kin_row_cell copied[] = {{0, 64 + 60}, {2, 128 + 61}, {0, 128 + 60}};
+    const kin_row_cell copied[] = {{0, 64 + 60, 64 + 60}, {2, 128 + 61, 128 + 61}, {0, 128 + 60, 128 + 60}};
     int64_t cells[5];
     kin_kv_copies copies;
     kin_err err;

@@ -245,7 +245,7 @@ static int use_blocks(void *arg, kin_err *err) {
     kin_kv_copy copy;
     int64_t cell;
     (void)arg;
-    if (kin_kv_blocks_open(&blocks, 1024, 0, err) != 0) return KIN_FAIL;
+    if (kin_kv_blocks_open(&blocks, 1024, 0, NULL, err) != 0) return KIN_FAIL;
     int rc = 0;
     for (int pos = 0; pos < 200 && rc == 0; pos++) rc = kin_kv_blocks_append(blocks, 3, pos, &cell, err);
     if (rc == 0) rc = kin_kv_blocks_apply(blocks, &(kin_kv_op){.seq = 500, .from = 3, .n = 150}, &copy, err);

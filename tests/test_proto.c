@@ -289,6 +289,28 @@ static void a_plan_says_how_large_a_sliding_window_is(void **state) {
     assert_int_equal(got.plan.n_files, 2);
 }
 
+static void a_plan_says_how_many_windows_have_room(void **state) {
+    (void)state;
+    static kin_proto_message m, got;
+    static uint8_t bytes[4096];
+    kin_err err;
+    m.type = KIN_FRAME_PLAN;
+    m.plan = golden_plan();
+    size_t without = (size_t)kin_proto_encode(NULL, 0, 1, &m);
+    const uint64_t work = kin_proto_plan_work(&m.plan);
+    m.plan.flags |= KIN_PROTO_PLAN_WINDOWS;
+    m.plan.n_sequences = 3;
+    assert_true(kin_proto_plan_work(&m.plan) != work);
+    size_t n = (size_t)kin_proto_encode(bytes, sizeof bytes, 1, &m);
+    assert_int_equal(n, without + 2);
+    assert_int_equal(kin_proto_decode(KIN_FRAME_PLAN, bytes + KIN_FRAME_HEADER, n - KIN_FRAME_HEADER, &got, &err), 0);
+    assert_int_equal(got.plan.n_sequences, 3);
+    assert_int_equal(got.plan.n_files, 2);
+    bytes[KIN_FRAME_HEADER + 61] = 0;
+    assert_int_equal(kin_proto_decode(KIN_FRAME_PLAN, bytes + KIN_FRAME_HEADER, n - KIN_FRAME_HEADER, &got, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "n_sequences is 0"));
+}
+
 static void expect_refused(kin_frame_type type, const uint8_t *payload, size_t n, const char *sentence) {
     kin_proto_message m;
     kin_err err = {""};
@@ -409,7 +431,7 @@ static void lies_in_a_plan_are_refused_with_a_sentence(void **state) {
         {KIN_FRAME_PLAN, 32, "01000008", "n_ctx is 134217729"},
         {KIN_FRAME_PLAN, 36, "00000000", "n_batch is 0"},
         {KIN_FRAME_PLAN, 36, "01000100", "n_batch is 65537"},
-        {KIN_FRAME_PLAN, 40, "10", "flags is 16, but must be between 0 and 15"},
+        {KIN_FRAME_PLAN, 40, "20", "flags is 32, but must be between 0 and 31"},
         {KIN_FRAME_PLAN, 51, "ff", "memory is beyond"},
         {KIN_FRAME_PLAN, 52, "0000", "n_seq is 0"},
         {KIN_FRAME_PLAN, 56, "0000", "n_rounds is 0"},
@@ -873,6 +895,7 @@ int main(void) {
         cmocka_unit_test(every_message_has_its_golden_bytes),
         cmocka_unit_test(every_message_survives_the_round_trip),
         cmocka_unit_test(a_plan_says_how_large_a_sliding_window_is),
+        cmocka_unit_test(a_plan_says_how_many_windows_have_room),
         cmocka_unit_test(a_payload_cut_anywhere_is_refused),
         cmocka_unit_test(a_byte_too_many_is_refused),
         cmocka_unit_test(lies_of_a_device_are_refused_with_a_sentence),

@@ -411,7 +411,7 @@ static void a_state_goes_back_only_within_its_log(void **state) {
     kin_kv_blocks *b;
     kin_err err;
     (void)state;
-    assert_int_equal(kin_kv_blocks_open(&b, 640, 3, &err), 0);
+    assert_int_equal(kin_kv_blocks_open(&b, 640, 3, NULL, &err), 0);
     append(b, 0, 100);
     append(b, 0, 5);
     assert_int_equal(kin_kv_blocks_run(b, 0).n, 5);

@@ -156,7 +156,8 @@ enum {
     KIN_PROTO_PLAN_REPACK = 2,
     KIN_PROTO_PLAN_TIMELINE = 4,
     KIN_PROTO_PLAN_GGML = 8,
-    KIN_PROTO_PLAN_FLAGS = 15
+    KIN_PROTO_PLAN_WINDOWS = 16,
+    KIN_PROTO_PLAN_FLAGS = 31
 };
 
 // The method by which the devices of a group add up their results.
@@ -191,7 +192,8 @@ typedef struct kin_proto_plan {
     uint16_t n_seq;   // >= 1
     kin_proto_kv_type kv_type;
     kin_activation_type wire_type;
-    uint32_t flags; // KIN_PROTO_PLAN_*
+    uint32_t flags;       // KIN_PROTO_PLAN_*
+    uint16_t n_sequences; // for KIN_PROTO_PLAN_WINDOWS, otherwise 0: for whose windows windowed layers have room, >= 1
     kin_proto_mode mode;
     // For KIN_PROTO_WINDOW, otherwise 0: n_blocks >= 1 and retain of a kin_sliding_window.
     uint16_t sliding_blocks, sliding_retain;

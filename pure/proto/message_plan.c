@@ -46,7 +46,7 @@ KIN_PROTO_DEFINE(DEVICE, device)
 //     byte  0  hash  model
 //          32  u32   n_ctx (1 to 2^27)
 //          36  u32   n_batch (1 to 65536)
-//          40  u32   flags: 1 flash, 2 repack, 4 timeline, 8 ggml's kernels
+//          40  u32   flags: 1 flash, 2 repack, 4 timeline, 8 ggml's kernels, 16 windows
 //          44  u64   memory
 //          52  u16   n_seq (>= 1)
 //          54  u16   n_threads
@@ -55,6 +55,7 @@ KIN_PROTO_DEFINE(DEVICE, device)
 //          59  u8    wire_type: 0 f32, 1 f16, 2 q8
 //          60  u8    mode: 0 stream, 1 mmap, 2 willneed, 3 window
 //              only with 3: u16 sliding_blocks (>= 1), u16 sliding_retain
+//              only with flag 16: u16 n_sequences (>= 1)
 //          61  u16   n_files (1 to 64)
 //          63  n_files x u64 size (>= 1)
 //              u16   n_windows (0 to 1024)
@@ -114,6 +115,7 @@ static void put_plan(kin_writer *w, const kin_proto_plan *m) {
         kin_writer_u16(w, m->sliding_blocks);
         kin_writer_u16(w, m->sliding_retain);
     }
+    if (m->flags & KIN_PROTO_PLAN_WINDOWS) kin_writer_u16(w, m->n_sequences);
     kin_writer_u16(w, (uint16_t)m->n_files);
     for (int i = 0; i < m->n_files; i++) kin_writer_u64(w, m->file_size[i]);
     kin_writer_u16(w, (uint16_t)m->n_windows);
@@ -194,6 +196,8 @@ static void take_plan(kin_reader *r, kin_proto_plan *m) {
         m->sliding_blocks = (uint16_t)kin_reader_range(r, kin_reader_u16(r), 1, UINT16_MAX, "sliding_blocks");
         m->sliding_retain = kin_reader_u16(r);
     }
+    if (m->flags & KIN_PROTO_PLAN_WINDOWS)
+        m->n_sequences = (uint16_t)kin_reader_range(r, kin_reader_u16(r), 1, UINT16_MAX, "n_sequences");
     take_files(r, m);
     take_windows(r, m);
     kin_proto_take_id(r, &m->next_id);

@@ -1,0 +1,531 @@
+// Windowed layers that keep only the window: each sequence has the same logits as when it runs alone with the whole context in
+// memory, whatever runs beside it, however its prompt is cut, whether its beginning is another's, and whether its drafts are
+// right.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "pipeline/scheduler.h"
+#include "testkit/gguf_write.h"
+#include "testkit/thread_ring.h"
+
+// Three of four layers are windowed. All weights are F32 with kernels, so that drafts are exact.
+enum {
+    N_VOCAB = 160,
+    N_LAYER = 12,
+    N_EMBD = 32,
+    N_FF = 32,
+    DIM = 16, // of both heads
+    WINDOW = 96,
+    N_CTX = 3072,
+    N_BATCH = 64,
+    MAX_PROMPT = 900,
+    MAX_MADE = 200,
+};
+
+// ---- the model
+
+static char model_path[] = "/tmp/kin-test-windows-XXXXXX", root[64];
+static float *data[256];
+static int n_data;
+
+// Adds a tensor of random numbers around `mean`.
+static void add(kin_gguf_writer *w, const char *name, int64_t ne0, int64_t ne1, float mean, float size) {
+    const int64_t ne[] = {ne0, ne1};
+    float *x = malloc((size_t)(ne0 * ne1) * sizeof *x);
+    kin_rng rng;
+    kin_rng_seed(&rng, kin_hash64(name, strlen(name), 1));
+    for (int64_t i = 0; i < ne0 * ne1; i++) x[i] = mean + size * (float)(2 * kin_rng_unit(&rng) - 1);
+    kin_gguf_writer_add(w, name, GGML_TYPE_F32, ne1 > 1 ? 2 : 1, ne, x);
+    data[n_data++] = x;
+}
+
+static void add_of_layer(kin_gguf_writer *w, int il, const char *name, int64_t ne0, int64_t ne1, float mean, float size) {
+    char full[64];
+    snprintf(full, sizeof full, "blk.%d.%s", il, name);
+    add(w, full, ne0, ne1, mean, size);
+}
+
+static void add_layer(kin_gguf_writer *w, int il) {
+    add_of_layer(w, il, "attn_q.weight", N_EMBD, 2 * DIM, 0, 0.5f);
+    add_of_layer(w, il, "attn_k.weight", N_EMBD, DIM, 0, 0.5f);
+    add_of_layer(w, il, "attn_v.weight", N_EMBD, DIM, 0, 0.5f);
+    add_of_layer(w, il, "attn_output.weight", 2 * DIM, N_EMBD, 0, 0.5f);
+    add_of_layer(w, il, "attn_q_norm.weight", 2 * DIM, 1, 1, 0.2f);
+    add_of_layer(w, il, "attn_k_norm.weight", DIM, 1, 1, 0.2f);
+    add_of_layer(w, il, "post_attention_norm.weight", N_EMBD, 1, 1, 0.2f);
+    add_of_layer(w, il, "ffn_gate.weight", N_EMBD, N_FF, 0, 0.5f);
+    add_of_layer(w, il, "ffn_up.weight", N_EMBD, N_FF, 0, 0.5f);
+    add_of_layer(w, il, "ffn_down.weight", N_FF, N_EMBD, 0, 0.5f);
+    add_of_layer(w, il, "post_ffw_norm.weight", N_EMBD, 1, 1, 0.2f);
+}
+
+static int make_model(void **state) {
+    static const struct {
+        const char *key;
+        int value;
+    } keys[] = {{"context_length", N_CTX},       {"embedding_length", N_EMBD},         {"block_count", N_LAYER},
+                {"attention.head_count", 2},     {"attention.head_count_kv", 1},       {"attention.key_length", DIM},
+                {"attention.value_length", DIM}, {"attention.sliding_window", WINDOW}, {"rope.dimension_count", DIM},
+                {"feed_forward_length", N_FF}};
+    kin_gguf_writer *w = kin_gguf_writer_new();
+    kin_err err;
+    (void)state;
+    kin_gguf_writer_put_str(w, "general.architecture", "olmo2");
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        char key[64];
+        snprintf(key, sizeof key, "olmo2.%s", keys[i].key);
+        kin_gguf_writer_put_int(w, key, KIN_GGUF_U32, keys[i].value);
+    }
+    add(w, "token_embd.weight", N_EMBD, N_VOCAB, 0, 1);
+    add(w, "output.weight", N_EMBD, N_VOCAB, 0, 1);
+    add(w, "output_norm.weight", N_EMBD, 1, 1, 0);
+    for (int il = 0; il < N_LAYER; il++) add_layer(w, il);
+    int fd = mkstemp(model_path);
+    int rc = fd < 0 || close(fd) != 0 || kin_gguf_writer_save(w, model_path, &err) != 0 ? -1 : 0;
+    kin_gguf_writer_free(w);
+    while (n_data > 0) free(data[--n_data]);
+    return rc;
+}
+
+static int remove_model(void **state) {
+    (void)state;
+    return unlink(model_path);
+}
+
+static int make_root(void **state) {
+    (void)state;
+    strcpy(root, "/tmp/kin-test-windows-disk-XXXXXX");
+    return mkdtemp(root) ? 0 : -1;
+}
+
+static int remove_root(void **state) {
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", root);
+    return system(command);
+}
+
+// ---- sequences
+
+typedef struct text {
+    int32_t prompt[MAX_PROMPT], made[MAX_MADE];
+    int n_prompt, n_made, n_most, n_cached, n_ended;
+    uint64_t logits;          // hash of all its logits
+    const struct text *known; // its final output, from which drafts are made; NULL: no drafts
+    kin_rng rng;
+    kin_draft_source source;
+    kin_draft_counts drafts;
+    kin_generation_end how;
+    kin_generation *g;
+} text;
+
+static int32_t next(void *user, float *logits) {
+    text *t = user;
+    int32_t best = 0;
+    t->logits = kin_hash64(logits, N_VOCAB * sizeof *logits, t->logits);
+    if (t->n_made == t->n_most) return KIN_GENERATION_NO_TOKEN;
+    for (int32_t i = 1; i < N_VOCAB; i++) best = logits[i] > logits[best] ? i : best;
+    return t->made[t->n_made++] = best;
+}
+
+static void progress(void *user, int n_done, int n_cached) {
+    (void)n_done;
+    ((text *)user)->n_cached = n_cached;
+}
+
+static void ended(void *user, kin_generation_end how, const kin_err *why) {
+    text *t = user;
+    if (why) print_message("%s\n", why->text);
+    t->n_ended++;
+    t->how = how;
+}
+
+// Drafts as many tokens as allowed, each right in two of three cases, with branches.
+static void propose(void *user, const int32_t *tokens, int n, int most, kin_draft *out) {
+    text *t = user;
+    const int at = n - t->n_prompt;
+    (void)tokens;
+    *out = (kin_draft){.kind = KIN_DRAFT_ORACLE, .n = most};
+    for (int i = 0; i < out->n; i++) {
+        bool is_right = at + i < t->known->n_made && kin_rng_unit(&t->rng) < 0.67;
+        if (i > 1 && kin_rng_unit(&t->rng) < 0.1) out->skipped[i] = 1;
+        out->tokens[i] = is_right ? t->known->made[at + i] : (int32_t)(kin_rng_u64(&t->rng) % N_VOCAB);
+    }
+}
+
+// The first n_shared tokens are the same for all seeds.
+static void make_text(text *t, int seed, int n_shared, int n_prompt, int n_made) {
+    *t = (text){.n_prompt = n_prompt, .n_most = n_made};
+    for (int i = 0; i < n_prompt; i++) t->prompt[i] = ((i < n_shared ? 1 : seed) * (i + 7) * 37 + i / 3) % N_VOCAB;
+}
+
+// The text once more, with n_more other tokens behind the prompt.
+static text again(const text *t, int n_more) {
+    text a = {.n_prompt = t->n_prompt + n_more, .n_most = t->n_most};
+    memcpy(a.prompt, t->prompt, (size_t)t->n_prompt * sizeof *a.prompt);
+    for (int i = 0; i < n_more; i++) a.prompt[t->n_prompt + i] = (i * 31 + 5) % N_VOCAB;
+    return a;
+}
+
+typedef struct world {
+    kin_thread_ring *ring;
+    kin_scheduler *s;
+    kin_prefix_pages *pages;
+} world;
+
+static bool has_pages, is_ahead;
+static char dirs[KIN_THREAD_RING_MEMBERS][80];
+
+// n_sequences: for whose windows there is room; 0: the whole context is kept.
+static world open_world(int n_members, int n_rounds, int n_sequences, int n_parallel) {
+    kin_thread_ring_options o = {
+        .n_members = n_members, .n_batch = N_BATCH, .n_ctx = N_CTX, .n_steps = n_members > 1 ? 8 : 1, .n_sequences = n_sequences};
+    world w = {0};
+    char head[80];
+    kin_err err;
+    for (int i = 0; i < n_members; i++) {
+        o.shares[i] = (kin_layer_share){N_LAYER / n_members / n_rounds, 0};
+        snprintf(dirs[i], sizeof dirs[i], "%s/%d", root, i);
+        if (has_pages) o.kv_dirs[i] = dirs[i];
+    }
+    snprintf(head, sizeof head, "%s/head", root);
+    const kin_prefix_pages_options po = {.disk = {.dir = head}, .context = "model", .n_context = 5};
+    if (has_pages && kin_prefix_pages_open(&w.pages, &po, &err) != 0) fail_msg("%s", err.text);
+    if (kin_thread_ring_open(&w.ring, model_path, &o, &err) != 0) fail_msg("%s", err.text);
+    assert_int_equal(kin_thread_ring_n_rounds(w.ring), n_rounds);
+    const kin_hparams *hp = &kin_thread_ring_model(w.ring)->hp;
+    kin_scheduler_options so = {.n_ctx = N_CTX,
+                                .n_vocab = N_VOCAB,
+                                .n_embd = N_EMBD,
+                                .n_parallel = n_parallel,
+                                .keeps = true,
+                                .pages = w.pages,
+                                .always_ahead = is_ahead,
+                                .window = kin_kv_window_of(hp, N_CTX, N_BATCH, n_sequences),
+                                .draft_least = KIN_DRAFT_MAX};
+    assert_true((so.window.n_blocks > 0) == (n_sequences > 0));
+    if (kin_scheduler_open(&w.s, &so, &err) != 0 || kin_scheduler_set_head(w.s, kin_thread_ring_head(w.ring), &err) != 0)
+        fail_msg("%s", err.text);
+    return w;
+}
+
+static void close_world(world *w) {
+    kin_err err;
+    if (kin_scheduler_settle(w->s, &err) != 0) fail_msg("%s", err.text);
+    kin_scheduler_close(w->s);
+    kin_prefix_pages_close(w->pages);
+    kin_thread_ring_close(w->ring);
+}
+
+static void submit(world *w, text *t) {
+    kin_generation_options o = {.prompt = t->prompt,
+                                .n_prompt = t->n_prompt,
+                                .next = next,
+                                .progress = progress,
+                                .drafts = t->known ? &t->source : NULL,
+                                .draft_counts = &t->drafts,
+                                .ended = ended,
+                                .user = t};
+    kin_err err;
+    t->source = (kin_draft_source){propose, t};
+    kin_rng_seed(&t->rng, 3);
+    if (kin_scheduler_submit(w->s, &o, &t->g, &err) != 0) fail_msg("%s", err.text);
+}
+
+static void run(world *w) {
+    kin_err err;
+    for (bool busy = true; busy;)
+        if (kin_scheduler_step(w->s, &busy, &err) != 0) fail_msg("%s", err.text);
+}
+
+static void run_alone(const text *t, text *alone) {
+    const bool had_pages = has_pages;
+    has_pages = false;
+    world w = open_world(1, 1, 0, 1);
+    has_pages = had_pages;
+    *alone = *t;
+    submit(&w, alone);
+    run(&w);
+    close_world(&w);
+}
+
+static void expect_same(const text *a, const text *b) {
+    assert_int_equal(a->n_ended, 1);
+    assert_int_equal(a->how, KIN_GENERATION_DONE);
+    assert_int_equal(a->n_made, b->n_made);
+    assert_memory_equal(a->made, b->made, (size_t)a->n_made * sizeof *a->made);
+    assert_true(a->logits == b->logits);
+}
+
+// ---- tests
+
+enum { N_TEXTS = 6 };
+
+static text texts[N_TEXTS], alone[N_TEXTS];
+
+static int make_texts(void **state) {
+    (void)state;
+    for (int i = 0; i < N_TEXTS; i++) {
+        make_text(&texts[i], 3 + i, i % 2 ? 300 : 0, i == 4 ? 50 : 430 + 37 * i, MAX_MADE - 20 * i);
+        run_alone(&texts[i], &alone[i]);
+    }
+    return 0;
+}
+
+static void check_beside_each_other(int n_members, int n_rounds, int n_sequences, int n_parallel) {
+    static text now[N_TEXTS];
+    memcpy(now, texts, sizeof now);
+    world w = open_world(n_members, n_rounds, n_sequences, n_parallel);
+    for (int i = 0; i < N_TEXTS; i++) submit(&w, &now[i]);
+    run(&w);
+    for (int i = 0; i < N_TEXTS; i++) expect_same(&now[i], &alone[i]);
+    close_world(&w);
+}
+
+static void texts_beside_each_other_are_those_alone(void **state) {
+    (void)state;
+    check_beside_each_other(1, 1, 4, 4);
+    check_beside_each_other(1, 1, 1, 1);
+}
+
+static void a_ring_in_two_rounds_gives_the_texts_of_one_machine(void **state) {
+    (void)state;
+    check_beside_each_other(3, 1, 4, 4);
+    check_beside_each_other(3, 2, 4, 4);
+}
+
+// There is room for the windows of three sequences, and two steps.
+static void texts_that_wait_for_blocks_are_the_same(void **state) {
+    (void)state;
+    check_beside_each_other(1, 1, 1, N_TEXTS);
+    check_beside_each_other(3, 2, 1, N_TEXTS);
+}
+
+static void check_drafts(int n_members, int n_rounds) {
+    static text with;
+    with = texts[1];
+    world w = open_world(n_members, n_rounds, 1, 1);
+    with.known = &alone[1];
+    submit(&w, &with);
+    run(&w);
+    expect_same(&with, &alone[1]);
+    const uint64_t n = with.drafts.drafted[KIN_DRAFT_ORACLE], n_right = with.drafts.accepted[KIN_DRAFT_ORACLE];
+    assert_true(n_right > 5 && n > n_right);
+    assert_true(is_ahead || with.drafts.branches > 0);
+    close_world(&w);
+}
+
+static void drafts_change_no_text(void **state) {
+    (void)state;
+    check_drafts(1, 1);
+    check_drafts(3, 1);
+    check_drafts(3, 2);
+}
+
+static void drafts_in_several_steps_at_once_change_no_text(void **state) {
+    (void)state;
+    is_ahead = true;
+    check_drafts(3, 1);
+    check_drafts(3, 2);
+    is_ahead = false;
+}
+
+// The next turn of a conversation has another text behind the prompt: all of the prompt but its end is reused, though the window
+// has left it.
+static void a_next_turn_begins_near_the_end_of_the_prompt(void **state) {
+    static text first, second, third, fresh;
+    (void)state;
+    make_text(&first, 7, 0, 400, MAX_MADE);
+    world w = open_world(1, 1, 2, 2);
+    second = again(&first, 150);
+    third = second;
+    submit(&w, &first);
+    run(&w);
+    run_alone(&second, &fresh);
+    submit(&w, &second);
+    run(&w);
+    assert_int_equal(second.n_cached, 384);
+    expect_same(&second, &fresh);
+    submit(&w, &third); // the same once more, from the mark near its own end
+    run(&w);
+    assert_int_equal(third.n_cached, 512);
+    expect_same(&third, &fresh);
+    close_world(&w);
+}
+
+// Where two prompts have parted, a third one begins.
+static void a_third_prompt_begins_where_two_parted(void **state) {
+    static text parted[3], fresh;
+    (void)state;
+    world w = open_world(1, 1, 2, 1);
+    for (int i = 0; i < 3; i++) {
+        make_text(&parted[i], 11 + i, 300, 700, 4);
+        run_alone(&parted[i], &fresh);
+        submit(&w, &parted[i]);
+        run(&w);
+        expect_same(&parted[i], &fresh);
+    }
+    assert_int_equal(parted[1].n_cached, 0);
+    assert_int_equal(parted[2].n_cached, 256);
+    close_world(&w);
+}
+
+// A text that is whole within the window is reused at any position.
+static void a_short_text_is_reused_anywhere(void **state) {
+    static text first, second, fresh;
+    (void)state;
+    make_text(&first, 5, 40, 60, 20);
+    make_text(&second, 6, 40, 60, 20);
+    world w = open_world(1, 1, 1, 1);
+    submit(&w, &first);
+    run(&w);
+    run_alone(&second, &fresh);
+    submit(&w, &second);
+    run(&w);
+    assert_int_equal(second.n_cached, 40);
+    expect_same(&second, &fresh);
+    close_world(&w);
+}
+
+static void check_restart(int n_members, int n_rounds) {
+    static text first, second;
+    const int at_disk = texts[5].n_prompt / KIN_KV_CELLS * KIN_KV_CELLS;
+    assert_int_equal(make_root(NULL), 0);
+    has_pages = true;
+    first = second = texts[5];
+    world w = open_world(n_members, n_rounds, 1, 1);
+    submit(&w, &first);
+    run(&w);
+    close_world(&w);
+    expect_same(&first, &alone[5]);
+    w = open_world(n_members, n_rounds, 1, 1);
+    submit(&w, &second);
+    run(&w);
+    close_world(&w);
+    has_pages = false;
+    remove_root(NULL);
+    print_message("             %d members, %d rounds: %d tokens loaded\n", n_members, n_rounds, second.n_cached);
+    expect_same(&second, &alone[5]);
+    if (n_rounds == 1) assert_int_equal(second.n_cached, at_disk);
+}
+
+static void a_text_is_found_after_a_restart(void **state) {
+    (void)state;
+    check_restart(1, 1);
+    check_restart(3, 1);
+    check_restart(3, 2);
+}
+
+// Texts are loaded while others run.
+static void a_text_is_loaded_beside_others(void **state) {
+    static text now[N_TEXTS];
+    (void)state;
+    for (int n_rounds = 1; n_rounds <= 2; n_rounds++) {
+        assert_int_equal(make_root(NULL), 0);
+        has_pages = true;
+        for (int turn = 0; turn < 2; turn++) {
+            memcpy(now, texts, sizeof now);
+            world w = open_world(3, n_rounds, 4, 4);
+            for (int i = 0; i < N_TEXTS; i++) submit(&w, &now[i]);
+            run(&w);
+            close_world(&w);
+            for (int i = 0; i < N_TEXTS; i++) expect_same(&now[i], &alone[i]);
+        }
+        has_pages = false;
+        remove_root(NULL);
+    }
+}
+
+static void windowed_layers_take_the_window_s_memory(void **state) {
+    (void)state;
+    const uint64_t cell = 2 * DIM * 2; // keys and values in F16
+    world whole = open_world(1, 1, 0, 1), window = open_world(1, 1, 1, 1);
+    // Three windows of 2 blocks and 3 more, and two steps of a block
+    const uint64_t n_cells = (3 * (2 + 3) + 2) * KIN_KV_CELLS;
+    assert_int_equal(kin_thread_ring_stats(whole.ring, 0).kv_bytes, N_LAYER * N_CTX * cell);
+    assert_int_equal(kin_thread_ring_stats(window.ring, 0).kv_bytes,
+                     N_LAYER / 4 * N_CTX * cell + N_LAYER / 4 * 3 * n_cells * cell);
+    close_world(&whole);
+    close_world(&window);
+}
+
+// ---- the table
+
+static void append(kin_kv_blocks *b, int32_t seq, int n) {
+    kin_err err;
+    int64_t cell;
+    kin_kv_blocks_begin_step(b);
+    for (int i = 0; i < n; i++)
+        if (kin_kv_blocks_append(b, seq, kin_kv_blocks_n_tokens(b, seq), &cell, &err) != 0) fail_msg("%s", err.text);
+}
+
+static int apply(kin_kv_blocks *b, int32_t seq, int32_t from, int32_t n) {
+    kin_err err;
+    kin_kv_copy copy;
+    return kin_kv_blocks_apply(b, &(kin_kv_op){seq, from, n}, &copy, &err);
+}
+
+static void a_sequence_keeps_its_last_positions(void **state) {
+    const kin_kv_window window = {.size = 100, .n_blocks = 20, .n_most = 12};
+    kin_kv_blocks *b;
+    kin_err err;
+    (void)state;
+    assert_int_equal(kin_kv_blocks_open(&b, 6400, 0, &window, &err), 0);
+    append(b, 0, 300);
+    assert_int_equal(kin_kv_blocks_nearest(b, 0, 200), 200);
+    for (int i = 0; i < 10; i++) append(b, 0, 300);
+    assert_int_equal(kin_kv_blocks_n_tokens(b, 0), 3300);
+    assert_int_equal(kin_kv_blocks_n_gone(b, 0), (2700 - 99 - 64) / 64); // as of the step before the last one
+    append(b, 0, 1);
+    assert_int_equal(kin_kv_blocks_n_gone(b, 0), (3000 - 99 - 64) / 64);
+    assert_int_equal(kin_kv_blocks_nearest(b, 0, 3000), 3000);
+    assert_int_equal(kin_kv_blocks_nearest(b, 0, 2900), 0);
+    assert_int_not_equal(apply(b, 0, 0, 2900), 0);
+    assert_int_not_equal(apply(b, 1, 0, 2900), 0);
+    assert_int_equal(apply(b, 1, 0, 3210), 0); // with a block of its own
+    append(b, 1, 150);
+    append(b, 0, 64);
+    append(b, 0, 1);
+    append(b, 0, 1);
+    assert_int_equal(apply(b, 0, 0, 3302), 0);
+    assert_int_equal(apply(b, 0, 0, 0), 0);
+    assert_int_equal(kin_kv_blocks_n_gone(b, 0), 0);
+    append(b, 0, 10);
+    assert_int_equal(apply(b, -1, 0, 0), 0);
+    assert_true(kin_kv_blocks_fit(b, 100)); // n_most of them in windowed layers
+    assert_int_equal(kin_kv_blocks_n_free(b), kin_kv_blocks_n(b));
+    kin_kv_blocks_close(b);
+}
+
+static int set_up(void **state) {
+    return make_model(state) == 0 ? make_texts(state) : -1;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_sequence_keeps_its_last_positions),
+        cmocka_unit_test(windowed_layers_take_the_window_s_memory),
+        cmocka_unit_test(texts_beside_each_other_are_those_alone),
+        cmocka_unit_test(a_ring_in_two_rounds_gives_the_texts_of_one_machine),
+        cmocka_unit_test(texts_that_wait_for_blocks_are_the_same),
+        cmocka_unit_test(drafts_change_no_text),
+        cmocka_unit_test(drafts_in_several_steps_at_once_change_no_text),
+        cmocka_unit_test(a_next_turn_begins_near_the_end_of_the_prompt),
+        cmocka_unit_test(a_third_prompt_begins_where_two_parted),
+        cmocka_unit_test(a_short_text_is_reused_anywhere),
+        cmocka_unit_test(a_text_is_found_after_a_restart),
+        cmocka_unit_test(a_text_is_loaded_beside_others),
+    };
+    return cmocka_run_group_tests(tests, set_up, remove_model);
+}
