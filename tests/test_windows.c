@@ -381,6 +381,31 @@ static void a_third_prompt_begins_where_two_parted(void **state) {
     close_world(&w);
 }
 
+// The second prompt ends to be like the first one within the block before its mark, and begins while that is in flight, or later.
+static void a_prompt_begins_with_a_part_of_one_in_flight(void **state) {
+    static text parted[2], fresh[2];
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        make_text(&parted[i], 21 + i, 440, 470 + 20 * i, 30);
+        run_alone(&parted[i], &fresh[i]);
+    }
+    bool was_reused = false;
+    for (int n_steps = 1; n_steps <= 12; n_steps++) {
+        text now[2] = {parted[0], parted[1]};
+        kin_err err;
+        bool busy;
+        world w = open_world(3, 1, 2, 2);
+        submit(&w, &now[0]);
+        for (int i = 0; i < n_steps; i++) assert_int_equal(kin_scheduler_step(w.s, &busy, &err), 0);
+        submit(&w, &now[1]);
+        run(&w);
+        close_world(&w);
+        for (int i = 0; i < 2; i++) expect_same(&now[i], &fresh[i]);
+        was_reused = was_reused || now[1].n_cached == 384;
+    }
+    assert_true(was_reused);
+}
+
 // A text that is whole within the window is reused at any position.
 static void a_short_text_is_reused_anywhere(void **state) {
     static text first, second, fresh;
@@ -523,6 +548,7 @@ int main(void) {
         cmocka_unit_test(drafts_in_several_steps_at_once_change_no_text),
         cmocka_unit_test(a_next_turn_begins_near_the_end_of_the_prompt),
         cmocka_unit_test(a_third_prompt_begins_where_two_parted),
+        cmocka_unit_test(a_prompt_begins_with_a_part_of_one_in_flight),
         cmocka_unit_test(a_short_text_is_reused_anywhere),
         cmocka_unit_test(a_text_is_found_after_a_restart),
         cmocka_unit_test(a_text_is_loaded_beside_others),
