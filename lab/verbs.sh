@@ -2,6 +2,7 @@
 # verbs.sh: the verbs of a scenario besides `device`, `defaults`, `link` and `limit` (devices.sh); lab/run sources it.
 #
 #   start NAME COMMAND...          runs it in the background; stdout goes to OUT/NAME.out, stderr to OUT/NAME.log
+#   beside NAME COMMAND...         runs it in the background beside what was started there, until `alone NAME`; stderr goes to OUT/NAME.log
 #   run NAME COMMAND...            runs it and waits; stdout is ours, stderr goes to OUT/NAME.log. Ended after run_seconds (600)
 #   until_says NAME TEXT [SECONDS] waits for a line with TEXT (a grep pattern) since the last `start` there (default: 60 s)
 #   until_ends NAME [SECONDS]      waits for the last `start` there to end; returns its status
@@ -48,6 +49,19 @@ start() { # NAME COMMAND...
     done
     device_exec "$@" >>"$out/$1.out" 2>>"$out/$1.log" </dev/null &
     echo $! >"$state/started.$1"
+}
+beside() { # NAME COMMAND...
+    facts_of "$1" >/dev/null
+    device_exec "$@" >/dev/null 2>>"$out/$1.log" </dev/null 8>&- & # it must not keep a scenario's descriptors
+    echo $! >>"$state/beside.$1"
+}
+# A program that has ended before is no failure: the scenario notices that its load is missing.
+alone() { # NAME
+    for _pid in $(cat "$state/beside.$1" 2>/dev/null); do
+        command kill -TERM "$_pid" 2>/dev/null || true
+        wait "$_pid" 2>/dev/null || true
+    done
+    rm -f "$state/beside.$1"
 }
 run() { # NAME COMMAND...
     sample_start

@@ -153,6 +153,41 @@ check says "$dir/said" '^room'
 check is_not grep -q "kin-lab.$(lab_number)/" /proc/mounts
 check nothing_left_of "$(lab_number)"
 
+claim='programs beside the one that was started take memory, processor, disk and network as they are told, until they should end'
+scenario '
+device one
+device two
+beside two "$build/hog" --serve 7001@4M
+beside one "$build/hog" --bytes 20M --wait-ms 0 --every-ms 1 --hold-ms 99999 --cpu 20 --write "$(home one)/written@3M" --call "$(address two):7001@1M"
+mark
+written=$(wc -c <"$(home one)/written")
+sleep 2
+collect loaded
+echo "written $(($(wc -c <"$(home one)/written") - written))"
+alone one
+mark
+sleep 1
+collect quiet
+alone two
+for name in one two; do [ -n "$(group_members "$state/groups/$name")" ] || echo "$name is empty"; done
+run one "$build/hog" --cpu 0 || echo "no share"
+run one "$build/hog" --call "$(address two):7001@1M" || echo "no server"'
+check [ $? -eq 0 ]
+check between 21000000 "$(labelled figures loaded one memory_peak_bytes)" 100000000
+# Other programs on this machine may stretch the time between two samples, but for all loads alike.
+sent=$(labelled figures loaded one sent_bytes)
+of_sent() { awk "BEGIN { print $1 / $sent }"; }
+check between 500000 "$sent" 20000000
+check between 2.5 "$(of_sent "$(labelled figures loaded one received_bytes)")" 6
+check between 1.8 "$(of_sent "$(sed -n 's/^written //p' "$dir/said")")" 4.5
+check between 100 "$(labelled figures loaded one cpu_ms)" "$(awk "BEGIN { print 600 * $(labelled figures loaded one seconds) }")"
+check between 0 "$(labelled figures quiet one cpu_ms)" 100
+check between 0 "$(labelled figures quiet one received_bytes)" 200000
+check says "$dir/said" 'one is empty'
+check says "$dir/said" 'two is empty'
+check says "$dir/said" 'no share'
+check says "$dir/said" 'no server'
+
 claim='a slow processor is as slow for a millisecond of work as for more of it, and a limit can change while all stands'
 scenario '
 device slow speed=0.25 memory=24M
