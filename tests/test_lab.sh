@@ -188,6 +188,15 @@ check says "$dir/said" 'two is empty'
 check says "$dir/said" 'no share'
 check says "$dir/said" 'no server'
 
+claim='a plot over words has a bar for each at the median of its rows, between their quartiles'
+printf 'what,cost\nquiet,-1\nbusy,30\nbusy,10\nbusy,20\nbusy,50\nbusy,40\nbusy,\n' >"$dir/words.csv"
+"$source/lab/plot" "$dir/words.csv" what cost >"$dir/words.svg"
+check [ $? -eq 0 ]
+check [ "$(grep -c '#9bd' "$dir/words.svg")" = 1 ]
+check says "$dir/words.svg" '>30</text>'
+check says "$dir/words.svg" 'M550.0 170.0V40.0'
+check says "$dir/words.svg" '>quiet</text>'
+
 claim='a slow processor is as slow for a millisecond of work as for more of it, and a limit can change while all stands'
 scenario '
 device slow speed=0.25 memory=24M
