@@ -520,7 +520,6 @@ static void latent_layers_have_keys_alone(void **state) {
     for (int il = 0; il < N_LAYER; il++)
         layers[il] = (kin_layer){.n_head_kv = 1, .head_dim = WIDTH, .v_dim = 32, .is_latent = true};
     hp.layers = layers;
-    assert_int_equal(kin_hparams_n_embd_kv_max(&hp), WIDTH);
     assert_int_equal(kin_kv_bytes(&hp, &options), 2 * N_CELLS * WIDTH * sizeof(ggml_fp16_t));
     if (kin_kv_open(&kv, &hp, &options, on_cpu, &cpu, &err) != 0) fail_msg("%s", err.text);
     assert_null(kin_kv_v(kv, 1));
