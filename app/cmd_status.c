@@ -120,9 +120,9 @@ static void print_text(const json_t *report) {
     printf("model %s, %.0f layers, context %.0f; %.0f pass%s around the ring per token; plan %.0f\n", words(head, "model", model),
            number(head, "layers"), number(head, "context"), number(head, "rounds"), number(head, "rounds") == 1 ? "" : "es",
            number(head, "epoch"));
-    printf("requests: %.0f active, %.0f total; %.1f tokens/s; %.0f prompt tokens, %.0f generated in %.0f s\n\n",
-           number(head, "requests"), number(head, "requests_total"), number(head, "tokens_per_s"), number(head, "prompt_tokens"),
-           number(head, "tokens"), number(head, "uptime_s"));
+    printf("sequences: %.0f active, %.0f total; %.1f tokens/s; %.0f prompt tokens, %.0f generated in %.0f s\n\n",
+           number(head, "sequences"), number(head, "sequences_total"), number(head, "tokens_per_s"),
+           number(head, "prompt_tokens"), number(head, "tokens"), number(head, "uptime_s"));
     print_devices(devices);
     printf("\n");
     print_remarks(devices);

@@ -45,8 +45,8 @@ static json_t *head_of(const kin_status_json_head *h, const brevity *brief) {
     set_text(o, "model_hash", hash);
     set_bytes(o, "layers", (uint64_t)h->n_layer);
     set_bytes(o, "context", (uint64_t)h->n_ctx);
-    set_bytes(o, "requests", (uint64_t)h->n_requests);
-    set_bytes(o, "requests_total", h->n_requests_total);
+    set_bytes(o, "sequences", (uint64_t)h->n_sequences);
+    set_bytes(o, "sequences_total", h->n_sequences_total);
     set_bytes(o, "prompt_tokens", h->n_prompt);
     set_bytes(o, "tokens", h->n_generated);
     json_object_set_new(o, "tokens_per_s", json_real(h->tokens_per_s));

@@ -1,8 +1,8 @@
 // The state of a cluster as JSON, for people and programs (`kin status`).
 //
 //   head     name, version, port, state ("gathering", "short", "preparing", "serving"), doing, epoch, rounds, model, model_hash,
-//            layers, context, requests (running, and since the start: requests_total), prompt_tokens, tokens, tokens_per_s,
-//            pages_bytes (KV pages for which copies were requested), uptime_s
+//            layers, context, sequences (being written, and since the start: sequences_total), prompt_tokens, tokens,
+//            tokens_per_s, pages_bytes (KV pages for which copies were requested), uptime_s
 //   devices  one for each known device, and one for the head; the ring's members first, in order:
 //            name, role ("device", "head"), address, state ("greeted", "joined", "preparing", "waiting", "computing", "failed",
 //            "lost", "left"), stage (place in the ring, from 1; 0: none), doing, last_error,
@@ -38,9 +38,9 @@ typedef struct kin_status_json_head {
     uint16_t port;
     kin_membership_state state;
     uint32_t epoch;
-    int n_rounds, n_layer, n_ctx, n_requests;
+    int n_rounds, n_layer, n_ctx, n_sequences; // n_sequences: being written; one request may have several
     kin_proto_hash model_hash;
-    uint64_t n_requests_total, n_prompt, n_generated, pages_bytes;
+    uint64_t n_sequences_total, n_prompt, n_generated, pages_bytes;
     double tokens_per_s, uptime_s;
 } kin_status_json_head;
 

@@ -21,7 +21,7 @@ static kin_status_json_head describe(const kin_session *s, const char *model, co
                                   .n_rounds = 1,
                                   .n_layer = s->model.hp.n_layer,
                                   .n_ctx = s->n_ctx,
-                                  .n_requests = status->n_running,
+                                  .n_sequences = status->n_running,
                                   .n_prompt = stats->n_prompt_tokens,
                                   .n_generated = stats->n_generated_tokens};
 }

@@ -108,7 +108,7 @@ wait_until 10 tokens_are_counted # they appear a second after the first tokens
 status olga "127.0.0.1:$port" >"$dir/status.txt" 2>"$dir/status.log"
 check [ $? -eq 0 ]
 says "$dir/status.txt" "^head 'desk': serving on 3 devices"
-says "$dir/status.txt" 'requests: 1 active'
+says "$dir/status.txt" 'sequences: 1 active'
 for who in anna ben cleo desk; do says "$dir/status.txt" "^$who  *computing  *[0-9]-[0-9] .* %  .* ms "; done
 status olga "127.0.0.1:$port" --json >"$dir/status.json"
 check [ $? -eq 0 ]
@@ -199,6 +199,7 @@ until curl -s -m 10 "$base/metrics" >"$dir/metrics" && grep -q '^kin:device' "$d
 done
 for who in anna ben dora desk; do says "$dir/metrics" "^kin:device_compute_ratio{device=\"$who\"} [01]"; done
 wait $asking
+curl -s -m 240 -d '{"prompt": ["One", "Two"], "n": 2, "max_tokens": 1}' "$base/v1/completions" >"$dir/four"
 ask_all cut 2500 # long enough to be running still when the device dies
 has_events() { [ "$(grep -c '^data' "$dir/$1")" -ge "$2" ]; } # NAME N
 wait_until 60 has_events cut1 10
@@ -211,6 +212,8 @@ for i in 1 2 3; do
     words "$dir/cut$i" | head -c "$n" >"$dir/words"
     same "$dir/words$i" "$dir/words"
 done
+status olga "127.0.0.1:$port" >"$dir/status.txt" 2>"$dir/status.log"
+says "$dir/status.txt" '^sequences: [0-3] active, 10 total' # those that the loss interrupted are counted once
 # shellcheck disable=SC2086 # a list of numbers
 kill $asking
 says "$dir/serve.log" "device 'dora'.*; generation continues"

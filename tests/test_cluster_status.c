@@ -188,7 +188,7 @@ static void a_head_reports_all_members_and_draws_what_they_did(void **state) {
     const json_t *head = json_object_get(report, "head"), *device = device_in(report, 0), *own = device_in(report, 1);
     assert_true(is_text(head, "name", "desk") && is_text(head, "state", "serving") && is_text(head, "model", "random"));
     assert_true(number(head, "rounds") == 2 && number(head, "prompt_tokens") == 4 && number(head, "tokens") == N_TOKENS);
-    assert_true(number(head, "requests") == 0 && number(head, "requests_total") == 1);
+    assert_true(number(head, "sequences") == 0 && number(head, "sequences_total") == 1);
     assert_true(is_text(device, "name", "anna") && is_text(device, "role", "device") && is_text(device, "state", "waiting"));
     assert_true(is_text(own, "name", "desk") && is_text(own, "role", "head") && is_text(own, "state", "waiting"));
     assert_true(number(device, "layers") + number(own, "layers") == N_LAYER);

@@ -63,8 +63,8 @@ static kin_status_json *new_report(void) {
                                      .n_rounds = 2,
                                      .n_layer = 8,
                                      .n_ctx = 512,
-                                     .n_requests = 1,
-                                     .n_requests_total = 3,
+                                     .n_sequences = 1,
+                                     .n_sequences_total = 3,
                                      .n_prompt = 100,
                                      .n_generated = 50,
                                      .tokens_per_s = 12.5,
@@ -105,7 +105,7 @@ static void the_head_tells_all_of_itself(void **state) {
     expect_text(head, "doing", "serving");
     assert_int_equal(strncmp(json_string_value(json_object_get(head, "model_hash")), "ab0000", 6), 0);
     assert_true(number(head, "epoch") == 4000000000);
-    assert_true(number(head, "requests") == 1 && number(head, "requests_total") == 3);
+    assert_true(number(head, "sequences") == 1 && number(head, "sequences_total") == 3);
     assert_true(number(head, "prompt_tokens") == 100 && number(head, "tokens") == 50);
     assert_true(number(head, "tokens_per_s") == 12.5 && number(head, "uptime_s") == 60);
     assert_int_equal(json_array_size(json_object_get(root, "devices")), 0);
