@@ -157,8 +157,11 @@ static int32_t sample(generation *g, float *logits, kin_err *err) {
     kin_constraint *constraint = g->constrained.constraint;
     int32_t id = kin_sampler_sample_constrained(g->sampler, logits, constraint);
     if (id < 0)
-        return kin_err_set(err, "the model returned no usable logits (all%s are NaN or -inf); the file may be damaged",
-                           constraint ? " that the grammar allows" : "");
+        return kin_err_set(
+            err, "the model returned no usable logits (all%s are NaN or -inf)%s", constraint ? " that the grammar allows" : "",
+            constraint ? ""
+                       : ": the file may be damaged, or a device computes wrong results; 'kin cache rm --conversations' "
+                         "removes the on-disk KV cache");
     kin_sampler_accept(g->sampler, id);
     return constraint && kin_constraint_accept(constraint, id, err) != 0 ? KIN_FAIL : id;
 }

@@ -142,6 +142,7 @@ for options in '' '--experts 64 --experts-used 8 --ff 256'; do
     head -c 60000 "$dir/good.gguf" >"$dir/m.gguf"
     head -c $((size - 60000)) /dev/zero | tr '\000' '\377' >>"$dir/m.gguf"
     expect_sentence "weights of NaN $options" "$kin" run -m "$dir/m.gguf" -p x -n 2 --no-echo
+    says "$err" "no usable logits .*: the file may be damaged, or .*'kin cache rm --conversations'"
 done
 
 # ---- paths that are not model files
