@@ -243,9 +243,8 @@ static int check_length(const kin_preparer *p, int n, const char *at_least, kin_
     int n_ctx = p->session->n_ctx;
     if (n == 0) return kin_api_error_set(err, 400, NULL, "the prompt is empty, and the model has no beginning-of-sequence token");
     if (n < n_ctx) return 0;
-    kin_api_error_set(err, 400, NULL,
-                      "the prompt has %s%d tokens, but the context is %d: start the server with a larger --ctx-size", at_least, n,
-                      n_ctx);
+    kin_api_error_set(err, 400, NULL, "the prompt has %s%d tokens, but the context is %d: start the server with a larger --ctx",
+                      at_least, n, n_ctx);
     err->type = "exceed_context_size_error";
     err->n_prompt = n;
     err->n_ctx = n_ctx;
