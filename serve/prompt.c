@@ -569,6 +569,13 @@ static int find_format(kin_prompter *p, kin_err *err) {
     return kin_tool_format_of(&p->format, p->tool_use ? p->tool_use : p->chat, source.at, source.len, err);
 }
 
+static void log_format(const kin_prompter *p) {
+    if (p->format.is_generic)
+        kin_log(KIN_LOG_INFO, "the chat template has no tool calls of its own: tools are described in the system message");
+    else if (!p->format.is_confirmed)
+        kin_log(KIN_LOG_INFO, "the chat template renders no calls that can be read back: their format is guessed from its marks");
+}
+
 int kin_prompter_open(kin_prompter **out, const kin_session *session, const char *source, kin_err *err) {
     *out = NULL;
     if (!session->vocab) {
@@ -582,11 +589,10 @@ int kin_prompter_open(kin_prompter **out, const kin_session *session, const char
         kin_prompter_close(p);
         return kin_err_prefix(err, "the chat template");
     }
-    if (p->chat || p->tool_use) probe(p);
-    if (p->has_source && p->format.is_generic)
-        kin_log(KIN_LOG_INFO, "the chat template has no tool calls of its own: tools are described in the system message");
-    else if (p->has_source && !p->format.is_confirmed)
-        kin_log(KIN_LOG_INFO, "the chat template renders no calls that can be read back: their format is guessed from its marks");
+    if (p->chat || p->tool_use) {
+        probe(p);
+        if (p->has_source) log_format(p);
+    }
     *out = p;
     return 0;
 }

@@ -13,9 +13,9 @@
 // Only bytes carry an origin: a literal that the template selects by a condition on the input is still template text.
 //
 // The language is Jinja 3.1 with transformers' settings: trim_blocks, lstrip_blocks, loop controls, generation blocks, the
-// immutable sandbox, transformers' tojson, raise_exception and strftime_now. Not supported: recursive loops, blocks, includes
-// and imports, `autoescape` blocks, * and ** in calls, % on strings, str.format, HTML filters. These are errors when the
-// template is compiled or when they are executed. Integers have 64 bits; overflow is an error.
+// immutable sandbox, transformers' tojson, raise_exception and strftime_now. Not supported: `block`, `include`, `import`,
+// `extends` and `autoescape` blocks, HTML filters, %r, %e and %g, and attributes in the braces of str.format. These are errors
+// when the template is compiled or when they are executed. Integers have 64 bits; overflow is an error.
 #pragma once
 
 #include "pure/text/value.h"
