@@ -250,6 +250,11 @@ status 0 "$kin" run -p "$prompt" -n 30 --seed 1 --temp 1.5
 same "$out" "$dir/seed1"
 status 0 "$kin" run -p "$prompt" -n 30 --seed 2 --temp 1.5
 cmp -s "$out" "$dir/seed1" && fail 'seeds 1 and 2 give the same text'
+claim='the seed -1 is another one each time'
+status 0 "$kin" run -p "$prompt" -n 30 --seed -1 --temp 1.5
+cp "$out" "$dir/seed1"
+status 0 "$kin" run -p "$prompt" -n 30 --seed -1 --temp 1.5
+cmp -s "$out" "$dir/seed1" && fail 'twice the same text'
 
 claim='-n says how many tokens, in the environment too, and the command line wins'
 count() { sed -n 's/^kin: \([0-9]*\) tokens generated.*/\1/p' "$err"; }
@@ -284,6 +289,9 @@ for seed in 1 2 3 4 5; do
 done
 status 0 "$kin" run -p "$prompt" --no-echo --json-schema ' {"enum":["red",7]}'
 says "$out" '^\("red"\|7\)$'
+printf 'root ::= <[300]>\n' >"$dir/token.gbnf"
+status 1 "$kin" run -p "$prompt" --grammar "$dir/token.gbnf"
+says "$err" '<\[300\]> is .*, which is not a control token'
 
 claim='drafts change no text, whatever chooses its tokens'
 assets=$(dirname "$0")/../assets

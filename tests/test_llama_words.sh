@@ -32,8 +32,10 @@ for path in /v1/chat/completions/input_tokens /chat/completions/input_tokens; do
     answers 200 $path -d '{"messages": [{"role": "user", "content": "Hi"}]}'
     says "$out" '"input_tokens":[1-9]'
 done
-answers 200 /responses/input_tokens -d '{"input": "Hi"}'
-says "$out" '"object":"response.input_tokens"'
+for path in /v1/responses/input_tokens /responses/input_tokens; do
+    answers 200 $path -d '{"input": "Hi"}'
+    says "$out" '"object":"response.input_tokens"'
+done
 claim='the context is shared, which /props says'
 answers 200 /props
 says "$out" '"context_is_shared":true'
@@ -56,13 +58,22 @@ answers 200 /metrics
 says "$out" "^llamacpp:prompt_tokens_total $((before + n_computed))\$"
 says "$out" "^llamacpp:prompt_tokens_cached_total $((cached + n_cached))\$"
 says "$out" '^llamacpp:n_tokens_max [1-9]'
+rate() { # METRIC TOKENS SECONDS: it must be the quotient of the two counters
+    awk -v rate="llamacpp:$1" -v tokens="$2" -v seconds="llamacpp:$3" '
+        { value[$1] = $2 }
+        END { q = value[seconds] > 0 ? tokens / value[seconds] : 0; exit !(q > 0 && value[rate] > q * 0.99 && value[rate] < q * 1.01) }' "$out" ||
+        fail "$1 is not $2 / $3: $(grep '_seconds' "$out" | grep -v '#' | tr '\n' ' ')"
+}
+rate prompt_tokens_seconds $((before + n_computed)) prompt_seconds_total
+n=$(sed -n 's/^llamacpp:tokens_predicted_total //p' "$out")
+rate predicted_tokens_seconds $((n / 2)) tokens_predicted_seconds_total # each chat has a first token and another one
 claim='a seed of 64 bits, and content that is null, are taken'
 chat ', "seed": 18446744073709551615'
 answers 200 /apply-template -d '{"messages": [{"role": "user", "content": null}]}'
 stop
 
 claim='reasoning can be turned off, or on, for chats that do not say; --verbose is for all answers'
-thinks='{% if enable_thinking is undefined %}?{% elif enable_thinking %}yes{% else %}no{% endif %} {{ messages[0].content }}'
+thinks='{% if enable_thinking is undefined %}?{% elif enable_thinking %}yes{% else %}no{% endif %}{% for m in messages %} {{ m.content }}{% endfor %}'
 serve -m "$demo" --chat-template "$thinks" --reasoning off -v --cors-origins 'https://chat.example, localhost'
 template ''
 says "$out" '"prompt":"no Hi'
@@ -87,7 +98,7 @@ answers 403 /v1/models -H 'Origin: https://chat.example.org'
 stop
 
 claim='a model sleeps when nothing asks for it, and wakes'
-serve -m "$demo" --sleep-idle-seconds 1 --reasoning on --reasoning-format none
+serve -m "$demo" --sleep-idle-seconds 1 --seed -1 --chat-template "$thinks{# <think> </think> #}" --reasoning on --reasoning-format none
 n=0
 while answers 200 /v1/models && ! grep -q '"value":"unloaded"' "$out" && [ $n -lt 600 ]; do
     sleep 0.05
@@ -100,6 +111,20 @@ says "$out" '"content":"'
 claim='what is gone on with keeps the white space at its end where the template does'
 answers 200 /apply-template -d '{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Well "}]}'
 says "$out" 'Well "'
+claim='reasoning is on for chats that do not say, and stays in the content, unless the request asks for a field'
+template ''
+says "$out" '"prompt":"yes Hi'
+thought='"max_tokens": 20, "grammar": "root ::= \"<think>a</think>b\""'
+answers 200 /v1/chat/completions -d "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], $thought}"
+says "$out" '"content":"<think>a</think>b"'
+answers 200 /v1/chat/completions -d "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], $thought, \"reasoning_format\": \"deepseek\"}"
+says "$out" '"reasoning_content":"a"'
+claim='the seed -1 is another one for each request'
+for i in 1 2; do
+    answers 200 /completion -d '{"prompt": "One", "n_predict": 20, "temperature": 1.5}'
+    sed 's/.*"content":"\([^"]*\)".*/\1/' "$out" >"$dir/text$i"
+done
+cmp -s "$dir/text1" "$dir/text2" && fail 'twice the same text'
 stop
 
 claim='what cannot be is refused with the words that can'

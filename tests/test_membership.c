@@ -824,6 +824,9 @@ static void without_a_ring_the_link_that_broke_is_named(void **state) {
     (void)state;
     begin_with_two();
     of_link(KIN_MEMBERSHIP_RING_CLOSED, 11, "no answer for 1.5 s");
+    assert_string_equal(doing(),
+                        "the link from device 'tower' (stage 1 of 2) to device 'laptop' (stage 2 of 2) broke: no answer for "
+                        "1.5 s; waiting for another plan");
     wait_ms(1000);
     step((kin_membership_event){.kind = KIN_MEMBERSHIP_NO_PLAN, .question = 2, .reason = "not enough memory"});
     assert_int_equal(kin_membership_state_now(membership), KIN_MEMBERSHIP_SHORT);

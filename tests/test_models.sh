@@ -296,8 +296,38 @@ serve -m "$dir/poolings/type4.gguf" --pooling last
 [ "$(vector type4 '[300, 400]')" = "$last" ] || fail '--pooling does not rule'
 stop
 
+claim='a chat template that does not compile refuses chats only, with its place'
+LC_ALL=C sed 's/{%- for /{%- fox /' "$models/demo.gguf" >"$dir/poolings/untalkative.gguf"
+hi='"max_tokens": 2, "messages": [{"role": "user", "content": "Hi"}]'
+only_chats_are_refused() {
+    asks 200 untalkative
+    answers 200 /v1/embeddings -d '{"model": "untalkative", "input": "a"}'
+    for path in /v1/chat/completions /v1/messages /api/chat; do
+        answers 501 $path -d "{\"model\": \"untalkative\", $hi}"
+        says "$out" 'chat template does not compile .*line [0-9]'
+    done
+    answers 501 /v1/responses -d '{"model": "untalkative", "input": "Hi"}'
+    says "$log" 'chat template does not compile'
+    says_not "$log" 'no tool calls of its own'
+}
+serve -m "$dir/poolings/untalkative.gguf"
+only_chats_are_refused
+stop
+printf Hi | "$kin" chat -m "$dir/poolings/untalkative.gguf" -t 1 >"$out" 2>"$err" && fail 'kin chat has an answer'
+says "$err" 'chat template does not compile .*line [0-9]'
+silent "$out"
+
 claim='a file that is put into the folder is served without a restart'
+"$mkmodel" --preset tiny --layers 2 --vocab 300 --type q4_0 -o "$dir/sound.gguf" >/dev/null
+head -c 60000 "$dir/sound.gguf" >"$dir/poolings/damaged.gguf" # the rest are NaN
+head -c $(($(wc -c <"$dir/sound.gguf") - 60000)) /dev/zero | tr '\000' '\377' >>"$dir/poolings/damaged.gguf"
 serve --models-dir "$dir/poolings"
+only_chats_are_refused
+claim='a model whose logits are no numbers is refused with what to do, and others go on'
+asks 503 damaged
+says "$out" "no usable logits .*: the file may be damaged, or .*'kin cache rm --conversations'"
+asks 200 type1
+claim='a file that is put into the folder is served without a restart'
 asks 404 later
 cp "$dir/poolings/type1.gguf" "$dir/poolings/later.part" && mv "$dir/poolings/later.part" "$dir/poolings/later.gguf"
 n=0
