@@ -20,6 +20,8 @@ namespace_make() { # NAME
     echo "$1" >>"$state/namespaces"
     ip netns add "$1"
     ip -n "$1" link set dev lo up
+    # Linux's usual congestion control; this machine's own may fill queues differently.
+    nsenter --net="/run/netns/$1" sh -c 'cd /proc/sys/net/ipv4 && ! grep -qw cubic tcp_allowed_congestion_control || echo cubic >tcp_congestion_control'
 }
 in_switch() { nsenter --net="/run/netns/$switch" "$@"; }
 
