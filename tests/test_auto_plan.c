@@ -14,6 +14,7 @@
 
 #define SMALL_MODEL_LAYERS 6
 
+#include "base/log.h"
 #include "cluster/planner.h"
 #include "engine/model_facts.h"
 #include "pipeline/loopback.h"
@@ -89,6 +90,11 @@ static void in_force(kin_planner *user, uint32_t question) {
     kin_planner_in_force(h->planner, question);
 }
 
+static void left_out(kin_planner *user, const kin_planner_question *q, int i, char why[KIN_PLAN_WHY_MAX]) {
+    head *h = (head *)user;
+    kin_planner_left_out(h->planner, q, i, why);
+}
+
 // Changes the plan with every request: alternates between one round and two.
 static int alternate(kin_planner *user, const kin_planner_question *q, kin_plan *out, kin_err *err) {
     head *h = (head *)user;
@@ -130,7 +136,8 @@ static void open_head(head *h, double speed, int n_expected) {
                                          : alternates ? alternate
                                                       : ask,
                                   .take_measured = alternates ? always : measured,
-                                  .in_force = in_force};
+                                  .in_force = in_force,
+                                  .left_out = plans || alternates ? NULL : left_out};
     o.planner = (kin_planner *)h;
     h->cluster = open_small_cluster(&o);
 }
@@ -209,11 +216,22 @@ static void while_a_request_runs_it_is_measured_soon(void **state) {
     close_head(&h);
 }
 
+static atomic_int n_said; // lines of the log that say, with a reason, that the slow device is left out
+
+static void count_left_out(void *user, kin_log_level level, const char *line) {
+    static const char beginning[] = "the plan leaves out 'slow': ";
+    (void)user, (void)level;
+    const char *said = strstr(line, beginning);
+    if (said && strlen(said) > sizeof beginning) atomic_fetch_add(&n_said, 1);
+}
+
 static void layers_go_where_the_facts_say(void **state) {
     (void)state;
     static float logits[N_VOCAB];
     static device fast, slow, mad;
     head h;
+    atomic_store(&n_said, 0);
+    kin_log_set_sink(count_left_out, NULL);
     open_head(&h, 0.01, N_DEVICES);
     uint16_t port = kin_cluster_port(h.cluster);
     open_device(&fast, 1, "fast", 1000, port);
@@ -226,10 +244,13 @@ static void layers_go_where_the_facts_say(void **state) {
     assert_int_equal(layers_of(&h, "desk"), 0);
     assert_int_equal(kin_cluster_n_members(h.cluster), 2);
     expect_the_logits_of_one_machine(logits);
+    for (int ms = 0; ms < PATIENCE_MS && atomic_load(&n_said) == 0; ms += 50) usleep(50000);
+    assert_int_equal(atomic_load(&n_said), 1); // the head's log says who is left out, and why
     close_device(&fast);
     close_device(&slow);
     close_device(&mad);
     close_head(&h);
+    kin_log_set_sink(NULL, NULL);
 }
 
 // Each of them takes 0.7 s per token; 12 sums are negligible.
