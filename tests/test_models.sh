@@ -317,11 +317,11 @@ printf Hi | "$kin" chat -m "$dir/poolings/untalkative.gguf" -t 1 >"$out" 2>"$err
 says "$err" 'chat template does not compile .*line [0-9]'
 silent "$out"
 
-claim='a file that is put into the folder is served without a restart'
 "$mkmodel" --preset tiny --layers 2 --vocab 300 --type q4_0 -o "$dir/sound.gguf" >/dev/null
 head -c 60000 "$dir/sound.gguf" >"$dir/poolings/damaged.gguf" # the rest are NaN
 head -c $(($(wc -c <"$dir/sound.gguf") - 60000)) /dev/zero | tr '\000' '\377' >>"$dir/poolings/damaged.gguf"
 serve --models-dir "$dir/poolings"
+claim='such a model is one of several'
 only_chats_are_refused
 claim='a model whose logits are no numbers is refused with what to do, and others go on'
 asks 503 damaged
