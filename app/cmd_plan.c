@@ -212,7 +212,9 @@ static int fit_work(const plan_options *o, kin_work_facts *work, kin_err *err) {
 
 static int facts_from_file(const plan_options *o, kin_facts *facts, kin_err *err) {
     if (kin_facts_file_read(o->what_if, facts, err) != 0) return KIN_FAIL;
+    const int n_ctx = facts->work.n_ctx;
     override_work(o, &facts->work);
+    if (facts->work.n_ctx != n_ctx) kin_facts_forget_kv(&facts->model);
     if (fit_work(o, &facts->work, err) != 0) return KIN_FAIL;
     if (o->session.model) return model_from_file(&o->session, &facts->work, facts->n_device, &facts->model, err);
     if (facts->model.n_layer == 0) return kin_err_set(err, "%s: contains no \"model\"; give one with -m", o->what_if);

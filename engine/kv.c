@@ -200,6 +200,8 @@ static void copy_layer(kin_kv *kv, int il, int from_block, int to_block) {
     if (kv->v[il]) copy_block(kv, kv->v[il], from_block, to_block);
 }
 
+_Static_assert((int)KIN_WINDOW_LOADS == (int)KIN_PAGES_MAX, "windows have room for the pages of a request");
+
 static int apply(kin_kv *kv, const kin_kv_op *op, kin_kv_copy *copy, kin_err *err) {
     if (kin_kv_blocks_apply(kv->blocks, op, copy, err) != 0) return KIN_FAIL;
     kin_kv_later *later = &kv->later;

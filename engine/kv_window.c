@@ -20,7 +20,9 @@ kin_kv_window kin_kv_window_of(const kin_hparams *hp, int n_ctx, int n_batch, in
     const kin_kv_window whole = {0};
     if (n_sequences == 0 || hp->window >= n_ctx || !has_windowed_layers(hp)) return whole;
     const int n_each = blocks_of(hp->window) + MORE_BLOCKS;
-    const int64_t n = ((int64_t)n_sequences + KEPT_SEQUENCES) * n_each + 2 * n_step;
+    const int n_new =
+        2 * n_step > KIN_WINDOW_LOADS ? 2 * n_step : KIN_WINDOW_LOADS; // of a step, or of a request that loads pages
+    const int64_t n = ((int64_t)n_sequences + KEPT_SEQUENCES) * n_each + n_new;
     if (n >= n_all) return whole;
-    return (kin_kv_window){.size = hp->window, .n_blocks = (int)n, .n_most = n_each + 2 * n_step};
+    return (kin_kv_window){.size = hp->window, .n_blocks = (int)n, .n_most = n_each + n_new};
 }

@@ -15,6 +15,7 @@
 #include "model/blocks.h"
 #include "model/kernel_ops.h"
 #include "sys/tls.h"
+#include "threads/team.h"
 
 enum {
     MAX_OUTPUT_ROWS = 32, // rows of logits computed at once, because a vocabulary is wide
@@ -604,6 +605,7 @@ static void close_steps(kin_shard *s) {
 
 void kin_shard_close(kin_shard *s) {
     if (!s) return;
+    if (s->devices.cpu.compute.team) kin_team_rest(s->devices.cpu.compute.team);
     kin_governor_stop(s->governor);
     kin_stage_close(s->cpu.stage);
     kin_stage_close(s->gpu.stage);

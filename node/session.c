@@ -297,7 +297,7 @@ int kin_session_check_divides(const kin_session *s, kin_err *err) {
     if (kin_hparams_can_divide(&s->model.hp)) return 0;
     return kin_err_set(err,
                        "this model cannot be shared with other devices: layers of it read keys and values of other layers, or "
-                       "inputs made of the tokens; use it on one machine, without --cluster");
+                       "inputs made of the tokens; use it on one machine");
 }
 
 static int open_fleet(kin_session *s, const kin_session_options *o, const kin_shard_options *so, kin_err *err) {

@@ -56,7 +56,7 @@ function groups(plan, index) {
 }
 
 // A sentence such as "a ring is faster: kitchen + attic share 8 layers, …" may describe groups that the plan does not use.
-const ofGroups = ({ group, group_tried: isTried, groups }) => group && (isTried && !groups?.length ? `Considered, but not used: ${group}` : sentence(group));
+const ofGroups = ({ group, group_tried: isTried, groups }) => group && (isTried && !groups?.length ? `Considered, but not used: ${group.slice(group.indexOf(': ') + 2)}` : sentence(group));
 
 // The reasons, in the planner's words: one sentence; the devices' and groups' details can be expanded.
 function reasons(plan) {

@@ -169,10 +169,8 @@ static const char *host_of(const char *url, size_t *n) {
     const char *host = strstr(url, "://");
     host = host ? host + 3 : url;
     *n = strcspn(host, "/?#");
-    const char *at = memrchr(host, '@', *n);
-    if (!at) return host;
-    *n -= (size_t)(at + 1 - host);
-    return at + 1;
+    for (const char *at; (at = memchr(host, '@', *n)) != NULL; host = at + 1) *n -= (size_t)(at + 1 - host);
+    return host;
 }
 
 int kin_web_failed(const char *url, CURLcode code, const char *detail, kin_err *err) {
@@ -217,7 +215,7 @@ static bool wait_for(double wait_s, const atomic_bool *stop) {
 typedef struct document {
     char *at; // [len + 1]
     size_t len, cap, max;
-    bool is_too_large;
+    bool is_too_large, is_too_slow;
 } document;
 
 static size_t on_body(char *from, size_t size, size_t n, void *user) {
@@ -263,10 +261,26 @@ static CURLcode perform(const kin_web_request *r, kin_web_answer *answer, docume
     curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &status);
     answer->status = (int)status;
     if (code == CURLE_FILESIZE_EXCEEDED) d->is_too_large = true;
+    double took_s = 0;
+    curl_easy_getinfo(c, CURLINFO_TOTAL_TIME, &took_s);
+    d->is_too_slow = code == CURLE_OPERATION_TIMEDOUT && !range && took_s >= DOCUMENT_S - 1;
     if (code != CURLE_OK) kin_web_failed(r->url, code, detail, err);
     curl_easy_cleanup(c);
     curl_slist_free_all(headers);
     return code;
+}
+
+typedef struct shown_host {
+    char text[256];
+} shown_host;
+
+// Only the host is shown of a URL, because the rest may hold a password.
+static shown_host show_host(const char *url) {
+    shown_host shown;
+    size_t n;
+    const char *host = host_of(url, &n);
+    snprintf(shown.text, sizeof shown.text, "%.*s", (int)n, host);
+    return shown;
 }
 
 // Performs it again while that may help. max: of the body; more ends it, which is no failure for a probe.
@@ -274,29 +288,27 @@ static int perform_patiently(const kin_web_request *r, kin_web_answer *answer, d
     for (int n_failed = 1;; n_failed++) {
         d->len = 0;
         CURLcode code = perform(r, answer, d, range, err);
-        if (d->is_too_large) return range ? 0 : kin_err_set(err, "%s: more than %zu bytes", r->url, d->max);
+        if (d->is_too_large)
+            return range ? 0
+                         : kin_err_set(err, "%s sent more than %zu bytes for a list of files", show_host(r->url).text, d->max);
         if (r->stop && atomic_load(r->stop)) return kin_err_set(err, "stopped");
         double wait_s = kin_web_wait_s(answer, n_failed);
-        bool goes_on = kin_web_may_recover(code, answer->status) && n_failed < KIN_WEB_MAX_TRIES && wait_s <= KIN_WEB_MAX_WAIT_S;
+        bool goes_on = kin_web_may_recover(code, answer->status) && !d->is_too_slow && n_failed < KIN_WEB_MAX_TRIES &&
+                       wait_s <= KIN_WEB_MAX_WAIT_S;
         if (!goes_on) return code == CURLE_OK ? 0 : KIN_FAIL;
         if (!wait_for(wait_s, r->stop)) return kin_err_set(err, "stopped");
     }
 }
 
-static int is_page(const char *url, kin_err *err) {
-    size_t n;
-    const char *host = host_of(url, &n);
-    return kin_err_set(err,
-                       "%.*s sent a web page in place of a list of files: perhaps this network asks for a login in a browser",
-                       (int)n, host);
-}
-
 int kin_web_get(const kin_web_request *request, kin_web_answer *answer, char **body, size_t *len, kin_err *err) {
     document d = {.max = request->max};
     int rc = perform_patiently(request, answer, &d, NULL, err);
-    if (rc == 0 && answer->status != 200) rc = kin_web_refused(request->url, answer, err);
-    if (rc == 0 && !d.at) rc = kin_err_set(err, "%s: the answer is empty", request->url);
-    if (rc == 0 && strncmp(answer->content_type, "text/html", 9) == 0) rc = is_page(request->url, err);
+    if (rc == 0 && answer->status != 200) rc = kin_web_refused(show_host(request->url).text, answer, err);
+    if (rc == 0 && !d.at) rc = kin_err_set(err, "%s sent an empty answer", show_host(request->url).text);
+    if (rc == 0 && strncmp(answer->content_type, "text/html", 9) == 0)
+        rc =
+            kin_err_set(err, "%s sent a web page in place of a list of files: perhaps this network asks for a login in a browser",
+                        show_host(request->url).text);
     if (rc != 0) {
         free(d.at);
         d = (document){0};

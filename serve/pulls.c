@@ -119,6 +119,8 @@ static void on_wake(uv_async_t *handle) {
         put_progress(p, &progress, digest);
     if (!is_over || uv_is_closing((uv_handle_t *)handle)) return;
     uv_thread_join(&p->thread);
+    if (p->rc == 0 && !p->file->is_usable)
+        p->rc = kin_err_set(&p->err, "it was fetched, but cannot be used: %s", p->file->why.text);
     if (p->rc == 0 && !p->pulls->is_stopping) p->pulls->o.fetched(p->pulls->o.user, p->file);
     put_end(p);
     uv_close((uv_handle_t *)handle, on_closed);
@@ -229,7 +231,8 @@ static json_t *read_body(kin_http_exchange *x, const char **name) {
     kin_api_error err = {.status = 400};
     json_t *body = text.at && text.len <= MAX_BODY ? json_loadb(text.at, text.len, 0, &where) : NULL;
     if (!body)
-        kin_http_reply_error(x, 400, "the body is no JSON object with the field 'model'");
+        kin_http_reply_error(
+            x, 400, text.len > MAX_BODY ? "the body is longer than 64 KiB" : "the body is no JSON object with the field 'model'");
     else if (find_name(body, name, &err) != 0)
         kin_http_reply_error(x, err.status, err.message);
     else

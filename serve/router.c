@@ -110,8 +110,9 @@ static int find_place(const kin_router *r, const kin_model_file *files, const ki
 
 void kin_router_add(kin_router *r, const kin_model_file *file) {
     kin_model_file *files = kin_model_host_get_options(r->host)->files;
-    int i = find_path(files, r->n, file->path) ? -1 : find_place(r, files, file);
-    if (i < 0) return;
+    const kin_model_file *known = find_path(files, r->n, file->path);
+    int i = known ? (int)(known - files) : find_place(r, files, file);
+    if (i < 0 || (known && !r->models[i].is_gone)) return;
     files[i] = *file;
     name_model(&r->models[i], &files[i], false);
     r->models[i].is_gone = false;

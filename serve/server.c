@@ -524,10 +524,12 @@ static void on_fetched(void *user, const kin_model_file *file) {
     if (s->router.host && file->is_usable) kin_router_add(&s->router, file);
 }
 
+// The command line's model is its owner's, so a client cannot delete it.
 static const char *listed(void *user, kin_str name) {
     kin_server *s = user;
     const kin_served_model *m = kin_router_find(&s->router, name);
-    return m && m->file ? m->file->path : NULL;
+    const bool is_first = s->router.host && kin_model_host_get_options(s->router.host)->has_first && m == &s->router.models[0];
+    return m && m->file && !is_first ? m->file->path : NULL;
 }
 
 // Runs once, because the pool reads the result, too.

@@ -321,6 +321,8 @@ static void a_device_whose_link_breaks_again_and_again_is_reported_once(void **s
         of_link(KIN_MEMBERSHIP_LOST, link, "connection reset");
         expect_words("whisper device 'laptop' is gone (connection reset)\n");
     }
+    wait_ms(KIN_MEMBERSHIP_QUIET_S * 1000); // it does not come back
+    expect_words("say device 'laptop' is gone (connection reset)\n");
     joins(16, 2, "laptop");
     wait_ms(KIN_MEMBERSHIP_QUIET_S * 1000);
     forget();

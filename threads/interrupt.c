@@ -34,6 +34,10 @@ void kin_interrupt_prepare(void) {
 void kin_interruptible_open(kin_interruptible *x) {
     own = x;
     x->thread = (int)syscall(SYS_gettid);
+    sigset_t set; // threads inherit a mask, for example that of kin chat's server
+    sigemptyset(&set);
+    sigaddset(&set, SIGNAL);
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
 void kin_interruptible_end(kin_interruptible *x) {

@@ -2,7 +2,8 @@
 //
 // A thread computes something whose result may be dropped between kin_interruptible_begin and kin_interruptible_end. Another
 // thread may take that computation from it: then it executes no further instruction of it, so the memory that it reads may
-// change or be freed at once. As soon as it runs again, it continues at its KIN_INTERRUPTIBLE_POINT.
+// change at once. As soon as it runs again, it continues at its KIN_INTERRUPTIBLE_POINT. Memory may be unmapped only when it has
+// done so (kin_interruptible_is_taken), because it may stand within a page fault, which the kernel goes on with.
 //
 // The computation must hold nothing: no lock, no memory of its own.
 //
@@ -66,6 +67,11 @@ void kin_interruptible_end(kin_interruptible *x);
 // After KIN_INTERRUPTIBLE_POINT has returned another number than 0: x can begin again.
 void kin_interruptible_recover(kin_interruptible *x);
 
+// True from when x's computation was taken until the thread has noticed it. Any thread.
+static inline bool kin_interruptible_is_taken(const kin_interruptible *x) {
+    return atomic_load(&x->doing) == KIN_TAKEN;
+}
+
 // Takes x's computation. Returns what it was; KIN_COMPUTES_NOTHING: there was none to take. It has ended only when
 // kin_interrupt_settle has returned.
 kin_computation kin_interrupt_take(kin_interruptible *x);
@@ -96,5 +102,9 @@ static inline kin_computation kin_interrupt_take(kin_interruptible *x) {
     return KIN_COMPUTES_NOTHING;
 }
 static inline void kin_interrupt_settle(void) {}
+static inline bool kin_interruptible_is_taken(const kin_interruptible *x) {
+    (void)x;
+    return false;
+}
 
 #endif

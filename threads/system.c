@@ -18,6 +18,10 @@ void kin_futex_wake(atomic_int *value) {
     syscall(SYS_futex, value, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
+void kin_thread_yield(void) {
+    sched_yield();
+}
+
 int kin_thread_cpu(void) {
     return sched_getcpu();
 }
@@ -37,6 +41,7 @@ void kin_thread_avoid_cpus(const atomic_int *cpus, int n) {
 #else
 
 #include <pthread.h>
+#include <sched.h>
 
 // One condition variable for all: sleeping is rare, and an early return is allowed.
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -53,6 +58,10 @@ void kin_futex_wake(atomic_int *value) {
     pthread_mutex_lock(&mutex);
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&mutex);
+}
+
+void kin_thread_yield(void) {
+    sched_yield();
 }
 
 int kin_thread_cpu(void) {

@@ -11,6 +11,9 @@ void kin_futex_wait(atomic_int *value, int old);
 // Wakes all threads that sleep on it.
 void kin_futex_wake(atomic_int *value);
 
+// Lets other threads run.
+void kin_thread_yield(void);
+
 // The processor that the calling thread runs on; -1: not known.
 int kin_thread_cpu(void);
 

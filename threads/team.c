@@ -291,6 +291,11 @@ bool kin_team_run(kin_team *t, const kin_team_job *job) {
     return !atomic_load(&t->stopped);
 }
 
+void kin_team_rest(kin_team *t) {
+    for (int i = 1; i < t->most_threads && t->members; i++)
+        while (kin_interruptible_is_taken(&t->members[i])) kin_thread_yield();
+}
+
 int kin_team_reserve(kin_team *t, int n_steps, kin_err *err) {
     if (n_steps <= t->cap_steps) return 0;
     kin_team_state *steps = aligned_alloc(_Alignof(kin_team_state), (size_t)n_steps * sizeof *steps);

@@ -76,3 +76,6 @@ int kin_team_reserve(kin_team *team, int n_steps, kin_err *err);
 
 // Computes all steps; their number must have been reserved. Returns false if job->stops ended the job.
 bool kin_team_run(kin_team *team, const kin_team_job *job);
+
+// Returns when no helper stands within a chunk that was taken from it. Call before memory is unmapped that chunks read.
+void kin_team_rest(kin_team *team);

@@ -49,6 +49,11 @@ void kin_facts_set_kv(kin_model_facts *model, int n_ctx, const double *bytes) {
     model->kv_held_bytes = set_list(model->kv_share, model->n_layer, bytes) / n_ctx;
 }
 
+void kin_facts_forget_kv(kin_model_facts *model) {
+    model->kv_held_bytes = model->gpu_kv_bytes = 0;
+    set_list(model->kv_share, model->n_layer, NULL);
+}
+
 double kin_facts_kv_held(const kin_model_facts *m, int n_ctx) {
     return (m->kv_held_bytes > 0 ? m->kv_held_bytes : m->kv_bytes) * n_ctx;
 }

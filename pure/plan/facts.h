@@ -181,8 +181,11 @@ double kin_facts_bytes_sum(const double bytes[KIN_N_QUANT]);
 // Returns the bytes of the mean layer, including all its experts.
 double kin_facts_layer_bytes(const kin_model_facts *model);
 // Sets layer_share from the bytes of each layer; NULL: all layers are equal. All hold equal parts of the context, until
-// kin_facts_set_kv sets kv_share and kv_held_bytes from the bytes // [n_layer] that each layer holds of n_ctx tokens.
+// kin_facts_forget_kv makes each layer hold the whole context, for a context whose layers were not asked: windows and recurrent
+// states do not grow with it. kin_facts_set_kv sets kv_share and kv_held_bytes from the bytes // [n_layer] that each layer holds
+// of n_ctx tokens.
 void kin_facts_set_shares(kin_model_facts *model, const double *bytes);
+void kin_facts_forget_kv(kin_model_facts *model);
 void kin_facts_set_kv(kin_model_facts *model, int n_ctx, const double *bytes);
 // Return the bytes that the mean layer, and any layer on a GPU, holds of a context of n_ctx tokens.
 double kin_facts_kv_held(const kin_model_facts *model, int n_ctx);

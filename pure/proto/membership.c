@@ -115,9 +115,18 @@ static void choose_name(kin_membership *r, int i, const char *wanted) {
 // True if it was reported a short while ago that the device is gone; if not, it is reported now.
 static bool was_just_said(kin_membership *r, int i) {
     kin_membership_device *d = &r->devices[i];
-    if (d->loss_said_at != 0 && r->now - d->loss_said_at < KIN_MEMBERSHIP_QUIET_S * SECOND) return true;
-    d->loss_said_at = r->now;
-    return false;
+    d->loss_is_unsaid = d->loss_said_at != 0 && r->now - d->loss_said_at < KIN_MEMBERSHIP_QUIET_S * SECOND;
+    if (!d->loss_is_unsaid) d->loss_said_at = r->now;
+    return d->loss_is_unsaid;
+}
+
+// Reports devices that were lost again soon after such a report, and have not come back.
+static void say_unsaid_losses(kin_membership *r) {
+    for (int i = 0; i < KIN_MEMBERSHIP_DEVICES; i++) {
+        kin_membership_device *d = &r->devices[i];
+        if (d->state != KIN_DEVICE_LOST || !d->loss_is_unsaid || was_just_said(r, i)) continue;
+        kin_membership_log(r, KIN_LOG_WARN, "device '%s' is gone (%s)", d->name, d->last_error);
+    }
 }
 
 static void say_gone(kin_membership *r, int i, kin_device_state state, kin_log_level level, char *sentence, size_t n) {
@@ -392,6 +401,7 @@ const kin_membership_actions *kin_membership_step(kin_membership *r, kin_time no
     case KIN_MEMBERSHIP_ABORTED: kin_membership_take_request(r, event); break;
     }
     take_time(r);
+    say_unsaid_losses(r);
     kin_membership_look_at_break(r);
     kin_membership_look_at_ring(r);
     kin_membership_look_at_next(r);

@@ -209,6 +209,7 @@ typedef struct kin_membership_device {
     int n_failures;                         // since the last successful request
     char last_error[KIN_MEMBERSHIP_REASON];
     kin_time loss_said_at; // when it was last reported that it is gone; 0: never
+    bool loss_is_unsaid;   // it is gone again, soon after that
 } kin_membership_device;
 
 // Returns device i in [0, KIN_MEMBERSHIP_DEVICES); NULL if that place is empty.

@@ -17,6 +17,8 @@ void kin_futex_wake(atomic_int *value) {
     __builtin_wasm_memory_atomic_notify((int *)value, ~0u);
 }
 
+void kin_thread_yield(void) {}
+
 int kin_thread_cpu(void) {
     return -1;
 }
