@@ -275,6 +275,15 @@ static size_t request_memory(size_t most) {
     return share < most ? (size_t)share : most;
 }
 
+static int check_access(const serve_options *o, kin_err *err) {
+    if (is_loopback(o->host) || o->api_keys || o->api_key_file || o->open) return 0;
+    return kin_err_set(
+        err,
+        "--host %s accepts requests from other machines: give --api-key-file FILE (or --api-key KEY, which every user "
+        "of this machine sees in the process list), or --no-api-key to allow them without a key",
+        o->host);
+}
+
 static int open_server(serving *v, kin_err *err) {
     const serve_options *o = v->o;
     kin_cors cors;
@@ -292,12 +301,7 @@ static int open_server(serving *v, kin_err *err) {
     if (o->sleep_idle_s > 0 && o->session.fleet.cluster)
         return kin_err_set(err, "--sleep-idle-seconds cannot be combined with --cluster: the model of a ring stays loaded");
     if (o->sleep_idle_s > 0 && !has_models(o)) return kin_err_set(err, "--sleep-idle-seconds needs -m or --models-dir");
-    if (!is_loopback(o->host) && !o->api_keys && !o->api_key_file && !o->open)
-        return kin_err_set(
-            err,
-            "--host %s accepts requests from other machines: give --api-key-file FILE (or --api-key KEY, which every user "
-            "of this machine sees in the process list), or --no-api-key to allow them without a key",
-            o->host);
+    if (check_access(o, err) != 0) return KIN_FAIL;
     if (o->slot_save_path && make_slot_folder(o->slot_save_path, err) != 0) return KIN_FAIL;
     static kin_pull_options pull;
     pull = kin_model_source_options();
@@ -517,6 +521,7 @@ static void parsed_fini(parsed *p) {
 static int check_serve(int argc, char **argv, kin_err *err) {
     parsed p = {0};
     int rc = parse(&p, argc, argv, err);
+    if (rc == 0) rc = check_access(&p.o, err);
     parsed_fini(&p);
     return rc;
 }

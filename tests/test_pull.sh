@@ -228,6 +228,11 @@ says_not "$err" secret
 status 1 env HF_ENDPOINT=http://me:secret@127.0.0.1:1 "$kin" pull --connections 1 hf:some/tiny-GGUF
 says "$err" '^kin: 127.0.0.1:1: '
 says_not "$err" secret
+trouble 'endless 1'
+status 1 env HF_ENDPOINT="http://me:secret@127.0.0.1:$port" "$kin" pull --connections 1 hf:some/tiny-GGUF
+says "$err" '^kin: 127.0.0.1:[0-9]* sent more than [0-9]* bytes for a list of files'
+says_not "$err" secret
+calm
 
 claim='other bytes than those of the registry are dropped, and nothing of them stays'
 forget

@@ -47,6 +47,7 @@ refused() { # PATTERN WORDS...
 refused "kin serve: --port 99999: must be" serve --port 99999
 refused "kin serve: unexpected argument 'nonsense'" serve nonsense
 refused "kin serve: unknown option '--prot'" serve --prot 1
+refused "kin serve: --host 0.0.0.0 accepts requests from other machines" serve --host 0.0.0.0
 refused "kin join: '9:x': the port must be" join 9:x
 refused "--dry-run is an option of kin service: write it before 'serve'" serve --dry-run
 refused "--system is an option of kin service: write it before 'join'" join --system

@@ -296,10 +296,9 @@ kin_load kin_load_of(int n_cpu, int n_gpu) {
 
 kin_load kin_load_largest(const kin_device_rates *r, const kin_load *load) {
     kin_load largest = *load;
-    // The shares of all layers add up to their number.
-    largest.size_cpu = fmin(largest.size_cpu * r->layer_share_max, r->n_layer);
-    largest.size_gpu = fmin(largest.size_gpu * r->layer_share_max, r->n_layer);
-    largest.kv_cpu = fmin(largest.kv_cpu * r->kv_share_max, r->n_layer);
+    largest.size_cpu *= r->layer_share_max;
+    largest.size_gpu *= r->layer_share_max;
+    largest.kv_cpu = fmin(largest.kv_cpu * r->kv_share_max, r->n_layer); // all layers hold no more, however few hold most of it
     return largest;
 }
 
