@@ -447,4 +447,11 @@ wait $client
 says "$dir/told" '^{"error":"stopped"}$'
 calm
 
+claim='a client does not remove the model of the command line'
+status 0 "$kin" pull ollama:tiny
+serve ollama:tiny --models-dir "$dir/served" --pull
+answers 404 /api/delete -X DELETE -d '{"model": "tiny-latest"}'
+[ -n "$(find "$models" -name '*.gguf')" ] || fail 'the file is gone'
+stop
+
 tally
