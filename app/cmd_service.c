@@ -96,7 +96,7 @@ static int write_unit(const service_options *o, int argc, char **argv, kin_text_
     return rc;
 }
 
-// Wrong words would make the service end at every start, where nobody sees why.
+// Refuses wrong options now: later the service would end at every start, and the error would only be in the journal.
 static int check_words(int argc, char **argv, kin_err *err) {
     service_options own = {0};
     kin_option table[N_SERVICE_OPTIONS];

@@ -1,4 +1,4 @@
-// What the heads of attention have in common, whether their keys are their own or latents.
+// Shared by attention with keys per head (kernel_heads.c) and with latent keys (kernel_latent.c).
 #pragma once
 
 #include "model/kernel_ops_impl.h"

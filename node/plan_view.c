@@ -334,7 +334,7 @@ static json_t *loss_json(const kin_plan_view *view, int device) {
     return json;
 }
 
-// What a token takes without the device.
+// Describes the best plan without the device: does the model fit, and how much longer does a token take.
 static json_t *without_json(const kin_plan_without *without) {
     if (!isfinite(without->more_s)) return json_pack("{s:b}", "fits", false);
     return json_pack("{s:b, s:f}", "fits", true, "more_ms", without->more_s * 1e3);

@@ -19,7 +19,7 @@ typedef struct kin_pulls_options {
     uv_loop_t *loop;
     kin_pull_options pull; // models_dir is the server's folder; its strings must outlive the pulls
     void (*fetched)(void *user, const kin_model_file *file);
-    // Returns the path of the model that the server lists under a name (/api/tags); NULL: there is none.
+    // Returns the path of the model that /api/tags lists under a name; NULL if no client may remove such a model.
     const char *(*listed)(void *user, kin_str name);
     void *user;
 } kin_pulls_options;

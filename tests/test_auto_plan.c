@@ -245,7 +245,7 @@ static void layers_go_where_the_facts_say(void **state) {
     assert_int_equal(kin_cluster_n_members(h.cluster), 2);
     expect_the_logits_of_one_machine(logits);
     for (int ms = 0; ms < PATIENCE_MS && atomic_load(&n_said) == 0; ms += 50) usleep(50000);
-    assert_int_equal(atomic_load(&n_said), 1); // the head's log says who is left out, and why
+    assert_int_equal(atomic_load(&n_said), 1); // the head logs which device is left out, and why
     close_device(&fast);
     close_device(&slow);
     close_device(&mad);

@@ -1,4 +1,4 @@
-// What the kernels for types with grids (kernels/grids.h) share: zeros, scales and minima of their unpacked blocks.
+// Shared by the kernels for types with grids (kernels/grids.h): zeros, scales and minima of unpacked blocks.
 #pragma once
 
 #include <string.h>

@@ -143,7 +143,7 @@ SIMD_INLINE vb weights(vb copied, const uint8_t *fields, vb signs, const int g, 
     return vb_permute(vb_load(t[bit - 3]), vb_merge(vb_fields(copied, vb_load(fields)), signs, vb_set1((uint8_t)(1 << bit))));
 }
 
-// What becomes of the weights: they are stored in e or, if e is NULL, multiplied with a row of activations.
+// The destination of unpacked weights: they are stored in e or, if e is NULL, multiplied with a row of activations.
 typedef struct target {
     kin_block *e;
     const kin_act *a;

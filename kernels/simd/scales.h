@@ -1,4 +1,4 @@
-// What unpacking to a block (unpack.c) and multiplying at once (fused.c, fused_one.c) share: a table, nibbles and scales.
+// Shared by unpacking to a block (unpack.c) and multiplying while unpacking (fused.c, fused_one.c): a table, nibbles and scales.
 #pragma once
 
 #include <string.h>

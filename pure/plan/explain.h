@@ -9,7 +9,7 @@ enum { KIN_PLAN_EXPLAIN_MAX = 240, KIN_PLAN_WHY_MAX = 160 };
 
 // The best plan without one device.
 typedef struct kin_plan_without {
-    kin_plan plan; // n_stops 0: there is none
+    kin_plan plan; // n_stops is 0 if the others have no plan
     double more_s; // how much longer a token takes; negative: less; infinite: the others lack memory for the model;
                    // NAN: it is the head, or has no layers
 } kin_plan_without;
