@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include <ggml.h>
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -453,6 +454,41 @@ static void the_table_for_people_says_the_same(void **state) {
     assert_int_equal(n_rows, n_keys);
 }
 
+static bool is_in_table(const char *name) {
+    const kin_key *key;
+    for (int i = 0; (key = kin_key_at(i)); i++)
+        if (strcmp(key->name, name) == 0) return true;
+    return false;
+}
+
+// Finds calls such as kin_meta_int(k, "block_count", in a source file, and returns their number.
+static int check_calls_in(const char *path) {
+    FILE *f = fopen(path, "r");
+    char line[512], name[128];
+    int n = 0;
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f)) {
+        for (const char *at = line; (at = strstr(at, "kin_meta_")); at++) {
+            if (strncmp(at, "kin_meta_fail", 13) == 0) continue; // its string is a sentence
+            if (sscanf(at, "kin_meta_%*[a-z_](%*[a-z], \"%127[a-z_.]\",", name) != 1) continue;
+            if (!is_in_table(name)) fail_msg("%s reads the key '%s', which is not in the table", path, name);
+            n++;
+        }
+    }
+    fclose(f);
+    return n;
+}
+
+static void every_key_that_a_family_reads_is_in_the_table(void **state) {
+    (void)state;
+    glob_t found;
+    int n = 0;
+    assert_int_equal(glob(KIN_SOURCE_DIR "/model/*.c", 0, NULL, &found), 0);
+    for (size_t i = 0; i < found.gl_pathc; i++) n += check_calls_in(found.gl_pathv[i]);
+    globfree(&found);
+    assert_true(n > 50);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_factor_without_a_type_scales_positions_linearly),
@@ -468,6 +504,7 @@ int main(void) {
         cmocka_unit_test(what_kin_would_not_compute_is_refused),
         cmocka_unit_test(windowed_layers_rotate_as_their_key_says),
         cmocka_unit_test(the_table_for_people_says_the_same),
+        cmocka_unit_test(every_key_that_a_family_reads_is_in_the_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
