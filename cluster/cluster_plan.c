@@ -97,17 +97,9 @@ static unsigned port_of(const kin_cluster *c, const kin_membership_device *d) {
 void kin_cluster_say_apart(kin_cluster *c, const kin_proto_id *from, const kin_proto_id *to, const char *reason) {
     const kin_membership_device *a = kin_cluster_device_with(c, from), *b = kin_cluster_device_with(c, to);
     if (!a || !b || !kin_measurements_tells_apart(c->planning.measurements, from, to)) return;
-    if (kin_membership_was_reached(reason)) { // the link works: another port would not help
-        kin_log(KIN_LOG_WARN,
-                "devices '%s' and '%s' reach each other too slowly (%s); their traffic is relayed through "
-                "this machine. Use a cable, or move them closer to the access point",
-                a->name, b->name, reason);
-        return;
-    }
-    kin_log(KIN_LOG_WARN,
-            "devices '%s' and '%s' do not reach each other (%s); their traffic is relayed through this machine, which is slower. "
-            "To fix it, open TCP port %u on '%s' or %u on '%s' (kin join --port N sets a fixed port)",
-            a->name, b->name, reason[0] ? reason : "no answer", port_of(c, a), a->name, port_of(c, b), b->name);
+    char sentence[KIN_MEMBERSHIP_APART_MAX];
+    kin_log(KIN_LOG_WARN, "%s",
+            kin_membership_apart(sentence, sizeof sentence, a->name, port_of(c, a), b->name, port_of(c, b), reason));
 }
 
 // Handles a link that could not be measured from this end. True: the other end tries now.

@@ -880,6 +880,21 @@ static void begin_with_closed_ring(void) {
     forget();
 }
 
+static void a_measured_pair_that_is_slow_needs_no_firewall_opened(void **state) {
+    (void)state;
+    static const char *const slow[] = {"too slow: 64 KiB took more than 5 s", "no answer for 1.5 s"};
+    char said[KIN_MEMBERSHIP_APART_MAX];
+    for (int i = 0; i < 2; i++) {
+        kin_membership_apart(said, sizeof said, "attic", 7601, "kitchen", 7602, slow[i]);
+        assert_non_null(strstr(said, "'attic' and 'kitchen' reach each other too slowly"));
+        assert_non_null(strstr(said, slow[i]));
+        assert_null(strstr(said, "port"));
+    }
+    kin_membership_apart(said, sizeof said, "attic", 7601, "kitchen", 7602, "");
+    assert_non_null(strstr(said, "do not reach each other (no answer)"));
+    assert_non_null(strstr(said, "open TCP port 7601 on 'attic' or 7602 on 'kitchen'"));
+}
+
 static void a_ring_link_that_is_too_slow_needs_no_firewall_opened(void **state) {
     (void)state;
     begin_with_closed_ring();
@@ -1218,6 +1233,7 @@ int main(void) {
         STORY(a_plan_without_devices_may_wait_for_others),
         STORY(ring_links_may_come_and_go_before_the_ring_is_up),
         STORY(a_ring_link_that_stays_closed_leaves_its_far_end_out),
+        cmocka_unit_test(a_measured_pair_that_is_slow_needs_no_firewall_opened),
         STORY(a_ring_link_that_is_too_slow_needs_no_firewall_opened),
         STORY(of_two_ends_the_one_with_two_closed_links_is_left_out),
         STORY(a_ring_link_that_broke_has_as_much_time_again),

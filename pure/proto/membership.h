@@ -239,3 +239,9 @@ bool kin_membership_was_reached(const char *reason);
 
 // True if ring frames of this epoch are accepted. All others are dropped.
 bool kin_membership_takes(const kin_membership *membership, uint32_t epoch);
+
+// Writes why two devices' traffic is relayed, and what helps: a better link if they reach each other too slowly, an open port if
+// not at all. The ports are those on which they listen; reason may be "". Returns buf.
+enum { KIN_MEMBERSHIP_APART_MAX = 1024 };
+const char *kin_membership_apart(char *buf, size_t n, const char *a, unsigned port_a, const char *b, unsigned port_b,
+                                 const char *reason);

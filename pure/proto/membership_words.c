@@ -176,3 +176,18 @@ bool kin_membership_was_reached(const char *reason) {
     }
     return false;
 }
+
+const char *kin_membership_apart(char *buf, size_t n, const char *a, unsigned port_a, const char *b, unsigned port_b,
+                                 const char *reason) {
+    if (kin_membership_was_reached(reason)) // the link works: another port would not help
+        snprintf(buf, n,
+                 "devices '%s' and '%s' reach each other too slowly (%s); their traffic is relayed through this machine. Use a "
+                 "cable, or move them closer to the access point",
+                 a, b, reason);
+    else
+        snprintf(buf, n,
+                 "devices '%s' and '%s' do not reach each other (%s); their traffic is relayed through this machine, which is "
+                 "slower. To fix it, open TCP port %u on '%s' or %u on '%s' (kin join --port N sets a fixed port)",
+                 a, b, reason[0] ? reason : "no answer", port_a, a, port_b, b);
+    return buf;
+}
