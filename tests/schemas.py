@@ -2,6 +2,7 @@
 """Random JSON schemas, and an independent opinion on documents that kin's grammars write for them.
 
     schemas.py generate N SEED             N schemas, one a line
+    schemas.py arguments N SEED            N schemas of a tool's arguments: objects
     schemas.py check SCHEMAS DOCUMENTS     holds line I of DOCUMENTS (of bench/schema_walk) against schema I
 
 Exit status 1 if a document is invalid, or if there are too few documents; 77 if there is no jsonschema.
@@ -170,9 +171,16 @@ class Maker:
         return schema
 
 
-def generate(n, seed):
+    def arguments(self):
+        schema = self.object(self.pick(1, 2, 3))
+        if self.n_defs:
+            schema["$defs"] = {"d%d" % i: self.schema(2) for i in range(self.n_defs)}
+        return schema
+
+
+def generate(n, seed, what):
     for i in range(n):
-        print(json.dumps(Maker(random.Random("%d/%d" % (seed, i))).whole()))
+        print(json.dumps(getattr(Maker(random.Random("%d/%d" % (seed, i))), what)()))
 
 
 def check(schemas, documents):
@@ -182,13 +190,16 @@ def check(schemas, documents):
         print("no python3-jsonschema")
         return 77
     validator_of = jsonschema.Draft202012Validator
-    n = n_documents = n_invalid = 0
+    n = n_documents = n_endless = n_invalid = 0
     refused = {}
     for schema, document in zip(open(schemas), open(documents, encoding="utf-8", errors="replace")):
         n += 1
         document = document[:-1]
         if document[0] == "-":
             refused[document[1:70]] = refused.get(document[1:70], 0) + 1
+            continue
+        if document[0] == "?":  # random tokens have not ended a call; it is no call then
+            n_endless += 1
             continue
         n_documents += 1
         try:
@@ -201,13 +212,15 @@ def check(schemas, documents):
                 print("INVALID: %s\n  schema:   %s  document: %s" % (str(error).split("\n")[0][:200], schema, document[:300]))
     for why, count in sorted(refused.items(), key=lambda pair: -pair[1])[:8]:
         print("  %5d refused: %s" % (count, why))
-    print("%d schemas, %d documents, %d invalid" % (n, n_documents, n_invalid))
+    print("%d schemas, %d documents, %d without an end, %d invalid" % (n, n_documents, n_endless, n_invalid))
     return 1 if n_invalid or n_documents < n // 2 else 0
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["generate"] and len(sys.argv) == 4:
-        generate(int(sys.argv[2]), int(sys.argv[3]))
+        generate(int(sys.argv[2]), int(sys.argv[3]), "whole")
+    elif sys.argv[1:2] == ["arguments"] and len(sys.argv) == 4:
+        generate(int(sys.argv[2]), int(sys.argv[3]), "arguments")
     elif sys.argv[1:2] == ["check"] and len(sys.argv) == 4:
         sys.exit(check(sys.argv[2], sys.argv[3]))
     else:

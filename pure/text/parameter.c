@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "pure/text/json_scan.h"
+
 enum { MAX_DEPTH = 8, MAX_STEPS = 4096 }; // nested references and combinations; schemas examined for one parameter
 
 // ---- types
@@ -107,6 +109,17 @@ unsigned kin_parameter_types(const kin_json *json, const kin_json_value *schema)
     return types ? types : KIN_TYPE_ALL;
 }
 
+const kin_json_value *kin_parameter_root(const kin_json *json) {
+    const kin_json_value *root = json->values, *ref;
+    for (int i = 0; i < MAX_DEPTH && (ref = kin_json_get(json, root, "$ref", strlen("$ref"))); i++) {
+        if (ref->kind != KIN_JSON_STRING || ref->text.len == 0 || ref->text.at[0] != '#') break;
+        const kin_json_value *to = kin_json_pointer(json, json->values, ref->text.at + 1, ref->text.len - 1);
+        if (!to) break;
+        root = to;
+    }
+    return root;
+}
+
 // ---- values
 
 // True if a text that parses as this JSON value should become that value.
@@ -124,12 +137,31 @@ static const char *python_word(unsigned types, kin_str text) {
     return types & KIN_TYPE_NULL && is_text(text, "None") ? "null" : NULL;
 }
 
+static bool scan(kin_json_scan *s, kin_str text) {
+    for (size_t i = 0; i < text.len; i++) {
+        if (!kin_json_scan_push(s, text.at[i])) return false;
+    }
+    return true;
+}
+
+// True for an object or an array of these types that kin_json_parse rejects, for example because a key occurs twice. In formats
+// whose arguments are JSON it is passed on as it is too.
+static bool is_nested(unsigned types, kin_str text) {
+    kin_json_scan s = {0};
+    size_t i = 0;
+    while (i < text.len && memchr(" \t\r\n", text.at[i], 4)) i++;
+    if (i == text.len || !(text.at[i] == '{' ? types & KIN_TYPE_OBJECT : text.at[i] == '[' ? types & KIN_TYPE_ARRAY : 0))
+        return false;
+    return scan(&s, (kin_str){"{\"\":", 4}) && scan(&s, text) && scan(&s, (kin_str){"}", 1}) && s.depth == 0;
+}
+
 void kin_parameter_put(const kin_json *json, const kin_json_value *schema, kin_str name, kin_str text, kin_text_buffer *out) {
     unsigned types = KIN_TYPE_ALL;
     kin_json value;
     const kin_json_value *property = NULL;
     const kin_json_value *properties = schema ? kin_json_get(json, schema, "properties", strlen("properties")) : NULL;
     if (properties) property = kin_json_get(json, properties, name.at, name.len);
+    if (schema && !property) property = kin_json_get(json, schema, "additionalProperties", strlen("additionalProperties"));
     if (property) types = kin_parameter_types(json, property);
     const char *word = python_word(types, text);
     if (word) {
@@ -141,6 +173,9 @@ void kin_parameter_put(const kin_json *json, const kin_json_value *schema, kin_s
         if (meant) kin_json_write(&value, value.values, out);
         kin_json_fini(&value);
         if (meant) return;
+    } else if (types != KIN_TYPE_STRING && is_nested(types, text)) {
+        kin_text_put(out, text.at, text.len);
+        return;
     }
     kin_json_write_string(text, out);
 }

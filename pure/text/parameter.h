@@ -11,8 +11,11 @@
 // `json`.
 unsigned kin_parameter_types(const kin_json *json, const kin_json_value *schema);
 
-// Appends the JSON value for `text`. schema: of all parameters, an object with `properties`; if it is NULL or does not list the
-// name, any type is allowed.
+// Returns the schema that describes the parameters: the whole one, or the one to which its $ref leads.
+const kin_json_value *kin_parameter_root(const kin_json *json);
+
+// Appends the JSON value for `text`. schema: of all parameters (kin_parameter_root); if it is NULL or does not describe the name,
+// by `properties` or `additionalProperties`, any type is allowed.
 //
 // If a string is allowed, the text is a string, unless it is null, an object or an array and the schema allows that too.
 // Otherwise it is parsed as a JSON value of an allowed type (Python's True, False and None are accepted). A text that fits no

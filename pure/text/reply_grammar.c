@@ -151,7 +151,7 @@ static bool make_object_schema(kin_str schema, kin_text_buffer *out) {
     return ok && !out->failed;
 }
 
-static void note_relaxed(kin_reply_writer *w, const kin_reply_tool *tool, kin_str what) {
+void kin_reply_note_relaxed(kin_reply_writer *w, const kin_reply_tool *tool, kin_str what) {
     kin_text_buffer *to = w->rules->relaxed;
     bool is_place = what.len > 0 && what.at[0] == '#';
     if (!to || to->len + tool->name.len + what.len > KIN_SCHEMA_MAX_RELAXED) return;
@@ -162,24 +162,25 @@ static void note_relaxed(kin_reply_writer *w, const kin_reply_tool *tool, kin_st
     if (!is_place) kin_text_print(to, ")");
 }
 
-int kin_reply_put_schema(kin_reply_writer *w, const kin_json *json, const kin_json_value *schema, const kin_reply_tool *tool,
-                         const char *instead) {
+int kin_reply_put_schema(kin_reply_writer *w, const kin_json *json, const kin_json_value *schema, const kin_schema_text *text,
+                         const kin_reply_tool *tool, const char *instead) {
     size_t len = w->gbnf->len, line_len = w->line->len;
     uint32_t n_rules = w->to->n_rules;
     kin_text_buffer relaxed = {0}, name = {0};
-    kin_err why = {"the tools together are too large"};
+    kin_err why = {KIN_REPLY_TOO_LARGE};
     int rc = KIN_FAIL;
     kin_text_print(&name, "tools.");
     kin_text_put(&name, tool->name.at, tool->name.len);
     w->to->name = kin_text_str(&name);
     if (tool->strict || !w->any_arguments)
-        rc = kin_schema_put_rules(json, schema, tool->strict ? NULL : &relaxed, w->line, w->to, tool->strict ? w->err : &why);
+        rc = kin_schema_put_rules(json, schema, text, tool->strict ? NULL : &relaxed, w->line, w->to,
+                                  tool->strict ? w->err : &why);
     w->to->name = (kin_str){NULL, 0};
     kin_text_fini(&name);
-    if (rc == 0 && relaxed.len > 0) note_relaxed(w, tool, (kin_str){relaxed.at, relaxed.len});
+    if (rc == 0 && relaxed.len > 0) kin_reply_note_relaxed(w, tool, (kin_str){relaxed.at, relaxed.len});
     kin_text_fini(&relaxed);
     if (rc == 0 || tool->strict) return rc;
-    note_relaxed(w, tool, (kin_str){why.text, strlen(why.text)});
+    kin_reply_note_relaxed(w, tool, (kin_str){why.text, strlen(why.text)});
     w->gbnf->len = len;
     w->line->len = line_len;
     w->to->n_rules = n_rules;
@@ -198,12 +199,12 @@ static int put_arguments(kin_reply_writer *w, const kin_reply_tool *tool) {
     }
     bool ok = make_object_schema(tool->parameters, &schema) && kin_json_parse(&json, schema.at, schema.len, NULL) == 0;
     if (ok) {
-        rc = kin_reply_put_schema(w, &json, json.values, tool, "object");
+        rc = kin_reply_put_schema(w, &json, json.values, NULL, tool, "object");
         kin_json_fini(&json);
     } else if (tool->strict) {
         rc = kin_err_set(w->err, "%s", no_object);
     } else {
-        note_relaxed(w, tool, (kin_str){no_object, sizeof no_object - 1});
+        kin_reply_note_relaxed(w, tool, (kin_str){no_object, sizeof no_object - 1});
         kin_reply_put(w, "object");
     }
     kin_reply_put(w, " ");
@@ -384,7 +385,7 @@ static int put_json_text(kin_reply_writer *w) {
     kin_json json;
     if (kin_json_parse(&json, w->rules->schema.at, w->rules->schema.len, w->err) != 0) return kin_err_prefix(w->err, "schema");
     kin_text_buffer *relaxed = w->rules->strict ? NULL : w->rules->relaxed;
-    int rc = kin_schema_put_rules(&json, json.values, relaxed, w->line, w->to, w->err);
+    int rc = kin_schema_put_rules(&json, json.values, NULL, relaxed, w->line, w->to, w->err);
     kin_json_fini(&json);
     return rc;
 }

@@ -8,6 +8,7 @@
 
 #include "pure/text/json.h"
 #include "pure/text/reply_grammar.h"
+#include "pure/text/schema.h"
 #include "pure/text/schema_grammar.h"
 
 typedef struct kin_reply_writer {
@@ -28,10 +29,14 @@ void kin_reply_put_mark(kin_reply_writer *w, const char *mark);
 // Writes text that does not contain the mark.
 void kin_reply_put_text_without(kin_reply_writer *w, const char *mark);
 
-// Writes rules for a schema of a tool, and appends their name to the line. If that is impossible: appends `instead`, or fails
-// if the tool is strict.
-int kin_reply_put_schema(kin_reply_writer *w, const kin_json *json, const kin_json_value *schema, const kin_reply_tool *tool,
-                         const char *instead);
+// Writes rules for a schema of a tool, and appends their name to the line. text: NULL, or how its strings are written. If that is
+// impossible: appends `instead`, or fails if the tool is strict.
+int kin_reply_put_schema(kin_reply_writer *w, const kin_json *json, const kin_json_value *schema, const kin_schema_text *text,
+                         const kin_reply_tool *tool, const char *instead);
+#define KIN_REPLY_TOO_LARGE "the tools together are too large, or one cannot be satisfied"
+
+// Notes what is ignored of a tool's schema, for kin_reply_rules' `relaxed`.
+void kin_reply_note_relaxed(kin_reply_writer *w, const kin_reply_tool *tool, kin_str why);
 // Names the tool in the error. Returns KIN_FAIL.
 int kin_reply_name_tool(kin_reply_writer *w, const kin_reply_tool *tool);
 

@@ -5,6 +5,9 @@
 #include "pure/text/reply_grammar_impl.h"
 #include "pure/text/schema_string.h"
 
+#define ANY_NAME "[a-zA-Z_] [a-zA-Z0-9_]{0,63} "
+#define ANY_KEY "[^<>\\n\"]{1,64} "
+
 static void put_literal(kin_reply_writer *w, kin_str text) {
     kin_schema_put_literal(text, w->line);
     kin_reply_put(w, " ");
@@ -42,21 +45,70 @@ static void put_enum(kin_reply_writer *w, const kin_json *json, const kin_json_v
     }
 }
 
-// Returns the properties, unless any parameters are allowed: none are listed, or the schemas are too large.
-static const kin_json_value *properties_of(const kin_reply_writer *w, const kin_json *json, const kin_reply_tool *tool) {
-    const kin_json_value *properties = kin_json_get(json, json->values, "properties", 10);
-    if (!properties || properties->kind != KIN_JSON_OBJECT || (w->any_arguments && !tool->strict)) return NULL;
-    return properties;
+enum { MAX_PARAMETERS = 512 }; // of a tool; more are not written
+
+typedef struct parameter {
+    kin_str key;
+    const kin_json_value *schema; // NULL: any value
+    bool is_required, is_impossible;
+} parameter;
+
+// What a tool's schema says of its arguments.
+typedef struct parameters {
+    const kin_json *json;
+    bool are_any;                 // no parameters are named: any names are possible
+    const kin_json_value *others; // are_any: the schema of each; NULL: any value
+    int n;
+    parameter at[MAX_PARAMETERS];
+} parameters;
+
+static const kin_json_value *of_kind(const kin_json_value *value, kin_json_kind kind) {
+    return value && value->kind == kind ? value : NULL;
 }
 
-// Checks that the property can be written. Returns false if it is left out, or (with *rc) if it is required.
-static bool has_name(kin_reply_writer *w, const kin_json *json, const kin_json_value *property, const char *forbidden, int *rc) {
-    kin_str key = property->key;
+static void add_parameter(parameters *p, parameter one) {
+    if (p->n < MAX_PARAMETERS) p->at[p->n++] = one;
+}
+
+// Lists the properties, then those that are only required, which have the schema of all others.
+static void read_parameters(parameters *p, kin_reply_writer *w, const kin_json *json, const kin_reply_tool *tool) {
+    const kin_json_value *root = kin_parameter_root(json), *others = kin_json_get(json, root, "additionalProperties", 20);
+    const kin_json_value *properties = of_kind(kin_json_get(json, root, "properties", 10), KIN_JSON_OBJECT);
+    const kin_json_value *required = of_kind(kin_json_get(json, root, "required", 8), KIN_JSON_ARRAY);
+    *p = (parameters){.json = json, .are_any = true};
+    if (w->any_arguments && !tool->strict) {
+        kin_reply_note_relaxed(w, tool, (kin_str){KIN_REPLY_TOO_LARGE, sizeof KIN_REPLY_TOO_LARGE - 1});
+        return;
+    }
+    p->others = of_kind(others, KIN_JSON_OBJECT);
+    for (const kin_json_value *v = properties ? kin_json_first(json, properties) : NULL; v; v = kin_json_next(json, v))
+        add_parameter(p, (parameter){v->key, v, is_required(json, root, v->key), false});
+    for (const kin_json_value *v = required ? kin_json_first(json, required) : NULL; v; v = kin_json_next(json, v)) {
+        if (v->kind == KIN_JSON_STRING && !(properties && kin_json_get(json, properties, v->text.at, v->text.len)))
+            add_parameter(p, (parameter){v->text, p->others, true, of_kind(others, KIN_JSON_FALSE) != NULL});
+    }
+    p->are_any = p->n == 0 && !of_kind(others, KIN_JSON_FALSE);
+}
+
+// Checks that the name can be written. Returns false if the parameter is left out, or (with *rc) if it is required.
+static bool has_name(kin_reply_writer *w, const parameter *p, const char *forbidden, int *rc) {
+    kin_str key = p->key;
     bool ok = key.len > 0 && key.len <= KIN_REPLY_MAX_NAME;
     for (size_t i = 0; i < key.len && ok; i++) ok = key.at[i] && !strchr(forbidden, key.at[i]);
-    if (!ok && is_required(json, json->values, key))
-        *rc = kin_err_set(w->err, "the model's format does not support the name of a parameter");
+    if (!ok && p->is_required) *rc = kin_err_set(w->err, "the model's format does not support the name of a parameter");
     return ok;
+}
+
+// True if the schema has only these keywords and annotations.
+static bool has_only(const kin_json *json, const kin_json_value *schema, const char *const *keywords) {
+    static const char *const annotations[] = {"type", "description", "title", "default", "examples", NULL};
+    for (const kin_json_value *v = kin_json_first(json, schema); v; v = kin_json_next(json, v)) {
+        bool is_known = false;
+        for (int i = 0; annotations[i]; i++) is_known |= is_text(v->key, annotations[i]);
+        for (int i = 0; keywords[i]; i++) is_known |= is_text(v->key, keywords[i]);
+        if (!is_known) return false;
+    }
+    return schema->kind == KIN_JSON_OBJECT;
 }
 
 // ---- parameters between marks
@@ -70,46 +122,62 @@ static void put_type(kin_reply_writer *w, bool is_string) {
         kin_reply_put(w, "(\"number\" | \"boolean\" | \"object\" | \"array\" | \"null\") ");
 }
 
-static int put_value(kin_reply_writer *w, const kin_json *json, const kin_json_value *schema, const kin_reply_tool *tool) {
+// A string is plain text: any, or what its schema allows.
+static int put_text_value(kin_reply_writer *w, const parameters *p, const kin_json_value *schema, unsigned types,
+                          const kin_reply_tool *tool) {
+    static const char *const none[] = {NULL};
     const kin_chat_format *f = w->format;
-    unsigned types = kin_parameter_types(json, schema);
-    bool is_string = types & KIN_TYPE_STRING, is_enum = is_string && is_enum_of_strings(json, schema, f->value_end[0]);
-    if (f->type_end[0]) put_type(w, is_string);
-    kin_reply_put_mark(w, f->type_end);
-    if (is_enum) {
-        kin_reply_put(w, f->pads_values ? "\"\\n\" " : "");
-        put_enum(w, json, schema);
-        kin_reply_put(w, f->pads_values ? "\"\\n\" " : "");
-        return 0;
-    }
-    if (is_string) {
+    kin_schema_text text = {.any = "raw",
+                            .end = f->value_end[0],
+                            .only_strings = types == KIN_TYPE_STRING || f->type_end[0],
+                            .reads_json = !f->type_end[0] && types & (KIN_TYPE_OBJECT | KIN_TYPE_ARRAY)};
+    if (!schema || (has_only(p->json, schema, none) && (types == KIN_TYPE_STRING || types == KIN_TYPE_ALL))) {
         kin_reply_put(w, "raw ");
         return 0;
     }
-    kin_reply_put(w, "ws ");
-    if (kin_reply_put_schema(w, json, schema, tool, "raw") != 0) return KIN_FAIL;
-    kin_reply_put(w, " ws ");
-    return 0;
+    kin_reply_put(w, f->pads_values ? "\"\\n\" " : "");
+    int rc = kin_reply_put_schema(w, p->json, schema, &text, tool, "raw");
+    kin_reply_put(w, f->pads_values ? " \"\\n\" " : " ");
+    return rc;
 }
 
-static int put_parameters(kin_reply_writer *w, const kin_json *json, const kin_reply_tool *tool) {
+static int put_value(kin_reply_writer *w, const parameters *p, const kin_json_value *schema, const kin_reply_tool *tool) {
+    const kin_chat_format *f = w->format;
+    unsigned types = schema ? kin_parameter_types(p->json, schema) : KIN_TYPE_ALL;
+    bool is_string = types & KIN_TYPE_STRING;
+    if (f->type_end[0]) put_type(w, is_string);
+    kin_reply_put_mark(w, f->type_end);
+    if (is_string) return put_text_value(w, p, schema, types, tool);
+    kin_reply_put(w, "ws ");
+    int rc = kin_reply_put_schema(w, p->json, schema, NULL, tool, "raw");
+    kin_reply_put(w, " ws ");
+    return rc;
+}
+
+static int put_parameters(kin_reply_writer *w, const parameters *p, const kin_reply_tool *tool) {
     const kin_chat_format *f = w->format;
     const char forbidden[] = {f->key_end[0], '\n', 0};
-    const kin_json_value *properties = properties_of(w, json, tool);
     int rc = 0;
-    if (!properties) {
-        kin_reply_put(w, "parameter* ");
-        return 0;
-    }
-    for (const kin_json_value *v = kin_json_first(json, properties); v && rc == 0; v = kin_json_next(json, v)) {
-        if (!has_name(w, json, v, forbidden, &rc)) continue;
+    if (p->are_any && !p->others) kin_reply_put(w, "parameter* ");
+    if (p->are_any && p->others) {
         kin_reply_put(w, "(");
         kin_reply_put_mark(w, f->key_begin);
-        put_literal(w, v->key);
+        kin_reply_put(w, ANY_KEY);
         kin_reply_put_mark(w, f->key_end);
-        rc = put_value(w, json, v, tool);
+        rc = put_value(w, p, p->others, tool);
         kin_reply_put_mark(w, f->value_end);
-        kin_reply_put(w, is_required(json, json->values, v->key) ? "ws) " : "ws)? ");
+        kin_reply_put(w, "ws)* ");
+    }
+    for (int i = 0; i < p->n && rc == 0; i++) {
+        if (!has_name(w, &p->at[i], forbidden, &rc)) continue;
+        kin_reply_put(w, "(");
+        kin_reply_put_mark(w, f->key_begin);
+        put_literal(w, p->at[i].key);
+        kin_reply_put_mark(w, f->key_end);
+        rc = put_value(w, p, p->at[i].schema, tool);
+        kin_reply_put(w, p->at[i].is_impossible ? "[] " : "");
+        kin_reply_put_mark(w, f->value_end);
+        kin_reply_put(w, p->at[i].is_required ? "ws) " : "ws)? ");
     }
     return rc;
 }
@@ -118,8 +186,10 @@ static void put_parameter_rules(kin_reply_writer *w) {
     const kin_chat_format *f = w->format;
     kin_reply_put_text_without(w, f->value_end);
     kin_reply_end_rule(w, "raw");
+    kin_text_print(w->line, "| [^{[ \\t\\r\\n\\x%02X] raw", (unsigned char)f->value_end[0]);
+    kin_reply_end_rule(w, "raw-no-json");
     kin_reply_put_mark(w, f->key_begin);
-    kin_reply_put(w, "[^<>\\n\"]{1,64} ");
+    kin_reply_put(w, ANY_KEY);
     kin_reply_put_mark(w, f->key_end);
     if (f->type_end[0]) put_type(w, true);
     kin_reply_put_mark(w, f->type_end);
@@ -133,18 +203,6 @@ static void put_parameter_rules(kin_reply_writer *w) {
 
 static int put_loose(kin_reply_writer *w, const kin_json *json, const kin_json_value *schema, const kin_reply_tool *tool,
                      int depth);
-
-// True if the schema has only these keywords and annotations.
-static bool has_only(const kin_json *json, const kin_json_value *schema, const char *const *keywords) {
-    static const char *const annotations[] = {"type", "description", "title", "default", "examples", NULL};
-    for (const kin_json_value *v = kin_json_first(json, schema); v; v = kin_json_next(json, v)) {
-        bool is_known = false;
-        for (int i = 0; annotations[i]; i++) is_known |= is_text(v->key, annotations[i]);
-        for (int i = 0; keywords[i]; i++) is_known |= is_text(v->key, keywords[i]);
-        if (!is_known) return false;
-    }
-    return schema->kind == KIN_JSON_OBJECT;
-}
 
 static bool is_python(const kin_reply_writer *w) {
     return w->format->syntax == KIN_CALL_PYTHON;
@@ -208,24 +266,31 @@ static int put_loose(kin_reply_writer *w, const kin_json *json, const kin_json_v
         kin_reply_put(w, "any ");
         return 0;
     }
-    if (kin_reply_put_schema(w, json, schema, tool, "any") != 0) return KIN_FAIL;
+    if (kin_reply_put_schema(w, json, schema, NULL, tool, "any") != 0) return KIN_FAIL;
     kin_reply_put(w, " ");
     return 0;
 }
 
-// Writes the rules item-T-I of the properties, each with its key. Returns their number, or KIN_FAIL.
-static int put_item_rules(kin_reply_writer *w, const kin_json *json, const kin_json_value *properties, const kin_reply_tool *tool,
-                          int i_tool, bool *required, int max) {
+// Writes a parameter: its key, then any value or one of the schema.
+static int put_item(kin_reply_writer *w, const parameters *p, const kin_json_value *schema, const kin_reply_tool *tool) {
+    kin_reply_put(w, is_python(w) ? "\"=\" " : "\":\" ");
+    if (schema) return put_loose(w, p->json, schema, tool, 0);
+    kin_reply_put(w, "any ");
+    return 0;
+}
+
+// Writes the rules item-T-I of the parameters, each with its key. Returns their number, or KIN_FAIL.
+static int put_item_rules(kin_reply_writer *w, const parameters *p, const kin_reply_tool *tool, int i_tool, bool *required) {
     kin_text_buffer item = {0}, *line = w->line;
     int n = 0, rc = 0;
     w->line = &item;
-    for (const kin_json_value *v = kin_json_first(json, properties); v && rc == 0 && n < max; v = kin_json_next(json, v)) {
+    for (int i = 0; i < p->n && rc == 0; i++) {
         char name[40];
-        if (!has_name(w, json, v, " ,:=()[]{}\"'<\n", &rc)) continue;
-        put_literal(w, v->key);
-        kin_reply_put(w, is_python(w) ? "\"=\" " : "\":\" ");
-        rc = put_loose(w, json, v, tool, 0);
-        required[n] = is_required(json, json->values, v->key);
+        if (!has_name(w, &p->at[i], " ,:=()[]{}\"'<\n", &rc)) continue;
+        put_literal(w, p->at[i].key);
+        rc = put_item(w, p, p->at[i].schema, tool);
+        kin_reply_put(w, p->at[i].is_impossible ? "[] " : "");
+        required[n] = p->at[i].is_required;
         snprintf(name, sizeof name, "item-%d-%d", i_tool, n++);
         kin_reply_end_rule(w, name);
     }
@@ -235,13 +300,31 @@ static int put_item_rules(kin_reply_writer *w, const kin_json *json, const kin_j
     return rc == 0 ? n : KIN_FAIL;
 }
 
+// Any names, each with a value of the schema of all others.
+static int put_any_items(kin_reply_writer *w, const parameters *p, const kin_reply_tool *tool, int i_tool) {
+    char name[40];
+    kin_text_buffer item = {0}, *line = w->line;
+    if (!p->others) {
+        kin_reply_put(w, "(parameter (\",\" ws parameter)*)? ");
+        return 0;
+    }
+    w->line = &item;
+    kin_reply_put(w, ANY_NAME);
+    int rc = put_item(w, p, p->others, tool);
+    snprintf(name, sizeof name, "item-%d-0", i_tool);
+    kin_reply_end_rule(w, name);
+    w->line = line;
+    if (item.failed) w->line->failed = true;
+    kin_text_fini(&item);
+    kin_text_print(w->line, "(%s (\",\" ws %s)*)? ", name, name);
+    return rc;
+}
+
 // Writes the parameters in order, with commas between those that are there: the first one, then `more` of those after it.
-static int put_items(kin_reply_writer *w, const kin_json *json, const kin_json_value *properties, const kin_reply_tool *tool,
-                     int i_tool) {
-    enum { MAX_ITEMS = 512 };
+static int put_items(kin_reply_writer *w, const parameters *p, const kin_reply_tool *tool, int i_tool) {
     static const char none[] = "\"\" ";
-    bool required[MAX_ITEMS];
-    int n = put_item_rules(w, json, properties, tool, i_tool, required, MAX_ITEMS), i = 0;
+    bool required[MAX_PARAMETERS];
+    int n = put_item_rules(w, p, tool, i_tool, required), i = 0;
     if (n < 0) return KIN_FAIL;
     for (int k = n - 1; k > 0; k--) {
         const char *option = required[k] ? "" : "?";
@@ -279,18 +362,17 @@ static void put_loose_rules(kin_reply_writer *w) {
     kin_reply_put(w, is_python(w) ? "quoted" : "(quoted | [a-zA-Z0-9_.-]{1,64})");
     kin_reply_put(w, " ws \":\" ws any");
     kin_reply_end_rule(w, "any-member");
-    kin_text_print(w->line, "[a-zA-Z_] [a-zA-Z0-9_]{0,63} \"%s\" any", after_key);
+    kin_text_print(w->line, ANY_NAME "\"%s\" any", after_key);
     kin_reply_end_rule(w, "parameter");
 }
 
 // ---- calls
 
 static int put_arguments(kin_reply_writer *w, const kin_json *json, const kin_reply_tool *tool, int i_tool) {
-    const kin_json_value *properties = properties_of(w, json, tool);
-    if (w->format->syntax == KIN_CALL_PARAMETERS) return put_parameters(w, json, tool);
-    if (properties) return put_items(w, json, properties, tool, i_tool);
-    kin_reply_put(w, "(parameter (\",\" ws parameter)*)? ");
-    return 0;
+    parameters p;
+    read_parameters(&p, w, json, tool);
+    if (w->format->syntax == KIN_CALL_PARAMETERS) return put_parameters(w, &p, tool);
+    return p.are_any ? put_any_items(w, &p, tool, i_tool) : put_items(w, &p, tool, i_tool);
 }
 
 static int put_call(kin_reply_writer *w, const kin_reply_tool *tool, int i_tool) {

@@ -70,7 +70,7 @@ static void put_value(kin_reply_parser *p, kin_str key, kin_str value, kin_text_
         kin_json_write(&parsed, parsed.values, json);
         kin_json_fini(&parsed);
     } else {
-        kin_parameter_put(&p->schema, p->has_schema ? p->schema.values : NULL, key, value, json);
+        kin_parameter_put(&p->schema, p->has_schema ? kin_parameter_root(&p->schema) : NULL, key, value, json);
     }
 }
 

@@ -23,6 +23,7 @@ typedef struct builder {
 } builder;
 
 enum { MAX_WORK = 1 << 26, MEMBERS_OF_A_STEP = 4 };
+#define IS_TEXT UINT32_MAX // behind the entries of a list in the table
 
 static int fail_build(const builder *b, const char *what) {
     return kin_err_set(b->err, "schema: %s", what);
@@ -36,9 +37,12 @@ static int put_rule(builder *b, kin_schema_list *list, kin_text_buffer *to) {
     if (list->impossible) {
         kin_text_print(to, "[]");
     } else if (list->n == 0) {
-        kin_text_print(to, "value");
+        kin_text_print(to, "%s", list->is_text ? b->scalars.text->any : "value");
     } else {
-        int64_t rule = kin_string_table_add(&b->lists, (const char *)list->entries, list->n * sizeof *list->entries);
+        uint32_t key[KIN_SCHEMA_MAX_COMBINED + 1];
+        memcpy(key, list->entries, list->n * sizeof *key);
+        key[list->n] = IS_TEXT;
+        int64_t rule = kin_string_table_add(&b->lists, (const char *)key, (list->n + list->is_text) * sizeof *key);
         if (rule < 0) return fail_build(b, "out of memory");
         if (rule >= KIN_SCHEMA_MAX_RULES)
             return fail_build(b, "too large: more than 4096 different schemas after expanding references and combinations");
@@ -127,6 +131,19 @@ static int put_alternatives(builder *b, const kin_schema_list *list, uint32_t en
 
 // ---- const and enum
 
+// Appends a value. Returns false if it cannot be written as text.
+static bool put_value(const builder *b, const kin_schema_list *list, const kin_json_value *value, kin_text_buffer *to) {
+    bool is_plain = list->is_text && value->kind == KIN_JSON_STRING;
+    bool is_bare = value->kind == KIN_JSON_NUMBER || value->kind == KIN_JSON_TRUE || value->kind == KIN_JSON_FALSE;
+    if (list->is_text && !is_plain && (is_bare || b->scalars.text->only_strings)) return false;
+    if (is_plain && memchr(value->text.at, b->scalars.text->end, value->text.len)) return false;
+    if (is_plain)
+        kin_text_put(to, value->text.at, value->text.len);
+    else
+        kin_json_write(&b->json, value, to);
+    return true;
+}
+
 static int put_values(builder *b, const kin_schema_list *list, const kin_schema_facts *facts) {
     bool is_const, fits;
     const kin_json_value *values = kin_schema_values(&b->json, list, &is_const);
@@ -136,9 +153,10 @@ static int put_values(builder *b, const kin_schema_list *list, const kin_schema_
         kin_text_buffer json = {0};
         if (kin_schema_value_fits(&b->json, list, facts, v, &fits, b->err) != 0) return KIN_FAIL;
         if (!fits) continue;
-        kin_json_write(&b->json, v, &json);
-        kin_text_print(b->out, " | ");
-        kin_schema_put_literal((kin_str){json.at, json.len}, b->out);
+        if (put_value(b, list, v, &json)) {
+            kin_text_print(b->out, " | ");
+            kin_schema_put_literal(kin_text_str(&json), b->out);
+        }
         if (json.failed) b->out->failed = true;
         kin_text_fini(&json);
     }
@@ -285,15 +303,16 @@ static int put_array(builder *b, const kin_schema_list *list, const kin_schema_f
 // ---- all types
 
 // Writes one alternative for each type. strings, numbers: their expressions.
-static void put_types_line(builder *b, const kin_schema_facts *facts, uint32_t rule, kin_str strings, kin_str numbers) {
+static void put_types_line(builder *b, const kin_schema_facts *facts, unsigned types, uint32_t rule, kin_str strings,
+                           kin_str numbers) {
     kin_text_print(b->out, "s%u ::= []", rule); // followed by the alternatives
-    if (facts->types & KIN_TYPE_OBJECT && facts->has_object_words)
+    if (types & KIN_TYPE_OBJECT && facts->has_object_words)
         kin_text_print(b->out, " | s%u-o", rule);
-    else if (facts->types & KIN_TYPE_OBJECT)
+    else if (types & KIN_TYPE_OBJECT)
         kin_text_print(b->out, " | object");
-    if (facts->types & KIN_TYPE_ARRAY && facts->has_array_words)
+    if (types & KIN_TYPE_ARRAY && facts->has_array_words)
         kin_text_print(b->out, " | s%u-a", rule);
-    else if (facts->types & KIN_TYPE_ARRAY)
+    else if (types & KIN_TYPE_ARRAY)
         kin_text_print(b->out, " | array");
     if (strings.len > 0) {
         kin_text_print(b->out, " | ");
@@ -303,19 +322,21 @@ static void put_types_line(builder *b, const kin_schema_facts *facts, uint32_t r
         kin_text_print(b->out, " | ");
         kin_text_put(b->out, numbers.at, numbers.len);
     }
-    if (facts->types & KIN_TYPE_BOOLEAN) kin_text_print(b->out, " | \"true\" | \"false\"");
-    if (facts->types & KIN_TYPE_NULL) kin_text_print(b->out, " | \"null\"");
+    if (types & KIN_TYPE_BOOLEAN) kin_text_print(b->out, " | \"true\" | \"false\"");
+    if (types & KIN_TYPE_NULL) kin_text_print(b->out, " | \"null\"");
     kin_text_print(b->out, "\n");
 }
 
 static int put_types(builder *b, const kin_schema_list *list, const kin_schema_facts *facts, uint32_t rule) {
     kin_text_buffer strings = {0}, numbers = {0};
+    unsigned types = facts->types;
     int rc = 0;
-    if (facts->types & KIN_TYPE_OBJECT && facts->has_object_words) rc = put_object(b, list, rule);
-    if (rc == 0 && facts->types & KIN_TYPE_ARRAY && facts->has_array_words) rc = put_array(b, list, facts, rule);
-    if (rc == 0 && facts->types & KIN_TYPE_STRING) rc = kin_schema_put_string(&b->scalars, list, facts, &strings);
-    if (rc == 0 && facts->types & KIN_TYPE_NUMBER) rc = kin_schema_put_number(&b->scalars, list, facts, &numbers);
-    if (rc == 0) put_types_line(b, facts, rule, (kin_str){strings.at, strings.len}, (kin_str){numbers.at, numbers.len});
+    if (list->is_text) types &= b->scalars.text->only_strings ? KIN_TYPE_STRING : ~(KIN_TYPE_NUMBER | KIN_TYPE_BOOLEAN);
+    if (types & KIN_TYPE_OBJECT && facts->has_object_words) rc = put_object(b, list, rule);
+    if (rc == 0 && types & KIN_TYPE_ARRAY && facts->has_array_words) rc = put_array(b, list, facts, rule);
+    if (rc == 0 && types & KIN_TYPE_STRING) rc = kin_schema_put_string(&b->scalars, list, facts, &strings);
+    if (rc == 0 && types & KIN_TYPE_NUMBER) rc = kin_schema_put_number(&b->scalars, list, facts, &numbers);
+    if (rc == 0) put_types_line(b, facts, types, rule, (kin_str){strings.at, strings.len}, (kin_str){numbers.at, numbers.len});
     if (strings.failed || numbers.failed) b->out->failed = true;
     kin_text_fini(&strings);
     kin_text_fini(&numbers);
@@ -346,17 +367,21 @@ static int put_list(builder *b, const kin_schema_list *list, uint32_t rule) {
 
 // ---- whole schemas
 
-int kin_schema_put_rules(const kin_json *json, const kin_json_value *schema, kin_text_buffer *relaxed, kin_text_buffer *rule,
-                         kin_schema_grammar *to, kin_err *err) {
+int kin_schema_put_rules(const kin_json *json, const kin_json_value *schema, const kin_schema_text *text,
+                         kin_text_buffer *relaxed, kin_text_buffer *rule, kin_schema_grammar *to, kin_err *err) {
     builder b = {.json = *json, .n_before = to->n_rules, .out = &to->gbnf, .to = to, .err = err};
-    kin_schema_list list = {.relaxed = relaxed};
+    kin_schema_list list = {.relaxed = relaxed, .is_text = text != NULL};
     int rc = kin_string_table_init(&b.lists, 16, 256) == 0 ? 0 : fail_build(&b, "out of memory");
-    if (rc == 0) rc = kin_schema_scalars_init(&b.scalars, &b.json, to, err);
+    if (rc == 0) rc = kin_schema_scalars_init(&b.scalars, &b.json, text, to, err);
     if (rc == 0) rc = kin_schema_list_add(&list, json, schema, err);
     if (rc == 0) rc = put_rule(&b, &list, rule);
     for (uint32_t i = 0; rc == 0 && i < b.lists.n; i++) { // the loop may add lists
         kin_schema_list one = {.relaxed = relaxed, .n = (uint32_t)(kin_string_table_len(&b.lists, i) / sizeof *one.entries)};
-        memcpy(one.entries, kin_string_table_at(&b.lists, i), kin_string_table_len(&b.lists, i));
+        uint32_t key[KIN_SCHEMA_MAX_COMBINED + 1];
+        memcpy(key, kin_string_table_at(&b.lists, i), one.n * sizeof *key);
+        one.is_text = key[one.n - 1] == IS_TEXT;
+        one.n -= one.is_text;
+        memcpy(one.entries, key, one.n * sizeof *key);
         rc = put_list(&b, &one, b.n_before + i);
     }
     to->n_rules += b.lists.n;
@@ -372,7 +397,7 @@ static int put_schema(kin_str schema, kin_text_buffer *relaxed, kin_schema_gramm
     kin_json json;
     if (kin_json_parse(&json, schema.at, schema.len, err) != 0) return kin_err_prefix(err, "schema");
     kin_schema_put_builtins(&to->gbnf);
-    int rc = kin_schema_put_rules(&json, json.values, relaxed, &root, to, err);
+    int rc = kin_schema_put_rules(&json, json.values, NULL, relaxed, &root, to, err);
     kin_text_print(&to->gbnf, "root ::= ");
     kin_text_put(&to->gbnf, root.at, root.len);
     kin_text_print(&to->gbnf, "\n");

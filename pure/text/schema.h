@@ -23,6 +23,7 @@
 #include "base/err.h"
 #include "base/str.h"
 #include "pure/text/json.h"
+#include "pure/text/schema_combine.h"
 #include "pure/text/schema_grammar.h"
 
 enum { KIN_SCHEMA_MAX_RULES = 1 << 12 }; // different schemas, after references and combinations
@@ -37,10 +38,10 @@ int kin_schema_to_gbnf(kin_str schema, kin_text_buffer *relaxed, kin_text_buffer
 // "schema: #/properties/a: no text ...". budget: NULL means one of KIN_GRAMMAR_MAX_STEPS.
 int kin_schema_compile(kin_grammar **out, kin_str schema, kin_text_buffer *relaxed, kin_grammar_budget *budget, kin_err *err);
 
-// Appends the rules of a schema, as a part of a larger grammar. schema: a value of `json`, whose root resolves references.
-// Appends rules to `to`, which must contain kin_schema_put_builtins (schema_string.h), and an expression for the schema to
-// `rule`. relaxed: NULL, or unsupported keywords are ignored instead of being errors while all others apply, so not every text
-// of the grammar is valid. The ignored ones are appended to it: "#/properties/id/pattern (why); ...", at most
-// KIN_SCHEMA_MAX_RELAXED bytes of ASCII. After a failure `to` and `rule` may be partly written.
-int kin_schema_put_rules(const kin_json *json, const kin_json_value *schema, kin_text_buffer *relaxed, kin_text_buffer *rule,
-                         kin_schema_grammar *to, kin_err *err);
+// Appends the rules of a schema, as a part of a larger grammar. text: NULL, or the value is written like that. schema: a value of
+// `json`, whose root resolves references. Appends rules to `to`, which must contain kin_schema_put_builtins (schema_string.h),
+// and an expression for the schema to `rule`. relaxed: NULL, or unsupported keywords are ignored instead of being errors while
+// all others apply, so not every text of the grammar is valid. The ignored ones are appended to it: "#/properties/id/pattern
+// (why); ...", at most KIN_SCHEMA_MAX_RELAXED bytes of ASCII. After a failure `to` and `rule` may be partly written.
+int kin_schema_put_rules(const kin_json *json, const kin_json_value *schema, const kin_schema_text *text,
+                         kin_text_buffer *relaxed, kin_text_buffer *rule, kin_schema_grammar *to, kin_err *err);

@@ -27,8 +27,20 @@ typedef struct kin_schema_list {
     uint32_t n;
     uint32_t entries[KIN_SCHEMA_MAX_COMBINED]; // index of a value of the tree * 4 + flags
     bool impossible;                           // no value is valid
+    bool is_text;                              // a string is written as plain text (kin_schema_text)
     kin_text_buffer *relaxed;                  // NULL: an unsupported keyword is an error. Else it is ignored, and named there
 } kin_schema_list;
+
+// How a value is written that stands between marks: a string as plain text; null, objects and arrays as JSON. Numbers and
+// booleans are left out, because the reader takes them for strings (parameter.h). Holds for the value itself, not for what it
+// contains.
+typedef struct kin_schema_text {
+    const char *any;   // the rule of any text; ANY-no-json: of one that does not look like an object or an array
+    char end;          // first byte of the mark behind the text; a string with constraints has neither it nor quotes, backslashes
+                       // and control characters
+    bool only_strings; // the reader knows that the value is a string
+    bool reads_json;   // a text that is an object or an array becomes one, so strings must not look like that
+} kin_schema_text;
 
 enum { // types as bits
     KIN_TYPE_NULL = 1,

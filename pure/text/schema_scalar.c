@@ -6,8 +6,9 @@
 #include "pure/text/grammar.h"
 #include "pure/text/schema_string.h"
 
-int kin_schema_scalars_init(kin_schema_scalars *s, const kin_json *json, kin_schema_grammar *to, kin_err *err) {
-    *s = (kin_schema_scalars){.json = json, .prefix = to->n_rules, .to = to, .err = err};
+int kin_schema_scalars_init(kin_schema_scalars *s, const kin_json *json, const kin_schema_text *text, kin_schema_grammar *to,
+                            kin_err *err) {
+    *s = (kin_schema_scalars){.json = json, .text = text, .prefix = to->n_rules, .to = to, .err = err};
     return kin_string_table_init(&s->rules, 4, 256) == 0 ? 0 : kin_err_set(err, "schema: out of memory");
 }
 
@@ -129,30 +130,63 @@ static int put_pattern_ahead(kin_schema_scalars *s, const kin_schema_list *list,
     return rc;
 }
 
-static int put_combined(kin_schema_scalars *s, const kin_schema_list *list, const kin_schema_facts *facts,
-                        kin_text_buffer *line) {
-    kin_text_buffer all = {0};
+// Writes all keywords of the string behind what `all` has, as one expression. *is_open: no supported keyword is left.
+static int put_keywords(kin_schema_scalars *s, const kin_schema_list *list, const kin_schema_facts *facts, kin_text_buffer *all,
+                        bool *is_open) {
     bool has_last = false; // the last pattern is not a look-ahead but the expression itself, which saves an automaton
+    size_t len = all->len;
     int rc = 0;
     if (has_length(facts)) {
-        kin_text_print(&all, "&(");
-        put_length(facts, "one", &all);
-        kin_text_print(&all, " $) ");
+        kin_text_print(all, "&(");
+        put_length(facts, "one", all);
+        kin_text_print(all, " $) ");
     }
     for (int i = 0; i < facts->n_patterns && rc == 0; i++) {
         has_last = i + 1 == facts->n_patterns;
-        rc = put_pattern_ahead(s, list, facts->patterns[i], &has_last, &all);
+        rc = put_pattern_ahead(s, list, facts->patterns[i], &has_last, all);
     }
-    if (facts->format) kin_schema_put_format(facts->format->text, &all);
-    bool is_open = all.len == 0; // no supported keyword is left
-    if (!has_last && !facts->format) kin_text_print(&all, "one*");
+    if (facts->format) kin_schema_put_format(facts->format->text, all);
+    *is_open = all->len == len;
+    if (!has_last && !facts->format) kin_text_print(all, "one*");
+    return rc;
+}
+
+static const kin_json_value *first_keyword(const kin_schema_facts *facts) {
+    return facts->n_patterns > 0 ? facts->patterns[0] : facts->format;
+}
+
+static int put_combined(kin_schema_scalars *s, const kin_schema_list *list, const kin_schema_facts *facts,
+                        kin_text_buffer *line) {
+    kin_text_buffer all = {0};
+    bool is_open;
+    int rc = put_keywords(s, list, facts, &all, &is_open);
     if (all.failed) line->failed = true;
-    const kin_json_value *word = facts->n_patterns > 0 ? facts->patterns[0] : facts->format;
     if (rc == 0 && is_open) {
         kin_text_print(line, "char*");
     } else if (rc == 0 && !all.failed && put_rule_with_ahead(s, &all, line) == IS_TOO_LARGE) {
-        rc = relax(s, list, word, "too complex together with the other keywords of the string: its automaton is too large");
+        rc = relax(s, list, first_keyword(facts),
+                   "too complex together with the other keywords of the string: its automaton is too large");
         if (rc == 0) put_length(facts, "char", line);
+    }
+    kin_text_fini(&all);
+    return rc;
+}
+
+// Plain text: what JSON writes without escapes, so the expressions for JSON hold for it.
+static int put_text(kin_schema_scalars *s, const kin_schema_list *list, const kin_schema_facts *facts, kin_text_buffer *line) {
+    static const char too_large[] = "too complex for plain text: its automaton is too large";
+    const kin_schema_text *text = s->text;
+    kin_text_buffer all = {0};
+    bool is_open;
+    if (text->reads_json) kin_text_print(&all, "&((\"\" | [^{[ \\t] one*) $) ");
+    kin_text_print(&all, "&([^\"\\\\\\x00-\\x1F\\x%02X]* $) ", (unsigned char)text->end);
+    int rc = put_keywords(s, list, facts, &all, &is_open);
+    if (all.failed) line->failed = true;
+    if (rc == 0 && is_open) {
+        kin_text_print(line, text->reads_json ? "%s-no-json" : "%s", text->any);
+    } else if (rc == 0 && !all.failed && put_rule_with_ahead(s, &all, line) == IS_TOO_LARGE) {
+        rc = first_keyword(facts) ? relax(s, list, first_keyword(facts), too_large) : 0;
+        if (rc == 0) kin_text_print(line, "%s", text->any);
     }
     kin_text_fini(&all);
     return rc;
@@ -164,6 +198,7 @@ int kin_schema_put_string(kin_schema_scalars *s, const kin_schema_list *list, co
     bool is_single = n == 1 && (facts->n_patterns == 0 || !kin_schema_pattern_looks(facts->patterns[0]->text));
     size_t len = line->len;
     kin_err why;
+    if (list->is_text) return put_text(s, list, facts, line);
     if (n == 0) {
         kin_text_print(line, "string");
         return 0;
