@@ -294,6 +294,31 @@ static void a_response_format_holds_of_the_text(void **state) {
     expect(&rules, false, REPLIES("five", "5" H("time", "{}")));
 }
 
+#define TEXT_CALL(parameters) "<tool_call>\n<function=add>\n" parameters "</function>\n</tool_call>"
+#define VALUE(key, value) "<parameter=" key ">" value "</parameter>\n"
+
+static void keywords_hold_of_strings_that_are_plain_text(void **state) {
+    (void)state;
+    kin_reply_tool tool = {.name = str("add"),
+                           .parameters =
+                               str("{\"$ref\":\"#/$defs/a\",\"$defs\":{\"a\":{\"type\":\"object\",\"properties\":{"
+                                   "\"day\":{\"type\":\"string\",\"pattern\":\"^[a-z]+day$\",\"maxLength\":7},"
+                                   "\"kind\":{\"enum\":[\"x\",5,null]},"
+                                   "\"tag\":{\"type\":[\"object\",\"string\"],\"additionalProperties\":{\"type\":\"null\"}}},"
+                                   "\"required\":[\"n\"],\"additionalProperties\":{\"type\":\"integer\"}}}}")};
+    kin_reply_rules rules = {.format = kin_chat_format_known(KIN_CHAT_XML), .tools = &tool, .n_tools = 1, .required = true};
+    expect(&rules, true,
+           REPLIES(TEXT_CALL(VALUE("n", "7")), TEXT_CALL(VALUE("day", "\nmonday\n") VALUE("n", "7")),
+                   TEXT_CALL(VALUE("kind", "\nx\n") VALUE("n", "7")), TEXT_CALL(VALUE("kind", "\nnull\n") VALUE("n", "7")),
+                   TEXT_CALL(VALUE("tag", "\n{\"a\":null}\n") VALUE("n", "7")),
+                   TEXT_CALL(VALUE("tag", "\nany \"text\"\n") VALUE("n", "7"))));
+    expect(&rules, false,
+           REPLIES(TEXT_CALL(""), TEXT_CALL(VALUE("n", "seven")), TEXT_CALL(VALUE("day", "\nmorning\n") VALUE("n", "7")),
+                   TEXT_CALL(VALUE("day", "\nthursday\n") VALUE("n", "7")), TEXT_CALL(VALUE("kind", "\ny\n") VALUE("n", "7")),
+                   TEXT_CALL(VALUE("kind", "\n5\n") VALUE("n", "7")), // read as the string "5"
+                   TEXT_CALL(VALUE("tag", "\n{\"a\":1}\n") VALUE("n", "7"))));
+}
+
 #define L(name, parameters) "{\"name\": \"" name "\", \"parameters\": " parameters "}"
 
 static void llama_calls_are_told_from_other_json(void **state) {
@@ -630,6 +655,7 @@ int main(void) {
         cmocka_unit_test(ids_of_calls_are_made_to_fit),
         cmocka_unit_test(a_prompt_tells_whether_reasoning_has_begun),
         cmocka_unit_test(a_required_call_is_one_of_an_offered_tool),
+        cmocka_unit_test(keywords_hold_of_strings_that_are_plain_text),
         cmocka_unit_test(with_auto_a_call_that_has_begun_is_valid),
         cmocka_unit_test(reasoning_comes_first_where_it_may),
         cmocka_unit_test(a_response_format_holds_of_the_text),
