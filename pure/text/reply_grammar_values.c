@@ -251,8 +251,7 @@ static int put_loose(kin_reply_writer *w, const kin_json *json, const kin_json_v
     unsigned types = kin_parameter_types(json, schema);
     const kin_json_value *items = kin_json_get(json, schema, "items", 5);
     if (types == KIN_TYPE_STRING && put_quoted(w, json, schema)) return 0;
-    if (types == KIN_TYPE_BOOLEAN && is_python(w) && !kin_json_get(json, schema, "enum", 4) &&
-        !kin_json_get(json, schema, "const", 5)) {
+    if (types == KIN_TYPE_BOOLEAN && is_python(w) && has_only(json, schema, none)) {
         kin_reply_put(w, "(\"True\" | \"False\" | \"true\" | \"false\") ");
         return 0;
     }
