@@ -5,12 +5,14 @@ pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
 pkg_check_modules(LIBUV REQUIRED IMPORTED_TARGET libuv>=1.44)
 pkg_check_modules(OPENSSL REQUIRED IMPORTED_TARGET libssl>=3.0 libcrypto>=3.0)
-pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 add_library(PCRE2::8BIT ALIAS PkgConfig::PCRE2)
 add_library(jansson::jansson ALIAS PkgConfig::JANSSON)
 add_library(libuv::uv ALIAS PkgConfig::LIBUV)
 add_library(OpenSSL::SSL ALIAS PkgConfig::OPENSSL)
-add_library(cmocka::cmocka ALIAS PkgConfig::CMOCKA)
+if(KIN_TESTS)
+    pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
+    add_library(cmocka::cmocka ALIAS PkgConfig::CMOCKA)
+endif()
 
 # llhttp: the HTTP parser of serve/. It is in build/llhttp if tools/setup built it from source.
 find_path(LLHTTP_INCLUDE_DIR llhttp.h HINTS ${PROJECT_SOURCE_DIR}/build/llhttp/include REQUIRED)
@@ -54,6 +56,14 @@ add_library(ggml::base UNKNOWN IMPORTED)
 set_target_properties(ggml::base PROPERTIES IMPORTED_LOCATION ${GGML_BASE_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${GGML_INCLUDE_DIR})
 add_library(ggml::ggml UNKNOWN IMPORTED)
 set_target_properties(ggml::ggml PROPERTIES IMPORTED_LOCATION ${GGML_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${GGML_INCLUDE_DIR} INTERFACE_LINK_LIBRARIES ggml::base)
+
+# A static ggml is C++, and has its CPU back-end in a separate library. KIN_CXX_LIBRARY: the runtime of the compiler that built it.
+if(GGML_LIBRARY MATCHES "\\.a$")
+    set(KIN_CXX_LIBRARY stdc++ CACHE STRING "the C++ runtime of a static ggml")
+    find_library(GGML_CPU_LIBRARY ggml-cpu HINTS ${KIN_GGML_DIR}/lib REQUIRED)
+    set_property(TARGET ggml::ggml APPEND PROPERTY INTERFACE_LINK_LIBRARIES ${GGML_CPU_LIBRARY} ${GGML_BASE_LIBRARY} ${KIN_CXX_LIBRARY})
+    set_property(TARGET ggml::base APPEND PROPERTY INTERFACE_LINK_LIBRARIES ${KIN_CXX_LIBRARY})
+endif()
 
 # ggml's CMake package names the folder of its loadable modules. Empty if the backends are built in.
 get_filename_component(GGML_LIBRARY_DIR ${GGML_LIBRARY} DIRECTORY)

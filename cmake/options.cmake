@@ -11,6 +11,7 @@ endif()
 set(KIN_SANITIZE "" CACHE STRING "sanitizers for all code, for example address,undefined or thread")
 option(KIN_WERROR "warnings are errors" OFF)
 option(KIN_FUZZ "build the fuzz targets (clang only)" OFF)
+option(KIN_TESTS "build the tests and tools, which need cmocka" ON)
 
 add_compile_options(-Wall -Wextra -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wformat=2)
 add_compile_options(-UNDEBUG) # assertions stay in every build
