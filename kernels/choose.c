@@ -20,14 +20,37 @@ static const kin_kernels *const all[] = {KIN_BACKENDS(ADDRESS)};
 uint8_t kin_kernels_ways[KIN_WAYS_TYPES];
 
 #if defined(__x86_64__)
-// Features that compilers have no names for yet.
-static bool has_f16c(void) {
-    unsigned a, b, c, d;
-    return __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C;
+// The processor is asked here, because not every compiler's library has what __builtin_cpu_supports needs.
+typedef struct features {
+    bool avx2, avxvnni, avx512, avx512vbmi; // with what their back-ends use beside them
+} features;
+
+// Returns the registers that the operating system saves: XCR0.
+static unsigned saved_registers(void) {
+    unsigned low, high;
+    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return low;
 }
-static bool has_avx_vnni(void) {
+
+static features read_features(void) {
+    enum { AVX_REGISTERS = 0x6, AVX512_REGISTERS = 0xe6 };
+    features f = {false, false, false, false};
     unsigned a, b, c, d;
-    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && a & 1u << 4;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE) || !(c & bit_AVX)) return f;
+    const unsigned saved = saved_registers();
+    const bool has_f16c = c & bit_F16C;
+    if ((saved & AVX_REGISTERS) != AVX_REGISTERS || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return f;
+    f.avx2 = b & bit_AVX2 && has_f16c;
+#ifdef __APPLE__
+    const bool saves_512 = true; // macOS begins to save them when they are first used
+#else
+    const bool saves_512 = (saved & AVX512_REGISTERS) == AVX512_REGISTERS;
+#endif
+    f.avx512 =
+        f.avx2 && saves_512 && b & bit_AVX512F && b & bit_AVX512BW && b & bit_AVX512VL && b & bit_AVX512DQ && c & bit_AVX512VNNI;
+    f.avx512vbmi = f.avx512 && c & bit_AVX512VBMI;
+    f.avxvnni = f.avx2 && __get_cpuid_count(7, 1, &a, &b, &c, &d) && a & 1u << 4;
+    return f;
 }
 #elif defined(__aarch64__)
 static bool has_dot_product(void) {
@@ -45,14 +68,11 @@ const kin_kernels *kin_kernels_at(int i) {
 
 bool kin_kernels_can_run(const kin_kernels *k) {
 #if defined(__x86_64__)
-    bool avx2 = __builtin_cpu_supports("avx2") && has_f16c();
-    if (k == &kin_kernels_avx2) return avx2;
-    if (k == &kin_kernels_avxvnni) return avx2 && has_avx_vnni();
-    if (k == &kin_kernels_avx512vbmi && !__builtin_cpu_supports("avx512vbmi")) return false;
-    if (k == &kin_kernels_avx512 || k == &kin_kernels_avx512vbmi) {
-        return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vnni");
-    }
+    const features f = read_features();
+    if (k == &kin_kernels_avx2) return f.avx2;
+    if (k == &kin_kernels_avxvnni) return f.avxvnni;
+    if (k == &kin_kernels_avx512) return f.avx512;
+    if (k == &kin_kernels_avx512vbmi) return f.avx512vbmi;
 #elif defined(__aarch64__)
     if (k == &kin_kernels_neon) return has_dot_product();
 #elif defined(__wasm__)
