@@ -148,9 +148,9 @@ static json_t *fields_of(const chat_options *o) {
     return fields;
 }
 
-// Only if given on the command line: the environment variable is meant for commands that open files.
+// Only if given on the command line: settings are meant for commands that open files.
 static const char *named_model(const chat_options *o) {
-    return o->session.model && o->session.model != getenv("KIN_MODEL") ? o->session.model : NULL;
+    return o->session.model && !kin_options_is_preset("model", o->session.model) ? o->session.model : NULL;
 }
 
 static int read_key(chatting *v, const char *path, kin_err *err) {

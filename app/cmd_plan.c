@@ -142,8 +142,8 @@ static int take_draft(plan_options *o, kin_err *err) {
     const char *words = o->draft;
     if (!words) return 0;
     if (kin_draft_words_read(words, &mode, &o->draft, err) != 0) return KIN_FAIL;
-    const char *of_all = getenv("KIN_DRAFT"); // the environment applies to all commands, so it may be ignored here
-    if (o->draft || (of_all && strcmp(of_all, words) == 0)) return 0;
+    if (o->draft || kin_options_is_preset("draft", words))
+        return 0; // settings apply to all commands, so they may be ignored here
     return kin_err_set(err, "--draft %s: kin plan needs the FILE of a draft model", words);
 }
 

@@ -7,17 +7,33 @@
 #include "app/bus_error.h"
 #include "app/manual.h"
 #include "app/option_tables.h"
+#include "app/settings.h"
 #include "app/suggest.h"
 #include "base/log.h"
 #include "node/session.h"
 
-const kin_command *const kin_commands[] = {&kin_command_demo,   &kin_command_run,     &kin_command_chat,
-                                           &kin_command_serve,  &kin_command_join,    &kin_command_code,
-                                           &kin_command_status, &kin_command_plan,    &kin_command_profile,
-                                           &kin_command_doctor, &kin_command_eval,    &kin_command_bench,
-                                           &kin_command_info,   &kin_command_models,  &kin_command_pull,
-                                           &kin_command_list,   &kin_command_show,    &kin_command_rm,
-                                           &kin_command_cache,  &kin_command_service, NULL};
+const kin_command *const kin_commands[] = {&kin_command_demo,
+                                           &kin_command_run,
+                                           &kin_command_chat,
+                                           &kin_command_serve,
+                                           &kin_command_join,
+                                           &kin_command_code,
+                                           &kin_command_status,
+                                           &kin_command_plan,
+                                           &kin_command_profile,
+                                           &kin_command_doctor,
+                                           &kin_command_eval,
+                                           &kin_command_bench,
+                                           &kin_command_info,
+                                           &kin_command_models,
+                                           &kin_command_pull,
+                                           &kin_command_list,
+                                           &kin_command_show,
+                                           &kin_command_rm,
+                                           &kin_command_cache,
+                                           &kin_command_service,
+                                           &kin_command_config,
+                                           NULL};
 
 atomic_bool kin_app_stop, kin_app_interrupted;
 const char *kin_app_name = "kin";
@@ -120,6 +136,17 @@ static int help(const char *what) {
     return command || kin_manual_print(what) == 0 ? KIN_EXIT_OK : unknown_command(what);
 }
 
+// `kin config` reads the settings itself, so that it can also say where the file belongs.
+static int run_with_settings(const kin_command *command, int argc, char **argv) {
+    kin_err err;
+    if (command != &kin_command_config && kin_settings_read(&err) != 0) {
+        kin_app_say("%s", err.text);
+        return KIN_EXIT_USAGE;
+    }
+    kin_settings_use(command);
+    return command->run(argc, argv);
+}
+
 static int run_command(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "help";
     if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0 || strcmp(name, "version") == 0) {
@@ -138,7 +165,7 @@ static int run_command(int argc, char **argv) {
     for (int i = n_words; i < argc; i++) {
         if (is_help(argv[i])) return help(command->name);
     }
-    return command->run(argc - n_words, argv + n_words);
+    return run_with_settings(command, argc - n_words, argv + n_words);
 }
 
 int main(int argc, char **argv) {

@@ -10,7 +10,7 @@ static const char overview_end[] =
 static const char forms_line[] =
     "'kin help --man' prints the manual page, '--bash' and '--zsh' completions of commands and options.";
 static const char environment[] =
-    "Every option can be set in the environment: --gpu-layers as KIN_GPU_LAYERS. Sizes take K, M, G.";
+    "Every option can be set in the environment (--gpu-layers as KIN_GPU_LAYERS) and in a file (kin config). Sizes take K, M, G.";
 static const char verbosity[] = "KIN_VERBOSE=1 prints more messages on stderr.";
 
 void kin_manual_overview(void) {
@@ -133,6 +133,9 @@ static void print_man(void) {
     put_roff("Prepacked weights, fetched weights, profiles of this machine, and the on-disk KV cache.");
     printf("\n.TP\n.I ~/.config/kin\n");
     put_roff("The cluster key, the identity of this machine, and the certificate of kin serve --https.");
+    printf("\n.TP\n.I ~/.config/kin/kin.conf\n");
+    put_roff(
+        "Settings: lines NAME = VALUE for options of all commands, and below a line [COMMAND] for those of one (kin config).");
     printf("\n.SH EXIT STATUS\n");
     put_roff("0, 1 (failed), 2 (wrong usage) or 130 (interrupted).");
     printf("\n.SH EXAMPLES\n.nf\n");

@@ -149,15 +149,16 @@ int kin_session_end_parsing(kin_session_options *o, const char *operand, kin_err
     if (check_drafts(o, err) != 0) return KIN_FAIL;
     if ((o->window || o->retain) && strcmp(o->weights, "window") != 0)
         return kin_err_set(err, "--%s needs --weights window", o->window ? "window" : "retain");
-    if (o->hf) {
-        static char name[KIN_REF_TEXT];
-        if (operand) return kin_err_set(err, "two models were given: --hf %s and '%s'", o->hf, operand);
-        snprintf(name, sizeof name, "hf:%s", o->hf);
-        o->model = name;
+    static char hf_name[KIN_REF_TEXT];
+    bool is_given = o->model && !kin_options_is_preset("model", o->model); // the command line wins over settings
+    bool is_hf_given = o->hf && !kin_options_is_preset("hf", o->hf);
+    if (is_hf_given && operand) return kin_err_set(err, "two models were given: --hf %s and '%s'", o->hf, operand);
+    if (is_hf_given || (o->hf && !is_given && !operand)) {
+        snprintf(hf_name, sizeof hf_name, "hf:%s", o->hf);
+        o->model = hf_name;
     }
     if (!operand) return 0;
     struct stat st;
-    bool is_given = o->model && o->model != getenv("KIN_MODEL"); // the command line wins over the environment
     if (stat(operand, &st) != 0 && !kin_session_is_model(operand) && !kin_model_source_is_name(operand))
         return kin_err_set(err, "unexpected argument '%s': there is no such file, and no model of that name ('kin pull --names')",
                            operand);

@@ -138,19 +138,53 @@ static int set_value(const kin_option *o, const char *text, kin_err *err) {
     return kin_err_set(err, "--%s cannot be set", o->name);
 }
 
-// Returns KIN_GPU_LAYERS for gpu-layers.
-static const char *env_name(const kin_option *o, char *buf, size_t n) {
-    snprintf(buf, n, "KIN_%s", o->name);
+// ---- values from outside the command line
+
+static const kin_option_preset *presets; // [n_presets]
+static int n_presets;
+
+void kin_options_preset(const kin_option_preset *p, int n) {
+    presets = p;
+    n_presets = n;
+}
+
+static bool is_option(const kin_option *o) {
+    return o->kind != KIN_OPTION_NEEDS && o->kind != KIN_OPTION_NAME;
+}
+
+bool kin_options_have(kin_option_tables tables, const char *name) {
+    const kin_option *needs, *o = find_option(tables, name, strlen(name), 0, &needs);
+    return o && is_option(o);
+}
+
+const char *kin_options_variable(const char *name, char *buf, size_t n) {
+    snprintf(buf, n, "KIN_%s", name);
     for (char *p = buf; *p; p++) *p = *p == '-' ? '_' : (char)toupper((unsigned char)*p);
     return buf;
+}
+
+bool kin_options_is_preset(const char *name, const char *value) {
+    char variable[64];
+    if (value == getenv(kin_options_variable(name, variable, sizeof variable))) return true;
+    for (int i = 0; i < n_presets; i++)
+        if (presets[i].value == value && strcmp(presets[i].name, name) == 0) return true;
+    return false;
+}
+
+static int apply_presets(kin_option_tables tables, kin_err *err) {
+    for (int i = 0; i < n_presets; i++) {
+        const kin_option *needs, *o = find_option(tables, presets[i].name, strlen(presets[i].name), 0, &needs);
+        if (o && is_option(o) && set_value(o, presets[i].value, err) != 0)
+            return kin_err_prefix(err, "%s:%d", presets[i].file, presets[i].line);
+    }
+    return 0;
 }
 
 static int apply_environment(kin_option_tables tables, kin_err *err) {
     char name[64];
     for (int t = 0; t < KIN_MAX_TABLES && tables[t]; t++) {
         for (const kin_option *o = tables[t]; o->kind != KIN_OPTION_END; o++) {
-            bool is_option = o->kind != KIN_OPTION_NEEDS && o->kind != KIN_OPTION_NAME;
-            const char *text = !is_option ? NULL : getenv(env_name(o, name, sizeof name));
+            const char *text = is_option(o) ? getenv(kin_options_variable(o->name, name, sizeof name)) : NULL;
             if (text && text[0] && set_value(o, text, err) != 0) return kin_err_prefix(err, "environment variable %s", name);
         }
     }
@@ -206,7 +240,7 @@ static int check_needs(kin_option_tables tables, int argc, char **argv, kin_err 
 }
 
 int kin_options_parse(kin_option_tables tables, int argc, char **argv, const char **operand, kin_err *err) {
-    if (apply_environment(tables, err) != 0) return KIN_FAIL;
+    if (apply_presets(tables, err) != 0 || apply_environment(tables, err) != 0) return KIN_FAIL;
     for (int i = 0; i < argc;) {
         const char *word = argv[i];
         given g;

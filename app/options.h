@@ -1,10 +1,12 @@
 // Command-line options: a table describes them; this module fills in values from the environment and the command line, and prints
 // help.
 //
-// Every option --some-name can also be given as the environment variable KIN_SOME_NAME; the command line wins.
+// Every option --some-name can also be given as the environment variable KIN_SOME_NAME, and as a line of a file of settings
+// (app/settings.h). The command line wins over the environment, and this over the file.
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -46,6 +48,25 @@ typedef const kin_option *const kin_option_tables[KIN_MAX_TABLES];
 // command takes none. Fails with a sentence that names the option. Environment variables may be set without the flag that they
 // need, because they apply to all commands.
 int kin_options_parse(kin_option_tables tables, int argc, char **argv, const char **operand, kin_err *err);
+
+// A value from a file of settings, for every command line that is parsed from now on.
+typedef struct kin_option_preset {
+    const char *name, *value; // as after "--"; "1" for a flag
+    const char *file;         // for error messages
+    int line;
+} kin_option_preset;
+
+// presets: [n], borrowed with their strings; later ones win. Those that name no option of the tables are ignored.
+void kin_options_preset(const kin_option_preset *presets, int n);
+
+// True if the value of the option `name` is that of a preset or of the environment: a word of the command line may replace it.
+bool kin_options_is_preset(const char *name, const char *value);
+
+// True if the tables have an option of this name.
+bool kin_options_have(kin_option_tables tables, const char *name);
+
+// Returns the name of the option's environment variable: KIN_GPU_LAYERS for gpu-layers.
+const char *kin_options_variable(const char *name, char *buf, size_t n);
 
 // Accepts 1, true, yes, on; 0, false, no, off. Fails with a sentence for any other text.
 int kin_option_flag(const char *text, bool *value, kin_err *err);

@@ -271,6 +271,43 @@ static void the_environment_counts_and_the_command_line_wins(void **state) {
     unsetenv("KIN_NAME");
 }
 
+static void presets_count_less_than_the_environment_and_the_command_line(void **state) {
+    (void)state;
+    static const kin_option_preset presets[] = {{"n", "3", "kin.conf", 1},
+                                                {"a-flag", "1", "kin.conf", 2},
+                                                {"n", "4", "kin.conf", 3},
+                                                {"name", "preset", "kin.conf", 4},
+                                                {"of-others", "x", "kin.conf", 5}};
+    values v;
+    kin_err err;
+    kin_options_preset(presets, COUNT(presets));
+    assert_int_equal(parse(&v, NULL, &err, "--temp", "1"), 0);
+    assert_int_equal(v.n, 4); // the last one wins
+    assert_true(v.flag);
+    assert_true(kin_options_is_preset("name", v.name));
+    setenv("KIN_N", "5", 1);
+    const char same[] = "preset"; // at another address than the literal
+    assert_int_equal(parse(&v, NULL, &err, "--name", same), 0);
+    assert_int_equal(v.n, 5);
+    assert_false(kin_options_is_preset("name", v.name)); // the same text, but from the command line
+    assert_int_equal(parse(&v, NULL, &err, "-n", "6", "--a-flag=0"), 0);
+    assert_int_equal(v.n, 6);
+    assert_false(v.flag);
+    unsetenv("KIN_N");
+    kin_options_preset(NULL, 0);
+}
+
+static void a_wrong_preset_is_named_with_its_line(void **state) {
+    (void)state;
+    static const kin_option_preset presets[] = {{"n", "3", "kin.conf", 1}, {"n", "many", "kin.conf", 7}};
+    values v;
+    kin_err err;
+    kin_options_preset(presets, COUNT(presets));
+    assert_int_equal(parse(&v, NULL, &err, "-n", "1"), KIN_FAIL);
+    assert_string_equal(err.text, "kin.conf:7: --n many: must be a whole number from -10 to 100");
+    kin_options_preset(NULL, 0);
+}
+
 // Returns the output of kin_options_help in `text`.
 static void capture_help(char *text, size_t n) {
     values v;
@@ -348,6 +385,8 @@ int main(void) {
         cmocka_unit_test(a_flag_is_on_or_off_in_words_too),
         cmocka_unit_test(one_word_that_is_no_option_may_stand_anywhere),
         cmocka_unit_test(the_environment_counts_and_the_command_line_wins),
+        cmocka_unit_test(presets_count_less_than_the_environment_and_the_command_line),
+        cmocka_unit_test(a_wrong_preset_is_named_with_its_line),
         cmocka_unit_test(more_threads_than_the_machine_runs_at_once_are_capped_with_a_sentence),
         cmocka_unit_test(help_has_a_line_for_every_option_of_every_table),
     };
