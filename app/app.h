@@ -29,7 +29,7 @@ extern const kin_command *const kin_commands[]; // in the order of `kin help`; N
 extern const kin_command kin_command_run, kin_command_eval, kin_command_bench, kin_command_info, kin_command_cache,
     kin_command_join, kin_command_status, kin_command_plan, kin_command_profile, kin_command_demo, kin_command_code,
     kin_command_serve, kin_command_models, kin_command_chat, kin_command_doctor, kin_command_pull, kin_command_list,
-    kin_command_show, kin_command_rm, kin_command_service, kin_command_config;
+    kin_command_show, kin_command_rm, kin_command_service, kin_command_launch, kin_command_config;
 
 // argv[0]: "build/kin".
 extern const char *kin_app_name;

@@ -153,21 +153,9 @@ static const char *named_model(const chat_options *o) {
     return o->session.model && !kin_options_is_preset("model", o->session.model) ? o->session.model : NULL;
 }
 
-static int read_key(chatting *v, const char *path, kin_err *err) {
-    kin_str key;
-    char *text;
-    if (kin_key_file_read(&text, path, err) != 0) return kin_err_prefix(err, "--api-key-file");
-    const char *at = text;
-    bool has_key = kin_key_file_next(&at, &key);
-    v->key = has_key ? strndup(key.at, key.len) : NULL;
-    kin_key_file_free(text);
-    if (!has_key) return kin_err_set(err, "--api-key-file %s: contains no key", path);
-    return v->key ? 0 : kin_err_set(err, "out of memory");
-}
-
 static int open_client(chatting *v, kin_err *err) {
     const chat_options *o = v->o;
-    if (o->api_key_file && read_key(v, o->api_key_file, err) != 0) return KIN_FAIL;
+    if (o->api_key_file && kin_key_file_first(&v->key, o->api_key_file, err) != 0) return kin_err_prefix(err, "--api-key-file");
     v->fields = fields_of(o);
     if (!o->server && kin_chat_server_open(&v->server, &o->session, err) != 0) return KIN_FAIL;
     const kin_chat_client_options co = {.http = {.url = v->server ? kin_chat_server_url(v->server) : o->server,
@@ -210,7 +198,7 @@ static int run_chat(chat_options *o) {
     kin_chat_server_close(v.server);
     kin_conversation_close(&v.conversation);
     json_decref(v.fields);
-    free(v.key);
+    kin_key_file_free(v.key);
     return status;
 }
 

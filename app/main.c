@@ -31,6 +31,7 @@ const kin_command *const kin_commands[] = {&kin_command_demo,
                                            &kin_command_show,
                                            &kin_command_rm,
                                            &kin_command_cache,
+                                           &kin_command_launch,
                                            &kin_command_service,
                                            &kin_command_config,
                                            NULL};

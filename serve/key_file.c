@@ -52,3 +52,16 @@ bool kin_key_file_next(const char **at, kin_str *key) {
         if (key->at[0] != '#') return true;
     }
 }
+
+int kin_key_file_first(char **key, const char *path, kin_err *err) {
+    char *text;
+    kin_str first;
+    *key = NULL;
+    if (kin_key_file_read(&text, path, err) != 0) return KIN_FAIL;
+    const char *at = text;
+    bool has_key = kin_key_file_next(&at, &first);
+    if (has_key) *key = strndup(first.at, first.len);
+    kin_key_file_free(text);
+    if (!has_key) return kin_err_set(err, "%s: contains no key", path);
+    return *key ? 0 : kin_err_set(err, "out of memory");
+}

@@ -14,3 +14,6 @@ void kin_key_file_free(char *text); // wipes it first; NULL is allowed
 
 // Finds the next key at or after *at, which starts as kin_key_file_read's text, and advances *at. Returns false at the end.
 bool kin_key_file_next(const char **at, kin_str *key);
+
+// Reads the first key of the file into *key; free it with kin_key_file_free. Fails also if there is none.
+int kin_key_file_first(char **key, const char *path, kin_err *err);
