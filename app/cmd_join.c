@@ -17,11 +17,11 @@ typedef struct join_options {
     const char *model;
     int n_threads;
     uint64_t memory, cache_size, spare_disk, kv_disk_size;
-    const char *cache_dir, *profile;
+    const char *cache_dir, *profile, *code_file;
     bool no_cache, no_kv_disk, no_gpu, ask_code;
 } join_options;
 
-enum { N_OPTIONS = KIN_IDENTITY_N_OPTIONS + KIN_KV_DISK_N_OPTIONS + 11 };
+enum { N_OPTIONS = KIN_IDENTITY_N_OPTIONS + KIN_KV_DISK_N_OPTIONS + 12 };
 
 static void fill_join_table(join_options *o, kin_option table[N_OPTIONS]) {
     const kin_option own[] = {
@@ -40,6 +40,8 @@ static void fill_join_table(join_options *o, kin_option table[N_OPTIONS]) {
          "machine profile, as printed by 'kin profile --json' (default: measured once)", 0, 0},
         {KIN_OPTION_FLAG, "no-cache", 0, &o->no_cache, NULL, "do not store prepacked weights on disk", 0, 0},
         {KIN_OPTION_FLAG, "ask-code", 0, &o->ask_code, NULL, "ask for the cluster code even if a key is stored", 0, 0},
+        {KIN_OPTION_STRING, "code-file", 0, &o->code_file, "FILE",
+         "file with the cluster code, which only its owner may read: for a service, which nobody can be asked", 0, 0},
         {0},
     };
     int n = (int)(sizeof own / sizeof own[0]) - 1;
@@ -104,7 +106,7 @@ static void keep_key(void *user) {
 }
 
 // Takes part in the cluster until stopped. If the head has another key, asks for the code again, provided that it can be typed.
-static int take_part(kin_join_options *jo, typed_key *typed, kin_err *err) {
+static int take_part(kin_join_options *jo, typed_key *typed, const char *code_file, kin_err *err) {
     bool has_other_key = true;
     int rc = 0;
     jo->has_other_key = &has_other_key;
@@ -115,6 +117,8 @@ static int take_part(kin_join_options *jo, typed_key *typed, kin_err *err) {
         rc = kin_join_run(jo, err);
         if (!has_other_key) return rc;
         kin_err why = *err;
+        if (code_file)
+            return kin_err_set(err, "%s; write the code that 'kin code' shows on the head into %s", why.text, code_file);
         if (!isatty(STDIN_FILENO))
             return kin_err_set(err, "%s; run 'kin code' on the head, then 'kin join --ask-code' here", why.text);
         kin_app_progress_clear();
@@ -123,6 +127,13 @@ static int take_part(kin_join_options *jo, typed_key *typed, kin_err *err) {
         typed->is_typed = true;
     }
     return rc;
+}
+
+static int get_key(const join_options *o, typed_key *typed, kin_key *key, kin_err *err) {
+    typed->is_typed = o->ask_code || o->code_file;
+    if (o->code_file) return kin_identity_file_key(key, o->code_file, err) == 0 ? 0 : kin_err_prefix(err, "--code-file");
+    return o->ask_code ? kin_identity_ask_key(key, &kin_app_console, err)
+                       : kin_identity_device_key(key, &typed->is_typed, &o->net, &kin_app_console, err);
 }
 
 static int run_join(const join_options *o, const kin_head_address *head) {
@@ -149,11 +160,9 @@ static int run_join(const join_options *o, const kin_head_address *head) {
                            .stop = &kin_app_stop,
                            .status = show_status,
                            .progress = show_progress};
-    typed_key typed = {.net = &o->net, .key = &jo.key, .is_typed = o->ask_code};
+    typed_key typed = {.net = &o->net, .key = &jo.key};
     int rc = kin_identity_open(&self, &o->net, &err);
-    if (rc == 0)
-        rc = o->ask_code ? kin_identity_ask_key(&jo.key, &kin_app_console, &err)
-                         : kin_identity_device_key(&jo.key, &typed.is_typed, &o->net, &kin_app_console, &err);
+    if (rc == 0) rc = get_key(o, &typed, &jo.key, &err);
     if (rc == 0 && !jo.cache_dir) rc = kin_err_set(&err, "there is no home directory for the weights; set --cache");
     if (rc == 0) rc = check_cache(o, jo.cache_dir, &err);
     if (rc == 0) rc = measure_machine(o, &self, jo.cache_dir, &facts, &err);
@@ -171,7 +180,7 @@ static int run_join(const join_options *o, const kin_head_address *head) {
         jo.n_advertise = self.n_advertise;
         memcpy(jo.advertise, self.advertise, sizeof jo.advertise);
         kin_notify("READY=1"); // from now on it waits for a head by itself
-        rc = take_part(&jo, &typed, &err);
+        rc = take_part(&jo, &typed, o->code_file, &err);
         kin_notify("STOPPING=1");
     }
     kin_key_wipe(&jo.key);
@@ -187,13 +196,22 @@ static int parse(join_options *o, kin_head_address *head, int argc, char **argv,
     const char *operand = NULL;
     fill_join_table(o, table);
     if (kin_options_parse((kin_option_tables){table}, argc, argv, &operand, err) != 0) return KIN_FAIL;
+    if (o->ask_code && o->code_file) return kin_err_set(err, "--ask-code and --code-file exclude each other");
     return kin_head_address_parse(operand, head, err);
 }
 
+// For a service: it cannot ask for the code.
 static int check_join(int argc, char **argv, kin_err *err) {
     join_options o = {.spare_disk = KIN_JOIN_SPARE_DISK};
     kin_head_address head;
-    return parse(&o, &head, argc, argv, err);
+    char code[KIN_CODE_TEXT];
+    if (parse(&o, &head, argc, argv, err) != 0) return KIN_FAIL;
+    if (o.ask_code) return kin_err_set(err, "--ask-code needs a terminal, which a service has not: use --code-file FILE");
+    int rc = o.code_file ? kin_code_read(code, o.code_file, err) : 0;
+    kin_code_wipe(code, sizeof code);
+    if (!o.code_file && !kin_identity_has_key(&o.net))
+        kin_app_say("no code of a cluster is stored here yet: run 'kin join' once on a terminal, or add --code-file FILE");
+    return rc == 0 ? 0 : kin_err_prefix(err, "--code-file");
 }
 
 static int command_join(int argc, char **argv) {
@@ -216,7 +234,8 @@ const kin_command kin_command_join = {
     .summary = "lend this machine to a head ('kin run --cluster' on another machine)",
     .help = "Without HEAD, searches the local network for it. The first time, asks for the code that 'kin code' shows on the "
             "head, and\n"
-            "stores it once a head has accepted it. Needs no model file. Ctrl-C stops.",
+            "stores it once a head has accepted it. Needs no model file. Ctrl-C stops.\n"
+            "As a service: kin service install join --code-file FILE.",
     .run = command_join,
     .check = check_join,
     .options = with_join_options,

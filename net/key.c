@@ -143,12 +143,20 @@ bool kin_key_is_there(const char *path) {
     return access(path, F_OK) == 0;
 }
 
+// True for a file in the folder that systemd makes for the secrets of a service (LoadCredential). The folder is protected; the
+// list of users that may read the file shows as rights of its group.
+static bool is_credential(const char *path) {
+    const char *folder = getenv("CREDENTIALS_DIRECTORY");
+    size_t n = folder ? strlen(folder) : 0;
+    return n > 0 && strncmp(path, folder, n) == 0 && path[n] == '/' && !strchr(path + n + 1, '/');
+}
+
 static int check_file(int fd, const char *path, kin_err *err) {
     struct stat st;
     if (fstat(fd, &st) != 0) return kin_err_set(err, "%s: %s", path, strerror(errno));
     if (!S_ISREG(st.st_mode)) return kin_err_set(err, "%s: not a regular file, so it cannot hold a key", path);
     if (st.st_uid != geteuid() && st.st_uid != 0) return kin_err_set(err, "%s: this key belongs to another user", path);
-    if (st.st_mode & (S_IRWXG | S_IRWXO))
+    if (st.st_mode & (S_IRWXG | S_IRWXO) & ~(is_credential(path) ? (mode_t)S_IRGRP : 0))
         return kin_err_set(err, "%s: other users can read or change this key; fix it with: chmod 600 '%s'", path, path);
     return 0;
 }
@@ -204,11 +212,10 @@ bool kin_code_is_there(const char *key_path) {
     return code_path(path, key_path, NULL) == 0 && access(path, F_OK) == 0;
 }
 
-int kin_code_load(char code[KIN_CODE_TEXT], const char *key_path, kin_err *err) {
-    char path[PATH_BYTES], text[FILE_BYTES + 1];
+int kin_code_read(char code[KIN_CODE_TEXT], const char *path, kin_err *err) {
+    char text[FILE_BYTES + 1];
     size_t n = 0;
     code[0] = 0;
-    if (code_path(path, key_path, err) != 0) return KIN_FAIL;
     int rc = load_secret(text, &n, path, err);
     text[n] = 0;
     if (rc == 0 && (strlen(text) != n || kin_code_parse(code, text, NULL) != 0))
@@ -216,6 +223,12 @@ int kin_code_load(char code[KIN_CODE_TEXT], const char *key_path, kin_err *err) 
     OPENSSL_cleanse(text, sizeof text);
     if (rc != 0) kin_code_wipe(code, KIN_CODE_TEXT);
     return rc;
+}
+
+int kin_code_load(char code[KIN_CODE_TEXT], const char *key_path, kin_err *err) {
+    char path[PATH_BYTES];
+    code[0] = 0;
+    return code_path(path, key_path, err) == 0 ? kin_code_read(code, path, err) : KIN_FAIL;
 }
 
 static int save_secret(const char *text, size_t n, const char *path, kin_err *err) {

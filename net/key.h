@@ -49,6 +49,9 @@ int kin_code_load(char code[KIN_CODE_TEXT], const char *key_path, kin_err *err);
 int kin_code_save(const char code[KIN_CODE_TEXT], const char *key_path, kin_err *err);
 bool kin_code_is_there(const char *key_path);
 
+// Reads a code from any file that only its owner may read; the form is that of a typed code.
+int kin_code_read(char code[KIN_CODE_TEXT], const char *path, kin_err *err);
+
 // Writes XDG_CONFIG_HOME/kin/cluster.key, ~/.config/kin/cluster.key or ~/Library/Application Support/kin/cluster.key to buf.
 // Returns NULL without a home directory or if it does not fit in n bytes.
 const char *kin_key_default_path(char *buf, size_t n);

@@ -253,6 +253,20 @@ int kin_identity_ask_key(kin_key *key, const kin_console *console, kin_err *err)
     return rc;
 }
 
+int kin_identity_file_key(kin_key *key, const char *code_file, kin_err *err) {
+    char code[KIN_CODE_TEXT];
+    int rc = kin_code_read(code, code_file, err);
+    if (rc == 0) rc = kin_key_from_code(key, code, err);
+    kin_code_wipe(code, sizeof code);
+    return rc;
+}
+
+bool kin_identity_has_key(const kin_identity_options *o) {
+    char buf[MAX_PATH];
+    const char *path = key_path(o, buf, sizeof buf, NULL);
+    return path && kin_key_is_there(path);
+}
+
 int kin_identity_device_key(kin_key *key, bool *is_typed, const kin_identity_options *o, const kin_console *console,
                             kin_err *err) {
     char buf[MAX_PATH];

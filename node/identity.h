@@ -51,6 +51,10 @@ int kin_identity_device_key(kin_key *key, bool *is_typed, const kin_identity_opt
                             kin_err *err);
 // Asks for a code, on the terminal or its substitute, and returns its key.
 int kin_identity_ask_key(kin_key *key, const kin_console *console, kin_err *err);
+// Reads the code from a file that only its owner may read, and returns its key.
+int kin_identity_file_key(kin_key *key, const char *code_file, kin_err *err);
+// True if the file of the key exists.
+bool kin_identity_has_key(const kin_identity_options *o);
 int kin_identity_keep_key(const kin_key *key, const kin_identity_options *o, kin_err *err);
 
 // The address of a head.

@@ -271,6 +271,15 @@ serve
 echo "$code" | newcomer fay --ask-code && fail 'it joined'
 says "$dir/fay.log" "another key: wrong code; run 'kin code' on the head, then 'kin join --ask-code'"
 check [ ! -e "$dir/fay/key" ]
+claim='a code file that others can read, or with a wrong code, is refused, and nobody is asked'
+(umask 077 && echo "$code" >"$dir/code.file")
+chmod 644 "$dir/code.file"
+newcomer fay --code-file "$dir/code.file" </dev/null && fail 'it joined'
+says "$dir/fay.log" "code-file: $dir/code.file: other users can read or change this key; fix it with: chmod 600"
+chmod 600 "$dir/code.file"
+newcomer fay --code-file "$dir/code.file" </dev/null && fail 'it joined'
+says "$dir/fay.log" "write the code that 'kin code' shows on the head into $dir/code.file"
+check [ ! -e "$dir/fay/key" ]
 claim='code --new has cut off a device that kept the old key'
 mkdir "$dir/gus"
 cp "$dir/old.key" "$dir/gus/key"
@@ -291,6 +300,15 @@ wait "$pid_head"
 check [ $? -eq 0 ]
 same "$dir/plain.txt" "$dir/new.txt"
 same "$dir/new/key" "$dir/gus/key"
+claim='a device without a terminal joins with the code in a file, and keeps its key'
+serve
+echo "$new_code" >"$dir/code.file"
+newcomer fay --code-file "$dir/code.file" </dev/null &
+pids="$pids $!"
+wait "$pid_head"
+check [ $? -eq 0 ]
+same "$dir/plain.txt" "$dir/new.txt"
+same "$dir/new/key" "$dir/fay/key"
 [ ! -e "$dir/tty.log" ] || check [ "$(grep -c 'another key' "$dir/tty.log")" -eq 2 ]
 check [ "$(ls -l "$dir/gus/key" | cut -c1-10)" = -rw------- ]
 

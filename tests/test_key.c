@@ -185,6 +185,34 @@ static void a_code_is_kept_beside_its_key_for_its_user_alone(void **state) {
     assert_null(strstr(err.text, "7K2M"));
 }
 
+static void a_code_of_any_file_is_read_if_only_its_owner_can(void **state) {
+    const folder *f = *state;
+    const char *path = f->file;
+    char code[KIN_CODE_TEXT];
+    kin_err err;
+    assert_int_equal(mkdir(f->deep, 0700), 0);
+    int fd = open(path, O_WRONLY | O_CREAT, 0600);
+    assert_int_equal(write(fd, "7k2m xq4t 9boh wz3d\n", 20), 20);
+    close(fd);
+    assert_int_equal(kin_code_read(code, path, &err), 0);
+    assert_string_equal(code, "7K2M-XQ4T-9B0H-WZ3D");
+    assert_int_equal(chmod(path, 0440), 0);
+    assert_int_equal(kin_code_read(code, path, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "chmod 600"));
+    // In systemd's folder of a service's secrets the group's right to read stands for a list of users.
+    setenv("CREDENTIALS_DIRECTORY", f->deep, 1);
+    assert_int_equal(kin_code_read(code, path, &err), 0);
+    assert_int_equal(chmod(path, 0444), 0);
+    assert_int_equal(kin_code_read(code, path, &err), KIN_FAIL);
+    assert_int_equal(chmod(path, 0440), 0);
+    setenv("CREDENTIALS_DIRECTORY", f->path, 1); // the file is in a folder below it
+    assert_int_equal(kin_code_read(code, path, &err), KIN_FAIL);
+    unsetenv("CREDENTIALS_DIRECTORY");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(kin_code_read(code, path, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "No such file"));
+}
+
 static void a_code_that_is_wiped_leaves_nothing(void **state) {
     (void)state;
     char code[KIN_CODE_TEXT] = "7K2M-XQ4T-9B0H-WZ3D";
@@ -299,6 +327,7 @@ int main(void) {
         WITH_FOLDER(a_saved_key_is_loaded_and_is_nobody_elses),
         WITH_FOLDER(a_new_key_replaces_the_old_one),
         WITH_FOLDER(a_code_is_kept_beside_its_key_for_its_user_alone),
+        WITH_FOLDER(a_code_of_any_file_is_read_if_only_its_owner_can),
         cmocka_unit_test(a_code_that_is_wiped_leaves_nothing),
         cmocka_unit_test(keys_are_the_same_only_in_every_byte),
         WITH_FOLDER(a_file_that_others_may_read_is_refused_with_the_remedy),
