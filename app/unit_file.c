@@ -20,6 +20,63 @@ static int put_word(kin_text_buffer *out, const char *word, kin_err *err) {
     return 0;
 }
 
+// Options whose file has a secret. A service of the system runs as a user that may not read it, so systemd hands it over.
+static const struct secret { const char *option, *id; } secrets[] = {{"--code-file", "code"}, {"--api-key-file", "api-keys"}};
+
+// Returns the secret that an option names; *value: the part of the word after "--name=", or NULL.
+static const struct secret *find_secret(const char *word, const char **value) {
+    size_t n = strcspn(word, "=");
+    for (size_t i = 0; i < sizeof secrets / sizeof *secrets; i++) {
+        *value = word[n] ? word + n + 1 : NULL;
+        if (strlen(secrets[i].option) == n && strncmp(word, secrets[i].option, n) == 0) return &secrets[i];
+    }
+    return NULL;
+}
+
+// Writes a line "LoadCredential=ID:PATH".
+static int put_credential(kin_text_buffer *out, const struct secret *secret, const char *path, kin_err *err) {
+    if (path[0] != '/') return kin_err_set(err, "%s %.200s: there is no such file", secret->option, path);
+    put(out, "LoadCredential=");
+    put(out, secret->id);
+    put(out, ":");
+    for (; *path; path++) {
+        if ((unsigned char)*path < ' ' || *path == 127) return kin_err_set(err, "%s: a control character", secret->option);
+        if (*path == '%') put(out, "%");
+        kin_text_put(out, path, 1);
+    }
+    put(out, "\n");
+    return 0;
+}
+
+// Writes the words of ExecStart. Those that name a secret's file get the path that systemd makes for it.
+static int put_words(kin_text_buffer *out, char *const *words, int n, bool is_system, kin_err *err) {
+    const char *value;
+    for (int i = 0; i < n; i++) {
+        const struct secret *secret = is_system ? find_secret(words[i], &value) : NULL;
+        put(out, " ");
+        if (!secret) {
+            if (put_word(out, words[i], err) != 0) return KIN_FAIL;
+            continue;
+        }
+        put(out, secret->option);
+        put(out, "=%d/");
+        put(out, secret->id);
+        i += !value;
+    }
+    put(out, "\n");
+    return 0;
+}
+
+static int put_credentials(kin_text_buffer *out, char *const *words, int n, kin_err *err) {
+    const char *value;
+    for (int i = 0; i < n; i++) {
+        const struct secret *secret = find_secret(words[i], &value);
+        if (secret && !value) value = ++i < n ? words[i] : "";
+        if (secret && put_credential(out, secret, value, err) != 0) return KIN_FAIL;
+    }
+    return 0;
+}
+
 // Restrictions that both kinds of manager can enforce without privileges.
 static const char hardening[] = "NoNewPrivileges=yes\n"
                                 "LockPersonality=yes\n"
@@ -57,11 +114,8 @@ int kin_unit_file_write(const char *program, char *const *words, int n, bool is_
     put(out, "StartLimitIntervalSec=0\n\n[Service]\nType=notify\nTimeoutStartSec=infinity\nTimeoutStopSec=60\nRestart="
              "always\nRestartSec=5\nExecStart=");
     if (put_word(out, program, err) != 0) return KIN_FAIL;
-    for (int i = 0; i < n; i++) {
-        put(out, " ");
-        if (put_word(out, words[i], err) != 0) return KIN_FAIL;
-    }
-    put(out, "\n");
+    if (put_words(out, words, n, is_system, err) != 0) return KIN_FAIL;
+    if (is_system && put_credentials(out, words, n, err) != 0) return KIN_FAIL;
     put(out, hardening);
     if (is_system) put(out, system_hardening);
     put(out, "\n[Install]\nWantedBy=");

@@ -42,6 +42,13 @@ static bool was_killed(int pid) {
     return all >> (SIGKILL - 1) & 1;
 }
 
+bool kin_process_own_path(char *buf, size_t n) {
+    ssize_t len = readlink("/proc/self/exe", buf, n);
+    if (len <= 0 || (size_t)len >= n) return false;
+    buf[len] = '\0';
+    return true;
+}
+
 bool kin_process_is_ending(int pid) {
     return has_begun_to_end(pid) || was_killed(pid);
 }
@@ -55,6 +62,26 @@ bool kin_process_wait_end(int pid, int timeout_ms) {
 }
 
 #else
+
+#ifdef __APPLE__
+#include <limits.h>
+#include <mach-o/dyld.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+bool kin_process_own_path(char *buf, size_t n) {
+    char named[PATH_MAX], path[PATH_MAX];
+    uint32_t size = sizeof named;
+    if (_NSGetExecutablePath(named, &size) != 0 || !realpath(named, path)) return false;
+    return (size_t)snprintf(buf, n, "%s", path) < n;
+}
+#else
+bool kin_process_own_path(char *buf, size_t n) {
+    (void)buf, (void)n;
+    return false;
+}
+#endif
 
 bool kin_process_is_ending(int pid) {
     (void)pid;

@@ -64,6 +64,81 @@ if command -v systemd-analyze >/dev/null; then
     done
 fi
 
+claim='a service of the system gets its secrets from systemd, because its user may not read their files'
+(umask 077 && echo 7K2M-XQ4T-9B0H-WZ3D >'code 1' && echo sesame >keys)
+status 0 "$kin" service install --system --dry-run join --code-file 'code 1'
+says "$out" '^ExecStart=.* "join" --code-file=%d/code$'
+says "$out" "^LoadCredential=code:$dir/work/code 1\$"
+status 0 "$kin" service install --system --dry-run serve --host 0.0.0.0 --api-key-file=keys
+says "$out" '^ExecStart=.* --api-key-file=%d/api-keys$'
+says "$out" "^LoadCredential=api-keys:$dir/work/keys\$"
+if command -v systemd-analyze >/dev/null; then
+    cp "$out" "$dir/kin-serve.service"
+    status 0 systemd-analyze verify --man=no "$dir/kin-serve.service"
+    says_not "$err" 'kin-serve.service:'
+fi
+status 0 "$kin" service install --dry-run join --code-file='code 1'
+says "$out" "\"--code-file=$dir/work/code 1\"\$"
+says_not "$out" LoadCredential
+
+claim='a code file that a service could not use is refused'
+chmod 644 'code 1'
+refused 'kin join: --code-file: code 1: other users can read or change this key; fix it with: chmod 600' join --code-file 'code 1'
+refused 'kin join: --code-file: absent: No such file' join --code-file absent
+refused 'a service has not: use --code-file' join --ask-code
+chmod 600 'code 1'
+
+claim='a device without a code is told what its service lacks'
+status 0 "$kin" service install --dry-run join
+says "$err" "run 'kin join' once on a terminal, or add --code-file FILE"
+status 0 "$kin" service install --dry-run join --code-file 'code 1'
+silent "$err"
+
+claim='launchd gets a property list, and launchctl is called'
+HOME=$dir
+export HOME
+status 0 "$kin" service install --manager launchd --dry-run serve model.gguf --alias '<a> & "b" $c %d'
+cp "$out" "$dir/plist"
+says "$out" "^    <string>$kin</string>\$"
+says "$out" "^    <string>$dir/work/model.gguf</string>\$"
+says "$out" '^    <string>&lt;a&gt; &amp; "b" $c %d</string>$'
+says "$out" "^  <string>$dir/Library/Logs/kin.serve.log</string>\$"
+says_not "$out" UserName
+if command -v python3 >/dev/null; then
+    status 0 python3 -c '
+import plistlib, sys
+p = plistlib.load(open(sys.argv[1], "rb"))
+print(p["Label"], p["ProgramArguments"][1:], p["RunAtLoad"], p["KeepAlive"], p["Umask"])' "$dir/plist"
+    echo "kin.serve ['serve', '$dir/work/model.gguf', '--alias', '<a> & \"b\" \$c %d'] True True 63" >"$dir/want"
+    same "$out" "$dir/want"
+fi
+sed "s,/calls,/launched," "$dir/bin/systemctl" >"$dir/bin/launchctl"
+chmod +x "$dir/bin/launchctl"
+status 0 "$kin" service install --manager launchd join --name desk
+plist=$dir/Library/LaunchAgents/kin.join.plist
+says "$plist" '<string>desk</string>'
+user=$(id -u)
+printf 'bootout gui/%s/kin.join\nbootstrap gui/%s %s\n' "$user" "$user" "$plist" >"$dir/want"
+same "$dir/launched" "$dir/want"
+status 0 "$kin" service status --manager launchd
+says "$dir/launched" "^print gui/$user/kin.join\$"
+status 0 "$kin" service remove --manager launchd join
+[ ! -e "$plist" ] || fail 'the property list is still there'
+status 1 env -u SUDO_USER "$kin" service install --system --dry-run --manager launchd join
+says "$err" 'run it with sudo from the account'
+status 0 env SUDO_USER=me "$kin" service install --system --dry-run --manager launchd join
+says "$out" '<string>me</string>'
+status 1 "$kin" service install --manager launchd --dry-run serve --alias "$(printf 'a\tb')"
+says "$err" 'contains a control character'
+
+claim='the options of a service are checked together with its settings, but for a service of the system'
+mkdir -p "$XDG_CONFIG_HOME/kin"
+printf '[serve]\nport = 99999\n' >"$XDG_CONFIG_HOME/kin/kin.conf"
+status 1 "$kin" service install --dry-run serve
+says "$err" "kin serve: $XDG_CONFIG_HOME/kin/kin.conf:2: --port 99999: must be"
+status 0 "$kin" service install --dry-run --system serve
+rm "$XDG_CONFIG_HOME/kin/kin.conf"
+
 claim='install writes, enables and starts; remove stops and removes'
 status 0 "$kin" service install join --name desk
 unit=$XDG_CONFIG_HOME/systemd/user/kin-join.service
