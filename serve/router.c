@@ -120,14 +120,16 @@ void kin_router_add(kin_router *r, const kin_model_file *file) {
     kin_log(KIN_LOG_INFO, "added model %s", file->name);
 }
 
+static void set_gone_file(kin_served_model *m, bool is_gone) {
+    if (is_gone && !m->is_gone) kin_log(KIN_LOG_INFO, "%s is removed: it is no model of this server any more", m->file->path);
+    m->is_gone = is_gone;
+}
+
 void kin_router_set_files(kin_router *r, const kin_model_file *listed, int n) {
     const kin_model_host_options *ho = kin_model_host_get_options(r->host);
     const kin_model_file *files = ho->files;
     for (int i = ho->has_first ? 1 : 0; i < r->n; i++) {
-        bool is_gone = !find_path(listed, n, files[i].path);
-        if (is_gone && !r->models[i].is_gone)
-            kin_log(KIN_LOG_INFO, "%s is removed: it is no model of this server any more", files[i].path);
-        r->models[i].is_gone = is_gone;
+        set_gone_file(&r->models[i], !find_path(listed, n, files[i].path));
     }
     for (int i = 0; i < n; i++) {
         if (listed[i].is_usable) kin_router_add(r, &listed[i]);
@@ -138,6 +140,15 @@ void kin_router_set_files(kin_router *r, const kin_model_file *listed, int n) {
 static void look_for_file(const kin_router *r, kin_served_model *m) {
     kin_file_identity identity;
     if (r->host && m->file) m->is_gone = kin_file_identify_path(m->file->path, &identity) != 0;
+}
+
+void kin_router_look_at_files(kin_router *r) {
+    kin_file_identity identity;
+    if (!r->host) return;
+    for (int i = kin_model_host_get_options(r->host)->has_first ? 1 : 0; i < r->n; i++) {
+        kin_served_model *m = &r->models[i];
+        if (!m->is_gone) set_gone_file(m, kin_file_identify_path(m->file->path, &identity) != 0);
+    }
 }
 
 int kin_router_open(kin_router *r, const kin_router_options *o, kin_model_host *host) {

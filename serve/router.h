@@ -71,6 +71,8 @@ void kin_router_add(kin_router *router, const kin_model_file *file);
 // Takes the files of the folder of a server with several models as they are now; copies them. New files become models if their
 // names are free and there is room. Models whose files are missing are no longer offered once they are unloaded.
 void kin_router_set_files(kin_router *router, const kin_model_file *files, int n);
+// Looks whether the files of a server with several models are still there: what was removed since the last scan is not listed.
+void kin_router_look_at_files(kin_router *router);
 // True if requests may name the model.
 bool kin_router_offers(const kin_served_model *model);
 void kin_router_fini(kin_router *router); // after the loop has ended

@@ -344,6 +344,7 @@ static void tell(kin_server *s, const route *r, const kin_served_model *model, k
         kin_http_reply_error(x, 500, "out of memory");
         return;
     }
+    kin_router_look_at_files(&s->router);
     for (int i = 0; i < n; i++) {
         const kin_served_model *m = &s->router.models[i];
         if (!kin_router_offers(m)) continue;

@@ -363,7 +363,7 @@ until_gone() { # NAME
     done
     ! lists "$1" || fail "$1 is listed"
 }
-until_gone type2
+! lists type2 || fail 'type2 is listed'
 asks 404 type2
 says "$out" "there is no model 'type2' any more: its file was removed"
 answers 404 /v1/models/type2

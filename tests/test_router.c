@@ -500,6 +500,19 @@ static void a_model_whose_file_was_removed_is_not_found(void **state) {
     close_world(&w);
 }
 
+static void a_model_whose_file_was_removed_is_offered_no_more_once_the_files_were_looked_at(void **state) {
+    (void)state;
+    world w;
+    open_world(&w, 1, 10, true);
+    snprintf(w.files[A].path, sizeof w.files[A].path, "/none/of/that/name"); // the command line's model is its owner's
+    snprintf(w.files[B].path, sizeof w.files[B].path, "/none/of/that/name");
+    kin_router_look_at_files(&w.router);
+    assert_false(w.router.models[A].is_gone);
+    assert_false(kin_router_offers(&w.router.models[B]));
+    assert_true(kin_router_offers(&w.router.models[C]));
+    close_world(&w);
+}
+
 static void all_who_wait_are_told_why_a_model_cannot_be_loaded(void **state) {
     (void)state;
     world w;
@@ -726,6 +739,7 @@ int main(void) {
         cmocka_unit_test(what_needs_no_model_in_memory_loads_none),
         cmocka_unit_test(so_many_requests_wait_and_further_ones_are_429),
         cmocka_unit_test(a_model_whose_file_was_removed_is_not_found),
+        cmocka_unit_test(a_model_whose_file_was_removed_is_offered_no_more_once_the_files_were_looked_at),
         cmocka_unit_test(all_who_wait_are_told_why_a_model_cannot_be_loaded),
         cmocka_unit_test(who_waits_too_long_is_503),
         cmocka_unit_test(a_stream_that_waits_is_kept_alive),
