@@ -14,14 +14,14 @@
 typedef struct pull_options {
     const char *mirror, *hf;
     uint64_t memory;
-    int n_connections;
+    int n_connections, patience_s;
     bool offline, names;
 } pull_options;
 
-enum { N_PULL_OPTIONS = 7 };
+enum { N_PULL_OPTIONS = 8 };
 
 static void fill_pull_table(pull_options *o, kin_option table[N_PULL_OPTIONS]) {
-    *o = (pull_options){.n_connections = KIN_DOWNLOAD_CONNECTIONS};
+    *o = (pull_options){.n_connections = KIN_DOWNLOAD_CONNECTIONS, .patience_s = KIN_DOWNLOAD_PATIENCE_S};
     const kin_option own[N_PULL_OPTIONS] = {
         {KIN_OPTION_STRING, "hf", 0, &o->hf, "OWNER/REPO", "a model of Hugging Face, as -hf of llama.cpp's programs", 0, 0},
         {KIN_OPTION_SIZE, "memory", 0, &o->memory, "SIZE",
@@ -30,6 +30,8 @@ static void fill_pull_table(pull_options *o, kin_option table[N_PULL_OPTIONS]) {
          "server to ask in place of the registry (HF_ENDPOINT: of Hugging Face)", 0, 0},
         {KIN_OPTION_INT, "connections", 0, &o->n_connections, "N", "number of ranges fetched at once (default: 4)", 1,
          KIN_DOWNLOAD_MAX_CONNECTIONS},
+        {KIN_OPTION_INT, "patience", 0, &o->patience_s, "S",
+         "give up if less than 1 KiB/s comes on average for S seconds (default: 60; 0: never)", 0, 86400},
         {KIN_OPTION_FLAG, "offline", 0, &o->offline, NULL, "contact no server: only tell whether the model is here", 0, 0},
         {KIN_OPTION_FLAG, "names", 0, &o->names, NULL, "list the short names of models", 0, 0},
         {0},
@@ -70,6 +72,7 @@ static int pull(const pull_options *o, const char *name, kin_err *err) {
     po.refreshes = !o->offline;
     po.room = o->memory ? o->memory : kin_governor_room(0);
     po.n_connections = o->n_connections;
+    po.patience_s = o->patience_s;
     if (kin_model_source_pull(&po, name, &record, err) != 0) return KIN_FAIL;
     kin_model_record whole; // with the size of all parts
     if (kin_pull_find(&po, record.source, &whole, err) == 0) record = whole;

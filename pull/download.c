@@ -14,6 +14,7 @@
 #include "base/units.h"
 #include "pull/part_file.h"
 #include "pull/web_impl.h"
+#include "pure/pull/rate_floor.h"
 #include "sys/disk.h"
 #include "sys/io.h"
 #include "sys/sha256.h"
@@ -63,6 +64,8 @@ typedef struct download {
     verdict verdict;
     char first[4]; // of the file
     int n_failed;  // requests since bytes last arrived
+    double wait_s; // before the next try
+    kin_rate_floor floor;
     kin_time next_try, saved_at, rated_at;
     uint64_t n_new, n_saved, n_rated;
     double bytes_s;
@@ -241,6 +244,7 @@ static int on_failure(connection *c, CURLcode code, kin_err *err) {
         *err = d->reason;
         return KIN_FAIL;
     }
+    d->wait_s = wait_s;
     kin_time due = kin_clock_now() + (kin_time)(wait_s * 1e9);
     if (due > d->next_try) d->next_try = due;
     return 0;
@@ -303,6 +307,17 @@ static bool is_idle(const download *d) {
     return true;
 }
 
+// A longer wait is one that the server has asked for.
+static int check_rate(download *d, kin_time now, kin_err *err) {
+    enum { MAX_OWN_WAIT_S = 2 };
+    uint64_t n;
+    bool counts = !is_idle(d) || d->wait_s <= MAX_OWN_WAIT_S;
+    char size[32];
+    if (!kin_rate_floor_is_missed(&d->floor, now / 1000000, d->n_new, counts, &n)) return 0;
+    return kin_err_set(err, "%s: the server sent only %s in %d seconds; the same command continues later", name_of(d->o),
+                       kin_size_format(n, size, sizeof size), d->o->patience_s);
+}
+
 static int turn(download *d, kin_err *err) {
     int n_running, n_left;
     if (assign(d, err) != 0) return KIN_FAIL;
@@ -315,10 +330,11 @@ static int turn(download *d, kin_err *err) {
         if (d->verdict == NO_RANGES) return without_ranges(d, err);
     }
     curl_multi_poll(d->multi, NULL, 0, POLL_MS, NULL);
-    update_rate(d, kin_clock_now());
+    kin_time now = kin_clock_now();
+    update_rate(d, now);
     report(d->o, is_idle(d) && d->unassigned.n > 0 ? KIN_DOWNLOAD_PAUSED : KIN_DOWNLOAD_FETCHING, d->o->size - n_missing(d),
            d->bytes_s);
-    return 0;
+    return check_rate(d, now, err);
 }
 
 static int fetch(download *d, kin_err *err) {
@@ -442,6 +458,7 @@ int kin_download(const kin_download_options *o, kin_err *err) {
     download *d = calloc(1, sizeof *d);
     if (!d) return kin_err_set(err, "out of memory");
     d->o = o;
+    d->floor.window_ms = (uint64_t)o->patience_s * 1000;
     choose_ranges(d);
     int rc = download_file(d, err);
     free(d);

@@ -32,6 +32,7 @@ typedef struct kin_download_options {
     const char *etag;   // without a hash: identifies the content; empty: not known, so nothing can be continued
     bool accepts_ranges;
     int n_connections;
+    int patience_s;          // fails if less than KIN_RATE_FLOOR_BYTES_S comes on average for so long; 0: never
     const atomic_bool *stop; // NULL: none
     // True: the file is there, because another process has finished it.
     bool (*is_there)(void *user);
@@ -41,7 +42,7 @@ typedef struct kin_download_options {
     void *user;
 } kin_download_options;
 
-enum { KIN_DOWNLOAD_CONNECTIONS = 4, KIN_DOWNLOAD_MAX_CONNECTIONS = 16 };
+enum { KIN_DOWNLOAD_PATIENCE_S = 60, KIN_DOWNLOAD_CONNECTIONS = 4, KIN_DOWNLOAD_MAX_CONNECTIONS = 16 };
 
 // After KIN_FAIL the same call continues, except if the content had another hash.
 int kin_download(const kin_download_options *options, kin_err *err);

@@ -20,6 +20,7 @@ typedef struct kin_pull_options {
     bool refreshes;              // asks the registry even if the model is here
     uint64_t room;               // memory for a model: decides the quantization if the name does not
     int n_connections;
+    int patience_s; // with a server that sends next to nothing; 0: no end
     const atomic_bool *stop;
     // Gets sentences: what a short name means, which quantization was chosen and why.
     void (*say)(void *user, const char *sentence);

@@ -110,6 +110,7 @@ static int pull_file(pulling *p, int part, int n_parts, kin_err *err) {
                                     .etag = p->listing->etag,
                                     .accepts_ranges = p->listing->accepts_ranges,
                                     .n_connections = p->o->n_connections,
+                                    .patience_s = p->o->patience_s,
                                     .stop = p->o->stop,
                                     .is_there = is_there,
                                     .finished = on_finished,

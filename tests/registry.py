@@ -18,7 +18,7 @@ ROOT/trouble, read at each request, has lines "WORD VALUE" which make trouble:
     html 1          a web page in place of a file                           etag X     the ETag of plain files
     wrong 1         other bytes than those of the file                      short N    files seem to have N bytes (416 beyond)
     login 1         a web page in place of lists of files                   bare 1     answers to ranges do not name the range
-    endless 1       lists of files claim to have 10 TB
+    endless 1       lists of files claim to have 10 TB         drip S      waits S seconds after each byte
 """
 import hashlib, http.server, json, os, sys, threading, time
 
@@ -200,7 +200,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             with open(full, "rb") as f:
                 f.seek(at)
                 while at < end:
-                    n = min(65536, end - at if cut is None else min(end - at, cut - (at - begin)))
+                    n = min(1 if "drip" in t else 65536, end - at if cut is None else min(end - at, cut - (at - begin)))
                     if n == 0:
                         break
                     block = f.read(n)
@@ -208,8 +208,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                         block = bytes(len(block))
                     self.wfile.write(block)
                     at += n
-                    if "slow" in t:
-                        time.sleep(float(t["slow"]))
+                    if "slow" in t or "drip" in t:
+                        time.sleep(float(t.get("slow", t.get("drip"))))
         except OSError:
             pass # the client has gone
         self.note(status, at - begin)

@@ -190,6 +190,14 @@ forget
 trouble 'noranges 1'
 fetches $((2 * size)) # what the sockets of the first answers held
 
+claim='a server that sends a byte now and then is given up with a sentence, and the download continues later'
+forget
+trouble 'drip 0.05'
+status 1 "$kin" pull --patience 2 hf:some/tiny-GGUF:Q8_0
+says "$err" 'tiny-Q8_0.gguf: the server sent only [0-9]* B in 2 seconds; the same command continues later'
+calm
+fetches 65536
+
 claim='a long wait is not waited for'
 forget
 trouble 'busy 99' 'retry 3600'

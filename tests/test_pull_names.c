@@ -11,6 +11,7 @@
 
 #include "pure/pull/byte_ranges.h"
 #include "pure/pull/model_ref.h"
+#include "pure/pull/rate_floor.h"
 #include "pure/pull/variants.h"
 
 static kin_err err;
@@ -274,6 +275,52 @@ static void a_full_set_takes_no_more_pieces(void **state) {
     assert_true(kin_byte_ranges_add(&set, 5, 10)); // fills a gap
 }
 
+// ---- the floor of the rate
+
+enum { WINDOW_MS = 60000, TICK_MS = 500 };
+
+// Runs a download that gets `n` bytes in each tick. Returns the time at which it was given up, in ms; 0: it was not.
+static uint64_t given_up_at(kin_rate_floor *f, uint64_t begin_ms, uint64_t end_ms, uint64_t n, bool counts) {
+    static uint64_t so_far;
+    uint64_t n_window;
+    for (uint64_t now = begin_ms; now <= end_ms; now += TICK_MS, so_far += n)
+        if (kin_rate_floor_is_missed(f, now, so_far, counts, &n_window)) return now;
+    return 0;
+}
+
+static void a_byte_now_and_then_is_not_enough(void **state) {
+    (void)state;
+    kin_rate_floor f = {.window_ms = WINDOW_MS};
+    assert_true(given_up_at(&f, 1000, 600000, 1, true) == 1000 + WINDOW_MS);
+    uint64_t n_window = 0;
+    kin_rate_floor g = {.window_ms = WINDOW_MS};
+    assert_false(kin_rate_floor_is_missed(&g, 5, 100, true, &n_window));
+    assert_true(kin_rate_floor_is_missed(&g, 5 + WINDOW_MS, 220, true, &n_window));
+    assert_true(n_window == 120);
+}
+
+static void a_slow_modem_is_enough(void **state) {
+    (void)state;
+    kin_rate_floor f = {.window_ms = WINDOW_MS};
+    assert_true(given_up_at(&f, 1000, 3600000, KIN_RATE_FLOOR_BYTES_S * TICK_MS / 1000, true) == 0);
+    kin_rate_floor g = {.window_ms = WINDOW_MS};
+    assert_true(given_up_at(&g, 1000, 3600000, KIN_RATE_FLOOR_BYTES_S * TICK_MS / 1000 - 1, true) == 1000 + WINDOW_MS);
+}
+
+static void time_that_the_server_asked_for_does_not_count(void **state) {
+    (void)state;
+    kin_rate_floor f = {.window_ms = WINDOW_MS};
+    assert_true(given_up_at(&f, 0, WINDOW_MS / 2, 0, true) == 0);
+    assert_true(given_up_at(&f, WINDOW_MS / 2, 10 * WINDOW_MS, 0, false) == 0);
+    assert_true(given_up_at(&f, 10 * WINDOW_MS, 20 * WINDOW_MS, 0, true) == 10 * WINDOW_MS + WINDOW_MS / 2);
+}
+
+static void without_a_window_there_is_no_floor(void **state) {
+    (void)state;
+    kin_rate_floor f = {0};
+    assert_true(given_up_at(&f, 0, 86400000, 0, true) == 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_of_all_forms_are_understood),
@@ -286,6 +333,10 @@ int main(void) {
         cmocka_unit_test(a_manifest_of_ollama_is_read),
         cmocka_unit_test(ranges_join_where_they_touch),
         cmocka_unit_test(a_full_set_takes_no_more_pieces),
+        cmocka_unit_test(a_byte_now_and_then_is_not_enough),
+        cmocka_unit_test(a_slow_modem_is_enough),
+        cmocka_unit_test(time_that_the_server_asked_for_does_not_count),
+        cmocka_unit_test(without_a_window_there_is_no_floor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
