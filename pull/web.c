@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "pull/web_impl.h"
@@ -102,15 +103,42 @@ static void add_header(struct curl_slist **list, const char *name, const char *v
     if (longer) *list = longer;
 }
 
+// Where systems keep their certificate authorities.
+static const char *const authority_files[] = {"/etc/ssl/certs/ca-certificates.crt", // Debian, Arch, Alpine
+                                              "/etc/pki/tls/certs/ca-bundle.crt",   // Fedora
+                                              "/etc/ssl/ca-bundle.pem",             // openSUSE
+                                              "/etc/ssl/cert.pem",                  // macOS, BSD
+                                              "/data/data/com.termux/files/usr/etc/tls/cert.pem"};
+
+static bool is_readable(const char *path) {
+    return path && path[0] && access(path, R_OK) == 0;
+}
+
+// True if libcurl finds authorities where the system on which it was built keeps them.
+static bool has_default_authorities(void) {
+    const curl_version_info_data *built = curl_version_info(CURLVERSION_NOW);
+    return is_readable(built->cainfo) || is_readable(built->capath);
+}
+
+// Returns the file of certificate authorities for libcurl; NULL: its default. A program that runs on another system than the one
+// on which it was built looks where that keeps them.
+static const char *find_authorities(void) {
+    const char *named = getenv("SSL_CERT_FILE");
+    if (named && named[0]) return named;
+    for (size_t i = 0; i < sizeof authority_files / sizeof *authority_files && !has_default_authorities(); i++)
+        if (is_readable(authority_files[i])) return authority_files[i];
+    return NULL;
+}
+
 CURL *kin_web_request_new(const kin_web_request *r, kin_web_answer *answer, struct curl_slist **headers) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, init_curl);
     CURL *c = curl_easy_init();
     *headers = NULL;
     if (!c) return NULL;
-    const char *authorities = getenv("SSL_CERT_FILE");
+    const char *authorities = find_authorities();
     bool is_secure = strncasecmp(r->url, "https:", 6) == 0;
-    if (authorities && authorities[0]) curl_easy_setopt(c, CURLOPT_CAINFO, authorities);
+    if (authorities) curl_easy_setopt(c, CURLOPT_CAINFO, authorities);
     if (r->accept) add_header(headers, "Accept", r->accept);
     if (r->token) { // libcurl sends it to no other host after a redirect
         curl_easy_setopt(c, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
@@ -176,6 +204,13 @@ static const char *host_of(const char *url, size_t *n) {
 int kin_web_failed(const char *url, CURLcode code, const char *detail, kin_err *err) {
     size_t n;
     const char *host = host_of(url, &n);
+    bool is_unverified = code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE;
+    if (is_unverified && !find_authorities() && !has_default_authorities())
+        return kin_err_set(
+            err,
+            "%.*s: this system has no list of certificate authorities: install the package ca-certificates, or set "
+            "SSL_CERT_FILE to a list (https://curl.se/ca/cacert.pem)",
+            (int)n, host);
     return kin_err_set(err, "%.*s: %s", (int)n, host, detail && detail[0] ? detail : curl_easy_strerror(code));
 }
 
