@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "engine/governor.h"
 #include "net/key.h"
+#include "node/model_needs.h"
 
 enum { SHOW_MS = 200 };
 
@@ -32,6 +33,7 @@ kin_pull_options kin_model_source_options(void) {
     }
     o.known_file = known_file(known, sizeof known);
     o.stop = &kin_app_stop;
+    o.needs = kin_model_needs;
     return o;
 }
 

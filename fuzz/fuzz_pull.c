@@ -37,7 +37,7 @@ static void fuzz_variants(kin_repo *repo) {
         return;
     }
     for (uint64_t room = 1 << 20; room < (uint64_t)1 << 50; room *= 32) {
-        int chosen = kin_variant_choose(variants, n, room, why, sizeof why);
+        int chosen = kin_variant_choose(variants, n, room, room / 64, why, sizeof why);
         kin_assert(chosen >= 0 && chosen < n && variants[chosen].first + variants[chosen].n_parts <= repo->n);
     }
     free(variants);

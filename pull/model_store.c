@@ -54,8 +54,9 @@ int kin_model_store_write(const kin_model_record *r, kin_err *err) {
     char text[MAX_RECORD], path[KIN_STORE_PATH + SUFFIX_BYTES];
     int n = snprintf(text, sizeof text,
                      "kin-model 1\nsource %s\nbase %s\nfile %s\nquant %s\nsha256 %s\netag %s\nsize %" PRIu64
-                     "\npart %d\nparts %d\nfetched %" PRId64 "\n",
-                     r->source, r->base, r->file, r->quant, r->sha256, r->etag, r->size, r->part, r->n_parts, r->fetched_s);
+                     "\npart %d\nparts %d\nfetched %" PRId64 "\nbeside %" PRIu64 "\n",
+                     r->source, r->base, r->file, r->quant, r->sha256, r->etag, r->size, r->part, r->n_parts, r->fetched_s,
+                     r->beside);
     if (n < 0 || (size_t)n >= sizeof text) return kin_err_set(err, "%s: the record is too long", r->path);
     record_path(r->path, path);
     return kin_whole_file_write(path, text, (size_t)n, err);
@@ -73,6 +74,7 @@ static void take_field(kin_model_record *r, const char *key, const char *value) 
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (strcmp(texts[i].key, key) == 0) snprintf(texts[i].to, texts[i].size, "%s", value);
     if (strcmp(key, "size") == 0) r->size = strtoull(value, NULL, 10);
+    if (strcmp(key, "beside") == 0) r->beside = strtoull(value, NULL, 10);
     if (strcmp(key, "part") == 0) r->part = atoi(value);
     if (strcmp(key, "parts") == 0) r->n_parts = atoi(value);
     if (strcmp(key, "fetched") == 0) r->fetched_s = strtoll(value, NULL, 10);

@@ -22,6 +22,7 @@ typedef struct kin_model_record {
     char quant[KIN_QUANT_TEXT]; // empty: not known
     char sha256[KIN_SHA256_HEX], etag[200];
     uint64_t size;     // of this file
+    uint64_t beside;   // memory that the model needs beside its weights; 0: not known
     int part, n_parts; // 1 of 1 if the model is one file
     int64_t fetched_s; // seconds since 1970
     // Not stored in the record:

@@ -143,15 +143,48 @@ static int pull_variant(pulling *p, const kin_variant *v, kin_model_record *reco
     return kin_model_store_read(p->record.path, record) ? 0 : kin_err_set(err, "%s was removed in the meantime", p->record.path);
 }
 
+enum { FIRST_HEAD = 1 << 20, MAX_HEAD = 64 << 20 };
+
+// Reads the beginning of a model's file, as much as tells what the model needs beside its weights. Returns 0 if that is not
+// known.
+static uint64_t read_needs(const kin_pull_options *o, const kin_listing *l, const kin_model_ref *ref, const kin_repo_file *file) {
+    char url[KIN_REF_TEXT + 3 * KIN_REF_PICK], *head;
+    kin_err err;
+    if (kin_registry_address(l, ref, file, url, sizeof url, &err) != 0) return 0;
+    const kin_web_request request = {.url = url, .token = l->token, .stop = o->stop};
+    for (uint64_t n = FIRST_HEAD, reach, beside; n <= MAX_HEAD; n = reach) {
+        size_t len;
+        if (n > file->size) n = file->size;
+        if (kin_web_head(&request, n, &head, &len, &err) != 0) return 0;
+        int rc = o->needs((const uint8_t *)head, len, file->size, &reach, &beside);
+        free(head);
+        if (rc == 0) return beside;
+        if (rc == KIN_FAIL || len < n || reach <= n) return 0;
+    }
+    return 0;
+}
+
+// The same for all quantizations of a model. It was recorded with a model of the repository that is here.
+static uint64_t find_needs(const kin_pull_options *o, const kin_listing *l, const kin_model_ref *ref, const kin_variant *usual) {
+    kin_model_record have;
+    if (!o->needs) return 0;
+    if (kin_model_store_find(o->models_dir, ref, &have) == 0 && have.beside > 0) return have.beside;
+    return read_needs(o, l, ref, &l->repo.files[usual->first]);
+}
+
+// *beside: what the model needs beside its weights; 0: not known.
 static int choose(const kin_pull_options *o, const kin_model_ref *ref, const kin_listing *l, const kin_variant *variants, int n,
-                  int *index, kin_err *err) {
+                  int *index, uint64_t *beside, kin_err *err) {
     char why[400], line[700];
     *index = 0;
+    *beside = 0;
     if (ref->registry != KIN_REGISTRY_HF) return 0;
     if (ref->pick[0]) return kin_variant_find(&l->repo, variants, n, ref, index, err);
-    *index = kin_variant_choose(variants, n, o->room, why, sizeof why);
+    if (n == 1) return 0;
+    *beside = find_needs(o, l, ref, &variants[kin_variant_usual(variants, n)]);
+    *index = kin_variant_choose(variants, n, o->room, *beside, why, sizeof why);
     snprintf(line, sizeof line, "%s: %s", ref->repo, why);
-    if (n > 1) say(o, line);
+    say(o, line);
     return 0;
 }
 
@@ -162,7 +195,7 @@ static int pull_ref(const kin_pull_options *o, const kin_model_ref *ref, kin_mod
     int n, index;
     int rc = kin_registry_list(o, ref, &l, err);
     if (rc == 0 && (rc = kin_repo_variants(&l.repo, &variants, &n, err)) != 0) kin_err_prefix(err, "%s", ref->repo);
-    if (rc == 0) rc = choose(o, ref, &l, variants, n, &index, err);
+    if (rc == 0) rc = choose(o, ref, &l, variants, n, &index, &p.record.beside, err);
     if (rc == 0) rc = pull_variant(&p, &variants[index], record, err);
     free(variants);
     kin_listing_fini(&l);

@@ -290,15 +290,15 @@ static CURLcode perform(const kin_web_request *r, kin_web_answer *answer, docume
         curl_easy_setopt(c, CURLOPT_RANGE, range);
     } else {
         curl_easy_setopt(c, CURLOPT_MAXFILESIZE_LARGE, (curl_off_t)d->max);
-        curl_easy_setopt(c, CURLOPT_TIMEOUT, (long)DOCUMENT_S);
     }
+    curl_easy_setopt(c, CURLOPT_TIMEOUT, (long)DOCUMENT_S);
     CURLcode code = curl_easy_perform(c);
     curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &status);
     answer->status = (int)status;
     if (code == CURLE_FILESIZE_EXCEEDED) d->is_too_large = true;
     double took_s = 0;
     curl_easy_getinfo(c, CURLINFO_TOTAL_TIME, &took_s);
-    d->is_too_slow = code == CURLE_OPERATION_TIMEDOUT && !range && took_s >= DOCUMENT_S - 1;
+    d->is_too_slow = code == CURLE_OPERATION_TIMEDOUT && took_s >= DOCUMENT_S - 1;
     if (code != CURLE_OK) kin_web_failed(r->url, code, detail, err);
     curl_easy_cleanup(c);
     curl_slist_free_all(headers);
@@ -358,6 +358,20 @@ int kin_web_probe(const kin_web_request *request, kin_web_answer *answer, kin_er
     int rc = perform_patiently(request, answer, &d, "0-3", err);
     free(d.at);
     if (rc == 0 && answer->status != 200 && answer->status != 206) rc = kin_web_refused(request->url, answer, err);
+    return rc;
+}
+
+int kin_web_head(const kin_web_request *request, uint64_t n, char **head, size_t *len, kin_err *err) {
+    kin_web_answer answer;
+    document d = {.max = (size_t)n};
+    char range[64];
+    snprintf(range, sizeof range, "0-%" PRIu64, n - 1);
+    int rc = perform_patiently(request, &answer, &d, range, err);
+    if (rc == 0 && answer.status != 200 && answer.status != 206) rc = kin_web_refused(show_host(request->url).text, &answer, err);
+    if (rc == 0 && !d.at) rc = kin_err_set(err, "%s sent an empty answer", show_host(request->url).text);
+    if (rc != 0) free(d.at);
+    *head = rc == 0 ? d.at : NULL;
+    *len = rc == 0 ? d.len : 0;
     return rc;
 }
 #endif

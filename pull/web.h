@@ -44,6 +44,9 @@ int kin_web_get(const kin_web_request *request, kin_web_answer *answer, char **b
 // Asks for the first bytes of a file, and reads nothing else: size, ETag and type are in the answer.
 int kin_web_probe(const kin_web_request *request, kin_web_answer *answer, kin_err *err);
 
+// Reads the first n bytes of a file, or all if it is shorter; the caller frees *head.
+int kin_web_head(const kin_web_request *request, uint64_t n, char **head, size_t *len, kin_err *err);
+
 enum { KIN_WEB_MAX_WAIT_S = 120, KIN_WEB_MAX_TRIES = 6 };
 
 // Writes why a status is none that helps; `what` names the thing. Returns KIN_FAIL.

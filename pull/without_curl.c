@@ -22,6 +22,11 @@ int kin_web_probe(const kin_web_request *request, kin_web_answer *answer, kin_er
     return missing(err);
 }
 
+int kin_web_head(const kin_web_request *request, uint64_t n, char **head, size_t *len, kin_err *err) {
+    (void)request, (void)n, (void)head, (void)len;
+    return missing(err);
+}
+
 int kin_web_refused(const char *what, const kin_web_answer *answer, kin_err *err) {
     (void)what, (void)answer;
     return missing(err);

@@ -166,6 +166,21 @@ status 0 env HF_ENDPOINT=http://127.0.0.1:1 "$kin" pull --mirror "http://127.0.0
 
 claim='the memory that is named decides the quantization'
 status 0 "$kin" pull hf:some/tiny-GGUF --memory 300M
+says "$err" 'Q4_K_M: .*, fits into the 300 MiB of memory here; Q8_0 (.*) would fit too'
+status 0 "$kin" pull hf:some/tiny-GGUF --memory 10M
+says "$err" 'Q4_K_M: .*, of which 100 % are read from disk for every token: there are 10.0 MiB of memory'
+
+claim='what a model needs beside its weights is read from the beginning of one file, once'
+forget
+status 0 "$kin" pull hf:some/tiny-GGUF --memory 300M
+says "$requests" '^cdn GET /hf/some/tiny-GGUF/tiny-Q4_K_M.gguf?signed=1 bytes=0-1048575 '
+new_log
+status 0 "$kin" pull hf:some/tiny-GGUF --memory 300M
+says_not "$requests" '^cdn '
+# An unknown family: an estimate takes the place of what cannot be known.
+mkdir -p "$root/hf/other/m"
+for name in m-Q4_K_M m-Q8_0; do LC_ALL=C sed 's/llama/lxama/g' "$demo" >"$root/hf/other/m/$name.gguf"; done
+status 0 "$kin" pull hf:other/m --memory 300M
 says "$err" 'Q4_K_M: .*, of which 100 % are read from disk for every token: there are 300 MiB of memory'
 
 # ---- a server in trouble

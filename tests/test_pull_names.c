@@ -185,9 +185,23 @@ static void the_choice_fits_the_memory(void **state) {
     char why[400];
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        assert_int_equal(kin_variant_choose(v, N_VARIANTS, rows[i].room, why, sizeof why), rows[i].index);
+        assert_int_equal(kin_variant_choose(v, N_VARIANTS, rows[i].room, 0, why, sizeof why), rows[i].index);
         assert_string_equal(why, rows[i].why);
     }
+}
+
+static void the_choice_counts_what_the_model_needs_beside_its_weights(void **state) {
+    const kin_variant v[] = {{.bytes = 8 * GIB, .quant = "Q3_K_M"}, {.bytes = 10 * GIB, .quant = "Q4_K_M"}};
+    char why[400];
+    (void)state;
+    assert_int_equal(kin_variant_usual(v, 2), 1);
+    assert_int_equal(kin_variant_choose(v, 2, 12 * GIB, 2 * GIB, why, sizeof why), 1);
+    assert_int_equal(kin_variant_choose(v, 2, 12 * GIB, 2 * GIB + 1, why, sizeof why), 0);
+    assert_int_equal(kin_variant_choose(v, 2, 10 * GIB + 1, 1, why, sizeof why), 1); // less than the estimate
+    assert_int_equal(kin_variant_choose(v, 2, 12 * GIB, 6 * GIB, why, sizeof why), 1);
+    assert_string_equal(why,
+                        "Q4_K_M: 10.0 GiB, of which 41 % are read from disk for every token: there are 12.0 GiB of memory; the "
+                        "smallest is Q3_K_M (8.00 GiB)");
 }
 
 static void a_tree_of_hugging_face_is_read(void **state) {
@@ -329,6 +343,7 @@ int main(void) {
         cmocka_unit_test(quantizations_are_found_in_names_of_files),
         cmocka_unit_test(files_are_grouped_into_variants),
         cmocka_unit_test(the_choice_fits_the_memory),
+        cmocka_unit_test(the_choice_counts_what_the_model_needs_beside_its_weights),
         cmocka_unit_test(a_tree_of_hugging_face_is_read),
         cmocka_unit_test(a_manifest_of_ollama_is_read),
         cmocka_unit_test(ranges_join_where_they_touch),

@@ -194,8 +194,8 @@ int kin_variant_find(const kin_repo *repo, const kin_variant *variants, int n, c
 
 // ---- the choice
 
-uint64_t kin_variant_needs(uint64_t bytes) {
-    return bytes + bytes / 16 + ((uint64_t)512 << 20);
+uint64_t kin_variant_needs(uint64_t bytes, uint64_t beside) {
+    return bytes + (beside > 0 ? beside : bytes / 16 + ((uint64_t)512 << 20));
 }
 
 // Bits of a weight, by the digit of the name; 16 and 32 for floats.
@@ -208,8 +208,8 @@ static int bits_of(const kin_variant *v) {
     return q[0] == 'Q' ? q[1] - '0' : 0;
 }
 
-// The usual choice among what there is: small, and hardly worse than the original.
-static int find_usual(const kin_variant *variants, int n) {
+// Small, and hardly worse than the original.
+int kin_variant_usual(const kin_variant *variants, int n) {
     static const char *const order[] = {"Q4_K_M", "MXFP4", "MXFP4_MOE", "UD-Q4_K_XL", "Q4_K_S", "Q4_K_L", "IQ4_NL",
                                         "IQ4_XS", "Q4_0",  "Q4_1",      "Q5_K_M",     "Q5_K_S", "Q5_0",   "Q5_1",
                                         "Q6_K",   "Q8_0",  "Q3_K_L",    "Q3_K_M",     "Q3_K_S", "BF16",   "F16"};
@@ -220,14 +220,19 @@ static int find_usual(const kin_variant *variants, int n) {
     return 0;
 }
 
-static bool fits(const kin_variant *v, uint64_t room) {
-    return kin_variant_needs(v->bytes) <= room;
+// Memory for a model and for what it needs beside its weights.
+typedef struct space {
+    uint64_t room, beside;
+} space;
+
+static bool fits(const kin_variant *v, const space *s) {
+    return kin_variant_needs(v->bytes, s->beside) <= s->room;
 }
 
 // Returns the largest variant that fits and has at least min_bits; -1: none.
-static int largest_that_fits(const kin_variant *variants, int n, uint64_t room, int min_bits) {
+static int largest_that_fits(const kin_variant *variants, int n, const space *s, int min_bits) {
     for (int i = n - 1; i >= 0; i--)
-        if (fits(&variants[i], room) && bits_of(&variants[i]) >= min_bits) return i;
+        if (fits(&variants[i], s) && bits_of(&variants[i]) >= min_bits) return i;
     return -1;
 }
 
@@ -235,19 +240,20 @@ static const char *name_of(const kin_variant *v) {
     return v->quant[0] ? v->quant : "this file";
 }
 
-static int streamed_percent(const kin_variant *v, uint64_t room) {
-    uint64_t over = kin_variant_needs(v->bytes) - room;
+static int streamed_percent(const kin_variant *v, const space *s) {
+    uint64_t over = kin_variant_needs(v->bytes, s->beside) - s->room;
     return over >= v->bytes ? 100 : (int)(100 * over / v->bytes) + 1;
 }
 
-int kin_variant_choose(const kin_variant *variants, int n, uint64_t room, char *why, size_t size) {
-    int usual = find_usual(variants, n), best = largest_that_fits(variants, n, room, 3);
+int kin_variant_choose(const kin_variant *variants, int n, uint64_t room, uint64_t beside, char *why, size_t size) {
+    const space s = {room, beside};
+    int usual = kin_variant_usual(variants, n), best = largest_that_fits(variants, n, &s, 3);
     const kin_variant *u = &variants[usual], *b = best >= 0 ? &variants[best] : NULL;
     char a[32], c[32], r[32];
     kin_size_format(room, r, sizeof r);
     kin_size_format(u->bytes, a, sizeof a);
     kin_size_format(b ? b->bytes : 0, c, sizeof c);
-    if (fits(u, room)) {
+    if (fits(u, &s)) {
         if (b && best != usual)
             kin_sentence_print(why, size, "%s: %s, fits into the %s of memory here; %s (%s) would fit too", name_of(u), a, r,
                                name_of(b), c);
@@ -259,17 +265,17 @@ int kin_variant_choose(const kin_variant *variants, int n, uint64_t room, char *
         kin_sentence_print(
             why, size,
             "%s: %s, the largest that fits into the %s of memory here; %s (%s) would read %d %% from disk for every token",
-            name_of(b), c, r, name_of(u), a, streamed_percent(u, room));
+            name_of(b), c, r, name_of(u), a, streamed_percent(u, &s));
         return best;
     }
-    int any = largest_that_fits(variants, n, room, 0);
+    int any = largest_that_fits(variants, n, &s, 0);
     if (any < 0) any = usual == 0 ? -1 : 0; // the smallest, as the alternative
     kin_sentence_print(why, size, "%s: %s, of which %d %% are read from disk for every token: there are %s of memory", name_of(u),
-                       a, streamed_percent(u, room), r);
+                       a, streamed_percent(u, &s), r);
     if (any >= 0 && any != usual) {
         size_t at = strlen(why);
         kin_sentence_print(why + at, size - at, "; the %s is %s (%s)",
-                           fits(&variants[any], room) ? "largest that would fit" : "smallest", name_of(&variants[any]),
+                           fits(&variants[any], &s) ? "largest that would fit" : "smallest", name_of(&variants[any]),
                            kin_size_format(variants[any].bytes, c, sizeof c));
     }
     return usual;

@@ -56,11 +56,14 @@ int kin_repo_variants(kin_repo *repo, kin_variant **variants, int *n, kin_err *e
 int kin_variant_find(const kin_repo *repo, const kin_variant *variants, int n, const kin_model_ref *ref, int *index,
                      kin_err *err);
 
-// Memory that a model of these bytes needs to be computed without reading weights from disk: its weights, and a sixteenth of them
-// and 512 MiB for the context and the buffers.
-uint64_t kin_variant_needs(uint64_t bytes);
+// Memory that a model of these bytes needs to be computed without reading weights from disk. beside: for the context and the
+// buffers; 0: not known, then a sixteenth of the weights and 512 MiB.
+uint64_t kin_variant_needs(uint64_t bytes, uint64_t beside);
 
-// Chooses the variant for a machine (or cluster) that has `room` bytes of memory for a model: the usual quantization, Q4_K_M, or
-// what is nearest to it, if it fits; otherwise the largest that fits and has at least 3 bits; otherwise the usual one, of which a
-// part is read from disk for every token. `why` gets a sentence that says so, with an alternative. Returns its index.
-int kin_variant_choose(const kin_variant *variants, int n, uint64_t room, char *why, size_t size);
+// Returns the index of the usual choice, if memory does not matter: Q4_K_M, or what is nearest to it.
+int kin_variant_usual(const kin_variant *variants, int n);
+
+// Chooses the variant for a machine (or cluster) that has `room` bytes of memory for a model: the usual quantization if it fits;
+// otherwise the largest that fits and has at least 3 bits; otherwise the usual one, of which a part is read from disk for every
+// token. `why` gets a sentence that says so, with an alternative. Returns its index.
+int kin_variant_choose(const kin_variant *variants, int n, uint64_t room, uint64_t beside, char *why, size_t size);
