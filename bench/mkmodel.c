@@ -18,7 +18,7 @@ static const char usage[] = "usage: mkmodel [--preset NAME] [option...] -o FILE\
                             "\n"
                             "  --preset NAME        %s\n"
                             "  --type MIX           %s\n"
-                            "  --arch NAME          llama, qwen2, qwen3, qwen3moe\n"
+                            "  --arch NAME          llama, qwen2, qwen3, qwen3moe, qwen35\n"
                             "  --layers N           --embd N           --ff N\n"
                             "  --heads N            --heads-kv N       --head-dim N (0: embd / heads)\n"
                             "  --vocab N            --ctx N\n"
@@ -29,6 +29,9 @@ static const char usage[] = "usage: mkmodel [--preset NAME] [option...] -o FILE\
                             "  --endless            no text ends at temperature 0\n"
                             "  --rope-base X        frequency base\n"
                             "  --pooling-type N     of embeddings: 1 mean, 2 first, 3 last, 4 rank\n"
+                            "  --interval N         qwen35: every n-th layer is attention, the others are delta nets\n"
+                            "  --draft-block        qwen35: a block for multi-token prediction\n"
+                            "  --draft-right X      the same, right in that share of its tokens; the text is known\n"
                             "  --seed N\n"
                             "  --split N            N files, FILE being their prefix\n"
                             "  -o, --out FILE\n";
@@ -48,6 +51,8 @@ enum {
     OPT_ROPE_FREQS,
     OPT_ROPE_BASE,
     OPT_ENDLESS,
+    OPT_DRAFT_BLOCK,
+    OPT_DRAFT_RIGHT,
     OPT_SEED,
     OPT_INT
 };
@@ -69,6 +74,7 @@ static const struct {
     {"experts", offsetof(options, spec.n_expert)},
     {"experts-used", offsetof(options, spec.n_expert_used)},
     {"ff-exp", offsetof(options, spec.n_ff_exp)},
+    {"interval", offsetof(options, spec.attention_interval)},
     {"split", offsetof(options, n_parts)},
 };
 #define N_INTS (sizeof ints / sizeof ints[0])
@@ -82,6 +88,8 @@ static const struct option others[] = {
     {"rope-freqs", no_argument, NULL, OPT_ROPE_FREQS},
     {"rope-base", required_argument, NULL, OPT_ROPE_BASE},
     {"endless", no_argument, NULL, OPT_ENDLESS},
+    {"draft-block", no_argument, NULL, OPT_DRAFT_BLOCK},
+    {"draft-right", required_argument, NULL, OPT_DRAFT_RIGHT},
     {"seed", required_argument, NULL, OPT_SEED},
     {"out", required_argument, NULL, 'o'},
     {"help", no_argument, NULL, 'h'},
@@ -109,6 +117,11 @@ static int apply(options *o, int opt, char *arg, kin_err *err) {
     case OPT_UNTIED: o->spec.tied = opt == OPT_TIED; return 0;
     case OPT_ROPE_FREQS: o->spec.rope_freqs = true; return 0;
     case OPT_ENDLESS: o->spec.endless = true; return 0;
+    case OPT_DRAFT_BLOCK: o->spec.draft_block = true; return 0;
+    case OPT_DRAFT_RIGHT:
+        o->spec.draft_block = true;
+        o->spec.draft_right = strtof(arg, &end);
+        return *end || end == arg ? kin_err_set(err, "--draft-right: '%s' is not a number", arg) : 0;
     case OPT_ROPE_BASE:
         o->spec.rope_freq_base = strtof(arg, &end);
         return *end || end == arg ? kin_err_set(err, "--rope-base: '%s' is not a number", arg) : 0;

@@ -169,6 +169,8 @@ typedef struct matrix { // user of fill_matrix
     const kin_random_rows *rows;
     uint64_t seed;
     size_t zeros_bytes; // size of the row of </s>, which is all zero; 0: that row is like the others
+    const struct generator *of;
+    uint64_t (*row_of)(const struct generator *of, uint64_t row); // NULL: rows have their own numbers
     struct matrix *next;
 } matrix;
 
@@ -217,20 +219,30 @@ static const kin_random_rows *get_rows(generator *g, int type, int64_t n_in) {
     return rows;
 }
 
+static void fill_mapped(const matrix *m, uint64_t row_begin, uint64_t n_rows, uint8_t *out) {
+    const size_t bytes = kin_random_rows_bytes(m->rows);
+    for (uint64_t i = 0; i < n_rows; i++)
+        kin_random_rows_fill(m->rows, m->seed, m->row_of(m->of, row_begin + i), 1, out + i * bytes);
+}
+
 static void fill_matrix(void *user, uint64_t row_begin, uint64_t n_rows, uint8_t *out) {
     const matrix *m = user;
-    kin_random_rows_fill(m->rows, m->seed, row_begin, n_rows, out);
+    if (m->row_of)
+        fill_mapped(m, row_begin, n_rows, out);
+    else
+        kin_random_rows_fill(m->rows, m->seed, row_begin, n_rows, out);
     if (row_begin <= TOKEN_END && TOKEN_END < row_begin + n_rows && m->zeros_bytes > 0)
         memset(out + (TOKEN_END - row_begin) * m->zeros_bytes, 0, m->zeros_bytes);
 }
 
-static void add_typed(generator *g, const char *name, int type, int64_t n_in, int64_t n_out, int64_t n_expert) {
+static matrix *add_typed(generator *g, const char *name, int type, int64_t n_in, int64_t n_out, int64_t n_expert) {
     matrix *m = alloc(sizeof *m);
     *m = (matrix){.rows = get_rows(g, type, n_in), .seed = seed_of(g, name), .next = g->matrices};
     if (g->spec->endless && strcmp(name, "output.weight") == 0) m->zeros_bytes = ggml_row_size((enum ggml_type)type, n_in);
     g->matrices = m;
     int64_t ne[] = {n_in, n_out, n_expert};
     kin_gguf_writer_add_filled(g->writer, name, type, n_expert ? 3 : 2, ne, fill_matrix, m);
+    return m;
 }
 
 // Adds weights of [n_in, n_out] or, with n_expert > 0, of [n_in, n_out, n_expert]; il < 0: in no layer.
@@ -250,6 +262,13 @@ static void add_norm(generator *g, const char *name, int64_t n) { // 1 +- 0.1
     float *at = add_vector(g, name, n);
     kin_random_gaussian(seed_of(g, name), 0.1f, n, at);
     for (int64_t i = 0; i < n; i++) at[i] += 1;
+}
+
+// The norm before a sub-layer, which adds next to nothing if the text is to be known.
+static void add_block_norm(generator *g, const char *name) {
+    const int64_t n = g->spec->n_embd;
+    add_norm(g, name, n);
+    for (int64_t i = 0; i < n && g->spec->draft_right > 0; i++) g->vectors->at[i] /= 1024;
 }
 
 static void add_bias(generator *g, const char *name, int64_t n) { // 0 +- 0.1
@@ -280,12 +299,39 @@ static tensor_name in_layer(int il, const char *name) {
     return n;
 }
 
+// The gated delta net of qwen35: as many key heads as attention has, and as many value heads as it has query heads.
+enum { DELTA_TAPS = 4, DELTA_HEAD = 32 };
+
+static bool is_qwen35(const kin_model_spec *s) {
+    return strcmp(s->arch, "qwen35") == 0;
+}
+
+static bool is_delta_net(const kin_model_spec *s, int il) {
+    return il < s->n_layer && s->attention_interval > 1 && (il + 1) % s->attention_interval != 0;
+}
+
+static void add_delta_net(generator *g, int il) {
+    const kin_model_spec *s = g->spec;
+    const int64_t n_values = (int64_t)DELTA_HEAD * s->n_head, n_channels = 2 * (int64_t)DELTA_HEAD * s->n_head_kv + n_values;
+    add_block_norm(g, in_layer(il, "attn_norm.weight").text);
+    add_matrix(g, ROLE_OTHER, il, in_layer(il, "attn_qkv.weight").text, s->n_embd, n_channels, 0);
+    add_matrix(g, ROLE_OTHER, il, in_layer(il, "attn_gate.weight").text, s->n_embd, n_values, 0);
+    add_typed(g, in_layer(il, "ssm_conv1d.weight").text, GGML_TYPE_F32, DELTA_TAPS, n_channels, 0);
+    add_typed(g, in_layer(il, "ssm_beta.weight").text, GGML_TYPE_F32, s->n_embd, s->n_head, 0);
+    add_typed(g, in_layer(il, "ssm_alpha.weight").text, GGML_TYPE_F32, s->n_embd, s->n_head, 0);
+    add_bias(g, in_layer(il, "ssm_dt.bias").text, s->n_head);
+    add_norm(g, in_layer(il, "ssm_a").text, s->n_head);
+    for (int i = 0; i < s->n_head; i++) g->vectors->at[i] *= -1; // states decay
+    add_norm(g, in_layer(il, "ssm_norm.weight").text, DELTA_HEAD);
+    add_matrix(g, ROLE_ATTN_OUTPUT, il, in_layer(il, "ssm_out.weight").text, n_values, s->n_embd, 0);
+}
+
 static void add_attention(generator *g, int il) {
     const kin_model_spec *s = g->spec;
     int64_t n_q = g->head_dim * s->n_head, n_kv = g->head_dim * s->n_head_kv;
     bool is_qwen2 = strcmp(s->arch, "qwen2") == 0, is_qwen3 = strncmp(s->arch, "qwen3", 5) == 0;
-    add_norm(g, in_layer(il, "attn_norm.weight").text, s->n_embd);
-    add_matrix(g, ROLE_OTHER, il, in_layer(il, "attn_q.weight").text, s->n_embd, n_q, 0);
+    add_block_norm(g, in_layer(il, "attn_norm.weight").text);
+    add_matrix(g, ROLE_OTHER, il, in_layer(il, "attn_q.weight").text, s->n_embd, is_qwen35(s) ? 2 * n_q : n_q, 0);
     add_matrix(g, ROLE_ATTN_K, il, in_layer(il, "attn_k.weight").text, s->n_embd, n_kv, 0);
     add_matrix(g, ROLE_ATTN_V, il, in_layer(il, "attn_v.weight").text, s->n_embd, n_kv, 0);
     if (is_qwen2) {
@@ -303,7 +349,7 @@ static void add_attention(generator *g, int il) {
 
 static void add_ffn(generator *g, int il) {
     const kin_model_spec *s = g->spec;
-    add_norm(g, in_layer(il, "ffn_norm.weight").text, s->n_embd);
+    add_block_norm(g, in_layer(il, is_qwen35(s) ? "post_attention_norm.weight" : "ffn_norm.weight").text);
     if (s->n_expert == 0) {
         add_matrix(g, ROLE_OTHER, il, in_layer(il, "ffn_gate.weight").text, s->n_embd, s->n_ff, 0);
         add_matrix(g, ROLE_FFN_UP, il, in_layer(il, "ffn_up.weight").text, s->n_embd, s->n_ff, 0);
@@ -316,16 +362,106 @@ static void add_ffn(generator *g, int il) {
     add_matrix(g, ROLE_FFN_DOWN, il, in_layer(il, "ffn_down_exps.weight").text, g->n_ff_exp, s->n_embd, s->n_expert);
 }
 
-static void add_tensors(generator *g) {
+// A known text: words are the tokens after the special ones and the bytes.
+
+static uint64_t first_word(const kin_model_spec *s) {
+    return TOKENS_SPECIAL + (s->n_vocab >= TOKENS_SPECIAL + TOKENS_BYTE ? TOKENS_BYTE : 0);
+}
+
+static uint64_t greatest_divisor(uint64_t a, uint64_t b) {
+    return b == 0 ? a : greatest_divisor(b, a % b);
+}
+
+// Returns the distance from a word to the next one of the text, so that all words come before one is repeated.
+static uint64_t word_step(uint64_t n_words) {
+    uint64_t step = n_words * 618 / 1000 + 1;
+    while (greatest_divisor(step, n_words) != 1) step++;
+    return step;
+}
+
+// A token that is no word is like one of them.
+static uint64_t word_of(const generator *g, uint64_t token) {
+    const uint64_t first = first_word(g->spec), n_words = (uint64_t)g->spec->n_vocab - first;
+    return (token < first ? token : token - first) % n_words;
+}
+
+static uint64_t row_of_embedding(const generator *g, uint64_t token) {
+    return word_of(g, token);
+}
+
+// The output's row of a word is the embedding's of the word before it; of other tokens it is like none.
+static uint64_t row_of_output(const generator *g, uint64_t token) {
+    const uint64_t first = first_word(g->spec), n_words = (uint64_t)g->spec->n_vocab - first;
+    return token < first ? n_words + token : (token - first + n_words - word_step(n_words) % n_words) % n_words;
+}
+
+static uint64_t row_of_draft(const generator *g, uint64_t token) {
+    const uint64_t n_words = (uint64_t)g->spec->n_vocab - first_word(g->spec), word = word_of(g, token);
+    const double drawn = (double)(kin_random_mix(g->spec->seed, word) >> 11) / (double)(UINT64_C(1) << 53);
+    return drawn < (double)g->spec->draft_right ? word : (word + n_words / 2) % n_words;
+}
+
+static void add_known(generator *g, const char *name, uint64_t (*row_of)(const generator *of, uint64_t row)) {
     const kin_model_spec *s = g->spec;
-    if (!s->tied) add_matrix(g, ROLE_OUTPUT, -1, "output.weight", s->n_embd, s->n_vocab, 0);
+    const int type = fitting_type(wanted_type(s, ROLE_OUTPUT, -1), s->n_embd);
+    matrix *m = add_typed(g, name, type, s->n_embd, s->n_vocab, 0);
+    m->of = g;
+    m->row_of = row_of;
+    m->seed = g->spec->seed;
+}
+
+static void add_ends(generator *g) {
+    const kin_model_spec *s = g->spec;
+    const bool is_known = s->draft_right > 0;
+    if (is_known)
+        add_known(g, "output.weight", row_of_output);
+    else if (!s->tied)
+        add_matrix(g, ROLE_OUTPUT, -1, "output.weight", s->n_embd, s->n_vocab, 0);
     add_norm(g, "output_norm.weight", s->n_embd);
     if (s->rope_freqs) add_rope_freqs(g);
-    add_matrix(g, ROLE_EMBD, -1, "token_embd.weight", s->n_embd, s->n_vocab, 0);
+    if (is_known)
+        add_known(g, "token_embd.weight", row_of_embedding);
+    else
+        add_matrix(g, ROLE_EMBD, -1, "token_embd.weight", s->n_embd, s->n_vocab, 0);
+}
+
+// Row i takes number i of the token's embedding, and nothing of the hidden state.
+static void fill_identity(void *user, uint64_t row_begin, uint64_t n_rows, uint8_t *out) {
+    const size_t n_in = 2 * (size_t)((const generator *)user)->spec->n_embd;
+    const ggml_bf16_t one = ggml_fp32_to_bf16(1);
+    memset(out, 0, n_rows * n_in * sizeof one);
+    for (uint64_t i = 0; i < n_rows; i++) memcpy(out + (i * n_in + row_begin + i) * sizeof one, &one, sizeof one);
+}
+
+static void add_draft_block(generator *g) {
+    const kin_model_spec *s = g->spec;
+    const int il = s->n_layer;
+    const int64_t ne[] = {2 * (int64_t)s->n_embd, s->n_embd};
+    add_attention(g, il);
+    add_ffn(g, il);
+    add_norm(g, in_layer(il, "nextn.enorm.weight").text, s->n_embd);
+    add_norm(g, in_layer(il, "nextn.hnorm.weight").text, s->n_embd);
+    add_norm(g, in_layer(il, "nextn.shared_head_norm.weight").text, s->n_embd);
+    for (int i = 0; i < s->n_embd; i++) g->vectors->at[i] = 1 + 5 * (g->vectors->at[i] - 1); // not to be mistaken for another
+    if (s->draft_right > 0) {
+        kin_gguf_writer_add_filled(g->writer, in_layer(il, "nextn.eh_proj.weight").text, GGML_TYPE_BF16, 2, ne, fill_identity, g);
+        add_known(g, in_layer(il, "nextn.embed_tokens.weight").text, row_of_draft);
+    } else {
+        add_matrix(g, ROLE_OTHER, il, in_layer(il, "nextn.eh_proj.weight").text, ne[0], ne[1], 0);
+    }
+}
+
+static void add_tensors(generator *g) {
+    const kin_model_spec *s = g->spec;
+    add_ends(g);
     for (int il = 0; il < s->n_layer; il++) {
-        add_attention(g, il);
+        if (is_delta_net(s, il))
+            add_delta_net(g, il);
+        else
+            add_attention(g, il);
         add_ffn(g, il);
     }
+    if (s->draft_block) add_draft_block(g);
 }
 
 // Metadata
@@ -342,22 +478,36 @@ static void put_arch_f32(generator *g, const char *key, double value) {
     kin_gguf_writer_put_float(g->writer, full, KIN_GGUF_F32, value);
 }
 
+static void put_qwen35(generator *g) {
+    const kin_model_spec *s = g->spec;
+    const int32_t quarter = (int32_t)(g->head_dim / 4 / 2), sections[] = {quarter, quarter, quarter, quarter};
+    put_arch_u32(g, "ssm.conv_kernel", DELTA_TAPS);
+    put_arch_u32(g, "ssm.state_size", DELTA_HEAD);
+    put_arch_u32(g, "ssm.group_count", s->n_head_kv);
+    put_arch_u32(g, "ssm.time_step_rank", s->n_head);
+    put_arch_u32(g, "ssm.inner_size", (int64_t)DELTA_HEAD * s->n_head);
+    put_arch_u32(g, "full_attention_interval", s->attention_interval > 1 ? s->attention_interval : 1);
+    kin_gguf_writer_put_array(g->writer, "qwen35.rope.dimension_sections", KIN_GGUF_I32, 4, sections);
+    if (s->draft_block) put_arch_u32(g, "nextn_predict_layers", 1);
+}
+
 static void put_hparams(generator *g) {
     const kin_model_spec *s = g->spec;
     put_arch_u32(g, "vocab_size", s->n_vocab);
     put_arch_u32(g, "context_length", s->n_ctx);
     put_arch_u32(g, "embedding_length", s->n_embd);
-    put_arch_u32(g, "block_count", s->n_layer);
+    put_arch_u32(g, "block_count", s->n_layer + s->draft_block);
     put_arch_u32(g, "feed_forward_length", s->n_ff);
     put_arch_u32(g, "attention.head_count", s->n_head);
     put_arch_u32(g, "attention.head_count_kv", s->n_head_kv);
     put_arch_f32(g, "attention.layer_norm_rms_epsilon", strcmp(s->arch, "llama") == 0 ? 1e-5 : 1e-6);
     put_arch_f32(g, "rope.freq_base", s->rope_freq_base);
     put_arch_u32(g, "rope.dimension_count", g->head_dim);
-    if (g->head_dim * s->n_head != s->n_embd) {
+    if (g->head_dim * s->n_head != s->n_embd || is_qwen35(s)) {
         put_arch_u32(g, "attention.key_length", g->head_dim);
         put_arch_u32(g, "attention.value_length", g->head_dim);
     }
+    if (is_qwen35(s)) put_qwen35(g);
     if (s->pooling_type > 0) put_arch_u32(g, "pooling_type", s->pooling_type);
     if (s->n_expert > 0) {
         put_arch_u32(g, "expert_count", s->n_expert);
@@ -446,10 +596,14 @@ static void put_metadata(generator *g) {
 // Making
 
 static int check_spec(const kin_model_spec *s, kin_err *err) {
-    static const char *const archs[] = {"llama", "qwen2", "qwen3", "qwen3moe"};
+    static const char *const archs[] = {"llama", "qwen2", "qwen3", "qwen3moe", "qwen35"};
     bool known = false;
     for (size_t i = 0; i < sizeof archs / sizeof archs[0]; i++) known |= strcmp(s->arch, archs[i]) == 0;
-    if (!known) return kin_err_set(err, "'%s' is not one of llama, qwen2, qwen3, qwen3moe", s->arch);
+    if (!known) return kin_err_set(err, "'%s' is not one of llama, qwen2, qwen3, qwen3moe, qwen35", s->arch);
+    if ((s->attention_interval > 0 || s->draft_block) && !is_qwen35(s))
+        return kin_err_set(err, "%s has neither delta nets nor a draft block", s->arch);
+    if (s->draft_right < 0 || s->draft_right > 1 || (s->draft_right > 0 && (!s->draft_block || s->tied)))
+        return kin_err_set(err, "draft_right is a share, of the drafts of a model with a draft block and an output of its own");
     if (!find_mix(s->mix)) return kin_err_set(err, "'%s' is not one of %s", s->mix, mix_names);
     if (s->n_layer < 1 || s->n_embd < 1 || s->n_ff < 1 || s->n_head < 1 || s->n_head_kv < 1 || s->n_ctx < 1) {
         return kin_err_set(err, "layers, widths, heads and context must be at least 1");
@@ -471,10 +625,11 @@ static int check_spec(const kin_model_spec *s, kin_err *err) {
     return 0;
 }
 
+// About; a delta net counts as attention.
 static int64_t count_weights(const kin_model_spec *s, int64_t head_dim, int64_t n_ff_exp) {
     int64_t attention = 2 * head_dim * (s->n_head + s->n_head_kv) * s->n_embd;
     int64_t ffn = 3 * (s->n_expert ? n_ff_exp * s->n_expert : s->n_ff) * s->n_embd;
-    return s->n_layer * (attention + ffn) + (s->tied ? 1 : 2) * (int64_t)s->n_vocab * s->n_embd;
+    return (s->n_layer + s->draft_block) * (attention + ffn) + (s->tied ? 1 : 2) * (int64_t)s->n_vocab * s->n_embd;
 }
 
 static void generator_init(generator *g, const kin_model_spec *spec) {

@@ -1,10 +1,16 @@
 // Makes models of random weights: any shape, the tensors and metadata of a real model of its family, and an invented vocabulary.
 // For tests and benchmarks that depend on bytes, shapes and types, not on the text.
 //
-// Families: llama (dense, or with experts as in Mixtral), qwen2, qwen3, qwen3moe.
+// Families: llama (dense, or with experts as in Mixtral), qwen2, qwen3, qwen3moe, qwen35 (dense; attention and delta nets).
 // Vocabulary (SentencePiece): <unk> <s> </s>, the 256 bytes, then all words over an alphabet of 27, shortest first; any text can
 // be encoded. Below 259 tokens the bytes are missing.
 // Weights: see random_rows.h. Up to 32 million weights are quantized one by one, more come from a pool.
+//
+// A qwen35 model may have a draft block (multi-token prediction). If draft_right is set, the model's text is known: each word
+// follows another one in a fixed order, in which all words come before one is repeated. Rows of the embedding and the output are
+// the same rows in this order, and layers add next to nothing to an embedding. The draft block has an embedding of its own, in
+// which words have another word's row, except for that share of them: so its drafts are right after these words, and wrong after
+// the others.
 //
 // With the same build of ggml, the same spec makes the same file, byte for byte.
 #pragma once
@@ -15,7 +21,7 @@
 #include "base/err.h"
 
 typedef struct kin_model_spec {
-    const char *arch; // "llama", "qwen2", "qwen3", "qwen3moe"
+    const char *arch; // "llama", "qwen2", "qwen3", "qwen3moe", "qwen35"
     const char *mix;  // types of the weights, see kin_model_mixes
     int n_layer, n_embd, n_ff;
     int n_head, n_head_kv;
@@ -27,6 +33,9 @@ typedef struct kin_model_spec {
     bool rope_freqs;             // the tensor of Llama 3.1 and later
     bool attn_out_bias;          // a bias of the attention's output, in each layer
     bool endless;                // the logit of </s> is 0, so it is never the likeliest token; not with `tied`
+    int attention_interval;      // qwen35: every n-th layer is attention, the others are delta nets; 0: all are attention
+    bool draft_block;            // qwen35: a block for multi-token prediction
+    float draft_right;           // with it: see above; 0: random weights
     float rope_freq_base;
     int pooling_type; // of embeddings, with the format's numbers; 0: not written
     uint64_t seed;

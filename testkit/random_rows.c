@@ -138,6 +138,10 @@ void kin_random_rows_free(kin_random_rows *rows) {
     free(rows);
 }
 
+size_t kin_random_rows_bytes(const kin_random_rows *rows) {
+    return rows->row_bytes;
+}
+
 static void draw_row(const kin_random_rows *rows, uint64_t seed, uint8_t *out) {
     for (size_t at = 0; at < rows->row_bytes; at += rows->piece_bytes) {
         memcpy(out + at, rows->pool + next(&seed) % (uint64_t)rows->n_pieces * rows->piece_bytes, rows->piece_bytes);

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef struct kin_random_rows kin_random_rows;
@@ -20,6 +21,8 @@ typedef struct kin_random_rows kin_random_rows;
 // Prepares rows of n_in weights, in whole blocks, of a ggml type that can be quantized to.
 kin_random_rows *kin_random_rows_new(int type, int64_t n_in, bool pooled, uint64_t seed);
 void kin_random_rows_free(kin_random_rows *rows);
+
+size_t kin_random_rows_bytes(const kin_random_rows *rows); // of a row
 
 // Writes rows [row_begin, row_begin + n_rows) of the matrix identified by `seed`: out // ggml bytes of [n_rows, n_in]
 void kin_random_rows_fill(const kin_random_rows *rows, uint64_t seed, uint64_t row_begin, uint64_t n_rows, uint8_t *out);
