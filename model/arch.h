@@ -14,6 +14,7 @@ struct kin_arch {
     const char *title;  // display name: the models it stands for
     bool rope_neox;     // which dimensions of a head are pairs: see kin_hparams
     bool mixes_layers;  // layers without key and value heads are not attention
+    bool drafts;        // kin computes the draft block that its files may have (model/draft_block.h)
     bool is_like_llama; // its layers have nothing beyond llama's: a browser's GPU can compute only such families
 
     const char *output_norm; // the tensor's name without ".weight"; NULL: "output_norm"

@@ -115,6 +115,7 @@ static kin_weight_set optional(const kin_hparams *hp, const kin_layer *layer) {
 const kin_arch kin_arch_deepseek2 = {
     .name = "deepseek2",
     .title = "DeepSeek V2, V3, R1; GLM-4.7-Flash; Mistral Large 3",
+    .drafts = true,
     .keys = obeyed,
     .read = read_keys,
     .layer = describe,

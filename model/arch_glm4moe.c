@@ -33,6 +33,7 @@ const kin_arch kin_arch_glm4moe = {
     .name = "glm4moe",
     .title = "GLM-4.5-Air, 4.5, 4.6, 4.7",
     .rope_neox = true,
+    .drafts = true,
     .keys = obeyed,
     .read = read_keys,
     .layer = describe,

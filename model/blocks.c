@@ -308,8 +308,26 @@ static struct ggml_tensor *convolve(kin_graph *g, int il, struct ggml_tensor *x)
     return drops_rows(g, il) ? wanted_rows(g, y) : y;
 }
 
+// Writes y // [n_embd, n] into columns of `both` // [2 n_embd, n], from `column` on.
+static void fill_columns(kin_graph *g, struct ggml_tensor *both, int64_t column, struct ggml_tensor *y) {
+    const size_t at = (size_t)column * sizeof(float);
+    struct ggml_tensor *to = ggml_view_2d(g->ctx, both, y->ne[0], y->ne[1], both->nb[1], at);
+    ggml_build_forward_expand(g->gf, g->kernels ? kin_op_copy(g, y, to) : ggml_cpy(g->ctx, y, to));
+}
+
+// A draft block's input: a product of the norms of the tokens' embeddings (the layer's inputs) and of the hidden states x that
+// precede them. [n_embd, n_tokens]
+static struct ggml_tensor *join_draft(kin_graph *g, struct ggml_tensor *const *w, struct ggml_tensor *x) {
+    struct ggml_tensor *both = ggml_new_tensor_2d(g->ctx, GGML_TYPE_F32, 2 * x->ne[0], x->ne[1]);
+    ggml_set_input(both); // is allocated from the start
+    fill_columns(g, both, 0, kin_block_norm(g, g->inputs, w[KIN_W_NEXTN_TOKEN_NORM]));
+    fill_columns(g, both, x->ne[0], kin_block_norm(g, x, w[KIN_W_NEXTN_STATE_NORM]));
+    return linear(g, w[KIN_W_NEXTN_PROJ], NULL, both);
+}
+
 struct ggml_tensor *kin_block_attention(kin_graph *g, int il, struct ggml_tensor *x) {
     struct ggml_tensor *const *w = g->layers[il].w;
+    if (w[KIN_W_NEXTN_PROJ]) x = join_draft(g, w, x);
     struct ggml_tensor *cur = w[KIN_W_ATTN_NORM] ? kin_block_norm(g, x, w[KIN_W_ATTN_NORM]) : x; // [n_embd, n_tokens]
     struct ggml_tensor *normed = cur;
     const kin_layer how = kin_layer_of(g->hp, il);

@@ -30,6 +30,7 @@ typedef enum dim {
     DIM_DELTA_HEAD,
     DIM_CONV_TAPS,
     DIM_EMBD_THRICE,
+    DIM_EMBD_TWICE,
     DIM_LATENT, // of latent attention, like the following
     DIM_LATENT_KEY,
     DIM_LATENT_QUERY,
@@ -121,6 +122,9 @@ static const weight_spec weight_specs[KIN_W_COUNT] = {
     [KIN_W_FFN_SHARED_GATE] = {"ffn_gate_shexp.weight", KIN_WEIGHT_BLOCK_FFN_GATE, {DIM_EMBD, DIM_FF_SHARED}},
     [KIN_W_FFN_SHARED_UP] = {"ffn_up_shexp.weight", KIN_WEIGHT_BLOCK_FFN_UP, {DIM_EMBD, DIM_FF_SHARED}},
     [KIN_W_FFN_SHARED_DOWN] = {"ffn_down_shexp.weight", KIN_WEIGHT_BLOCK_FFN_DOWN, {DIM_FF_SHARED, DIM_EMBD}},
+    [KIN_W_NEXTN_PROJ] = {"nextn.eh_proj.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD_TWICE, DIM_EMBD}},
+    [KIN_W_NEXTN_TOKEN_NORM] = {"nextn.enorm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD}},
+    [KIN_W_NEXTN_STATE_NORM] = {"nextn.hnorm.weight", KIN_WEIGHT_BLOCK_ATTN, {DIM_EMBD}},
 };
 
 // ---- sets
@@ -196,6 +200,7 @@ static int64_t dim_size(dim d, const kin_hparams *hp, const kin_layer *layer) {
     case DIM_DELTA_HEAD: return hp->delta.head_dim;
     case DIM_CONV_TAPS: return hp->conv.n_taps;
     case DIM_EMBD_THRICE: return 3 * (int64_t)hp->n_embd;
+    case DIM_EMBD_TWICE: return 2 * (int64_t)hp->n_embd;
     case DIM_LATENT: return hp->latent.n_latent;
     case DIM_LATENT_KEY: return hp->latent.n_latent + hp->latent.n_rot;
     case DIM_LATENT_QUERY: return hp->latent.n_query;

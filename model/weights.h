@@ -84,6 +84,9 @@ typedef enum kin_weight {
     KIN_W_FFN_SHARED_GATE,
     KIN_W_FFN_SHARED_UP,
     KIN_W_FFN_SHARED_DOWN,
+    KIN_W_NEXTN_PROJ,       // of a draft block, like the following: makes its input of the two that these norms make
+    KIN_W_NEXTN_TOKEN_NORM, // of the token's embedding, the first half
+    KIN_W_NEXTN_STATE_NORM, // of the hidden state before it
     KIN_W_COUNT,
 } kin_weight;
 
