@@ -23,7 +23,7 @@ enum {
 
     // Variants of the layers' graphs: window 0, 1, ... as a whole; or one block of a layer: BLOCK + BLOCKS_STEP * layer + block,
     // where block ROUTE only chooses a feed-forward block's experts; or a range of a window's layers: LAYERS + LAYERS_STEP *
-    // first + end. Variants of the output's graphs: all tiles, or tile 0, 1, ...
+    // first + end. Variants of the output's graphs: all tiles, or tile 0, 1, ...; PLAIN + these: without the norm
     BLOCK = 1 << 10,
     BLOCKS_STEP = KIN_MAX_LAYER_COMPUTE_BLOCKS + 1,
     ROUTE = KIN_MAX_LAYER_COMPUTE_BLOCKS,
@@ -31,6 +31,7 @@ enum {
     LAYERS_STEP = 1 << 12,
     WHOLE = -1,
     HIDDEN = -2, // only the norm
+    PLAIN = 1 << 20,
 };
 
 // The program itself, its libraries and small allocations. bench/pressure.sh: an unlimited run has 12.7 MiB that the OS cannot
@@ -335,7 +336,10 @@ static struct ggml_tensor *build_layers(const void *user, kin_graph *g, struct g
 static struct ggml_tensor *build_output(const void *user, kin_graph *g, struct ggml_tensor *x, int variant) {
     const kin_shard *s = user;
     int n_tiles = kin_weights_n_tiles(s->weights);
-    x = kin_block_norm(g, x, kin_weights_output_norm(s->weights)); // [n_embd, n]
+    if (variant >= PLAIN + WHOLE)
+        variant -= PLAIN;
+    else
+        x = kin_block_norm(g, x, kin_weights_output_norm(s->weights)); // [n_embd, n]
     if (variant == HIDDEN) return x;
     if (variant != WHOLE) return kin_block_output(g, kin_weights_tile(s->weights, variant), x);
     if (n_tiles == 1) return kin_block_output(g, kin_weights_tile(s->weights, 0), x);
@@ -1009,13 +1013,14 @@ void kin_shard_put_border(kin_shard *s, int il, const kin_page_request *request,
     kin_kv_pages_put_border(s->pages, il, request, x);
 }
 
-// Computes one tile: x // f32 [n, n_embd] -> its part of logits // f32 [n, n_vocab], from column `at` on
-static int output_tile(kin_shard *s, int i_tile, size_t at, int n, const float *x, float *logits, kin_err *err) {
+// Computes one tile: x // f32 [n, n_embd] -> its part of logits // f32 [n, n_vocab], from column `at` on. base: PLAIN, or 0 with
+// the norm
+static int output_tile(kin_shard *s, int base, int i_tile, size_t at, int n, const float *x, float *logits, kin_err *err) {
     size_t n_embd = (size_t)s->model->hp.n_embd, n_vocab = (size_t)s->model->hp.n_vocab;
     size_t width = (size_t)kin_weights_tile(s->weights, i_tile)->ne[1];
     for (int done = 0; done < n; done += MAX_OUTPUT_ROWS) {
         int rows = min_int(n - done, MAX_OUTPUT_ROWS);
-        kin_stage_shape shape = {.variant = i_tile, .n_tokens = rows, .n_out = rows};
+        kin_stage_shape shape = {.variant = base + i_tile, .n_tokens = rows, .n_out = rows};
         kin_stage_inputs in = {.x = x + (size_t)done * n_embd};
         if (kin_stage_run(s->output, shape, &in, s->tile, err) != 0) return KIN_FAIL;
         for (int i = 0; i < rows; i++) {
@@ -1026,12 +1031,12 @@ static int output_tile(kin_shard *s, int i_tile, size_t at, int n, const float *
 }
 
 // One tile after the other for all rows, each with its weights acquired: a pass streams them once.
-static int output_by_tile(kin_shard *s, int n, const float *x, float *logits, kin_err *err) {
+static int output_by_tile(kin_shard *s, int base, int n, const float *x, float *logits, kin_err *err) {
     size_t at = 0;
     for (int i = 0; i < kin_weights_n_tiles(s->weights); i++) {
         int block = kin_weights_tile_compute_block(s->weights, i);
         if (kin_weights_acquire(s->weights, block, err) != 0) return KIN_FAIL;
-        int rc = output_tile(s, i, at, n, x, logits, err);
+        int rc = output_tile(s, base, i, at, n, x, logits, err);
         kin_weights_release(s->weights, block);
         if (rc != 0) return KIN_FAIL;
         at += (size_t)kin_weights_tile(s->weights, i)->ne[1];
@@ -1039,27 +1044,35 @@ static int output_by_tile(kin_shard *s, int n, const float *x, float *logits, ki
     return 0;
 }
 
-static int compute_output(kin_shard *s, int n, const float *x, float *logits, kin_err *err) {
+static int output_of(kin_shard *s, int base, int n, const float *x, float *logits, kin_err *err) {
     if (!output_on_gpu(s) && kin_weights_begin(s->weights, kin_weights_tile_compute_block(s->weights, 0), true))
-        return output_by_tile(s, n, x, logits, err);
+        return output_by_tile(s, base, n, x, logits, err);
     size_t n_embd = (size_t)s->model->hp.n_embd, n_vocab = (size_t)s->model->hp.n_vocab;
     for (int done = 0; done < n; done += MAX_OUTPUT_ROWS) {
         int rows = min_int(n - done, MAX_OUTPUT_ROWS);
-        kin_stage_shape shape = {.variant = WHOLE, .n_tokens = rows, .n_out = rows};
+        kin_stage_shape shape = {.variant = base + WHOLE, .n_tokens = rows, .n_out = rows};
         kin_stage_inputs in = {.x = x + (size_t)done * n_embd};
         if (kin_stage_run(s->output, shape, &in, logits + (size_t)done * n_vocab, err) != 0) return KIN_FAIL;
     }
     return 0;
 }
 
-int kin_shard_output(kin_shard *s, int n, const float *x, float *logits, kin_err *err) {
+static int compute_output(kin_shard *s, int base, int n, const float *x, float *logits, kin_err *err) {
     const kin_hparams *hp = &s->hp;
     kin_assert(s->output);
-    if (compute_output(s, n, x, logits, err) != 0 || kin_gguf_check_files(s->model->gguf, err) != 0) return KIN_FAIL;
+    if (output_of(s, base, n, x, logits, err) != 0 || kin_gguf_check_files(s->model->gguf, err) != 0) return KIN_FAIL;
     if (hp->logit_scale == 1 && hp->logit_softcap == 0) return 0;
     for (int i = 0; i < n; i++)
         s->logit_kernels->cap(hp->n_vocab, hp->logit_scale, hp->logit_softcap, logits + (size_t)i * (size_t)hp->n_vocab);
     return 0;
+}
+
+int kin_shard_output(kin_shard *s, int n, const float *x, float *logits, kin_err *err) {
+    return compute_output(s, 0, n, x, logits, err);
+}
+
+int kin_shard_project(kin_shard *s, int n, const float *hidden, float *logits, kin_err *err) {
+    return compute_output(s, PLAIN, n, hidden, logits, err);
 }
 
 int kin_shard_hidden(kin_shard *s, int n, const float *x, float *hidden, kin_err *err) {

@@ -113,6 +113,9 @@ int kin_shard_output(kin_shard *shard, int n, const float *x, float *logits, kin
 // Does the same without the output matrix: x -> hidden // f32 [n, n_embd], normalised. Embeddings are made from these.
 int kin_shard_hidden(kin_shard *shard, int n, const float *x, float *hidden, kin_err *err);
 
+// Does the other half: hidden // f32 [n, n_embd], normalised -> logits // f32 [n, n_vocab]. Drafts are made from these.
+int kin_shard_project(kin_shard *shard, int n, const float *hidden, float *logits, kin_err *err);
+
 void kin_shard_clear(kin_shard *shard); // removes all sequences
 
 // Sizes of what the shard holds, in bytes, for display.
