@@ -26,6 +26,7 @@ typedef struct flight {
     float *logits;            // f32 [n_logits, n_vocab], borrowed
     int n_logits;             // rows in `logits`: n_out, or 0
     bool hidden;              // the rows are hidden states
+    bool states;              // all rows come back; `out` are those whose logits are wanted
     int n_prompt;
     kin_page_request pages; // instead of tokens, if batch.pages points to it
     int n_good;
@@ -42,6 +43,9 @@ struct kin_head {
     flight *flights; // [n_steps] cyclic, by step number
     float *x;        // f32 [n_batch, n_embd] hidden states of the current step
     float *inputs;   // f32 [n_batch, any] its inputs of the layers; NULL: they have none
+    float *out_x;    // f32 [cap_out, n_embd] rows of x whose logits are wanted
+    int cap_out;
+    bool has_states; // x holds the states of the step that came back last
     kin_kv_op *ops;  // [n_ops] for the next step
     int n_ops, cap_ops;
     kin_trace *trace;
@@ -99,6 +103,7 @@ void kin_head_close(kin_head *h) {
     free(h->flights);
     free(h->ops);
     free(h->inputs);
+    free(h->out_x);
     free(h->x);
     free(h);
 }
@@ -277,6 +282,8 @@ static void give_up(kin_head *h) {
 
 // A step without wanted logits still computes its last row.
 static void fill_flight(kin_head *h, flight *f, const kin_head_step *s) {
+    const bool all = s->n_out == s->n || s->states;
+    const int n_wanted = s->n_out ? s->n_out : 1, n_out = all ? s->n : n_wanted;
     memcpy(f->pos, s->pos, (size_t)s->n * sizeof *f->pos);
     memcpy(f->seq, s->seq, (size_t)s->n * sizeof *f->seq);
     if (s->n_out)
@@ -286,12 +293,13 @@ static void fill_flight(kin_head *h, flight *f, const kin_head_step *s) {
     f->logits = s->logits;
     f->n_logits = s->n_out;
     f->hidden = s->hidden;
+    f->states = s->states;
     f->n_prompt = s->n_prompt;
     f->batch = (kin_batch){.n_tokens = s->n,
                            .pos = f->pos,
                            .seq = f->seq,
-                           .out = s->n_out == s->n ? NULL : f->out,
-                           .n_out = s->n_out ? s->n_out : 1,
+                           .out = all ? NULL : f->out,
+                           .n_out = n_out,
                            .no_output = s->n_out == 0,
                            .inputs = h->inputs,
                            .ops = h->ops,
@@ -395,13 +403,39 @@ static int check_order(const kin_head *h, uint64_t step, kin_err *err) {
                        (unsigned long long)h->done_step);
 }
 
+// Returns the rows whose logits are wanted; of a step with states they are copied, because x keeps all rows. NULL: no memory.
+static const float *wanted_rows(kin_head *h, const flight *f) {
+    const size_t n_embd = (size_t)h->model->hp.n_embd;
+    if (!f->states || f->n_logits == f->batch.n_tokens) return h->x;
+    if (f->n_logits > h->cap_out) {
+        float *larger = realloc(h->out_x, (size_t)f->n_logits * n_embd * sizeof *larger);
+        if (!larger) return NULL;
+        h->out_x = larger;
+        h->cap_out = f->n_logits;
+    }
+    for (int i = 0; i < f->n_logits; i++)
+        memcpy(h->out_x + (size_t)i * n_embd, h->x + (size_t)f->out[i] * n_embd, n_embd * sizeof *h->x);
+    return h->out_x;
+}
+
 static int finish_step(kin_head *h, uint64_t step, kin_err *err) {
     const flight *f = flight_of(h, step);
     if (check_order(h, step, err) != 0) return KIN_FAIL;
-    if (f->n_logits && f->hidden && kin_shard_hidden(h->ring.shard, f->n_logits, h->x, f->logits, err) != 0) return KIN_FAIL;
-    if (f->n_logits && !f->hidden && kin_shard_output(h->ring.shard, f->n_logits, h->x, f->logits, err) != 0) return KIN_FAIL;
+    const float *rows = f->n_logits ? wanted_rows(h, f) : h->x;
+    if (!rows) return kin_err_set(err, "out of memory");
+    if (f->n_logits && f->hidden && kin_shard_hidden(h->ring.shard, f->n_logits, rows, f->logits, err) != 0) return KIN_FAIL;
+    if (f->n_logits && !f->hidden && kin_shard_output(h->ring.shard, f->n_logits, rows, f->logits, err) != 0) return KIN_FAIL;
+    h->has_states = f->states;
     h->done_step++;
     return 0;
+}
+
+const float *kin_head_states(const kin_head *h) {
+    return h->has_states ? h->x : NULL;
+}
+
+int kin_head_project(kin_head *h, int n, const float *hidden, float *logits, kin_err *err) {
+    return kin_shard_project(h->ring.shard, n, hidden, logits, err);
 }
 
 void kin_head_count_texts(kin_head *h, uint64_t n_begun, int n_running) {
@@ -451,6 +485,7 @@ static int take_hop(kin_head *h, kin_hop *hop, bool *done, kin_err *err) {
     if (f->batch.pages) return take_pages(h, f, hop->n_good, err);
     if (!kin_stage_executor_has(h->ring.executor, hop->step)) { // forgotten: the steps sent before it are done
         if (check_order(h, hop->step, err) != 0) return KIN_FAIL;
+        h->has_states = false;
         h->done_step++;
         *done = true;
         return 0;

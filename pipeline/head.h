@@ -80,6 +80,7 @@ typedef struct kin_head_step {
     int n_out;
     float *logits; // f32 [n_out, n_vocab]; with `hidden` the hidden states // f32 [n_out, n_embd]
     bool hidden;
+    bool states;  // kin_head_states will be asked for
     int n_prompt; // tokens that belong to prompts; the others are sequences' last ones, and drafted ones
     bool more;    // another chunk of the same prompt follows
 } kin_head_step;
@@ -120,6 +121,13 @@ typedef struct kin_head_meanwhile {
 // from 1): none is done yet, but another thread woke this one (kin_message_queue_wake). meanwhile: borrowed for the call, NULL:
 // none.
 int kin_head_receive(kin_head *head, const kin_head_meanwhile *meanwhile, uint64_t *number, kin_err *err);
+
+// For a step with `states` that kin_head_receive has just returned: the hidden states of all its tokens before the output norm //
+// f32 [n, n_embd], valid until the next call. NULL: it was forgotten, and has none.
+const float *kin_head_states(const kin_head *head);
+
+// Computes hidden // f32 [n, n_embd], normalised -> logits // f32 [n, n_vocab] with the ring's output layer.
+int kin_head_project(kin_head *head, int n, const float *hidden, float *logits, kin_err *err);
 
 // Returns median times of tokens that were computed one by one since the ring was set: the head's own computing (embedding, its
 // windows, output), its disk, and total_ns, from sending the token to its logits. Any thread.

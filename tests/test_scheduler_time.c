@@ -133,6 +133,16 @@ int kin_head_n_good(const kin_head *h, uint64_t number) {
     return h->n_good[number % KIN_STEPS_IN_FLIGHT];
 }
 
+const float *kin_head_states(const kin_head *h) {
+    (void)h;
+    return NULL;
+}
+
+int kin_head_project(kin_head *h, int n, const float *hidden, float *logits, kin_err *err) {
+    (void)h, (void)n, (void)hidden, (void)logits;
+    return kin_err_set(err, "not here");
+}
+
 int kin_head_receive(kin_head *h, const kin_head_meanwhile *meanwhile, uint64_t *number, kin_err *err) {
     (void)err;
     *number = 0;
