@@ -309,30 +309,6 @@ static int run_pass(kin_draft_model *m, double *took_s, kin_err *err) {
     return 0;
 }
 
-static uint8_t grade_of(double probability) {
-    static const double above[KIN_DRAFT_GRADES - 1] = {0.3, 0.5, 0.65, 0.8, 0.9, 0.95, 0.99};
-    uint8_t grade = 0;
-    while (grade < KIN_DRAFT_GRADES - 1 && probability >= above[grade]) grade++;
-    return grade;
-}
-
-static int32_t likeliest(const float *logits, int n, choice *c) {
-    int32_t best = 0, second = NO_TOKEN;
-    double sum = 0;
-    for (int32_t i = 1; i < n; i++) {
-        if (logits[i] > logits[best]) {
-            second = best;
-            best = i;
-        } else if (second < 0 || logits[i] > logits[second]) {
-            second = i;
-        }
-    }
-    for (int32_t i = 0; i < n; i++) sum += (double)expf(logits[i] - logits[best]);
-    *c = (choice){.grade = grade_of(1 / sum), .second = second};
-    if (second >= 0) c->second_grade = grade_of((double)expf(logits[second] - logits[best]) / (sum - 1));
-    return best;
-}
-
 void kin_draft_model_prompt(kin_draft_model *m, const kin_draft_source *source) {
     m->prompter = source;
 }
@@ -363,8 +339,9 @@ static int32_t prompted(const kin_draft_model *m, const writing *t, int32_t own,
 static void take_logits(kin_draft_model *m, writing *t) {
     slot *s = t->s;
     const float *logits = m->logits + (size_t)t->row * (size_t)m->model.hp.n_vocab;
-    s->next = likeliest(logits, m->n_vocab, &s->next_choice);
-    s->next = prompted(m, t, s->next, &s->next_choice);
+    const kin_draft_choice c = kin_draft_choose(logits, m->n_vocab);
+    s->next_choice = (choice){.grade = c.grade, .second_grade = c.second_grade, .second = c.second};
+    s->next = prompted(m, t, c.token, &s->next_choice);
     s->has_next = true;
 }
 

@@ -22,7 +22,7 @@ enum {
 };
 
 void kin_speculation_init(kin_speculation *s) {
-    *s = (kin_speculation){.probe_gap = FIRST_GAP, .most = KIN_DRAFT_MAX};
+    *s = (kin_speculation){.probe_gap = FIRST_GAP, .most = KIN_DRAFT_MAX, .computed = KIN_DRAFT_MODEL};
     for (int i = 0; i < KIN_DRAFT_N_SOURCES; i++) {
         s->mean[i].chance = FIRST_CHANCE;
         s->mean[i].n = N_FIRST;
@@ -258,7 +258,7 @@ void kin_speculation_learn_ahead(kin_speculation *s, int n_tokens, double took_s
 // ---- a draft model
 
 bool kin_speculation_prefers_model(const kin_speculation *s, const kin_draft *d) {
-    return d->n == 0 || chance_of(s, d, 0) < s->mean[KIN_DRAFT_MODEL].chance;
+    return d->n == 0 || chance_of(s, d, 0) < s->mean[s->computed].chance;
 }
 
 void kin_speculation_learn_pass(kin_speculation *s, bool is_first, double n, double took_s) {
@@ -289,7 +289,7 @@ static double drafting_time(const kin_speculation *s, int n, int k, int n_known)
 static void limit_by_rate(const kin_speculation *s, int n_rows, int n, int n_known, kin_draft_limits *l) {
     double drafting[KIN_DRAFT_MAX + 1];
     for (int k = 0; k <= l->most; k++) drafting[k] = drafting_time(s, n, k, n_known);
-    double chance = s->mean[KIN_DRAFT_MODEL].chance, alone = time_of(s, n_rows), all = 1;
+    double chance = s->mean[s->computed].chance, alone = time_of(s, n_rows), all = 1;
     double expected = n_rows, best_rate = WORTH * n_rows / alone, times[KIN_DRAFT_MAX + 1];
     int best = 0;
     times[0] = alone;
@@ -314,10 +314,10 @@ kin_draft_limits kin_speculation_limit_model(kin_speculation *s, int n_rows, int
     if (n_free > KIN_SPECULATION_MAX_ROWS - n_rows) n_free = KIN_SPECULATION_MAX_ROWS - n_rows;
     if (l.most > s->most) l.most = s->most;
     if (l.most > n_free / n) l.most = n_free / n;
-    l.mean_chance = s->mean[KIN_DRAFT_MODEL].chance;
+    l.mean_chance = s->mean[s->computed].chance;
     for (int i = 0; i < KIN_DRAFT_GRADES; i++) {
-        l.chances[i] = s->grades[KIN_DRAFT_MODEL][i].chance;
-        l.branches[i] = s->chains ? 0 : s->branches[KIN_DRAFT_MODEL][i].chance;
+        l.chances[i] = s->grades[s->computed][i].chance;
+        l.branches[i] = s->chains ? 0 : s->branches[s->computed][i].chance;
     }
     l.catch_up_s = has_times(s, n_rows) ? CATCH_UP_SHARE * time_of(s, n_rows) : INFINITY;
     int most = l.most, least = s->least < most ? s->least : most;
@@ -334,10 +334,10 @@ kin_draft_limits kin_speculation_limit_model(kin_speculation *s, int n_rows, int
 }
 
 kin_draft_limits kin_speculation_limit_ahead(const kin_speculation *s, int n, double free_s) {
-    kin_draft_limits l = {.most = KIN_DRAFT_MAX, .mean_chance = s->mean[KIN_DRAFT_MODEL].chance, .catch_up_s = free_s};
+    kin_draft_limits l = {.most = KIN_DRAFT_MAX, .mean_chance = s->mean[s->computed].chance, .catch_up_s = free_s};
     double pass_s = fmax(pass_time(s, true, n), pass_time(s, false, n));
     if (pass_s <= 0 || pass_s > free_s) l.most = 0;
-    for (int i = 0; i < KIN_DRAFT_GRADES; i++) l.chances[i] = s->grades[KIN_DRAFT_MODEL][i].chance;
+    for (int i = 0; i < KIN_DRAFT_GRADES; i++) l.chances[i] = s->grades[s->computed][i].chance;
     for (int i = 0; i < KIN_DRAFT_MAX; i++) l.least[i] = LEAST_USE;
     return l;
 }

@@ -16,7 +16,8 @@
 // of rows, and beyond them extrapolated as on a CPU with kin's kernels. Chances are learned for each source and grade. Drafts
 // that are not worthwhile are tried again, less and less often; a step without drafts is measured now and then, for comparison.
 //
-// A draft model computes its tokens, with one pass per token for all sequences that ask. With its tokens the step takes T(r + k)
+// A draft model, or the model's own draft block, computes its tokens, with one pass per token for all sequences that ask. With
+// its tokens the step takes T(r + k)
 // + D, where D is the time of its passes; the first pass also reads the sequences' new tokens, and takes longer than the others.
 // The same quotient, with the mean chance of its tokens, decides beforehand whether to ask it, and for how many tokens; it stops
 // before a token that is not worth its time given the model's own confidence.
@@ -67,15 +68,16 @@ typedef struct kin_speculation {
         double took_s[KIN_SPECULATION_SAMPLES]; // cyclic: the last passes of the draft model, scaled to one sequence
         int n;                                  // number of these so far
     } first_pass, further_pass;
-    uint64_t step;       // steps so far
-    uint64_t next_probe; // after this step, one token is verified although it is not worthwhile
-    uint64_t probe_gap;  // steps between two such probes
-    bool model_probes;   // the draft model was asked for a probe
-    bool is_probe;       // the last choice was a probe
-    double ahead_s;      // measured time per token with several steps in flight; 0: not known
-    uint64_t ahead_step; // step at which that was measured
-    int least, most;     // limits of the drafted tokens per sequence
-    bool chains;         // no branches are verified
+    uint64_t step;                  // steps so far
+    uint64_t next_probe;            // after this step, one token is verified although it is not worthwhile
+    uint64_t probe_gap;             // steps between two such probes
+    bool model_probes;              // the draft model was asked for a probe
+    bool is_probe;                  // the last choice was a probe
+    double ahead_s;                 // measured time per token with several steps in flight; 0: not known
+    uint64_t ahead_step;            // step at which that was measured
+    int least, most;                // limits of the drafted tokens per sequence
+    bool chains;                    // no branches are verified
+    kin_draft_source_kind computed; // the source that counts as the draft model: KIN_DRAFT_MODEL or KIN_DRAFT_MTP
 } kin_speculation;
 
 void kin_speculation_init(kin_speculation *speculation);

@@ -1,5 +1,7 @@
 #include "pure/text/draft.h"
 
+#include <math.h>
+
 #include "base/err.h"
 
 bool kin_draft_is_branch(const kin_draft *d, int i) {
@@ -40,8 +42,32 @@ void kin_draft_keep(kin_draft *d, uint32_t tokens) {
     *d = kept;
 }
 
+static uint8_t grade_of(double probability) {
+    static const double above[KIN_DRAFT_GRADES - 1] = {0.3, 0.5, 0.65, 0.8, 0.9, 0.95, 0.99};
+    uint8_t grade = 0;
+    while (grade < KIN_DRAFT_GRADES - 1 && probability >= above[grade]) grade++;
+    return grade;
+}
+
+kin_draft_choice kin_draft_choose(const float *logits, int n) {
+    kin_draft_choice c = {.second = -1};
+    double sum = 0;
+    for (int32_t i = 1; i < n; i++) {
+        if (logits[i] > logits[c.token]) {
+            c.second = c.token;
+            c.token = i;
+        } else if (c.second < 0 || logits[i] > logits[c.second]) {
+            c.second = i;
+        }
+    }
+    for (int32_t i = 0; i < n; i++) sum += (double)expf(logits[i] - logits[c.token]);
+    c.grade = grade_of(1 / sum);
+    if (c.second >= 0) c.second_grade = grade_of((double)expf(logits[c.second] - logits[c.token]) / (sum - 1));
+    return c;
+}
+
 const char *kin_draft_source_name(kin_draft_source_kind kind) {
-    static const char *const names[KIN_DRAFT_N_SOURCES] = {"ngram", "model", "oracle", "earlier"};
+    static const char *const names[KIN_DRAFT_N_SOURCES] = {"ngram", "model", "oracle", "earlier", "mtp"};
     return names[kind];
 }
 

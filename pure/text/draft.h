@@ -19,6 +19,7 @@ typedef enum kin_draft_source_kind {
     KIN_DRAFT_MODEL,   // a smaller model
     KIN_DRAFT_ORACLE,  // a known text, for measurements
     KIN_DRAFT_EARLIER, // the tokens that followed the same prefix in an earlier sequence (pipeline/prefix_pages.h)
+    KIN_DRAFT_MTP,     // the model's own block for multi-token prediction
     KIN_DRAFT_N_SOURCES,
 } kin_draft_source_kind;
 
@@ -49,6 +50,15 @@ uint32_t kin_draft_chain(const kin_draft *draft);
 // Removes the tokens that are not in the set. With each token the set must contain its parent and its earlier siblings.
 void kin_draft_keep(kin_draft *draft, uint32_t tokens);
 
+// The two likeliest tokens by a model's logits. grade: of the first one's probability, 0 below 0.3, then below 0.5, 0.65, 0.8,
+// 0.9, 0.95, 0.99, and 7; second_grade: the same of the second one's share of what the first leaves.
+typedef struct kin_draft_choice {
+    int32_t token, second; // second -1: there is only one token
+    uint8_t grade, second_grade;
+} kin_draft_choice;
+
+kin_draft_choice kin_draft_choose(const float *logits, int n); // logits // f32 [n]
+
 typedef struct kin_draft_source {
     // Guesses at most `most` (<= KIN_DRAFT_MAX) tokens that follow tokens [n]; sets out->n to 0 if it has no guess. Between two
     // calls for one sequence tokens may only be appended.
@@ -56,7 +66,7 @@ typedef struct kin_draft_source {
     void *user;
 } kin_draft_source;
 
-// Limits for a source whose tokens cost time to compute (pipeline/draft_model.h).
+// Limits for a source whose tokens cost time to compute (pipeline/draft_model.h, pipeline/mtp_drafter.h).
 typedef struct kin_draft_limits {
     int most; // tokens per sequence, at most KIN_DRAFT_MAX; 0: drafting does not pay
     // [most] after i tokens in a row: the probability that the next token and all before it are right must be at least this to
