@@ -21,6 +21,7 @@ int kin_scheduler_open(kin_scheduler **out, const kin_scheduler_options *o, kin_
     kin_prefill_init(&s->prefill);
     kin_speculation_init(&s->speculation);
     s->speculation.least = o->draft_least;
+    if (o->mtp) s->speculation.computed = KIN_DRAFT_MTP;
     if (o->draft_most > 0 && o->draft_most < KIN_DRAFT_MAX) s->speculation.most = o->draft_most;
     if (o->n_states > 0) s->speculation.most = kin_scheduler_min(s->speculation.most, KIN_STATE_LOG - 1);
     *out = s;
@@ -168,6 +169,7 @@ void kin_scheduler_end(kin_scheduler *s, kin_generation *g, kin_generation_end h
         leave_slot(s, g, s->o.keeps && !g->o.no_cache);
     }
     if (s->o.draft_model) kin_draft_model_end(s->o.draft_model, g->number);
+    if (s->o.mtp) kin_mtp_drafter_end(s->o.mtp, g->number);
     s->stats.n_done += how == KIN_GENERATION_DONE;
     g->o.ended(g->o.user, how, why);
     free_generation(g);
@@ -418,7 +420,7 @@ static bool wants_rows(const kin_generation *g) {
 static int add_part(kin_scheduler *s, kin_flight *f, kin_generation *g, int n, kin_err *err) {
     bool is_last = g->n_sent + n == g->n, all = f->hidden || wants_rows(g);
     kin_part *p = &f->parts[f->n_parts++];
-    *p = (kin_part){.g = g, .n = n, .row = f->n_out, .all = all, .is_last = is_last};
+    *p = (kin_part){.g = g, .n = n, .first = f->n_tokens, .row = f->n_out, .all = all, .is_last = is_last};
     p->is_prompt = n > 1 || g->n_sent < g->o.n_prompt;
     g->draft.n = 0;
     if (all) f->n_prompt_rows += n;
@@ -655,6 +657,7 @@ static int send_step(kin_scheduler *s, bool *sent, kin_err *err) {
                           .n_out = f->n_out,
                           .logits = f->logits,
                           .hidden = f->hidden,
+                          .states = kin_scheduler_wants_states(s, f),
                           .n_prompt = f->n_prompt,
                           .more = f->n_out == 0};
     if (kin_head_send(s->head, &step, &f->number, err) != 0) return KIN_FAIL;
@@ -760,6 +763,7 @@ static outcome take_row(kin_scheduler *s, const kin_part *p, float *logits, int 
     *i = next;
     kin_scheduler_follow_branch(s, g, next);
     g->n_sent++; // its keys and values are in the cache
+    kin_scheduler_take_states(s, g, p->draft_first + next, g->n_done, 1);
     kin_scheduler_count_done(s, g, 1, true);
     return AGREES;
 }
@@ -785,6 +789,7 @@ static void take_part(kin_scheduler *s, const kin_part *p, float *logits) {
     kin_generation *g = p->g;
     if (!g) return;
     g->n_steps--;
+    kin_scheduler_take_states(s, g, p->first, g->n_done, p->n);
     kin_scheduler_count_done(s, g, p->n, true);
     if (p->is_prompt) kin_scheduler_tell_progress(g);
     if (g->cancelled) {

@@ -11,10 +11,11 @@
 // there. When the budget is full, the youngest sequence is preempted and recomputed later. So load changes when a token arrives,
 // but never which token it is, as long as the kernels compute a row alike in every batch (kernels/kernels.h).
 //
-// A sequence may have a draft source (pure/text/draft.h) and use the shared draft model (pipeline/draft_model.h), which computes
-// on this thread before a step. The step then has drafted tokens behind the sequence's last one, as many as pay off
-// (pure/plan/speculation.h). next() is called for row after row while it returns what was drafted; the next step removes the
-// rejected tokens from the KV cache. So next() sees the same logits, in the same order, as without drafts.
+// A sequence may have a draft source (pure/text/draft.h) and use the shared draft model (pipeline/draft_model.h) or the model's
+// own draft block (pipeline/mtp_drafter.h), which compute on this thread before a step. The step then has drafted tokens behind
+// the sequence's last one, as many as pay off (pure/plan/speculation.h). next() is called for row after row while it returns what
+// was drafted; the next step removes the rejected tokens from the KV cache. So next() sees the same logits, in the same order, as
+// without drafts.
 //
 //   kin_scheduler_submit ─► kin_scheduler_step, repeatedly ─► next() for each token ─► ended()
 //
@@ -23,6 +24,7 @@
 
 #include "pipeline/draft_model.h"
 #include "pipeline/head.h"
+#include "pipeline/mtp_drafter.h"
 #include "pipeline/prefix_pages.h"
 #include "pure/text/draft.h"
 
@@ -41,6 +43,7 @@ typedef struct kin_scheduler_options {
     bool always_ahead;       // for tests: a sequence that decodes alone is in as many steps at once as the ring has members
     bool inexact_drafts;     // also draft where a row's logits depend on the rows beside it, so that the output may differ
     kin_draft_model *draft_model; // further drafts for sequences that have a draft source; borrowed, NULL: none
+    kin_mtp_drafter *mtp;         // the same, by the model's own block; not both
     int draft_least, draft_most;  // drafted tokens of each sequence in a step: at least draft_least are verified even if it does
                                   // not pay (0: no minimum), at most draft_most (0: KIN_DRAFT_MAX)
 } kin_scheduler_options;

@@ -37,6 +37,10 @@ void kin_scheduler_drop_ahead(kin_scheduler *s, kin_generation *g) {
 
 // ---- adding to a step
 
+static bool may_draft(const kin_scheduler *s) {
+    return s->o.inexact_drafts || kin_head_is_exact(s->head);
+}
+
 // Returns how many drafted tokens the sequence has room for.
 static int most_drafted(const kin_scheduler *s, const kin_generation *g) {
     return kin_scheduler_min(s->speculation.most, s->o.n_ctx - g->n);
@@ -49,21 +53,28 @@ static void learn_passes(kin_scheduler *s, const kin_draft_spent *spent) {
                                    spent->further.took_s / spent->further.n);
 }
 
-// Asks the draft model for drafts where its tokens are likelier than the present ones. Returns the seconds that it took.
+static kin_draft_spent compute(kin_scheduler *s, const kin_draft_wish *wishes, int n, const kin_draft_limits *limits) {
+    if (s->o.mtp) return kin_mtp_drafter_propose(s->o.mtp, s->head, wishes, n, limits);
+    return kin_draft_model_propose(s->o.draft_model, wishes, n, limits);
+}
+
+// Asks the draft model, or the draft block, for drafts where its tokens are likelier than the present ones. Returns the seconds
+// that it took.
 static double compute_drafts(kin_scheduler *s, kin_flight *f, int n_free) {
     kin_draft_wish wishes[KIN_DRAFT_MODEL_MAX_TEXTS];
-    int n = 0, n_known = KIN_DRAFT_MAX;
-    for (int i = 0; i < f->n_parts && s->o.draft_model; i++) {
+    int n = 0, n_known = s->o.mtp ? 0 : KIN_DRAFT_MAX;
+    for (int i = 0; i < f->n_parts && (s->o.draft_model || s->o.mtp); i++) {
         kin_generation *g = f->parts[i].g;
         int most = most_drafted(s, g);
         if (!g->o.drafts || most <= 0 || !kin_speculation_prefers_model(&s->speculation, &g->draft)) continue;
         wishes[n] = (kin_draft_wish){.text = g->number, .tokens = g->tokens, .n = g->n, .most = most, .out = &g->draft};
-        n_known = kin_scheduler_min(n_known, kin_draft_model_n_known(s->o.draft_model, &wishes[n++]));
+        if (!s->o.mtp) n_known = kin_scheduler_min(n_known, kin_draft_model_n_known(s->o.draft_model, &wishes[n]));
+        n++;
     }
     if (n == 0) return 0;
     kin_draft_limits limits = kin_speculation_limit_model(&s->speculation, f->n_parts, n_free, n, n_known);
     if (limits.most == 0) return 0;
-    kin_draft_spent spent = kin_draft_model_propose(s->o.draft_model, wishes, n, &limits);
+    kin_draft_spent spent = compute(s, wishes, n, &limits);
     learn_passes(s, &spent);
     return spent.all_s;
 }
@@ -145,6 +156,7 @@ static int add_draft(kin_scheduler *s, kin_flight *f, kin_part *p, kin_err *err)
     kin_draft *d = &g->draft;
     int pos[KIN_DRAFT_MAX];
     p->draft_row = f->n_out;
+    p->draft_first = f->n_tokens;
     fit_branches(s, d);
     for (int i = 0; i < d->n; i++) {
         int before = kin_draft_parent(d, i), from = before < 0 ? g->slot : g->draft_slots[before];
@@ -191,7 +203,7 @@ int kin_scheduler_add_ahead(kin_scheduler *s, kin_flight *f, kin_err *err) {
     g->n_steps++;
     f->in_chain = true;
     f->n_draft = 1;
-    f->parts[f->n_parts++] = (kin_part){.g = g, .n = 1, .row = f->n_out, .is_last = true, .is_ahead = true};
+    f->parts[f->n_parts++] = (kin_part){.g = g, .n = 1, .first = f->n_tokens, .row = f->n_out, .is_last = true, .is_ahead = true};
     return add_token(s, f, g->slot, d->tokens[i], g->n + i, err);
 }
 
@@ -199,7 +211,7 @@ int kin_scheduler_add_drafts(kin_scheduler *s, kin_flight *f, kin_err *err) {
     const kin_draft *drafts[KIN_SPECULATION_MAX_TEXTS];
     uint32_t taken[KIN_SPECULATION_MAX_TEXTS];
     int n_free = kin_head_n_batch(s->head) - f->n_tokens;
-    if (!s->o.inexact_drafts && !kin_head_is_exact(s->head)) return 0;
+    if (!may_draft(s)) return 0;
     if (f->n_parts == 0 || kin_scheduler_has_prompts(s) || !kin_speculation_wants(&s->speculation, f->n_parts)) return 0;
     for (int i = 0; i < f->n_parts; i++) {
         propose(s, f->parts[i].g);
@@ -217,6 +229,26 @@ int kin_scheduler_add_drafts(kin_scheduler *s, kin_flight *f, kin_err *err) {
         if (add_draft(s, f, &f->parts[i], err) != 0) return KIN_FAIL;
     }
     return 0;
+}
+
+// ---- hidden states
+
+bool kin_scheduler_wants_states(const kin_scheduler *s, const kin_flight *f) {
+    bool wants = false;
+    for (int i = 0; i < f->n_parts; i++) wants = wants || f->parts[i].g->o.drafts;
+    return wants && s->o.mtp && !f->hidden && may_draft(s);
+}
+
+void kin_scheduler_take_states(kin_scheduler *s, const kin_generation *g, int at, int pos, int n) {
+    const float *states = s->o.mtp && g->o.drafts && !g->o.hidden && !g->cancelled ? kin_head_states(s->head) : NULL;
+    if (!states) return;
+    const kin_mtp_states of = {.text = g->number,
+                               .tokens = g->tokens,
+                               .n_tokens = g->n,
+                               .pos = pos,
+                               .n = n,
+                               .rows = states + (size_t)at * (size_t)s->o.n_embd};
+    kin_mtp_drafter_take(s->o.mtp, &of);
 }
 
 // ---- results of drafts

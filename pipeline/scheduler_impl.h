@@ -52,6 +52,8 @@ typedef struct kin_slot {
 typedef struct kin_part {
     kin_generation *g; // NULL: the generation was cancelled, or its guess was dropped
     int n;             // tokens
+    int first;         // the step's token that is its first one
+    int draft_first;   // the step's token that is its first drafted one
     int row;           // row of logits: that of the last token, or of the first one if `all`
     bool all;          // every token's row is wanted; else only the last one's, if is_last
     bool is_last;      // it contains the sequence's last token so far
@@ -222,6 +224,13 @@ int kin_scheduler_send_keep(kin_scheduler *s, bool *sent, kin_err *err);
 // Adds drafts to a step that has nothing but sequences' last tokens, if that makes generation faster. Prompts leave no spare
 // rows.
 int kin_scheduler_add_drafts(kin_scheduler *s, kin_flight *f, kin_err *err);
+
+// True if hidden states of the step are wanted for drafts: one of its sequences has drafts.
+bool kin_scheduler_wants_states(const kin_scheduler *s, const kin_flight *f);
+
+// Passes on the hidden states of n tokens of the sequence, the first of which is the step's token `at` and has the position pos.
+// Without states, or drafts that need them, it does nothing.
+void kin_scheduler_take_states(kin_scheduler *s, const kin_generation *g, int at, int pos, int n);
 
 // Runs one pass of the draft model while the ring computes (kin_head_meanwhile). user: the scheduler.
 bool kin_scheduler_draft_ahead(void *user, double free_s);

@@ -13,23 +13,30 @@
 
 enum { N_VOCAB = 300, N_CTX = 256, N_BATCH = 16, N_PROMPT = 20, N_MADE = 3 };
 
-static char model_path[] = "/tmp/kin-no-memory-XXXXXX";
+static char model_path[] = "/tmp/kin-no-memory-XXXXXX", block_path[] = "/tmp/kin-no-memory-XXXXXX";
 
-static int make_model(void **state) {
-    kin_model_spec spec = kin_model_spec_defaults();
+static int make_file(char *path, const kin_model_spec *spec) {
     kin_err err;
+    int fd = mkstemp(path);
+    return fd < 0 || close(fd) != 0 || kin_model_gen(spec, path, &err) != 0 ? -1 : 0;
+}
+
+static int make_models(void **state) {
+    kin_model_spec spec = kin_model_spec_defaults();
     (void)state;
     spec.n_layer = 1;
     spec.n_embd = spec.n_ff = 64;
     spec.n_head = spec.n_head_kv = 2;
     spec.n_vocab = N_VOCAB;
-    int fd = mkstemp(model_path);
-    return fd < 0 || close(fd) != 0 || kin_model_gen(&spec, model_path, &err) != 0 ? -1 : 0;
+    if (make_file(model_path, &spec) != 0) return -1;
+    spec.arch = "qwen35";
+    spec.draft_block = true;
+    return make_file(block_path, &spec);
 }
 
-static int remove_model(void **state) {
+static int remove_models(void **state) {
     (void)state;
-    return unlink(model_path);
+    return unlink(model_path) | unlink(block_path);
 }
 
 static const kin_thread_ring_options alone = {
@@ -136,10 +143,40 @@ static void a_draft_model_is_opened_or_says_why_not(void **state) {
     without_memory(write_drafts, NULL);
 }
 
+// If there is no memory for states, there are no drafts and no error.
+static int take_states(void *arg, kin_err *err) {
+    static float rows[N_PROMPT * 64];
+    int32_t tokens[N_PROMPT];
+    const kin_mtp_states states = {.text = 1, .tokens = tokens, .n_tokens = N_PROMPT, .pos = 0, .n = N_PROMPT, .rows = rows};
+    kin_mtp_drafter_options o = {.n_ctx = N_CTX, .n_texts = 1, .n_batch = N_BATCH, .n_vocab = N_VOCAB, .kv_type = GGML_TYPE_F16};
+    kin_devices devices;
+    kin_model model = {0};
+    kin_mtp_drafter *d = NULL;
+    (void)arg;
+    const kin_device_options dopts = kin_device_options_defaults();
+    if (kin_devices_open(&devices, &dopts, err) != 0) return KIN_FAIL;
+    for (int i = 0; i < N_PROMPT; i++) tokens[i] = 3 + i;
+    int rc = kin_model_open(&model, block_path, err);
+    o.model = &model;
+    o.devices = &devices;
+    if (rc == 0) rc = kin_mtp_drafter_open(&d, &o, err);
+    if (rc == 0) kin_mtp_drafter_take(d, &states);
+    kin_mtp_drafter_close(d);
+    kin_model_close(&model);
+    kin_devices_close(&devices);
+    return rc;
+}
+
+static void a_draft_block_is_opened_or_says_why_not(void **state) {
+    (void)state;
+    without_memory(take_states, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_draft_model_is_opened_or_says_why_not),
+        cmocka_unit_test(a_draft_block_is_opened_or_says_why_not),
         cmocka_unit_test(every_text_ends_once),
     };
-    return cmocka_run_group_tests(tests, make_model, remove_model);
+    return cmocka_run_group_tests(tests, make_models, remove_models);
 }
