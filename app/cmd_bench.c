@@ -426,6 +426,7 @@ static int command_bench(int argc, char **argv) {
         kin_session_end_parsing(&o.session, model, &err) != 0 || check(&o, &err) != 0)
         return kin_app_usage("bench", &err);
     o.session.predicts = can_be_predicted(&o);
+    o.session.drafts = o.session.draft != NULL;
     o.session.n_prompt = o.n_prompt;
     o.session.n_cached = o.n_prompt + o.n_gen / 2;
     int rc = kin_model_source_resolve(&o.session, &err);

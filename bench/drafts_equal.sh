@@ -4,13 +4,14 @@
 # policy, and with four drafted tokens in every pass. A quarter of the prompts each uses greedy sampling, temperature with top-p,
 # penalties, and a grammar.
 #
-#   bench/drafts_equal.sh [TOKENS [KIN]]      default: 10000 tokens each, build/kin; needs curl and jq
+#   bench/drafts_equal.sh [TOKENS [KIN [MODEL DRAFT MEMORY]]]      default: 10000 tokens each, build/kin, the demo model with its
+#       draft model, streamed in 24M; needs curl and jq. DRAFT: words of --draft, such as mtp
 #
 # Prints a line for each way with drafts, and exits 1 if an output differs.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 tokens=${1:-10000} kin=${2:-build/kin}
-draft=assets/demo-draft.gguf n_each=400
+model=${3:-} draft=${4:-assets/demo-draft.gguf} memory=${5:-24M} n_each=400
 work=$(mktemp -d) || exit 1
 pids=
 cleanup() {
@@ -78,7 +79,7 @@ write_texts() { # WAY WITH OPTION...
     shift 2
     for sampler in $samplers; do
         # shellcheck disable=SC2046 # options and their values
-        "$kin" run --lines -n $n_each --ignore-eos --no-echo -t 1 --stats $(options_of "$sampler") "$@" <"$work/prompts" \
+        "$kin" run ${model:+-m "$model"} --lines -n $n_each --ignore-eos --no-echo -t 1 --stats $(options_of "$sampler") "$@" <"$work/prompts" \
             >"$work/$way.$sampler.$with" 2>"$work/$way.$sampler.$with.log" || {
             tail -n 3 "$work/$way.$sampler.$with.log"
             n_differ=$((n_differ + 1))
@@ -96,7 +97,7 @@ write_ways() { # WAY OPTION...
     compare "$way_now" four
 }
 write_ways alone
-write_ways streamed --memory 24M --ctx 512 --batch 16
+write_ways streamed --memory "$memory" --ctx 512 --batch 16
 
 port=$((20000 + $$ % 20000))
 "$kin" profile --no-gpu -t 1 --json >"$work/profile.json" 2>"$work/profile.log"
@@ -120,7 +121,7 @@ pids=
 ask() { # WITH OPTION...
     with=$1
     shift
-    "$kin" serve --port 0 -t 1 --parallel 8 --no-prefix-cache --metrics "$@" 2>"$work/serve.log" >/dev/null </dev/null &
+    "$kin" serve ${model:+-m "$model"} --port 0 -t 1 --parallel 8 --no-prefix-cache --metrics "$@" 2>"$work/serve.log" >/dev/null </dev/null &
     pids=$!
     until grep -qs 'serving .* at http' "$work/serve.log"; do kill -0 "$pids" || return 1; done
     base=$(sed -n 's,.*serving .* at \(http://[^ ]*\).*,\1,p' "$work/serve.log")

@@ -42,6 +42,7 @@ int kin_compute_loop_open(kin_compute_loop **out, kin_session *session, int n_pa
                                .keeps = keeps,
                                .inexact_drafts = session->draft == KIN_DRAFT_ALSO_INEXACT,
                                .draft_model = session->draft_model,
+                               .mtp = session->mtp,
                                .draft_least = session->draft_min,
                                .draft_most = session->draft_max};
     kin_compute_loop *l = *out = calloc(1, sizeof *l);

@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "engine/governor.h"
 #include "engine/model_facts.h"
 #include "model/vocab_load.h"
 #include "node/demo_model.h"
@@ -335,34 +336,13 @@ static int check_timeline(const char *path, kin_err *err) {
     return f && fclose(f) == 0 ? 0 : kin_err_set(err, "%s: %s", path, strerror(errno));
 }
 
-int kin_draft_words_read(const char *text, kin_draft_mode *mode, const char **file, kin_err *err) {
-    static const char *const words[] = {[KIN_DRAFT_AUTO] = "auto", [KIN_DRAFT_OFF] = "off", [KIN_DRAFT_ALSO_INEXACT] = "ngram"};
-    *file = NULL;
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        size_t n = strlen(words[i]);
-        *mode = (kin_draft_mode)i;
-        if (strcmp(text, words[i]) == 0) return 0;
-        if (strncmp(text, words[i], n) != 0 || text[n] != ',') continue;
-        if (i == KIN_DRAFT_OFF) return kin_err_set(err, "--draft %s: off cannot be combined with a draft model", text);
-        if (text[n + 1] == '\0') return kin_err_set(err, "--draft %s: the draft model file is missing after the comma", text);
-        *file = text + n + 1;
-        return 0;
-    }
-    *mode = KIN_DRAFT_AUTO;
-    *file = text;
-    if (strchr(text, '.') || strchr(text, '/')) return 0;
-    return kin_err_set(err, "--draft %s: must be auto, off, ngram, or a draft model file", text);
-}
-
 static int read_draft(kin_session *s, const kin_session_options *o, const char **file, kin_err *err) {
     s->draft_min = o->draft_min;
     s->draft_max = o->draft_max;
     return kin_draft_words_read(o->draft ? o->draft : "auto", &s->draft, file, err);
 }
 
-// Opens it before the model's own shard, which gets the remaining memory.
 static int open_draft_model(kin_session *s, const char *file, kin_shard_options *so, kin_err *err) {
-    if (!file || s->draft == KIN_DRAFT_OFF) return 0;
     if (!s->vocab) return kin_err_set(err, "%s: %s", s->model_name, s->vocab_err.text);
     kin_draft_model_options o = {.path = file,
                                  .vocab = s->vocab,
@@ -376,6 +356,46 @@ static int open_draft_model(kin_session *s, const char *file, kin_shard_options 
     if (kin_draft_model_open(&s->draft_model, &o, err) != 0) return KIN_FAIL;
     so->beside = kin_draft_model_bytes(s->draft_model);
     return 0;
+}
+
+// Returns how much faster the draft block is expected to make tokens; 0: the file has none that kin computes.
+static double gain_of_block(const kin_session *s, const kin_session_options *o) {
+    kin_draft_block block;
+    kin_err why;
+    if (!kin_draft_block_is_in(&s->model)) return 0;
+    if (kin_draft_block_open(&block, &s->model, &why) != 0) {
+        kin_log(KIN_LOG_INFO, "no drafts by multi-token prediction: %s", why.text);
+        return 0;
+    }
+    const double gain = kin_draft_block_gain(&s->model, &block, o->fleet.cluster ? UINT64_MAX : kin_governor_room(o->memory));
+    kin_draft_block_close(&block);
+    return gain;
+}
+
+static int open_draft_block(kin_session *s, const kin_session_options *o, kin_shard_options *so, kin_err *err) {
+    kin_mtp_drafter_options m = {.model = &s->model,
+                                 .devices = &s->devices,
+                                 .n_ctx = so->n_ctx,
+                                 .n_texts = o->n_sequences,
+                                 .n_batch = so->n_batch < KIN_DRAFT_MODEL_BATCH ? so->n_batch : KIN_DRAFT_MODEL_BATCH,
+                                 .n_vocab = s->vocab ? kin_vocab_n_tokens(s->vocab) : s->model.hp.n_vocab,
+                                 .kv_type = so->kv_type,
+                                 .cache_dir = so->cache_dir,
+                                 .cache_cap = so->cache_cap,
+                                 .progress = so->progress};
+    if (kin_mtp_drafter_open(&s->mtp, &m, err) != 0) return KIN_FAIL;
+    so->beside = kin_mtp_drafter_bytes(s->mtp);
+    return 0;
+}
+
+// Opens what computes drafts before the model's own shard, which gets the remaining memory.
+static int open_drafts(kin_session *s, const kin_session_options *o, const char *file, kin_shard_options *so, kin_err *err) {
+    const double worth = 1.05; // as in pure/plan/speculation.h
+    if (s->draft == KIN_DRAFT_OFF) return 0;
+    if (file) return open_draft_model(s, file, so, err);
+    const bool is_exact = !so->ggml_kernels && so->windows.at[0].n_gpu_layers == 0 && !may_use_gpu(s, o);
+    const bool pays = o->drafts && s->draft == KIN_DRAFT_AUTO && is_exact && gain_of_block(s, o) >= worth;
+    return pays || s->draft == KIN_DRAFT_BLOCK ? open_draft_block(s, o, so, err) : 0;
 }
 
 // Variants of groups' sums with the same bits have the same number: mesh and star add in the order of the ranks.
@@ -467,7 +487,7 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
     use_kv_disk(s, o, &so);
 
     if (open_devices(s, o, &so, err) != 0) return KIN_FAIL;
-    if (!o->dry_run && open_draft_model(s, draft_file, &so, err) != 0) return KIN_FAIL;
+    if (!o->dry_run && open_drafts(s, o, draft_file, &so, err) != 0) return KIN_FAIL;
     kin_time measuring = kin_clock_now();
     if (needs_facts(s, o)) {
         int rc = measure_machine(s, o, err);
@@ -544,6 +564,8 @@ void kin_session_close(kin_session *s) {
     s->planner = NULL;
     kin_draft_model_close(s->draft_model);
     s->draft_model = NULL;
+    kin_mtp_drafter_close(s->mtp);
+    s->mtp = NULL;
     kin_timeline_close(s->timeline);
     s->timeline = NULL;
     kin_devices_close(&s->devices);

@@ -8,21 +8,14 @@
 #include "engine/shard.h"
 #include "model/model.h"
 #include "node/console.h"
+#include "node/draft_words.h"
 #include "node/fleet.h"
 #include "observe/timeline.h"
 #include "pipeline/draft_model.h"
 #include "pipeline/loopback.h"
+#include "pipeline/mtp_drafter.h"
 #include "pure/text/tokenizer.h"
 #include "pure/text/vocab.h"
-
-typedef enum kin_draft_mode {
-    KIN_DRAFT_AUTO, // n-gram lookup, and a draft model if there is one, where they do not change the output
-    KIN_DRAFT_OFF,
-    KIN_DRAFT_ALSO_INEXACT, // also where ggml's kernels or a GPU compute
-} kin_draft_mode;
-
-// Parses --draft: "auto", "off", "ngram", FILE, "auto,FILE" or "ngram,FILE". *file points into `words`; NULL: no draft model.
-int kin_draft_words_read(const char *words, kin_draft_mode *mode, const char **file, kin_err *err);
 
 typedef struct kin_session_options {
     const kin_console *console; // borrowed
@@ -54,6 +47,7 @@ typedef struct kin_session_options {
     bool dry_run;             // no model runs here, and no device gets work
     int n_cached;             // KV cache length for predictions, in the middle of the command's work; 0: half the context
     int n_prompt;             // prompt length for predictions; 0: 128
+    bool drafts;              // the command generates texts with drafts
     const char *draft;        // see kin_draft_words_read; NULL: auto
     int draft_min, draft_max; // drafted tokens of each sequence in a step: see kin_scheduler_options
     const char *timeline;     // file for a picture of the first tokens; NULL: none. For commands that call kin_session_mark
@@ -90,6 +84,7 @@ typedef struct kin_session {
     kin_kv_window window; // of windowed layers
     kin_draft_mode draft;
     kin_draft_model *draft_model; // NULL: none
+    kin_mtp_drafter *mtp;         // NULL: none
     int draft_min, draft_max;
     double load_ms;
 } kin_session;

@@ -83,6 +83,14 @@ void kin_metrics_put_devices(const json_t *cluster, kin_text_buffer *out) {
                   (uint64_t)json_integer_value(pages));
 }
 
+static void put_by_source(kin_text_buffer *out, const char *name, const char *help, const uint64_t counts[KIN_DRAFT_N_SOURCES]) {
+    put_head(out, name, "counter", help);
+    for (int i = 0; i < KIN_DRAFT_N_SOURCES; i++) {
+        if (i == KIN_DRAFT_ORACLE) continue; // of kin bench only
+        kin_text_print(out, "%s{source=\"%s\"} %" PRIu64 "\n", name, kin_draft_source_name((kin_draft_source_kind)i), counts[i]);
+    }
+}
+
 void kin_metrics_put(const struct kin_call_counters *c, const kin_service_status *status, kin_text_buffer *out) {
     const kin_scheduler_stats *t = &status->scheduler;
     put_count(out, "llamacpp:prompt_tokens_total", "Prompt tokens processed.", c->n_prompt - c->n_cached);
@@ -95,6 +103,8 @@ void kin_metrics_put(const struct kin_call_counters *c, const kin_service_status
     put_count(out, "llamacpp:spec_decode_num_accepted_tokens_total", "Drafted tokens that were accepted.",
               kin_draft_counts_accepted(&t->drafts));
     put_count(out, "llamacpp:spec_decode_num_drafts_total", "Drafts verified, of one or more tokens.", t->drafts.n_drafts);
+    put_by_source(out, "kin:drafted_tokens_total", "Drafted tokens that were verified, by their source.", t->drafts.drafted);
+    put_by_source(out, "kin:accepted_tokens_total", "Drafted tokens that were accepted, by their source.", t->drafts.accepted);
     put_number(out, "llamacpp:prompt_seconds_total", "counter", "Seconds until the first token.", c->prompt_s);
     put_number(out, "llamacpp:tokens_predicted_seconds_total", "counter", "Seconds after the first token.", c->generated_s);
     put_number(out, "llamacpp:prompt_tokens_seconds", "gauge", "Prompt tokens computed per second.",
