@@ -1,0 +1,91 @@
+#!/bin/sh
+# Drafts from a model's own block for multi-token prediction: the same text on one machine, streamed, in a ring and for several users, as many
+# accepted as the block is right, counted by source; files without such a block.
+#
+#   test_mtp.sh PATH_TO_KIN      (mkmodel is in the same folder)
+set -u
+# shellcheck source=tests/ring.sh
+. "$(dirname "$0")/ring.sh"
+key head
+model=$dir/model.gguf
+make() { "$mkmodel" --preset tiny --arch qwen35 --layers 9 --vocab 2000 --ctx 4096 --endless "$@" >/dev/null || exit 1; }
+make --interval 3 --draft-right 0.8 -o "$model"
+make -o "$dir/without.gguf"
+prompt='once upon a time there was a sea'
+
+# same_text NAME COMMAND...: the text with three drafted tokens in each pass, and with as many as pay, is that without drafts
+same_text() {
+    name=$1
+    shift
+    "$@" -m "$model" -p "$prompt" --ignore-eos --draft off >"$dir/$name.off"
+    for drafts in 'mtp --draft-min 3' mtp auto; do
+        # shellcheck disable=SC2086 # options and their values
+        "$@" -m "$model" -p "$prompt" --ignore-eos --stats --draft $drafts >"$dir/$name.mtp" || fail "status $?"
+        same "$dir/$name.off" "$dir/$name.mtp"
+    done
+}
+
+claim='one machine: the text is the same, and so many drafts are right as the generator says'
+for sampler in '--temp 0' '--seed 3 --temp 1 --top-p 0.9' '--seed 4 --temp 0.7 --repeat-penalty 1.2' '--temp 0 --memory 32M --ctx 512 --batch 16'; do
+    : >"$dir/head.log"
+    # shellcheck disable=SC2086
+    same_text alone alone run -n 250 $sampler
+    says "$dir/head.log" 'mtp: [0-9]* drafted, [1-9][0-9]* accepted'
+done
+: >"$dir/head.log"
+alone run -m "$model" -p "$prompt" -n 400 --temp 0 --ignore-eos --stats --draft mtp --draft-min 1 --draft-max 1 >"$dir/one"
+share=$(sed -n 's/.*mtp: [0-9]* drafted, [0-9]* accepted (\([0-9]*\) %).*/\1/p' "$dir/head.log")
+check [ "${share:-0}" -ge 70 ]
+check [ "${share:-0}" -le 90 ]
+
+claim='a ring of three, in one round and in two'
+join anna
+join ben
+same_text ring on_head run --devices 2 -n 120 --temp 0
+same_text rounds on_head run --devices 2 --rounds 2 -n 60 --seed 3 --temp 1
+says "$dir/head.log" 'mtp: [0-9]* drafted, [1-9][0-9]* accepted'
+
+claim='a server counts by source; a conversation goes on; users beside each other get their own texts'
+serve_with 2 -m "$model" --metrics --draft mtp --draft-min 2 --parallel 4
+text_of() { # NAME PROMPT N [CACHE]
+    printf '{"prompt": "%s", "n_predict": %d, "ignore_eos": true, "temperature": 0, "cache_prompt": %s}' "$2" "$3" "${4:-true}" \
+        >"$dir/$1.body"
+    curl -s -m 240 -d "@$dir/$1.body" -o "$dir/$1.json" "$base/completion"
+}
+texts() { sed -n 's/.*"content":"\([^"]*\)".*/\1/p' "$dir/$1.json"; } # NAME
+text_of first "$prompt" 100
+says "$dir/first.json" '"draft_sources":{"mtp":{"draft_n":[1-9][0-9]*,"draft_n_accepted":[1-9]'
+text_of second "$prompt$(texts first)" 50
+text_of second "$prompt$(texts first)" 50
+says "$dir/second.json" '"cache_n":[1-9]'
+text_of again "$prompt$(texts first)" 50 false
+check [ "$(texts second)" = "$(texts again)" ]
+curls=
+for who in 1 2 3 4; do
+    text_of "user$who" "$prompt $who" 80 &
+    curls="$curls $!"
+done
+# shellcheck disable=SC2086
+wait $curls
+for who in 1 2 3 4; do
+    text_of "alone$who" "$prompt $who" 80
+    check [ "$(texts "user$who")" != "$(texts first)" ]
+    check [ "$(texts "user$who")" = "$(texts "alone$who")" ]
+done
+curl -s -m 20 -o "$dir/metrics" "$base/metrics"
+says "$dir/metrics" '^kin:drafted_tokens_total{source="mtp"} [1-9]'
+says "$dir/metrics" '^kin:accepted_tokens_total{source="mtp"} [1-9]'
+says "$dir/metrics" '^kin:accepted_tokens_total{source="model"} 0$'
+kill "$pid_head"
+wait "$pid_head"
+
+claim='a file without such a block'
+alone run -m "$dir/without.gguf" -p "$prompt" -n 20 --draft auto >"$dir/out" || fail "status $?"
+alone run -m "$dir/without.gguf" -p "$prompt" -n 20 --draft mtp >"$dir/out" && fail 'it runs'
+says "$dir/head.log" 'the file has no block for multi-token prediction'
+alone run -m "$model" -p "$prompt" -n 20 --draft "mtp,$model" >"$dir/out"
+check [ $? -eq 2 ]
+says "$dir/head.log" "mtp cannot be combined with a draft model"
+"$kin" info "$model" >"$dir/out"
+says "$dir/out" '^drafts  *by a block for multi-token prediction, '
+tally
