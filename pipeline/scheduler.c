@@ -657,7 +657,7 @@ static int send_step(kin_scheduler *s, bool *sent, kin_err *err) {
                           .n_out = f->n_out,
                           .logits = f->logits,
                           .hidden = f->hidden,
-                          .states = kin_scheduler_wants_states(s, f),
+                          .states = kin_scheduler_wants_hidden(s, f),
                           .n_prompt = f->n_prompt,
                           .more = f->n_out == 0};
     if (kin_head_send(s->head, &step, &f->number, err) != 0) return KIN_FAIL;
@@ -763,7 +763,7 @@ static outcome take_row(kin_scheduler *s, const kin_part *p, float *logits, int 
     *i = next;
     kin_scheduler_follow_branch(s, g, next);
     g->n_sent++; // its keys and values are in the cache
-    kin_scheduler_take_states(s, g, p->draft_first + next, g->n_done, 1);
+    kin_scheduler_give_hidden(s, g, p->draft_first + next, g->n_done, 1);
     kin_scheduler_count_done(s, g, 1, true);
     return AGREES;
 }
@@ -789,7 +789,7 @@ static void take_part(kin_scheduler *s, const kin_part *p, float *logits) {
     kin_generation *g = p->g;
     if (!g) return;
     g->n_steps--;
-    kin_scheduler_take_states(s, g, p->first, g->n_done, p->n);
+    kin_scheduler_give_hidden(s, g, p->first, g->n_done, p->n);
     kin_scheduler_count_done(s, g, p->n, true);
     if (p->is_prompt) kin_scheduler_tell_progress(g);
     if (g->cancelled) {

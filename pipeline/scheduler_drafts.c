@@ -233,13 +233,13 @@ int kin_scheduler_add_drafts(kin_scheduler *s, kin_flight *f, kin_err *err) {
 
 // ---- hidden states
 
-bool kin_scheduler_wants_states(const kin_scheduler *s, const kin_flight *f) {
+bool kin_scheduler_wants_hidden(const kin_scheduler *s, const kin_flight *f) {
     bool wants = false;
     for (int i = 0; i < f->n_parts; i++) wants = wants || f->parts[i].g->o.drafts;
     return wants && s->o.mtp && !f->hidden && may_draft(s);
 }
 
-void kin_scheduler_take_states(kin_scheduler *s, const kin_generation *g, int at, int pos, int n) {
+void kin_scheduler_give_hidden(kin_scheduler *s, const kin_generation *g, int at, int pos, int n) {
     const float *states = s->o.mtp && g->o.drafts && !g->o.hidden && !g->cancelled ? kin_head_states(s->head) : NULL;
     if (!states) return;
     const kin_mtp_states of = {.text = g->number,

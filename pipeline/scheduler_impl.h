@@ -226,11 +226,11 @@ int kin_scheduler_send_keep(kin_scheduler *s, bool *sent, kin_err *err);
 int kin_scheduler_add_drafts(kin_scheduler *s, kin_flight *f, kin_err *err);
 
 // True if hidden states of the step are wanted for drafts: one of its sequences has drafts.
-bool kin_scheduler_wants_states(const kin_scheduler *s, const kin_flight *f);
+bool kin_scheduler_wants_hidden(const kin_scheduler *s, const kin_flight *f);
 
 // Passes on the hidden states of n tokens of the sequence, the first of which is the step's token `at` and has the position pos.
 // Without states, or drafts that need them, it does nothing.
-void kin_scheduler_take_states(kin_scheduler *s, const kin_generation *g, int at, int pos, int n);
+void kin_scheduler_give_hidden(kin_scheduler *s, const kin_generation *g, int at, int pos, int n);
 
 // Runs one pass of the draft model while the ring computes (kin_head_meanwhile). user: the scheduler.
 bool kin_scheduler_draft_ahead(void *user, double free_s);
