@@ -89,6 +89,7 @@ static kin_proto_pages golden_pages(void) {
     kin_proto_i32_encode(ops, (int32_t[]){2, 1, 64, 3, 3, 0}, 6);
     kin_proto_pages m = {
         .step = 42, .loads = true, .n_pages = 3, .n_good = 2, .n_ops = 2, .timeout_ms = 1750, .seq = 5, .first = 9, .ops = ops};
+    m.has_states = true;
     for (int i = 0; i < 48; i++) m.key[i / 16].bytes[i % 16] = (uint8_t)(0x50 + i);
     return m;
 }
@@ -477,6 +478,7 @@ static void pages_that_are_computed_again_have_borders(void **state) {
     kin_err err;
     size_t n = kin_proto_size_pages(&m);
     m.recomputes = true;
+    m.has_states = false;
     kin_border_set_add(&m.borders, 8);
     kin_border_set_add(&m.borders, 21);
     assert_int_equal(kin_proto_size_pages(&m), n + sizeof m.borders);
@@ -539,12 +541,13 @@ static void lies_in_a_step_are_refused_with_a_sentence(void **state) {
         {KIN_FRAME_SUM, 16, "00000000", "n_values is 0"},
         {KIN_FRAME_SUM, 16, "01000000", "4 bytes too many"},
         {KIN_FRAME_PAGES, 8, "04", "loads is 4"},
-        {KIN_FRAME_PAGES, 8, "02", "ends 32 bytes too early"},
+        {KIN_FRAME_PAGES, 8, "02030200", "ends 32 bytes too early"},
+        {KIN_FRAME_PAGES, 8, "02", "states is 1"},
         {KIN_FRAME_PAGES, 9, "00", "n_pages is 0"},
         {KIN_FRAME_PAGES, 9, "09", "n_pages is 9"},
         {KIN_FRAME_PAGES, 9, "02", "16 bytes too many"},
         {KIN_FRAME_PAGES, 10, "04", "n_good is 4, but must be between 0 and 3"},
-        {KIN_FRAME_PAGES, 11, "01", "byte 11 is 1"},
+        {KIN_FRAME_PAGES, 11, "02", "states is 2"},
         {KIN_FRAME_PAGES, 12, "0110", "n_ops is 4097"},
         {KIN_FRAME_PAGES, 16, "00000080", "seq is 2147483648"},
         {KIN_FRAME_PAGES, 20, "01002000", "first is 2097153"},

@@ -146,7 +146,7 @@ size_t kin_proto_encode_step_head(uint8_t *buf, size_t cap, const kin_proto_step
 //           8  u8   0 keeps, 1 loads, 2 loads and recomputes, 3 drops
 //           9  u8   n_pages (1 to 8)
 //          10  u8   n_good (<= n_pages)
-//          11  u8   0
+//          11  u8   1 with the states at the end of the last page (with 0 and 3: these alone); with 2: 0
 //          12  u16  n_ops (<= 4096)
 //          14  u16  timeout_ms
 //          16  i32  seq (>= 0)
@@ -161,7 +161,7 @@ static void put_pages(kin_writer *w, const kin_proto_pages *m) {
     kin_writer_u8(w, (uint8_t)(m->drops ? 3 : m->recomputes ? 2 : m->loads));
     kin_writer_u8(w, (uint8_t)m->n_pages);
     kin_writer_u8(w, (uint8_t)m->n_good);
-    kin_writer_u8(w, 0);
+    kin_writer_u8(w, m->has_states);
     kin_writer_u16(w, m->n_ops);
     kin_writer_u16(w, m->timeout_ms);
     kin_writer_u32(w, (uint32_t)m->seq);
@@ -179,7 +179,7 @@ static void take_pages(kin_reader *r, kin_proto_pages *m) {
     m->recomputes = what == 2;
     m->n_pages = (uint16_t)kin_reader_range(r, kin_reader_u8(r), 1, KIN_PROTO_MAX_PAGES, "n_pages");
     m->n_good = (uint16_t)kin_reader_range(r, kin_reader_u8(r), 0, m->n_pages, "n_good");
-    kin_reader_range(r, kin_reader_u8(r), 0, 0, "byte 11");
+    m->has_states = kin_reader_range(r, kin_reader_u8(r), 0, !m->recomputes, "states");
     m->n_ops = (uint16_t)kin_reader_range(r, kin_reader_u16(r), 0, KIN_PROTO_MAX_OPS, "n_ops");
     m->timeout_ms = kin_reader_u16(r);
     m->seq = (int32_t)kin_reader_range(r, kin_reader_u32(r), 0, INT32_MAX, "seq");
