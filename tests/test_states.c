@@ -14,21 +14,14 @@
 #include "base/hash.h"
 #include "base/rng.h"
 #include "pipeline/scheduler.h"
-#include "testkit/gguf_write.h"
+#include "testkit/small_models.h"
 #include "testkit/thread_ring.h"
 
-// Two of three layers are recurrent: delta nets, or short convolutions. All weights are F32 with kernels, so that drafts are
-// exact.
+// Two of three layers are recurrent: delta nets, or short convolutions.
 enum {
-    N_VOCAB = 160,
+    N_VOCAB = KIN_SMALL_VOCAB,
     N_LAYER = 6,
     N_EMBD = 64,
-    N_FF = 64,
-    DIM = 16, // of all heads
-    N_KEY_HEADS = 2,
-    N_VALUE_HEADS = 16,
-    N_VALUES = DIM * N_VALUE_HEADS,
-    N_CHANNELS = 2 * DIM * N_KEY_HEADS + N_VALUES,
     N_CTX = 2048,
     N_BATCH = 64,
     MAX_PROMPT = 600,
@@ -38,138 +31,21 @@ enum {
 // ---- the model
 
 static char model_path[64];
-static float *data[256];
-static int n_data;
 
-// Adds a tensor of random numbers around `mean`.
-static void add(kin_gguf_writer *w, const char *name, int64_t ne0, int64_t ne1, float mean, float size) {
-    const int64_t ne[] = {ne0, ne1};
-    float *x = malloc((size_t)(ne0 * ne1) * sizeof *x);
-    kin_rng rng;
-    kin_rng_seed(&rng, kin_hash64(name, strlen(name), 1));
-    for (int64_t i = 0; i < ne0 * ne1; i++) x[i] = mean + size * (float)(2 * kin_rng_unit(&rng) - 1);
-    kin_gguf_writer_add(w, name, GGML_TYPE_F32, ne1 > 1 ? 2 : 1, ne, x);
-    data[n_data++] = x;
-}
-
-static void add_of_layer(kin_gguf_writer *w, int il, const char *name, int64_t ne0, int64_t ne1, float mean, float size) {
-    char full[64];
-    snprintf(full, sizeof full, "blk.%d.%s", il, name);
-    add(w, full, ne0, ne1, mean, size);
-}
-
-static void add_layer(kin_gguf_writer *w, int il) {
-    const float size = 0.3f;
-    add_of_layer(w, il, "attn_norm.weight", N_EMBD, 1, 1, 0);
-    add_of_layer(w, il, "post_attention_norm.weight", N_EMBD, 1, 1, 0);
-    add_of_layer(w, il, "ffn_gate.weight", N_EMBD, N_FF, 0, size);
-    add_of_layer(w, il, "ffn_up.weight", N_EMBD, N_FF, 0, size);
-    add_of_layer(w, il, "ffn_down.weight", N_FF, N_EMBD, 0, size);
-    if (il % 3 == 2) {
-        add_of_layer(w, il, "attn_q.weight", N_EMBD, 4 * DIM, 0, size);
-        add_of_layer(w, il, "attn_k.weight", N_EMBD, DIM, 0, size);
-        add_of_layer(w, il, "attn_v.weight", N_EMBD, DIM, 0, size);
-        add_of_layer(w, il, "attn_q_norm.weight", DIM, 1, 1, 0);
-        add_of_layer(w, il, "attn_k_norm.weight", DIM, 1, 1, 0);
-        add_of_layer(w, il, "attn_output.weight", 2 * DIM, N_EMBD, 0, size);
-        return;
-    }
-    add_of_layer(w, il, "attn_qkv.weight", N_EMBD, N_CHANNELS, 0, size);
-    add_of_layer(w, il, "attn_gate.weight", N_EMBD, N_VALUES, 0, size);
-    add_of_layer(w, il, "ssm_conv1d.weight", 4, N_CHANNELS, 0, 1);
-    add_of_layer(w, il, "ssm_alpha.weight", N_EMBD, N_VALUE_HEADS, 0, size);
-    add_of_layer(w, il, "ssm_beta.weight", N_EMBD, N_VALUE_HEADS, 0, size);
-    add_of_layer(w, il, "ssm_dt.bias", N_VALUE_HEADS, 1, 0, 1);
-    add_of_layer(w, il, "ssm_a", N_VALUE_HEADS, 1, -0.02f, 0.01f); // long memories
-    add_of_layer(w, il, "ssm_norm.weight", DIM, 1, 1, 0);
-    add_of_layer(w, il, "ssm_out.weight", N_VALUES, N_EMBD, 0, size);
-}
-
-typedef struct number {
-    const char *key;
-    int value;
-} number;
-
-static void put_numbers(kin_gguf_writer *w, const char *family, const number *keys, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        char key[64];
-        snprintf(key, sizeof key, "%s.%s", family, keys[i].key);
-        kin_gguf_writer_put_int(w, key, KIN_GGUF_U32, keys[i].value);
-    }
-}
-
-static int save_model(kin_gguf_writer *w) {
+static int make(kin_small_model kind) {
     kin_err err;
     snprintf(model_path, sizeof model_path, "/tmp/kin-test-states-XXXXXX");
-    int fd = mkstemp(model_path);
-    int rc = fd < 0 || close(fd) != 0 || kin_gguf_writer_save(w, model_path, &err) != 0 ? -1 : 0;
-    kin_gguf_writer_free(w);
-    while (n_data > 0) free(data[--n_data]);
-    return rc;
+    return kin_small_model_make(kind, model_path, &err);
 }
 
 static int make_model(void **state) {
-    static const number keys[] = {{"context_length", N_CTX},
-                                  {"embedding_length", N_EMBD},
-                                  {"block_count", N_LAYER},
-                                  {"attention.head_count", 2},
-                                  {"attention.head_count_kv", 1},
-                                  {"attention.key_length", DIM},
-                                  {"attention.value_length", DIM},
-                                  {"rope.dimension_count", 8},
-                                  {"feed_forward_length", N_FF},
-                                  {"ssm.conv_kernel", 4},
-                                  {"ssm.state_size", DIM},
-                                  {"ssm.group_count", N_KEY_HEADS},
-                                  {"ssm.time_step_rank", N_VALUE_HEADS},
-                                  {"ssm.inner_size", N_VALUES},
-                                  {"full_attention_interval", 3}};
-    kin_gguf_writer *w = kin_gguf_writer_new();
     (void)state;
-    kin_gguf_writer_put_str(w, "general.architecture", "qwen35");
-    put_numbers(w, "qwen35", keys, sizeof keys / sizeof *keys);
-    add(w, "token_embd.weight", N_EMBD, N_VOCAB, 0, 1);
-    add(w, "output.weight", N_EMBD, N_VOCAB, 0, 1);
-    add(w, "output_norm.weight", N_EMBD, 1, 1, 0);
-    for (int il = 0; il < N_LAYER; il++) add_layer(w, il);
-    return save_model(w);
-}
-
-static void add_short_layer(kin_gguf_writer *w, int il) {
-    const float size = 0.3f;
-    add_of_layer(w, il, "attn_norm.weight", N_EMBD, 1, 1, 0);
-    add_of_layer(w, il, "ffn_norm.weight", N_EMBD, 1, 1, 0);
-    add_of_layer(w, il, "ffn_gate.weight", N_EMBD, N_FF, 0, size);
-    add_of_layer(w, il, "ffn_up.weight", N_EMBD, N_FF, 0, size);
-    add_of_layer(w, il, "ffn_down.weight", N_FF, N_EMBD, 0, size);
-    if (il % 3 == 2) {
-        add_of_layer(w, il, "attn_q.weight", N_EMBD, 2 * DIM, 0, size);
-        add_of_layer(w, il, "attn_k.weight", N_EMBD, DIM, 0, size);
-        add_of_layer(w, il, "attn_v.weight", N_EMBD, DIM, 0, size);
-        add_of_layer(w, il, "attn_q_norm.weight", DIM, 1, 1, 0);
-        add_of_layer(w, il, "attn_k_norm.weight", DIM, 1, 1, 0);
-        add_of_layer(w, il, "attn_output.weight", 2 * DIM, N_EMBD, 0, size);
-        return;
-    }
-    add_of_layer(w, il, "shortconv.in_proj.weight", N_EMBD, 3 * N_EMBD, 0, size);
-    add_of_layer(w, il, "shortconv.conv.weight", 3, N_EMBD, 0, 1);
-    add_of_layer(w, il, "shortconv.out_proj.weight", N_EMBD, N_EMBD, 0, size);
+    return make(KIN_SMALL_DELTA);
 }
 
 static int make_short_model(void **state) {
-    static const number keys[] = {{"context_length", N_CTX},     {"embedding_length", N_EMBD},  {"block_count", N_LAYER},
-                                  {"attention.head_count", 2},   {"attention.key_length", DIM}, {"attention.value_length", DIM},
-                                  {"feed_forward_length", N_FF}, {"shortconv.l_cache", 3}};
-    static const int32_t n_head_kv[N_LAYER] = {0, 0, 1, 0, 0, 1};
-    kin_gguf_writer *w = kin_gguf_writer_new();
     (void)state;
-    kin_gguf_writer_put_str(w, "general.architecture", "lfm2");
-    put_numbers(w, "lfm2", keys, sizeof keys / sizeof *keys);
-    kin_gguf_writer_put_array(w, "lfm2.attention.head_count_kv", KIN_GGUF_I32, N_LAYER, n_head_kv);
-    add(w, "token_embd.weight", N_EMBD, N_VOCAB, 0, 1);
-    add(w, "token_embd_norm.weight", N_EMBD, 1, 1, 0);
-    for (int il = 0; il < N_LAYER; il++) add_short_layer(w, il);
-    return save_model(w);
+    return make(KIN_SMALL_CONV);
 }
 
 static int remove_model(void **state) {

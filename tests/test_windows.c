@@ -16,17 +16,15 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "pipeline/scheduler.h"
-#include "testkit/gguf_write.h"
+#include "testkit/small_models.h"
 #include "testkit/thread_ring.h"
 
-// Three of four layers are windowed. All weights are F32 with kernels, so that drafts are exact.
+// Three of four layers are windowed.
 enum {
-    N_VOCAB = 160,
+    N_VOCAB = KIN_SMALL_VOCAB,
     N_LAYER = 12,
     N_EMBD = 32,
-    N_FF = 32,
-    DIM = 16, // of both heads
-    WINDOW = 96,
+    DIM = KIN_SMALL_DIM, // of both heads
     N_CTX = 3072,
     N_BATCH = 64,
     MAX_PROMPT = 900,
@@ -36,66 +34,11 @@ enum {
 // ---- the model
 
 static char model_path[] = "/tmp/kin-test-windows-XXXXXX", root[64];
-static float *data[256];
-static int n_data;
-
-// Adds a tensor of random numbers around `mean`.
-static void add(kin_gguf_writer *w, const char *name, int64_t ne0, int64_t ne1, float mean, float size) {
-    const int64_t ne[] = {ne0, ne1};
-    float *x = malloc((size_t)(ne0 * ne1) * sizeof *x);
-    kin_rng rng;
-    kin_rng_seed(&rng, kin_hash64(name, strlen(name), 1));
-    for (int64_t i = 0; i < ne0 * ne1; i++) x[i] = mean + size * (float)(2 * kin_rng_unit(&rng) - 1);
-    kin_gguf_writer_add(w, name, GGML_TYPE_F32, ne1 > 1 ? 2 : 1, ne, x);
-    data[n_data++] = x;
-}
-
-static void add_of_layer(kin_gguf_writer *w, int il, const char *name, int64_t ne0, int64_t ne1, float mean, float size) {
-    char full[64];
-    snprintf(full, sizeof full, "blk.%d.%s", il, name);
-    add(w, full, ne0, ne1, mean, size);
-}
-
-static void add_layer(kin_gguf_writer *w, int il) {
-    add_of_layer(w, il, "attn_q.weight", N_EMBD, 2 * DIM, 0, 0.5f);
-    add_of_layer(w, il, "attn_k.weight", N_EMBD, DIM, 0, 0.5f);
-    add_of_layer(w, il, "attn_v.weight", N_EMBD, DIM, 0, 0.5f);
-    add_of_layer(w, il, "attn_output.weight", 2 * DIM, N_EMBD, 0, 0.5f);
-    add_of_layer(w, il, "attn_q_norm.weight", 2 * DIM, 1, 1, 0.2f);
-    add_of_layer(w, il, "attn_k_norm.weight", DIM, 1, 1, 0.2f);
-    add_of_layer(w, il, "post_attention_norm.weight", N_EMBD, 1, 1, 0.2f);
-    add_of_layer(w, il, "ffn_gate.weight", N_EMBD, N_FF, 0, 0.5f);
-    add_of_layer(w, il, "ffn_up.weight", N_EMBD, N_FF, 0, 0.5f);
-    add_of_layer(w, il, "ffn_down.weight", N_FF, N_EMBD, 0, 0.5f);
-    add_of_layer(w, il, "post_ffw_norm.weight", N_EMBD, 1, 1, 0.2f);
-}
 
 static int make_model(void **state) {
-    static const struct {
-        const char *key;
-        int value;
-    } keys[] = {{"context_length", N_CTX},       {"embedding_length", N_EMBD},         {"block_count", N_LAYER},
-                {"attention.head_count", 2},     {"attention.head_count_kv", 1},       {"attention.key_length", DIM},
-                {"attention.value_length", DIM}, {"attention.sliding_window", WINDOW}, {"rope.dimension_count", DIM},
-                {"feed_forward_length", N_FF}};
-    kin_gguf_writer *w = kin_gguf_writer_new();
     kin_err err;
     (void)state;
-    kin_gguf_writer_put_str(w, "general.architecture", "olmo2");
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        char key[64];
-        snprintf(key, sizeof key, "olmo2.%s", keys[i].key);
-        kin_gguf_writer_put_int(w, key, KIN_GGUF_U32, keys[i].value);
-    }
-    add(w, "token_embd.weight", N_EMBD, N_VOCAB, 0, 1);
-    add(w, "output.weight", N_EMBD, N_VOCAB, 0, 1);
-    add(w, "output_norm.weight", N_EMBD, 1, 1, 0);
-    for (int il = 0; il < N_LAYER; il++) add_layer(w, il);
-    int fd = mkstemp(model_path);
-    int rc = fd < 0 || close(fd) != 0 || kin_gguf_writer_save(w, model_path, &err) != 0 ? -1 : 0;
-    kin_gguf_writer_free(w);
-    while (n_data > 0) free(data[--n_data]);
-    return rc;
+    return kin_small_model_make(KIN_SMALL_WINDOWED, model_path, &err);
 }
 
 static int remove_model(void **state) {
