@@ -67,6 +67,9 @@ static void print_needs(const kin_model *m) {
         printf("per sequence %s of states of recurrent layers; %d sequences can have them\n",
                kin_size_format(states / (uint64_t)kin_kv_n_states(&m->hp, kv.n_ctx), a, sizeof a),
                kin_kv_n_states(&m->hp, kv.n_ctx));
+    if (kin_kv_checkpoint_gap(&m->hp, &kv) > 0)
+        printf("checkpoints  %s of states on disk, every %d tokens and at the ends of turns\n",
+               kin_size_format(kin_kv_checkpoint_bytes(&m->hp, &kv), a, sizeof a), kin_kv_checkpoint_gap(&m->hp, &kv));
     printf("needs        %s of weights in memory to run at full speed, %s for a context of %d\n",
            kin_size_format(weights, a, sizeof a), kin_size_format(kv_bytes, b, sizeof b), kv.n_ctx);
     printf("this machine %s available: %s\n", kin_size_format(mem.available, c, sizeof c),

@@ -12,6 +12,7 @@ struct kin_kv {
     kin_kv_states *states;
     kin_kv_later later; // of operations whose step was not placed yet
     int n_states;
+    size_t state_bytes;                           // of a recurrent layer's state at a checkpoint
     void *block_copy;                             // a block's bytes while it is copied within a GPU
     void (*copied)(void *user, int from, int to); // or NULL
     void *copied_user;
@@ -38,6 +39,16 @@ static int64_t width(const kin_hparams *hp, int il, int is_v) {
 
 static size_t layer_row_bytes(const kin_hparams *hp, enum ggml_type type, int il) {
     return ggml_row_size(type, width(hp, il, 0)) + ggml_row_size(type, width(hp, il, 1));
+}
+
+// Returns the bytes of a page of the model.
+static size_t page_bytes_of(const kin_hparams *hp, enum ggml_type type) {
+    size_t most = 0;
+    for (int il = 0; il < hp->n_layer; il++) {
+        const size_t row = layer_row_bytes(hp, type, il);
+        if (row > most) most = row;
+    }
+    return most * KIN_KV_CELLS;
 }
 
 // Returns the cells of a layer.
@@ -109,10 +120,7 @@ int kin_kv_open(kin_kv **out, const kin_hparams *hp, const kin_kv_options *o,
     if (!kv) return kin_err_set(err, "out of memory");
     kv->o = *o;
     kv->n_layer = hp->n_layer;
-    for (int il = 0; il < hp->n_layer; il++) {
-        const size_t bytes = layer_row_bytes(hp, o->type, il);
-        if (bytes > kv->row_bytes) kv->row_bytes = bytes;
-    }
+    kv->row_bytes = page_bytes_of(hp, o->type) / KIN_KV_CELLS;
     kv->layers = calloc((size_t)hp->n_layer, sizeof *kv->layers);
     for (int il = 0; il < hp->n_layer && kv->layers; il++) kv->layers[il] = kin_layer_of(hp, il);
     kv->has_window = calloc((size_t)hp->n_layer, sizeof *kv->has_window);
@@ -127,6 +135,7 @@ int kin_kv_open(kin_kv **out, const kin_hparams *hp, const kin_kv_options *o,
         goto fail;
     }
     kv->n_states = kin_kv_n_states(hp, o->n_ctx);
+    kv->state_bytes = kin_kv_states_bare_floats(hp) * sizeof(float);
     if (kin_kv_blocks_open(&kv->blocks, o->n_ctx, kv->n_states, &o->window, err) != 0) goto fail;
     if (kin_kv_states_open(&kv->states, hp, &o->windows, o->n_ctx, err) != 0) goto fail;
 
@@ -402,14 +411,6 @@ static int block_of_layer(const kin_kv *kv, int32_t seq, int i, int il) {
     return kv->has_window[il] ? table[i] : kin_kv_block(kv, seq, i);
 }
 
-int kin_kv_n_gone(const kin_kv *kv, int32_t seq) {
-    return kin_kv_blocks_n_gone(kv->blocks, seq);
-}
-
-bool kin_kv_has_window(const kin_kv *kv, int il) {
-    return kv->has_window[il];
-}
-
 void kin_kv_page_get(const kin_kv *kv, int32_t seq, int i, int il, uint8_t *page) {
     const size_t block = (size_t)block_of_layer(kv, seq, i, il);
     struct ggml_tensor *of[] = {kv->k[il], kv->v[il]};
@@ -482,6 +483,98 @@ bool kin_kv_page_is_finite(const kin_kv *kv, int il, const uint8_t *page) {
         return are_ggml_scales_finite(page, k_bytes) && are_ggml_scales_finite(page + k_bytes, v_bytes);
     if (!are_kernel_scales_finite(layer->n_head_kv, layer->head_dim, page, k_bytes)) return false;
     return v_bytes == 0 || are_kernel_scales_finite(layer->n_head_kv, layer->v_dim, page + k_bytes, v_bytes);
+}
+
+// ---- states at checkpoints
+
+static size_t ceil_div(size_t a, size_t b) {
+    return (a + b - 1) / b;
+}
+
+int kin_kv_n_parts(const kin_kv *kv, int il, int n_blocks) {
+    const int n_window = kin_kv_window_n_blocks(&kv->o.window);
+    if (kv->layers[il].is_recurrent) return (int)ceil_div(kv->state_bytes, kin_kv_page_bytes(kv));
+    if (!kin_kv_window_has(&kv->o.window, &kv->layers[il]) || kv->layers[il].kv_back > 0) return 0;
+    return n_window < n_blocks ? n_window : n_blocks;
+}
+
+bool kin_kv_has_parts(const kin_kv *kv, int il) {
+    return kin_kv_layer_states(kv, il) || (kv->has_window[il] && kv->k[il]);
+}
+
+bool kin_kv_is_at_checkpoint(const kin_kv *kv, int32_t seq, int n_blocks) {
+    const int n = n_blocks * KIN_KV_CELLS;
+    return kin_kv_n_tokens(kv, seq) == n && kin_kv_blocks_checkpoint(kv->blocks, seq, n) == n;
+}
+
+// Returns the block of a sequence at a checkpoint that part `i` of a windowed layer is.
+static int block_of_part(const kin_kv *kv, int32_t seq, int il, int i) {
+    const int n_blocks = kin_kv_n_tokens(kv, seq) / KIN_KV_CELLS;
+    return n_blocks - kin_kv_n_parts(kv, il, n_blocks) + i;
+}
+
+void kin_kv_part_get(const kin_kv *kv, int32_t seq, int il, int i, uint8_t *part) {
+    const size_t n = kin_kv_page_bytes(kv) / sizeof(float);
+    if (kv->has_window[il])
+        kin_kv_page_get(kv, seq, block_of_part(kv, seq, il, i), il, part);
+    else
+        kin_kv_states_get(kv->states, il, kin_kv_blocks_state(kv->blocks, seq), (size_t)i * n, n, (float *)part);
+}
+
+void kin_kv_part_set(kin_kv *kv, int32_t seq, int il, int i, const uint8_t *part) {
+    const size_t n = kin_kv_page_bytes(kv) / sizeof(float);
+    if (kv->has_window[il])
+        kin_kv_page_set(kv, seq, block_of_part(kv, seq, il, i), il, part);
+    else
+        kin_kv_states_set(kv->states, il, kin_kv_blocks_state(kv->blocks, seq), (size_t)i * n, n, (const float *)part);
+}
+
+bool kin_kv_part_is_finite(const kin_kv *kv, int il, const uint8_t *part) {
+    uint32_t found = 0;
+    if (kv->has_window[il]) return kin_kv_page_is_finite(kv, il, part);
+    for (size_t i = 0; i < kin_kv_page_bytes(kv); i += sizeof found) {
+        uint32_t one;
+        memcpy(&one, part + i, sizeof one);
+        found |= ((one & UINT32_C(0x7f800000)) + UINT32_C(0x00800000)) & UINT32_C(0x80000000);
+    }
+    return !found;
+}
+
+int kin_kv_load(kin_kv *kv, int32_t seq, int first, int n, bool has_states, kin_err *err) {
+    if (kin_kv_n_tokens(kv, seq) != first * KIN_KV_CELLS)
+        return kin_err_set(err, "sequence %d has %d tokens, so no pages from block %d on can follow", (int)seq,
+                           kin_kv_n_tokens(kv, seq), first);
+    return kin_kv_blocks_load(kv->blocks, seq, n, has_states, err);
+}
+
+// Counts the parts of all layers at a checkpoint, and the layers that have pages.
+static size_t count_parts(const kin_hparams *hp, const kin_kv_options *o, int *n_page_layers) {
+    size_t n = 0;
+    *n_page_layers = 0;
+    for (int il = 0; il < hp->n_layer; il++) {
+        const kin_layer layer = kin_layer_of(hp, il);
+        if (layer.is_recurrent)
+            n += ceil_div(kin_kv_states_bare_floats(hp) * sizeof(float), page_bytes_of(hp, o->type));
+        else if (layer.kv_back == 0 && kin_kv_window_has(&o->window, &layer))
+            n += (size_t)kin_kv_window_n_blocks(&o->window);
+        else
+            *n_page_layers += layer.kv_back == 0;
+    }
+    return n;
+}
+
+uint64_t kin_kv_checkpoint_bytes(const kin_hparams *hp, const kin_kv_options *o) {
+    int n_page_layers;
+    return count_parts(hp, o, &n_page_layers) * (page_bytes_of(hp, o->type) + KIN_KV_PAGE_FRAME);
+}
+
+int kin_kv_checkpoint_gap(const kin_hparams *hp, const kin_kv_options *o) {
+    enum { LEAST = 512 / KIN_KV_CELLS, MOST = 8192 / KIN_KV_CELLS };
+    int n_page_layers;
+    const size_t n_parts = count_parts(hp, o, &n_page_layers);
+    if (n_parts == 0) return 0;
+    const size_t n = n_page_layers > 0 ? n_parts / (size_t)n_page_layers : MOST;
+    return (int)(n < LEAST ? LEAST : n > MOST ? MOST : n) * KIN_KV_CELLS;
 }
 
 int kin_kv_n_tokens(const kin_kv *kv, int32_t seq) {

@@ -44,11 +44,11 @@ enum {
 typedef struct kin_page_request {
     bool loads;      // load from the disk; false: keep there
     bool drops;      // instead of both: remove everything stored on this disk under these names, of all layers
+    bool has_states; // without `recomputes`: with what layers without pages need at the end of the last page (kin_kv_n_parts); to
+                     // keep or drop: that instead of the pages
     bool recomputes; // with loads: layers whose pages are on no device are recomputed from the hidden states at their border
     int timeout_ms;  // timeout for pages on other devices' disks; 0: none is fetched
     int32_t seq;
-    bool is_late; // steps began since it was sent; n_gone is that of the time (kin_kv_n_gone)
-    int n_gone;
     int first, n;                     // 1 <= n <= KIN_PAGES_MAX
     kin_page_key keys[KIN_PAGES_MAX]; // [n]
     kin_border_set borders;           // if it recomputes: the borders of the ring that computed these pages
@@ -140,14 +140,34 @@ void kin_kv_mask(const kin_kv *kv, const kin_batch *batch, const int32_t *rows, 
 // Returns the bytes of a page, the same in all layers. A page is one block's content in a layer, keys before values, exactly as
 // stored in the cache: only the same layer, type and kernels can read it again.
 size_t kin_kv_page_bytes(const kin_kv *kv);
-// Returns how many of the first blocks of a sequence windowed layers do not have any more.
-int kin_kv_n_gone(const kin_kv *kv, int32_t seq);
-bool kin_kv_has_window(const kin_kv *kv, int il); // for a layer of this cache: it is such a layer
 // Copies block `i` of a sequence, which must be full, in a layer that has it -> page // [kin_kv_page_bytes], and back.
 void kin_kv_page_get(const kin_kv *kv, int32_t seq, int i, int il, uint8_t *page);
 void kin_kv_page_set(kin_kv *kv, int32_t seq, int i, int il, const uint8_t *page);
 // Returns false if a page of a layer of this cache contains infinities or NaN; for Q8_0 it checks the scales.
 bool kin_kv_page_is_finite(const kin_kv *kv, int il, const uint8_t *page);
+
+// Recurrent layers and windowed ones with blocks of their own have no pages. To go on at a position of full blocks, a sequence
+// needs their states there: the recurrent layer's state, the windowed layer's blocks of the window. States are cut into parts of
+// a page's size.
+//
+// Returns the number of parts of a layer of the model at a position of n_blocks blocks; 0: it has pages.
+int kin_kv_n_parts(const kin_kv *kv, int il, int n_blocks);
+bool kin_kv_has_parts(const kin_kv *kv, int il); // the layer is here, and has parts instead of pages
+// Returns whether the sequence is n_blocks full blocks long, with states at its end.
+bool kin_kv_is_at_checkpoint(const kin_kv *kv, int32_t seq, int n_blocks);
+// Copies part `i` of a layer that has parts, at the end of a sequence at a checkpoint -> part // [kin_kv_page_bytes], and back.
+void kin_kv_part_get(const kin_kv *kv, int32_t seq, int il, int i, uint8_t *part);
+void kin_kv_part_set(kin_kv *kv, int32_t seq, int il, int i, const uint8_t *part);
+bool kin_kv_part_is_finite(const kin_kv *kv, int il, const uint8_t *part);
+
+// Gives a sequence of `first` full blocks n more for pages that are loaded: see kin_kv_blocks_load.
+int kin_kv_load(kin_kv *kv, int32_t seq, int first, int n, bool has_states, kin_err *err);
+// Return what the states of a checkpoint take on disks, in bytes, of all layers; and how far apart those of a long sequence are
+// kept, in tokens: so far that states take no more of the disk than pages do, at least 512 and at most 8192. 0: pages are enough.
+// options: type and window
+uint64_t kin_kv_checkpoint_bytes(const kin_hparams *hp, const kin_kv_options *options);
+int kin_kv_checkpoint_gap(const kin_hparams *hp, const kin_kv_options *options);
+
 int kin_kv_n_layers(const kin_kv *kv); // of the model
 bool kin_kv_has_layer(const kin_kv *kv, int il);
 bool kin_kv_is_on_gpu(const kin_kv *kv, int il); // for a layer of this cache

@@ -17,6 +17,7 @@ typedef struct sequence {
     // With states, while n > 0:
     int state, base; // the positions from `base` on are in the state's log
     int n_logged;    // before the run of that step
+    bool is_loaded;  // its last blocks were loaded, and nothing was appended to them
 } sequence;
 
 typedef struct pool {
@@ -151,6 +152,7 @@ static void shorten(kin_kv_blocks *b, sequence *s, int n) {
     give_blocks(b, s, blocks_of(n), blocks_of(s->n));
     if (n == 0) give_state(b, s);
     if (n == 0) s->n_gone = 0;
+    s->is_loaded = s->is_loaded && n > 0;
     s->n = n;
 }
 
@@ -198,9 +200,22 @@ static int own_last_block(kin_kv_blocks *b, sequence *s, kin_kv_copy *copy, kin_
     return 0;
 }
 
+// Takes from a sequence what it needs to go on behind its last block.
+static void take_end(kin_kv_blocks *b, sequence *s) {
+    const int n_blocks = blocks_of(s->n);
+    for (int i = s->n_gone; i < n_blocks && has_window(b); i++) give_block(&b->window, s->window[i]);
+    s->n_gone = has_window(b) ? n_blocks : 0;
+    s->base = b->n_states > 0 ? INT32_MAX : 0;
+}
+
 static int truncate_to(kin_kv_blocks *b, int32_t seq, int n, kin_kv_copy *copy, kin_err *err) {
     sequence *s = &b->sequences[seq];
     if (n >= s->n) return 0;
+    if (s->is_loaded && n > 0 && n % KIN_KV_CELLS == 0) {
+        shorten(b, s, n);
+        take_end(b, s);
+        return 0;
+    }
     if (check_at(b, seq, s, n, err) != 0) return KIN_FAIL;
     int kept = n % KIN_KV_CELLS ? s->blocks[n / KIN_KV_CELLS] : -1;
     bool is_shared = kept >= 0 && b->blocks.refs[kept] > 1;
@@ -244,6 +259,7 @@ static int share(kin_kv_blocks *b, const kin_kv_op *op, kin_kv_copy *copy, kin_e
     if (n > 0 && has_window(b)) memcpy(s->window, from->window, (size_t)n * sizeof *s->window);
     s->n = op->n;
     s->n_gone = n > 0 ? from->n_gone : 0;
+    s->is_loaded = false;
     s->step = 0;
     if (own_last_block(b, s, copy, err) == 0) return 0;
     shorten(b, s, 0);
@@ -270,6 +286,39 @@ static void append_to_run(kin_kv_blocks *b, sequence *s) {
     if (s->n + 1 - s->begin > KIN_STATE_LOG) s->base = s->n + 1;
 }
 
+// Returns the first block of the window before position n.
+static int window_begin(const kin_kv_blocks *b, int n) {
+    return n >= b->window_size ? (n - b->window_size + 1) / KIN_KV_CELLS : 0;
+}
+
+// Gives a sequence of full blocks, without what take_end takes, a state and the blocks of the window at its end.
+static int give_end(kin_kv_blocks *b, sequence *s, kin_err *err) {
+    const int begin = window_begin(b, s->n);
+    if (has_window(b) && s->n_gone - begin > b->window.n_free) return full_context(b, err);
+    for (; has_window(b) && s->n_gone > begin; s->n_gone--) s->window[s->n_gone - 1] = take_block(&b->window);
+    s->base = b->n_states > 0 ? s->n : 0;
+    return 0;
+}
+
+int kin_kv_blocks_load(kin_kv_blocks *b, int32_t seq, int n, bool has_states, kin_err *err) {
+    sequence *s = record(b, seq);
+    const int begin = s ? s->n / KIN_KV_CELLS : 0, end = begin + n;
+    if (!s || !reserve(b, s, end)) return kin_err_set(err, "out of memory for the KV cache's table");
+    if (s->n % KIN_KV_CELLS != 0) return kin_err_set(err, "the last block of sequence %d is not full", (int)seq);
+    if (end > b->n_ctx / KIN_KV_CELLS || n > b->blocks.n_free) return full_context(b, err);
+    if (s->n == 0 && b->n_states > 0 && take_state(b, s, err) != 0) return KIN_FAIL;
+    take_end(b, s);
+    for (int i = begin; i < end; i++) {
+        s->blocks[i] = take_block(&b->blocks);
+        if (has_window(b)) s->window[i] = 0; // not read
+    }
+    s->n = s->begin = end * KIN_KV_CELLS;
+    s->n_gone = has_window(b) ? end : 0;
+    s->step = 0;
+    s->is_loaded = true;
+    return has_states ? give_end(b, s, err) : 0;
+}
+
 void kin_kv_blocks_begin_step(kin_kv_blocks *b) {
     for (int i = 0; i < b->n_sequences && has_window(b); i++) {
         sequence *s = &b->sequences[i];
@@ -285,11 +334,25 @@ kin_kv_run kin_kv_blocks_run(const kin_kv_blocks *b, int32_t seq) {
     return (kin_kv_run){.begin = s->begin, .n = n, .state = s->state, .n_logged = s->n_logged, .stores = n > KIN_STATE_LOG};
 }
 
+int kin_kv_blocks_state(const kin_kv_blocks *b, int32_t seq) {
+    kin_assert(b->n_states > 0 && seq < b->n_sequences && b->sequences[seq].n > 0);
+    return b->sequences[seq].state;
+}
+
 int kin_kv_blocks_nearest(const kin_kv_blocks *b, int32_t seq, int n) {
     if (seq >= b->n_sequences) return 0;
     const sequence *s = &b->sequences[seq];
     if (n > s->n) n = s->n;
     return has_state_at(b, s, n) && has_window_at(s, n, b->window_size) ? n : 0;
+}
+
+int kin_kv_blocks_checkpoint(const kin_kv_blocks *b, int32_t seq, int n) {
+    if (seq >= b->n_sequences) return 0;
+    const sequence *s = &b->sequences[seq];
+    if (n > s->n) n = s->n;
+    if (b->n_states > 0) n = s->base <= n && s->base % KIN_KV_CELLS == 0 ? s->base : 0;
+    n -= n % KIN_KV_CELLS;
+    return has_window_at(s, n, b->window_size) ? n : 0;
 }
 
 int kin_kv_blocks_append(kin_kv_blocks *b, int32_t seq, int32_t pos, int64_t *cell, kin_err *err) {
@@ -308,6 +371,7 @@ int kin_kv_blocks_append(kin_kv_blocks *b, int32_t seq, int32_t pos, int64_t *ce
         if (has_window(b)) s->window[i] = take_block(&b->window);
     }
     append_to_run(b, s);
+    s->is_loaded = false;
     s->n++;
     *cell = (int64_t)s->blocks[i] * KIN_KV_CELLS + pos % KIN_KV_CELLS;
     return 0;

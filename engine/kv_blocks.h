@@ -41,6 +41,11 @@ typedef struct kin_kv_window {
     int n_most;   // blocks with which any sequence can go on
 } kin_kv_window;
 
+// Returns the blocks that the window before a position of whole blocks reaches into.
+static inline int kin_kv_window_n_blocks(const kin_kv_window *window) {
+    return window->n_blocks > 0 ? (window->size - 1 + KIN_KV_CELLS - 1) / KIN_KV_CELLS : 0;
+}
+
 // n_ctx: the maximum tokens of one sequence; there are enough blocks for n_ctx tokens in total. n_states 0: sequences have no
 // states. window NULL: no blocks of their own.
 int kin_kv_blocks_open(kin_kv_blocks **out, int n_ctx, int n_states, const kin_kv_window *window, kin_err *err);
@@ -62,6 +67,11 @@ int kin_kv_blocks_apply(kin_kv_blocks *blocks, const kin_kv_op *op, kin_kv_copy 
 // Allocates a cell for the next position of a sequence, which must be `pos`.
 int kin_kv_blocks_append(kin_kv_blocks *blocks, int32_t seq, int32_t pos, int64_t *cell, kin_err *err);
 
+// Appends n blocks, in full, to a sequence of full blocks: their content is loaded. has_states: with a state at their end and the
+// blocks of the window there, so the sequence can go on. Without, if the model has states or windowed layers have blocks of their
+// own, it can only get more blocks, or be shortened. A sequence can be shortened to any of its blocks before it goes on.
+int kin_kv_blocks_load(kin_kv_blocks *blocks, int32_t seq, int n, bool has_states, kin_err *err);
+
 // Begins a step: positions that are appended until the next call, to the same sequence, are a run.
 void kin_kv_blocks_begin_step(kin_kv_blocks *blocks);
 
@@ -73,9 +83,14 @@ typedef struct kin_kv_run {
     bool stores;  // they are too many for the log
 } kin_kv_run;
 kin_kv_run kin_kv_blocks_run(const kin_kv_blocks *blocks, int32_t seq); // of a sequence with a state
+int kin_kv_blocks_state(const kin_kv_blocks *blocks, int32_t seq);      // the number of its state
 
 // Returns the largest number of positions, at most n, that another sequence can have from this one.
 int kin_kv_blocks_nearest(const kin_kv_blocks *blocks, int32_t seq, int n);
+
+// Returns the largest number of positions, at most n and in full blocks, at which the sequence has all of the window, and a state
+// with an empty log; 0: none.
+int kin_kv_blocks_checkpoint(const kin_kv_blocks *blocks, int32_t seq, int n);
 
 // Removes the positions from n on that were appended since the last operation on the sequence, which loses its state.
 void kin_kv_blocks_undo(kin_kv_blocks *blocks, int32_t seq, int32_t n);

@@ -45,6 +45,15 @@ static inline kin_page_key kin_page_key_of_layer(const kin_page_key *key, int il
     return of;
 }
 
+// Returns the key of a part of what a layer needs, besides pages, to go on behind the named tokens (kin_kv_n_parts).
+static inline kin_page_key kin_page_key_of_part(const kin_page_key *key, int il, int i) {
+    kin_page_key of = kin_page_key_of_layer(key, il, false);
+    of.bytes[10] ^= (uint8_t)(i >> 8);
+    of.bytes[11] ^= (uint8_t)i;
+    of.bytes[12] ^= 1;
+    return of;
+}
+
 typedef struct kin_kv_page_seal {
     uint8_t secret[32];
     uint8_t variant[KIN_KV_VARIANT_BYTES];

@@ -10,8 +10,15 @@ struct kin_kv_pages {
     double timeout_ms; // what is left of the request's timeout
     size_t n_embd;
     kin_border_log *borders; // NULL: none
-    kin_page_key *missing;   // [KIN_PAGES_MAX * layers of the model]
+    kin_page_key *missing;   // [KIN_PAGES_MAX * layers of the model + most_parts]
 };
+
+// Returns the most parts that the layers of the model have at a checkpoint.
+static size_t most_parts(const kin_kv *kv) {
+    size_t n = 0;
+    for (int il = 0; il < kin_kv_n_layers(kv); il++) n += (size_t)kin_kv_n_parts(kv, il, INT32_MAX);
+    return n;
+}
 
 static void on_copy(void *user, int from, int to) {
     kin_border_log_copy(user, from, to);
@@ -29,7 +36,7 @@ static int open_borders(kin_kv_pages *p, kin_kv *kv, const kin_border_rows *rows
 int kin_kv_pages_open(kin_kv_pages **out, kin_kv *kv, const kin_border_rows *rows, const kin_kv_disk *disk,
                       const uint8_t variant[KIN_KV_VARIANT_BYTES], kin_err *err) {
     kin_kv_pages *p = *out = calloc(1, sizeof *p);
-    if (p) p->missing = malloc((size_t)kin_kv_n_layers(kv) * KIN_PAGES_MAX * sizeof *p->missing);
+    if (p) p->missing = malloc(((size_t)kin_kv_n_layers(kv) * KIN_PAGES_MAX + most_parts(kv)) * sizeof *p->missing);
     if (p && p->missing && kin_kv_store_open(&p->store, disk, variant, kin_kv_page_bytes(kv), err) == 0 &&
         open_borders(p, kv, rows, disk, variant, err) == 0)
         return 0;
@@ -47,16 +54,40 @@ void kin_kv_pages_close(kin_kv_pages *p) {
     free(p);
 }
 
-// Returns the first layer from `il` on that is here; the number of layers if there is none.
+static bool has_pages(const kin_kv *kv, int il) {
+    return kin_kv_has_layer(kv, il) && !kin_kv_has_parts(kv, il);
+}
+
+// Returns the first layer from `il` on that is here and has pages; the number of layers if there is none.
 static int next_layer(const kin_kv *kv, int il) {
-    while (il < kin_kv_n_layers(kv) && !kin_kv_has_layer(kv, il)) il++;
+    while (il < kin_kv_n_layers(kv) && !has_pages(kv, il)) il++;
     return il;
 }
 
-// Returns the end of the run of consecutive layers that are here, beginning with `il`.
+// Returns the end of the run of consecutive layers that are here and have pages, beginning with `il`.
 static int end_of_run(const kin_kv *kv, int il) {
-    while (il < kin_kv_n_layers(kv) && kin_kv_has_layer(kv, il)) il++;
+    while (il < kin_kv_n_layers(kv) && has_pages(kv, il)) il++;
     return il;
+}
+
+// A part of a layer's states at the end of a request's last page.
+typedef struct part {
+    int il, i;
+    kin_page_key key;
+} part;
+
+// Iterates over the parts of the layers that are here; starts with il = -1. False: no more.
+static bool next_part(const kin_kv *kv, const kin_page_request *r, part *at) {
+    const int n_blocks = r->first + r->n;
+    bool is_new = at->il < 0;
+    at->i = is_new ? 0 : at->i + 1;
+    if (is_new) at->il = 0;
+    for (; at->il < kin_kv_n_layers(kv); at->il++, at->i = 0) {
+        if (!kin_kv_has_parts(kv, at->il) || at->i >= kin_kv_n_parts(kv, at->il, n_blocks)) continue;
+        at->key = kin_page_key_of_part(&r->keys[r->n - 1], at->il, at->i);
+        return true;
+    }
+    return false;
 }
 
 static kin_page_key key_of(const kin_kv *kv, const kin_page_request *r, int i, int il) {
@@ -65,14 +96,12 @@ static kin_page_key key_of(const kin_kv *kv, const kin_page_request *r, int i, i
 
 // ---- keeping
 
-// Returns false if the page is not kept in all layers: windowed ones may not have it any more. Values that are not finite were
-// computed wrongly, and must not be loaded by other sequences with the same prefix.
+// Returns false if the page is not kept in all layers. Values that are not finite were computed wrongly, and must not be loaded
+// by other sequences with the same prefix.
 static bool keep_page(kin_kv_pages *p, const kin_kv *kv, const kin_page_request *r, int i) {
-    const int n_gone = r->is_late ? r->n_gone : kin_kv_n_gone(kv, r->seq);
     for (int il = next_layer(kv, 0); il < kin_kv_n_layers(kv); il = next_layer(kv, il + 1)) {
         kin_page_key key = key_of(kv, r, i, il);
         if (kin_kv_store_has(p->store, &key)) continue;
-        if (r->first + i < n_gone && kin_kv_has_window(kv, il)) return false;
         uint8_t *page = kin_kv_store_begin(p->store);
         if (!page) return false;
         kin_kv_page_get(kv, r->seq, r->first + i, il, page);
@@ -93,6 +122,28 @@ static int keep(kin_kv_pages *p, const kin_kv *kv, const kin_page_request *r, ki
         kin_border_log_keep(p->borders, kin_kv_block(kv, r->seq, r->first + i), &r->keys[i]);
     while (p && n < r->n && keep_page(p, kv, r, n)) n++;
     return n;
+}
+
+// Returns false if a part is left out. What was kept by an earlier request is not kept again.
+static bool keep_parts(kin_kv_pages *p, const kin_kv *kv, const kin_page_request *r) {
+    for (part at = {.il = -1}; next_part(kv, r, &at);) {
+        if (kin_kv_store_has(p->store, &at.key) || kin_kv_store_is_queued(p->store, &at.key)) continue;
+        uint8_t *content = kin_kv_store_begin(p->store);
+        if (!content) return false;
+        kin_kv_part_get(kv, r->seq, at.il, at.i, content);
+        if (!kin_kv_part_is_finite(kv, at.il, content)) {
+            kin_kv_store_give_up(p->store, content);
+            return false;
+        }
+        kin_kv_store_keep(p->store, &at.key, content);
+    }
+    return true;
+}
+
+static int keep_states(kin_kv_pages *p, const kin_kv *kv, const kin_page_request *r, kin_err *err) {
+    if (!kin_kv_is_at_checkpoint(kv, r->seq, r->first + r->n))
+        return kin_err_set(err, "sequence %d has no states at the end of block %d", (int)r->seq, r->first + r->n - 1);
+    return p && keep_parts(p, kv, r) ? r->n : 0;
 }
 
 // ---- finding
@@ -128,22 +179,34 @@ static int patience_left(const kin_kv_pages *p) {
     return p->timeout_ms > 0 ? (int)p->timeout_ms : 0;
 }
 
-// Fetches pages that are not on this disk from other devices.
+// Fetches pages that are not on this disk from other devices, with the states if all layers are wanted.
 static void fetch_missing(kin_kv_pages *p, const kin_kv *kv, const kin_page_request *r, int layer_begin, int layer_end) {
     int n = 0;
+    const bool wants_states = r->has_states && layer_begin == 0 && layer_end == kin_kv_n_layers(kv);
     for (int i = 0; i < r->n; i++) {
         for (int il = next_layer(kv, layer_begin); il < layer_end; il = next_layer(kv, il + 1)) {
             kin_page_key key = key_of(kv, r, i, il);
             if (!kin_kv_store_has(p->store, &key)) p->missing[n++] = key;
         }
     }
+    for (part at = {.il = -1}; wants_states && next_part(kv, r, &at);)
+        if (!kin_kv_store_has(p->store, &at.key)) p->missing[n++] = at.key;
     if (n == 0 || patience_left(p) == 0) return;
     kin_time begun = kin_clock_now();
     kin_kv_store_fetch(p->store, p->missing, n, patience_left(p));
     p->timeout_ms -= kin_clock_ms(begun, kin_clock_now());
 }
 
-// Loads the pages; returns how many leading ones are complete in all layers.
+static bool find_parts(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r) {
+    for (part at = {.il = -1}; next_part(kv, r, &at);) {
+        const uint8_t *content = kin_kv_store_read(p->store, &at.key);
+        if (!content) return false;
+        kin_kv_part_set(kv, r->seq, at.il, at.i, content);
+    }
+    return true;
+}
+
+// Loads the pages; returns how many leading ones are complete in all layers, the last one with its states if these are wanted.
 static int find(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r) {
     int n = r->n;
     p->timeout_ms = r->timeout_ms;
@@ -153,13 +216,23 @@ static int find(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r) {
         lack l = find_pages(p, kv, r, 0, n, begin, end);
         if (l.end > 0) n = l.begin;
     }
-    return n;
+    return n == r->n && r->has_states && !find_parts(p, kv, r) ? n - 1 : n;
+}
+
+static void drop_states(kin_kv_pages *p, const kin_kv *kv, const kin_page_request *r, int i) {
+    for (int il = 0; il < kin_kv_n_layers(kv); il++) {
+        for (int k = kin_kv_n_parts(kv, il, r->first + i + 1) - 1; k >= 0; k--) {
+            kin_page_key key = kin_page_key_of_part(&r->keys[i], il, k);
+            kin_kv_store_remove(p->store, &key);
+        }
+    }
 }
 
 // Also removes copies of other devices' pages.
 static void drop(kin_kv_pages *p, const kin_kv *kv, const kin_page_request *r) {
     kin_kv_store_settle(p->store);
     for (int i = 0; i < r->n; i++) {
+        drop_states(p, kv, r, i);
         for (int il = 0; il < kin_kv_n_layers(kv); il++) {
             for (int on_gpu = 0; on_gpu < 2; on_gpu++) {
                 kin_page_key key = kin_page_key_of_layer(&r->keys[i], il, on_gpu);
@@ -170,16 +243,9 @@ static void drop(kin_kv_pages *p, const kin_kv *kv, const kin_page_request *r) {
     if (p->borders) kin_border_log_drop(p->borders, r->keys, r->n, kin_kv_n_layers(kv));
 }
 
-// Assigns the cells of the pages, in one step. All members do so alike, whether they find the pages or not.
+// Assigns the cells of the pages. All members do so alike, whether they find the pages or not.
 static int place(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r, kin_err *err) {
-    int32_t pos[KIN_PAGES_MAX * KIN_KV_CELLS], seq[KIN_PAGES_MAX * KIN_KV_CELLS];
-    int64_t cells[KIN_PAGES_MAX * KIN_KV_CELLS];
-    const int n = r->n * KIN_KV_CELLS;
-    for (int k = 0; k < n; k++) {
-        pos[k] = r->first * KIN_KV_CELLS + k;
-        seq[k] = r->seq;
-    }
-    if (kin_kv_place(kv, &(kin_batch){.n_tokens = n, .pos = pos, .seq = seq}, cells, NULL, err) != 0) return KIN_FAIL;
+    if (kin_kv_load(kv, r->seq, r->first, r->n, r->has_states, err) != 0) return KIN_FAIL;
     for (int i = 0; i < r->n && p && p->borders; i++) kin_border_log_forget(p->borders, kin_kv_block(kv, r->seq, r->first + i));
     return 0;
 }
@@ -187,10 +253,11 @@ static int place(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r, kin_err
 int kin_kv_pages_take(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r, kin_err *err) {
     kin_assert(r->seq >= 0 && r->first >= 0 && r->n > 0 && r->n <= KIN_PAGES_MAX);
     if (r->drops) {
-        if (p) drop(p, kv, r);
+        if (p && r->has_states) drop_states(p, kv, r, r->n - 1);
+        if (p && !r->has_states) drop(p, kv, r);
         return r->n;
     }
-    if (!r->loads) return keep(p, kv, r, err);
+    if (!r->loads) return r->has_states ? keep_states(p, kv, r, err) : keep(p, kv, r, err);
     if (place(p, kv, r, err) != 0) return KIN_FAIL;
     return r->recomputes ? r->n : p ? find(p, kv, r) : 0;
 }

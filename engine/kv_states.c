@@ -4,13 +4,39 @@
 #include <string.h>
 #include <sys/mman.h>
 
+// Where the parts of a state are that are not its log.
+typedef struct bare_state {
+    size_t n_history, n_matrices, matrix; // floats of the convolution's inputs; matrices, and floats of each
+    size_t at, step;                      // the first matrix's place, and from each to the next
+} bare_state;
+
 struct kin_kv_states {
     int n_layer;
-    size_t floats;  // of a state
+    size_t floats; // of a state
+    bare_state bare;
     float **layers; // [n_layer] of the model
     void *memory;
     size_t bytes;
 };
+
+static bare_state bare_of(const kin_hparams *hp) {
+    const kin_delta_net *d = &hp->delta;
+    if (hp->conv.n_taps > 0) return (bare_state){.n_history = (size_t)(hp->conv.n_taps - 1) * (size_t)hp->n_embd};
+    return (bare_state){.n_history = (size_t)(d->n_taps - 1) * (size_t)kin_delta_n_channels(d),
+                        .n_matrices = (size_t)d->n_value_heads,
+                        .matrix = (size_t)d->head_dim * (size_t)d->head_dim,
+                        .at = kin_delta_history_floats(d),
+                        .step = kin_delta_head_floats(d)};
+}
+
+static size_t bare_floats(const bare_state *b) {
+    return b->n_history + b->n_matrices * b->matrix;
+}
+
+size_t kin_kv_states_bare_floats(const kin_hparams *hp) {
+    const bare_state b = bare_of(hp);
+    return kin_hparams_has_states(hp) ? bare_floats(&b) : 0;
+}
 
 int kin_kv_n_states(const kin_hparams *hp, int n_ctx) {
     enum { LEAST = 4, MOST = 64, TOKENS_EACH = 2048 };
@@ -41,6 +67,7 @@ int kin_kv_states_open(kin_kv_states **out, const kin_hparams *hp, const kin_win
     if (!s) return kin_err_set(err, "out of memory");
     s->n_layer = hp->n_layer;
     s->floats = kin_state_floats(hp);
+    s->bare = bare_of(hp);
     s->bytes = bytes;
     s->layers = calloc((size_t)hp->n_layer, sizeof *s->layers);
     s->memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -70,6 +97,44 @@ void kin_kv_states_close(kin_kv_states *s) {
 
 float *kin_kv_states_layer(const kin_kv_states *s, int il) {
     return s ? s->layers[il] : NULL;
+}
+
+// Returns the place in a state of float `at` of its form without a log, and sets *n to how many floats follow each other there.
+static size_t place_of(const bare_state *b, size_t at, size_t *n) {
+    if (at < b->n_history) {
+        *n = b->n_history - at;
+        return at;
+    }
+    const size_t i = (at - b->n_history) / b->matrix, in_matrix = (at - b->n_history) % b->matrix;
+    *n = b->matrix - in_matrix;
+    return b->at + i * b->step + in_matrix;
+}
+
+// Returns how many of the n floats from `at` on there are.
+static size_t n_there(const kin_kv_states *s, size_t at, size_t n) {
+    const size_t all = bare_floats(&s->bare), left = at < all ? all - at : 0;
+    return n < left ? n : left;
+}
+
+void kin_kv_states_get(const kin_kv_states *s, int il, int state, size_t at, size_t n, float *to) {
+    const float *from = s->layers[il] + (size_t)state * s->floats;
+    const size_t there = n_there(s, at, n);
+    for (size_t done = 0, some; done < there; done += some) {
+        const size_t place = place_of(&s->bare, at + done, &some);
+        if (some > there - done) some = there - done;
+        memcpy(to + done, from + place, some * sizeof *to);
+    }
+    memset(to + there, 0, (n - there) * sizeof *to);
+}
+
+void kin_kv_states_set(kin_kv_states *s, int il, int state, size_t at, size_t n, const float *from) {
+    float *to = s->layers[il] + (size_t)state * s->floats;
+    const size_t there = n_there(s, at, n);
+    for (size_t done = 0, some; done < there; done += some) {
+        const size_t place = place_of(&s->bare, at + done, &some);
+        if (some > there - done) some = there - done;
+        memcpy(to + place, from + done, some * sizeof *to);
+    }
 }
 
 int kin_state_copies_add(kin_state_copies *c, int from, int to, kin_err *err) {

@@ -7,6 +7,7 @@
 // Owner and thread: the KV cache's.
 #pragma once
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -28,6 +29,14 @@ void kin_kv_states_close(kin_kv_states *states);
 
 // Returns the states of a layer; NULL: it is not recurrent, or not here.
 float *kin_kv_states_layer(const kin_kv_states *states, int il);
+
+// A state with an empty log can be copied out of the cache without the log: f32, the convolution's inputs, then the heads'
+// matrices, as in a state (model/graph.h).
+size_t kin_kv_states_bare_floats(const kin_hparams *hp);
+// Copy floats at .. at + n - 1 of this form, for a layer that is here, out of a state and into it. Behind its end: zeros,
+// nothing.
+void kin_kv_states_get(const kin_kv_states *states, int il, int state, size_t at, size_t n, float *to);
+void kin_kv_states_set(kin_kv_states *states, int il, int state, size_t at, size_t n, const float *from);
 
 // A list of copies, in order.
 typedef struct kin_state_copies {

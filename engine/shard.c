@@ -176,9 +176,16 @@ static uint64_t cpu_kv_bytes(const kin_model *model, const kin_shard_options *o)
     return kin_kv_bytes(&hp, &kv);
 }
 
+// Whether hidden states are logged, from which lost layers are recomputed. Members of a group share each layer; layers without
+// pages would need the states before.
+static bool has_borders(const kin_model *model, const kin_shard_options *o) {
+    const kin_kv_options kv = kv_options(model, o);
+    return kin_share_is_whole(&o->share) && !kin_hparams_has_states(&model->hp) && kv.window.n_blocks == 0;
+}
+
 uint64_t kin_shard_border_bytes(const kin_model *model, const kin_shard_options *o) {
     int n_batch = o->n_batch < o->n_ctx ? o->n_batch : o->n_ctx;
-    return o->kv_disk.dir && kin_share_is_whole(&o->share) ? kin_border_log_most_bytes(model->hp.n_embd, n_batch) : 0;
+    return o->kv_disk.dir && has_borders(model, o) ? kin_border_log_most_bytes(model->hp.n_embd, n_batch) : 0;
 }
 
 static bool is_alone(const kin_model *model, const kin_shard_options *o) {
@@ -555,7 +562,6 @@ static kin_shard *new_shard(const kin_model *model, const kin_devices *devices, 
     s->sums.sum = o->sum;
     s->devices = *devices;
     s->o = *o;
-    if (kin_hparams_has_states(&s->hp)) s->o.kv_disk.dir = NULL; // pages have no states
     if (!kin_shard_has_kernels(model, o)) s->devices.cpu.kernels = NULL;
     if (!s->devices.cpu.kernels) s->o.ggml_kernels = true;
     if (s->o.n_batch > s->o.n_ctx) s->o.n_batch = s->o.n_ctx;
@@ -735,13 +741,14 @@ void kin_shard_end(kin_shard *s, int number, bool keep) {
 // Identifies what a page's bytes depend on besides the tokens and the layer: the model, and how it is computed. Independent of
 // which layers this shard has.
 static int make_variant(const kin_shard *s, uint8_t variant[KIN_KV_VARIANT_BYTES], kin_err *err) {
-    const int32_t how[] = {(int32_t)s->o.kv_type, s->devices.cpu.kernels ? KIN_KV_FORMAT : 0, s->flash};
+    const int32_t how[] = {(int32_t)s->o.kv_type, s->devices.cpu.kernels ? KIN_KV_FORMAT : 0, s->flash, KIN_STATE_FORMAT};
+    const size_t n_how = sizeof how - (kin_hparams_has_states(&s->hp) ? 0 : sizeof how[0]);
     uint64_t model = s->o.kv_disk.model ? s->o.kv_disk.model : s->o.identity;
     if (!model && kin_weights_model_identity(s->model, &model, err) != 0) return KIN_FAIL;
     memset(variant, 0, KIN_KV_VARIANT_BYTES);
     kin_put_u64(variant, model);
     kin_put_u64(variant + 8, kin_kv_page_bytes(s->kv));
-    kin_put_u64(variant + 16, kin_hash64(how, sizeof how, kin_hash64(&s->o.share, sizeof s->o.share, 2)));
+    kin_put_u64(variant + 16, kin_hash64(how, n_how, kin_hash64(&s->o.share, sizeof s->o.share, 2)));
     return 0;
 }
 
@@ -751,7 +758,7 @@ static void open_pages(kin_shard *s) {
     kin_err err;
     if (s->pages || !s->o.kv_disk.dir) return;
     kin_border_rows rows = {.n_embd = s->hp.n_embd, .n_batch = s->o.n_batch, .wire = s->o.wire};
-    if (!kin_share_is_whole(&s->o.share)) rows.n_embd = 0; // members of a group share each layer
+    if (!has_borders(s->model, &s->o)) rows.n_embd = 0;
     if (make_variant(s, variant, &err) == 0 && kin_kv_pages_open(&s->pages, s->kv, &rows, &s->o.kv_disk, variant, &err) == 0)
         return;
     kin_log(KIN_LOG_WARN, "the on-disk KV cache is disabled: %s", err.text);
@@ -770,10 +777,6 @@ int kin_shard_pages(kin_shard *s, const kin_batch *batch, kin_err *err) {
     if (!batch->pages) return 0;
     open_pages(s);
     return kin_kv_pages_take(s->pages, s->kv, batch->pages, err);
-}
-
-int kin_shard_n_gone(const kin_shard *s, int32_t seq) {
-    return kin_kv_n_gone(s->kv, seq);
 }
 
 // ---- running

@@ -92,8 +92,6 @@ int kin_shard_begin(kin_shard *shard, const kin_batch *batch, kin_err *err);
 // are kept, or found and loaded (never more than were requested); a page that is not is no failure. KIN_FAIL: the changes failed,
 // or the sequence cannot have these pages.
 int kin_shard_pages(kin_shard *shard, const kin_batch *batch, kin_err *err);
-// For a request to keep pages that this shard handles later, after steps that begin until then: what its n_gone is now.
-int kin_shard_n_gone(const kin_shard *shard, int32_t seq);
 
 // Do the second half of a request that recomputes, and supply hidden states for it: see engine/kv_pages.h.
 int kin_shard_recompute(kin_shard *shard, const kin_page_request *request, kin_err *err);

@@ -66,6 +66,7 @@ typedef struct kin_graph_rows {
 //   for each value head
 //     [head_dim / 16][head_dim][16]             its matrix before the log (kin_delta_rule.m)
 //     [KIN_STATE_LOG][2 head_dim + 16]          the log: key, value, decay and beta of each token
+enum { KIN_STATE_FORMAT = 1 }; // version of this layout: states of another version are not read from disks
 static inline size_t kin_delta_log_row(const kin_delta_net *d) {
     return 2 * (size_t)d->head_dim + 16;
 }

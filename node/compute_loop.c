@@ -38,6 +38,7 @@ int kin_compute_loop_open(kin_compute_loop **out, kin_session *session, int n_pa
                                .n_embd = session->model.hp.n_embd,
                                .n_states = kin_kv_n_states(&session->model.hp, session->n_ctx),
                                .window = session->window,
+                               .checkpoint_gap = session->checkpoint_gap,
                                .n_parallel = n_parallel,
                                .keeps = keeps,
                                .inexact_drafts = session->draft == KIN_DRAFT_ALSO_INEXACT,

@@ -425,10 +425,6 @@ static int open_kv_disk(kin_session *s, const kin_session_options *o, const kin_
 static void use_kv_disk(kin_session *s, const kin_session_options *o, kin_shard_options *so) {
     kin_err err;
     if (!o->keeps_kv || o->no_kv_disk) return;
-    if (kin_hparams_has_states(&s->model.hp)) {
-        kin_log(KIN_LOG_INFO, "the on-disk KV cache does not store this model's sequences: its recurrent layers have states");
-        return;
-    }
     if (open_kv_disk(s, o, so, &err) != 0)
         kin_log(KIN_LOG_WARN, "the on-disk KV cache is disabled: %s; disable it with --no-kv-disk", err.text);
     so->kv_disk = s->kv_disk;
@@ -483,6 +479,8 @@ int kin_session_open(kin_session *s, const kin_session_options *o, int n_ctx, ki
     so.ggml_kernels = wants_ggml_kernels(o);
     so.n_sequences = kin_shard_has_kernels(&s->model, &so) ? o->n_sequences : 0;
     s->window = kin_kv_window_of(&s->model.hp, n_ctx, so.n_batch, so.n_sequences);
+    const kin_kv_options kv = {.type = so.kv_type, .window = s->window};
+    s->checkpoint_gap = kin_kv_checkpoint_gap(&s->model.hp, &kv);
     so.progress = s->console->progress;
     use_kv_disk(s, o, &so);
 

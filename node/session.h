@@ -82,6 +82,7 @@ typedef struct kin_session {
     bool timeline_has_ended;
     int n_ctx;
     kin_kv_window window; // of windowed layers
+    int checkpoint_gap;   // kin_kv_checkpoint_gap
     kin_draft_mode draft;
     kin_draft_model *draft_model; // NULL: none
     kin_mtp_drafter *mtp;         // NULL: none

@@ -356,10 +356,8 @@ static int send_pages(kin_head *h, flight *f, uint64_t number, const int32_t *to
     h->next_step++;
     const bool keeps = !f->pages.loads && !f->pages.drops;
     f->has_later = f->pages.recomputes || keeps;
-    f->pages.is_late = keeps;
     const kin_batch now = {.ops = h->ops, .n_ops = h->n_ops, .pages = keeps ? NULL : &f->pages};
     f->n_good = kin_stage_executor_pages(h->ring.executor, &now, err);
-    f->pages.n_gone = keeps ? kin_shard_n_gone(h->ring.shard, f->pages.seq) : 0; // after the changes, as at the other members
     if (!now.pages && f->n_good == 0) f->n_good = f->pages.n;
     f->batch.n_ops = h->n_ops = 0;
     return f->n_good < 0 ? KIN_FAIL : 0;

@@ -58,6 +58,13 @@ static kin_page_key key_of_next(const kin_page_key *key) {
     return next;
 }
 
+// The same for the kind of a checkpoint behind the named block.
+static kin_page_key key_of_checkpoint(const kin_page_key *key) {
+    kin_page_key of = *key;
+    of.bytes[0] ^= 2;
+    return of;
+}
+
 bool kin_prefix_pages_name(kin_prefix_pages *p, const int32_t *tokens, int first, int n, kin_page_key *keys) {
     kin_page_key key = {{0}};
     for (int i = 0; i < first + n; i++) {
@@ -81,10 +88,37 @@ int kin_prefix_pages_find(kin_prefix_pages *p, const int32_t *tokens, int first,
     return n_blocks;
 }
 
+void kin_prefix_pages_checkpoints(kin_prefix_pages *p, const int32_t *tokens, int n_blocks, uint8_t *kinds) {
+    kin_page_key key = {{0}};
+    memset(kinds, KIN_STATES_NONE, (size_t)n_blocks);
+    for (int i = 0; i < n_blocks && name_next(p, tokens + (size_t)i * KIN_KV_CELLS, &key); i++) {
+        const kin_page_key of = key_of_checkpoint(&key);
+        const uint8_t *kept = kin_kv_store_read(p->store, &of);
+        if (kept) kinds[i] = kept[0];
+    }
+}
+
+void kin_prefix_pages_set_checkpoint(kin_prefix_pages *p, const int32_t *tokens, int n_blocks, kin_states_kind kind) {
+    kin_page_key key;
+    kin_assert(n_blocks > 0);
+    if (!kin_prefix_pages_name(p, tokens, n_blocks - 1, 1, &key)) return;
+    key = key_of_checkpoint(&key);
+    if (kind == KIN_STATES_NONE) {
+        kin_kv_store_remove(p->store, &key);
+        return;
+    }
+    uint8_t *content = kin_kv_store_begin(p->store);
+    if (!content) return;
+    memset(content, 0, CONTENT);
+    content[0] = (uint8_t)kind;
+    kin_kv_store_keep(p->store, &key, content);
+}
+
 static void forget_block(kin_prefix_pages *p, const kin_page_key *key) {
-    kin_page_key next = key_of_next(key);
+    const kin_page_key next = key_of_next(key), checkpoint = key_of_checkpoint(key);
     kin_kv_store_remove(p->store, key);
     kin_kv_store_remove(p->store, &next);
+    kin_kv_store_remove(p->store, &checkpoint);
 }
 
 void kin_prefix_pages_forget(kin_prefix_pages *p, const int32_t *tokens, int n_blocks) {

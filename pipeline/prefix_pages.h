@@ -37,7 +37,20 @@ int kin_prefix_pages_find(kin_prefix_pages *pages, const int32_t *tokens, int fi
 // [KIN_KV_CELLS]. False: not known.
 bool kin_prefix_pages_next(kin_prefix_pages *pages, const int32_t *tokens, int n_blocks, int32_t *next);
 
-// Removes the first n_blocks blocks of a sequence.
+// The states that layers without pages need at the end of a block (kin_kv_n_parts) are kept at few blocks, the checkpoints of a
+// sequence.
+typedef enum kin_states_kind {
+    KIN_STATES_NONE,
+    KIN_STATES_OF_TURN, // where a prompt ended: of use until the next turn has its own
+    KIN_STATES_LASTING,
+} kin_states_kind;
+
+// Finds the kinds of a sequence's checkpoints at its first n_blocks blocks -> kinds // [n_blocks] kin_states_kind
+void kin_prefix_pages_checkpoints(kin_prefix_pages *pages, const int32_t *tokens, int n_blocks, uint8_t *kinds);
+// Records that states at the end of block n_blocks - 1 are kept; KIN_STATES_NONE: that they are not.
+void kin_prefix_pages_set_checkpoint(kin_prefix_pages *pages, const int32_t *tokens, int n_blocks, kin_states_kind kind);
+
+// Removes the first n_blocks blocks of a sequence, with its checkpoints there.
 void kin_prefix_pages_forget(kin_prefix_pages *pages, const int32_t *tokens, int n_blocks);
 
 // Stores the tokens of these named blocks, whose pages are being stored. borders: those of the ring that computed them.

@@ -333,8 +333,7 @@ static void admit(kin_scheduler *s) {
         if (!take_slot(s, g, m)) return; // those behind it wait, too
         leave_line(s, g);
         start_running(s, g);
-        kin_scheduler_choose_marks(s, g);
-        kin_scheduler_look_on_disks(s, g);
+        kin_scheduler_choose_marks(s, g, kin_scheduler_look_on_disks(s, g));
         s->stats.n_cached_tokens += (uint64_t)g->n_cached;
         kin_scheduler_tell_progress(g);
     }
@@ -357,6 +356,7 @@ static bool preempt(kin_scheduler *s, const kin_generation *but) {
 int kin_scheduler_set_head(kin_scheduler *s, kin_head *head, kin_err *err) {
     s->head = NULL; // so that the changes below do not reach the old head
     s->n_flights = s->n_page_flights = 0;
+    s->old.is_due = false; // the new ring has other disks
     kin_prefill_init(&s->prefill);
     kin_speculation_forget_times(&s->speculation);
     for (int i = s->n_running - 1; i >= 0; i--) {
@@ -806,6 +806,7 @@ static void take_part(kin_scheduler *s, const kin_part *p, float *logits) {
 
 static int take_pages(kin_scheduler *s, const kin_flight *f, kin_err *err) {
     int rc = f->kind == KIN_FLIGHT_LOAD ? kin_scheduler_take_load(s, f, err) : 0;
+    if (f->kind == KIN_FLIGHT_STATES) kin_scheduler_take_states(s, f);
     s->last_done = kin_clock_now(); // steps are timed from here: pages do not count
     return rc;
 }

@@ -37,6 +37,7 @@ typedef struct kin_scheduler_options {
     int n_embd;              // of the model; 0: no sequence asks for hidden states
     int n_states;            // of recurrent layers (kin_kv_n_states); 0: the model has none
     kin_kv_window window;    // of windowed layers (kin_kv_window_of)
+    int checkpoint_gap;      // with pages: tokens between the checkpoints of a long sequence (kin_kv_checkpoint_gap)
     int n_parallel;          // sequences at once, at most KIN_SCHEDULER_MAX_PARALLEL; further ones wait
     bool keeps;              // ended sequences stay as prefixes for others
     kin_prefix_pages *pages; // with keeps: sequences are also stored on disks and found there later; borrowed, NULL: they are not

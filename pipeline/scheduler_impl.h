@@ -8,7 +8,9 @@
 #include "pure/plan/prefill.h"
 #include "pure/plan/speculation.h"
 
-enum { KIN_SCHEDULER_MARKS = 2 };
+// The positions at which a sequence is kept as a prefix for others: where it parts from another one, in memory or on the disks;
+// at multiples of a gap, on disks only; near its prompt's end.
+enum { KIN_SCHEDULER_PARTING, KIN_SCHEDULER_GAP, KIN_SCHEDULER_END, KIN_SCHEDULER_MARKS };
 
 struct kin_generation {
     kin_generation_options o;
@@ -33,7 +35,7 @@ struct kin_generation {
     bool recomputes;                // some layers' pages were not found: these layers are recomputed
     bool is_second;                 // it is recomputed after a wrong row, up to that row: nothing computed before is reused
     int n_to_drop, n_dropped;       // blocks whose pages must leave the disks before that; blocks for which requests were sent
-    int marks[KIN_SCHEDULER_MARKS]; // positions, ascending, at which its prompt is kept as a prefix for others; 0: none
+    int marks[KIN_SCHEDULER_MARKS]; // positions at which it is kept as a prefix for others; 0: none
     bool cancelled, was_running;
 };
 
@@ -44,7 +46,14 @@ typedef struct kin_slot {
     const kin_generation *branch_of; // the sequence in flight whose draft this branch belongs to; NULL: not a branch
     int32_t *tokens;                 // [n] tokens of an ended sequence; n = 0 and no owner: the slot is free
     int n, tag;
-    bool is_mark;  // the beginning of a prompt, of a model with recurrent layers
+    bool is_mark; // the beginning of a sequence, at a checkpoint
+    struct {
+        int kind;        // which of a sequence's marks it was
+        uint64_t due;    // steps until its states are everywhere
+        uint64_t flight; // the request that stores them; 0: none
+        int n_tries;     // requests that have failed
+        bool is_stored;  // they are on the disks
+    } mark;
     int n_kept;    // blocks that are stored on the disks, or whose request is in flight
     uint64_t used; // when it ended or was last reused, in steps
 } kin_slot;
@@ -63,11 +72,12 @@ typedef struct kin_part {
     int draft_row;     // row of logits after the first drafted token
 } kin_part;
 
-typedef enum kin_flight_kind { KIN_FLIGHT_TOKENS, KIN_FLIGHT_LOAD, KIN_FLIGHT_KEEP } kin_flight_kind;
+typedef enum kin_flight_kind { KIN_FLIGHT_TOKENS, KIN_FLIGHT_LOAD, KIN_FLIGHT_KEEP, KIN_FLIGHT_STATES } kin_flight_kind;
 
 typedef struct kin_flight {
     uint64_t number;
-    kin_flight_kind kind; // LOAD: one part, its pages; KEEP (also drops): no part
+    kin_flight_kind kind; // LOAD: one part, its pages; KEEP (also drops): no part; STATES: no part, but a mark
+    int mark;             // its slot
     kin_part parts[KIN_SCHEDULER_MAX_PARALLEL];
     int n_parts, n_tokens, n_out, n_prompt;
     int n_prompt_rows;         // part of n_out
@@ -103,6 +113,11 @@ struct kin_scheduler {
     double prompt_alone_s; // a prompt token's time in steps without decoding sequences; 0: not known
     kin_prefill prefill;   // sizes pieces of prompts in steps with them
     kin_speculation speculation;
+    struct {
+        bool is_due;
+        kin_page_key name;
+        int n_blocks;
+    } old; // a checkpoint that newer ones replace: its states are to leave the disks
     struct {
         int n_steps, n_tokens;
         double took_s;
@@ -185,22 +200,35 @@ int kin_scheduler_reusable(const kin_scheduler *s, int i, int n);
 // computed: an upper bound if nothing of it is forgotten.
 int kin_scheduler_soon_reusable(const kin_scheduler *s, const kin_generation *g, const kin_generation *running);
 
-// Chooses the positions at which the prompt of a sequence that starts is kept.
-void kin_scheduler_choose_marks(const kin_scheduler *s, kin_generation *g);
+// Chooses the positions at which a sequence that starts is kept. n_known: tokens that it has in common with one on the disks.
+void kin_scheduler_choose_marks(const kin_scheduler *s, kin_generation *g, int n_known);
 
 // Returns how many of the next n tokens of the sequence a step may have, so that it ends at a mark.
 int kin_scheduler_up_to_mark(const kin_generation *g, int n);
 
-// After a step was sent: keeps the prompts that stand at a mark.
+// After a step was sent: keeps the sequences that stand at a mark.
 void kin_scheduler_keep_marks(kin_scheduler *s, const kin_flight *f);
+
+// ---- scheduler_checkpoints.c
+
+// Returns the blocks before the last checkpoint of a sequence within its first n_blocks blocks; 0: there is none.
+int kin_scheduler_last_checkpoint(const kin_scheduler *s, const int32_t *tokens, int n_blocks);
+
+// Requests that the states of a mark are stored, or those of an old checkpoint dropped. *sent: there was such a mark.
+int kin_scheduler_send_states(kin_scheduler *s, bool *sent, kin_err *err);
+void kin_scheduler_take_states(kin_scheduler *s, const kin_flight *f);
 
 // ---- scheduler_pages.c
 
-// If the disks have more of the sequence than the cache, arranges to load it, from the last full block on.
-void kin_scheduler_look_on_disks(kin_scheduler *s, kin_generation *g);
+// Sends a request for pages. tokens: those of the pages, if they are to be loaded; else NULL.
+int kin_scheduler_send_pages(kin_scheduler *s, kin_flight *f, const kin_page_request *r, const int32_t *tokens, kin_err *err);
 
-// True if a sequence has pages to load, and must wait for steps in flight: they may still read the blocks of windowed layers that
-// the pages get. No step is sent meanwhile.
+// If the disks have more of the sequence than the cache, arranges to load it, from the last full block on. Returns how many of
+// its tokens the disks have, with or without the states that it needs to go on behind them.
+int kin_scheduler_look_on_disks(kin_scheduler *s, kin_generation *g);
+
+// True if a sequence has pages to load, and must wait for steps in flight: they may still read the blocks of windowed layers, or
+// write the states, that the sequence gets. No step is sent meanwhile.
 bool kin_scheduler_waits_to_load(const kin_scheduler *s);
 
 // Requests the next pages for each sequence that has pages to load and no step in flight.

@@ -14,22 +14,25 @@ enum { FIRST_LOAD = 2 }; // pages
 
 // ---- loading from the disks
 
-void kin_scheduler_look_on_disks(kin_scheduler *s, kin_generation *g) {
+int kin_scheduler_look_on_disks(kin_scheduler *s, kin_generation *g) {
     kin_err err;
+    const bool forgets = kin_scheduler_forgets(s);
     int first = g->n_sent / KIN_KV_CELLS;
-    if (!s->o.pages || !s->o.keeps || g->o.no_cache || g->is_second) return;
-    int n = kin_prefix_pages_find(s->o.pages, g->tokens, first, (g->n - 1) / KIN_KV_CELLS);
-    if (n * KIN_KV_CELLS <= g->n_sent) return;
-    if (kin_scheduler_reusable(s, g->slot, first * KIN_KV_CELLS) < first * KIN_KV_CELLS) return;
-    if (g->n_sent % KIN_KV_CELLS && kin_scheduler_change(s, (kin_kv_op){g->slot, g->slot, first * KIN_KV_CELLS}, &err) != 0)
-        return;
+    if (!s->o.pages || !s->o.keeps || g->o.no_cache || g->is_second) return 0;
+    if (forgets && g->n_sent % KIN_KV_CELLS) first = 0; // it cannot go back to a full block
+    const int n_known = kin_prefix_pages_find(s->o.pages, g->tokens, first, (g->n - 1) / KIN_KV_CELLS);
+    const int n = forgets ? kin_scheduler_last_checkpoint(s, g->tokens, n_known) : n_known;
+    if (n * KIN_KV_CELLS <= g->n_sent) return n_known * KIN_KV_CELLS;
+    if (g->n_sent > first * KIN_KV_CELLS &&
+        kin_scheduler_change(s, (kin_kv_op){g->slot, g->slot, first * KIN_KV_CELLS}, &err) != 0)
+        return 0;
     g->n_sent = g->n_done = g->n_cached = first * KIN_KV_CELLS;
     g->n_found = n;
     g->recomputes = false;
+    return n_known * KIN_KV_CELLS;
 }
 
-// tokens: those of the pages.
-static int send_pages(kin_scheduler *s, kin_flight *f, const kin_page_request *r, const int32_t *tokens, kin_err *err) {
+int kin_scheduler_send_pages(kin_scheduler *s, kin_flight *f, const kin_page_request *r, const int32_t *tokens, kin_err *err) {
     if (kin_head_send_pages(s->head, r, tokens, &f->number, err) != 0) return KIN_FAIL;
     s->n_flights++;
     s->n_page_flights++;
@@ -41,29 +44,50 @@ static int fetch_timeout_ms(const kin_scheduler *s, int n_tokens) {
     return (int)fmin(1e3 * (s->prompt_alone_s > 0 ? most_s : FETCH_PATIENCE_UNKNOWN_S), UINT16_MAX);
 }
 
-// Requests the next pages of a sequence that was found on the disks: a few at first, to measure them. If there is no room for
-// them, the rest is computed later.
+// Returns how many pages the next request for a sequence has: a few at first, to measure them.
+static int n_next(const kin_generation *g) {
+    const int first = g->n_sent / KIN_KV_CELLS, most = first == 0 ? FIRST_LOAD : kin_scheduler_min(KIN_PAGES_MAX, 2 * first);
+    return kin_scheduler_min(most, g->n_found - first);
+}
+
+// True if states follow the next pages: the sequence is to go on behind them.
+static bool is_next_last(const kin_scheduler *s, const kin_generation *g) {
+    return kin_scheduler_forgets(s) && g->n_sent / KIN_KV_CELLS + n_next(g) == g->n_found;
+}
+
+// Loads no more of the sequence; the rest is computed. Without states nothing that was loaded is of use.
+static int give_up_load(kin_scheduler *s, kin_generation *g, kin_err *err) {
+    g->n_found = 0;
+    if (!kin_scheduler_forgets(s)) return 0;
+    s->stats.n_cached_tokens -= (uint64_t)g->n_cached;
+    g->n_sent = g->n_done = g->n_cached = 0;
+    kin_scheduler_choose_marks(s, g, 0);
+    return kin_scheduler_change(s, (kin_kv_op){g->slot, g->slot, 0}, err);
+}
+
+static bool make_room_to_load(kin_scheduler *s, const kin_generation *g, const kin_page_request *r) {
+    const int n_window = r->has_states ? kin_kv_window_n_blocks(&s->o.window) : 0;
+    if (g->n_sent == 0 && !kin_scheduler_make_state(s, g->slot)) return false;
+    return kin_scheduler_make_room(s, r->n > n_window ? r->n : n_window);
+}
+
+// Requests the next pages of a sequence that was found on the disks.
 static int send_load(kin_scheduler *s, kin_generation *g, kin_err *err) {
     kin_page_request r = {.loads = true, .recomputes = g->recomputes, .seq = g->slot, .first = g->n_sent / KIN_KV_CELLS};
-    int most = r.first == 0 ? FIRST_LOAD : kin_scheduler_min(KIN_PAGES_MAX, 2 * r.first);
     const int32_t *tokens = g->tokens + g->n_sent;
-    r.n = kin_scheduler_min(most, g->n_found - r.first);
-    r.timeout_ms = fetch_timeout_ms(s, r.n * KIN_KV_CELLS);
-    if (!kin_scheduler_make_room(s, r.n) || !kin_prefix_pages_name(s->o.pages, g->tokens, r.first, r.n, r.keys)) {
-        g->n_found = 0;
-        return 0;
-    }
+    r.n = n_next(g);
+    r.has_states = is_next_last(s, g);
+    r.timeout_ms = fetch_timeout_ms(s, (r.has_states ? g->n_found : r.n) * KIN_KV_CELLS);
+    if (!make_room_to_load(s, g, &r) || !kin_prefix_pages_name(s->o.pages, g->tokens, r.first, r.n, r.keys))
+        return give_up_load(s, g, err);
     if (r.recomputes) r.n = kin_prefix_pages_borders(s->o.pages, r.keys, r.n, &r.borders);
     kin_flight *f = kin_scheduler_new_flight(s, KIN_FLIGHT_LOAD);
     f->sent = kin_clock_now();
     f->parts[f->n_parts++] = (kin_part){.g = g, .n = r.n * KIN_KV_CELLS};
-    for (int i = 0; i < r.n * KIN_KV_CELLS; i++) {
-        int64_t cell;
-        if (kin_kv_blocks_append(s->blocks, g->slot, g->n_sent++, &cell, err) != 0) return KIN_FAIL;
-    }
+    if (kin_kv_blocks_load(s->blocks, g->slot, r.n, r.has_states, err) != 0) return KIN_FAIL;
+    g->n_sent += r.n * KIN_KV_CELLS;
     g->n_steps++;
-    kin_kv_blocks_begin_step(s->blocks);
-    return send_pages(s, f, &r, tokens, err);
+    return kin_scheduler_send_pages(s, f, &r, tokens, err);
 }
 
 static bool wants_load(const kin_generation *g) {
@@ -72,8 +96,8 @@ static bool wants_load(const kin_generation *g) {
 
 bool kin_scheduler_waits_to_load(const kin_scheduler *s) {
     bool waits = false;
-    if (s->o.window.n_blocks == 0 || s->n_flights == s->n_page_flights) return false;
-    for (int i = 0; i < s->n_running; i++) waits = waits || wants_load(s->running[i]);
+    if (s->n_flights == s->n_page_flights) return false;
+    for (int i = 0; i < s->n_running; i++) waits = waits || (wants_load(s->running[i]) && is_next_last(s, s->running[i]));
     return waits;
 }
 
@@ -113,19 +137,44 @@ static void count_loaded(kin_scheduler *s, kin_generation *g, int n) {
     s->stats.n_loaded_tokens += (uint64_t)n;
 }
 
+// The states at a checkpoint, or pages before it, were not found: an earlier one is loaded, or nothing.
+static int fall_back(kin_scheduler *s, kin_generation *g, kin_err *err) {
+    const int n_pages = kin_scheduler_min(g->n_done / KIN_KV_CELLS, g->n_found - 1);
+    kin_prefix_pages_set_checkpoint(s->o.pages, g->tokens, g->n_found, KIN_STATES_NONE);
+    const int n = kin_scheduler_last_checkpoint(s, g->tokens, n_pages), kept = (n - 1) * KIN_KV_CELLS;
+    if (n == 0 || kept < g->n_cached) return give_up_load(s, g, err);
+    g->n_found = n;
+    g->n_sent = g->n_done = kept; // the states follow the last page
+    kin_scheduler_choose_marks(s, g, 0);
+    return kin_scheduler_change(s, (kin_kv_op){g->slot, g->slot, kept}, err);
+}
+
+// The same for a model whose sequences go on at checkpoints only: its pages count when the states are there.
+static int take_load_to_checkpoint(kin_scheduler *s, kin_generation *g, int n, bool is_whole, kin_err *err) {
+    g->n_done += n;
+    if (!is_whole) return fall_back(s, g, err);
+    if (!kin_scheduler_is_loading(g)) count_loaded(s, g, g->n_done - g->n_cached);
+    return 0;
+}
+
 int kin_scheduler_take_load(kin_scheduler *s, const kin_flight *f, kin_err *err) {
     if (f->n_parts == 0) return 0; // its sequence has failed
     kin_generation *g = f->parts[0].g;
-    int n = kin_head_n_good(s->head, f->number) * KIN_KV_CELLS;
+    const int n = kin_head_n_good(s->head, f->number) * KIN_KV_CELLS;
+    const bool is_whole = n == f->parts[0].n;
     g->n_steps--;
-    kin_scheduler_count_done(s, g, n, false);
-    count_loaded(s, g, n);
-    s->slots[g->slot].n_kept = g->n_done / KIN_KV_CELLS;
-    if (n < f->parts[0].n || !pays(s, f)) give_up_pages(g);
-    if (n < f->parts[0].n) {
-        g->n_sent = g->n_done;
-        if (kin_scheduler_change(s, (kin_kv_op){g->slot, g->slot, g->n_done}, err) != 0) return KIN_FAIL;
+    if (kin_scheduler_forgets(s)) {
+        if (take_load_to_checkpoint(s, g, n, is_whole, err) != 0) return KIN_FAIL;
+    } else {
+        kin_scheduler_count_done(s, g, n, false);
+        count_loaded(s, g, n);
+        if (!is_whole || !pays(s, f)) give_up_pages(g);
+        if (!is_whole) {
+            g->n_sent = g->n_done;
+            if (kin_scheduler_change(s, (kin_kv_op){g->slot, g->slot, g->n_done}, err) != 0) return KIN_FAIL;
+        }
     }
+    s->slots[g->slot].n_kept = g->n_done / KIN_KV_CELLS;
     kin_scheduler_tell_progress(g);
     if (g->cancelled) kin_scheduler_end(s, g, KIN_GENERATION_CANCELLED, NULL);
     return 0;
@@ -147,7 +196,7 @@ static int send_drop(kin_scheduler *s, kin_generation *g, bool *sent, kin_err *e
     *sent = kin_prefix_pages_name(s->o.pages, g->tokens, r.first, r.n, r.keys);
     if (!*sent) return 0;
     g->n_dropped += r.n;
-    return send_pages(s, kin_scheduler_new_flight(s, KIN_FLIGHT_KEEP), &r, NULL, err);
+    return kin_scheduler_send_pages(s, kin_scheduler_new_flight(s, KIN_FLIGHT_KEEP), &r, NULL, err);
 }
 
 int kin_scheduler_send_drops(kin_scheduler *s, kin_err *err) {
@@ -194,7 +243,7 @@ int kin_scheduler_send_keep(kin_scheduler *s, bool *sent, kin_err *err) {
         const kin_border_set borders = kin_head_borders(s->head);
         kin_prefix_pages_keep(s->o.pages, tokens, r.first, r.n, r.keys, &borders);
         *sent = true;
-        return send_pages(s, kin_scheduler_new_flight(s, KIN_FLIGHT_KEEP), &r, NULL, err);
+        return kin_scheduler_send_pages(s, kin_scheduler_new_flight(s, KIN_FLIGHT_KEEP), &r, NULL, err);
     }
-    return 0;
+    return kin_scheduler_send_states(s, sent, err);
 }

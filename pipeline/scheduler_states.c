@@ -2,7 +2,8 @@
 // stands: at its end, or in the log behind it. With windowed layers that keep only the window (engine/kv_window.h) they can begin
 // only where all of the window is left: near its end. So the beginning of a prompt is kept as a prefix of its own, a mark, at two
 // places: near its end, because what follows there often changes with the next turn of a conversation (a reply's reasoning is
-// dropped), and where it parts from another prompt, because a third one may part there too.
+// dropped), and where it parts from another prompt, because a third one may part there too. With pages on disks a sequence leaves
+// more marks, at multiples of a gap, until their states are stored (scheduler_checkpoints.c).
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,8 +43,10 @@ int kin_scheduler_soon_reusable(const kin_scheduler *s, const kin_generation *g,
     const int n = kin_scheduler_common_prefix(g, o->tokens, o->n);
     int best = 0;
     if (!kin_scheduler_forgets(s) || (s->o.n_states == 0 && o->n <= s->o.window.size)) return n;
-    for (int i = 0; i < KIN_SCHEDULER_MARKS; i++)
-        if (o->marks[i] > o->n_sent && o->marks[i] <= n) best = o->marks[i];
+    for (int i = 0; i < KIN_SCHEDULER_MARKS; i++) {
+        const int mark = i == KIN_SCHEDULER_GAP ? 0 : o->marks[i];
+        if (mark > o->n_sent && mark <= n && mark > best) best = mark;
+    }
     return best;
 }
 
@@ -60,24 +63,36 @@ static int most_in_common(const kin_scheduler *s, const kin_generation *g) {
     return most;
 }
 
-void kin_scheduler_choose_marks(const kin_scheduler *s, kin_generation *g) {
-    memset(g->marks, 0, sizeof g->marks);
-    if (!kin_scheduler_forgets(s) || !s->o.keeps || g->o.no_cache || g->o.hidden || g->is_second) return;
-    const int parting = whole_blocks(most_in_common(s, g)), end = whole_blocks(g->o.n_prompt - FROM_THE_END);
-    if (parting >= g->n_sent + LEAST_GAP && parting + LEAST_GAP <= end) g->marks[0] = parting;
-    if (end >= g->n_sent + LEAST_GAP) g->marks[1] = end;
+// Returns the first multiple of the gap behind n tokens; 0: sequences are not stored on disks.
+static int next_gap(const kin_scheduler *s, int n) {
+    const int gap = s->o.pages ? s->o.checkpoint_gap : 0;
+    return gap > 0 ? (n / gap + 1) * gap : 0;
 }
 
+void kin_scheduler_choose_marks(const kin_scheduler *s, kin_generation *g, int n_known) {
+    memset(g->marks, 0, sizeof g->marks);
+    if (!kin_scheduler_forgets(s) || !s->o.keeps || g->o.no_cache || g->o.hidden || g->is_second) return;
+    const int n = g->n_found * KIN_KV_CELLS > g->n_sent ? g->n_found * KIN_KV_CELLS : g->n_sent, common = most_in_common(s, g);
+    const int parting = whole_blocks(common > n_known ? common : n_known), end = whole_blocks(g->o.n_prompt - FROM_THE_END);
+    if (parting >= n + LEAST_GAP && parting + LEAST_GAP <= end) g->marks[KIN_SCHEDULER_PARTING] = parting;
+    if (end >= n + LEAST_GAP) g->marks[KIN_SCHEDULER_END] = end;
+    g->marks[KIN_SCHEDULER_GAP] = next_gap(s, n);
+}
+
+// A state at a mark must have no log. It has one after a step of few tokens; then the next step has few, too, so that the state
+// stands at the mark, with these in its log.
 int kin_scheduler_up_to_mark(const kin_generation *g, int n) {
-    for (int i = 0; i < KIN_SCHEDULER_MARKS; i++)
-        if (g->marks[i] > g->n_sent) n = kin_scheduler_min(n, g->marks[i] - g->n_sent);
+    for (int i = 0; i < KIN_SCHEDULER_MARKS; i++) {
+        const int left = g->marks[i] - g->n_sent;
+        if (g->marks[i] == 0 || left < 0) continue;
+        n = kin_scheduler_min(n, left > 0 ? left : KIN_STATE_LOG);
+    }
     return n;
 }
 
-// Keeps the tokens that the sequence has so far in a slot of their own, if there is room. Its own slot stores their pages.
-static void keep(kin_scheduler *s, const kin_generation *g) {
+// Keeps the first n tokens of the sequence in a slot of their own, if there is room. Its own slot stores their pages.
+static void keep(kin_scheduler *s, const kin_generation *g, int kind, int n) {
     kin_err err;
-    const int n = g->n_sent;
     int slot = kin_scheduler_make_state(s, NO_SLOT) ? kin_scheduler_find_free_slot(s, NO_SLOT) : NO_SLOT;
     int32_t *tokens = slot == NO_SLOT ? NULL : malloc((size_t)n * sizeof *tokens);
     if (!tokens || kin_scheduler_change(s, (kin_kv_op){slot, g->slot, n}, &err) != 0) {
@@ -87,15 +102,26 @@ static void keep(kin_scheduler *s, const kin_generation *g) {
     memcpy(tokens, g->tokens, (size_t)n * sizeof *tokens);
     s->slots[slot] = (kin_slot){.tokens = tokens, .n = n, .tag = g->o.tag, .used = s->stats.n_steps, .is_mark = true};
     s->slots[slot].n_kept = n / KIN_KV_CELLS;
+    s->slots[slot].mark.kind = kind;
+    s->slots[slot].mark.due = s->stats.n_steps + (uint64_t)(s->n_flights - s->n_page_flights) + 1; // the next step has the change
+}
+
+// Returns which mark the sequence has reached with its first n tokens; KIN_SCHEDULER_MARKS: none.
+static int reached_mark(const kin_generation *g, int n) {
+    if (n == g->marks[KIN_SCHEDULER_PARTING]) return KIN_SCHEDULER_PARTING;
+    if (n == g->marks[KIN_SCHEDULER_END]) return KIN_SCHEDULER_END;
+    const int gap = g->marks[KIN_SCHEDULER_GAP];
+    return gap > 0 && n >= gap ? KIN_SCHEDULER_GAP : KIN_SCHEDULER_MARKS;
 }
 
 void kin_scheduler_keep_marks(kin_scheduler *s, const kin_flight *f) {
-    for (int i = 0; i < f->n_parts; i++) {
+    for (int i = 0; i < f->n_parts && kin_scheduler_forgets(s); i++) {
         kin_generation *g = f->parts[i].g;
-        for (int k = 0; k < KIN_SCHEDULER_MARKS; k++) {
-            if (g->marks[k] != g->n_sent || g->n_sent == 0) continue;
-            g->marks[k] = 0;
-            keep(s, g);
-        }
+        const int n = kin_kv_blocks_checkpoint(s->blocks, g->slot, kin_scheduler_min(g->n_sent, g->n));
+        const int kind = n > 0 ? reached_mark(g, n) : KIN_SCHEDULER_MARKS;
+        if (kind == KIN_SCHEDULER_MARKS) continue;
+        g->marks[kind] = 0;
+        if (n >= g->marks[KIN_SCHEDULER_GAP]) g->marks[KIN_SCHEDULER_GAP] = next_gap(s, n);
+        keep(s, g, kind, n);
     }
 }

@@ -175,6 +175,15 @@ void kin_prefix_pages_forget(kin_prefix_pages *pages, const int32_t *tokens, int
     (void)pages, (void)tokens, (void)n_blocks;
 }
 
+void kin_prefix_pages_checkpoints(kin_prefix_pages *pages, const int32_t *tokens, int n_blocks, uint8_t *kinds) {
+    (void)pages, (void)tokens;
+    memset(kinds, KIN_STATES_NONE, (size_t)n_blocks);
+}
+
+void kin_prefix_pages_set_checkpoint(kin_prefix_pages *pages, const int32_t *tokens, int n_blocks, kin_states_kind kind) {
+    (void)pages, (void)tokens, (void)n_blocks, (void)kind;
+}
+
 void kin_prefix_pages_keep(kin_prefix_pages *pages, const int32_t *tokens, int first, int n, const kin_page_key *keys,
                            const kin_border_set *borders) {
     (void)pages, (void)tokens, (void)first, (void)n, (void)keys, (void)borders;

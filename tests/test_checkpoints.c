@@ -1,0 +1,731 @@
+// Models with layers that store no pages (recurrent ones, windowed ones): their states are on the disks at checkpoints. A
+// sequence goes on at the last one after a restart or in another ring, with the same logits as when it runs alone, and little is
+// computed twice.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "pipeline/scheduler.h"
+#include "testkit/small_models.h"
+#include "testkit/thread_ring.h"
+
+enum {
+    N_VOCAB = KIN_SMALL_VOCAB,
+    N_CTX = 16384,
+    N_BATCH = 64,
+    GAP = 1024,
+    MAX_PROMPT = 15000,
+    MAX_MADE = 700,
+};
+
+static kin_small_model kind;
+static char model_path[64], root[64];
+
+static int make_model(kin_small_model of) {
+    kin_err err;
+    kind = of;
+    strcpy(model_path, "/tmp/kin-test-checkpoints-XXXXXX");
+    return kin_small_model_make(kind, model_path, &err);
+}
+
+static int make_delta(void **state) {
+    (void)state;
+    return make_model(KIN_SMALL_DELTA);
+}
+
+static int make_conv(void **state) {
+    (void)state;
+    return make_model(KIN_SMALL_CONV);
+}
+
+static int make_windowed(void **state) {
+    (void)state;
+    return make_model(KIN_SMALL_WINDOWED);
+}
+
+static int remove_model(void **state) {
+    (void)state;
+    return unlink(model_path);
+}
+
+static bool is_one_disk; // all members use DIR/0
+static int n_parallel, n_batch, gap;
+
+static int make_root(void **state) {
+    (void)state;
+    is_one_disk = false;
+    n_parallel = 1;
+    n_batch = N_BATCH;
+    gap = GAP;
+    strcpy(root, "/tmp/kin-test-checkpoints-disk-XXXXXX");
+    return mkdtemp(root) ? 0 : -1;
+}
+
+static int remove_root(void **state) {
+    char command[128];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf %s", root);
+    return system(command);
+}
+
+// ---- sequences
+
+typedef struct text {
+    int32_t prompt[MAX_PROMPT], made[MAX_MADE];
+    int n_prompt, n_made, n_most, n_cached, n_ended;
+    uint64_t logits; // hash of all its logits
+    kin_generation_end how;
+    kin_generation *g;
+} text;
+
+static int32_t next(void *user, float *logits) {
+    text *t = user;
+    int32_t best = 0;
+    t->logits = kin_hash64(logits, N_VOCAB * sizeof *logits, t->logits);
+    if (t->n_made == t->n_most) return KIN_GENERATION_NO_TOKEN;
+    for (int32_t i = 1; i < N_VOCAB; i++) best = logits[i] > logits[best] ? i : best;
+    return t->made[t->n_made++] = best;
+}
+
+static void progress(void *user, int n_done, int n_cached) {
+    (void)n_done;
+    ((text *)user)->n_cached = n_cached;
+}
+
+static void ended(void *user, kin_generation_end how, const kin_err *why) {
+    text *t = user;
+    if (why) print_message("%s\n", why->text);
+    t->n_ended++;
+    t->how = how;
+}
+
+static void add_tokens(text *t, int seed, int n) {
+    for (int i = 0; i < n; i++, t->n_prompt++)
+        t->prompt[t->n_prompt] = (seed * (t->n_prompt + 7) * 37 + t->n_prompt / 3) % N_VOCAB;
+}
+
+static void begin_text(text *t, int n_made) {
+    t->n_made = t->n_ended = t->n_cached = 0;
+    t->logits = 0;
+    t->n_most = n_made;
+}
+
+static void make_text(text *t, int seed, int n_prompt, int n_made) {
+    t->n_prompt = 0;
+    begin_text(t, n_made);
+    add_tokens(t, seed, n_prompt);
+}
+
+// ---- a ring whose members keep pages in DIR/0, DIR/1, ...; the head keeps the tokens in DIR/head
+
+typedef struct world {
+    kin_thread_ring *ring;
+    kin_scheduler *s;
+    kin_prefix_pages *pages; // NULL: nothing is on disks
+} world;
+
+static void open_world(world *w, int n_members, int n_rounds, bool has_pages) {
+    static char dirs[KIN_THREAD_RING_MEMBERS][80];
+    const int n_layer = kin_small_model_n_layer(kind);
+    kin_thread_ring_options o = {
+        .n_members = n_members, .n_batch = n_batch, .n_ctx = N_CTX, .n_steps = n_members > 1 ? 8 : 1, .n_sequences = n_parallel};
+    char head[80];
+    kin_err err;
+    *w = (world){0};
+    for (int i = 0; i < n_members; i++) {
+        o.shares[i] = (kin_layer_share){n_layer / n_members / n_rounds, 0};
+        snprintf(dirs[i], sizeof dirs[i], "%s/%d", root, is_one_disk ? 0 : i);
+        if (has_pages) o.kv_dirs[i] = dirs[i];
+    }
+    snprintf(head, sizeof head, "%s/head", root);
+    const kin_prefix_pages_options po = {.disk = {.dir = head}, .context = "model", .n_context = 5};
+    if (has_pages && kin_prefix_pages_open(&w->pages, &po, &err) != 0) fail_msg("%s", err.text);
+    if (kin_thread_ring_open(&w->ring, model_path, &o, &err) != 0) fail_msg("%s", err.text);
+    assert_int_equal(kin_thread_ring_n_rounds(w->ring), n_rounds);
+    const kin_hparams *hp = &kin_thread_ring_model(w->ring)->hp;
+    const kin_scheduler_options so = {.n_ctx = N_CTX,
+                                      .n_vocab = N_VOCAB,
+                                      .n_embd = kin_small_model_n_embd(kind),
+                                      .n_states = kin_kv_n_states(hp, N_CTX),
+                                      .window = kin_kv_window_of(hp, N_CTX, n_batch, n_parallel),
+                                      .n_parallel = n_parallel,
+                                      .keeps = true,
+                                      .pages = w->pages,
+                                      .checkpoint_gap = gap};
+    if (kin_scheduler_open(&w->s, &so, &err) != 0 || kin_scheduler_set_head(w->s, kin_thread_ring_head(w->ring), &err) != 0)
+        fail_msg("%s", err.text);
+}
+
+// Closes the ring like a process that ends: everything in memory is lost.
+static void close_world(world *w) {
+    kin_err err;
+    if (kin_scheduler_settle(w->s, &err) != 0) fail_msg("%s", err.text);
+    kin_scheduler_close(w->s);
+    kin_prefix_pages_close(w->pages);
+    kin_thread_ring_close(w->ring);
+}
+
+static void submit(world *w, text *t) {
+    const kin_generation_options o = {
+        .prompt = t->prompt, .n_prompt = t->n_prompt, .next = next, .progress = progress, .ended = ended, .user = t};
+    kin_err err;
+    if (kin_scheduler_submit(w->s, &o, &t->g, &err) != 0) fail_msg("%s", err.text);
+}
+
+static void run(world *w) {
+    kin_err err;
+    for (bool busy = true; busy;)
+        if (kin_scheduler_step(w->s, &busy, &err) != 0) fail_msg("%s", err.text);
+}
+
+static void run_in(int n_members, int n_rounds, bool has_pages, text *t) {
+    world w;
+    open_world(&w, n_members, n_rounds, has_pages);
+    begin_text(t, t->n_most);
+    submit(&w, t);
+    run(&w);
+    close_world(&w);
+    assert_int_equal(t->n_ended, 1);
+    assert_int_equal(t->how, KIN_GENERATION_DONE);
+}
+
+static void expect_same(const text *a, const text *b) {
+    assert_int_equal(a->n_made, b->n_made);
+    assert_memory_equal(a->made, b->made, (size_t)a->n_made * sizeof *a->made);
+    assert_true(a->logits == b->logits);
+}
+
+// ---- files on the disks
+
+// Calls `found` for each page of a member's disk.
+static void for_each_page(const char *member, void (*found)(void *user, const char *path, const char *name), void *user) {
+    char path[200];
+    snprintf(path, sizeof path, "%s/%s/kv", root, member);
+    DIR *d = opendir(path);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        char inner[600];
+        snprintf(inner, sizeof inner, "%s/%s", path, e->d_name);
+        DIR *in = e->d_name[0] == '.' ? NULL : opendir(inner);
+        for (struct dirent *f; in && (f = readdir(in));) {
+            char file[1000];
+            snprintf(file, sizeof file, "%s/%s", inner, f->d_name);
+            if (!strchr(f->d_name, '.')) found(user, file, f->d_name);
+        }
+        if (in) closedir(in);
+    }
+    if (d) closedir(d);
+}
+
+static void add_bytes(void *user, const char *path, const char *name) {
+    struct stat st;
+    (void)name;
+    if (stat(path, &st) == 0) *(uint64_t *)user += (uint64_t)st.st_size;
+}
+
+static uint64_t bytes_on_disk(const char *member) {
+    uint64_t bytes = 0;
+    for_each_page(member, add_bytes, &bytes);
+    return bytes;
+}
+
+enum { PAGE_BYTES = 2 * KIN_SMALL_DIM * 2 * KIN_KV_CELLS + KIN_KV_PAGE_FRAME }; // keys and values in F16
+
+// Returns the layers of the model that store pages.
+static int n_page_layers(void) {
+    const int n_layer = kin_small_model_n_layer(kind);
+    return kind == KIN_SMALL_WINDOWED ? n_layer / 4 : n_layer / 3;
+}
+
+// Returns the parts of all layers at a checkpoint.
+static int n_parts(void) {
+    const int n_states = kin_small_model_n_layer(kind) - n_page_layers();
+    const int n_channels = KIN_SMALL_DIM * (2 * KIN_SMALL_KEY_HEADS + KIN_SMALL_VALUE_HEADS);
+    const int n_delta = 3 * n_channels + KIN_SMALL_VALUE_HEADS * KIN_SMALL_DIM * KIN_SMALL_DIM; // floats
+    const int page = PAGE_BYTES - KIN_KV_PAGE_FRAME;
+    if (kind == KIN_SMALL_WINDOWED) return n_states * 2; // 95 cells before the next one reach into two blocks
+    return n_states * (kind == KIN_SMALL_CONV ? 1 : (4 * n_delta + page - 1) / page);
+}
+
+static uint64_t formula(int n_blocks, int n_checkpoints) {
+    return (uint64_t)(n_blocks * n_page_layers() + n_checkpoints * n_parts()) * PAGE_BYTES;
+}
+
+// ---- an agent's conversation
+
+enum { N_SYSTEM = 8000, N_TURN = 300, N_TURNS = 20, N_REPLY = 60 };
+
+typedef struct replay {
+    int n_new;   // prompt tokens that are in no prompt before
+    int n_all;   // of all prompts
+    int n_twice; // that were computed although they had been before
+    uint64_t n_on_disk;
+} replay;
+
+// Returns how many tokens of the text were computed before: of the prompt and the reply before it.
+static int n_known(const text *t, const int32_t *known, int n) {
+    int i = 0;
+    while (i < n && i < t->n_prompt - 1 && known[i] == t->prompt[i]) i++;
+    return i;
+}
+
+// Turns are the prompt before, with its reply (drops: other tokens instead of it), and new tokens. The head ends after half of
+// them.
+static replay play(int n_members, bool drops) {
+    static text t, alone;
+    static int32_t known[MAX_PROMPT + MAX_MADE];
+    replay r = {0};
+    world w;
+    int n = 0;
+    make_text(&t, 5, N_SYSTEM, N_REPLY);
+    open_world(&w, n_members, 1, true);
+    for (int turn = 0; turn < N_TURNS; turn++) {
+        if (turn == N_TURNS / 2) {
+            close_world(&w);
+            open_world(&w, n_members, 1, true);
+        }
+        begin_text(&t, N_REPLY);
+        submit(&w, &t);
+        run(&w);
+        const int n_before = n_known(&t, known, n);
+        r.n_all += t.n_prompt;
+        r.n_new += t.n_prompt - (turn > 0 ? n_before : 0);
+        r.n_twice += n_before > t.n_cached ? n_before - t.n_cached : 0;
+        if (turn % (N_TURNS / 2) == 0 || turn == N_TURNS - 1) {
+            alone = t;
+            run_in(1, 1, false, &alone);
+            expect_same(&t, &alone);
+        }
+        n = t.n_prompt + t.n_made;
+        memcpy(known, t.prompt, (size_t)t.n_prompt * sizeof *known);
+        memcpy(known + t.n_prompt, t.made, (size_t)t.n_made * sizeof *known);
+        for (int i = 0; i < t.n_made && !drops; i++) t.prompt[t.n_prompt++] = t.made[i];
+        add_tokens(&t, 100 + turn, drops ? N_TURN : N_TURN - t.n_made);
+    }
+    close_world(&w);
+    for (int i = 0; i < n_members; i++) {
+        char member[16];
+        snprintf(member, sizeof member, "%d", i);
+        r.n_on_disk += bytes_on_disk(member);
+    }
+    return r;
+}
+
+static void a_replay_computes_almost_nothing_twice(void **state) {
+    (void)state;
+    const replay r = play(1, false);
+    const int n_blocks = (N_SYSTEM + (N_TURNS - 1) * N_TURN + N_REPLY) / KIN_KV_CELLS, n_gaps = n_blocks * KIN_KV_CELLS / gap;
+    print_message("             %d of %d prompt tokens computed twice; %.1f MB on the disk\n", r.n_twice, r.n_new,
+                  (double)r.n_on_disk / 1e6);
+    assert_true(r.n_twice * 100 <= 3 * r.n_new);
+    // The newest two, one at each gap, where the prompt parted from the one before the restart, and one between two gaps
+    assert_in_range(r.n_on_disk, formula(n_blocks, n_gaps), formula(n_blocks + 1, 2 * n_gaps + 4));
+}
+
+// Where the next prompt does not have the reply, what is behind the last full block before the prompt's end is computed again.
+static void a_replay_without_replies_computes_little_twice(void **state) {
+    (void)state;
+    const replay r = play(3, true);
+    print_message("             %d of %d prompt tokens computed twice, of %d in all prompts\n", r.n_twice, r.n_new, r.n_all);
+    assert_true(r.n_twice <= N_TURNS * (KIN_KV_CELLS + 8));
+    assert_true(r.n_twice * 100 <= 3 * r.n_all);
+}
+
+// ---- restarts, other rings
+
+static int end_of(const text *t) {
+    return (t->n_prompt - 8) / KIN_KV_CELLS * KIN_KV_CELLS;
+}
+
+static void check_restart(int n_members, int n_rounds, int n_members_then, int n_rounds_then) {
+    static text first, second, alone;
+    remove_root(NULL);
+    make_text(&first, 3, 1500, 40);
+    second = first;
+    add_tokens(&second, 4, 200);
+    alone = second;
+    run_in(1, 1, false, &alone);
+    run_in(n_members, n_rounds, true, &first);
+    run_in(n_members_then, n_rounds_then, true, &second);
+    assert_int_equal(second.n_cached, end_of(&first));
+    expect_same(&second, &alone);
+}
+
+static void a_text_is_found_after_a_restart(void **state) {
+    (void)state;
+    check_restart(1, 1, 1, 1);
+    check_restart(3, 1, 3, 1);
+    check_restart(3, 2, 3, 2);
+    check_restart(2, 3, 2, 3);
+}
+
+// After a step of few tokens these are in a state's log.
+static void steps_of_few_tokens_reach_checkpoints(void **state) {
+    (void)state;
+    for (n_batch = 5; n_batch <= 9; n_batch += 2) check_restart(1, 1, 1, 1);
+}
+
+static void another_ring_finds_what_a_ring_has_stored(void **state) {
+    (void)state;
+    is_one_disk = true;
+    check_restart(3, 1, 2, 1);
+    check_restart(2, 1, 3, 1);
+    check_restart(3, 2, 2, 1);
+}
+
+enum { N_TEXTS = 6 };
+
+// Runs all texts at once, and expects those of `alone`. Returns how many began at the end of their prompt.
+static int run_all(int n_members, int n_rounds, text *texts, const text *alone) {
+    int n_found = 0;
+    world w;
+    open_world(&w, n_members, n_rounds, true);
+    for (int i = 0; i < N_TEXTS; i++) {
+        begin_text(&texts[i], texts[i].n_most);
+        submit(&w, &texts[i]);
+    }
+    run(&w);
+    close_world(&w);
+    for (int i = 0; i < N_TEXTS; i++) {
+        expect_same(&texts[i], &alone[i]);
+        n_found += texts[i].n_cached == end_of(&texts[i]);
+    }
+    return n_found;
+}
+
+// Texts are loaded while others run, with a common beginning or without.
+static void texts_are_loaded_beside_each_other(void **state) {
+    static text texts[N_TEXTS], alone[N_TEXTS];
+    (void)state;
+    for (int i = 0; i < N_TEXTS; i++) {
+        make_text(&texts[i], i % 2 ? 1 : 20 + i, 600, 50);
+        add_tokens(&texts[i], 30 + i, 300 + 50 * i);
+        alone[i] = texts[i];
+        run_in(1, 1, false, &alone[i]);
+    }
+    n_parallel = 4;
+    for (int i = 0; i < 3; i++) {
+        const int n_members = i == 0 ? 1 : 3, n_rounds = i == 2 ? 2 : 1;
+        remove_root(NULL);
+        assert_int_equal(run_all(n_members, n_rounds, texts, alone), 0);
+        assert_int_equal(run_all(n_members, n_rounds, texts, alone), N_TEXTS);
+    }
+}
+
+// A long reply has checkpoints, too.
+static void a_reply_is_found_up_to_the_last_gap(void **state) {
+    static text first, second, alone;
+    (void)state;
+    gap = 128;
+    for (int n_members = 1; n_members <= 3; n_members += 2) {
+        remove_root(NULL);
+        make_text(&first, 7, 300, 600);
+        run_in(n_members, 1, true, &first);
+        second = first;
+        for (int i = 0; i < first.n_made; i++) second.prompt[second.n_prompt++] = first.made[i];
+        second.n_most = 20;
+        alone = second;
+        run_in(1, 1, false, &alone);
+        run_in(n_members, 1, true, &second);
+        assert_int_equal(second.n_cached, (second.n_prompt - 1) / gap * gap);
+        expect_same(&second, &alone);
+    }
+}
+
+// The ring is lost in mid-text; the next one has other members, and the disks of the first.
+static void a_lost_ring_s_text_goes_on_at_the_last_checkpoint(void **state) {
+    static text t, alone;
+    (void)state;
+    is_one_disk = true;
+    gap = 256;
+    make_text(&t, 9, 1000, 500);
+    alone = t;
+    run_in(1, 1, false, &alone);
+    world w, then;
+    kin_err err;
+    bool busy = true;
+    open_world(&w, 3, 1, true);
+    begin_text(&t, t.n_most);
+    submit(&w, &t);
+    while (t.n_made < 300) assert_int_equal(kin_scheduler_step(w.s, &busy, &err), 0);
+    assert_int_equal(kin_scheduler_settle(w.s, &err), 0);
+    open_world(&then, 2, 1, true);
+    kin_thread_ring_close(w.ring); // what it has kept is written
+    kin_prefix_pages_forget(w.pages, t.prompt, 0);
+    assert_int_equal(kin_scheduler_set_head(w.s, kin_thread_ring_head(then.ring), &err), 0);
+    run(&w);
+    assert_int_equal(kin_scheduler_settle(w.s, &err), 0);
+    const kin_scheduler_stats stats = kin_scheduler_get_stats(w.s);
+    kin_scheduler_close(w.s);
+    kin_prefix_pages_close(w.pages);
+    close_world(&then);
+    print_message("             %d tokens computed again, %d loaded\n", (int)stats.n_replayed_tokens, (int)stats.n_loaded_tokens);
+    expect_same(&t, &alone);
+    assert_int_equal(stats.n_loaded_tokens, 1280);
+    assert_in_range(stats.n_replayed_tokens, 1, KIN_KV_CELLS);
+}
+
+// ---- what is missing or damaged
+
+typedef struct harm {
+    char name[40]; // of the page
+    bool damages;  // instead of removing it
+    int n;
+} harm;
+
+static void harm_page(void *user, const char *path, const char *name) {
+    harm *h = user;
+    if (strcmp(name, h->name) != 0) return;
+    h->n++;
+    if (!h->damages) {
+        assert_int_equal(unlink(path), 0);
+        return;
+    }
+    const int fd = open(path, O_RDWR);
+    uint8_t byte;
+    assert_int_equal(pread(fd, &byte, 1, 100), 1);
+    byte ^= 1;
+    assert_int_equal(pwrite(fd, &byte, 1, 100), 1);
+    close(fd);
+}
+
+// Removes or damages the last part of a layer at the checkpoint behind the first n tokens; returns how many files it was.
+static int harm_part(const text *t, int n, int il, const char *member, bool damages) {
+    char dir[80];
+    kin_prefix_pages *pages;
+    kin_page_key key;
+    kin_err err;
+    harm h = {.damages = damages};
+    snprintf(dir, sizeof dir, "%s/head", root);
+    const kin_prefix_pages_options po = {.disk = {.dir = dir}, .context = "model", .n_context = 5};
+    if (kin_prefix_pages_open(&pages, &po, &err) != 0) fail_msg("%s", err.text);
+    assert_true(kin_prefix_pages_name(pages, t->prompt, n / KIN_KV_CELLS - 1, 1, &key));
+    kin_prefix_pages_close(pages);
+    key = kin_page_key_of_part(&key, il, kind == KIN_SMALL_CONV ? 0 : 1);
+    for (int i = 0; i < 16; i++) snprintf(h.name + 2 * (size_t)i, 3, "%02x", key.bytes[i]);
+    for_each_page(member, harm_page, &h);
+    return h.n;
+}
+
+static void without_all_states_an_earlier_checkpoint_is_used(void **state) {
+    static text t, alone;
+    (void)state;
+    make_text(&t, 11, 1500, 20); // checkpoints at 1024 and 1472
+    alone = t;
+    run_in(1, 1, false, &alone);
+    for (int n_members = 1; n_members <= 3; n_members += 2) {
+        for (int damages = 0; damages < 2; damages++) {
+            remove_root(NULL);
+            run_in(n_members, 1, true, &t);
+            assert_int_equal(harm_part(&t, end_of(&t), 0, "0", damages), 1);
+            run_in(n_members, 1, true, &t);
+            assert_int_equal(t.n_cached, GAP);
+            expect_same(&t, &alone);
+            run_in(n_members, 1, true, &t); // stored again
+            assert_int_equal(t.n_cached, end_of(&t));
+            expect_same(&t, &alone);
+            assert_int_equal(harm_part(&t, end_of(&t), 1, "0", damages), 1);
+            assert_int_equal(harm_part(&t, GAP, 1, "0", damages), 1);
+            run_in(n_members, 1, true, &t);
+            assert_int_equal(t.n_cached, 0);
+            expect_same(&t, &alone);
+        }
+    }
+}
+
+// ---- bytes
+
+static void the_disk_has_pages_and_the_states_of_checkpoints(void **state) {
+    static text t;
+    (void)state;
+    for (int n = 1; n <= 2; n++) {
+        remove_root(NULL);
+        make_text(&t, 13, n == 1 ? 700 : 2000, 1);
+        run_in(1, 1, true, &t);
+        const int n_blocks = t.n_prompt / KIN_KV_CELLS;
+        assert_int_equal(bytes_on_disk("0"), formula(n_blocks, n)); // near the end, and at the gap before
+    }
+}
+
+// ---- the table
+
+static void append(kin_kv_blocks *b, int32_t seq, int n) {
+    kin_err err;
+    int64_t cell;
+    kin_kv_blocks_begin_step(b);
+    for (int i = 0; i < n; i++)
+        if (kin_kv_blocks_append(b, seq, kin_kv_blocks_n_tokens(b, seq), &cell, &err) != 0) fail_msg("%s", err.text);
+}
+
+static int apply(kin_kv_blocks *b, int32_t seq, int32_t from, int32_t n) {
+    kin_err err;
+    kin_kv_copy copy;
+    return kin_kv_blocks_apply(b, &(kin_kv_op){seq, from, n}, &copy, &err);
+}
+
+static bool goes_on(kin_kv_blocks *b, int32_t seq) {
+    kin_err err;
+    int64_t cell;
+    kin_kv_blocks_begin_step(b);
+    return kin_kv_blocks_append(b, seq, kin_kv_blocks_n_tokens(b, seq), &cell, &err) == 0;
+}
+
+static void a_loaded_sequence_goes_on_at_states_only(void **state) {
+    const kin_kv_window window = {.size = 100, .n_blocks = 12, .n_most = 8}, none = {0};
+    kin_err err;
+    (void)state;
+    for (int has_window = 0; has_window < 2; has_window++) {
+        kin_kv_blocks *b;
+        assert_int_equal(kin_kv_blocks_open(&b, 6400, has_window ? 0 : 3, has_window ? &window : &none, &err), 0);
+        assert_int_equal(kin_kv_blocks_load(b, 0, 8, false, &err), 0);
+        assert_int_equal(kin_kv_blocks_load(b, 0, 8, false, &err), 0);
+        assert_int_equal(kin_kv_blocks_n_tokens(b, 0), 1024);
+        assert_false(goes_on(b, 0));
+        assert_int_not_equal(apply(b, 1, 0, 1024), 0);
+        assert_int_equal(kin_kv_blocks_checkpoint(b, 0, 1024), 0);
+        assert_int_equal(apply(b, 0, 0, 960), 0);
+        assert_int_equal(kin_kv_blocks_load(b, 0, 1, true, &err), 0);
+        assert_int_equal(kin_kv_blocks_checkpoint(b, 0, 1030), 1024);
+        assert_int_equal(apply(b, 0, 0, 640), 0); // its states were not found after all
+        assert_false(goes_on(b, 0));
+        assert_int_equal(kin_kv_blocks_load(b, 0, 2, true, &err), 0);
+        assert_int_equal(kin_kv_blocks_n_gone(b, 0), has_window ? (768 - 99) / KIN_KV_CELLS : 0);
+        assert_int_equal(apply(b, 1, 0, 768), 0); // for another sequence
+        assert_true(goes_on(b, 0));
+        assert_true(goes_on(b, 1));
+        assert_int_not_equal(kin_kv_blocks_load(b, 0, 1, true, &err), 0);
+        assert_non_null(strstr(err.text, "is not full"));
+        assert_int_not_equal(kin_kv_blocks_load(b, 2, 101, true, &err), 0);
+        assert_non_null(strstr(err.text, "is full"));
+        assert_int_equal(apply(b, -1, 0, 0), 0);
+        assert_int_equal(kin_kv_blocks_n_free(b), kin_kv_blocks_n(b));
+        assert_true(kin_kv_blocks_fit(b, 100));
+        kin_kv_blocks_close(b);
+    }
+}
+
+static void a_checkpoint_has_an_empty_log(void **state) {
+    kin_kv_blocks *b;
+    kin_err err;
+    (void)state;
+    assert_int_equal(kin_kv_blocks_open(&b, 6400, 3, NULL, &err), 0);
+    append(b, 0, 128);
+    assert_int_equal(kin_kv_blocks_checkpoint(b, 0, 128), 128);
+    append(b, 0, 60);
+    append(b, 0, 4);
+    assert_int_equal(kin_kv_blocks_checkpoint(b, 0, 192), 0); // the state stands at 188
+    append(b, 0, 1);
+    assert_int_equal(kin_kv_blocks_checkpoint(b, 0, 193), 192);
+    assert_int_equal(apply(b, 1, 0, 192), 0);
+    assert_int_equal(kin_kv_blocks_checkpoint(b, 1, 192), 192);
+    kin_kv_blocks_close(b);
+}
+
+// ---- parts
+
+static const kin_device *on_cpu(const void *user, int il) {
+    (void)il;
+    return user;
+}
+
+static void parts_are_a_state_without_its_log(void **state) {
+    static const kin_device cpu;
+    kin_layer layers[2] = {{.is_recurrent = true}, {.n_head_kv = 1, .head_dim = 16, .v_dim = 16}};
+    kin_hparams hp = {.n_layer = 2, .layers = layers};
+    const kin_kv_options o = {.windows = kin_windows_one(0, 2, 0), .n_ctx = 640, .type = GGML_TYPE_F16};
+    kin_kv *kv;
+    kin_err err;
+    (void)state;
+    hp.delta = (kin_delta_net){.n_key_heads = 1, .n_value_heads = 2, .head_dim = 32, .n_taps = 4};
+    const size_t n_history = 3 * (size_t)kin_delta_n_channels(&hp.delta), n = n_history + 2 * 32 * 32;
+    if (kin_kv_open(&kv, &hp, &o, on_cpu, &cpu, &err) != 0) fail_msg("%s", err.text);
+    const size_t page = kin_kv_page_bytes(kv), n_parts = (n * sizeof(float) + page - 1) / page;
+    assert_int_equal(kin_kv_n_parts(kv, 0, 1), n_parts);
+    assert_int_equal(kin_kv_n_parts(kv, 1, 1), 0);
+    assert_true(kin_kv_has_parts(kv, 0) && !kin_kv_has_parts(kv, 1));
+    assert_int_equal(kin_kv_load(kv, 7, 1, 1, true, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "no pages from block 1 on can follow"));
+    assert_int_equal(kin_kv_load(kv, 7, 0, 2, true, &err), 0);
+    assert_true(kin_kv_is_at_checkpoint(kv, 7, 2) && !kin_kv_is_at_checkpoint(kv, 7, 1));
+    float *all = calloc(n_parts, page), *got = malloc(page);
+    for (size_t i = 0; i < n; i++) all[i] = (float)(i + 1);
+    for (size_t i = 0; i < n_parts; i++) kin_kv_part_set(kv, 7, 0, (int)i, (const uint8_t *)all + i * page);
+    const float *s = kin_kv_layer_states(kv, 0);
+    assert_memory_equal(s, all, n_history * sizeof *s);
+    assert_true(s[n_history] == 0); // the log
+    for (size_t head = 0; head < 2; head++)
+        assert_memory_equal(s + kin_delta_history_floats(&hp.delta) + head * kin_delta_head_floats(&hp.delta),
+                            all + n_history + head * 32 * 32, 32 * 32 * sizeof *s);
+    for (size_t i = 0; i < n_parts; i++) {
+        memset(got, 1, page);
+        kin_kv_part_get(kv, 7, 0, (int)i, (uint8_t *)got);
+        assert_memory_equal(got, (const uint8_t *)all + i * page, page);
+        assert_true(kin_kv_part_is_finite(kv, 0, (const uint8_t *)got));
+    }
+    got[page / sizeof *got - 1] = -INFINITY;
+    assert_false(kin_kv_part_is_finite(kv, 0, (const uint8_t *)got));
+    free(all);
+    free(got);
+    kin_kv_close(kv);
+}
+
+// As far apart as states weigh what the pages between them do.
+static void a_gap_weighs_what_states_do(void **state) {
+    kin_layer layers[4] = {
+        {.is_recurrent = true}, {.is_recurrent = true}, {.is_recurrent = true}, {.n_head_kv = 2, .head_dim = 256, .v_dim = 256}};
+    kin_hparams hp = {.n_layer = 4, .layers = layers};
+    kin_kv_options o = {.type = GGML_TYPE_F16};
+    (void)state;
+    hp.delta = (kin_delta_net){.n_key_heads = 16, .n_value_heads = 32, .head_dim = 128, .n_taps = 4};
+    assert_int_equal(kin_kv_checkpoint_gap(&hp, &o), 51 * KIN_KV_CELLS); // three states of 17 parts
+    for (int il = 0; il < 3; il++) layers[il].is_recurrent = false;
+    assert_int_equal(kin_kv_checkpoint_gap(&hp, &o), 0);
+    o.window = (kin_kv_window){.size = 1024, .n_blocks = 30};
+    for (int il = 0; il < 3; il++) layers[il] = (kin_layer){.n_head_kv = 2, .head_dim = 256, .v_dim = 256, .is_windowed = true};
+    assert_int_equal(kin_kv_checkpoint_gap(&hp, &o), 3 * 1024);
+    layers[0] = layers[1] = layers[3];
+    o.window.size = 128;
+    assert_int_equal(kin_kv_checkpoint_gap(&hp, &o), 512);
+}
+
+int main(void) {
+#define ON_DISK(test) cmocka_unit_test_setup_teardown(test, make_root, remove_root)
+    const struct CMUnitTest tests[] = {
+        ON_DISK(the_disk_has_pages_and_the_states_of_checkpoints),
+        ON_DISK(a_text_is_found_after_a_restart),
+        ON_DISK(steps_of_few_tokens_reach_checkpoints),
+        ON_DISK(another_ring_finds_what_a_ring_has_stored),
+        ON_DISK(texts_are_loaded_beside_each_other),
+        ON_DISK(a_reply_is_found_up_to_the_last_gap),
+        ON_DISK(a_lost_ring_s_text_goes_on_at_the_last_checkpoint),
+        ON_DISK(without_all_states_an_earlier_checkpoint_is_used),
+    };
+    const struct CMUnitTest replays[] = {
+        ON_DISK(a_replay_computes_almost_nothing_twice),
+        ON_DISK(a_replay_without_replies_computes_little_twice),
+    };
+    const struct CMUnitTest units[] = {
+        cmocka_unit_test(a_loaded_sequence_goes_on_at_states_only),
+        cmocka_unit_test(a_checkpoint_has_an_empty_log),
+        cmocka_unit_test(parts_are_a_state_without_its_log),
+        cmocka_unit_test(a_gap_weighs_what_states_do),
+    };
+    int n_failed = cmocka_run_group_tests(units, NULL, NULL);
+    n_failed += cmocka_run_group_tests(tests, make_conv, remove_model);
+    n_failed += cmocka_run_group_tests(tests, make_windowed, remove_model);
+    n_failed += cmocka_run_group_tests(tests, make_delta, remove_model);
+    return n_failed + cmocka_run_group_tests(replays, make_delta, remove_model);
+}
