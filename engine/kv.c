@@ -573,7 +573,7 @@ int kin_kv_checkpoint_gap(const kin_hparams *hp, const kin_kv_options *o) {
     int n_page_layers;
     const size_t n_parts = count_parts(hp, o, &n_page_layers);
     if (n_parts == 0) return 0;
-    const size_t n = n_page_layers > 0 ? n_parts / (size_t)n_page_layers : MOST;
+    const size_t n = n_parts / (size_t)(n_page_layers > 0 ? n_page_layers : 1);
     return (int)(n < LEAST ? LEAST : n > MOST ? MOST : n) * KIN_KV_CELLS;
 }
 

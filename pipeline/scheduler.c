@@ -305,6 +305,7 @@ static bool take_slot(kin_scheduler *s, kin_generation *g, match m) {
     int i = gives && (!fits || hands_over) ? m.slot : kin_scheduler_find_free_slot(s, m.slot);
     if (i == NO_SLOT) return false;
     if (m.slot != NO_SLOT) s->slots[m.slot].used = s->stats.n_steps;
+    const int n_marked = m.slot == NO_SLOT ? 0 : kin_scheduler_min(s->slots[m.slot].n_marked, m.n);
     if (i == m.slot) {
         free(s->slots[i].tokens);
         s->slots[i] = (kin_slot){0};
@@ -317,6 +318,7 @@ static bool take_slot(kin_scheduler *s, kin_generation *g, match m) {
     g->n_sent = g->n_done = g->n_cached = m.n;
     s->slots[i].owner = g;
     s->slots[i].n_kept = m.n / KIN_KV_CELLS;
+    s->slots[i].n_marked = m.n > 0 ? n_marked : 0;
     return true;
 }
 

@@ -54,6 +54,7 @@ typedef struct kin_slot {
         int n_tries;     // requests that have failed
         bool is_stored;  // they are on the disks
     } mark;
+    int n_marked;  // tokens up to its last mark
     int n_kept;    // blocks that are stored on the disks, or whose request is in flight
     uint64_t used; // when it ended or was last reused, in steps
 } kin_slot;

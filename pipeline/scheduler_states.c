@@ -72,10 +72,11 @@ static int next_gap(const kin_scheduler *s, int n) {
 void kin_scheduler_choose_marks(const kin_scheduler *s, kin_generation *g, int n_known) {
     memset(g->marks, 0, sizeof g->marks);
     if (!kin_scheduler_forgets(s) || !s->o.keeps || g->o.no_cache || g->o.hidden || g->is_second) return;
-    const int n = g->n_found * KIN_KV_CELLS > g->n_sent ? g->n_found * KIN_KV_CELLS : g->n_sent, common = most_in_common(s, g);
+    const int n_found = g->n_found * KIN_KV_CELLS, n = n_found > g->n_sent ? n_found : g->n_sent, common = most_in_common(s, g);
+    const int n_marked = n_found > s->slots[g->slot].n_marked ? n_found : s->slots[g->slot].n_marked;
     const int parting = whole_blocks(common > n_known ? common : n_known), end = whole_blocks(g->o.n_prompt - FROM_THE_END);
     if (parting >= n + LEAST_GAP && parting + LEAST_GAP <= end) g->marks[KIN_SCHEDULER_PARTING] = parting;
-    if (end >= n + LEAST_GAP) g->marks[KIN_SCHEDULER_END] = end;
+    if (end > n && end >= n_marked + LEAST_GAP) g->marks[KIN_SCHEDULER_END] = end;
     g->marks[KIN_SCHEDULER_GAP] = next_gap(s, n);
 }
 
@@ -102,6 +103,7 @@ static void keep(kin_scheduler *s, const kin_generation *g, int kind, int n) {
     memcpy(tokens, g->tokens, (size_t)n * sizeof *tokens);
     s->slots[slot] = (kin_slot){.tokens = tokens, .n = n, .tag = g->o.tag, .used = s->stats.n_steps, .is_mark = true};
     s->slots[slot].n_kept = n / KIN_KV_CELLS;
+    s->slots[slot].n_marked = s->slots[g->slot].n_marked = n;
     s->slots[slot].mark.kind = kind;
     s->slots[slot].mark.due = s->stats.n_steps + (uint64_t)(s->n_flights - s->n_page_flights) + 1; // the next step has the change
 }

@@ -344,6 +344,26 @@ static void a_replay_without_replies_computes_little_twice(void **state) {
     assert_true(r.n_twice * 100 <= 3 * r.n_all);
 }
 
+// Short turns have checkpoints, too, though each is continued where it ended.
+static void short_turns_are_found_after_a_restart(void **state) {
+    static text t;
+    world w;
+    (void)state;
+    make_text(&t, 17, 640, 10);
+    open_world(&w, 1, 1, true);
+    for (int turn = 0; turn < 8; turn++) {
+        begin_text(&t, 10);
+        submit(&w, &t);
+        run(&w);
+        if (turn > 0) assert_int_equal(t.n_cached, t.n_prompt - 20);
+        for (int i = 0; i < t.n_made; i++) t.prompt[t.n_prompt++] = t.made[i];
+        add_tokens(&t, turn, 20);
+    }
+    close_world(&w);
+    run_in(1, 1, true, &t);
+    assert_in_range(t.n_cached, t.n_prompt - 128 - KIN_KV_CELLS - 30, t.n_prompt);
+}
+
 // ---- restarts, other rings
 
 static int end_of(const text *t) {
@@ -716,6 +736,7 @@ int main(void) {
     const struct CMUnitTest replays[] = {
         ON_DISK(a_replay_computes_almost_nothing_twice),
         ON_DISK(a_replay_without_replies_computes_little_twice),
+        ON_DISK(short_turns_are_found_after_a_restart),
     };
     const struct CMUnitTest units[] = {
         cmocka_unit_test(a_loaded_sequence_goes_on_at_states_only),
