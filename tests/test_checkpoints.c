@@ -566,6 +566,51 @@ static void without_all_states_an_earlier_checkpoint_is_used(void **state) {
     }
 }
 
+// ---- wrong steps
+
+// Overwrites the weights of the last norm in the model's file, which is mapped. With NaN no logit is a number.
+static void set_output_norm(const float *weights, float *before) {
+    const size_t bytes = (size_t)kin_small_model_n_embd(kind) * sizeof *weights;
+    kin_gguf *gguf;
+    kin_err err;
+    if (kin_gguf_open(&gguf, model_path, &err) != 0) fail_msg("%s", err.text);
+    const char *name = kind == KIN_SMALL_CONV ? "token_embd_norm.weight" : "output_norm.weight";
+    const off_t at = (off_t)kin_gguf_find_tensor(gguf, name)->offset;
+    const int fd = open(model_path, O_RDWR);
+    if (before) assert_int_equal(pread(fd, before, bytes, at), bytes);
+    assert_int_equal(pwrite(fd, weights, bytes, at), bytes);
+    close(fd);
+    kin_gguf_close(gguf);
+}
+
+// A sequence with a step without numbers is computed again from its beginning, and its states leave the disks.
+static void states_of_a_wrong_step_leave_the_disks(void **state) {
+    static text t, alone;
+    float nan[64], good[64];
+    kin_err err;
+    bool busy = true;
+    world w;
+    (void)state;
+    for (int i = 0; i < 64; i++) nan[i] = NAN;
+    make_text(&t, 19, 700, 40);
+    alone = t;
+    run_in(1, 1, false, &alone);
+    open_world(&w, 1, 1, true);
+    begin_text(&t, t.n_most);
+    submit(&w, &t);
+    while (t.n_made < 20) assert_int_equal(kin_scheduler_step(w.s, &busy, &err), 0);
+    kin_gguf_set_filled(kin_thread_ring_model(w.ring)->gguf); // otherwise the change of the file would end the sequence
+    set_output_norm(nan, good);
+    while (kin_scheduler_get_stats(w.s).n_wrong == 0) assert_int_equal(kin_scheduler_step(w.s, &busy, &err), 0);
+    set_output_norm(good, NULL);
+    while (kin_scheduler_get_stats(w.s).n_running == 0) assert_int_equal(kin_scheduler_step(w.s, &busy, &err), 0);
+    assert_int_equal(bytes_on_disk("0"), 0);
+    run(&w);
+    close_world(&w);
+    expect_same(&t, &alone);
+    assert_true(bytes_on_disk("0") >= formula(t.n_prompt / KIN_KV_CELLS, 0));
+}
+
 // ---- bytes
 
 static void the_disk_has_pages_and_the_states_of_checkpoints(void **state) {
@@ -732,6 +777,7 @@ int main(void) {
         ON_DISK(a_reply_is_found_up_to_the_last_gap),
         ON_DISK(a_lost_ring_s_text_goes_on_at_the_last_checkpoint),
         ON_DISK(without_all_states_an_earlier_checkpoint_is_used),
+        ON_DISK(states_of_a_wrong_step_leave_the_disks),
     };
     const struct CMUnitTest replays[] = {
         ON_DISK(a_replay_computes_almost_nothing_twice),
