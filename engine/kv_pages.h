@@ -1,7 +1,8 @@
 // Keeps pages of a device's KV cache on its disk and loads them from there (engine/kv_store.h), at the head's request.
 //
 // Layers without pages (kin_kv_n_parts) keep their states at checkpoints instead: parts of a page's size, under the name of the
-// last page before, in the same files. Pages before a checkpoint are of use only with all of its parts.
+// last page before, in the same files. Large states need several requests: each keeps some of them, and the last one returns that
+// all are kept. Pages before a checkpoint are of use only with all of its parts.
 //
 // The pages of a lost device may be on no disk. Then only its layers are recomputed, from the hidden states that were passed on
 // to it (engine/border_log.h), by the members that have these layers now, one after the other:

@@ -1,6 +1,7 @@
 // Checkpoints on disks: where layers without pages (kin_kv_n_parts) have their states stored, so that a sequence that is loaded
 // can go on there. A mark (scheduler_states.c) becomes one: no step changes it, so its states are stored when the steps that may
-// still copy them are back. Members with a slow disk leave parts out; then the request is repeated some steps later.
+// still copy them are back. A request stores a part of large states, and members with a slow disk leave parts out; then it is
+// repeated some steps later.
 //
 // The disks have a checkpoint at each gap of a long sequence and where prompts part. The end of a turn is another one, until it
 // is older than the last two and less than a gap behind the one before.
@@ -9,8 +10,8 @@
 #include "pipeline/scheduler_impl.h"
 
 enum {
-    MOST_TRIES = 20,
-    PAUSE = 4, // steps between them
+    MOST_TRIES = 32,
+    PAUSE = 2, // steps between them
     NEWEST = 2,
 };
 

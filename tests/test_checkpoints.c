@@ -747,6 +747,45 @@ static void parts_are_a_state_without_its_log(void **state) {
     kin_kv_close(kv);
 }
 
+// What a request leaves out, the next ones keep.
+static void large_states_are_kept_in_several_requests(void **state) {
+    static const kin_device cpu;
+    static kin_layer layers[10];
+    kin_hparams hp = {.n_layer = 10, .layers = layers};
+    const kin_kv_options o = {.windows = kin_windows_one(0, 10, 0), .n_ctx = 640, .type = GGML_TYPE_F16};
+    const kin_kv_disk disk = {.dir = root, .cap = 1 << 28};
+    const uint8_t variant[KIN_KV_VARIANT_BYTES] = {1};
+    kin_page_request r = {.has_states = true, .first = 1, .n = 1, .keys = {{{5}}}};
+    kin_kv *kv;
+    kin_kv_pages *pages;
+    kin_err err;
+    int n_requests = 1;
+    (void)state;
+    for (int il = 0; il < 9; il++) layers[il] = (kin_layer){.is_recurrent = true};
+    layers[9] = (kin_layer){.n_head_kv = 2, .head_dim = 256, .v_dim = 256};
+    hp.delta = (kin_delta_net){.n_key_heads = 16, .n_value_heads = 32, .head_dim = 128, .n_taps = 4}; // 2.2 MB each
+    if (kin_kv_open(&kv, &hp, &o, on_cpu, &cpu, &err) != 0) fail_msg("%s", err.text);
+    if (kin_kv_pages_open(&pages, kv, &(kin_border_rows){0}, &disk, variant, &err) != 0) fail_msg("%s", err.text);
+    assert_int_equal(kin_kv_load(kv, 0, 0, 1, true, &err), 0);
+    assert_int_equal(kin_kv_pages_take(pages, kv, &r, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "no states at the end of block 1"));
+    assert_int_equal(kin_kv_load(kv, 0, 1, 1, true, &err), 0);
+    for (int il = 0; il < 9; il++) kin_kv_layer_states(kv, il)[7] = (float)il + 0.5f;
+    while (kin_kv_pages_take(pages, kv, &r, &err) == 0) n_requests++;
+    assert_int_equal(n_requests, 2);
+    r.has_states = false;
+    assert_int_equal(kin_kv_pages_take(pages, kv, &r, &err), 1);
+    kin_kv_pages_close(pages);
+    if (kin_kv_pages_open(&pages, kv, &(kin_border_rows){0}, &disk, variant, &err) != 0) fail_msg("%s", err.text);
+    assert_int_equal(kin_kv_load(kv, 1, 0, 1, false, &err), 0);
+    r = (kin_page_request){.loads = true, .has_states = true, .seq = 1, .first = 1, .n = 1, .keys = {{{5}}}};
+    assert_int_equal(kin_kv_pages_take(pages, kv, &r, &err), 1);
+    const size_t at = kin_state_floats(&hp); // the second state
+    for (int il = 0; il < 9; il++) assert_true(kin_kv_layer_states(kv, il)[at + 7] == (float)il + 0.5f);
+    kin_kv_pages_close(pages);
+    kin_kv_close(kv);
+}
+
 // As far apart as states weigh what the pages between them do.
 static void a_gap_weighs_what_states_do(void **state) {
     kin_layer layers[4] = {
@@ -788,6 +827,7 @@ int main(void) {
         cmocka_unit_test(a_loaded_sequence_goes_on_at_states_only),
         cmocka_unit_test(a_checkpoint_has_an_empty_log),
         cmocka_unit_test(parts_are_a_state_without_its_log),
+        ON_DISK(large_states_are_kept_in_several_requests),
         cmocka_unit_test(a_gap_weighs_what_states_do),
     };
     int n_failed = cmocka_run_group_tests(units, NULL, NULL);
