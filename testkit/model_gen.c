@@ -171,6 +171,8 @@ typedef struct matrix { // user of fill_matrix
     size_t zeros_bytes; // size of the row of </s>, which is all zero; 0: that row is like the others
     const struct generator *of;
     uint64_t (*row_of)(const struct generator *of, uint64_t row); // NULL: rows have their own numbers
+    float skew;         // of a router
+    int64_t n_in;
     struct matrix *next;
 } matrix;
 
@@ -233,6 +235,29 @@ static void fill_matrix(void *user, uint64_t row_begin, uint64_t n_rows, uint8_t
         kin_random_rows_fill(m->rows, m->seed, row_begin, n_rows, out);
     if (row_begin <= TOKEN_END && TOKEN_END < row_begin + n_rows && m->zeros_bytes > 0)
         memset(out + (TOKEN_END - row_begin) * m->zeros_bytes, 0, m->zeros_bytes);
+}
+
+// A router whose rows have different lengths: long ones more often give one of the largest logits.
+static void fill_router(void *user, uint64_t row_begin, uint64_t n_rows, uint8_t *out) {
+    const matrix *m = user;
+    float *row = (float *)out;
+    fill_matrix(user, row_begin, n_rows, out);
+    for (uint64_t r = row_begin; r < row_begin + n_rows; r++) {
+        double sum = -6; // of twelve numbers from 0 to 1: about normal
+        for (uint64_t i = 0; i < 12; i++) sum += (double)(kin_random_mix(kin_random_mix(m->seed, r), i) >> 11) * 0x1p-53;
+        const float factor = expf(m->skew * (float)sum);
+        for (int64_t i = 0; i < m->n_in; i++) *row++ *= factor;
+    }
+}
+
+static void add_router(generator *g, const char *name) {
+    const int64_t n_in = g->spec->n_embd, ne[] = {n_in, g->spec->n_expert};
+    matrix *m = alloc(sizeof *m);
+    *m = (matrix){.rows = get_rows(g, GGML_TYPE_F32, n_in), .seed = seed_of(g, name), .next = g->matrices}; // never quantized
+    m->skew = g->spec->router_skew;
+    m->n_in = n_in;
+    g->matrices = m;
+    kin_gguf_writer_add_filled(g->writer, name, GGML_TYPE_F32, 2, ne, fill_router, m);
 }
 
 static matrix *add_typed(generator *g, const char *name, int type, int64_t n_in, int64_t n_out, int64_t n_expert) {
@@ -356,7 +381,7 @@ static void add_ffn(generator *g, int il) {
         add_matrix(g, ROLE_FFN_DOWN, il, in_layer(il, "ffn_down.weight").text, s->n_ff, s->n_embd, 0);
         return;
     }
-    add_typed(g, in_layer(il, "ffn_gate_inp.weight").text, GGML_TYPE_F32, s->n_embd, s->n_expert, 0); // never quantized
+    add_router(g, in_layer(il, "ffn_gate_inp.weight").text);
     add_matrix(g, ROLE_OTHER, il, in_layer(il, "ffn_gate_exps.weight").text, s->n_embd, g->n_ff_exp, s->n_expert);
     add_matrix(g, ROLE_FFN_UP, il, in_layer(il, "ffn_up_exps.weight").text, s->n_embd, g->n_ff_exp, s->n_expert);
     add_matrix(g, ROLE_FFN_DOWN, il, in_layer(il, "ffn_down_exps.weight").text, g->n_ff_exp, s->n_embd, s->n_expert);
