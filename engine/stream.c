@@ -17,7 +17,10 @@
 
 enum {
     N_IO_THREADS = 4,
+    READS_IN_FLIGHT = 8,   // the same if experts are read
     CHUNK_BYTES = 2 << 20, // measured: 1 to 4 MB with 4 in flight reach the disk's limit, smaller ones do not
+    LEAST_READ_BYTES = 512 << 10,
+    MOST_READ_BYTES = 4 << 20,
     MAX_CHUNKS = 4096,
     MAX_CHUNKS_PER_EXTENT = 256, // so that there is room for the chunks of any block
     WILLNEED_AHEAD = 4,          // blocks announced to the OS ahead of their use
@@ -40,13 +43,12 @@ typedef struct step {
     size_t block;
     bool streamed;
     uint64_t ring_at, ring_bytes; // streamed: its place in the ring
-    int n_open;                   // unfinished chunks
-    int failed;                   // errno of a read, or 0
+    kin_stream_ticket ticket;
 } step;
 
 // A request for an I/O thread.
 typedef struct chunk {
-    step *step; // its n_open is decremented at the end
+    kin_stream_ticket *ticket;
     int i_file;
     uint64_t offset, bytes;
     uint64_t n_needed; // the part of `bytes` that belongs to the block: the file may end inside the last page
@@ -77,7 +79,7 @@ struct kin_stream {
     pthread_mutex_t mutex;
     pthread_mutex_t budget_mutex; // serialises set_budget; taken before `mutex`
     pthread_cond_t work, done;    // signals chunks for the I/O threads; a step that is ready
-    pthread_t threads[N_IO_THREADS];
+    pthread_t threads[READS_IN_FLIGHT];
     int n_threads;
     bool closing;
 
@@ -192,14 +194,14 @@ static size_t n_chunks_free(const kin_stream *s) {
 
 static void push_chunk(kin_stream *s, chunk c) {
     s->chunks[s->chunk_next++ % MAX_CHUNKS] = c;
-    c.step->n_open++;
+    c.ticket->n_open++;
     pthread_cond_signal(&s->work);
 }
 
 // Inserts a chunk before everything that is read ahead, because a thread waits for it.
 static void push_urgent(kin_stream *s, chunk c) {
     s->chunks[--s->chunk_first % MAX_CHUNKS] = c;
-    c.step->n_open++;
+    c.ticket->n_open++;
     pthread_cond_signal(&s->work);
 }
 
@@ -227,7 +229,7 @@ static void push_reads(kin_stream *s, step *st, const block *b) {
         for (uint64_t at = begin; at < end; at += step_bytes) {
             uint64_t n = end - at < step_bytes ? end - at : step_bytes;
             uint64_t left = e->offset + e->bytes - at;
-            push_chunk(s, (chunk){.step = st,
+            push_chunk(s, (chunk){.ticket = &st->ticket,
                                   .i_file = e->i_file,
                                   .offset = at,
                                   .bytes = n,
@@ -244,7 +246,7 @@ static void push_fetches(kin_stream *s, step *st, const block *b) {
         uint64_t step_bytes = chunk_bytes(e);
         for (uint64_t at = 0; at < e->bytes; at += step_bytes) {
             uint64_t n = e->bytes - at < step_bytes ? e->bytes - at : step_bytes;
-            push_chunk(s, (chunk){.step = st,
+            push_chunk(s, (chunk){.ticket = &st->ticket,
                                   .i_file = e->i_file,
                                   .offset = e->offset + at,
                                   .bytes = n,
@@ -313,7 +315,7 @@ static void look_at_faults(kin_stream *s, bool pass_begins) {
     for (size_t i = s->acquired; i < s->next; i++) {
         step *st = step_at(s, i);
         block *b = &s->blocks[st->block];
-        if (st->streamed || b->present || st->n_open > 0 || n_chunks_free(s) < chunks_of(b)) continue;
+        if (st->streamed || b->present || st->ticket.n_open > 0 || n_chunks_free(s) < chunks_of(b)) continue;
         push_fetches(s, st, b);
         b->present = true;
     }
@@ -371,8 +373,10 @@ static void *io_thread(void *arg) {
         int failed = run_chunk(s, &c);
         pthread_mutex_lock(&s->mutex);
         count_end(s, &c);
-        if (failed) c.step->failed = failed;
-        if (--c.step->n_open == 0) pthread_cond_broadcast(&s->done);
+        if (failed) c.ticket->failed = failed;
+        if (--c.ticket->n_open > 0) continue;
+        if (c.ticket->done) c.ticket->done(c.ticket);
+        pthread_cond_broadcast(&s->done);
     }
     pthread_mutex_unlock(&s->mutex);
     return NULL;
@@ -514,7 +518,8 @@ int kin_stream_check_budget(const kin_stream_options *o, kin_err *err) {
     uint64_t ring_bytes = kin_stream_min_budget(o->blocks, o->n_blocks);
     if (o->mode != KIN_STREAM_RESIDENT || o->window || o->budget >= ring_bytes || o->budget >= all_bytes(o)) return 0;
     return kin_err_set(err, "%llu MiB are not enough for weights: streaming needs at least %llu MiB",
-                       (unsigned long long)(o->budget >> 20), (unsigned long long)(ring_bytes + ((1 << 20) - 1)) >> 20);
+                       (unsigned long long)(o->budget + o->beside) >> 20,
+                       (unsigned long long)(ring_bytes + o->beside + ((1 << 20) - 1)) >> 20);
 }
 
 int kin_stream_open(kin_stream **out, const kin_stream_options *o, kin_err *err) {
@@ -539,7 +544,8 @@ int kin_stream_open(kin_stream **out, const kin_stream_options *o, kin_err *err)
     advise(s, false);
     s->n_faults = kin_pages_faults();
 
-    while (s->n_threads < N_IO_THREADS && pthread_create(&s->threads[s->n_threads], NULL, io_thread, s) == 0) s->n_threads++;
+    const int n_threads = o->reads_experts ? READS_IN_FLIGHT : N_IO_THREADS;
+    while (s->n_threads < n_threads && pthread_create(&s->threads[s->n_threads], NULL, io_thread, s) == 0) s->n_threads++;
     if (s->n_threads == 0) {
         kin_err_set(err, "cannot start the reader threads");
         goto fail;
@@ -576,11 +582,11 @@ void kin_stream_close(kin_stream *s) {
 
 // ---- running
 
-// Waits for the step's reads. Call with the mutex held.
-static void wait_ready(kin_stream *s, step *st) {
-    if (st->n_open == 0) return;
+// Waits for a ticket's reads. Call with the mutex held.
+static void wait_ready(kin_stream *s, const kin_stream_ticket *t) {
+    if (t->n_open == 0) return;
     kin_busy_begin(&s->stalling, kin_clock_now());
-    while (st->n_open > 0) pthread_cond_wait(&s->done, &s->mutex);
+    while (t->n_open > 0) pthread_cond_wait(&s->done, &s->mutex);
     kin_busy_end(&s->stalling, kin_clock_now());
 }
 
@@ -594,9 +600,9 @@ static void release_oldest(kin_stream *s) {
 static void cancel(kin_stream *s, const step *st) {
     for (size_t i = s->chunk_first; i < s->chunk_next; i++) {
         chunk *c = &s->chunks[i % MAX_CHUNKS];
-        if (c->step == st) c->skip = true;
+        if (c->ticket == &st->ticket) c->skip = true;
     }
-    if (!st->streamed && st->n_open > 0) s->blocks[st->block].present = false;
+    if (!st->streamed && st->ticket.n_open > 0) s->blocks[st->block].present = false;
 }
 
 // Drops scheduled steps, the oldest first, until `n` are left. Call with the mutex held.
@@ -604,7 +610,7 @@ static void drop_to(kin_stream *s, size_t n) {
     size_t end = s->next - n;
     for (size_t i = s->first; i < end; i++) cancel(s, step_at(s, i));
     while (s->first < end) {
-        while (step_at(s, s->first)->n_open > 0) pthread_cond_wait(&s->done, &s->mutex);
+        while (step_at(s, s->first)->ticket.n_open > 0) pthread_cond_wait(&s->done, &s->mutex);
         release_oldest(s);
     }
     s->acquired = s->first;
@@ -685,14 +691,14 @@ int kin_stream_acquire(kin_stream *s, size_t block_number, const uint8_t **ptrs,
     kin_assert(s->acquired < s->next);
     step *st = step_at(s, s->acquired);
     kin_assert(st->block == block_number);
-    wait_ready(s, st);
+    wait_ready(s, &st->ticket);
     s->acquired++;
     const block *b = &s->blocks[st->block];
     for (int i = 0; i < b->spec.n_extents; i++) {
         const kin_extent *e = &b->spec.extents[i];
         ptrs[i] = st->streamed ? s->ring + st->ring_at + b->slot_offset[i] + e->offset % KIN_STREAM_ALIGN : e->map;
     }
-    int failed = st->failed;
+    int failed = st->ticket.failed;
     pthread_mutex_unlock(&s->mutex);
     return failed ? kin_err_set(err, "reading weights: %s", strerror(failed)) : b->spec.n_extents;
 }
@@ -750,13 +756,47 @@ bool kin_stream_can_stream(const kin_stream *s) {
 }
 
 void kin_stream_fetch(kin_stream *s, const kin_extent *extents, size_t n) {
-    step waiting = {0};
+    kin_stream_ticket waiting = {0};
     pthread_mutex_lock(&s->mutex);
     for (size_t i = 0; i < n; i++) {
         while (n_chunks_free(s) == 0) pthread_cond_wait(&s->done, &s->mutex);
-        push_urgent(s, (chunk){.step = &waiting, .bytes = extents[i].bytes, .map = extents[i].map});
+        push_urgent(s, (chunk){.ticket = &waiting, .bytes = extents[i].bytes, .map = extents[i].map});
     }
     wait_ready(s, &waiting);
+    pthread_mutex_unlock(&s->mutex);
+}
+
+// Pushes a range's reads so that its first one is done first. Call with the mutex held.
+static void push_range(kin_stream *s, kin_stream_ticket *t, const kin_stream_range *r, uint64_t piece) {
+    const uint64_t begin = align_down(r->offset), bytes = align_up(r->offset + r->bytes) - begin;
+    for (uint64_t end = bytes; end > 0;) {
+        const uint64_t at = (end - 1) / piece * piece, left = r->offset + r->bytes - begin - at;
+        while (n_chunks_free(s) == 0) pthread_cond_wait(&s->done, &s->mutex);
+        push_urgent(s, (chunk){.ticket = t,
+                               .i_file = r->i_file,
+                               .offset = begin + at,
+                               .bytes = end - at,
+                               .n_needed = left < end - at ? left : end - at,
+                               .to = r->to + at});
+        end = at;
+    }
+}
+
+void kin_stream_read(kin_stream *s, kin_stream_ticket *const *tickets, size_t n) {
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < n; i++)
+        for (int k = 0; k < tickets[i]->n_ranges; k++) bytes += tickets[i]->ranges[k].bytes;
+    uint64_t piece = align_up(bytes / READS_IN_FLIGHT);
+    if (piece < LEAST_READ_BYTES) piece = LEAST_READ_BYTES;
+    if (piece > MOST_READ_BYTES) piece = MOST_READ_BYTES;
+    pthread_mutex_lock(&s->mutex);
+    for (size_t i = n; i-- > 0;) {
+        kin_stream_ticket *t = tickets[i];
+        t->n_open = 1; // until all of its reads are there
+        t->failed = 0;
+        for (int k = t->n_ranges; k-- > 0;) push_range(s, t, &t->ranges[k], piece);
+        if (--t->n_open == 0 && t->done) t->done(t); // they were done while this thread waited for room
+    }
     pthread_mutex_unlock(&s->mutex);
 }
 

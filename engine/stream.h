@@ -56,6 +56,8 @@ typedef struct kin_stream_options {
     size_t n_blocks;
     size_t n_layer_blocks; // the first ones; the rest belong to the output layer
     uint64_t budget;       // bytes for resident blocks and the ring together
+    uint64_t beside;       // bytes that experts have beside it
+    bool reads_experts;    // kin_stream_read will be called: more reads are in flight
     int window;            // not 0: the ring has this many parts, and the blocks with `stays` are resident, whatever the budget
     kin_stream_mode mode;
 } kin_stream_options;
@@ -94,6 +96,28 @@ bool kin_stream_can_stream(const kin_stream *stream);
 
 // Brings mapped pages into memory, several ranges at once, and waits. Uses only `map` and `bytes` of the extents.
 void kin_stream_fetch(kin_stream *stream, const kin_extent *extents, size_t n);
+
+// Ranges of files that are read into the caller's memory together. The caller keeps the ticket until it is done.
+enum { KIN_STREAM_MAX_RANGES = 3 };
+typedef struct kin_stream_ticket kin_stream_ticket;
+typedef struct kin_stream_range {
+    int i_file;
+    uint64_t offset, bytes;
+    uint8_t *to; // for the byte at `offset` rounded down to KIN_STREAM_ALIGN; with room up to the rounded end
+} kin_stream_range;
+struct kin_stream_ticket {
+    kin_stream_range ranges[KIN_STREAM_MAX_RANGES];
+    int n_ranges;
+    // Called once all are read, by the thread that read the last one, with the streamer's mutex held; `failed` is set. May be
+    // NULL.
+    void (*done)(kin_stream_ticket *ticket);
+    void *user;
+    int n_open; // unfinished reads; the streamer's
+    int failed; // errno of a read, or 0
+};
+
+// Reads all tickets' ranges, the first ticket first and before everything that is read ahead, and does not wait.
+void kin_stream_read(kin_stream *stream, kin_stream_ticket *const *tickets, size_t n);
 
 typedef struct kin_stream_stats {
     uint64_t resident_bytes; // selected as resident
