@@ -77,6 +77,8 @@ typedef struct result {
     double disk_rate, stream_rate; // bytes per second: the disk's own, and the rate while reading
     double compute_ms, bound_ms;   // per token
     double hidden_share;           // share of the reading that is hidden behind computation
+    double expert_hit_share;       // of the experts that layers needed, those in memory; 0: all experts are
+    uint64_t expert_bytes;         // in memory
     uint64_t window_bytes; // of --weights window: by proposition 5 of TPI-LLM, and as the ring and the retained weights take
     uint64_t window_taken_bytes;
     kin_shard_memory window_memory; // total
@@ -95,10 +97,26 @@ typedef struct passes {
     const bench_options *o;
     const int32_t *prompt; // [o->n_prompt], repeated
     bool draws;
+    kin_weights_stats begun; // when the first token was there
 } passes;
 
+// What the weights did while tokens were generated.
+typedef struct weights_work {
+    uint64_t n_passes, busy_ns, wait_ns, read_bytes, n_hits, n_misses;
+} weights_work;
+
+static void add_work(weights_work *sum, const kin_weights_stats *a, const kin_weights_stats *b) {
+    sum->n_passes += b->stream.n_passes - a->stream.n_passes;
+    sum->busy_ns += b->stream.busy_ns - a->stream.busy_ns;
+    sum->wait_ns += b->stream.wait_ns - a->stream.wait_ns;
+    sum->read_bytes += b->stream.read_bytes - a->stream.read_bytes;
+    sum->n_hits += b->experts.n_hits - a->experts.n_hits;
+    sum->n_misses += b->experts.n_misses - a->experts.n_misses;
+}
+
 static int32_t choose(void *user, const float *logits, int i) {
-    const passes *p = user;
+    passes *p = user;
+    if (i == 0 && p->s->shard) p->begun = kin_shard_get_stats(p->s->shard).weights;
     if (p->draws && i % p->o->n_rows == 0) kin_session_mark(p->s);
     (void)logits;
     return p->prompt[i % p->o->n_prompt];
@@ -130,15 +148,16 @@ static int measure_disk(const kin_session *s, result *r, kin_err *err) {
     return kin_disk_rate(kin_gguf_file_path(s->model.gguf, 0), 256u << 20, &r->disk_rate, err);
 }
 
-// Computes what streaming did during the measured tokens, from the counters before and after.
-static void explain_streaming(const kin_session *s, const kin_stream_stats *a, const kin_stream_stats *b, double tpot_ms,
-                              result *r) {
-    double n = (double)(b->n_passes - a->n_passes), busy_ns = (double)(b->busy_ns - a->busy_ns),
-           wait_ns = (double)(b->wait_ns - a->wait_ns);
-    uint64_t bytes = b->read_bytes - a->read_bytes;
+// Computes what streaming did during the measured tokens.
+static void explain_streaming(const kin_session *s, const weights_work *w, double tpot_ms, result *r) {
+    const double n = (double)w->n_passes, busy_ns = (double)w->busy_ns, wait_ns = (double)w->wait_ns;
+    const uint64_t bytes = w->read_bytes;
+    const kin_weights_stats now = kin_shard_get_stats(s->shard).weights;
     kin_err err;
     if (n <= 0 || bytes == 0) return;
-    r->resident_bytes = b->resident_bytes;
+    r->resident_bytes = now.stream.resident_bytes + now.experts.held_bytes;
+    r->expert_bytes = now.experts.held_bytes;
+    if (w->n_misses > 0) r->expert_hit_share = (double)w->n_hits / (double)(w->n_hits + w->n_misses);
     r->streamed_bytes_per_token = (uint64_t)((double)bytes / n);
     r->stream_rate = (double)bytes / busy_ns * 1e9;
     r->hidden_share = wait_ns < busy_ns ? 1 - wait_ns / busy_ns : 0;
@@ -198,11 +217,15 @@ static int measure_all(kin_compute_loop *loop, passes *p, result *r, kin_err *er
     if (measure(loop, p, ttft, tpot, err) != 0) return KIN_FAIL; // not counted: warms pages and caches
     const kin_head *head = s->head;
     uint64_t ring = kin_head_ring_number(head);
-    kin_stream_stats before = kin_shard_get_stats(s->shard).weights.stream;
+    weights_work work = {0};
     p->draws = true;
     for (int i = 0; i < o->n_reps; i++) {
         if (i == n_to_learn_from(o->n_reps)) expect(s, o, r);
         if (measure(loop, p, &ttft[i], &tpot[i], err) != 0) return KIN_FAIL;
+        if (s->shard) {
+            const kin_weights_stats ended = kin_shard_get_stats(s->shard).weights;
+            add_work(&work, &p->begun, &ended);
+        }
         kin_app_progress(NULL, "measuring", (uint64_t)i + 1, (uint64_t)o->n_reps);
     }
     int learned = n_to_learn_from(o->n_reps);
@@ -210,8 +233,7 @@ static int measure_all(kin_compute_loop *loop, passes *p, result *r, kin_err *er
     r->ttft_ms = kin_median(ttft, o->n_reps);
     r->tpot_ms = kin_median(tpot, o->n_reps);
     if (s->head != head || kin_head_ring_number(head) != ring) return 0; // the counters are those of another shard
-    kin_stream_stats after = kin_shard_get_stats(s->shard).weights.stream;
-    explain_streaming(s, &before, &after, r->tpot_ms, r);
+    explain_streaming(s, &work, r->tpot_ms, r);
     explain_window(s, r);
     return 0;
 }
@@ -277,6 +299,9 @@ static void print_streaming(const result *r) {
     printf("streaming        %s resident, %s read per token at %.2f GB/s (disk: %.2f), %.0f %% of it overlapped with computing\n",
            kin_size_format(r->resident_bytes, a, sizeof a), kin_size_format(r->streamed_bytes_per_token, b, sizeof b),
            r->stream_rate / 1e9, r->disk_rate / 1e9, 100 * r->hidden_share);
+    if (r->expert_bytes > 0)
+        printf("experts          %s in memory, %.1f %% of those that were needed\n",
+               kin_size_format(r->expert_bytes, a, sizeof a), 100 * r->expert_hit_share);
     printf("bound            %.1f ms per token (computing only: %.1f ms); measured: %.2f times the bound\n", r->bound_ms,
            r->compute_ms, r->tpot_ms / r->bound_ms);
     if (!r->window_state) return;
@@ -379,6 +404,8 @@ static void print_json(const kin_session *s, const bench_options *o, const resul
         {"stream_gb_per_s", r->stream_rate / 1e9, false},
         {"disk_gb_per_s", r->disk_rate / 1e9, false},
         {"hidden_share", r->hidden_share, false},
+        {"expert_bytes", (double)r->expert_bytes, true},
+        {"expert_hit_share", r->expert_hit_share, false},
         {"compute_ms", r->compute_ms, false},
         {"bound_ms", r->bound_ms, false},
     };

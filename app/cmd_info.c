@@ -47,6 +47,23 @@ static void print_types(const kin_gguf *gguf) {
     }
 }
 
+// A model whose experts do not all fit: what a part of them needs. Routers prefer some experts and texts use the same ones again
+// soon, so what a token needs is there at least as often as an expert is in memory.
+static void print_experts(const kin_model *m, uint64_t weights) {
+    static const int shares[] = {50, 75, 98};
+    char size[32];
+    uint64_t experts = 0;
+    for (int il = 0; il < m->hp.n_layer; il++)
+        for (int id = 0; id < KIN_W_COUNT; id++)
+            experts += m->layers[il].w[id] && kin_weight_is_experts((kin_weight)id) ? m->layers[il].w[id]->n_bytes : 0;
+    if (experts == 0) return;
+    printf("of these     %s of experts. In memory,", kin_size_format(experts, size, sizeof size));
+    for (int i = 0; i < 3; i++)
+        printf("%s %d %% of them need %s", i ? "," : "", shares[i],
+               kin_size_format(weights - experts + experts / 100 * (uint64_t)shares[i], size, sizeof size));
+    printf("; a token finds its experts there at least as often\n");
+}
+
 static void print_needs(const kin_model *m) {
     enum { N_BATCH = 512 };
     char a[32], b[32], c[32];
@@ -72,6 +89,7 @@ static void print_needs(const kin_model *m) {
                kin_size_format(kin_kv_checkpoint_bytes(&m->hp, &kv), a, sizeof a), kin_kv_checkpoint_gap(&m->hp, &kv));
     printf("needs        %s of weights in memory to run at full speed, %s for a context of %d\n",
            kin_size_format(weights, a, sizeof a), kin_size_format(kv_bytes, b, sizeof b), kv.n_ctx);
+    print_experts(m, weights);
     printf("this machine %s available: %s\n", kin_size_format(mem.available, c, sizeof c),
            weights + kv_bytes < mem.available ? "it fits" : "it does not fit; the rest is read from disk for every token");
 }

@@ -206,6 +206,11 @@ void kin_app_print_streaming(const kin_shard_stats *stats) {
         (double)(st->read_bytes + st->fetch_bytes) / busy_ms / 1e6, st->direct ? "" : " (no O_DIRECT here)",
         busy_ms > 0 ? 100 * (1 - wait_ms / busy_ms < 0 ? 0 : 1 - wait_ms / busy_ms) : 0,
         kin_size_format(st->ring_bytes, c, sizeof c));
+    const kin_experts_stats *e = &stats->weights.experts;
+    if (e->n_misses > 0)
+        fprintf(stderr, "kin: %s of experts in memory (at most %s), %.1f %% of those that were needed; %s read\n",
+                kin_size_format(e->held_bytes, a, sizeof a), kin_size_format(e->budget, b, sizeof b),
+                100 * (double)e->n_hits / (double)(e->n_hits + e->n_misses), kin_size_format(e->read_bytes, c, sizeof c));
 }
 
 void kin_app_write_json(json_t *json, int digits) {

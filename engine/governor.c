@@ -48,7 +48,7 @@ uint64_t kin_governor_held(bool with_rings) {
 
 static void adjust_budget(kin_governor *g) {
     kin_budget_memory memory = read_memory(g->o.memory);
-    memory.own_weights += g->o.anonymous;
+    memory.own_weights += g->o.anonymous(g->o.user);
     memory.fixed = g->o.fixed;
     uint64_t room = kin_budget_room(&memory), before = g->budget.bytes;
     uint64_t budget = kin_budget_step(&g->budget, kin_clock_now() / 1000000 + 1, room);

@@ -18,11 +18,12 @@ typedef struct kin_governor kin_governor;
 typedef struct kin_governor_options {
     uint64_t memory;      // the user's cap on everything; 0: none
     uint64_t fixed;       // bytes planned for everything but weights
-    uint64_t anonymous;   // weights in memory that the OS cannot reclaim
     uint64_t budget;      // initial budget for weights
     uint64_t most_useful; // a larger budget has no effect
-    // Applies a new budget; called from the governor's thread.
+    // Applies a new budget, and returns the bytes of weights in memory that the OS cannot reclaim, without rings; called from the
+    // governor's thread.
     void (*set)(void *user, uint64_t budget);
+    uint64_t (*anonymous)(void *user);
     void *user;
 } kin_governor_options;
 

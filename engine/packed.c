@@ -21,9 +21,9 @@
 #include "sys/pages.h"
 #include "sys/whole_file.h"
 
-static const char magic[8] = {'k', 'i', 'n', 'p', 'a', 'c', 'k', '3'};
+static const char magic[8] = {'k', 'i', 'n', 'p', 'a', 'c', 'k', '4'};
 
-enum { HEADER_BYTES = 64, HEADER_HASHED = 40, ENTRY_BYTES = 48, ENTRY_SEALED = 40, PIECE_BYTES = 1 << 20 };
+enum { HEADER_BYTES = 64, HEADER_HASHED = 40, ENTRY_BYTES = 48, ENTRY_SEALED = 40 };
 
 typedef struct block {
     uint64_t offset;
@@ -357,8 +357,8 @@ bool kin_packed_is_checked(kin_packed *p, size_t i) {
 
 // In pieces, so that it can also be computed while reading in pieces.
 uint64_t kin_packed_hash(const void *bytes, size_t n, uint64_t seed) {
-    for (size_t at = 0; at < n; at += PIECE_BYTES)
-        seed = kin_hash64((const uint8_t *)bytes + at, n - at < PIECE_BYTES ? n - at : PIECE_BYTES, seed);
+    for (size_t at = 0; at < n; at += KIN_PACKED_PIECE)
+        seed = kin_hash64((const uint8_t *)bytes + at, n - at < KIN_PACKED_PIECE ? n - at : KIN_PACKED_PIECE, seed);
     return seed;
 }
 
@@ -377,9 +377,9 @@ static kin_packed_result check_file(kin_packed *p, size_t i, int fd, const atomi
     const block *b = &p->blocks[i];
     uint64_t hash = 0;
     void *piece;
-    if (posix_memalign(&piece, KIN_STREAM_ALIGN, PIECE_BYTES) != 0) return KIN_PACKED_STOPPED;
-    for (uint64_t at = 0; at < b->bytes; at += PIECE_BYTES) {
-        size_t n = b->bytes - at < PIECE_BYTES ? (size_t)(b->bytes - at) : PIECE_BYTES;
+    if (posix_memalign(&piece, KIN_STREAM_ALIGN, KIN_PACKED_PIECE) != 0) return KIN_PACKED_STOPPED;
+    for (uint64_t at = 0; at < b->bytes; at += KIN_PACKED_PIECE) {
+        size_t n = b->bytes - at < KIN_PACKED_PIECE ? (size_t)(b->bytes - at) : KIN_PACKED_PIECE;
         size_t aligned = (n + KIN_STREAM_ALIGN - 1) / KIN_STREAM_ALIGN * KIN_STREAM_ALIGN;
         // O_DIRECT needs aligned sizes; the file has these bytes, because it ends at a multiple of KIN_PACKED_ALIGN.
         if ((stop && atomic_load(stop)) || kin_io_read(fd, piece, aligned, b->offset + at) != (ssize_t)aligned) {
@@ -421,20 +421,27 @@ static void make_huge_page(const kin_packed *p, uint64_t at) {
     munmap(map, KIN_HUGE_PAGE);
 }
 
-static void make_huge_pages(const kin_packed *p, const block *b) {
-    uint64_t first = b->offset / KIN_HUGE_PAGE * KIN_HUGE_PAGE, last = (b->offset + b->bytes - 1) / KIN_HUGE_PAGE * KIN_HUGE_PAGE;
-    if (b->bytes == 0) return;
+static void make_huge_pages(const kin_packed *p, uint64_t begin, uint64_t end) {
+    uint64_t first = begin / KIN_HUGE_PAGE * KIN_HUGE_PAGE, last = (end - 1) / KIN_HUGE_PAGE * KIN_HUGE_PAGE;
+    if (begin == end) return;
     make_huge_page(p, first);
     if (last > first) make_huge_page(p, last);
 }
 
-static int write_content(kin_packed *p, size_t i, const void *bytes, uint64_t *hash, kin_err *err) {
+int kin_packed_write_part(kin_packed *p, size_t i, const void *bytes, uint64_t begin, uint64_t end, uint64_t *hash,
+                          kin_err *err) {
     const block *b = &p->blocks[i];
     if (lock_for_writing(p, err) != 0) return KIN_FAIL;
-    make_huge_pages(p, b);
-    if (kin_io_write(p->fd, bytes, b->bytes, b->offset) != 0) return kin_err_set(err, "%s: %s", p->path, strerror(errno));
-    *hash = kin_packed_hash(bytes, b->bytes, 0);
+    make_huge_pages(p, b->offset + begin, b->offset + end);
+    if (kin_io_write(p->fd, bytes, end - begin, b->offset + begin) != 0)
+        return kin_err_set(err, "%s: %s", p->path, strerror(errno));
+    *hash = kin_packed_hash(bytes, end - begin, *hash);
     return 0;
+}
+
+static int write_content(kin_packed *p, size_t i, const void *bytes, uint64_t *hash, kin_err *err) {
+    *hash = 0;
+    return kin_packed_write_part(p, i, bytes, 0, p->blocks[i].bytes, hash, err);
 }
 
 static void note_content(kin_packed *p, size_t i, uint64_t hash, uint64_t source_hash) {
@@ -444,14 +451,18 @@ static void note_content(kin_packed *p, size_t i, uint64_t hash, uint64_t source
     b->source_stamp = p->source_stamp;
 }
 
-// Two threads may write a block at the same time, with the same bytes.
-int kin_packed_write(kin_packed *p, size_t i, const void *bytes, uint64_t source_hash, kin_err *err) {
-    uint64_t hash;
-    if (write_content(p, i, bytes, &hash, err) != 0) return KIN_FAIL;
+void kin_packed_note_written(kin_packed *p, size_t i, uint64_t hash, uint64_t source_hash) {
     pthread_mutex_lock(&p->mutex);
     note_content(p, i, hash, source_hash);
     p->blocks[i].written = true;
     pthread_mutex_unlock(&p->mutex);
+}
+
+// Two threads may write a block at the same time, with the same bytes.
+int kin_packed_write(kin_packed *p, size_t i, const void *bytes, uint64_t source_hash, kin_err *err) {
+    uint64_t hash;
+    if (write_content(p, i, bytes, &hash, err) != 0) return KIN_FAIL;
+    kin_packed_note_written(p, i, hash, source_hash);
     return 0;
 }
 

@@ -12,14 +12,15 @@
 // dropped.
 //
 // Layout of the file, all little-endian:
-//   0   8  magic "kinpack3"
+//   0   8  magic "kinpack4"
 //   8   8  bytes of the whole file
 //   16  8  blocks n
 //   24  16 key: what the content was made from
 //   40  8  hash of bytes 0..40
 //   64  n x 48: offset, bytes, hash of the content, hash of the source, stamp of the source's files, seal (a hash of the others
 //       and of the key): a correct seal marks the block as valid
-//   then the blocks, each at a multiple of KIN_PACKED_ALIGN
+//   then the blocks, each at a multiple of KIN_PACKED_ALIGN. A block of experts has one expert after the other, each at a
+//   multiple of 4096 from the block's begin: the expert's packed matrices, each at a multiple of 64 from the expert's begin
 //
 // Owner: each kin_weights has its own handle. Threads: any, as long as each block is handled by one thread at a time.
 #pragma once
@@ -32,6 +33,7 @@
 #include "base/err.h"
 
 #define KIN_PACKED_ALIGN (64 << 10) // the largest page size of any machine
+#define KIN_PACKED_PIECE (1 << 20)  // blocks are hashed in pieces
 #define KIN_PACKED_SUFFIX ".pack"
 #define KIN_PACKED_CHECKED_SUFFIX ".checked" // appended to the cache file's name
 
@@ -92,6 +94,12 @@ kin_packed_result kin_packed_check_behind(kin_packed *packed, size_t i, const at
 // Writes the content of block i // [its size] to the file. It can be mapped from now on, but is not valid for later starts until
 // it is sealed. Fails, leaving the block absent, if the disk is full or another process uses the file.
 int kin_packed_write(kin_packed *packed, size_t i, const void *bytes, uint64_t source_hash, kin_err *err);
+
+// Does the same in parts: writes the bytes [begin, end) of block i, from `bytes` on. The parts follow one another; all but the
+// last end at multiples of KIN_PACKED_PIECE. *hash: 0 at first. Then note the block as written.
+int kin_packed_write_part(kin_packed *packed, size_t i, const void *bytes, uint64_t begin, uint64_t end, uint64_t *hash,
+                          kin_err *err);
+void kin_packed_note_written(kin_packed *packed, size_t i, uint64_t hash, uint64_t source_hash);
 
 // Does the same for a block that was found damaged, while others may be written or sealed; the block is valid on return.
 int kin_packed_mend(kin_packed *packed, size_t i, const void *bytes, uint64_t source_hash, kin_err *err);

@@ -378,6 +378,7 @@ static int open_stage(kin_shard *s, layers_stage *ls, bool on_gpu, kin_err *err)
         .rope_factors = kin_weights_rope_factors(s->weights, device),
         .flash = s->flash,
         .sums = kin_share_is_whole(&s->o.share) ? NULL : &s->sums,
+        .experts = on_gpu ? NULL : kin_weights_expert_source(s->weights),
         .kernels = device->kernels,
         .n_threads = s->devices.n_threads,
     };
@@ -490,6 +491,10 @@ static void set_budget(void *user, uint64_t budget) {
     kin_weights_set_budget(user, budget);
 }
 
+static uint64_t anonymous_bytes(void *user) {
+    return kin_weights_anonymous_bytes(user);
+}
+
 // Only weights that can be streamed can free memory.
 static int open_governor(kin_shard *s, kin_err *err) {
     uint64_t most = kin_weights_most_useful_budget(s->weights);
@@ -497,10 +502,10 @@ static int open_governor(kin_shard *s, kin_err *err) {
     kin_governor_options o = {
         .memory = s->o.memory,
         .fixed = s->fixed_bytes,
-        .anonymous = kin_weights_get_stats(s->weights).anonymous_bytes,
         .budget = s->weights_budget,
         .most_useful = most,
         .set = set_budget,
+        .anonymous = anonymous_bytes,
         .user = s->weights,
     };
     return kin_governor_start(&s->governor, &o, err);
@@ -781,11 +786,27 @@ int kin_shard_pages(kin_shard *s, const kin_batch *batch, kin_err *err) {
 
 // ---- running
 
-// Before a feed-forward block with experts: runs its router, and brings the chosen experts into memory.
+// Before a feed-forward block with experts, by ggml's kernels: runs its router, and brings the chosen experts into memory.
 static int fetch_experts(kin_shard *s, int il, kin_stage_shape shape, const kin_stage_inputs *in, kin_err *err) {
+    if (s->devices.cpu.kernels) return 0;
     kin_stage_shape route = {.variant = block_variant(il, ROUTE), .n_tokens = shape.n_tokens, .n_out = shape.n_tokens};
     if (kin_stage_run(s->cpu.stage, route, in, s->chosen, err) != 0) return KIN_FAIL;
     kin_weights_fetch_experts(s->weights, il, s->chosen, (size_t)shape.n_tokens * (size_t)s->model->hp.n_expert_used);
+    return 0;
+}
+
+// Runs a feed-forward block with experts, for as many rows at a time as there is memory for their experts.
+static int run_experts(kin_shard *s, int il, kin_stage_shape shape, const kin_stage_inputs *in, float *y, kin_err *err) {
+    const int n = shape.n_tokens, most = kin_weights_expert_rows(s->weights);
+    const size_t n_embd = (size_t)s->hp.n_embd;
+    if (fetch_experts(s, il, shape, in, err) != 0) return KIN_FAIL;
+    for (int at = 0; at < n; at += shape.n_tokens) {
+        shape.n_tokens = shape.n_out = min_int(n - at, most);
+        kin_stage_inputs some = *in;
+        some.x = in->x + (size_t)at * n_embd;
+        if (in->inputs) some.inputs = in->inputs + (size_t)at * n_inputs(&s->hp);
+        if (kin_stage_run(s->cpu.stage, shape, &some, y + (size_t)at * n_embd, err) != 0) return KIN_FAIL;
+    }
     return 0;
 }
 
@@ -794,8 +815,8 @@ static int run_block(kin_shard *s, int il, int block, kin_stage_shape shape, con
     int number = kin_weights_compute_block(s->weights, il) + block;
     shape.variant = block_variant(il, block);
     if (kin_weights_acquire(s->weights, number, err) != 0) return KIN_FAIL;
-    int rc = block == 1 && kin_layer_of(&s->hp, il).has_experts ? fetch_experts(s, il, shape, in, err) : 0;
-    if (rc == 0) rc = kin_stage_run(s->cpu.stage, shape, in, y, err);
+    int rc = block == 1 && kin_layer_of(&s->hp, il).has_experts ? run_experts(s, il, shape, in, y, err)
+                                                                : kin_stage_run(s->cpu.stage, shape, in, y, err);
     kin_weights_release(s->weights, number);
     return rc;
 }
@@ -837,8 +858,8 @@ static int run_layer(kin_shard *s, int il, kin_stage_shape shape, const kin_stag
 
 static int run_cpu(kin_shard *s, layers of, kin_stage_shape shape, bool with_output, const kin_stage_inputs *in, float *y,
                    kin_err *err) {
-    if (!kin_weights_begin(s->weights, kin_weights_compute_block(s->weights, of.begin), with_output))
-        return kin_stage_run(s->cpu.stage, shape, in, y, err);
+    const bool by_block = kin_weights_begin(s->weights, kin_weights_compute_block(s->weights, of.begin), with_output);
+    if (!by_block && kin_weights_expert_rows(s->weights) >= shape.n_tokens) return kin_stage_run(s->cpu.stage, shape, in, y, err);
     kin_stage_inputs layer_in = *in;
     for (int il = of.begin; il < of.end; il++) {
         kin_stage_shape layer = shape;
@@ -940,6 +961,7 @@ static int run_on_devices(kin_shard *s, const step *st, int i_window, layers of,
 // modified, so that results of such weights are never passed on or stored.
 static int run_layers(kin_shard *s, const step *st, int i_window, layers of, int n_out, const float *x, float *y, kin_err *err) {
     int rc = run_on_devices(s, st, i_window, of, n_out, x, y, err);
+    if (kin_weights_check_experts(s->weights, err) != 0) rc = KIN_FAIL;
     return kin_gguf_check_files(s->model->gguf, err) == 0 ? rc : KIN_FAIL; // its error is more specific than a failed read
 }
 

@@ -50,8 +50,11 @@ static int open_stream(kin_weights *w, bool will_be, kin_err *err) {
         kin_err_set(err, "out of memory");
         goto done;
     }
-    kin_stream_options so = {
-        .blocks = blocks, .mode = w->o.mode, .budget = w->o.budget, .window = w->o.sliding.n_blocks, .fds = fds};
+    kin_stream_options so = {.blocks = blocks,
+                             .mode = w->o.mode,
+                             .reads_experts = kin_weights_caches_experts(w),
+                             .window = w->o.sliding.n_blocks,
+                             .fds = fds};
     for (size_t i = 0; i < w->n_blocks; i++) {
         const kin_weights_block *b = &w->blocks[i];
         if (b->device->is_gpu || b->i_compute_block == KIN_WEIGHTS_NO_COMPUTE_BLOCK) continue;
@@ -63,6 +66,9 @@ static int open_stream(kin_weights *w, bool will_be, kin_err *err) {
     }
     if (so.n_layer_blocks == 0) so.n_layer_blocks = so.n_blocks; // the shard has only the output
     w->n_stream_blocks = so.n_blocks;
+    w->ring_bytes = kin_stream_min_budget(blocks, so.n_blocks);
+    so.beside = kin_weights_experts_budget(w, w->o.budget);
+    so.budget = w->o.budget > so.beside ? w->o.budget - so.beside : 0;
     for (int i = 0; i < n_files; i++) fds[i] = kin_gguf_file_fd(w->model->gguf, i);
     fds[n_files] = w->packed ? kin_packed_fd(w->packed) : -1;
     so.n_files = n_files + 1;
@@ -91,10 +97,12 @@ bool kin_weights_begin(kin_weights *w, int i_compute_block, bool with_output) {
            w->blocks[w->stream_blocks[w->i_next_stream]].i_compute_block < i_compute_block)
         w->i_next_stream++;
     kin_assert(w->i_next_stream < w->n_stream_blocks);
+    kin_weights_begin_experts(w);
     w->streaming = kin_stream_begin(w->stream, w->i_next_stream, with_output);
     for (size_t i = 0; i < w->n_stream_blocks && !w->streaming; i++)
         kin_weights_point_at_mapping(&w->blocks[w->stream_blocks[i]]);
-    return w->streaming || atomic_load(&w->short_of_experts) || atomic_load(&w->n_to_check) > 0;
+    const bool fetches = atomic_load(&w->short_of_experts) && !w->devices->cpu.kernels;
+    return w->streaming || fetches || atomic_load(&w->n_to_check) > 0;
 }
 
 void kin_weights_fetch_experts(kin_weights *w, int il, const int32_t *chosen, size_t n) {
@@ -182,7 +190,13 @@ static void note_experts(kin_weights *w, uint64_t budget) {
 
 uint64_t kin_weights_set_budget(kin_weights *w, uint64_t budget) {
     note_experts(w, budget);
-    return w->stream ? kin_stream_set_budget(w->stream, budget) : kin_weights_cpu_bytes(w->model, &w->o);
+    if (!w->stream) return kin_weights_cpu_bytes(w->model, &w->o);
+    pthread_mutex_lock(&w->mutex);
+    w->budget = budget;
+    const uint64_t experts = kin_weights_experts_budget(w, budget);
+    if (w->experts) kin_experts_set_budget(w->experts, experts);
+    pthread_mutex_unlock(&w->mutex);
+    return kin_stream_set_budget(w->stream, budget > experts ? budget - experts : 0) + experts;
 }
 
 uint64_t kin_weights_most_useful_budget(const kin_weights *w) {
@@ -229,6 +243,7 @@ static int start_streaming(kin_weights *w, kin_err *err) {
     if (open_stream(w, false, err) != 0) return KIN_FAIL;
     hint_small_reads(w, false);
     forget_read_ahead(w);
+    w->budget = w->o.budget;
     note_experts(w, w->o.budget);
     return 0;
 }
@@ -332,6 +347,7 @@ void kin_weights_close(kin_weights *w) {
     if (!w) return;
     kin_weights_stop_packer(w);
     kin_stream_close(w->stream);
+    kin_experts_close(w->experts);
     hint_small_reads(w, true);
     if (w->packed_home) munmap(w->packed_home, w->packed_home_bytes);
     ggml_backend_buffer_free(w->gpu_buf);
@@ -417,20 +433,37 @@ static kin_sliding_blocks measure_blocks(const kin_weights *w) {
     return m;
 }
 
+static uint64_t packed_in_memory(const kin_weights *w) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < w->n_blocks; i++) {
+        const kin_weights_block *b = &w->blocks[i];
+        if (b->pack && atomic_load(&b->here) && !atomic_load(&b->in_file)) sum += b->packed_bytes;
+    }
+    return sum;
+}
+
+uint64_t kin_weights_anonymous_bytes(kin_weights *w) {
+    pthread_mutex_lock(&w->mutex);
+    const uint64_t experts = w->experts ? kin_experts_get_stats(w->experts).held_bytes : 0;
+    pthread_mutex_unlock(&w->mutex);
+    return packed_in_memory(w) + experts;
+}
+
 kin_weights_stats kin_weights_get_stats(kin_weights *w) {
     kin_weights_stats stats = w->stats;
     stats.sliding = w->o.sliding;
     for (size_t i = 0; i < w->n_blocks; i++) {
         const kin_weights_block *b = &w->blocks[i];
         bool is_packed = b->pack && atomic_load(&b->here), in_file = atomic_load(&b->in_file);
-        if (is_packed && !in_file) stats.anonymous_bytes += b->packed_bytes;
         // The cache file may have taken the block after the streamer was opened without it. Of experts the OS decides which stay.
         if (is_packed && !b->in_stream && !(b->experts && in_file)) stats.resident_bytes += b->packed_bytes;
     }
+    stats.anonymous_bytes = packed_in_memory(w);
     stats.blocks = measure_blocks(w);
     if (w->stream) stats.stream = kin_stream_get_stats(w->stream);
-    stats.resident_bytes += stats.stream.resident_bytes;
-    stats.stream.wait_ns += waited_ns(w);
+    if (w->experts) stats.experts = kin_experts_get_stats(w->experts);
+    stats.resident_bytes += stats.stream.resident_bytes + stats.experts.held_bytes;
+    stats.stream.wait_ns += waited_ns(w) + stats.experts.wait_ns;
     return stats;
 }
 

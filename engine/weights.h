@@ -20,6 +20,7 @@
 
 #include "engine/arrival.h"
 #include "engine/device.h"
+#include "engine/experts.h"
 #include "engine/packed.h"
 #include "engine/stream.h"
 #include "model/model.h"
@@ -110,13 +111,23 @@ int kin_weights_settle(kin_weights *weights, kin_err *err);
 // Before a run over layers on the GPU: waits for those that have not arrived yet, and copies them.
 int kin_weights_await_gpu(kin_weights *weights, int layer_begin, int layer_end, kin_err *err);
 
-// Experts do not go through the ring, since the router decides which ones a token needs. They stay in their file mapping, where
-// the OS keeps the most used ones in memory. This function fetches the experts in `chosen` // i32 [n] (may repeat) of a CPU
-// layer, several at once, before they are used.
+// Experts do not go through the ring, since the router decides which ones a token needs. If not all of them fit, those of kin's
+// kernels come from the cache of experts (experts.h): graphs ask its source for them, and check_experts says after a run whether
+// all could be read. A run should have at most expert_rows rows, so that their experts fit into memory together; INT_MAX: any
+// number.
+const kin_expert_source *kin_weights_expert_source(const kin_weights *weights);
+int kin_weights_check_experts(kin_weights *weights, kin_err *err);
+int kin_weights_expert_rows(const kin_weights *weights);
+
+// With ggml's kernels experts stay in their file mapping, where the OS keeps the most used ones in memory. This function fetches
+// the experts in `chosen` // i32 [n] (may repeat) of a CPU layer, several at once, before they are used.
 void kin_weights_fetch_experts(kin_weights *weights, int il, const int32_t *chosen, size_t n);
 
 // Changes the budget while running. Returns the bytes that stay resident.
 uint64_t kin_weights_set_budget(kin_weights *weights, uint64_t budget);
+
+// Returns the bytes of weights in memory that the OS cannot reclaim, without rings. Any thread.
+uint64_t kin_weights_anonymous_bytes(kin_weights *weights);
 
 // Returns the smallest budget that holds everything: resident weights and the ring. 0 if nothing can be streamed.
 uint64_t kin_weights_most_useful_budget(const kin_weights *weights);
@@ -127,11 +138,12 @@ typedef struct kin_weights_stats {
     uint64_t cached_bytes;    // from the prepacked cache
     uint64_t packed_bytes;    // packed at this start
     uint64_t anonymous_bytes; // the part of these in memory that the OS cannot reclaim
-    uint64_t resident_bytes;  // in memory on the CPU, mapped or not; of experts in a file unknown, so without them
+    uint64_t resident_bytes;  // in memory on the CPU, mapped or not; without experts in the page cache
     uint64_t gpu_bytes;
     kin_sliding_window sliding;
     kin_sliding_blocks blocks; // on the CPU, without experts
     kin_stream_stats stream;
+    kin_experts_stats experts; // zeros: there is no cache of experts
 } kin_weights_stats;
 
 kin_weights_stats kin_weights_get_stats(kin_weights *weights);

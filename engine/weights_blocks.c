@@ -44,6 +44,19 @@ static void add_tensor(kin_weights_block *b, const kin_gguf_tensor *t, const kin
     add_piece(b, p, cpu);
 }
 
+// In a packed block the matrices of each expert lie side by side, so that one read brings an expert.
+static void interleave_experts(kin_weights_block *b) {
+    uint64_t at = 0, n_expert = 0;
+    for (int i = 0; i < b->n_pieces; i++) {
+        kin_weights_piece *p = &b->pieces[i];
+        n_expert = (uint64_t)p->ne[2];
+        p->offset = kin_weights_align_up(at, KIN_WEIGHTS_ALIGN);
+        at = p->offset + kin_weights_piece_bytes(p) / n_expert;
+    }
+    b->expert_stride = kin_weights_align_up(at, KIN_STREAM_ALIGN);
+    b->packed_bytes = b->expert_stride * n_expert;
+}
+
 // Of each head the file has the rows that make its keys, then those that make its values. The latter are used as they are; the
 // former are multiplied from the other side.
 static void add_fused(kin_weights_block *b, const kin_model *m, int il, struct ggml_tensor **slots, const kin_device *cpu) {
@@ -87,6 +100,7 @@ void kin_weights_add_layer_block(kin_weights_block *b, const kin_model *m, int i
         else
             add_tensor(b, weights[id], &slices->of[id], slots ? &slots[id] : NULL, cpu, kin_weight_is_experts(id));
     }
+    if (b->experts && cpu->kernels) interleave_experts(b);
 }
 
 // A tile is as large as the largest weight of a layer: larger tiles would need a larger ring, and each would have to wait until
@@ -141,7 +155,7 @@ int kin_weights_n_compute_blocks(const kin_hparams *hp, int il) {
 // Returns the compute block, within its layer, that a weight block belongs to.
 static int compute_block_of(const kin_hparams *hp, int il, kin_weight_block kind) {
     if (kind == KIN_WEIGHT_BLOCK_ATTN) return 0;
-    return kind == KIN_WEIGHT_BLOCK_FFN_DOWN ? kin_weights_n_compute_blocks(hp, il) - 1 : 1;
+    return kind >= KIN_WEIGHT_BLOCK_FFN_DOWN ? kin_weights_n_compute_blocks(hp, il) - 1 : 1;
 }
 
 static void collect_layer(kin_weights *w, int il, bool on_gpu, bool later, int *i_compute_block) {

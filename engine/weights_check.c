@@ -5,6 +5,7 @@
 // fetched on demand, never as a whole block: a background thread checks them, past the page cache.
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/log.h"
 #include "engine/weights_impl.h"
@@ -47,14 +48,31 @@ bool kin_weights_trust(kin_weights *w, kin_weights_block *b) {
     return false;
 }
 
-static int mend(kin_weights *w, kin_weights_block *b, const uint8_t *at, kin_err *err) {
-    say_damaged(w, false);
+// Experts are packed a few at a time, in address space for all of them.
+static int mend_experts(kin_weights *w, kin_weights_block *b, kin_err *err) {
+    void *space = mmap(NULL, b->packed_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (space == MAP_FAILED) return kin_err_set(err, "out of address space");
+    b->source_hash = kin_weights_source_hash(b);
+    int rc = kin_weights_pack_experts(w, b, space, err);
+    munmap(space, b->packed_bytes);
+    if (rc == 0) rc = kin_packed_seal(w->packed, err);
+    if (rc == 0 && w->experts) kin_experts_forget(w->experts, (int)(b->i_packed / KIN_WEIGHT_BLOCK_COUNT));
+    return rc;
+}
+
+static int mend_block(kin_weights *w, kin_weights_block *b, const uint8_t *at, kin_err *err) {
     uint8_t *repacked = malloc(b->packed_bytes);
     if (!repacked) return kin_err_set(err, "out of memory");
     int rc = kin_weights_pack(w, b, repacked, err);
     if (rc == 0) rc = kin_packed_mend(w->packed, b->i_packed, repacked, kin_weights_source_hash(b), err);
     if (rc == 0 && at != b->base) memcpy((uint8_t *)at, repacked, b->packed_bytes); // the ring may be written to
     free(repacked);
+    return rc;
+}
+
+static int mend(kin_weights *w, kin_weights_block *b, const uint8_t *at, kin_err *err) {
+    say_damaged(w, false);
+    int rc = b->expert_stride > 0 ? mend_experts(w, b, err) : mend_block(w, b, at, err);
     kin_weights_point_at_mapping(b);
     return rc == 0 ? 0 : kin_err_prefix(err, "the prepacked weights are damaged and cannot be repacked");
 }

@@ -1,6 +1,6 @@
 // Internals of kin_weights, shared by weights.c (opening, streaming, queries), weights_blocks.c (which weights belong to which
 // block), weights_place.c (where each block's bytes are: packing, the cache file, the GPU), weights_check.c (whether the cache
-// file's blocks can be trusted) and weights_arrival.c (blocks that arrive after open).
+// file's blocks can be trusted), weights_experts.c (the cache of experts) and weights_arrival.c (blocks that arrive after open).
 //
 // Threads: the computing thread, and a background thread that loads the later blocks and then completes the cache file. A block
 // belongs to the thread that fills it until it is `here`, then to the computing thread; after that only its pages may be replaced
@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "engine/experts.h"
 #include "engine/packed.h"
 #include "engine/weights.h"
 
@@ -32,7 +33,7 @@ typedef struct kin_weights_piece {
     kin_layout layout;
     int turned_type; // of the file's rows, if the layout is turned
     bool experts;    // one matrix per expert
-    uint64_t offset; // in the packed block
+    uint64_t offset; // in the packed block; with an expert_stride: of the first expert's
 } kin_weights_piece;
 
 typedef struct kin_weights_block {
@@ -44,7 +45,8 @@ typedef struct kin_weights_block {
     bool is_ff;      // part of the layer's feed-forward block
     bool later;      // may arrive after the first window has been computed
     bool pack;       // its bytes are made from the model file's and kept in the cache file: in another layout, or gathered
-    bool experts;    // holds experts' matrices: fetched on demand, never streamed
+    bool experts;    // experts' matrices: never streamed, but read one by one (experts.h); by ggml's kernels fetched on demand
+    uint64_t expert_stride;       // of experts, with kin's kernels: bytes from one expert to the next in the packed block; else 0
     uint64_t bytes, packed_bytes; // as in the model file, except for turned matrices; packed
     size_t i_packed;              // its number in the cache file
 
@@ -109,7 +111,12 @@ struct kin_weights {
     size_t *stream_blocks; // [n_blocks] numbers of the streamer's blocks, in its order
     size_t n_stream_blocks, i_next_stream;
     bool streaming;               // this pass acquires its blocks
-    atomic_bool short_of_experts; // not all experts fit in memory: the chosen ones are fetched
+    uint64_t budget;              // in force; guarded by `mutex`
+    uint64_t ring_bytes;          // the least that weights other than experts need
+    atomic_bool short_of_experts; // not all experts fit in memory: they come from `experts`, or the chosen ones are fetched
+    kin_experts *experts;         // opened when experts are short for the first time, by kin's kernels
+    bool experts_failed;          // it could not be opened, or there are no experts in files
+    kin_expert_source source;     // of `experts`, for graphs; without functions before
 
     kin_weights_stats stats;
     atomic_ullong n_done, n_total; // bytes, for progress
@@ -158,6 +165,9 @@ void kin_weights_drop_pages(const kin_weights *w,
 bool kin_weights_on_disk(const kin_weights *w, const kin_weights_block *b);
 bool kin_weights_has_dirty(const kin_weights *w); // some block was packed, or will be
 
+// Packs experts to the cache file, a few at a time at `base` // [packed_bytes], whose pages are given back.
+int kin_weights_pack_experts(kin_weights *w, kin_weights_block *b, uint8_t *base, kin_err *err);
+
 // Packs the block to `base` // [packed_bytes] and points its tensors there. Fails if the model's files were written to since they
 // were opened: otherwise a cache of other weights would be trusted once the right file is back.
 int kin_weights_pack(const kin_weights *w, kin_weights_block *b, uint8_t *base, kin_err *err);
@@ -177,6 +187,17 @@ int kin_weights_check(kin_weights *w, kin_weights_block *b, const uint8_t *at, k
 
 bool kin_weights_has_unchecked(const kin_weights *w); // among blocks that are never acquired: experts
 void kin_weights_check_behind(kin_weights *w);        // checks these, on a background thread, until w->closing
+
+// ---- weights_experts.c
+
+// True if experts that do not fit come from the cache of experts: on the CPU, by kin's kernels.
+bool kin_weights_caches_experts(const kin_weights *w);
+
+// Divides a budget between experts and the other weights. Returns the experts' part; 0: they have none of their own.
+uint64_t kin_weights_experts_budget(const kin_weights *w, uint64_t budget);
+
+// Opens the cache of experts once they are short. Call between two runs. If it cannot be opened, the OS pages experts.
+void kin_weights_begin_experts(kin_weights *w);
 
 // ---- weights_arrival.c
 

@@ -72,19 +72,27 @@ static int open_cache(kin_weights *w, kin_err *err) {
     return rc;
 }
 
-// Moves packed bytes to the cache file and maps it in their place: the same content, but reclaimable by the OS.
-static int move_to_file(kin_weights *w, kin_weights_block *b, kin_err *err) {
-    if (b->dirty && kin_packed_write(w->packed, b->i_packed, b->base, b->source_hash, err) != 0) return KIN_FAIL;
+static int map_block(kin_weights *w, kin_weights_block *b, kin_err *err) {
     if (kin_packed_map(w->packed, b->i_packed, b->base, err) != 0) return KIN_FAIL;
     atomic_store(&b->in_file, true);
     return 0;
+}
+
+// Moves packed bytes to the cache file and maps it in their place: the same content, but reclaimable by the OS.
+static int move_to_file(kin_weights *w, kin_weights_block *b, kin_err *err) {
+    if (b->dirty && kin_packed_write(w->packed, b->i_packed, b->base, b->source_hash, err) != 0) return KIN_FAIL;
+    return map_block(w, b, err);
+}
+
+static void warn_no_cache(kin_weights *w, const kin_err *err) {
+    if (!atomic_exchange(&w->cache_failed, true)) kin_log(KIN_LOG_WARN, "cannot use the prepacked cache: %s", err->text);
 }
 
 // Does nothing if an earlier move failed.
 static void try_move(kin_weights *w, kin_weights_block *b) {
     kin_err err;
     if (!w->packed || atomic_load(&w->cache_failed) || move_to_file(w, b, &err) == 0) return;
-    if (!atomic_exchange(&w->cache_failed, true)) kin_log(KIN_LOG_WARN, "cannot use the prepacked cache: %s", err.text);
+    warn_no_cache(w, &err);
 }
 
 void kin_weights_finish_cache(kin_weights *w) {
@@ -209,6 +217,9 @@ static int place_block(kin_weights *w, kin_weights_block *b, kin_err *err) {
         kin_weights_piece *p = &b->pieces[i];
         if (!*p->slot) *p->slot = new_tensor(w->ctx, p);
         if (be_born(w, p, b->pack ? p->layout : KIN_LAYOUT_PLAIN, err) != 0) return KIN_FAIL;
+        struct ggml_tensor *t = *p->slot;
+        t->nb[2] = b->pack && b->expert_stride > 0 ? b->expert_stride : t->nb[1] * (size_t)t->ne[1];
+        t->nb[3] = t->nb[2] * (size_t)t->ne[2];
     }
     if (b->pack && !b->base) {
         if (take_pages(w, b, err) != 0) return KIN_FAIL;
@@ -237,16 +248,33 @@ static int pack_columns(const kin_weights_piece *p, const uint8_t *from, uint8_t
     return 0;
 }
 
-// Packs each expert's matrix separately. A run is all matrices, one of them, or a row.
-static int pack_panels(const kin_weights_piece *p, uint8_t *to, kin_err *err) {
-    const uint64_t n_matrices = (uint64_t)p->ne[2], bytes = p->bytes / n_matrices;
-    const bool by_rows = p->n_runs > n_matrices;
-    for (uint64_t i = 0; i < n_matrices; i++, to += bytes) {
-        const uint8_t *from = p->data + i * (p->n_runs == 1 ? bytes : p->n_runs / n_matrices * p->stride);
-        if (by_rows && pack_columns(p, from, to, err) != 0) return KIN_FAIL;
-        if (!by_rows) kin_kernel_pack(p->type, p->ne[0], p->ne[1], from, to);
-    }
+// Packs or copies one matrix of a piece, of an expert or the only one. A run is all matrices, one of them, or a row.
+static int pack_matrix(const kin_weights_piece *p, uint64_t i, uint8_t *to, kin_err *err) {
+    const uint64_t n_matrices = (uint64_t)p->ne[2], bytes = p->bytes / n_matrices,
+                   n_runs = p->n_runs == 1 ? 1 : p->n_runs / n_matrices, run = p->n_runs == 1 ? bytes : p->run;
+    const uint8_t *from = p->data + i * (p->n_runs == 1 ? bytes : n_runs * p->stride);
+    if (p->layout == KIN_LAYOUT_PANELS && n_runs > 1) return pack_columns(p, from, to, err);
+    if (p->layout == KIN_LAYOUT_PANELS) kin_kernel_pack(p->type, p->ne[0], p->ne[1], from, to);
+    for (uint64_t r = 0; r < n_runs && p->layout == KIN_LAYOUT_PLAIN; r++) memcpy(to + r * run, from + r * p->stride, run);
     return 0;
+}
+
+static int pack_matrices(const kin_weights_piece *p, uint8_t *to, kin_err *err) {
+    int rc = 0;
+    for (uint64_t i = 0; i < (uint64_t)p->ne[2] && rc == 0; i++)
+        rc = pack_matrix(p, i, to + i * (p->bytes / (uint64_t)p->ne[2]), err);
+    return rc;
+}
+
+static int pack_expert(const kin_weights_block *b, uint64_t i, uint8_t *base, kin_err *err) {
+    int rc = 0;
+    for (int k = 0; k < b->n_pieces && rc == 0; k++)
+        rc = pack_matrix(&b->pieces[k], i, base + i * b->expert_stride + b->pieces[k].offset, err);
+    return rc;
+}
+
+static uint64_t n_experts(const kin_weights_block *b) {
+    return (uint64_t)b->pieces[0].ne[2];
 }
 
 // Copies the columns of a matrix // [n_columns, n] to rows // f16 [n, n_columns]: by a product with the identity matrix, which
@@ -301,16 +329,35 @@ int kin_weights_pack(const kin_weights *w, kin_weights_block *b, uint8_t *base, 
     for (int k = 0; k < b->n_pieces && rc == 0; k++) {
         const kin_weights_piece *p = &b->pieces[k];
         (*p->slot)->data = base + p->offset;
+        if (b->expert_stride > 0) continue;
         if (p->layout == KIN_LAYOUT_REPACK)
             ggml_backend_tensor_set(*p->slot, p->data, 0, p->bytes);
-        else if (p->layout == KIN_LAYOUT_PANELS)
-            rc = pack_panels(p, base + p->offset, err);
         else if (p->layout == KIN_LAYOUT_TURNED)
             rc = turn(w, p, base + p->offset, err);
-        for (uint64_t i = 0; i < p->n_runs && p->layout == KIN_LAYOUT_PLAIN; i++)
-            memcpy(base + p->offset + i * p->run, p->data + i * p->stride, p->run);
+        else
+            rc = pack_matrices(p, base + p->offset, err);
     }
+    for (uint64_t i = 0; i < n_experts(b) && b->expert_stride > 0 && rc == 0; i++) rc = pack_expert(b, i, base, err);
     return rc == 0 ? kin_gguf_check_reads(w->model->gguf, err) : KIN_FAIL;
+}
+
+int kin_weights_pack_experts(kin_weights *w, kin_weights_block *b, uint8_t *base, kin_err *err) {
+    enum { AT_ONCE = 16 << 20 };
+    uint64_t written = 0, hash = 0;
+    int rc = 0;
+    for (uint64_t i = 0; i < n_experts(b) && rc == 0; i++) {
+        const bool is_last = i + 1 == n_experts(b);
+        uint64_t end = (i + 1) * b->expert_stride;
+        rc = pack_expert(b, i, base, err);
+        if (rc != 0 || (end - written < AT_ONCE && !is_last)) continue;
+        if (!is_last) end = end / KIN_PACKED_PIECE * KIN_PACKED_PIECE;
+        rc = kin_packed_write_part(w->packed, b->i_packed, base + written, written, end, &hash, err);
+        kin_pages_drop(base + written, end - written);
+        written = end;
+    }
+    if (rc == 0) rc = kin_gguf_check_reads(w->model->gguf, err);
+    if (rc == 0) kin_packed_note_written(w->packed, b->i_packed, hash, b->source_hash);
+    return rc;
 }
 
 // The source of a packed block is not read again: its pages are unmapped (but stay in the page cache).
@@ -343,6 +390,32 @@ static int await_block(const kin_weights *w, const kin_weights_block *b, kin_err
     return 0;
 }
 
+// Packs a layer's experts into the cache file and maps them: together they may be larger than memory. Returns false if that is
+// not possible.
+static bool move_experts(kin_weights *w, kin_weights_block *b) {
+    kin_err err;
+    if (b->expert_stride == 0 || !w->move_at_once || !w->packed || atomic_load(&w->cache_failed)) return false;
+    if (kin_weights_pack_experts(w, b, b->base, &err) == 0 && map_block(w, b, &err) == 0) return true;
+    warn_no_cache(w, &err);
+    return false;
+}
+
+// Packs a block into its place, which is still ordinary memory, and moves it to the cache file if memory is short.
+static int pack_block(kin_weights *w, kin_weights_block *b, kin_err *err) {
+    bool hopeless = w->must_stream && atomic_load(&w->cache_failed); // the block will be used from the model file
+    if (hopeless) return 0;
+    // Before packing: if the source changes meanwhile, the next start detects it.
+    if (w->source_stamp) b->source_hash = kin_weights_source_hash(b);
+    if (!move_experts(w, b)) {
+        hopeless = w->must_stream && b->expert_stride > 0;
+        if (!hopeless && kin_weights_pack(w, b, b->base, err) != 0) return KIN_FAIL;
+        if (w->move_at_once && !hopeless) try_move(w, b);
+    }
+    if (w->must_stream && !atomic_load(&b->in_file)) drop_packed(b);
+    report(w, "packing weights", b->packed_bytes);
+    return 0;
+}
+
 static int fill(kin_weights *w, kin_weights_block *b, kin_err *err) {
     if (b->pack && !b->dirty) b->dirty = !kin_weights_trust(w, b);
     if (b->pack && !b->dirty) try_move(w, b);
@@ -352,15 +425,7 @@ static int fill(kin_weights *w, kin_weights_block *b, kin_err *err) {
     }
     if (await_block(w, b, err) != 0) return KIN_FAIL;
     if (!b->pack) return 0;
-    bool hopeless = w->must_stream && atomic_load(&w->cache_failed); // the block will be used from the model file
-    if (!hopeless) {
-        // Before packing: if the source changes meanwhile, the next start detects it.
-        if (w->source_stamp) b->source_hash = kin_weights_source_hash(b);
-        if (kin_weights_pack(w, b, b->base, err) != 0) return KIN_FAIL; // into its place, which is still ordinary memory
-        if (w->move_at_once) try_move(w, b);
-        if (w->must_stream && !atomic_load(&b->in_file)) drop_packed(b);
-        report(w, "packing weights", b->packed_bytes);
-    }
+    if (pack_block(w, b, err) != 0) return KIN_FAIL;
     forget_source(w, b);
     return 0;
 }
@@ -508,8 +573,13 @@ static int pack_one_ahead(kin_weights *w, kin_weights_block *b, kin_err *err) {
     }
     if (place_block(w, b, err) != 0) return KIN_FAIL;
     b->source_hash = w->source_stamp ? kin_weights_source_hash(b) : 0;
-    int rc = kin_weights_pack(w, b, b->base, err);
-    if (rc == 0) rc = kin_packed_write(w->packed, b->i_packed, b->base, b->source_hash, err);
+    int rc;
+    if (b->expert_stride > 0) {
+        rc = kin_weights_pack_experts(w, b, b->base, err);
+    } else {
+        rc = kin_weights_pack(w, b, b->base, err);
+        if (rc == 0) rc = kin_packed_write(w->packed, b->i_packed, b->base, b->source_hash, err);
+    }
     give_pages_back(b);
     forget_source(w, b);
     report(w, "packing weights", b->packed_bytes);

@@ -547,7 +547,7 @@ static struct ggml_tensor *ffn_experts(kin_graph *g, int il, struct ggml_tensor 
     const kin_layer how = kin_layer_of(g->hp, il);
     struct ggml_tensor *sum = as_is && !g->sums ? x : NULL;
     if (g->kernels)
-        sum = kin_op_experts(g, &how, sum, in.experts, route_by_kernels(g, il, in.router), w);
+        sum = kin_op_experts(g, il, &how, sum, in.experts, route_by_kernels(g, il, in.router));
     else
         sum = experts_by_ggml(g, il, sum, in);
     if (w[KIN_W_FFN_SHARED_DOWN]) sum = add_shared(g, il, sum, in.experts);
@@ -569,8 +569,8 @@ struct ggml_tensor *kin_block_layer(kin_graph *g, int il, struct ggml_tensor *x)
 }
 
 struct ggml_tensor *kin_block_route(kin_graph *g, int il, struct ggml_tensor *x) {
-    struct ggml_tensor *cur = norm_moe(g, il, x).router, *chosen; // [n_embd, n]
-    if (g->kernels) return kin_op_chosen(g, route_by_kernels(g, il, cur));
-    route_by_ggml(g, il, cur, &chosen);
+    struct ggml_tensor *chosen;
+    kin_assert(!g->kernels);
+    route_by_ggml(g, il, norm_moe(g, il, x).router, &chosen);
     return ggml_cont(g->ctx, chosen); // i32 [n_used, n]
 }

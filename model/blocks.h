@@ -28,5 +28,5 @@ struct ggml_tensor *kin_block_layer(kin_graph *g, int il, struct ggml_tensor *x)
 struct ggml_tensor *kin_block_ffn_in(kin_graph *g, int il, struct ggml_tensor *x);
 struct ggml_tensor *kin_block_ffn_out(kin_graph *g, int il, struct ggml_tensor *h);
 
-// The experts that kin_block_ffn will use. x: [n_embd, n] -> i32 [n_expert_used, n]
+// The experts that kin_block_ffn will use, with ggml's kernels. x: [n_embd, n] -> i32 [n_expert_used, n]
 struct ggml_tensor *kin_block_route(kin_graph *g, int il, struct ggml_tensor *x);

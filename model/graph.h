@@ -123,6 +123,19 @@ typedef struct kin_graph_sums {
     kin_err err;
 } kin_graph_sums;
 
+// Where the experts of a layer are if not all of them are in memory. Both functions are called by threads that compute, while the
+// others compute or wait. NULL: all experts are in their tensors.
+enum { KIN_EXPERT_GATE, KIN_EXPERT_UP, KIN_EXPERT_DOWN, KIN_EXPERT_MATRICES };
+typedef struct kin_expert_source {
+    // n_tokens tokens have chosen n experts of a layer: order // [n], ascending. Expert i multiplies the rows [begin[i], begin[i
+    // + 1]). Does not wait for them; may put `order` into the order in which they should be computed.
+    void (*choose)(void *user, int il, int n_tokens, const int32_t *begin, int32_t *order, int n);
+    // Returns a matrix of an expert; NULL: it is in the weight's tensor. waits: only when it is in memory. Holds nothing, so that
+    // its thread may be interrupted.
+    const uint8_t *(*find)(void *user, int il, int expert, int matrix, bool waits);
+    void *user;
+} kin_expert_source;
+
 // A function with the type of ggml_backend_graph_compute.
 typedef enum ggml_status kin_compute_fn(ggml_backend_t backend, struct ggml_cgraph *graph);
 
@@ -146,6 +159,7 @@ typedef struct kin_graph {
                                                  // NULL
     bool flash;                                  // use the fused attention operator
     kin_graph_sums *sums;                        // for a group whose devices share each layer; NULL: the layers are whole
+    const kin_expert_source *experts;            // with kin's kernels; NULL: all experts are in their tensors
 
     int n_kv;                     // cells that attention reads
     struct ggml_tensor *cells;    // i64 [all.n]: the cache cell that each token writes

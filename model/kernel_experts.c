@@ -42,32 +42,21 @@ struct ggml_tensor *kin_op_route(kin_graph *g, struct ggml_tensor *logits, struc
     return kin_op_node(g, GGML_TYPE_I32, 2 * g->hp->n_expert_used, logits->ne[1], args, n_args, &routes, op);
 }
 
-// Sources: the routing.
-static void copy_chosen(struct ggml_tensor *chosen, const struct kin_op *op, int n_threads, const kin_team_chunk *c) {
-    const struct ggml_tensor *routed = chosen->src[0];
-    (void)op, (void)n_threads;
-    memcpy((int32_t *)chosen->data + c->i * chosen->ne[0], (const int32_t *)routed->data + c->i * routed->ne[0],
-           (size_t)chosen->ne[0] * sizeof(int32_t));
-}
-
-static const kin_op_run chosen_numbers = {.count = count_tokens, .compute = copy_chosen};
-
-struct ggml_tensor *kin_op_chosen(kin_graph *g, struct ggml_tensor *routed) {
-    return kin_op_node(g, GGML_TYPE_I32, g->hp->n_expert_used, routed->ne[1], &routed, 1, &chosen_numbers,
-                       kin_op_new(g, KIN_OP_OTHER));
-}
-
 // ---- slots
 
-// A batch's routing as the nodes below read it: begin // i32 [n_expert + 1], the first slot of each expert; slot // i32 [n,
-// n_used], the slot of each pair.
+// A batch's routing as the nodes below read it: begin // i32 [n_expert + 1], the first slot of each expert; n_order, the number
+// of experts that have slots; order // i32 [n_expert], their order of computing; slot // i32 [n, n_used], the slot of each pair.
 typedef struct slots {
-    int32_t *begin, *slot;
+    int32_t *begin, *n_order, *order, *slot;
 } slots;
 
 static slots slots_of(const struct ggml_tensor *t, const kin_hparams *hp) {
-    int32_t *begin = t->data;
-    return (slots){begin, begin + hp->n_expert + 1};
+    int32_t *begin = t->data, *n_order = begin + hp->n_expert + 1;
+    return (slots){begin, n_order, n_order + 1, n_order + 1 + hp->n_expert};
+}
+
+static int64_t slots_size(const kin_hparams *hp, int64_t n_slots) {
+    return 2 * hp->n_expert + 2 + n_slots;
 }
 
 static size_t row_bytes(kin_act_kind kind, int64_t columns) {
@@ -77,6 +66,15 @@ static size_t row_bytes(kin_act_kind kind, int64_t columns) {
 static int count_one(const struct ggml_tensor *y, const struct kin_op *op, int n_threads) {
     (void)y, (void)op, (void)n_threads;
     return 1;
+}
+
+// Experts are computed in ascending order, unless some of them have yet to come.
+static void order_experts(const struct kin_op *op, const slots *s, int64_t n_tokens) {
+    const kin_expert_source *source = op->graph->experts;
+    *s->n_order = 0;
+    for (int e = 0; e < op->hp->n_expert; e++)
+        if (s->begin[e + 1] > s->begin[e]) s->order[(*s->n_order)++] = e;
+    if (source && source->choose) source->choose(source->user, op->il, (int)n_tokens, s->begin, s->order, *s->n_order);
 }
 
 // Sources: the routing. A single chunk, since these are only a few numbers.
@@ -95,6 +93,7 @@ static void count_slots(struct ggml_tensor *counted, const struct kin_op *op, in
         const int32_t *chosen = (const int32_t *)routed->data + row * routed->ne[0];
         for (int j = 0; j < n_used; j++) s.slot[row * n_used + j] += s.begin[chosen[j]];
     }
+    order_experts(op, &s, routed->ne[1]);
 }
 
 static const kin_op_run slot_counts = {.count = count_one, .compute = count_slots};
@@ -142,21 +141,6 @@ static const kin_op_run gathering = {.count = count_gathered, .compute = gather_
 
 // ---- products
 
-// Walks the chunks of all experts that have slots, in order; a thread's chunks are in ascending order.
-typedef struct cursor {
-    int expert;
-    int64_t first; // the expert's first chunk
-} cursor;
-
-static void advance(cursor *c, const int32_t *begin, int64_t per_expert, int64_t chunk) {
-    if (chunk < c->first) *c = (cursor){0, 0};
-    for (;; c->expert++) {
-        bool has = begin[c->expert + 1] > begin[c->expert];
-        if (has && chunk < c->first + per_expert) return;
-        if (has) c->first += per_expert;
-    }
-}
-
 // Returns an expert's bias from row `begin` of its weights on.
 static const float *bias_of(const struct ggml_tensor *bias, int expert, int64_t begin) {
     return (const float *)bias->data + expert * bias->ne[0] + begin * KIN_PANEL_ROWS;
@@ -177,11 +161,7 @@ static expert_chunks cut_experts(const struct ggml_tensor *y, const struct kin_o
 }
 
 static int count_expert_chunks(const struct ggml_tensor *y, const struct kin_op *op, int n_threads) {
-    const expert_chunks e = cut_experts(y, op, n_threads);
-    const slots s = slots_of(y->src[0], op->hp);
-    int64_t n = 0;
-    for (int i = 0; i < op->hp->n_expert; i++) n += s.begin[i + 1] > s.begin[i] ? e.per_expert : 0;
-    return (int)n;
+    return (int)(*slots_of(y->src[0], op->hp).n_order * cut_experts(y, op, n_threads).per_expert);
 }
 
 // A chunk: panels of one expert, for the rows of its slots.
@@ -191,19 +171,28 @@ typedef struct expert_span {
     int64_t slot, n_rows; // its first slot
 } expert_span;
 
-static expert_span expert_span_of(const expert_chunks *e, const slots *s, cursor *at, int64_t chunk) {
-    advance(at, s->begin, e->per_expert, chunk);
-    expert_span x = {.expert = at->expert, .begin = (chunk - at->first) * e->step, .slot = s->begin[at->expert]};
+static expert_span expert_span_of(const expert_chunks *e, const slots *s, int64_t chunk) {
+    const int expert = s->order[chunk / e->per_expert];
+    expert_span x = {.expert = expert, .begin = chunk % e->per_expert * e->step, .slot = s->begin[expert]};
     x.end = x.begin + e->step < e->panels ? x.begin + e->step : e->panels;
-    x.n_rows = s->begin[at->expert + 1] - x.slot;
+    x.n_rows = s->begin[expert + 1] - x.slot;
     return x;
+}
+
+// Returns panels of one of an expert's matrices. waits: when they are in memory.
+static kin_matrix expert_matrix(const struct kin_op *op, const struct ggml_tensor *w, int matrix, int expert, int64_t begin,
+                                int64_t end, bool waits) {
+    const kin_expert_source *source = op->graph->experts;
+    kin_matrix m = kin_op_matrix(w, expert, begin, end);
+    const uint8_t *at = source && source->find ? source->find(source->user, op->il, expert, matrix, waits) : NULL;
+    if (at) m.data = at + (size_t)begin * KIN_PANEL_ROWS * w->nb[1];
+    return m;
 }
 
 static kin_op_area expert_area(const struct ggml_tensor *y, const struct kin_op *op, int n_threads, int chunk) {
     const expert_chunks e = cut_experts(y, op, n_threads);
     const slots s = slots_of(y->src[0], op->hp);
-    cursor at = {0, 0};
-    const expert_span x = expert_span_of(&e, &s, &at, chunk);
+    const expert_span x = expert_span_of(&e, &s, chunk);
     const int64_t width = kin_op_matrix(y->src[2], x.expert, x.begin, x.end).rows;
     return (kin_op_area){(float *)y->data + x.slot * y->ne[0] + x.begin * KIN_PANEL_ROWS, y->ne[0], x.n_rows, width, 0, width};
 }
@@ -224,22 +213,20 @@ static void multiply_expert(struct ggml_tensor *y, const struct kin_op *op, int 
     const struct ggml_tensor *w = y->src[2];
     const expert_chunks e = cut_experts(y, op, n_threads);
     const slots s = slots_of(y->src[0], op->hp);
-    cursor *at = c->state;
-    if (c->is_new) *at = (cursor){0, 0};
-    const expert_span x = expert_span_of(&e, &s, at, c->i);
+    const expert_span x = expert_span_of(&e, &s, c->i);
     const void *input = input_of(y, op, y->src[1], 0, x.slot), *next = NULL;
-    kin_matrix m = kin_op_matrix(w, x.expert, x.begin, x.end);
+    const int matrix = op->gates ? KIN_EXPERT_GATE : KIN_EXPERT_DOWN;
+    kin_matrix m = expert_matrix(op, w, matrix, x.expert, x.begin, x.end, true);
     float *to = c->result ? c->result : (float *)y->data + x.slot * y->ne[0] + x.begin * KIN_PANEL_ROWS;
     const int64_t ldy = c->result ? m.rows : y->ne[0];
     if (c->next >= 0) {
-        cursor ahead = *at;
-        const expert_span then = expert_span_of(&e, &s, &ahead, c->next);
-        next = kin_op_matrix(w, then.expert, then.begin, e.panels).data;
+        const expert_span then = expert_span_of(&e, &s, c->next);
+        next = expert_matrix(op, w, matrix, then.expert, then.begin, e.panels, false).data;
     }
     if (op->gates) {
         const int64_t up_at = op->is_stacked ? e.panels : 0;
         kin_op_pair pair = {.gate = m,
-                            .up = kin_op_matrix(y->src[3], x.expert, up_at + x.begin, up_at + x.end),
+                            .up = expert_matrix(op, y->src[3], KIN_EXPERT_UP, x.expert, up_at + x.begin, up_at + x.end, true),
                             .input = {input, input_of(y, op, y->src[4], 1, x.slot)}};
         pair.up.next = next;
         if (op->has_expert_bias) {
@@ -311,9 +298,9 @@ static struct ggml_tensor *expert_inputs(kin_graph *g, struct ggml_tensor *count
 }
 
 // activation(gate x') * up x' for each slot: [n_ff_exp, n_slots]
-static struct ggml_tensor *gated_experts(kin_graph *g, const kin_layer *how, struct ggml_tensor *counted,
-                                         struct ggml_tensor *routed, struct ggml_tensor *normed, struct ggml_tensor *const *w) {
-    struct ggml_tensor *both = w[KIN_W_FFN_GATE_UP_EXPS];
+static struct ggml_tensor *gated_experts(kin_graph *g, int il, const kin_layer *how, struct ggml_tensor *counted,
+                                         struct ggml_tensor *routed, struct ggml_tensor *normed) {
+    struct ggml_tensor *const *w = g->layers[il].w, *both = w[KIN_W_FFN_GATE_UP_EXPS];
     struct ggml_tensor *gate = both ? both : w[KIN_W_FFN_GATE_EXPS], *up = both ? both : w[KIN_W_FFN_UP_EXPS];
     struct ggml_tensor *gate_bias = w[KIN_W_FFN_GATE_EXPS_BIAS], *up_bias = w[KIN_W_FFN_UP_EXPS_BIAS];
     const kin_act_kind gate_kind = kin_kernel_act_kind((int)gate->type), up_kind = kin_kernel_act_kind((int)up->type);
@@ -326,6 +313,7 @@ static struct ggml_tensor *gated_experts(kin_graph *g, const kin_layer *how, str
     op->gate = how->gate;
     op->gate_limit = how->limit_exps;
     op->gates = true;
+    op->il = il;
     op->is_stacked = both != NULL;
     op->has_expert_bias = gate_bias != NULL;
     struct ggml_tensor *args[] = {counted, input, gate, up, up_input, gate_bias, up_bias};
@@ -334,15 +322,16 @@ static struct ggml_tensor *gated_experts(kin_graph *g, const kin_layer *how, str
                        op);
 }
 
-struct ggml_tensor *kin_op_experts(kin_graph *g, const kin_layer *how, struct ggml_tensor *x, struct ggml_tensor *normed,
-                                   struct ggml_tensor *routed, struct ggml_tensor *const *w) {
-    struct ggml_tensor *down = w[KIN_W_FFN_DOWN_EXPS], *down_bias = w[KIN_W_FFN_DOWN_EXPS_BIAS];
+struct ggml_tensor *kin_op_experts(kin_graph *g, int il, const kin_layer *how, struct ggml_tensor *x, struct ggml_tensor *normed,
+                                   struct ggml_tensor *routed) {
+    struct ggml_tensor *const *w = g->layers[il].w, *down = w[KIN_W_FFN_DOWN_EXPS], *down_bias = w[KIN_W_FFN_DOWN_EXPS_BIAS];
     const kin_act_kind kind = kin_kernel_act_kind((int)down->type);
     const int64_t n = normed->ne[1], n_embd = normed->ne[0], n_slots = n * g->hp->n_expert_used;
 
     struct kin_op *op = kin_op_new(g, KIN_OP_OTHER);
-    struct ggml_tensor *counted = kin_op_node(g, GGML_TYPE_I32, g->hp->n_expert + 1 + n_slots, 1, &routed, 1, &slot_counts, op);
-    struct ggml_tensor *h = gated_experts(g, how, counted, routed, normed, w); // [n_ff_exp, n_slots]
+    op->il = il;
+    struct ggml_tensor *counted = kin_op_node(g, GGML_TYPE_I32, slots_size(g->hp, n_slots), 1, &routed, 1, &slot_counts, op);
+    struct ggml_tensor *h = gated_experts(g, il, how, counted, routed, normed); // [n_ff_exp, n_slots]
     if (kind != KIN_ACT_F32) {
         op = kin_op_new(g, KIN_OP_OTHER);
         op->kind[0] = kind;
@@ -351,6 +340,7 @@ struct ggml_tensor *kin_op_experts(kin_graph *g, const kin_layer *how, struct gg
     }
     op = kin_op_new(g, KIN_OP_OTHER);
     op->kind[0] = kind;
+    op->il = il;
     op->has_expert_bias = down_bias != NULL;
     struct ggml_tensor *y = kin_op_node(g, GGML_TYPE_F32, n_embd, n_slots, (struct ggml_tensor *[]){counted, h, down, down_bias},
                                         down_bias ? 4 : 3, &expert_products, op); // [n_embd, n_slots]

@@ -120,10 +120,7 @@ struct ggml_tensor *kin_op_sum(kin_graph *g, struct ggml_tensor *y, struct ggml_
 struct ggml_tensor *kin_op_route(kin_graph *g, struct ggml_tensor *logits, struct ggml_tensor *choice_bias,
                                  struct ggml_tensor *scale);
 
-// The numbers alone: i32 [n_used, n]
-struct ggml_tensor *kin_op_chosen(kin_graph *g, struct ggml_tensor *routed);
-
 // x + the sum over a token's experts of share * down(activation(gate x') * (up x')), where x' is the normed x // [n_embd, n]. x
-// NULL: the sum alone. w: the layer's weights [KIN_W_COUNT], of which those of experts and their biases are used.
-struct ggml_tensor *kin_op_experts(kin_graph *g, const kin_layer *how, struct ggml_tensor *x, struct ggml_tensor *normed,
-                                   struct ggml_tensor *routed, struct ggml_tensor *const *w);
+// NULL: the sum alone. Of the layer's weights those of experts and their biases are used.
+struct ggml_tensor *kin_op_experts(kin_graph *g, int il, const kin_layer *how, struct ggml_tensor *x, struct ggml_tensor *normed,
+                                   struct ggml_tensor *routed);

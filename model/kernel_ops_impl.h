@@ -77,6 +77,7 @@ struct kin_op {
     int n_groups, n_fields;
     kin_op_field fields[KIN_OP_FIELDS];
     bool gates; // a product of experts is gate and up; else down
+    int il;     // the layer that experts belong to
 
     char apart[64]; // padding: the counters below are written constantly, and must not share a cache line with the fields
                     // above, which are read

@@ -90,14 +90,15 @@ typedef enum kin_weight {
     KIN_W_COUNT,
 } kin_weight;
 
-// A layer is divided into weight blocks; each stays in memory or is streamed as a whole. The attention weights are one block; the
-// feed-forward matrices are larger, so each is a block. A compute block (see engine/weights.h) needs all its weight blocks at the
-// same time.
+// A layer is divided into weight blocks; each stays in memory or is streamed as a whole, but experts come and go one by one
+// (engine/experts.h). The attention weights are one block; the feed-forward matrices are larger, so each is a block. A compute
+// block (see engine/weights.h) needs all its weight blocks at the same time.
 typedef enum kin_weight_block {
     KIN_WEIGHT_BLOCK_ATTN,
     KIN_WEIGHT_BLOCK_FFN_GATE, // with the norm and the router
     KIN_WEIGHT_BLOCK_FFN_UP,
     KIN_WEIGHT_BLOCK_FFN_DOWN,
+    KIN_WEIGHT_BLOCK_EXPERTS, // the matrices of all experts; a token reads some of them
     KIN_WEIGHT_BLOCK_COUNT,
 } kin_weight_block;
 

@@ -153,7 +153,7 @@ static float *product(const world *w, struct ggml_tensor *weight) {
 static int compute_block_of(const world *w, int id) {
     kin_weight_block block = kin_weight_block_of(id);
     if (block == KIN_WEIGHT_BLOCK_ATTN) return 0;
-    return block == KIN_WEIGHT_BLOCK_FFN_DOWN ? kin_weights_n_compute_blocks(&w->model.hp, 0) - 1 : 1;
+    return block >= KIN_WEIGHT_BLOCK_FFN_DOWN ? kin_weights_n_compute_blocks(&w->model.hp, 0) - 1 : 1;
 }
 
 static void look(const world *w, kin_weights *weights, int i_compute_block, seen *s) {
@@ -161,10 +161,11 @@ static void look(const world *w, kin_weights *weights, int i_compute_block, seen
     for (int id = 0; id < KIN_W_COUNT; id++) {
         struct ggml_tensor *t = layer[id];
         if (!t || compute_block_of(w, id) != i_compute_block) continue;
-        size_t n = ggml_row_size(t->type, t->ne[0]) * (size_t)(t->ne[1] * t->ne[2]);
+        const size_t matrix = ggml_row_size(t->type, t->ne[0]) * (size_t)t->ne[1];
         free(s->bytes[id]);
-        s->bytes[id] = malloc(n);
-        memcpy(s->bytes[id], t->data, n);
+        s->bytes[id] = malloc(matrix * (size_t)t->ne[2]);
+        for (int64_t i = 0; i < t->ne[2]; i++) // of experts, other matrices may lie in between
+            memcpy(s->bytes[id] + (size_t)i * matrix, (const uint8_t *)t->data + (size_t)i * t->nb[2], matrix);
         memcpy(s->ne[id], t->ne, sizeof s->ne[id]);
         s->packed[id] = kin_ops_is_packed(t);
         free(s->y[id]);

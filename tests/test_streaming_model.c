@@ -269,7 +269,7 @@ static uint64_t memory_of(const fixture *f, uint64_t part) {
     return f->least_memory + (f->ample_memory - f->least_memory) * part / 4;
 }
 
-// Dense models read all non-resident weights in every pass, models with experts only the chosen experts.
+// Dense models read all non-resident weights in every pass. Experts come from a cache of their own.
 static void expect_streaming(const fixture *f, uint64_t part) {
     const kin_weights_stats *w = &f->got.stats.weights;
     const uint64_t n_passes = (N_PROMPT + N_BATCH - 1) / N_BATCH + N_MADE + 2;
@@ -280,6 +280,9 @@ static void expect_streaming(const fixture *f, uint64_t part) {
         assert_true(w->stream.read_bytes >= (n_passes - 1) * (f->weights_bytes - w->stream.resident_bytes - MIB));
     if (part == 0) assert_true(w->stream.read_bytes > 0);
     assert_int_equal(w->anonymous_bytes, 0);
+    if (!f->has_experts) return;
+    assert_true(w->experts.n_misses > 0 && w->experts.read_bytes > 0 && w->experts.n_hits > 0);
+    assert_true(w->experts.held_bytes > 0 && w->experts.held_bytes <= w->experts.budget);
 }
 
 static void any_memory_gives_the_same_bits_without_a_cache(void **state) {

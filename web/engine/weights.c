@@ -2,6 +2,7 @@
 #include "engine/weights.h"
 
 #include <ggml.h>
+#include <limits.h>
 #include <stdlib.h>
 
 #include "model/arch.h"
@@ -233,6 +234,25 @@ int kin_weights_settle(kin_weights *w, kin_err *err) {
 int kin_weights_await_gpu(kin_weights *w, int layer_begin, int layer_end, kin_err *err) {
     (void)w, (void)layer_begin, (void)layer_end, (void)err;
     return 0;
+}
+
+const kin_expert_source *kin_weights_expert_source(const kin_weights *w) {
+    (void)w;
+    return NULL;
+}
+
+int kin_weights_check_experts(kin_weights *w, kin_err *err) {
+    (void)w, (void)err;
+    return 0;
+}
+
+int kin_weights_expert_rows(const kin_weights *w) {
+    (void)w;
+    return INT_MAX;
+}
+
+uint64_t kin_weights_anonymous_bytes(kin_weights *w) {
+    return w->bytes;
 }
 
 void kin_weights_fetch_experts(kin_weights *w, int il, const int32_t *chosen, size_t n) {

@@ -1,0 +1,334 @@
+#include "engine/experts.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/clock.h"
+#include "pure/plan/expert_cache.h"
+#include "sys/pages.h"
+#include "threads/system.h"
+
+enum { HERE, READING, FAILED }; // states of a slot
+enum { NO_SLOT = -1 };
+
+typedef struct layer {
+    kin_expert_layer in_file;
+    uint64_t part_at[KIN_STREAM_MAX_RANGES]; // in a slot
+    uint64_t bytes;                          // of an expert in its slot
+} layer;
+
+typedef struct slot {
+    kin_stream_ticket ticket;
+    atomic_int state;
+    uint64_t touched; // its first bytes that take memory
+} slot;
+
+struct kin_experts {
+    kin_stream *stream;
+    kin_expert_source source;
+    int n_layer, n_expert;
+    layer *layers;
+    uint8_t *memory; // [n_slots][slot_bytes]
+    uint64_t slot_bytes;
+    size_t n_slots;
+    atomic_int *places; // [n_layer * n_expert] the slot of each expert, or NO_SLOT
+
+    pthread_mutex_t mutex; // guards the following
+    kin_expert_cache *cache;
+    slot *slots;    // [n_slots]
+    int32_t *free_; // [n_slots] stack of free slots
+    size_t n_free;
+    int32_t *uses;               // [n_expert] scratch of choose
+    kin_stream_ticket **tickets; // [n_expert] scratch of choose
+    uint64_t budget, n_hits, n_misses, read_bytes;
+
+    atomic_int n_reading; // slots of the last step that are still being read
+    atomic_int failed;    // errno of a read that failed; 0: none
+    atomic_ullong wait_begin, wait_ns;
+};
+
+// ---- places
+
+static uint64_t align_up(uint64_t n, uint64_t to) {
+    return (n + to - 1) / to * to;
+}
+
+// Returns the bytes that any expert of a part takes in a slot: reads are widened to whole blocks of the disk.
+static uint64_t part_room(const kin_expert_part *p) {
+    const bool is_aligned = p->offset % KIN_STREAM_ALIGN == 0 && p->stride % KIN_STREAM_ALIGN == 0;
+    return align_up(p->bytes + (is_aligned ? 0 : KIN_STREAM_ALIGN - 1), KIN_STREAM_ALIGN);
+}
+
+static uint64_t expert_room(const kin_expert_layer *l) {
+    uint64_t sum = 0;
+    for (int k = 0; k < l->n_parts; k++) sum += part_room(&l->parts[k]);
+    return sum;
+}
+
+uint64_t kin_experts_largest(const kin_expert_layer *layers, int n_layer) {
+    uint64_t most = 0;
+    for (int il = 0; il < n_layer; il++) most = expert_room(&layers[il]) > most ? expert_room(&layers[il]) : most;
+    return most;
+}
+
+static uint64_t offset_of(const kin_expert_part *p, int expert) {
+    return p->offset + (uint64_t)expert * p->stride;
+}
+
+static uint8_t *slot_memory(const kin_experts *e, int32_t i_slot) {
+    return e->memory + (uint64_t)i_slot * e->slot_bytes;
+}
+
+// ---- finding
+
+// Notes that a thread waits. The thread that reads the last expert of the step adds the time.
+static void note_wait(kin_experts *e) {
+    unsigned long long none = 0;
+    if (atomic_load(&e->wait_begin) == 0) atomic_compare_exchange_strong(&e->wait_begin, &none, kin_clock_now());
+}
+
+static void wait_here(kin_experts *e, slot *s) {
+    if (atomic_load_explicit(&s->state, memory_order_acquire) != READING) return;
+    note_wait(e);
+    while (atomic_load(&s->state) == READING) kin_futex_wait(&s->state, READING);
+}
+
+// implements kin_expert_source.find
+static const uint8_t *find(void *user, int il, int expert, int matrix, bool waits) {
+    kin_experts *e = user;
+    const layer *l = &e->layers[il];
+    if (l->in_file.n_parts == 0) return NULL;
+    const int i_slot = atomic_load(&e->places[il * e->n_expert + expert]);
+    if (i_slot == NO_SLOT) return NULL; // a late thread asks for a step that is over
+    if (waits) wait_here(e, &e->slots[i_slot]);
+    const int k = l->in_file.matrices[matrix].i_part;
+    return slot_memory(e, i_slot) + l->part_at[k] + offset_of(&l->in_file.parts[k], expert) % KIN_STREAM_ALIGN +
+           l->in_file.matrices[matrix].at;
+}
+
+// ---- reading
+
+static void end_read(kin_stream_ticket *t) {
+    slot *s = (slot *)((char *)t - offsetof(slot, ticket));
+    kin_experts *e = t->user;
+    if (t->failed) atomic_store(&e->failed, t->failed);
+    if (atomic_fetch_sub(&e->n_reading, 1) == 1) {
+        const unsigned long long begin = atomic_exchange(&e->wait_begin, 0);
+        if (begin) atomic_fetch_add(&e->wait_ns, kin_clock_now() - begin);
+    }
+    atomic_store(&s->state, t->failed ? FAILED : HERE);
+    kin_futex_wake(&s->state);
+}
+
+// Prepares the read of an expert into its slot. Call this and the following functions with the mutex held.
+static kin_stream_ticket *begin_read(kin_experts *e, int32_t number, int32_t i_slot) {
+    const int il = number / e->n_expert, expert = number % e->n_expert;
+    const layer *l = &e->layers[il];
+    slot *s = &e->slots[i_slot];
+    uint8_t *to = slot_memory(e, i_slot);
+    wait_here(e, s); // of a step that ended early
+    if (s->touched > l->bytes) kin_pages_drop(to + l->bytes, s->touched - l->bytes);
+    s->touched = l->bytes;
+    s->ticket = (kin_stream_ticket){.n_ranges = l->in_file.n_parts, .done = end_read, .user = e};
+    for (int k = 0; k < l->in_file.n_parts; k++) {
+        const kin_expert_part *p = &l->in_file.parts[k];
+        s->ticket.ranges[k] = (kin_stream_range){p->i_file, offset_of(p, expert), p->bytes, to + l->part_at[k]};
+        e->read_bytes += p->bytes;
+    }
+    atomic_store(&s->state, READING);
+    atomic_store(&e->places[number], i_slot);
+    return &s->ticket;
+}
+
+static void free_slots(kin_experts *e, const kin_expert_changes *changes) {
+    for (size_t i = 0; i < changes->n_evicted; i++)
+        e->free_[e->n_free++] = atomic_exchange(&e->places[changes->evicted[i]], NO_SLOT);
+}
+
+// Gives the memory of the last n free slots back. Those before them have none.
+static void drop_slots(kin_experts *e, size_t n) {
+    for (size_t i = e->n_free - n; i < e->n_free; i++) {
+        slot *s = &e->slots[e->free_[i]];
+        kin_pages_drop(slot_memory(e, e->free_[i]), s->touched);
+        s->touched = 0;
+    }
+}
+
+// Reads that failed are tried again.
+static size_t read_again(kin_experts *e, int il, const int32_t *order, int n, size_t n_tickets) {
+    for (int i = 0; i < n; i++) {
+        const int32_t number = il * e->n_expert + order[i], i_slot = atomic_load(&e->places[number]);
+        if (i_slot != NO_SLOT && atomic_load(&e->slots[i_slot].state) == FAILED)
+            e->tickets[n_tickets++] = begin_read(e, number, i_slot);
+    }
+    return n_tickets;
+}
+
+// Moves the experts that are being read behind the others, in the order of their reads.
+static void put_last(const kin_experts *e, int il, int32_t *order, int n) {
+    int n_here = 0, n_reading = 0;
+    int32_t *reading = e->uses; // not used any more
+    for (int i = 0; i < n; i++) {
+        const int i_slot = atomic_load(&e->places[il * e->n_expert + order[i]]);
+        if (atomic_load(&e->slots[i_slot].state) == READING)
+            reading[n_reading++] = order[i];
+        else
+            order[n_here++] = order[i];
+    }
+    memcpy(order + n_here, reading, (size_t)n_reading * sizeof *order);
+}
+
+static size_t choose_slots(kin_experts *e, int il, int n_tokens, const int32_t *begin, int32_t *order, int n) {
+    for (int i = 0; i < e->n_expert; i++) e->uses[i] = begin[i + 1] - begin[i];
+    const kin_expert_changes *changes = kin_expert_cache_use(e->cache, il, e->uses, n_tokens);
+    e->n_hits += (uint64_t)n - changes->n_missing;
+    e->n_misses += changes->n_missing;
+    size_t n_tickets = read_again(e, il, order, n, 0);
+    free_slots(e, changes);
+    const size_t n_evicted = changes->n_evicted, n_missing = changes->n_missing;
+    for (size_t i = 0; i < n_missing; i++) e->tickets[n_tickets++] = begin_read(e, changes->missing[i], e->free_[--e->n_free]);
+    if (n_evicted > n_missing) drop_slots(e, n_evicted - n_missing); // a layer's experts may be larger than another's
+    put_last(e, il, order, n);
+    atomic_store(&e->n_reading, (int)n_tickets);
+    return n_tickets;
+}
+
+// implements kin_expert_source.choose
+static void choose(void *user, int il, int n_tokens, const int32_t *begin, int32_t *order, int n) {
+    kin_experts *e = user;
+    if (e->layers[il].in_file.n_parts == 0) return;
+    pthread_mutex_lock(&e->mutex);
+    const size_t n_tickets = choose_slots(e, il, n_tokens, begin, order, n);
+    if (n_tickets > 0) kin_stream_read(e->stream, e->tickets, n_tickets);
+    pthread_mutex_unlock(&e->mutex);
+}
+
+// ---- opening
+
+static int open_cache(kin_experts *e, uint64_t budget, kin_err *err) {
+    uint64_t *bytes = calloc((size_t)e->n_layer, sizeof *bytes);
+    if (!bytes) return kin_err_set(err, "out of memory");
+    for (int il = 0; il < e->n_layer; il++) bytes[il] = e->layers[il].bytes;
+    const kin_expert_cache_options o = {.n_layer = e->n_layer, .n_expert = e->n_expert, .bytes = bytes, .budget = budget};
+    int rc = kin_expert_cache_open(&e->cache, &o, err);
+    free(bytes);
+    return rc;
+}
+
+static int alloc_slots(kin_experts *e, kin_err *err) {
+    const size_t n_all = (size_t)e->n_layer * (size_t)e->n_expert, n_expert = (size_t)e->n_expert;
+    e->places = malloc(n_all * sizeof *e->places);
+    e->slots = calloc(e->n_slots, sizeof *e->slots);
+    e->free_ = malloc(e->n_slots * sizeof *e->free_);
+    e->uses = malloc(n_expert * sizeof *e->uses);
+    e->tickets = malloc(n_expert * sizeof *e->tickets);
+    if (!e->places || !e->slots || !e->free_ || !e->uses || !e->tickets) return kin_err_set(err, "out of memory");
+    for (size_t i = 0; i < n_all; i++) atomic_init(&e->places[i], NO_SLOT);
+    for (size_t i = 0; i < e->n_slots; i++) e->free_[e->n_free++] = (int32_t)(e->n_slots - 1 - i);
+    e->memory =
+        mmap(NULL, e->n_slots * e->slot_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (e->memory == MAP_FAILED) {
+        e->memory = NULL;
+        return kin_err_set(err, "out of address space for experts");
+    }
+    return 0;
+}
+
+static void describe_layers(kin_experts *e, const kin_expert_layer *layers) {
+    for (int il = 0; il < e->n_layer; il++) {
+        layer *l = &e->layers[il];
+        l->in_file = layers[il];
+        for (int k = 0; k < l->in_file.n_parts; k++) {
+            l->part_at[k] = l->bytes;
+            l->bytes += part_room(&l->in_file.parts[k]);
+        }
+        if (l->in_file.n_parts > 0) e->n_slots += (size_t)e->n_expert;
+    }
+    e->slot_bytes = align_up(kin_experts_largest(layers, e->n_layer), kin_page_bytes());
+}
+
+int kin_experts_open(kin_experts **out, kin_stream *stream, const kin_expert_layer *layers, int n_layer, int n_expert,
+                     uint64_t budget, kin_err *err) {
+    kin_experts *e = *out = calloc(1, sizeof *e);
+    if (!e) return kin_err_set(err, "out of memory");
+    pthread_mutex_init(&e->mutex, NULL);
+    e->stream = stream;
+    e->source = (kin_expert_source){.choose = choose, .find = find, .user = e};
+    e->n_layer = n_layer;
+    e->n_expert = n_expert;
+    e->budget = budget;
+    e->layers = calloc((size_t)n_layer, sizeof *e->layers);
+    int rc = e->layers ? 0 : kin_err_set(err, "out of memory");
+    if (rc == 0) describe_layers(e, layers);
+    if (rc == 0 && (open_cache(e, budget, err) != 0 || alloc_slots(e, err) != 0)) rc = KIN_FAIL;
+    if (rc == 0) return 0;
+    kin_experts_close(e);
+    *out = NULL;
+    return KIN_FAIL;
+}
+
+void kin_experts_close(kin_experts *e) {
+    if (!e) return;
+    if (e->memory) munmap(e->memory, e->n_slots * e->slot_bytes);
+    kin_expert_cache_close(e->cache);
+    pthread_mutex_destroy(&e->mutex);
+    free(e->layers);
+    free(e->places);
+    free(e->slots);
+    free(e->free_);
+    free(e->uses);
+    free(e->tickets);
+    free(e);
+}
+
+const kin_expert_source *kin_experts_source(const kin_experts *e) {
+    return &e->source;
+}
+
+// ---- changes from outside
+
+void kin_experts_set_budget(kin_experts *e, uint64_t budget) {
+    pthread_mutex_lock(&e->mutex);
+    e->budget = budget;
+    const kin_expert_changes *changes = kin_expert_cache_set_budget(e->cache, budget);
+    free_slots(e, changes);
+    drop_slots(e, changes->n_evicted);
+    pthread_mutex_unlock(&e->mutex);
+}
+
+void kin_experts_forget(kin_experts *e, int il) {
+    pthread_mutex_lock(&e->mutex);
+    const kin_expert_changes *changes = kin_expert_cache_forget(e->cache, il);
+    free_slots(e, changes);
+    drop_slots(e, changes->n_evicted);
+    pthread_mutex_unlock(&e->mutex);
+}
+
+int kin_experts_check(kin_experts *e, kin_err *err) {
+    const int failed = atomic_exchange(&e->failed, 0);
+    return failed ? kin_err_set(err, "reading experts: %s", strerror(failed)) : 0;
+}
+
+uint64_t kin_experts_n_slots(kin_experts *e) {
+    uint64_t most = 0;
+    for (int il = 0; il < e->n_layer; il++) most = e->layers[il].bytes > most ? e->layers[il].bytes : most;
+    pthread_mutex_lock(&e->mutex);
+    const uint64_t n = e->budget / most;
+    pthread_mutex_unlock(&e->mutex);
+    return n;
+}
+
+kin_experts_stats kin_experts_get_stats(kin_experts *e) {
+    pthread_mutex_lock(&e->mutex);
+    kin_experts_stats stats = {.budget = e->budget,
+                               .held_bytes = kin_expert_cache_held(e->cache),
+                               .n_hits = e->n_hits,
+                               .n_misses = e->n_misses,
+                               .read_bytes = e->read_bytes,
+                               .wait_ns = atomic_load(&e->wait_ns)};
+    pthread_mutex_unlock(&e->mutex);
+    return stats;
+}

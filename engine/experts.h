@@ -1,0 +1,65 @@
+// The cache of experts: if not all experts fit into memory, those that are in memory are blocks of memory that kin owns.
+//
+// Each expert is read from its file as a whole, past the page cache, into a slot. pure/plan/expert_cache.h decides which ones
+// stay. A layer's nodes ask for experts while they compute (kin_expert_source):
+//
+//   choose  after the router: all missing experts are read at once, into free slots or those of experts that leave
+//   find    before a product: waits until that expert is there. Those that are there already are computed first
+//
+// A slot is as large as the largest layer's expert; its pages beyond what was read into it take no memory.
+//
+// Owner: one kin_weights. Threads: choose and find from threads that compute a graph; set_budget from any; the rest from the
+// computing thread between two runs. `mutex` guards the table of slots; places and states of slots are atomic, because find must
+// hold nothing: its thread may be interrupted (threads/interrupt.h).
+#pragma once
+
+#include "engine/stream.h"
+#include "model/graph.h"
+
+typedef struct kin_experts kin_experts;
+
+// Where the experts of a layer are. Expert i has the bytes [offset + i * stride, offset + i * stride + bytes) of each part.
+typedef struct kin_expert_part {
+    int i_file; // of the stream
+    uint64_t offset, stride, bytes;
+} kin_expert_part;
+
+typedef struct kin_expert_layer {
+    kin_expert_part parts[KIN_STREAM_MAX_RANGES];
+    int n_parts; // 0: the layer has no experts, or they are elsewhere
+    struct {
+        int i_part;
+        uint64_t at; // bytes from the begin of the part
+    } matrices[KIN_EXPERT_MATRICES];
+} kin_expert_layer;
+
+// layers // [n_layer], copied. The stream is borrowed; close it first, so that no reads are in flight.
+int kin_experts_open(kin_experts **out, kin_stream *stream, const kin_expert_layer *layers, int n_layer, int n_expert,
+                     uint64_t budget, kin_err *err);
+void kin_experts_close(kin_experts *experts);
+
+// For graphs; lives as long as the cache.
+const kin_expert_source *kin_experts_source(const kin_experts *experts);
+
+// Returns the memory that an expert takes, of the layer where it is largest.
+uint64_t kin_experts_largest(const kin_expert_layer *layers, int n_layer);
+
+void kin_experts_set_budget(kin_experts *experts, uint64_t budget);
+
+// Fails if a read has failed since the last call: what was computed since then is wrong.
+int kin_experts_check(kin_experts *experts, kin_err *err);
+
+// Reads a layer's experts again when they are needed next, because their bytes in the file have changed.
+void kin_experts_forget(kin_experts *experts, int il);
+
+typedef struct kin_experts_stats {
+    uint64_t budget, held_bytes;
+    uint64_t n_hits, n_misses; // experts that a layer's step needed, and that were in memory or not
+    uint64_t read_bytes;
+    uint64_t wait_ns; // from when a thread began to wait for an expert until all of its layer were there
+} kin_experts_stats;
+
+kin_experts_stats kin_experts_get_stats(kin_experts *experts); // any thread
+
+// Returns the number of experts of the largest size that the budget holds.
+uint64_t kin_experts_n_slots(kin_experts *experts);

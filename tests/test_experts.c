@@ -1,0 +1,239 @@
+// The cache of experts: what is found is the file's bytes, wherever they lie in it, whatever leaves meanwhile, and after a read
+// that failed.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "base/rng.h"
+#include "engine/experts.h"
+
+enum { N_LAYER = 3, N_EXPERT = 12, GATE_BYTES = 7000, DOWN_BYTES = 5000, STRIDE = 20480, FILE_BYTES = 1 << 20 };
+
+// Layer 0: matrices side by side, at multiples of 4096. Layer 1 has no experts. Layer 2: two parts at odd offsets, gate and up in
+// one.
+typedef struct world {
+    int fd;
+    uint8_t *bytes; // [FILE_BYTES]
+    kin_stream *stream;
+    kin_expert_layer layers[N_LAYER];
+    kin_experts *experts;
+    kin_rng rng;
+} world;
+
+static void describe(kin_expert_layer *layers) {
+    layers[0] = (kin_expert_layer){.n_parts = 1, .parts = {{0, 8192, STRIDE, STRIDE - 100}}};
+    layers[0].matrices[KIN_EXPERT_UP].at = GATE_BYTES + 8;
+    layers[0].matrices[KIN_EXPERT_DOWN].at = 2 * GATE_BYTES + 64;
+    layers[1] = (kin_expert_layer){0};
+    layers[2] = (kin_expert_layer){.n_parts = 2,
+                                   .parts = {{0, 300001, 2 * GATE_BYTES, 2 * GATE_BYTES}, {0, 600002, DOWN_BYTES, DOWN_BYTES}}};
+    layers[2].matrices[KIN_EXPERT_DOWN].i_part = 1;
+}
+
+static void open_stream(world *w) {
+    const kin_stream_block block = {0}; // always in memory
+    const kin_stream_options o = {
+        .fds = &w->fd, .n_files = 1, .blocks = &block, .n_blocks = 1, .n_layer_blocks = 1, .reads_experts = true};
+    kin_err err;
+    if (kin_stream_open(&w->stream, &o, &err) != 0) fail_msg("%s", err.text);
+}
+
+static void open_world(world *w, uint64_t budget) {
+    char path[] = "/tmp/kin-test-experts-XXXXXX";
+    kin_err err;
+    w->fd = mkstemp(path);
+    assert_true(w->fd >= 0);
+    unlink(path);
+    w->bytes = malloc(FILE_BYTES);
+    kin_rng_seed(&w->rng, 1);
+    for (size_t i = 0; i < FILE_BYTES; i++) w->bytes[i] = (uint8_t)kin_rng_u64(&w->rng);
+    assert_int_equal(pwrite(w->fd, w->bytes, FILE_BYTES, 0), FILE_BYTES);
+    describe(w->layers);
+    open_stream(w);
+    if (kin_experts_open(&w->experts, w->stream, w->layers, N_LAYER, N_EXPERT, budget, &err) != 0) fail_msg("%s", err.text);
+}
+
+static void close_world(world *w) {
+    kin_stream_close(w->stream);
+    kin_experts_close(w->experts);
+    close(w->fd);
+    free(w->bytes);
+}
+
+// A step of `n_tokens` tokens chooses experts of a layer. Returns how many different ones, in `order`.
+static int choose(world *w, int il, int n_tokens, int n_used, int32_t *order) {
+    const kin_expert_source *s = kin_experts_source(w->experts);
+    int32_t uses[N_EXPERT] = {0}, begin[N_EXPERT + 1] = {0};
+    int n = 0;
+    for (int i = 0; i < n_tokens * n_used; i++) uses[kin_rng_u64(&w->rng) % N_EXPERT]++;
+    for (int i = 0; i < N_EXPERT; i++) {
+        begin[i + 1] = begin[i] + uses[i];
+        if (uses[i] > 0) order[n++] = i;
+    }
+    s->choose(s->user, il, n_tokens, begin, order, n);
+    return n;
+}
+
+static const uint8_t *find(const world *w, int il, int expert, int matrix) {
+    const kin_expert_source *s = kin_experts_source(w->experts);
+    return s->find(s->user, il, expert, matrix, true);
+}
+
+static void expect_matrices(const world *w, int il, int expert) {
+    static const uint64_t sizes[KIN_EXPERT_MATRICES] = {GATE_BYTES, GATE_BYTES, DOWN_BYTES};
+    for (int k = 0; k < KIN_EXPERT_MATRICES; k++) {
+        const kin_expert_part *p = &w->layers[il].parts[w->layers[il].matrices[k].i_part];
+        const uint64_t at = p->offset + (uint64_t)expert * p->stride + w->layers[il].matrices[k].at;
+        const uint8_t *found = find(w, il, expert, k);
+        assert_non_null(found);
+        assert_memory_equal(found, w->bytes + at, sizes[k]);
+    }
+}
+
+static void every_expert_has_the_bytes_of_the_file(void **state) {
+    world w = {0};
+    (void)state;
+    open_world(&w, 200000); // about a third
+    for (int i = 0; i < 400; i++) {
+        int32_t order[N_EXPERT];
+        const int il = i % 2 * 2, n = choose(&w, il, 1 + i % 3, 2, order);
+        for (int k = 0; k < n; k++) expect_matrices(&w, il, order[k]);
+    }
+    const kin_experts_stats stats = kin_experts_get_stats(w.experts);
+    assert_true(stats.n_hits > 0 && stats.n_misses > 0 && stats.read_bytes > 0);
+    assert_true(stats.held_bytes <= 200000);
+    close_world(&w);
+}
+
+static void experts_in_memory_come_first_in_the_order(void **state) {
+    world w = {0};
+    int32_t first[N_EXPERT], order[N_EXPERT];
+    (void)state;
+    open_world(&w, FILE_BYTES);
+    const int n_first = choose(&w, 0, 2, 2, first);
+    for (int i = 0; i < n_first; i++) find(&w, 0, first[i], 0);
+    const int n = choose(&w, 0, 20, 2, order);
+    assert_true(n > n_first);
+    const uint64_t n_hits = kin_experts_get_stats(w.experts).n_hits;
+    for (int i = 0; i < n; i++) {
+        bool was_there = false;
+        for (int k = 0; k < n_first; k++) was_there = was_there || first[k] == order[i];
+        assert_int_equal(was_there, (uint64_t)i < n_hits);
+        if (i > 0 && (uint64_t)i != n_hits) assert_true(order[i] > order[i - 1]);
+    }
+    close_world(&w);
+}
+
+static void a_layer_without_experts_here_is_in_its_tensors(void **state) {
+    world w = {0};
+    int32_t order[N_EXPERT];
+    (void)state;
+    open_world(&w, FILE_BYTES);
+    choose(&w, 1, 1, 2, order);
+    assert_null(find(&w, 1, 3, KIN_EXPERT_GATE));
+    assert_null(find(&w, 0, 3, KIN_EXPERT_GATE)); // was not chosen
+    close_world(&w);
+}
+
+static void more_than_the_budget_is_there_while_a_step_needs_it(void **state) {
+    world w = {0};
+    int32_t order[N_EXPERT];
+    (void)state;
+    open_world(&w, 1);
+    const int n = choose(&w, 2, 50, 2, order);
+    assert_int_equal(n, N_EXPERT);
+    for (int i = 0; i < n; i++) expect_matrices(&w, 2, order[i]);
+    choose(&w, 0, 1, 1, order);
+    assert_true(kin_experts_get_stats(w.experts).held_bytes <= STRIDE);
+    close_world(&w);
+}
+
+// Changes the budget while experts are used.
+typedef struct changer {
+    kin_experts *experts;
+    atomic_bool ends;
+} changer;
+
+static void *change_budgets(void *user) {
+    changer *c = user;
+    kin_rng rng;
+    kin_rng_seed(&rng, 2);
+    while (!atomic_load(&c->ends)) kin_experts_set_budget(c->experts, kin_rng_u64(&rng) % 400000);
+    return NULL;
+}
+
+static void a_changing_budget_never_takes_what_is_in_use(void **state) {
+    world w = {0};
+    pthread_t thread;
+    (void)state;
+    open_world(&w, 200000);
+    changer c = {.experts = w.experts};
+    assert_int_equal(pthread_create(&thread, NULL, change_budgets, &c), 0);
+    for (int i = 0; i < 1000; i++) {
+        int32_t order[N_EXPERT];
+        const int il = i % 2 * 2, n = choose(&w, il, 2, 2, order);
+        for (int k = 0; k < n; k++) expect_matrices(&w, il, order[k]);
+    }
+    atomic_store(&c.ends, true);
+    pthread_join(thread, NULL);
+    kin_experts_set_budget(w.experts, 0);
+    assert_true(kin_experts_get_stats(w.experts).held_bytes <= 4 * kin_experts_largest(w.layers, N_LAYER));
+    close_world(&w);
+}
+
+static void a_read_that_fails_is_reported_and_tried_again(void **state) {
+    world w = {0};
+    int32_t order[N_EXPERT];
+    kin_err err;
+    (void)state;
+    open_world(&w, FILE_BYTES);
+    assert_int_equal(ftruncate(w.fd, 8192), 0);
+    int n = choose(&w, 0, 50, 2, order);
+    for (int i = 0; i < n; i++) find(&w, 0, order[i], 0);
+    assert_int_equal(kin_experts_check(w.experts, &err), KIN_FAIL);
+    assert_non_null(strstr(err.text, "reading experts: "));
+    assert_int_equal(kin_experts_check(w.experts, &err), 0);
+    assert_int_equal(pwrite(w.fd, w.bytes, FILE_BYTES, 0), FILE_BYTES);
+    n = choose(&w, 0, 50, 2, order);
+    for (int i = 0; i < n; i++) expect_matrices(&w, 0, order[i]);
+    assert_int_equal(kin_experts_check(w.experts, &err), 0);
+    close_world(&w);
+}
+
+static void a_forgotten_layer_is_read_again(void **state) {
+    world w = {0};
+    int32_t order[N_EXPERT];
+    (void)state;
+    open_world(&w, FILE_BYTES);
+    int n = choose(&w, 0, 50, 2, order);
+    for (int i = 0; i < n; i++) expect_matrices(&w, 0, order[i]);
+    for (size_t i = 0; i < FILE_BYTES; i++) w.bytes[i] ^= 0x55;
+    assert_int_equal(pwrite(w.fd, w.bytes, FILE_BYTES, 0), FILE_BYTES);
+    kin_experts_forget(w.experts, 0);
+    n = choose(&w, 0, 50, 2, order);
+    for (int i = 0; i < n; i++) expect_matrices(&w, 0, order[i]);
+    close_world(&w);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_expert_has_the_bytes_of_the_file),
+        cmocka_unit_test(experts_in_memory_come_first_in_the_order),
+        cmocka_unit_test(a_layer_without_experts_here_is_in_its_tensors),
+        cmocka_unit_test(more_than_the_budget_is_there_while_a_step_needs_it),
+        cmocka_unit_test(a_changing_budget_never_takes_what_is_in_use),
+        cmocka_unit_test(a_read_that_fails_is_reported_and_tried_again),
+        cmocka_unit_test(a_forgotten_layer_is_read_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
