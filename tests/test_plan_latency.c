@@ -564,6 +564,13 @@ static void experts_that_are_not_in_memory_wait_for_the_disk(void **state) {
     p = predict(&facts, &plan);
     assert_close(p.devices[0].experts_s, 10 * 0.5 * 0.1);
     assert_close(p.tpot_s, 10 * 0.020 + 0.010 + 0.5);
+
+    facts.devices[0].disk_bytes_s = 4 * facts.devices[0].disk_random_bytes_s;
+    p = predict(&facts, &plan);
+    assert_close(p.devices[0].experts_s, 10 * 0.5 * 0.1); // page by page
+    facts.devices[0].cpu.kv_bytes_s = 1e15;               // kin's kernels
+    p = predict(&facts, &plan);
+    assert_close(p.devices[0].experts_s, 10 * 0.5 * 0.1 / 4);
 }
 
 static void a_layer_s_size_counts_where_it_lies(void **state) {

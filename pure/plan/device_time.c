@@ -238,7 +238,8 @@ static void set_members(kin_device_rates *r, const kin_facts *facts, int device,
             kin_member_rates_init(member, facts, device, 1, 1);
         else
             kin_member_rates_init(member, facts, shared->members[i].device, shared->members[i].heads, shared->members[i].ff);
-        double rate = member->facts->disk_random_bytes_s;
+        // By kin's kernels missing experts are read like streamed weights; else page by page.
+        double rate = by_kins_kernels(&member->facts->cpu) ? member->facts->disk_bytes_s : member->facts->disk_random_bytes_s;
         if (rate > 0) member->expert_miss_s = member->expert_bytes * missed / rate; // else shares with missing experts do not fit
         double compute_s = r->cpu_layer_s + r->cpu_layer_fixed_s - r->layer_sums_s + r->layer_starts_s;
         set_stages(member, &facts->model, compute_s, r->layer_sums_s / 2);
@@ -352,7 +353,7 @@ static bool divide_memory(const kin_device_rates *r, const kin_member_rates *m, 
         t->memory_bytes = m->facts->memory_bytes;
         if (experts > 0) *expert_miss_share = 1;
     }
-    return (t->streamed_bytes == 0 || m->disk_bytes_s > 0) && (*expert_miss_share == 0 || m->facts->disk_random_bytes_s > 0);
+    return (t->streamed_bytes == 0 || m->disk_bytes_s > 0) && (*expert_miss_share == 0 || m->expert_miss_s > 0);
 }
 
 static bool divide_memories(const kin_device_rates *r, const kin_load *load, kin_device_time *t) {

@@ -89,7 +89,7 @@ typedef struct kin_device_facts {
     double swap_bytes;          // RAM that the OS would free by swapping out other programs (Android)
     double gpu_memory_bytes;    // free VRAM; with shared memory, the GPU's largest working set
     double disk_bytes_s;        // direct reads of several MB, some of them in flight; 0: no disk to stream from
-    double disk_random_bytes_s; // reads of single pages and of experts
+    double disk_random_bytes_s; // reads of single pages, and of experts without kin's kernels
     double to_gpu_s;            // copying one hidden state from RAM to VRAM
     double from_gpu_s;          // copying one back
     double gpu_copy_bytes_s;    // rate of copying many hidden states
