@@ -30,7 +30,7 @@ limit=${0%/*}/../lab/limit
 mkdir -p "$build/bench"
 # Qwen 3 30B-A3B with 7 of its 48 layers: 2.5 GB
 [ -f "$model" ] || "$build/mkmodel" --arch qwen3moe --layers 7 --embd 2048 --heads 32 --heads-kv 4 --head-dim 128 --ff-exp 768 \
-    --experts 128 --experts-used 8 --vocab 32000 --ctx 4096 --type q4_k_m --router-skew "$skew" -o "$model" >&2
+    --experts 128 --experts-used 8 --vocab 32000 --ctx 4096 --type q4_k_m --routes-by-token --router-skew "$skew" -o "$model" >&2
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 trap 'exit 130' INT

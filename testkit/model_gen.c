@@ -289,11 +289,13 @@ static void add_norm(generator *g, const char *name, int64_t n) { // 1 +- 0.1
     for (int64_t i = 0; i < n; i++) at[i] += 1;
 }
 
-// The norm before a sub-layer, which adds next to nothing if the text is to be known.
+// The norm before a sub-layer. Scaled down, what the sub-layer adds to its input is small, or next to nothing if the text is to be
+// known.
 static void add_block_norm(generator *g, const char *name) {
     const int64_t n = g->spec->n_embd;
+    const float factor = g->spec->draft_right > 0 ? 1 / 1024.0f : g->spec->routes_by_token ? 0.02f : 1;
     add_norm(g, name, n);
-    for (int64_t i = 0; i < n && g->spec->draft_right > 0; i++) g->vectors->at[i] /= 1024;
+    for (int64_t i = 0; i < n; i++) g->vectors->at[i] *= factor;
 }
 
 static void add_bias(generator *g, const char *name, int64_t n) { // 0 +- 0.1

@@ -37,8 +37,9 @@ typedef struct kin_model_spec {
     bool draft_block;            // qwen35: a block for multi-token prediction
     float draft_right;           // with it: see above; 0: random weights
     float rope_freq_base;
-    float router_skew; // 0: the router prefers no expert; else the spread of the logarithms of its rows' lengths
-    int pooling_type;  // of embeddings, with the format's numbers; 0: not written
+    bool routes_by_token; // layers change their input little, so experts depend on each token alone; else on a text's average
+    float router_skew;    // 0: the router prefers no expert; else the spread of the logarithms of its rows' lengths
+    int pooling_type;     // of embeddings, with the format's numbers; 0: not written
     uint64_t seed;
 } kin_model_spec;
 
