@@ -171,7 +171,7 @@ typedef struct matrix { // user of fill_matrix
     size_t zeros_bytes; // size of the row of </s>, which is all zero; 0: that row is like the others
     const struct generator *of;
     uint64_t (*row_of)(const struct generator *of, uint64_t row); // NULL: rows have their own numbers
-    float skew;         // of a router
+    float skew;                                                   // of a router
     int64_t n_in;
     struct matrix *next;
 } matrix;
@@ -289,8 +289,8 @@ static void add_norm(generator *g, const char *name, int64_t n) { // 1 +- 0.1
     for (int64_t i = 0; i < n; i++) at[i] += 1;
 }
 
-// The norm before a sub-layer. Scaled down, what the sub-layer adds to its input is small, or next to nothing if the text is to be
-// known.
+// The norm before a sub-layer. Scaled down, what the sub-layer adds to its input is small, or next to nothing if the text is to
+// be known.
 static void add_block_norm(generator *g, const char *name) {
     const int64_t n = g->spec->n_embd;
     const float factor = g->spec->draft_right > 0 ? 1 / 1024.0f : g->spec->routes_by_token ? 0.02f : 1;

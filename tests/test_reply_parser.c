@@ -324,6 +324,13 @@ static void xml_parameters_become_json_of_the_schemas_types(void **state) {
     expect(KIN_CHAT_XML,
            "<tool_call>\n<function=time>\n</function>\n</tool_call>\n<tool_call>\n<function=time>\n</function>\n</tool_call>",
            "call 0 time({})call 1 time({})");
+    // A value adds no parameter of its own; an object whose key occurs twice is passed on.
+    expect(KIN_CHAT_XML, "<tool_call><function=weather><parameter=any>{\"a\":1},\"b\":{}</parameter></function></tool_call>",
+           "call 0 weather({\"any\": \"{\\\"a\\\":1},\\\"b\\\":{}\"})");
+    expect(KIN_CHAT_XML, "<tool_call><function=weather><parameter=any>[1],\"b\":[2]</parameter></function></tool_call>",
+           "call 0 weather({\"any\": \"[1],\\\"b\\\":[2]\"})");
+    expect(KIN_CHAT_XML, "<tool_call><function=weather><parameter=any>{\"a\":1,\"a\":2} </parameter></function></tool_call>",
+           "call 0 weather({\"any\": {\"a\":1,\"a\":2} })");
     expect(KIN_CHAT_XML, "<tool_call>{\"name\": \"time\", \"arguments\": {}}</tool_call>", "call 0 time({})");
     expect(KIN_CHAT_XML, "<tool_call>\n<function=nobody>\n</function>", "text(<tool_call>\n<function=nobody>\n</function>)");
 }

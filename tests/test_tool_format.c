@@ -319,6 +319,22 @@ static void keywords_hold_of_strings_that_are_plain_text(void **state) {
                    TEXT_CALL(VALUE("tag", "\n{\"a\":1}\n") VALUE("n", "7"))));
 }
 
+static void limits_of_length_leave_text_between_marks_free(void **state) {
+    (void)state;
+    kin_reply_tool tool = {.name = str("add"),
+                           .parameters =
+                               str("{\"$ref\":\"#/$defs/a\",\"properties\":{\"code\":{\"type\":\"string\",\"minLength\":1,"
+                                   "\"maxLength\":40},\"op\":{\"enum\":[\"<\",\"<=\"]}},\"required\":[\"n\",\"n\"],"
+                                   "\"$defs\":{\"a\":{\"required\":[\"other\"]}}}")};
+    kin_reply_rules rules = {.format = kin_chat_format_known(KIN_CHAT_XML), .tools = &tool, .n_tools = 1, .required = true};
+    expect(&rules, true,
+           REPLIES(TEXT_CALL(VALUE("code", "\nif (a < b)\n\tputs(\"\\n\");\n") VALUE("n", "7")),
+                   TEXT_CALL(VALUE("op", "\n<=\n") VALUE("n", "7"))));
+    expect(&rules, false,
+           REPLIES(TEXT_CALL(VALUE("code", "\n\n") VALUE("n", "7")), TEXT_CALL(VALUE("n", "7") VALUE("n", "7")),
+                   TEXT_CALL(VALUE("code", "\n01234567890123456789012345678901234567890\n") VALUE("n", "7"))));
+}
+
 #define L(name, parameters) "{\"name\": \"" name "\", \"parameters\": " parameters "}"
 
 static void llama_calls_are_told_from_other_json(void **state) {
@@ -656,6 +672,7 @@ int main(void) {
         cmocka_unit_test(a_prompt_tells_whether_reasoning_has_begun),
         cmocka_unit_test(a_required_call_is_one_of_an_offered_tool),
         cmocka_unit_test(keywords_hold_of_strings_that_are_plain_text),
+        cmocka_unit_test(limits_of_length_leave_text_between_marks_free),
         cmocka_unit_test(with_auto_a_call_that_has_begun_is_valid),
         cmocka_unit_test(reasoning_comes_first_where_it_may),
         cmocka_unit_test(a_response_format_holds_of_the_text),

@@ -109,10 +109,16 @@ unsigned kin_parameter_types(const kin_json *json, const kin_json_value *schema)
     return types ? types : KIN_TYPE_ALL;
 }
 
+static bool has_parameters(const kin_json *json, const kin_json_value *schema) {
+    return kin_json_get(json, schema, "properties", strlen("properties")) ||
+           kin_json_get(json, schema, "required", strlen("required"));
+}
+
 const kin_json_value *kin_parameter_root(const kin_json *json) {
     const kin_json_value *root = json->values, *ref;
-    for (int i = 0; i < MAX_DEPTH && (ref = kin_json_get(json, root, "$ref", strlen("$ref"))); i++) {
-        if (ref->kind != KIN_JSON_STRING || ref->text.len == 0 || ref->text.at[0] != '#') break;
+    for (int i = 0; i < MAX_DEPTH && !has_parameters(json, root); i++) {
+        ref = kin_json_get(json, root, "$ref", strlen("$ref"));
+        if (!ref || ref->kind != KIN_JSON_STRING || ref->text.len == 0 || ref->text.at[0] != '#') break;
         const kin_json_value *to = kin_json_pointer(json, json->values, ref->text.at + 1, ref->text.len - 1);
         if (!to) break;
         root = to;
@@ -137,22 +143,26 @@ static const char *python_word(unsigned types, kin_str text) {
     return types & KIN_TYPE_NULL && is_text(text, "None") ? "null" : NULL;
 }
 
-static bool scan(kin_json_scan *s, kin_str text) {
-    for (size_t i = 0; i < text.len; i++) {
-        if (!kin_json_scan_push(s, text.at[i])) return false;
-    }
-    return true;
+static bool is_space(char c) {
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
 // True for an object or an array of these types that kin_json_parse rejects, for example because a key occurs twice. In formats
 // whose arguments are JSON it is passed on as it is too.
 static bool is_nested(unsigned types, kin_str text) {
+    static const char member[] = "{\"\":"; // the scanner reads objects, so the value is scanned as a member of one
+    enum { OUTSIDE = 1 };                  // depth before and after the value
     kin_json_scan s = {0};
     size_t i = 0;
-    while (i < text.len && memchr(" \t\r\n", text.at[i], 4)) i++;
+    for (const char *c = member; *c; c++) kin_json_scan_push(&s, *c);
+    while (i < text.len && is_space(text.at[i])) i++;
     if (i == text.len || !(text.at[i] == '{' ? types & KIN_TYPE_OBJECT : text.at[i] == '[' ? types & KIN_TYPE_ARRAY : 0))
         return false;
-    return scan(&s, (kin_str){"{\"\":", 4}) && scan(&s, text) && scan(&s, (kin_str){"}", 1}) && s.depth == 0;
+    do {
+        if (!kin_json_scan_push(&s, text.at[i++])) return false;
+    } while (i < text.len && s.depth > OUTSIDE);
+    while (i < text.len && is_space(text.at[i])) i++;
+    return i == text.len && s.depth == OUTSIDE;
 }
 
 void kin_parameter_put(const kin_json *json, const kin_json_value *schema, kin_str name, kin_str text, kin_text_buffer *out) {

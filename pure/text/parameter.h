@@ -11,7 +11,8 @@
 // `json`.
 unsigned kin_parameter_types(const kin_json *json, const kin_json_value *schema);
 
-// Returns the schema that describes the parameters: the whole one, or the one to which its $ref leads.
+// Returns the schema that describes the parameters: the whole one, or, if it names no parameters, the one to which its $ref
+// leads.
 const kin_json_value *kin_parameter_root(const kin_json *json);
 
 // Appends the JSON value for `text`. schema: of all parameters (kin_parameter_root); if it is NULL or does not describe the name,

@@ -7,7 +7,7 @@
 //
 // A call names one of the given tools, and its arguments match the tool's schema. They are a JSON object, or what the format has
 // instead. Where parameters stand between marks, one that may be a string is plain text: free, or as its keywords (enum, pattern,
-// format, lengths) want it; with keywords it has no quotes, backslashes and control characters. As in Python
+// format, lengths) want it; with a pattern or a format it has no quotes, backslashes and control characters. As in Python
 // and between the format's own quotes, strings, lists and objects with nothing but types are written in that syntax, and what has
 // other keywords as JSON, which the parser reads there too. A keyword that schema.h does not support is ignored and the rest of
 // the schema applies; if the schema is invalid, or all schemas together are too large, the arguments may be any object (between

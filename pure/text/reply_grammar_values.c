@@ -4,6 +4,7 @@
 #include "pure/text/parameter.h"
 #include "pure/text/reply_grammar_impl.h"
 #include "pure/text/schema_string.h"
+#include "pure/text/string_table.h"
 
 #define ANY_NAME "[a-zA-Z_] [a-zA-Z0-9_]{0,63} "
 #define ANY_KEY "[^<>\\n\"]{1,64} "
@@ -15,15 +16,6 @@ static void put_literal(kin_reply_writer *w, kin_str text) {
 
 static bool is_text(kin_str text, const char *other) {
     return text.len == strlen(other) && memcmp(text.at, other, text.len) == 0;
-}
-
-static bool is_required(const kin_json *json, const kin_json_value *object, kin_str key) {
-    const kin_json_value *required = kin_json_get(json, object, "required", 8);
-    if (!required) return false;
-    for (const kin_json_value *v = kin_json_first(json, required); v; v = kin_json_next(json, v)) {
-        if (v->kind == KIN_JSON_STRING && v->text.len == key.len && memcmp(v->text.at, key.at, key.len) == 0) return true;
-    }
-    return false;
 }
 
 // True for an enum of strings, none of which contains the first byte of the mark that ends it.
@@ -45,7 +37,7 @@ static void put_enum(kin_reply_writer *w, const kin_json *json, const kin_json_v
     }
 }
 
-enum { MAX_PARAMETERS = 512 }; // of a tool; more are not written
+enum { MAX_PARAMETERS = 512 }; // of a tool
 
 typedef struct parameter {
     kin_str key;
@@ -67,27 +59,61 @@ static const kin_json_value *of_kind(const kin_json_value *value, kin_json_kind 
 }
 
 static void add_parameter(parameters *p, parameter one) {
-    if (p->n < MAX_PARAMETERS) p->at[p->n++] = one;
+    if (p->n < MAX_PARAMETERS) p->at[p->n] = one;
+    p->n++;
+}
+
+static bool has(const kin_string_table *names, kin_str name) {
+    return kin_string_table_find(names, name.at, name.len) >= 0;
+}
+
+// Collects the names of a schema, each once: of its properties, and of `required`.
+static int read_names(const kin_json *json, const kin_json_value *properties, const kin_json_value *required,
+                      kin_string_table *listed, kin_string_table *wanted) {
+    int64_t rc = 0;
+    for (const kin_json_value *v = properties ? kin_json_first(json, properties) : NULL; v && rc >= 0; v = kin_json_next(json, v))
+        rc = kin_string_table_add(listed, v->key.at, v->key.len);
+    for (const kin_json_value *v = required ? kin_json_first(json, required) : NULL; v && rc >= 0; v = kin_json_next(json, v))
+        if (v->kind == KIN_JSON_STRING) rc = kin_string_table_add(wanted, v->text.at, v->text.len);
+    return rc < 0 ? KIN_FAIL : 0;
 }
 
 // Lists the properties, then those that are only required, which have the schema of all others.
-static void read_parameters(parameters *p, kin_reply_writer *w, const kin_json *json, const kin_reply_tool *tool) {
+static void list_parameters(parameters *p, const kin_json_value *properties, const kin_json_value *others,
+                            const kin_string_table *listed, const kin_string_table *wanted) {
+    for (const kin_json_value *v = properties ? kin_json_first(p->json, properties) : NULL; v; v = kin_json_next(p->json, v))
+        add_parameter(p, (parameter){v->key, v, has(wanted, v->key), false});
+    for (uint32_t i = 0; i < wanted->n; i++) {
+        kin_str name = {kin_string_table_at(wanted, i), kin_string_table_len(wanted, i)};
+        if (!has(listed, name)) add_parameter(p, (parameter){name, p->others, true, of_kind(others, KIN_JSON_FALSE) != NULL});
+    }
+    p->are_any = p->n == 0 && !of_kind(others, KIN_JSON_FALSE);
+}
+
+// wanted: an empty table, which must live as long as p.
+static int read_parameters(parameters *p, kin_reply_writer *w, const kin_json *json, const kin_reply_tool *tool,
+                           kin_string_table *wanted) {
+    static const char too_many[] = "more than 512 parameters";
     const kin_json_value *root = kin_parameter_root(json), *others = kin_json_get(json, root, "additionalProperties", 20);
     const kin_json_value *properties = of_kind(kin_json_get(json, root, "properties", 10), KIN_JSON_OBJECT);
     const kin_json_value *required = of_kind(kin_json_get(json, root, "required", 8), KIN_JSON_ARRAY);
+    kin_string_table listed = {0};
     *p = (parameters){.json = json, .are_any = true};
     if (w->any_arguments && !tool->strict) {
         kin_reply_note_relaxed(w, tool, (kin_str){KIN_REPLY_TOO_LARGE, sizeof KIN_REPLY_TOO_LARGE - 1});
-        return;
+        return 0;
     }
     p->others = of_kind(others, KIN_JSON_OBJECT);
-    for (const kin_json_value *v = properties ? kin_json_first(json, properties) : NULL; v; v = kin_json_next(json, v))
-        add_parameter(p, (parameter){v->key, v, is_required(json, root, v->key), false});
-    for (const kin_json_value *v = required ? kin_json_first(json, required) : NULL; v; v = kin_json_next(json, v)) {
-        if (v->kind == KIN_JSON_STRING && !(properties && kin_json_get(json, properties, v->text.at, v->text.len)))
-            add_parameter(p, (parameter){v->text, p->others, true, of_kind(others, KIN_JSON_FALSE) != NULL});
-    }
-    p->are_any = p->n == 0 && !of_kind(others, KIN_JSON_FALSE);
+    int rc = kin_string_table_init(&listed, 16, 256);
+    if (rc == 0) rc = read_names(json, properties, required, &listed, wanted);
+    if (rc == 0) list_parameters(p, properties, others, &listed, wanted);
+    kin_string_table_fini(&listed);
+    if (rc != 0) return kin_err_set(w->err, "out of memory");
+    if (p->n <= MAX_PARAMETERS) return 0;
+    if (tool->strict) return kin_err_set(w->err, "%s", too_many);
+    kin_reply_note_relaxed(w, tool, (kin_str){too_many, sizeof too_many - 1});
+    p->n = MAX_PARAMETERS;
+    return 0;
 }
 
 // Checks that the name can be written. Returns false if the parameter is left out, or (with *rc) if it is required.
@@ -127,16 +153,23 @@ static int put_text_value(kin_reply_writer *w, const parameters *p, const kin_js
                           const kin_reply_tool *tool) {
     static const char *const none[] = {NULL};
     const kin_chat_format *f = w->format;
+    kin_text_buffer any = {0}, *line = w->line;
     kin_schema_text text = {.any = "raw",
-                            .end = f->value_end[0],
+                            .mark = f->value_end,
                             .only_strings = types == KIN_TYPE_STRING || f->type_end[0],
                             .reads_json = !f->type_end[0] && types & (KIN_TYPE_OBJECT | KIN_TYPE_ARRAY)};
     if (!schema || (has_only(p->json, schema, none) && (types == KIN_TYPE_STRING || types == KIN_TYPE_ALL))) {
         kin_reply_put(w, "raw ");
         return 0;
     }
+    w->line = &any;
+    kin_reply_put_text_without(w, f->value_end);
+    w->line = line;
+    text.any_body = kin_text_str(&any);
     kin_reply_put(w, f->pads_values ? "\"\\n\" " : "");
     int rc = kin_reply_put_schema(w, p->json, schema, &text, tool, "raw");
+    if (any.failed) w->line->failed = true;
+    kin_text_fini(&any);
     kin_reply_put(w, f->pads_values ? " \"\\n\" " : " ");
     return rc;
 }
@@ -369,9 +402,15 @@ static void put_loose_rules(kin_reply_writer *w) {
 
 static int put_arguments(kin_reply_writer *w, const kin_json *json, const kin_reply_tool *tool, int i_tool) {
     parameters p;
-    read_parameters(&p, w, json, tool);
-    if (w->format->syntax == KIN_CALL_PARAMETERS) return put_parameters(w, &p, tool);
-    return p.are_any ? put_any_items(w, &p, tool, i_tool) : put_items(w, &p, tool, i_tool);
+    kin_string_table wanted;
+    if (kin_string_table_init(&wanted, 16, 256) != 0) return kin_err_set(w->err, "out of memory");
+    int rc = read_parameters(&p, w, json, tool, &wanted);
+    if (rc == 0 && w->format->syntax == KIN_CALL_PARAMETERS)
+        rc = put_parameters(w, &p, tool);
+    else if (rc == 0)
+        rc = p.are_any ? put_any_items(w, &p, tool, i_tool) : put_items(w, &p, tool, i_tool);
+    kin_string_table_fini(&wanted);
+    return rc;
 }
 
 static int put_call(kin_reply_writer *w, const kin_reply_tool *tool, int i_tool) {

@@ -131,12 +131,19 @@ static int put_alternatives(builder *b, const kin_schema_list *list, uint32_t en
 
 // ---- const and enum
 
+static bool has_mark(kin_str text, const char *mark) {
+    const size_t len = strlen(mark);
+    for (size_t i = 0; i + len <= text.len; i++)
+        if (memcmp(text.at + i, mark, len) == 0) return true;
+    return false;
+}
+
 // Appends a value. Returns false if it cannot be written as text.
 static bool put_value(const builder *b, const kin_schema_list *list, const kin_json_value *value, kin_text_buffer *to) {
     bool is_plain = list->is_text && value->kind == KIN_JSON_STRING;
     bool is_bare = value->kind == KIN_JSON_NUMBER || value->kind == KIN_JSON_TRUE || value->kind == KIN_JSON_FALSE;
     if (list->is_text && !is_plain && (is_bare || b->scalars.text->only_strings)) return false;
-    if (is_plain && memchr(value->text.at, b->scalars.text->end, value->text.len)) return false;
+    if (is_plain && has_mark(value->text, b->scalars.text->mark)) return false;
     if (is_plain)
         kin_text_put(to, value->text.at, value->text.len);
     else

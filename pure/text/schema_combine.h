@@ -36,7 +36,8 @@ typedef struct kin_schema_list {
 // contains.
 typedef struct kin_schema_text {
     const char *any;   // the rule of any text; ANY-no-json: of one that does not look like an object or an array
-    char end;          // first byte of the mark behind the text; a string with constraints has neither it nor quotes, backslashes
+    kin_str any_body;  // the expression of that rule
+    const char *mark;  // behind the text. A string with a pattern or a format has neither its first byte nor quotes, backslashes
                        // and control characters
     bool only_strings; // the reader knows that the value is a string
     bool reads_json;   // a text that is an object or an array becomes one, so strings must not look like that

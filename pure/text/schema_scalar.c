@@ -1,5 +1,6 @@
 #include "pure/text/schema_scalar.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "pure/text/gbnf.h"
@@ -172,21 +173,53 @@ static int put_combined(kin_schema_scalars *s, const kin_schema_list *list, cons
     return rc;
 }
 
-// Plain text: what JSON writes without escapes, so the expressions for JSON hold for it.
+// Plain text of which only the length is limited.
+static void put_text_of_length(const kin_schema_scalars *s, const kin_schema_facts *facts, kin_text_buffer *all) {
+    if (s->text->reads_json) kin_text_print(all, "&((\"\" | [^{[ \\t\\r\\n] [^\\x00]*) $) ");
+    kin_text_print(all, "&(");
+    put_length(facts, "[^\\x00]", all);
+    kin_text_print(all, " $) ");
+    kin_text_put(all, s->text->any_body.at, s->text->any_body.len);
+}
+
+// Plain text with a pattern or a format: what JSON writes without escapes, so the expressions for JSON hold for it.
+static int put_text_of_pattern(kin_schema_scalars *s, const kin_schema_list *list, const kin_schema_facts *facts,
+                               kin_text_buffer *all, bool *is_open) {
+    if (s->text->reads_json) kin_text_print(all, "&((\"\" | [^{[ \\t] one*) $) ");
+    kin_text_print(all, "&([^\"\\\\\\x00-\\x1F\\x%02X]* $) ", (unsigned char)s->text->mark[0]);
+    return put_keywords(s, list, facts, all, is_open);
+}
+
+// If the text may be any, it is; else a length is observed without the first byte of the mark, which needs no automaton.
+static int fall_back(kin_schema_scalars *s, const kin_schema_list *list, const kin_schema_facts *facts, kin_text_buffer *line) {
+    static const char why[] = "not possible in plain text, or its automaton is too large";
+    const kin_json_value *word = first_keyword(facts);
+    char others[16];
+    if (!word && !list->relaxed) {
+        snprintf(others, sizeof others, "[^\\x%02X]", (unsigned char)s->text->mark[0]);
+        put_length(facts, others, line);
+        return 0;
+    }
+    int rc = relax(s, list, word ? word : kin_schema_at(s->json, list, 0), why);
+    if (rc == 0) kin_text_print(line, "%s", s->text->any);
+    return rc;
+}
+
 static int put_text(kin_schema_scalars *s, const kin_schema_list *list, const kin_schema_facts *facts, kin_text_buffer *line) {
-    static const char too_large[] = "too complex for plain text: its automaton is too large";
-    const kin_schema_text *text = s->text;
+    bool only_length = facts->n_patterns == 0 && !facts->format, is_open = only_length && !has_length(facts);
     kin_text_buffer all = {0};
-    bool is_open;
-    if (text->reads_json) kin_text_print(&all, "&((\"\" | [^{[ \\t] one*) $) ");
-    kin_text_print(&all, "&([^\"\\\\\\x00-\\x1F\\x%02X]* $) ", (unsigned char)text->end);
-    int rc = put_keywords(s, list, facts, &all, &is_open);
+    int rc = 0;
+    if (only_length)
+        put_text_of_length(s, facts, &all);
+    else
+        rc = put_text_of_pattern(s, list, facts, &all, &is_open);
     if (all.failed) line->failed = true;
+    size_t len = line->len;
     if (rc == 0 && is_open) {
-        kin_text_print(line, text->reads_json ? "%s-no-json" : "%s", text->any);
-    } else if (rc == 0 && !all.failed && put_rule_with_ahead(s, &all, line) == IS_TOO_LARGE) {
-        rc = first_keyword(facts) ? relax(s, list, first_keyword(facts), too_large) : 0;
-        if (rc == 0) kin_text_print(line, "%s", text->any);
+        kin_text_print(line, s->text->reads_json ? "%s-no-json" : "%s", s->text->any);
+    } else if (rc == 0 && !all.failed && put_rule_with_ahead(s, &all, line) != FITS) {
+        line->len = len;
+        rc = fall_back(s, list, facts, line);
     }
     kin_text_fini(&all);
     return rc;
