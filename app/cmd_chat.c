@@ -209,14 +209,24 @@ static int check_options(const chat_options *o, const char *operand, kin_err *er
     return 0;
 }
 
+// What the command line says drops the setting that excludes it.
+static void settle(chat_options *o, const char *operand, kin_option_tables tables, int argc, char **argv) {
+    bool is_preset = o->server && kin_options_is_preset("server", o->server);
+    if (is_preset && (operand || kin_options_gives_way(tables, argc, argv, "server", "cluster"))) o->server = NULL;
+    if (kin_options_gives_way(tables, argc, argv, "cluster", "server")) o->session.fleet.cluster = false;
+    if (!o->server && o->ca_file && kin_options_is_preset("ca-file", o->ca_file)) o->ca_file = NULL;
+}
+
 static int command_chat(int argc, char **argv) {
     chat_options o = {0};
     tables t;
     kin_err err;
     const char *operand = NULL;
     fill_chat_tables(&o, &t);
-    if (kin_options_parse((kin_option_tables){t.own, t.session.own, t.session.fleet}, argc, argv, &operand, &err) != 0 ||
-        check_options(&o, operand, &err) != 0 || kin_session_end_parsing(&o.session, operand, &err) != 0)
+    kin_option_tables all = {t.own, t.session.own, t.session.fleet};
+    if (kin_options_parse(all, argc, argv, &operand, &err) != 0) return kin_app_usage("chat", &err);
+    settle(&o, operand, all, argc, argv);
+    if (check_options(&o, operand, &err) != 0 || kin_session_end_parsing(&o.session, operand, &err) != 0)
         return kin_app_usage("chat", &err);
     o.session.keeps_kv = o.session.fleet.cluster; // after a loss the sequence continues from its stored KV cache
     return run_chat(&o);

@@ -195,7 +195,10 @@ static int parse(join_options *o, kin_head_address *head, int argc, char **argv,
     kin_option table[N_OPTIONS];
     const char *operand = NULL;
     fill_join_table(o, table);
-    if (kin_options_parse((kin_option_tables){table}, argc, argv, &operand, err) != 0) return KIN_FAIL;
+    kin_option_tables tables = {table};
+    if (kin_options_parse(tables, argc, argv, &operand, err) != 0) return KIN_FAIL;
+    if (kin_options_gives_way(tables, argc, argv, "code-file", "ask-code")) o->code_file = NULL;
+    if (kin_options_gives_way(tables, argc, argv, "ask-code", "code-file")) o->ask_code = false;
     if (o->ask_code && o->code_file) return kin_err_set(err, "--ask-code and --code-file exclude each other");
     return kin_head_address_parse(operand, head, err);
 }

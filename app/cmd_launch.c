@@ -284,7 +284,7 @@ static int command_launch(int argc, char **argv) {
         kin_err_set(&err, "too many words after '--'");
         return kin_app_usage("launch", &err);
     }
-    if (o.model && kin_options_is_preset("model", o.model)) o.model = NULL; // settings are meant for commands that open files
+    if (o.model && kin_options_is_for_all("model", o.model)) o.model = NULL; // meant for commands that open files
     launching l = {.o = &o};
     int rc = launch(&l, a, n_more, argv + first, &err);
     for (int i = 0; i < l.n_variables; i++) free(l.variables[i].value);

@@ -437,6 +437,14 @@ static int check_prompts(const run_options *o, kin_err *err) {
     return 0;
 }
 
+// An option of the command line drops the setting that excludes it.
+static void settle(run_options *o, kin_option_tables tables, int argc, char **argv) {
+    if (kin_options_gives_way(tables, argc, argv, "prompt", "file")) o->prompt = NULL;
+    if (kin_options_gives_way(tables, argc, argv, "file", "prompt")) o->file = NULL;
+    if (kin_options_gives_way(tables, argc, argv, "grammar", "json-schema")) o->grammar = NULL;
+    if (kin_options_gives_way(tables, argc, argv, "json-schema", "grammar")) o->json_schema = NULL;
+}
+
 static int command_run(int argc, char **argv) {
     run_options o = {0};
     tables t;
@@ -445,8 +453,10 @@ static int command_run(int argc, char **argv) {
     kin_logit_bias bias[MAX_BIAS];
     fill_run_tables(&o, &t);
     o.seed = UINT64_MAX;
-    if (kin_options_parse((kin_option_tables){t.own, t.session.own, t.session.fleet}, argc, argv, &operand, &err) != 0 ||
-        take_operand(&o, operand, &err) != 0 || check_prompts(&o, &err) != 0 ||
+    kin_option_tables all = {t.own, t.session.own, t.session.fleet};
+    if (kin_options_parse(all, argc, argv, &operand, &err) != 0) return kin_app_usage("run", &err);
+    settle(&o, all, argc, argv);
+    if (take_operand(&o, operand, &err) != 0 || check_prompts(&o, &err) != 0 ||
         parse_bias(o.logit_bias, bias, &o.sampler.n_bias, &err) != 0) {
         return kin_app_usage("run", &err);
     }

@@ -508,9 +508,13 @@ static int parse(parsed *p, int argc, char **argv, kin_err *err) {
     if (kin_llama_options_translate(argc, argv, &p->words, &n_words, &p->texts, err) != 0) return KIN_FAIL;
     kin_llama_options_names(llama_names);
     kin_option_tables all = {t.own, t.session.own, t.session.fleet, llama_names};
-    if (kin_options_parse(all, n_words, p->words, &model, err) == 0) return kin_session_end_parsing(&p->o.session, model, err);
-    kin_llama_options_explain(all, err);
-    return KIN_FAIL;
+    if (kin_options_parse(all, n_words, p->words, &model, err) != 0) {
+        kin_llama_options_explain(all, err);
+        return KIN_FAIL;
+    }
+    if (kin_options_gives_way(all, n_words, p->words, "chat-template", "chat-template-file")) p->o.chat_template = NULL;
+    if (kin_options_gives_way(all, n_words, p->words, "chat-template-file", "chat-template")) p->o.chat_template_file = NULL;
+    return kin_session_end_parsing(&p->o.session, model, err);
 }
 
 static void parsed_fini(parsed *p) {

@@ -163,18 +163,43 @@ const char *kin_options_variable(const char *name, char *buf, size_t n) {
     return buf;
 }
 
-bool kin_options_is_preset(const char *name, const char *value) {
+static bool is_from_outside(const char *name, const char *value, bool counts_own) {
     char variable[64];
     if (value == getenv(kin_options_variable(name, variable, sizeof variable))) return true;
     for (int i = 0; i < n_presets; i++)
-        if (presets[i].value == value && strcmp(presets[i].name, name) == 0) return true;
+        if (presets[i].value == value && strcmp(presets[i].name, name) == 0) return counts_own || !presets[i].is_own;
     return false;
+}
+
+bool kin_options_is_preset(const char *name, const char *value) {
+    return is_from_outside(name, value, true);
+}
+
+bool kin_options_is_for_all(const char *name, const char *value) {
+    return is_from_outside(name, value, false);
+}
+
+int kin_options_check(kin_option_tables tables, const char *name, const char *text, kin_err *err) {
+    union {
+        bool flag;
+        int number;
+        float real;
+        uint64_t large;
+        const char *text;
+    } unused;
+    const kin_option *needs, *found = find_option(tables, name, strlen(name), 0, &needs);
+    if (!found || !is_option(found)) return kin_err_set(err, "unknown option '%s'", name);
+    if (!text && found->kind != KIN_OPTION_FLAG) return kin_err_set(err, "--%s needs a value (%s)", name, found->arg);
+    kin_option o = *found;
+    o.value = &unused;
+    if (o.kind == KIN_OPTION_THREADS) o.kind = KIN_OPTION_INT; // their number is reduced where it is used
+    return set_value(&o, text ? text : "1", err);
 }
 
 static int apply_presets(kin_option_tables tables, kin_err *err) {
     for (int i = 0; i < n_presets; i++) {
         const kin_option *needs, *o = find_option(tables, presets[i].name, strlen(presets[i].name), 0, &needs);
-        if (o && is_option(o) && set_value(o, presets[i].value, err) != 0)
+        if (o && is_option(o) && set_value(o, presets[i].value, err) != 0 && presets[i].is_own)
             return kin_err_prefix(err, "%s:%d", presets[i].file, presets[i].line);
     }
     return 0;
@@ -209,20 +234,29 @@ static int fail_unknown(kin_option_tables tables, const char *word, size_t len, 
                   : kin_err_set(err, "unknown option '%s'", word);
 }
 
+// *len: of the name in a word that begins with '-'.
+static const kin_option *find_by_word(kin_option_tables tables, const char *word, size_t *len, const kin_option **needs) {
+    bool is_long = word[1] == '-';
+    *len = is_long ? strcspn(word + 2, "=") : strlen(word + 1);
+    if (is_long) return find_option(tables, word + 2, *len, 0, needs);
+    if (*len == 1) return find_option(tables, NULL, 0, word[1], needs);
+    return strcmp(word, "-hf") == 0 ? find_option(tables, "hf", 2, 0, needs) : NULL; // as llama.cpp's programs write it
+}
+
+const kin_option *kin_options_find(kin_option_tables tables, const char *word) {
+    const kin_option *needs;
+    size_t len;
+    return word[0] == '-' && word[1] ? find_by_word(tables, word, &len, &needs) : NULL;
+}
+
 // Parses argv[*i]; moves *i past it and its value: --name VALUE, --name=VALUE, -l VALUE.
 static int next_word(kin_option_tables tables, int argc, char **argv, int *i, given *g, kin_err *err) {
     const char *word = argv[(*i)++];
+    size_t len;
     *g = (given){0};
     if (word[0] != '-' || !word[1]) return 0;
-    bool is_long = word[1] == '-';
-    const char *equals = is_long ? strchr(word, '=') : NULL;
-    size_t len = equals ? (size_t)(equals - word) - 2 : strlen(word) - (is_long ? 2 : 1);
-    if (is_long)
-        g->option = find_option(tables, word + 2, len, 0, &g->needs);
-    else if (len == 1)
-        g->option = find_option(tables, NULL, 0, word[1], &g->needs);
-    else if (strcmp(word, "-hf") == 0) // as llama.cpp's programs write it
-        g->option = find_option(tables, "hf", 2, 0, &g->needs);
+    g->option = find_by_word(tables, word, &len, &g->needs);
+    const char *equals = word[1] == '-' && word[2 + len] ? word + 2 + len : NULL;
     if (!g->option) return fail_unknown(tables, word, len, err);
     g->text = equals ? equals + 1 : g->option->kind == KIN_OPTION_FLAG ? "1" : *i < argc ? argv[(*i)++] : NULL;
     return g->text ? 0 : kin_err_set(err, "--%s needs a value (%s)", g->option->name, g->option->arg);
@@ -237,6 +271,18 @@ static int check_needs(kin_option_tables tables, int argc, char **argv, kin_err 
             return kin_err_set(err, "--%s has no effect without --%s", g.option->name, g.needs->name);
     }
     return 0;
+}
+
+static bool is_given(kin_option_tables tables, int argc, char **argv, const char *name) {
+    given g;
+    kin_err err;
+    for (int i = 0; i < argc && next_word(tables, argc, argv, &i, &g, &err) == 0;)
+        if (g.option && strcmp(g.option->name, name) == 0) return true;
+    return false;
+}
+
+bool kin_options_gives_way(kin_option_tables tables, int argc, char **argv, const char *name, const char *other) {
+    return is_given(tables, argc, argv, other) && !is_given(tables, argc, argv, name);
 }
 
 int kin_options_parse(kin_option_tables tables, int argc, char **argv, const char **operand, kin_err *err) {

@@ -54,6 +54,7 @@ typedef struct kin_option_preset {
     const char *name, *value; // as after "--"; "1" for a flag
     const char *file;         // for error messages
     int line;
+    bool is_own; // meant for this command: refused if it does not fit; one for all commands is then ignored
 } kin_option_preset;
 
 // presets: [n], borrowed with their strings; later ones win. Those that name no option of the tables are ignored.
@@ -62,8 +63,21 @@ void kin_options_preset(const kin_option_preset *presets, int n);
 // True if the value of the option `name` is that of a preset or of the environment: a word of the command line may replace it.
 bool kin_options_is_preset(const char *name, const char *value);
 
+// The same, but false if the preset is meant for this command.
+bool kin_options_is_for_all(const char *name, const char *value);
+
+// True if the words give the option `other` and not the option `name`, which excludes it: a value of `name` is then that of a
+// preset or of the environment, and must be dropped. argv: [argc] words that kin_options_parse accepted.
+bool kin_options_gives_way(kin_option_tables tables, int argc, char **argv, const char *name, const char *other);
+
 // True if the tables have an option of this name.
 bool kin_options_have(kin_option_tables tables, const char *name);
+
+// Fails with a sentence if the tables' option does not take the text; NULL: a name without a value, which only flags may be.
+int kin_options_check(kin_option_tables tables, const char *name, const char *text, kin_err *err);
+
+// Returns the option that a word such as --name, --name=VALUE or -n stands for; NULL: none of the tables.
+const kin_option *kin_options_find(kin_option_tables tables, const char *word);
 
 // Returns the name of the option's environment variable: KIN_GPU_LAYERS for gpu-layers.
 const char *kin_options_variable(const char *name, char *buf, size_t n);

@@ -52,6 +52,32 @@ static const kin_command *find_section(const char *name) {
     return NULL;
 }
 
+typedef struct trial {
+    const kin_setting *setting;
+    int n_fit, n_wrong; // commands whose option takes the value, or does not
+    kin_err why;        // of the last that does not
+} trial;
+
+static void try_value(kin_option_tables tables, void *user) {
+    trial *t = user;
+    if (!kin_options_have(tables, t->setting->name)) return;
+    bool fits = kin_options_check(tables, t->setting->name, t->setting->value, &t->why) == 0;
+    t->n_fit += fits;
+    t->n_wrong += !fits;
+}
+
+// A name alone must be a flag wherever it is an option. A value for all commands must fit one of them; a command's own value is
+// checked when it is used.
+static int check_value(const kin_setting *setting, const kin_command *section, kin_err *err) {
+    trial t = {.setting = setting};
+    if (section && setting->value) return 0;
+    for (int i = 0; kin_commands[i]; i++)
+        if (!section || kin_commands[i] == section) kin_commands[i]->options(try_value, &t);
+    if (setting->value ? t.n_fit > 0 : t.n_wrong == 0) return 0;
+    *err = t.why;
+    return KIN_FAIL;
+}
+
 static int check_setting(const kin_setting *setting, kin_err *err) {
     search s = {.name = setting->name, .suggestion = {.word = setting->name}};
     const kin_command *section = find_section(setting->section);
@@ -59,7 +85,7 @@ static int check_setting(const kin_setting *setting, kin_err *err) {
         return kin_err_set(err, "there is no command '%s'; sections are named after commands", setting->section);
     for (int i = 0; kin_commands[i]; i++)
         if (!section || kin_commands[i] == section) kin_commands[i]->options(search_tables, &s);
-    if (s.is_found) return 0;
+    if (s.is_found) return check_value(setting, section, err);
     if (section) kin_err_set(err, "kin %s has no option '%s'", section->name, setting->name);
     if (!section) kin_err_set(err, "unknown option '%s'", setting->name);
     if (!s.suggestion.best) return KIN_FAIL;
@@ -116,7 +142,7 @@ void kin_settings_use(const kin_command *command) {
         for (int i = 0; i < n_settings; i++) {
             const kin_setting *s = &settings[i];
             bool is_meant = own ? strcmp(s->section, command->name) == 0 : !s->section[0];
-            if (is_meant) presets[n++] = (kin_option_preset){s->name, s->value ? s->value : "1", path, s->line};
+            if (is_meant) presets[n++] = (kin_option_preset){s->name, s->value ? s->value : "1", path, s->line, own};
         }
     }
     kin_options_preset(presets, n);

@@ -63,12 +63,40 @@ wrong '[run]\nhost = ::1\n' 2 "kin run has no option 'host'"
 wrong 'threads 4\n' 1 "'=' is missing"
 wrong '--threads = 4\n' 1 "names are written without '--'"
 wrong 'threads = four\n' 1 '--threads four: must be a whole number'
+wrong '\n[serve]\napi-key\n' 3 '--api-key needs a value (KEY,KEY)'
+wrong 'threads\n' 1 '--threads needs a value (N)'
+wrong 'system\n' 1 '--system needs a value (TEXT)' # a flag of kin service, a text of kin chat
 settings '[serve]\nport = x\n'
 status 0 "$kin" run -p One -n 1
 status 2 "$kin" config
 says "$err" "$file:2: --port x: must be"
 status 0 "$kin" help run
 status 0 "$kin" --version
+
+claim='a value for all commands counts where it fits, and an option of the command line drops a setting that excludes it'
+settings 'system = Be brief\n'
+status 0 "$kin" config
+status 1 "$kin" service status --manager systemd
+says "$err" 'no service of kin is installed'
+settings '[service]\nsystem = Be brief\n'
+status 2 "$kin" service status
+says "$err" "$file:2: --system: 'Be brief': must be 1 or 0"
+settings "[join]\\ncode-file = $dir/absent\\n"
+status 1 "$kin" join --ask-code
+says "$err" 'no code was entered'
+status 2 "$kin" join --ask-code --code-file "$dir/absent"
+says "$err" 'exclude each other'
+settings '[join]\nask-code\n'
+status 1 "$kin" join --code-file "$dir/absent"
+says "$err" '--code-file: '
+settings "[run]\\nfile = $dir/absent\\n"
+status 0 "$kin" run -p One -n 1
+settings '[launch]\nmodel = mine\n'
+status 0 "$kin" launch claude --print
+says "$out" "^export ANTHROPIC_MODEL='mine'"
+settings 'model = mine\n'
+status 1 "$kin" launch claude --print --server http://127.0.0.1:1
+says "$err" 'no server is ready'
 
 claim='~/ is the home directory, KIN_CONFIG another file'
 cp "$(dirname "$0")/../assets/demo-draft.gguf" "$dir/small.gguf"

@@ -273,11 +273,11 @@ static void the_environment_counts_and_the_command_line_wins(void **state) {
 
 static void presets_count_less_than_the_environment_and_the_command_line(void **state) {
     (void)state;
-    static const kin_option_preset presets[] = {{"n", "3", "kin.conf", 1},
-                                                {"a-flag", "1", "kin.conf", 2},
-                                                {"n", "4", "kin.conf", 3},
-                                                {"name", "preset", "kin.conf", 4},
-                                                {"of-others", "x", "kin.conf", 5}};
+    static const kin_option_preset presets[] = {{"n", "3", "kin.conf", 1, true},
+                                                {"a-flag", "1", "kin.conf", 2, true},
+                                                {"n", "4", "kin.conf", 3, true},
+                                                {"name", "preset", "kin.conf", 4, true},
+                                                {"of-others", "x", "kin.conf", 5, true}};
     values v;
     kin_err err;
     kin_options_preset(presets, COUNT(presets));
@@ -299,13 +299,61 @@ static void presets_count_less_than_the_environment_and_the_command_line(void **
 
 static void a_wrong_preset_is_named_with_its_line(void **state) {
     (void)state;
-    static const kin_option_preset presets[] = {{"n", "3", "kin.conf", 1}, {"n", "many", "kin.conf", 7}};
+    static const kin_option_preset presets[] = {{"n", "3", "kin.conf", 1, true}, {"n", "many", "kin.conf", 7, true}};
     values v;
     kin_err err;
     kin_options_preset(presets, COUNT(presets));
     assert_int_equal(parse(&v, NULL, &err, "-n", "1"), KIN_FAIL);
     assert_string_equal(err.text, "kin.conf:7: --n many: must be a whole number from -10 to 100");
     kin_options_preset(NULL, 0);
+}
+
+static void a_preset_for_all_commands_is_ignored_where_it_does_not_fit(void **state) {
+    (void)state;
+    static const kin_option_preset presets[] = {{"a-flag", "a text", "kin.conf", 1, false}, {"name", "own", "kin.conf", 2, true}};
+    values v;
+    kin_err err;
+    kin_options_preset(presets, COUNT(presets));
+    assert_int_equal(parse(&v, NULL, &err, "-n", "1"), 0);
+    assert_false(v.flag);
+    assert_true(kin_options_is_preset("name", v.name));
+    assert_false(kin_options_is_for_all("name", v.name));
+    kin_options_preset(NULL, 0);
+}
+
+static void a_value_can_be_checked_without_being_set(void **state) {
+    (void)state;
+    values v;
+    tables t;
+    kin_err err;
+    fill_tables(&v, &t);
+    kin_option_tables all = {t.own, t.shared, t.needy};
+    assert_int_equal(kin_options_check(all, "n", "7", &err), 0);
+    assert_int_equal(v.n, 5);
+    assert_int_equal(kin_options_check(all, "n", "many", &err), KIN_FAIL);
+    assert_int_equal(kin_options_check(all, "a-flag", NULL, &err), 0);
+    assert_false(v.flag);
+    assert_int_equal(kin_options_check(all, "name", NULL, &err), KIN_FAIL);
+    assert_string_equal(err.text, "--name needs a value (TEXT)");
+    assert_int_equal(kin_options_check(all, "nothing", "1", &err), KIN_FAIL);
+    assert_string_equal(err.text, "unknown option 'nothing'");
+}
+
+static void an_option_of_the_command_line_is_told_from_a_preset(void **state) {
+    (void)state;
+    char *words[] = {(char[]){"--file=x"}, (char[]){"--name"}, (char[]){"--plan"}};
+    values v;
+    tables t;
+    fill_tables(&v, &t);
+    kin_option_tables all = {t.own, t.shared, t.needy};
+    assert_true(kin_options_gives_way(all, 3, words, "plan", "file")); // "--plan" is a value here
+    assert_true(kin_options_gives_way(all, 3, words, "plan", "name"));
+    assert_false(kin_options_gives_way(all, 3, words, "file", "name"));
+    assert_false(kin_options_gives_way(all, 3, words, "name", "plan"));
+    assert_string_equal(kin_options_find(all, "--file=x")->name, "file");
+    assert_string_equal(kin_options_find(all, "-n")->name, "n");
+    assert_null(kin_options_find(all, "file"));
+    assert_null(kin_options_find(all, "--nothing"));
 }
 
 // Returns the output of kin_options_help in `text`.
@@ -387,6 +435,9 @@ int main(void) {
         cmocka_unit_test(the_environment_counts_and_the_command_line_wins),
         cmocka_unit_test(presets_count_less_than_the_environment_and_the_command_line),
         cmocka_unit_test(a_wrong_preset_is_named_with_its_line),
+        cmocka_unit_test(a_preset_for_all_commands_is_ignored_where_it_does_not_fit),
+        cmocka_unit_test(a_value_can_be_checked_without_being_set),
+        cmocka_unit_test(an_option_of_the_command_line_is_told_from_a_preset),
         cmocka_unit_test(more_threads_than_the_machine_runs_at_once_are_capped_with_a_sentence),
         cmocka_unit_test(help_has_a_line_for_every_option_of_every_table),
     };
