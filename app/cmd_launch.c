@@ -18,7 +18,7 @@ typedef struct launch_options {
     bool print;
 } launch_options;
 
-enum { N_LAUNCH_OPTIONS = 7, MAX_VARIABLES = 12, MAX_WORDS = 200, AGENT_CTX = 20000 };
+enum { N_LAUNCH_OPTIONS = 7, MAX_VARIABLES = 12, MAX_DISTURBING = 3, MAX_WORDS = 200, AGENT_CTX = 20000 };
 
 static void fill_launch_table(launch_options *o, kin_option table[N_LAUNCH_OPTIONS]) {
     o->server = "http://127.0.0.1:8080";
@@ -94,6 +94,8 @@ static void prepare_claude(launching *l) {
     set(l, "ANTHROPIC_BASE_URL", "%s", l->base);
     set(l, "ANTHROPIC_AUTH_TOKEN", "%s", l->key);
     set(l, "ANTHROPIC_MODEL", "%s", l->facts.model);
+    set(l, "ANTHROPIC_DEFAULT_OPUS_MODEL", "%s", l->facts.model);
+    set(l, "ANTHROPIC_DEFAULT_SONNET_MODEL", "%s", l->facts.model);
     set(l, "ANTHROPIC_DEFAULT_HAIKU_MODEL", "%s", l->facts.model);
     set(l, "ANTHROPIC_SMALL_FAST_MODEL", "%s", l->facts.model); // its name before ANTHROPIC_DEFAULT_HAIKU_MODEL
     set(l, "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1");
@@ -136,13 +138,16 @@ static void prepare_opencode(launching *l) {
 typedef struct agent {
     const char *name, *package;
     void (*prepare)(launching *l);
-    const char *disturbing; // a variable that would name another account; NULL: none
+    const char *disturbing[MAX_DISTURBING + 1]; // variables that would name another account or provider, with a NULL after them
 } agent;
 
 static const agent agents[] = {
-    {"claude", "@anthropic-ai/claude-code", prepare_claude, "ANTHROPIC_API_KEY"},
-    {"codex", "@openai/codex", prepare_codex, NULL},
-    {"opencode", "opencode-ai", prepare_opencode, NULL},
+    {"claude",
+     "@anthropic-ai/claude-code",
+     prepare_claude,
+     {"ANTHROPIC_API_KEY", "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX"}},
+    {"codex", "@openai/codex", prepare_codex, {NULL}},
+    {"opencode", "opencode-ai", prepare_opencode, {NULL}},
 };
 
 // ---- the server
@@ -210,7 +215,7 @@ static void put_quoted(const char *text) {
 }
 
 static void print_all(const launching *l, const agent *a) {
-    if (a->disturbing) printf("unset %s\n", a->disturbing);
+    for (int i = 0; a->disturbing[i]; i++) printf("unset %s\n", a->disturbing[i]);
     for (int i = 0; i < l->n_variables; i++) {
         printf("export %s=", l->variables[i].name);
         put_quoted(l->variables[i].value);
@@ -226,7 +231,7 @@ static void print_all(const launching *l, const agent *a) {
 
 // Replaces this process. Returns only if that failed.
 static int start(const launching *l, const agent *a, kin_err *err) {
-    if (a->disturbing) unsetenv(a->disturbing);
+    for (int i = 0; a->disturbing[i]; i++) unsetenv(a->disturbing[i]);
     for (int i = 0; i < l->n_variables; i++) setenv(l->variables[i].name, l->variables[i].value, 1);
     fflush(stdout);
     signal(SIGXFSZ, SIG_DFL); // an ignored signal stays ignored in the new program

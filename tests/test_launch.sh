@@ -27,10 +27,11 @@ silent "$out"
 
 claim='Claude Code gets its variables and its words, and its status is that of the command'
 serve "$demo" --alias 'my model'
-status 7 env ANTHROPIC_API_KEY=sk-of-another "$kin" launch claude --server "$base/v1" -- --continue 'two words'
+status 7 env ANTHROPIC_API_KEY=sk-of-another CLAUDE_CODE_USE_BEDROCK=1 CLAUDE_CODE_USE_VERTEX=1 "$kin" launch claude --server "$base/v1" -- --continue 'two words'
 says "$out" "^ANTHROPIC_BASE_URL=$base\$"
 says "$out" '^ANTHROPIC_MODEL=my model$'
-says "$out" '^ANTHROPIC_DEFAULT_HAIKU_MODEL=my model$'
+for size in OPUS SONNET HAIKU; do says "$out" "^ANTHROPIC_DEFAULT_${size}_MODEL=my model\$"; done
+says_not "$out" '^CLAUDE_CODE_USE'
 says "$out" '^ANTHROPIC_AUTH_TOKEN=none$'
 says_not "$out" 'sk-of-another'
 says "$out" '^word: --continue$'
@@ -54,6 +55,8 @@ claim='--print shows the variables for a shell, and starts nothing'
 status 0 "$kin" launch claude --server "$base" --print -- --continue
 says "$out" "^export ANTHROPIC_BASE_URL='$base'\$"
 says "$out" '^unset ANTHROPIC_API_KEY$'
+says "$out" '^unset CLAUDE_CODE_USE_BEDROCK$'
+says "$out" '^unset CLAUDE_CODE_USE_VERTEX$'
 says "$out" "^# claude '--continue'\$"
 says_not "$out" '^word:'
 mv "$out" "$dir/printed"
