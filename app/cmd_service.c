@@ -33,6 +33,19 @@ static void fill_service_table(service_options *o, kin_option table[N_SERVICE_OP
 
 // ---- verbs
 
+static const kin_command *command_of(const char *word) {
+    return strcmp(word, "serve") == 0 ? &kin_command_serve : &kin_command_join;
+}
+
+enum { WORD_BYTES = PATH_MAX + 64 };
+
+// The words of a service's command, some of them replaced.
+typedef struct rewriting {
+    int n;
+    char **from, **words;      // [n]
+    char (*paths)[WORD_BYTES]; // [n]
+} rewriting;
+
 // A service begins in another folder, so the paths of files become absolute, also in --name=PATH.
 static char *absolute(char *word, char *buf, size_t n) {
     char path[PATH_MAX];
@@ -44,16 +57,33 @@ static char *absolute(char *word, char *buf, size_t n) {
     return len > 0 && (size_t)len < n ? buf : word;
 }
 
+static bool names_path(const kin_option *o) {
+    return o->arg && (strstr(o->arg, "FILE") || strcmp(o->arg, "DIR") == 0);
+}
+
+// Replaces the values of options that take a file or a folder, and the words that belong to no option. Other values stay: a file
+// may have the name of a device or of a model.
+static void make_absolute(kin_option_tables tables, void *user) {
+    rewriting *r = user;
+    for (int i = 1; i < r->n; i++) {
+        const kin_option *o = kin_options_find(tables, r->from[i]);
+        bool has_value = o && o->kind != KIN_OPTION_FLAG && !strchr(r->from[i], '=');
+        r->words[i] = !o || names_path(o) ? absolute(r->from[i], r->paths[i], sizeof r->paths[i]) : r->from[i];
+        if (!has_value || i + 1 == r->n) continue;
+        i++;
+        r->words[i] = names_path(o) ? absolute(r->from[i], r->paths[i], sizeof r->paths[i]) : r->from[i];
+    }
+}
+
 static int write_unit(const kin_service_manager *m, const kin_service_unit *unit, int argc, char **argv, kin_text_buffer *text,
                       kin_err *err) {
-    enum { WORD_BYTES = PATH_MAX + 64 };
     char program[PATH_MAX], *words[MAX_WORDS];
     if (argc > MAX_WORDS) return kin_err_set(err, "too many options");
     if (!kin_process_own_path(program, sizeof program)) return kin_err_set(err, "the path of this program is not known");
     char(*paths)[WORD_BYTES] = malloc((size_t)argc * sizeof *paths);
     if (!paths) return kin_err_set(err, "out of memory");
     words[0] = argv[0];
-    for (int i = 1; i < argc; i++) words[i] = absolute(argv[i], paths[i], sizeof paths[i]);
+    command_of(argv[0])->options(make_absolute, &(rewriting){argc, argv, words, paths});
     int rc = m->write(unit, program, words, argc, text, err);
     free(paths);
     return rc;
@@ -63,13 +93,12 @@ static int write_unit(const kin_service_manager *m, const kin_service_unit *unit
 static int check_words(const service_options *o, int argc, char **argv, kin_err *err) {
     service_options own = {0};
     kin_option table[N_SERVICE_OPTIONS];
-    bool is_serve = strcmp(argv[0], "serve") == 0;
     fill_service_table(&own, table);
     for (int i = 1; i < argc; i++)
         for (const kin_option *row = table; row->kind != KIN_OPTION_END; row++)
             if (strncmp(argv[i], "--", 2) == 0 && strcmp(argv[i] + 2, row->name) == 0)
                 return kin_err_set(err, "--%s is an option of kin service: write it before '%s'", row->name, argv[0]);
-    const kin_command *command = is_serve ? &kin_command_serve : &kin_command_join;
+    const kin_command *command = command_of(argv[0]);
     if (o->system) // it has other settings than this user
         kin_options_preset(NULL, 0);
     else

@@ -37,6 +37,13 @@ says "$out" '^DynamicUser=yes$'
 says "$out" '^ProtectSystem=strict$'
 says "$out" '^WantedBy=multi-user.target$'
 
+claim='only values that are paths become absolute'
+mkdir desk
+status 0 "$kin" service install --dry-run join --name desk --name=desk --cache desk --cache=desk
+says "$out" "\"join\" \"--name\" \"desk\" \"--name=desk\" \"--cache\" \"$dir/work/desk\" \"--cache=$dir/work/desk\"\$"
+status 0 "$kin" service install --dry-run serve -m model.gguf --alias=model.gguf
+says "$out" "\"-m\" \"$dir/work/model.gguf\" \"--alias=model.gguf\"\$"
+
 claim='words that the command would refuse are refused before anything is installed'
 refused() { # PATTERN WORDS...
     pattern=$1
