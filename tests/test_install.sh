@@ -50,7 +50,14 @@ says "$err" "kin-$system is damaged"
 printf '#!/bin/sh\nexit 1\n' >"$release/kin-$system"
 sums
 status 1 sh "$release/install.sh" --prefix "$dir/other"
-says "$err" 'does not run here'
+says "$err" 'does not run here; nothing was installed'
+[ ! -e "$dir/other/bin/kin" ] && [ ! -e "$dir/other/share" ] || fail 'something was installed'
+mkdir -p "$dir/older/bin"
+printf '#!/bin/sh\necho kin 9.8\n' >"$dir/older/bin/kin"
+cp "$dir/older/bin/kin" "$dir/older-kin"
+status 1 sh "$release/install.sh" --prefix "$dir/older"
+same "$dir/older-kin" "$dir/older/bin/kin"
+[ ! -e "$dir/older/bin/kin.new" ] || fail 'the new program is left'
 
 claim='mistakes are named'
 status 1 sh "$release/install.sh" --prefx "$prefix"

@@ -58,18 +58,26 @@ else
 fi
 [ "${sum%% *}" = "${line%% *}" ] || die "kin-$system is damaged: its SHA-256 is not that of SHA256SUMS"
 
+cannot_write() { die "cannot write $1; another place: ./install.sh --prefix FOLDER"; }
+copy() { # FILE PLACE MODE: to PLACE.new
+    if ! { mkdir -p "$(dirname "$2")" && cp "$here/$1" "$2.new" && chmod "$3" "$2.new"; }; then cannot_write "$2"; fi
+}
 put() { # FILE PLACE MODE
     [ -f "$here/$1" ] || return 0
-    if ! { mkdir -p "$(dirname "$2")" && cp "$here/$1" "$2.new" && chmod "$3" "$2.new" && mv -f "$2.new" "$2"; }; then
-        die "cannot write $2; another place: ./install.sh --prefix FOLDER"
-    fi
+    copy "$@"
+    mv -f "$2.new" "$2" || cannot_write "$2"
 }
-put "kin-$system" "$program" 755
+# An older program stays until the new one is known to run here.
+copy "kin-$system" "$program" 755
+version=$("$program.new" --version) || {
+    rm -f "$program.new"
+    die "kin-$system does not run here; nothing was installed"
+}
+mv -f "$program.new" "$program" || cannot_write "$program"
 put share/kin.1 "$man" 644
 put share/kin "$bash" 644
 put share/_kin "$zsh" 644
-"$program" --version >/dev/null || die "$program does not run here"
-echo "installed $program ($("$program" --version)). Try: kin chat qwen3-4b"
+echo "installed $program ($version). Try: kin chat qwen3-4b"
 case :${PATH:-}: in
 *:"$prefix/bin":*) ;;
 *) echo "$prefix/bin is not in PATH. For example: echo 'export PATH=\"$prefix/bin:\$PATH\"' >>~/.profile" ;;
