@@ -54,3 +54,9 @@ double kin_draft_block_gain(const kin_model *m, const kin_draft_block *b, uint64
     const double more = all_bytes(m) > (double)memory ? experts / token : 0;
     return (1 + ACCEPTED) / (1 + more + block / token);
 }
+
+uint64_t kin_draft_block_bytes(const kin_draft_block *b) {
+    uint64_t sum = 0;
+    for (int il = 0; il < b->view.hp.n_layer; il++) sum += kin_model_layer_bytes(&b->view, il);
+    return sum;
+}

@@ -27,3 +27,6 @@ int kin_draft_words_read(const char *words, kin_draft_mode *mode, const char **f
 // measured while generating (pure/plan/speculation.h).
 // memory: bytes for the model's weights.
 double kin_draft_block_gain(const kin_model *model, const kin_draft_block *block, uint64_t memory);
+
+// Returns the bytes of the block's weights in the file.
+uint64_t kin_draft_block_bytes(const kin_draft_block *block);

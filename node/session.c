@@ -358,18 +358,31 @@ static int open_draft_model(kin_session *s, const char *file, kin_shard_options 
     return 0;
 }
 
-// Returns how much faster the draft block is expected to make tokens; 0: the file has none that kin computes.
-static double gain_of_block(const kin_session *s, const kin_session_options *o) {
+// Returns how many bytes the draft block may take if it was not asked for: a tenth of the room, and what the model itself leaves.
+static uint64_t room_for_block(const kin_session *s, const kin_session_options *o, const kin_shard_options *so) {
+    const uint64_t room = kin_governor_room(o->memory), fixed = kin_shard_fixed_bytes(&s->model, so);
+    const uint64_t left = room > fixed ? (room - fixed) / 2 : 0;
+    return left < room / 10 ? left : room / 10;
+}
+
+// True if the file has a draft block that kin computes, that presumably pays, and whose weights leave room for the model.
+static bool is_block_worth(const kin_session *s, const kin_session_options *o, const kin_shard_options *so) {
+    const double worth = 1.05; // as in pure/plan/speculation.h
     kin_draft_block block;
     kin_err why;
-    if (!kin_draft_block_is_in(&s->model)) return 0;
+    if (!kin_draft_block_is_in(&s->model)) return false;
     if (kin_draft_block_open(&block, &s->model, &why) != 0) {
         kin_log(KIN_LOG_INFO, "no drafts by multi-token prediction: %s", why.text);
-        return 0;
+        return false;
     }
-    const double gain = kin_draft_block_gain(&s->model, &block, o->fleet.cluster ? UINT64_MAX : kin_governor_room(o->memory));
+    const double gain = kin_draft_block_gain(&s->model, &block, kin_governor_room(o->memory));
+    const bool fits = kin_draft_block_bytes(&block) <= room_for_block(s, o, so);
+    if (gain >= worth && !fits)
+        kin_log(KIN_LOG_INFO,
+                "no drafts by multi-token prediction: the block would take more than a tenth of the memory; --draft mtp "
+                "uses it nevertheless");
     kin_draft_block_close(&block);
-    return gain;
+    return gain >= worth && fits;
 }
 
 static int open_draft_block(kin_session *s, const kin_session_options *o, kin_shard_options *so, kin_err *err) {
@@ -388,14 +401,30 @@ static int open_draft_block(kin_session *s, const kin_session_options *o, kin_sh
     return 0;
 }
 
+// The block is optional: if it does not open, the model generates without it.
+static void try_draft_block(kin_session *s, const kin_session_options *o, kin_shard_options *so) {
+    kin_err err;
+    const uint64_t room = room_for_block(s, o, so);
+    if (open_draft_block(s, o, so, &err) == 0 && so->beside <= room) return;
+    kin_log(KIN_LOG_INFO, "no drafts by multi-token prediction: %s",
+            s->mtp ? "the block would take more than a tenth of the memory" : err.text);
+    kin_mtp_drafter_close(s->mtp);
+    s->mtp = NULL;
+    so->beside = 0;
+}
+
 // Opens what computes drafts before the model's own shard, which gets the remaining memory.
 static int open_drafts(kin_session *s, const kin_session_options *o, const char *file, kin_shard_options *so, kin_err *err) {
-    const double worth = 1.05; // as in pure/plan/speculation.h
     if (s->draft == KIN_DRAFT_OFF) return 0;
     if (file) return open_draft_model(s, file, so, err);
     const bool is_exact = !so->ggml_kernels && so->windows.at[0].n_gpu_layers == 0 && !may_use_gpu(s, o);
-    const bool pays = o->drafts && s->draft == KIN_DRAFT_AUTO && is_exact && gain_of_block(s, o) >= worth;
-    return pays || s->draft == KIN_DRAFT_BLOCK ? open_draft_block(s, o, so, err) : 0;
+    if (s->draft == KIN_DRAFT_BLOCK && !is_exact)
+        return kin_err_set(err,
+                           "--draft mtp needs kin's own CPU kernels for all layers; give --gpu-layers 0, and no --kernels ggml");
+    if (s->draft == KIN_DRAFT_BLOCK) return open_draft_block(s, o, so, err);
+    const bool may_pay = is_exact && o->drafts && s->draft == KIN_DRAFT_AUTO && !(o->fleet.cluster && s->devices.gpu.backend);
+    if (may_pay && is_block_worth(s, o, so)) try_draft_block(s, o, so);
+    return 0;
 }
 
 // Variants of groups' sums with the same bits have the same number: mesh and star add in the order of the ranks.

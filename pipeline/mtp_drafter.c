@@ -11,6 +11,7 @@
 
 enum {
     N_SLOTS = KIN_DRAFT_MODEL_MAX_TEXTS,
+    ENDED_SLOTS = 4,   // beside the running sequences: their next turns begin there
     LEAST_PREFIX = 8,  // entries that an ended sequence must have in common with a new one
     IDLE_CALLS = 4096, // after which a sequence that brought no states may lose its entries
     FEW_STATES = 8,    // of each sequence, as after a step whose draft was right
@@ -33,7 +34,7 @@ struct kin_mtp_drafter {
     kin_draft_block block;
     kin_shard *shard;
     const kin_kernels *kernels;
-    int n_cells, n_batch, n_vocab;
+    int n_cells, n_batch, n_vocab, n_slots;
     slot slots[N_SLOTS];
     uint64_t n_calls;
     kin_kv_op ops[N_SLOTS]; // [n_ops] cuts for the next pass, at most one of each sequence
@@ -82,6 +83,7 @@ int kin_mtp_drafter_open(kin_mtp_drafter **out, const kin_mtp_drafter_options *o
     kin_mtp_drafter *d = *out = calloc(1, sizeof *d);
     if (!d) return kin_err_set(err, "out of memory");
     const int n_texts = o->n_texts < N_SLOTS ? o->n_texts : N_SLOTS;
+    d->n_slots = n_texts + ENDED_SLOTS < N_SLOTS ? n_texts + ENDED_SLOTS : N_SLOTS;
     d->n_cells = o->n_ctx + (n_texts > 0 ? n_texts : 1) * KIN_KV_CELLS; // each sequence may end within a block
     d->n_batch = o->n_batch > N_SLOTS ? o->n_batch : N_SLOTS;
     d->n_vocab = o->n_vocab < o->model->hp.n_vocab ? o->n_vocab : o->model->hp.n_vocab;
@@ -114,9 +116,16 @@ void kin_mtp_drafter_close(kin_mtp_drafter *d) {
     free(d);
 }
 
+static size_t width(const kin_mtp_drafter *d) {
+    return (size_t)d->block.view.hp.n_embd;
+}
+
 uint64_t kin_mtp_drafter_bytes(const kin_mtp_drafter *d) {
+    const uint64_t states = (uint64_t)d->n_slots * (uint64_t)d->n_batch * width(d) * sizeof(float);
+    const uint64_t logits = N_SLOTS * (uint64_t)d->block.view.hp.n_vocab * sizeof(float);
     kin_shard_stats st = kin_shard_get_stats(d->shard);
-    return st.kv_bytes + st.compute_bytes + st.weights.mapped_bytes + st.weights.cached_bytes + st.weights.packed_bytes;
+    return states + logits + st.kv_bytes + st.compute_bytes + st.weights.mapped_bytes + st.weights.cached_bytes +
+           st.weights.packed_bytes;
 }
 
 static void give_up(kin_mtp_drafter *d, const kin_err *err) {
@@ -125,10 +134,6 @@ static void give_up(kin_mtp_drafter *d, const kin_err *err) {
 }
 
 // ---- sequences
-
-static size_t width(const kin_mtp_drafter *d) {
-    return (size_t)d->block.view.hp.n_embd;
-}
 
 static int blocks_of(int n) {
     return (n + KIN_KV_CELLS - 1) / KIN_KV_CELLS;
@@ -149,7 +154,7 @@ static void cut(kin_mtp_drafter *d, slot *s, int n) {
 }
 
 static slot *find(kin_mtp_drafter *d, uint64_t text) {
-    for (int i = 0; i < N_SLOTS; i++)
+    for (int i = 0; i < d->n_slots; i++)
         if (d->slots[i].lives && d->slots[i].text == text) return &d->slots[i];
     return NULL;
 }
@@ -171,7 +176,7 @@ static bool is_free(const kin_mtp_drafter *d, const slot *s) {
 static slot *begin(kin_mtp_drafter *d, const kin_mtp_states *of) {
     slot *best = NULL, *oldest = NULL;
     int n_best = LEAST_PREFIX - 1;
-    for (int i = 0; i < N_SLOTS; i++) {
+    for (int i = 0; i < d->n_slots; i++) {
         slot *s = &d->slots[i];
         if (!is_free(d, s)) continue;
         const int n = count_common(s, of);
@@ -194,7 +199,7 @@ static bool make_room(kin_mtp_drafter *d, slot *mine, int n) {
     for (;;) {
         slot *oldest = NULL;
         int n_blocks = blocks_of(mine->n_cached + n);
-        for (int i = 0; i < N_SLOTS; i++) {
+        for (int i = 0; i < d->n_slots; i++) {
             slot *s = &d->slots[i];
             if (s == mine) continue;
             n_blocks += blocks_of(s->n_cached);
