@@ -102,7 +102,9 @@ static const uint8_t *find(void *user, int il, int expert, int matrix, bool wait
     const layer *l = &e->layers[il];
     if (l->in_file.n_parts == 0) return NULL;
     const int i_slot = atomic_load(&e->places[il * e->n_expert + expert]);
-    if (i_slot == NO_SLOT) return NULL; // a late thread asks for a step that is over
+    // A late thread computes a chunk of a step that is over, and its result is dropped: any memory will do, but not the weight's
+    // mapping, which would bring its pages in.
+    if (i_slot == NO_SLOT) return e->memory;
     if (waits) wait_here(e, &e->slots[i_slot]);
     const int k = l->in_file.matrices[matrix].i_part;
     return slot_memory(e, i_slot) + l->part_at[k] + offset_of(&l->in_file.parts[k], expert) % KIN_STREAM_ALIGN +

@@ -141,7 +141,17 @@ static void a_layer_without_experts_here_is_in_its_tensors(void **state) {
     open_world(&w, FILE_BYTES);
     choose(&w, 1, 1, 2, order);
     assert_null(find(&w, 1, 3, KIN_EXPERT_GATE));
-    assert_null(find(&w, 0, 3, KIN_EXPERT_GATE)); // was not chosen
+    close_world(&w);
+}
+
+// So computes a thread whose step is over.
+static void an_expert_that_has_left_is_some_other_memory(void **state) {
+    world w = {0};
+    (void)state;
+    open_world(&w, FILE_BYTES);
+    const uint8_t *found = find(&w, 0, 3, KIN_EXPERT_DOWN);
+    assert_non_null(found);
+    for (int i = 0; i < STRIDE; i++) assert_int_equal(found[i], 0);
     close_world(&w);
 }
 
@@ -230,6 +240,7 @@ int main(void) {
         cmocka_unit_test(every_expert_has_the_bytes_of_the_file),
         cmocka_unit_test(experts_in_memory_come_first_in_the_order),
         cmocka_unit_test(a_layer_without_experts_here_is_in_its_tensors),
+        cmocka_unit_test(an_expert_that_has_left_is_some_other_memory),
         cmocka_unit_test(more_than_the_budget_is_there_while_a_step_needs_it),
         cmocka_unit_test(a_changing_budget_never_takes_what_is_in_use),
         cmocka_unit_test(a_read_that_fails_is_reported_and_tried_again),
