@@ -1,5 +1,6 @@
 #include "engine/shard.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -795,9 +796,15 @@ static int fetch_experts(kin_shard *s, int il, kin_stage_shape shape, const kin_
     return 0;
 }
 
+// Returns for how many rows at a time a feed-forward block with experts runs. The devices of a group add up their parts in each
+// of these runs, so they must not depend on a device's memory: there the cache of experts exceeds its budget for a step.
+static int expert_rows(const kin_shard *s) {
+    return kin_share_is_whole(&s->o.share) ? kin_weights_expert_rows(s->weights) : INT_MAX;
+}
+
 // Runs a feed-forward block with experts, for as many rows at a time as there is memory for their experts.
 static int run_experts(kin_shard *s, int il, kin_stage_shape shape, const kin_stage_inputs *in, float *y, kin_err *err) {
-    const int n = shape.n_tokens, most = kin_weights_expert_rows(s->weights);
+    const int n = shape.n_tokens, most = expert_rows(s);
     const size_t n_embd = (size_t)s->hp.n_embd;
     if (fetch_experts(s, il, shape, in, err) != 0) return KIN_FAIL;
     for (int at = 0; at < n; at += shape.n_tokens) {
@@ -859,7 +866,7 @@ static int run_layer(kin_shard *s, int il, kin_stage_shape shape, const kin_stag
 static int run_cpu(kin_shard *s, layers of, kin_stage_shape shape, bool with_output, const kin_stage_inputs *in, float *y,
                    kin_err *err) {
     const bool by_block = kin_weights_begin(s->weights, kin_weights_compute_block(s->weights, of.begin), with_output);
-    if (!by_block && kin_weights_expert_rows(s->weights) >= shape.n_tokens) return kin_stage_run(s->cpu.stage, shape, in, y, err);
+    if (!by_block && expert_rows(s) >= shape.n_tokens) return kin_stage_run(s->cpu.stage, shape, in, y, err);
     kin_stage_inputs layer_in = *in;
     for (int il = of.begin; il < of.end; il++) {
         kin_stage_shape layer = shape;

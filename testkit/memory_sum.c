@@ -9,6 +9,7 @@
 typedef struct member {
     kin_memory_sum *of;
     const float *x; // valid while the others read it
+    size_t n;       // its size
     float *total;   // [cap]
     size_t cap;
     uint64_t bits, n_sums;
@@ -67,7 +68,11 @@ static int add(void *user, float *x, int n_rows, int n_embd, kin_err *err) {
         m->cap = n;
     }
     m->x = x;
+    m->n = n;
     if (!m->total || !meet(s)) return kin_err_set(err, "the group is broken");
+    for (int r = 0; r < s->n_ranks; r++) {
+        if (s->members[r].n != n) return kin_err_set(err, "the group's sums have different sizes");
+    }
     memcpy(m->total, s->members[0].x, n * sizeof *x);
     for (int r = 1; r < s->n_ranks; r++) {
         for (size_t i = 0; i < n; i++) m->total[i] += s->members[r].x[i];

@@ -129,7 +129,7 @@ static int open_shard(kin_thread_ring *r, member *m, kin_err *err) {
     so.output = head;
     so.kv_disk.dir = r->o.kv_dirs[m->i];
     if (r->o.kv_type) so.kv_type = r->o.kv_type;
-    so.memory = r->o.budget;
+    so.memory = r->o.budgets[m->i] ? r->o.budgets[m->i] : r->o.budget;
     so.sliding = r->o.sliding;
     if (r->o.cache_dir) {
         snprintf(m->cache_dir, sizeof m->cache_dir, "%s/%d", r->o.cache_dir, m->i);

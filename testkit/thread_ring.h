@@ -27,6 +27,7 @@ typedef struct kin_thread_ring_options {
     enum ggml_type kv_type; // 0: F16
     const char *cache_dir;  // for prepacked weights; each member has a folder with this name and its number. NULL: none
     uint64_t budget;        // limit in bytes for each member; 0: what the machine can spare
+    uint64_t budgets[KIN_THREAD_RING_MEMBERS]; // of single members; 0: `budget`
     kin_sliding_window sliding;
     bool no_repack;
     bool swaps; // the last member before the head returns its answers in pairs, the second one first

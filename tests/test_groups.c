@@ -342,6 +342,34 @@ static void streamed_slices_give_the_bits_of_resident_ones(void **state) {
     assert_int_equal(nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
 }
 
+static void a_member_with_little_memory_for_experts_gives_the_same_bits(void **state) {
+    (void)state;
+    static float want[N_ROWS * N_VOCAB], got[N_ROWS * N_VOCAB];
+    static const family experts = {"qwen3moe", "q8_0", QUANTIZED};
+    char dir[] = "/tmp/kin-test-groups-cache-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    make(&experts);
+    kin_thread_ring_options o = all_of(2, NULL);
+    kin_thread_ring *ring = open_ring(&o);
+    run(ring, want);
+    kin_shard_stats s = kin_thread_ring_stats(ring, 0);
+    kin_shard_options so = kin_shard_options_defaults(kin_thread_ring_model(ring));
+    so.n_ctx = N_CTX;
+    so.n_batch = CHUNK;
+    so.share = *kin_thread_ring_share(ring, 0);
+    o.budgets[0] = kin_shard_fixed_bytes(kin_thread_ring_model(ring), &so) + s.weights.packed_bytes / 2;
+    o.cache_dir = dir;
+    kin_thread_ring_close(ring);
+    ring = open_ring(&o);
+    run(ring, got);
+    s = kin_thread_ring_stats(ring, 0);
+    const uint64_t n_read = s.weights.experts.n_misses, n_read_other = kin_thread_ring_stats(ring, 1).weights.experts.n_misses;
+    kin_thread_ring_close(ring);
+    assert_memory_equal(got, want, sizeof got);
+    assert_true(n_read > 0 && n_read_other == 0);
+    assert_int_equal(nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+}
+
 static void a_sum_that_fails_ends_the_step_with_its_sentence(void **state) {
     (void)state;
     static float got[N_ROWS * N_VOCAB];
@@ -430,6 +458,7 @@ int main(void) {
         cmocka_unit_test(groups_of_three_and_four_inside_of_rings_are_near_too),
         cmocka_unit_test(a_device_has_its_slices_and_no_more),
         cmocka_unit_test(streamed_slices_give_the_bits_of_resident_ones),
+        cmocka_unit_test(a_member_with_little_memory_for_experts_gives_the_same_bits),
         cmocka_unit_test(a_sum_that_fails_ends_the_step_with_its_sentence),
         cmocka_unit_test(layers_that_cannot_be_cut_so_often_are_refused),
         cmocka_unit_test(golden_models_are_as_exact_as_llama_cpp),
