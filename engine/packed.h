@@ -111,5 +111,6 @@ uint64_t kin_packed_hash(const void *bytes, size_t n, uint64_t seed);
 // bytes from there. Fails if pages are larger than KIN_PACKED_ALIGN.
 int kin_packed_map(const kin_packed *packed, size_t i, void *at, kin_err *err);
 
-// Makes all written blocks valid: waits until their bytes are on the disk, then seals them. May take seconds.
+// Makes all written blocks valid: waits until their bytes are on the disk, then seals them. May take seconds. Lets other
+// processes use the file again, even if it fails; call it also after a block of which not all parts could be written.
 int kin_packed_seal(kin_packed *packed, kin_err *err);

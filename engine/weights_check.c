@@ -50,12 +50,13 @@ bool kin_weights_trust(kin_weights *w, kin_weights_block *b) {
 
 // Experts are packed a few at a time, in address space for all of them.
 static int mend_experts(kin_weights *w, kin_weights_block *b, kin_err *err) {
+    kin_err ignored;
     void *space = mmap(NULL, b->packed_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (space == MAP_FAILED) return kin_err_set(err, "out of address space");
     b->source_hash = kin_weights_source_hash(b);
     int rc = kin_weights_pack_experts(w, b, space, err);
     munmap(space, b->packed_bytes);
-    if (rc == 0) rc = kin_packed_seal(w->packed, err);
+    if (kin_packed_seal(w->packed, rc == 0 ? err : &ignored) != 0) rc = KIN_FAIL; // in any case: it lets others use the file
     if (rc == 0 && w->experts) kin_experts_forget(w->experts, (int)(b->i_packed / KIN_WEIGHT_BLOCK_COUNT));
     return rc;
 }

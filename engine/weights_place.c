@@ -341,15 +341,22 @@ int kin_weights_pack(const kin_weights *w, kin_weights_block *b, uint8_t *base, 
     return rc == 0 ? kin_gguf_check_reads(w->model->gguf, err) : KIN_FAIL;
 }
 
-int kin_weights_pack_experts(kin_weights *w, kin_weights_block *b, uint8_t *base, kin_err *err) {
+// Returns how many bytes a thread packs before it writes them: those of all threads together are in memory at the same time.
+static uint64_t pack_at_once(const kin_weights *w) {
     enum { AT_ONCE = 16 << 20 };
+    const uint64_t part = AT_ONCE / (uint64_t)w->devices->n_threads;
+    return part > KIN_PACKED_PIECE ? part : KIN_PACKED_PIECE;
+}
+
+int kin_weights_pack_experts(kin_weights *w, kin_weights_block *b, uint8_t *base, kin_err *err) {
+    const uint64_t at_once = pack_at_once(w);
     uint64_t written = 0, hash = 0;
     int rc = 0;
     for (uint64_t i = 0; i < n_experts(b) && rc == 0; i++) {
         const bool is_last = i + 1 == n_experts(b);
         uint64_t end = (i + 1) * b->expert_stride;
         rc = pack_expert(b, i, base, err);
-        if (rc != 0 || (end - written < AT_ONCE && !is_last)) continue;
+        if (rc != 0 || (end - written < at_once && !is_last)) continue;
         if (!is_last) end = end / KIN_PACKED_PIECE * KIN_PACKED_PIECE;
         rc = kin_packed_write_part(w->packed, b->i_packed, base + written, written, end, &hash, err);
         kin_pages_drop(base + written, end - written);
@@ -600,7 +607,9 @@ int kin_weights_pack_ahead(kin_weights *w, const kin_windows *but, const atomic_
         rc = pack_one_ahead(w, b, err);
         kin_background_rest(began, kin_stream_is_reading, stop);
     }
-    return rc == 0 ? kin_packed_seal(w->packed, err) : KIN_FAIL;
+    kin_err ignored;
+    if (kin_packed_seal(w->packed, rc == 0 ? err : &ignored) != 0) rc = KIN_FAIL; // in any case: it lets others use the file
+    return rc;
 }
 
 // ---- placing the GPU's blocks

@@ -201,6 +201,25 @@ static void a_block_that_was_not_sealed_is_not_there(void **state) {
     kin_packed_close(p);
 }
 
+static void a_block_of_which_a_part_failed_locks_nobody_out_after_sealing(void **state) {
+    (void)state;
+    static const uint8_t bytes[PAGE];
+    temp_dir d = make_dir();
+    kin_packed *p = open_packed(&d, key), *other = NULL;
+    uint64_t hash = 0;
+    kin_err err;
+    fill(p, 0, true);
+    assert_int_equal(kin_packed_write_part(p, 1, bytes, 0, PAGE, &hash, &err), 0); // the next part fails
+    assert_int_equal(kin_packed_open(&other, d.path, key, STAMP, N_BLOCKS, block_bytes, &err), KIN_FAIL);
+    assert_int_equal(kin_packed_seal(p, &err), 0);
+    other = open_packed(&d, key);
+    assert_true(kin_packed_has(other, 0));
+    assert_false(kin_packed_has(other, 1));
+    remove_dir(&d, kin_packed_path(p));
+    kin_packed_close(p);
+    kin_packed_close(other);
+}
+
 static void a_killed_process_loses_only_unfinished_blocks(void **state) {
     (void)state;
     temp_dir d = make_dir();
@@ -981,6 +1000,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_written_block_can_be_mapped_before_it_is_sealed),
         cmocka_unit_test(a_mapped_block_is_read_only),
         cmocka_unit_test(a_block_that_was_not_sealed_is_not_there),
+        cmocka_unit_test(a_block_of_which_a_part_failed_locks_nobody_out_after_sealing),
         cmocka_unit_test(a_killed_process_loses_only_unfinished_blocks),
         cmocka_unit_test(other_keys_have_other_files),
         cmocka_unit_test(blocks_begin_where_a_page_of_any_size_begins),
