@@ -11,7 +11,7 @@
 #include "sys/pages.h"
 #include "threads/system.h"
 
-enum { HERE, READING, FAILED }; // states of a slot
+enum { HERE = 0, READING = -1 }; // states of a slot; others: the errno of a read that failed
 enum { NO_SLOT = -1 };
 
 typedef struct layer {
@@ -46,7 +46,7 @@ struct kin_experts {
     uint64_t budget, n_hits, n_misses, read_bytes;
 
     atomic_int n_reading; // slots of the last step that are still being read
-    atomic_int failed;    // errno of a read that failed; 0: none
+    atomic_int failed;    // errno of a read whose expert was used; 0: none
     atomic_ullong wait_begin, wait_ns;
 };
 
@@ -62,10 +62,11 @@ static uint64_t part_room(const kin_expert_part *p) {
     return align_up(p->bytes + (is_aligned ? 0 : KIN_STREAM_ALIGN - 1), KIN_STREAM_ALIGN);
 }
 
+// Memory is taken in whole pages.
 static uint64_t expert_room(const kin_expert_layer *l) {
     uint64_t sum = 0;
     for (int k = 0; k < l->n_parts; k++) sum += part_room(&l->parts[k]);
-    return sum;
+    return align_up(sum, kin_page_bytes());
 }
 
 uint64_t kin_experts_largest(const kin_expert_layer *layers, int n_layer) {
@@ -106,6 +107,8 @@ static const uint8_t *find(void *user, int il, int expert, int matrix, bool wait
     // mapping, which would bring its pages in.
     if (i_slot == NO_SLOT) return e->memory;
     if (waits) wait_here(e, &e->slots[i_slot]);
+    const int state = atomic_load(&e->slots[i_slot].state);
+    if (waits && state > 0) atomic_store(&e->failed, state); // others may fail: those that a step which ended early has chosen
     const int k = l->in_file.matrices[matrix].i_part;
     return slot_memory(e, i_slot) + l->part_at[k] + offset_of(&l->in_file.parts[k], expert) % KIN_STREAM_ALIGN +
            l->in_file.matrices[matrix].at;
@@ -116,12 +119,11 @@ static const uint8_t *find(void *user, int il, int expert, int matrix, bool wait
 static void end_read(kin_stream_ticket *t) {
     slot *s = (slot *)((char *)t - offsetof(slot, ticket));
     kin_experts *e = t->user;
-    if (t->failed) atomic_store(&e->failed, t->failed);
     if (atomic_fetch_sub(&e->n_reading, 1) == 1) {
         const unsigned long long begin = atomic_exchange(&e->wait_begin, 0);
         if (begin) atomic_fetch_add(&e->wait_ns, kin_clock_now() - begin);
     }
-    atomic_store(&s->state, t->failed ? FAILED : HERE);
+    atomic_store(&s->state, t->failed ? t->failed : HERE);
     kin_futex_wake(&s->state);
 }
 
@@ -163,7 +165,7 @@ static void drop_slots(kin_experts *e, size_t n) {
 static size_t read_again(kin_experts *e, int il, const int32_t *order, int n, size_t n_tickets) {
     for (int i = 0; i < n; i++) {
         const int32_t number = il * e->n_expert + order[i], i_slot = atomic_load(&e->places[number]);
-        if (i_slot != NO_SLOT && atomic_load(&e->slots[i_slot].state) == FAILED)
+        if (i_slot != NO_SLOT && atomic_load(&e->slots[i_slot].state) > 0)
             e->tickets[n_tickets++] = begin_read(e, number, i_slot);
     }
     return n_tickets;
@@ -211,6 +213,7 @@ static void choose(void *user, int il, int n_tokens, const int32_t *begin, int32
 // ---- opening
 
 static int open_cache(kin_experts *e, uint64_t budget, kin_err *err) {
+    kin_assert(e->n_layer > 0);
     uint64_t *bytes = calloc((size_t)e->n_layer, sizeof *bytes);
     if (!bytes) return kin_err_set(err, "out of memory");
     for (int il = 0; il < e->n_layer; il++) bytes[il] = e->layers[il].bytes;
@@ -236,6 +239,7 @@ static int alloc_slots(kin_experts *e, kin_err *err) {
         e->memory = NULL;
         return kin_err_set(err, "out of address space for experts");
     }
+    kin_pages_refuse_huge(e->memory, e->n_slots * e->slot_bytes); // they would take memory between slots, which is not counted
     return 0;
 }
 
@@ -243,13 +247,12 @@ static void describe_layers(kin_experts *e, const kin_expert_layer *layers) {
     for (int il = 0; il < e->n_layer; il++) {
         layer *l = &e->layers[il];
         l->in_file = layers[il];
-        for (int k = 0; k < l->in_file.n_parts; k++) {
-            l->part_at[k] = l->bytes;
-            l->bytes += part_room(&l->in_file.parts[k]);
-        }
+        l->bytes = expert_room(&l->in_file);
+        uint64_t at = 0;
+        for (int k = 0; k < l->in_file.n_parts; at += part_room(&l->in_file.parts[k++])) l->part_at[k] = at;
         if (l->in_file.n_parts > 0) e->n_slots += (size_t)e->n_expert;
     }
-    e->slot_bytes = align_up(kin_experts_largest(layers, e->n_layer), kin_page_bytes());
+    e->slot_bytes = kin_experts_largest(layers, e->n_layer);
 }
 
 int kin_experts_open(kin_experts **out, kin_stream *stream, const kin_expert_layer *layers, int n_layer, int n_expert,

@@ -46,7 +46,7 @@ uint64_t kin_experts_largest(const kin_expert_layer *layers, int n_layer);
 
 void kin_experts_set_budget(kin_experts *experts, uint64_t budget);
 
-// Fails if a read has failed since the last call: what was computed since then is wrong.
+// Fails if an expert that was found since the last call could not be read: what was computed since then is wrong.
 int kin_experts_check(kin_experts *experts, kin_err *err);
 
 // Reads a layer's experts again when they are needed next, because their bytes in the file have changed.

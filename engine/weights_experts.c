@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "engine/weights_impl.h"
 #include "pure/plan/expert_cache.h"
+#include "sys/pages.h"
 
 static bool has_cpu_experts(const kin_weights_block *b) {
     return b->experts && !b->device->is_gpu;
@@ -19,10 +20,12 @@ bool kin_weights_caches_experts(const kin_weights *w) {
 
 // ---- the budget
 
-// Experts that are not packed are read from any offset of the file, widened to whole blocks of the disk.
+// Experts that are not packed are read from any offset of the file, widened to whole blocks of the disk. Each takes whole pages.
 static uint64_t bytes_of(const kin_weights_block *b, uint64_t n_expert) {
-    if (b->pack) return b->packed_bytes;
-    return b->bytes + (b->experts ? (uint64_t)b->n_pieces * n_expert * 2 * KIN_STREAM_ALIGN : 0);
+    if (!b->experts) return b->pack ? b->packed_bytes : b->bytes;
+    const uint64_t expert =
+        b->pack ? b->packed_bytes / n_expert : b->bytes / n_expert + (uint64_t)b->n_pieces * 2 * KIN_STREAM_ALIGN;
+    return n_expert * kin_weights_align_up(expert, kin_page_bytes());
 }
 
 uint64_t kin_weights_experts_budget(const kin_weights *w, uint64_t budget) {

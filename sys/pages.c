@@ -84,11 +84,19 @@ int kin_pages_fetch(const void *begin, uint64_t n, bool huge) {
     return 0;
 }
 
-void kin_pages_read_around(const void *begin, uint64_t n, bool wanted) {
-    uint8_t *pages = pages_of(begin, &n);
+void kin_pages_refuse_huge(const void *begin, uint64_t n) {
 #ifdef MADV_NOHUGEPAGE
-    if (!wanted) madvise(pages, n, MADV_NOHUGEPAGE); // with huge pages Linux reads 2 MiB even in random mode
+    uint8_t *pages = pages_of(begin, &n);
+    madvise(pages, n, MADV_NOHUGEPAGE);
+#else
+    (void)begin;
+    (void)n;
 #endif
+}
+
+void kin_pages_read_around(const void *begin, uint64_t n, bool wanted) {
+    if (!wanted) kin_pages_refuse_huge(begin, n); // with huge pages Linux reads 2 MiB even in random mode
+    uint8_t *pages = pages_of(begin, &n);
     madvise(pages, n, wanted ? MADV_NORMAL : MADV_RANDOM);
 }
 

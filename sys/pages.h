@@ -37,3 +37,6 @@ enum { KIN_HUGE_PAGE = 2 << 20 }; // bytes, on x86-64 and on arm64 with small pa
 // Requests huge pages inside the range; call before it is touched. True if the OS supports them; it may still use none, as for
 // files on most file systems.
 bool kin_pages_wish_huge(void *begin, uint64_t n);
+
+// Asks the OS to use no huge pages in the range.
+void kin_pages_refuse_huge(const void *begin, uint64_t n);

@@ -16,6 +16,7 @@
 #include "base/hash.h"
 #include "base/rng.h"
 #include "engine/experts.h"
+#include "sys/pages.h"
 
 enum { N_LAYER = 3, N_EXPERT = 12, GATE_BYTES = 7000, DOWN_BYTES = 5000, STRIDE = 20480, FILE_BYTES = 1 << 20 };
 
@@ -220,6 +221,37 @@ static void a_read_that_fails_is_reported_and_tried_again(void **state) {
     close_world(&w);
 }
 
+static void a_failed_read_of_a_step_that_ended_early_is_not_reported(void **state) {
+    world w = {0};
+    int32_t order[N_EXPERT];
+    kin_err err;
+    (void)state;
+    open_world(&w, FILE_BYTES);
+    assert_int_equal(ftruncate(w.fd, 300000), 0); // behind layer 0
+    assert_int_equal(choose(&w, 2, 50, 2, order), N_EXPERT);
+    kin_experts_forget(w.experts, 2);
+    const int n = choose(&w, 0, 50, 2, order); // in the same slots, whose reads have ended then
+    assert_int_equal(n, N_EXPERT);
+    for (int i = 0; i < n; i++) expect_matrices(&w, 0, order[i]);
+    assert_int_equal(kin_experts_check(w.experts, &err), 0);
+    close_world(&w);
+}
+
+static void experts_take_whole_pages_of_any_size(void **state) {
+    int32_t order[N_EXPERT];
+    (void)state;
+    for (uint64_t page = 4 << 10; page <= 64 << 10; page *= 4) {
+        world w = {0};
+        kin_page_bytes_fake(page);
+        open_world(&w, FILE_BYTES);
+        assert_int_equal(choose(&w, 0, 50, 2, order), N_EXPERT);
+        assert_int_equal(kin_experts_get_stats(w.experts).held_bytes, N_EXPERT * ((STRIDE + page - 1) / page * page));
+        for (int i = 0; i < N_EXPERT; i++) expect_matrices(&w, 0, order[i]);
+        close_world(&w);
+    }
+    kin_page_bytes_fake(0);
+}
+
 static void a_forgotten_layer_is_read_again(void **state) {
     world w = {0};
     int32_t order[N_EXPERT];
@@ -244,6 +276,8 @@ int main(void) {
         cmocka_unit_test(more_than_the_budget_is_there_while_a_step_needs_it),
         cmocka_unit_test(a_changing_budget_never_takes_what_is_in_use),
         cmocka_unit_test(a_read_that_fails_is_reported_and_tried_again),
+        cmocka_unit_test(a_failed_read_of_a_step_that_ended_early_is_not_reported),
+        cmocka_unit_test(experts_take_whole_pages_of_any_size),
         cmocka_unit_test(a_forgotten_layer_is_read_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
