@@ -1,9 +1,8 @@
-// Compares which experts stay in memory: `experts [--policies] [LAYERS EXPERTS USED TOKENS]`. Replays generated routings of
+// Compares which experts stay in memory: `experts [LAYERS EXPERTS USED TOKENS]`. Replays generated routings of
 // several kinds through the cache's table, for several shares of the experts in memory, and prints the hits of each policy, and
 // those of Belady's cache, which knows the future. The first half of the tokens only fills the cache.
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "testkit/expert_trace.h"
 
@@ -25,10 +24,9 @@ static int compare(const kin_expert_trace *t, kin_trace_kind kind, int percent, 
 
 int main(int argc, char **argv) {
     int shape[] = {24, 128, 8, 600};
-    const int first = argc > 1 && strcmp(argv[1], "--policies") == 0 ? 2 : 1;
-    for (int i = 0; i < 4 && first + i < argc; i++) shape[i] = atoi(argv[first + i]);
+    for (int i = 0; i < 4 && 1 + i < argc; i++) shape[i] = atoi(argv[1 + i]);
     if (shape[0] < 1 || shape[2] < 1 || shape[1] < shape[2] || shape[3] < 2) {
-        fprintf(stderr, "usage: experts [--policies] [LAYERS EXPERTS USED TOKENS]\n");
+        fprintf(stderr, "usage: experts [LAYERS EXPERTS USED TOKENS]\n");
         return 2;
     }
     printf("%-8s %7s", "kind", "memory");

@@ -461,7 +461,9 @@ kin_weights_stats kin_weights_get_stats(kin_weights *w) {
     stats.anonymous_bytes = packed_in_memory(w);
     stats.blocks = measure_blocks(w);
     if (w->stream) stats.stream = kin_stream_get_stats(w->stream);
+    pthread_mutex_lock(&w->mutex); // the computing thread opens the cache of experts
     if (w->experts) stats.experts = kin_experts_get_stats(w->experts);
+    pthread_mutex_unlock(&w->mutex);
     stats.resident_bytes += stats.stream.resident_bytes + stats.experts.held_bytes;
     stats.stream.wait_ns += waited_ns(w) + stats.experts.wait_ns;
     return stats;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Chosen by bench/experts --policies: see docs/EXPERTS.md.
+// Chosen by bench/experts: see docs/EXPERTS.md.
 static const float HALF_FAST = 32, HALF_SLOW = 1024; // tokens
 static const float SLOW_WEIGHT = 0.05f;
 
@@ -158,14 +158,6 @@ bool kin_expert_cache_has(const kin_expert_cache *c, int32_t number) {
 
 uint64_t kin_expert_cache_held(const kin_expert_cache *c) {
     return c->held;
-}
-
-void kin_expert_cache_get_counts(const kin_expert_cache *c, float *counts) {
-    for (size_t i = 0; i < n_all(c); i++) counts[i] = c->experts[i].slow;
-}
-
-void kin_expert_cache_set_counts(kin_expert_cache *c, const float *counts) {
-    for (size_t i = 0; i < n_all(c); i++) c->experts[i].slow = counts[i];
 }
 
 static uint64_t smaller(uint64_t a, uint64_t b) {

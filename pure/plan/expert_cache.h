@@ -7,8 +7,8 @@
 //   worth = fast + SLOW_WEIGHT * slow
 //
 // fast and slow count the tokens that used the expert, halved every HALF_FAST and HALF_SLOW tokens of its layer. fast is recency:
-// texts use some experts again soon. slow is how much the model prefers the expert at all, and is kept across runs. bench/experts
-// --policies compares this with LRU and with counts alone (docs/EXPERTS.md).
+// texts use some experts again soon. slow is how much the model prefers the expert at all. bench/experts compares this with LRU
+// and with counts alone (docs/EXPERTS.md).
 //
 // Pure: no I/O, no clock, no threads. Owner: engine/experts.h, or a simulation.
 #pragma once
@@ -58,10 +58,6 @@ const kin_expert_changes *kin_expert_cache_forget(kin_expert_cache *cache, int i
 
 bool kin_expert_cache_has(const kin_expert_cache *cache, int32_t number);
 uint64_t kin_expert_cache_held(const kin_expert_cache *cache); // bytes
-
-// The slow counts // f32 [n_layer * n_expert], to be kept across runs.
-void kin_expert_cache_get_counts(const kin_expert_cache *cache, float *counts);
-void kin_expert_cache_set_counts(kin_expert_cache *cache, const float *counts);
 
 // Divides a budget for weights between experts and the other weights. The others are used by every token, so they come first; but
 // experts get room for those of one layer, or half of the budget if that is less, and always for those of a token. other: bytes
