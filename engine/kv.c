@@ -491,8 +491,23 @@ static size_t ceil_div(size_t a, size_t b) {
     return (a + b - 1) / b;
 }
 
+// Returns the most parts of a layer, of pages of this size; 0: these layers cannot be stored, since there are no pages, or their
+// parts are more than there are keys for.
+static size_t most_parts_of(size_t state_bytes, const kin_kv_window *window, size_t page_bytes) {
+    const size_t n_window = (size_t)kin_kv_window_n_blocks(window);
+    const size_t n_state = page_bytes > 0 ? ceil_div(state_bytes, page_bytes) : 0;
+    const size_t n = n_state > n_window ? n_state : n_window;
+    return page_bytes > 0 && n <= KIN_KV_PARTS_MAX ? n : 0;
+}
+
+bool kin_kv_is_storable(const kin_kv *kv) {
+    const bool has_parts = kv->state_bytes > 0 || kv->o.window.n_blocks > 0;
+    return kin_kv_page_bytes(kv) > 0 && (!has_parts || most_parts_of(kv->state_bytes, &kv->o.window, kin_kv_page_bytes(kv)) > 0);
+}
+
 int kin_kv_n_parts(const kin_kv *kv, int il, int n_blocks) {
     const int n_window = kin_kv_window_n_blocks(&kv->o.window);
+    if (!kin_kv_is_storable(kv)) return 0;
     if (kv->layers[il].is_recurrent) return (int)ceil_div(kv->state_bytes, kin_kv_page_bytes(kv));
     if (!kin_kv_window_has(&kv->o.window, &kv->layers[il]) || kv->layers[il].kv_back > 0) return 0;
     return n_window < n_blocks ? n_window : n_blocks;
@@ -549,12 +564,14 @@ int kin_kv_load(kin_kv *kv, int32_t seq, int first, int n, bool has_states, kin_
 
 // Counts the parts of all layers at a checkpoint, and the layers that have pages.
 static size_t count_parts(const kin_hparams *hp, const kin_kv_options *o, int *n_page_layers) {
+    const size_t state_bytes = kin_kv_states_bare_floats(hp) * sizeof(float), page_bytes = page_bytes_of(hp, o->type);
     size_t n = 0;
     *n_page_layers = 0;
+    if (most_parts_of(state_bytes, &o->window, page_bytes) == 0) return 0;
     for (int il = 0; il < hp->n_layer; il++) {
         const kin_layer layer = kin_layer_of(hp, il);
         if (layer.is_recurrent)
-            n += ceil_div(kin_kv_states_bare_floats(hp) * sizeof(float), page_bytes_of(hp, o->type));
+            n += ceil_div(state_bytes, page_bytes);
         else if (layer.kv_back == 0 && kin_kv_window_has(&o->window, &layer))
             n += (size_t)kin_kv_window_n_blocks(&o->window);
         else

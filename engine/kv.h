@@ -146,11 +146,14 @@ void kin_kv_page_set(kin_kv *kv, int32_t seq, int i, int il, const uint8_t *page
 // Returns false if a page of a layer of this cache contains infinities or NaN; for Q8_0 it checks the scales.
 bool kin_kv_page_is_finite(const kin_kv *kv, int il, const uint8_t *page);
 
+// Returns false if nothing can be stored on disks: no layer of the model has keys, or a layer's states have too many parts.
+bool kin_kv_is_storable(const kin_kv *kv);
+
 // Recurrent layers and windowed ones with blocks of their own have no pages. To go on at a position of full blocks, a sequence
 // needs their states there: the recurrent layer's state, the windowed layer's blocks of the window. States are cut into parts of
 // a page's size.
 //
-// Returns the number of parts of a layer of the model at a position of n_blocks blocks; 0: it has pages.
+// Returns the number of parts of a layer of the model at a position of n_blocks blocks; 0: it has pages, or nothing is storable.
 int kin_kv_n_parts(const kin_kv *kv, int il, int n_blocks);
 bool kin_kv_has_parts(const kin_kv *kv, int il); // the layer is here, and has parts instead of pages
 // Returns whether the sequence is n_blocks full blocks long, with states at its end.

@@ -27,6 +27,7 @@ enum {
     KIN_KV_PAGE_FRAME = KIN_KV_PAGE_HEAD + KIN_KV_PAGE_TAG, // bytes around the content
     KIN_KV_PAGE_MAX = (1 << 26) - KIN_KV_PAGE_FRAME,        // bytes of content
     KIN_KV_VARIANT_BYTES = 32,
+    KIN_KV_PARTS_MAX = UINT16_MAX, // of a layer's states, so that kin_page_key_of_part gives each a key of its own
 };
 
 // The name of a page: a keyed hash of its tokens and of all before them (pipeline/prefix_pages.h), so that it reveals nothing of

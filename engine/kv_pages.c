@@ -38,6 +38,8 @@ static int open_borders(kin_kv_pages *p, kin_kv *kv, const kin_border_rows *rows
 
 int kin_kv_pages_open(kin_kv_pages **out, kin_kv *kv, const kin_border_rows *rows, const kin_kv_disk *disk,
                       const uint8_t variant[KIN_KV_VARIANT_BYTES], kin_err *err) {
+    *out = NULL;
+    if (!kin_kv_is_storable(kv)) return kin_err_set(err, "the model has no pages that its states could be cut into");
     kin_kv_pages *p = *out = calloc(1, sizeof *p);
     if (p) p->missing = malloc(((size_t)kin_kv_n_layers(kv) * KIN_PAGES_MAX + most_parts(kv)) * sizeof *p->missing);
     if (p && p->missing && kin_kv_store_open(&p->store, disk, variant, kin_kv_page_bytes(kv), err) == 0 &&

@@ -786,6 +786,33 @@ static void large_states_are_kept_in_several_requests(void **state) {
     kin_kv_close(kv);
 }
 
+// Without keys a page has no bytes, and a state in tiny pages has more parts than there are keys for.
+static void states_that_cannot_be_cut_are_not_stored(void **state) {
+    static const kin_device cpu;
+    kin_layer layers[2] = {{.is_recurrent = true}, {.is_recurrent = true}};
+    kin_hparams hp = {.n_layer = 2, .layers = layers};
+    kin_kv_options o = {.windows = kin_windows_one(0, 2, 0), .n_ctx = 640, .type = GGML_TYPE_F16};
+    const kin_kv_disk disk = {.dir = "/nonexistent", .cap = 1 << 28};
+    const uint8_t variant[KIN_KV_VARIANT_BYTES] = {1};
+    kin_kv_pages *pages;
+    kin_kv *kv;
+    kin_err err;
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const int head_dim = i == 0 ? 32 : 2048;
+        hp.delta = (kin_delta_net){.n_key_heads = 1, .n_value_heads = 2, .head_dim = head_dim, .n_taps = 4};
+        if (i == 1) layers[1] = (kin_layer){.n_head_kv = 1, .head_dim = 1, .v_dim = 1};
+        if (kin_kv_open(&kv, &hp, &o, on_cpu, &cpu, &err) != 0) fail_msg("%s", err.text);
+        assert_int_equal(kin_kv_n_parts(kv, 0, 1), 0);
+        assert_int_equal(kin_kv_checkpoint_gap(&hp, &o), 0);
+        assert_true(kin_kv_checkpoint_bytes(&hp, &o) == 0);
+        assert_int_equal(kin_kv_pages_open(&pages, kv, &(kin_border_rows){0}, &disk, variant, &err), KIN_FAIL);
+        assert_non_null(strstr(err.text, "no pages that its states could be cut into"));
+        assert_null(pages);
+        kin_kv_close(kv);
+    }
+}
+
 // As far apart as states weigh what the pages between them do.
 static void a_gap_weighs_what_states_do(void **state) {
     kin_layer layers[4] = {
@@ -828,6 +855,7 @@ int main(void) {
         cmocka_unit_test(a_checkpoint_has_an_empty_log),
         cmocka_unit_test(parts_are_a_state_without_its_log),
         ON_DISK(large_states_are_kept_in_several_requests),
+        cmocka_unit_test(states_that_cannot_be_cut_are_not_stored),
         cmocka_unit_test(a_gap_weighs_what_states_do),
     };
     int n_failed = cmocka_run_group_tests(units, NULL, NULL);
