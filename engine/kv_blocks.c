@@ -415,6 +415,10 @@ bool kin_kv_blocks_fit(const kin_kv_blocks *b, int n) {
     return !has_window(b) || (n < b->window_most ? n : b->window_most) <= b->window.n_free;
 }
 
+bool kin_kv_blocks_fit_load(const kin_kv_blocks *b, int n, int n_window) {
+    return n <= b->blocks.n_free && (!has_window(b) || n_window <= b->window.n_free);
+}
+
 int kin_kv_blocks_n_free_states(const kin_kv_blocks *b) {
     return b->n_free_states;
 }

@@ -106,6 +106,8 @@ int kin_kv_blocks_n(const kin_kv_blocks *blocks);
 int kin_kv_blocks_n_free(const kin_kv_blocks *blocks); // without those of windowed layers
 // True if a sequence can get n more blocks, in windowed layers as many of them as it needs to go on.
 bool kin_kv_blocks_fit(const kin_kv_blocks *blocks, int n);
+// True if a sequence can load n pages, and n_window blocks of windowed layers.
+bool kin_kv_blocks_fit_load(const kin_kv_blocks *blocks, int n, int n_window);
 int kin_kv_blocks_n_free_states(const kin_kv_blocks *blocks);
 // Returns the highest block in use + 1.
 int kin_kv_blocks_end(const kin_kv_blocks *blocks);

@@ -68,7 +68,9 @@ static int give_up_load(kin_scheduler *s, kin_generation *g, kin_err *err) {
 static bool make_room_to_load(kin_scheduler *s, const kin_generation *g, const kin_page_request *r) {
     const int n_window = r->has_states ? kin_kv_window_n_blocks(&s->o.window) : 0;
     if (g->n_sent == 0 && !kin_scheduler_make_state(s, g->slot)) return false;
-    return kin_scheduler_make_room(s, r->n > n_window ? r->n : n_window);
+    while (!kin_kv_blocks_fit_load(s->blocks, r->n, n_window))
+        if (!kin_scheduler_evict(s, g->slot)) return false;
+    return true;
 }
 
 // Requests the next pages of a sequence that was found on the disks.

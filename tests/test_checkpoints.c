@@ -682,6 +682,22 @@ static void a_loaded_sequence_goes_on_at_states_only(void **state) {
     }
 }
 
+// Where less is left of the context than a window has, the last page still fits.
+static void pages_and_a_window_s_blocks_fit_apart(void **state) {
+    const kin_kv_window window = {.size = 300, .n_blocks = 12, .n_most = 10};
+    kin_kv_blocks *b;
+    kin_err err;
+    (void)state;
+    assert_int_equal(kin_kv_blocks_open(&b, 1280, 0, &window, &err), 0);
+    assert_int_equal(kin_kv_blocks_load(b, 0, 19, false, &err), 0);
+    assert_true(kin_kv_blocks_fit_load(b, 1, 5));
+    assert_false(kin_kv_blocks_fit_load(b, 2, 5));
+    assert_int_equal(kin_kv_blocks_load(b, 0, 1, true, &err), 0);
+    assert_true(kin_kv_blocks_fit_load(b, 0, 7));
+    assert_false(kin_kv_blocks_fit_load(b, 0, 8));
+    kin_kv_blocks_close(b);
+}
+
 static void a_checkpoint_has_an_empty_log(void **state) {
     kin_kv_blocks *b;
     kin_err err;
@@ -852,6 +868,7 @@ int main(void) {
     };
     const struct CMUnitTest units[] = {
         cmocka_unit_test(a_loaded_sequence_goes_on_at_states_only),
+        cmocka_unit_test(pages_and_a_window_s_blocks_fit_apart),
         cmocka_unit_test(a_checkpoint_has_an_empty_log),
         cmocka_unit_test(parts_are_a_state_without_its_log),
         ON_DISK(large_states_are_kept_in_several_requests),
