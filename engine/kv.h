@@ -47,7 +47,8 @@ typedef struct kin_page_request {
     bool has_states; // without `recomputes`: with what layers without pages need at the end of the last page (kin_kv_n_parts); to
                      // keep or drop: that instead of the pages
     bool recomputes; // with loads: layers whose pages are on no device are recomputed from the hidden states at their border
-    int timeout_ms;  // timeout for pages on other devices' disks; 0: none is fetched
+    int timeout_ms;  // timeout for pages on other devices' disks; 0: none is fetched. To keep states: for this one to have
+                     // written what is queued before them
     int32_t seq;
     int first, n;                     // 1 <= n <= KIN_PAGES_MAX
     kin_page_key keys[KIN_PAGES_MAX]; // [n]

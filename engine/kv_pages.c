@@ -99,6 +99,10 @@ static kin_page_key key_of(const kin_kv *kv, const kin_page_request *r, int i, i
     return kin_page_key_of_layer(&r->keys[i], il, kin_kv_is_on_gpu(kv, il));
 }
 
+static int patience_left(const kin_kv_pages *p) {
+    return p->timeout_ms > 0 ? (int)p->timeout_ms : 0;
+}
+
 // ---- keeping
 
 // Returns false if the page is not kept in all layers. Values that are not finite were computed wrongly, and must not be loaded
@@ -129,14 +133,18 @@ static int keep(kin_kv_pages *p, const kin_kv *kv, const kin_page_request *r, ki
     return n;
 }
 
-// Returns false if a part is left out. What was kept by an earlier request is not kept again.
+// Returns false if a part is left out. What was kept by an earlier request is not kept again. It waits for the disk only as long
+// as the request says, since no step is computed meanwhile.
 static bool keep_parts(kin_kv_pages *p, const kin_kv *kv, const kin_page_request *r) {
     size_t bytes = 0;
+    p->timeout_ms = r->timeout_ms;
     for (part at = {.il = -1}; next_part(kv, r, &at);) {
         if (kin_kv_store_has(p->store, &at.key) || kin_kv_store_is_queued(p->store, &at.key)) continue;
         bytes += kin_kv_page_bytes(kv);
         if (bytes > MOST_KEPT_BYTES && bytes > kin_kv_page_bytes(kv)) return false;
-        uint8_t *content = kin_kv_store_begin(p->store);
+        const kin_time begun = kin_clock_now();
+        uint8_t *content = kin_kv_store_begin_within(p->store, patience_left(p));
+        p->timeout_ms -= kin_clock_ms(begun, kin_clock_now());
         if (!content) return false;
         kin_kv_part_get(kv, r->seq, at.il, at.i, content);
         if (!kin_kv_part_is_finite(kv, at.il, content)) {
@@ -181,10 +189,6 @@ static lack find_pages(kin_kv_pages *p, kin_kv *kv, const kin_page_request *r, i
         }
     }
     return l;
-}
-
-static int patience_left(const kin_kv_pages *p) {
-    return p->timeout_ms > 0 ? (int)p->timeout_ms : 0;
 }
 
 // Fetches pages that are not on this disk from other devices, with the states if all layers are wanted.

@@ -105,6 +105,15 @@ uint8_t *kin_kv_store_begin(kin_kv_store *s) {
     return page ? page + KIN_KV_PAGE_HEAD : NULL;
 }
 
+uint8_t *kin_kv_store_begin_within(kin_kv_store *s, int timeout_ms) {
+    pthread_mutex_lock(&s->mutex);
+    for (kin_time begun = kin_clock_now(); s->n == s->most && kin_clock_ms(begun, kin_clock_now()) < timeout_ms;)
+        kin_cond_wait_for(&s->changed, &s->mutex, WAIT_NS);
+    const bool has_room = s->n < s->most;
+    pthread_mutex_unlock(&s->mutex);
+    return has_room ? kin_kv_store_begin(s) : NULL;
+}
+
 void kin_kv_store_keep(kin_kv_store *s, const kin_page_key *key, uint8_t *content) {
     pthread_mutex_lock(&s->mutex);
     kin_assert(s->n < MAX_QUEUED);

@@ -46,6 +46,8 @@ bool kin_kv_store_is_queued(kin_kv_store *store, const kin_page_key *key);
 // Begins a page: returns a buffer for its content, to be filled and passed to kin_kv_store_keep. NULL: the page is left out
 // because the disk is behind or fails. Waits at most 100 ms for the disk to write what is queued.
 uint8_t *kin_kv_store_begin(kin_kv_store *store);
+// The same, but waits about timeout_ms. A page that is left out does not count as such: the caller tries again.
+uint8_t *kin_kv_store_begin_within(kin_kv_store *store, int timeout_ms);
 void kin_kv_store_keep(kin_kv_store *store, const kin_page_key *key, uint8_t *content);
 // Releases the buffer instead of keeping its content.
 void kin_kv_store_give_up(kin_kv_store *store, uint8_t *content);

@@ -870,12 +870,19 @@ int kin_scheduler_step(kin_scheduler *s, bool *busy, kin_err *err) {
     return 0;
 }
 
-int kin_scheduler_settle(kin_scheduler *s, kin_err *err) {
+static int settle(kin_scheduler *s, kin_err *err) {
     for (bool sent = true; s->n_flights > 0 || sent;) {
-        if (s->n_flights > 0 && receive_step(s, err) != 0) return fail(s);
-        if (kin_scheduler_send_keep(s, &sent, err) != 0) return fail(s);
+        if (s->n_flights > 0 && receive_step(s, err) != 0) return KIN_FAIL;
+        if (kin_scheduler_send_keep(s, &sent, err) != 0) return KIN_FAIL;
     }
     return 0;
+}
+
+int kin_scheduler_settle(kin_scheduler *s, kin_err *err) {
+    s->settles = true;
+    const int rc = settle(s, err);
+    s->settles = false;
+    return rc == 0 ? 0 : fail(s);
 }
 
 int kin_scheduler_n_beyond_pages(const kin_scheduler *s) {

@@ -12,6 +12,7 @@
 enum {
     MOST_TRIES = 32,
     PAUSE = 2, // steps between them
+    SETTLE_MS = 200, // or, when no step follows, the time that each waits for a disk
     NEWEST = 2,
 };
 
@@ -60,9 +61,10 @@ static int send_old(kin_scheduler *s, kin_err *err) {
     return kin_scheduler_send_pages(s, kin_scheduler_new_flight(s, KIN_FLIGHT_KEEP), &r, NULL, err);
 }
 
+// Without flights the steps that may still copy the states are back.
 static bool is_storable(const kin_scheduler *s, const kin_slot *t) {
-    return t->is_mark && !t->mark.is_stored && t->mark.flight == 0 && t->mark.n_tries < MOST_TRIES &&
-           (s->stats.n_steps >= t->mark.due || s->n_flights == 0);
+    const bool is_due = s->stats.n_steps >= t->mark.due || (s->n_flights == 0 && (t->mark.n_tries == 0 || s->settles));
+    return t->is_mark && !t->mark.is_stored && t->mark.flight == 0 && t->mark.n_tries < MOST_TRIES && is_due;
 }
 
 int kin_scheduler_send_states(kin_scheduler *s, bool *sent, kin_err *err) {
@@ -72,6 +74,7 @@ int kin_scheduler_send_states(kin_scheduler *s, bool *sent, kin_err *err) {
         kin_slot *t = &s->slots[i];
         if (!is_storable(s, t)) continue;
         kin_page_request r = {.has_states = true, .seq = i, .first = t->n / KIN_KV_CELLS - 1, .n = 1};
+        r.timeout_ms = s->settles ? SETTLE_MS : 0;
         if (!kin_prefix_pages_name(s->o.pages, t->tokens, r.first, 1, r.keys)) return 0; // the next step tries again
         kin_flight *f = kin_scheduler_new_flight(s, KIN_FLIGHT_STATES);
         f->mark = i;

@@ -107,6 +107,7 @@ struct kin_scheduler {
     kin_flight flights[KIN_STEPS_IN_FLIGHT];             // cyclic
     int first_flight, n_flights;
     int n_page_flights;                // those for pages
+    bool settles;                      // no step follows until all that can be stored is stored
     unsigned turn;                     // rotates whose prompt comes first in the next step; wraps around
     int32_t *tokens, *seq, *pos, *out; // [cap_step] of the step being built
     int cap_step;

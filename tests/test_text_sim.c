@@ -153,6 +153,11 @@ uint8_t *kin_kv_store_begin(kin_kv_store *s) {
     return content;
 }
 
+uint8_t *kin_kv_store_begin_within(kin_kv_store *s, int timeout_ms) {
+    (void)timeout_ms;
+    return kin_kv_store_begin(s);
+}
+
 void kin_kv_store_keep(kin_kv_store *s, const kin_page_key *key, uint8_t *content) {
     kin_sim_write_page(&disks, s->node, s->kind, key, content);
     if (s->kind != KIN_SIM_OF_TOKENS) kin_sim_aim(&faults, KIN_SIM_ON_WRITE, s->node, 60);

@@ -27,6 +27,11 @@ uint8_t *kin_kv_store_begin(kin_kv_store *store) {
     return NULL;
 }
 
+uint8_t *kin_kv_store_begin_within(kin_kv_store *store, int timeout_ms) {
+    (void)store, (void)timeout_ms;
+    return NULL;
+}
+
 void kin_kv_store_keep(kin_kv_store *store, const kin_page_key *key, uint8_t *content) {
     (void)store, (void)key, (void)content;
 }
