@@ -20,6 +20,7 @@ enum {
 typedef struct queued {
     kin_page_key key;
     uint8_t *page;
+    bool is_removed; // while it was queued
 } queued;
 
 struct kin_kv_store {
@@ -49,6 +50,20 @@ static kin_page_name name_of(const kin_kv_store *s, const kin_page_key *key) {
     return name;
 }
 
+static void remove_file(const kin_kv_store *s, const kin_page_key *key) {
+    kin_page_name name = name_of(s, key);
+    kin_kv_file_remove(s->dir, &name);
+}
+
+// Returns a page in the queue that is to be written; NULL: none. Call with the mutex held.
+static queued *find_queued(kin_kv_store *s, const kin_page_key *key) {
+    for (int i = 0; i < s->n; i++) {
+        queued *q = &s->queue[(s->first + i) % MAX_QUEUED];
+        if (!q->is_removed && memcmp(&q->key, key, sizeof *key) == 0) return q;
+    }
+    return NULL;
+}
+
 // ---- writing, on the store's thread
 
 static int write_page(kin_kv_store *s, const queued *q, kin_err *err) {
@@ -76,13 +91,14 @@ static void *write_pages(void *arg) {
         queued q = s->queue[s->first];
         pthread_mutex_unlock(&s->mutex);
         kin_err err;
-        int rc = write_page(s, &q, &err);
+        const bool is_written = !q.is_removed && write_page(s, &q, &err) == 0;
         free(q.page);
         pthread_mutex_lock(&s->mutex);
-        if (rc == 0)
+        if (is_written)
             s->stats.n_written++;
-        else
+        else if (!q.is_removed)
             tell_failure(s, &err);
+        if (is_written && s->queue[s->first].is_removed) remove_file(s, &q.key); // meanwhile
         s->first = (s->first + 1) % MAX_QUEUED;
         if (--s->n == 0) s->is_behind = false;
         pthread_cond_broadcast(&s->changed);
@@ -117,7 +133,7 @@ uint8_t *kin_kv_store_begin_within(kin_kv_store *s, int timeout_ms) {
 void kin_kv_store_keep(kin_kv_store *s, const kin_page_key *key, uint8_t *content) {
     pthread_mutex_lock(&s->mutex);
     kin_assert(s->n < MAX_QUEUED);
-    s->queue[(s->first + s->n++) % MAX_QUEUED] = (queued){*key, content - KIN_KV_PAGE_HEAD};
+    s->queue[(s->first + s->n++) % MAX_QUEUED] = (queued){*key, content - KIN_KV_PAGE_HEAD, false};
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->mutex);
 }
@@ -135,9 +151,8 @@ bool kin_kv_store_has(const kin_kv_store *s, const kin_page_key *key) {
 }
 
 bool kin_kv_store_is_queued(kin_kv_store *s, const kin_page_key *key) {
-    bool is = false;
     pthread_mutex_lock(&s->mutex);
-    for (int i = 0; i < s->n && !is; i++) is = memcmp(&s->queue[(s->first + i) % MAX_QUEUED].key, key, sizeof *key) == 0;
+    const bool is = find_queued(s, key) != NULL;
     pthread_mutex_unlock(&s->mutex);
     return is;
 }
@@ -155,8 +170,10 @@ void kin_kv_store_settle(kin_kv_store *s) {
 }
 
 void kin_kv_store_remove(kin_kv_store *s, const kin_page_key *key) {
-    kin_page_name name = name_of(s, key);
-    kin_kv_file_remove(s->dir, &name);
+    pthread_mutex_lock(&s->mutex);
+    for (queued *q; (q = find_queued(s, key));) q->is_removed = true;
+    pthread_mutex_unlock(&s->mutex);
+    remove_file(s, key);
 }
 
 // ---- fetching from peers

@@ -54,7 +54,7 @@ void kin_kv_store_give_up(kin_kv_store *store, uint8_t *content);
 
 // Waits until all kept pages are written, for a few seconds at most.
 void kin_kv_store_settle(kin_kv_store *store);
-// Removes a page. One that is still queued is written after this: see kin_kv_store_settle.
+// Removes a page, from the queue too.
 void kin_kv_store_remove(kin_kv_store *store, const kin_page_key *key);
 
 // Asks the peers, if any, for pages that are missing here, and waits for them, at most timeout_ms.

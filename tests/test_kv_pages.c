@@ -9,6 +9,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -288,6 +289,68 @@ static void a_page_that_cannot_be_opened_now_is_there_later(void **state) {
     kin_log_set_sink(NULL, NULL);
 }
 
+// ---- a disk that does not go on until the test lets it
+
+static pthread_mutex_t disk_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static void wait_for_test(void *user, const kin_page_name *name, size_t n) {
+    (void)user, (void)name, (void)n;
+    pthread_mutex_lock(&disk_mutex);
+    pthread_mutex_unlock(&disk_mutex);
+}
+
+static kin_page_key key_number(int i) {
+    return (kin_page_key){{1, (uint8_t)i, (uint8_t)(i >> 8)}};
+}
+
+static void a_page_is_begun_without_waiting_for_the_disk(void **state) {
+    const kin_kv_peers peers = {.written = wait_for_test};
+    kin_kv_disk disk = disk_here();
+    (void)state;
+    disk.peers = &peers;
+    pthread_mutex_lock(&disk_mutex);
+    kin_kv_store *s = open_store(&disk, 1);
+    int n = 0;
+    for (uint8_t *content; (content = kin_kv_store_begin_within(s, 0)); n++) {
+        memset(content, 1, N_CONTENT);
+        kin_page_key of = key_number(n);
+        kin_kv_store_keep(s, &of, content);
+    }
+    assert_in_range(n, 1, 1 << 20);
+    assert_int_equal(kin_kv_store_get_stats(s).n_left_out, 0); // the caller tries again
+    pthread_mutex_unlock(&disk_mutex);
+    uint8_t *content = kin_kv_store_begin_within(s, 60000);
+    assert_non_null(content);
+    kin_kv_store_give_up(s, content);
+    kin_kv_store_close(s);
+}
+
+static void a_page_that_is_removed_while_it_is_queued_is_not_written(void **state) {
+    const kin_kv_peers peers = {.written = wait_for_test};
+    kin_kv_disk disk = disk_here();
+    kin_page_key keys[3];
+    (void)state;
+    disk.peers = &peers;
+    pthread_mutex_lock(&disk_mutex);
+    kin_kv_store *s = open_store(&disk, 1);
+    for (int i = 0; i < 3; i++) {
+        keys[i] = key_number(i);
+        keep(s, &keys[i]);
+    }
+    kin_kv_store_remove(s, &keys[0]); // it may be in the middle of being written
+    kin_kv_store_remove(s, &keys[1]);
+    assert_false(kin_kv_store_is_queued(s, &keys[1]));
+    keep(s, &keys[1]); // again
+    kin_kv_store_remove(s, &keys[2]);
+    assert_true(kin_kv_store_is_queued(s, &keys[1]));
+    pthread_mutex_unlock(&disk_mutex);
+    kin_kv_store_settle(s);
+    assert_false(kin_kv_store_has(s, &keys[0]));
+    assert_true(kin_kv_store_has(s, &keys[1]));
+    assert_false(kin_kv_store_has(s, &keys[2]));
+    kin_kv_store_close(s);
+}
+
 static void a_folder_that_cannot_be_written_is_told_once(void **state) {
     (void)state;
     kin_kv_disk disk = disk_here();
@@ -545,6 +608,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_file_says_nothing_of_its_content, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(a_damaged_page_is_told_and_removed, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(a_page_that_cannot_be_opened_now_is_there_later, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(a_page_is_begun_without_waiting_for_the_disk, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(a_page_that_is_removed_while_it_is_queued_is_not_written, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(a_folder_that_cannot_be_written_is_told_once, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(the_least_recently_used_pages_leave, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(a_page_beyond_the_cap_is_left_out, make_dir, remove_dir),
