@@ -86,6 +86,15 @@ int kin_scheduler_send_states(kin_scheduler *s, bool *sent, kin_err *err) {
     return 0;
 }
 
+// Returns the kind of a mark's checkpoint. A lasting one stays that, also when a prompt ends there.
+static kin_states_kind kind_of(const kin_scheduler *s, const kin_slot *t) {
+    const int n_blocks = t->n / KIN_KV_CELLS;
+    uint8_t *kinds = t->mark.kind == KIN_SCHEDULER_END ? find_checkpoints(s, t->tokens, n_blocks) : NULL;
+    const bool lasts = t->mark.kind != KIN_SCHEDULER_END || (kinds && kinds[n_blocks - 1] == KIN_STATES_LASTING);
+    free(kinds);
+    return lasts ? KIN_STATES_LASTING : KIN_STATES_OF_TURN;
+}
+
 void kin_scheduler_take_states(kin_scheduler *s, const kin_flight *f) {
     kin_slot *t = &s->slots[f->mark];
     if (!t->is_mark || t->mark.flight != f->number) return; // it was evicted
@@ -93,7 +102,7 @@ void kin_scheduler_take_states(kin_scheduler *s, const kin_flight *f) {
     t->mark.flight = 0;
     t->mark.is_stored = kin_head_n_good(s->head, f->number) > 0;
     if (t->mark.is_stored) {
-        const kin_states_kind as = kind == KIN_SCHEDULER_END ? KIN_STATES_OF_TURN : KIN_STATES_LASTING;
+        const kin_states_kind as = kind_of(s, t);
         kin_prefix_pages_set_checkpoint(s->o.pages, t->tokens, t->n / KIN_KV_CELLS, as);
         drop_old(s, t->tokens, t->n / KIN_KV_CELLS, as);
     } else {
