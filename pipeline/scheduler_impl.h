@@ -32,6 +32,7 @@ struct kin_generation {
     } ahead[KIN_STEPS_IN_FLIGHT]; // [n_ahead] drafted tokens behind its last one, each in a step in flight
     int n_ahead;
     int n_found;                    // blocks found on the disks; those beyond n_sent are being loaded
+    int n_refused;                  // blocks before the last checkpoint that could not be loaded; 0: none
     bool recomputes;                // some layers' pages were not found: these layers are recomputed
     bool is_second;                 // it is recomputed after a wrong row, up to that row: nothing computed before is reused
     int n_to_drop, n_dropped;       // blocks whose pages must leave the disks before that; blocks for which requests were sent

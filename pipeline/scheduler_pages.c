@@ -21,7 +21,8 @@ int kin_scheduler_look_on_disks(kin_scheduler *s, kin_generation *g) {
     if (!s->o.pages || !s->o.keeps || g->o.no_cache || g->is_second) return 0;
     if (forgets && g->n_sent % KIN_KV_CELLS) first = 0; // it cannot go back to a full block
     const int n_known = kin_prefix_pages_find(s->o.pages, g->tokens, first, (g->n - 1) / KIN_KV_CELLS);
-    const int n = forgets ? kin_scheduler_last_checkpoint(s, g->tokens, n_known) : n_known;
+    const int n_most = g->n_refused > 0 ? kin_scheduler_min(n_known, g->n_refused - 1) : n_known;
+    const int n = forgets ? kin_scheduler_last_checkpoint(s, g->tokens, n_most) : n_known;
     if (n * KIN_KV_CELLS <= g->n_sent) return n_known * KIN_KV_CELLS;
     if (g->n_sent > first * KIN_KV_CELLS &&
         kin_scheduler_change(s, (kin_kv_op){g->slot, g->slot, first * KIN_KV_CELLS}, &err) != 0)
@@ -139,10 +140,11 @@ static void count_loaded(kin_scheduler *s, kin_generation *g, int n) {
     s->stats.n_loaded_tokens += (uint64_t)n;
 }
 
-// The states at a checkpoint, or pages before it, were not found: an earlier one is loaded, or nothing.
+// The states at a checkpoint, or pages before it, were not found: an earlier one is loaded, or nothing. The checkpoint stays on
+// record, since a device that has them may be away.
 static int fall_back(kin_scheduler *s, kin_generation *g, kin_err *err) {
     const int n_pages = kin_scheduler_min(g->n_done / KIN_KV_CELLS, g->n_found - 1);
-    kin_prefix_pages_set_checkpoint(s->o.pages, g->tokens, g->n_found, KIN_STATES_NONE);
+    g->n_refused = g->n_found;
     const int n = kin_scheduler_last_checkpoint(s, g->tokens, n_pages), kept = (n - 1) * KIN_KV_CELLS;
     if (n == 0 || kept < g->n_cached) return give_up_load(s, g, err);
     g->n_found = n;

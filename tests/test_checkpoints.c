@@ -566,6 +566,59 @@ static void without_all_states_an_earlier_checkpoint_is_used(void **state) {
     }
 }
 
+static void rename_disk(const char *from, const char *to) {
+    char paths[2][80];
+    snprintf(paths[0], sizeof paths[0], "%s/%s", root, from);
+    snprintf(paths[1], sizeof paths[1], "%s/%s", root, to);
+    assert_int_equal(rename(paths[0], paths[1]), 0);
+}
+
+// Returns the kind of checkpoint behind the first n tokens.
+static int kind_at(const text *t, int n) {
+    uint8_t kinds[MAX_PROMPT / KIN_KV_CELLS];
+    char dir[80];
+    kin_prefix_pages *pages;
+    kin_err err;
+    snprintf(dir, sizeof dir, "%s/head", root);
+    const kin_prefix_pages_options po = {.disk = {.dir = dir}, .context = "model", .n_context = 5};
+    if (kin_prefix_pages_open(&pages, &po, &err) != 0) fail_msg("%s", err.text);
+    kin_prefix_pages_checkpoints(pages, t->prompt, n / KIN_KV_CELLS, kinds);
+    kin_prefix_pages_close(pages);
+    return kinds[n / KIN_KV_CELLS - 1];
+}
+
+static void checkpoints_of_a_disk_that_was_away_are_used_again(void **state) {
+    static text first, second;
+    (void)state;
+    make_text(&first, 21, 1500, 20);
+    second = first;
+    add_tokens(&second, 22, 300);
+    run_in(1, 1, true, &first);
+    rename_disk("0", "away");
+    run_in(1, 1, true, &second);
+    assert_int_equal(second.n_cached, 0);
+    rename_disk("0", "other");
+    rename_disk("away", "0");
+    run_in(1, 1, true, &first);
+    assert_int_equal(first.n_cached, end_of(&first));
+}
+
+static void a_lasting_checkpoint_stays_one_where_a_prompt_ends(void **state) {
+    static text first, second, third;
+    (void)state;
+    make_text(&first, 23, 700, 5);
+    third = second = first;
+    add_tokens(&first, 24, 300);
+    add_tokens(&second, 25, 300);
+    run_in(1, 1, true, &first);
+    run_in(1, 1, true, &second);
+    const int n = end_of(&third);
+    assert_int_equal(kind_at(&third, n), KIN_STATES_LASTING); // they part there
+    assert_int_equal(harm_part(&third, n, 0, "0", false), 1);
+    run_in(1, 1, true, &third);
+    assert_int_equal(kind_at(&third, n), KIN_STATES_LASTING);
+}
+
 // ---- wrong steps
 
 // Overwrites the weights of the last norm in the model's file, which is mapped. With NaN no logit is a number.
@@ -859,6 +912,8 @@ int main(void) {
         ON_DISK(a_reply_is_found_up_to_the_last_gap),
         ON_DISK(a_lost_ring_s_text_goes_on_at_the_last_checkpoint),
         ON_DISK(without_all_states_an_earlier_checkpoint_is_used),
+        ON_DISK(checkpoints_of_a_disk_that_was_away_are_used_again),
+        ON_DISK(a_lasting_checkpoint_stays_one_where_a_prompt_ends),
         ON_DISK(states_of_a_wrong_step_leave_the_disks),
     };
     const struct CMUnitTest replays[] = {
