@@ -11,7 +11,7 @@
 
 enum {
     MOST_TRIES = 32,
-    PAUSE = 2, // steps between them
+    PAUSE = 2,       // steps between them
     SETTLE_MS = 200, // or, when no step follows, the time that each waits for a disk
     NEWEST = 2,
 };

@@ -91,10 +91,34 @@ int kin_scheduler_up_to_mark(const kin_generation *g, int n) {
     return n;
 }
 
+// Frees an older mark of the sequence that is of no more use than a new one. Returns false if there is none.
+static bool free_older_mark(kin_scheduler *s, const kin_generation *g) {
+    for (int i = 0; i < KIN_SCHEDULER_MAX_SEQUENCES; i++) {
+        const kin_slot *t = &s->slots[i];
+        if (!t->is_mark || t->mark.flight != 0 || (t->mark.kind != KIN_SCHEDULER_GAP && !t->mark.is_stored)) continue;
+        if (kin_scheduler_common_prefix(g, t->tokens, t->n) < t->n) continue;
+        kin_scheduler_free_slot(s, i);
+        return true;
+    }
+    return false;
+}
+
+static bool has_free_place(const kin_scheduler *s) {
+    const bool has_state = s->o.n_states == 0 || kin_kv_blocks_n_free_states(s->blocks) > 0;
+    return has_state && kin_scheduler_unused_slot(s) != NO_SLOT;
+}
+
+// Returns a slot for a mark, or -1. Those at gaps are kept for a short time, so no other sequence is evicted for them.
+static int find_place(kin_scheduler *s, const kin_generation *g, int kind) {
+    if (kind != KIN_SCHEDULER_GAP)
+        return kin_scheduler_make_state(s, NO_SLOT) ? kin_scheduler_find_free_slot(s, NO_SLOT) : NO_SLOT;
+    return has_free_place(s) || (free_older_mark(s, g) && has_free_place(s)) ? kin_scheduler_unused_slot(s) : NO_SLOT;
+}
+
 // Keeps the first n tokens of the sequence in a slot of their own, if there is room. Its own slot stores their pages.
 static void keep(kin_scheduler *s, const kin_generation *g, int kind, int n) {
     kin_err err;
-    int slot = kin_scheduler_make_state(s, NO_SLOT) ? kin_scheduler_find_free_slot(s, NO_SLOT) : NO_SLOT;
+    const int slot = find_place(s, g, kind);
     int32_t *tokens = slot == NO_SLOT ? NULL : malloc((size_t)n * sizeof *tokens);
     if (!tokens || kin_scheduler_change(s, (kin_kv_op){slot, g->slot, n}, &err) != 0) {
         free(tokens);

@@ -63,11 +63,12 @@ static int remove_model(void **state) {
 }
 
 static bool is_one_disk; // all members use DIR/0
+static bool has_no_disk; // only the head has one
 static int n_parallel, n_batch, gap;
 
 static int make_root(void **state) {
     (void)state;
-    is_one_disk = false;
+    is_one_disk = has_no_disk = false;
     n_parallel = 1;
     n_batch = N_BATCH;
     gap = GAP;
@@ -149,7 +150,7 @@ static void open_world(world *w, int n_members, int n_rounds, bool has_pages) {
     for (int i = 0; i < n_members; i++) {
         o.shares[i] = (kin_layer_share){n_layer / n_members / n_rounds, 0};
         snprintf(dirs[i], sizeof dirs[i], "%s/%d", root, is_one_disk ? 0 : i);
-        if (has_pages) o.kv_dirs[i] = dirs[i];
+        if (has_pages && !has_no_disk) o.kv_dirs[i] = dirs[i];
     }
     snprintf(head, sizeof head, "%s/head", root);
     const kin_prefix_pages_options po = {.disk = {.dir = head}, .context = "model", .n_context = 5};
@@ -587,6 +588,31 @@ static int kind_at(const text *t, int n) {
     return kinds[n / KIN_KV_CELLS - 1];
 }
 
+// Their states are never stored, so they wait for it for many steps.
+static void marks_at_gaps_evict_no_other_conversation(void **state) {
+    static text texts[3], longer;
+    world w;
+    (void)state;
+    has_no_disk = true;
+    gap = 128;
+    open_world(&w, 1, 1, true);
+    for (int i = 0; i < 3; i++) {
+        make_text(&texts[i], 40 + i, 300, 5);
+        submit(&w, &texts[i]);
+        run(&w);
+    }
+    make_text(&longer, 50, 3000, 5);
+    submit(&w, &longer);
+    run(&w);
+    for (int i = 1; i < 3; i++) {
+        begin_text(&texts[i], 5);
+        submit(&w, &texts[i]);
+        run(&w);
+        assert_true(texts[i].n_cached >= end_of(&texts[i]));
+    }
+    close_world(&w);
+}
+
 static void checkpoints_of_a_disk_that_was_away_are_used_again(void **state) {
     static text first, second;
     (void)state;
@@ -920,6 +946,7 @@ int main(void) {
         ON_DISK(a_replay_computes_almost_nothing_twice),
         ON_DISK(a_replay_without_replies_computes_little_twice),
         ON_DISK(short_turns_are_found_after_a_restart),
+        ON_DISK(marks_at_gaps_evict_no_other_conversation),
     };
     const struct CMUnitTest units[] = {
         cmocka_unit_test(a_loaded_sequence_goes_on_at_states_only),
