@@ -91,10 +91,6 @@ static void free_result(result *r) {
     kin_text_fini(&r->arguments);
 }
 
-static bool is_space(char c) {
-    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
-}
-
 // A reply without calls and reasoning comes out whole; otherwise its text is a subsequence of the reply.
 // White space may be dropped.
 static void check_text(const result *r, const kin_reply_options *options, const char *at, size_t len) {
@@ -102,7 +98,7 @@ static void check_text(const result *r, const kin_reply_options *options, const 
     bool all = !r->has_calls && (options->reasoning_in_text || (!options->reasoning && !options->begins_in_reasoning));
     if (all) kin_assert(r->text.len == len && (len == 0 || memcmp(r->text.at, at, len) == 0));
     for (; i < r->text.len; i++, k++) {
-        if (is_space(r->text.at[i])) {
+        if (kin_is_space(r->text.at[i])) {
             k--;
             continue;
         }

@@ -9,10 +9,6 @@
 #include "base/hash.h"
 #include "model/gguf_impl.h"
 
-bool kin_str_eq(kin_str s, const char *text) {
-    return s.len == strlen(text) && memcmp(s.at, text, s.len) == 0;
-}
-
 // One file
 
 static kin_gguf *new_with_file(const char *path, kin_err *err) {

@@ -18,8 +18,6 @@
 
 typedef struct kin_gguf kin_gguf;
 
-bool kin_str_eq(kin_str s, const char *text);
-
 typedef enum kin_gguf_kind { // the value types of the format, with its numbers
     KIN_GGUF_U8 = 0,
     KIN_GGUF_I8 = 1,

@@ -34,10 +34,6 @@ struct kin_access {
     int n_keys;
 };
 
-static bool is(kin_str s, const char *word) {
-    return s.len == strlen(word) && memcmp(s.at, word, s.len) == 0;
-}
-
 static bool is_any_case(kin_str s, const char *word) {
     return s.len == strlen(word) && strncasecmp(s.at, word, s.len) == 0;
 }
@@ -99,9 +95,9 @@ bool kin_access_has_key(const kin_access *a, kin_str authorization, kin_str x_ap
 bool kin_access_is_public(kin_str path) {
     static const char page[] = "/page/"; // the page asks for the key
     static const char tab[] = "/join/";  // the page asks for the code
-    return is(path, "/") || is(path, "/join") || (path.len > sizeof tab - 1 && memcmp(path.at, tab, sizeof tab - 1) == 0) ||
-           is(path, "/health") || is(path, "/v1/health") ||
-           (path.len > sizeof page - 1 && memcmp(path.at, page, sizeof page - 1) == 0);
+    return kin_str_eq(path, "/") || kin_str_eq(path, "/join") ||
+           (path.len > sizeof tab - 1 && memcmp(path.at, tab, sizeof tab - 1) == 0) || kin_str_eq(path, "/health") ||
+           kin_str_eq(path, "/v1/health") || (path.len > sizeof page - 1 && memcmp(path.at, page, sizeof page - 1) == 0);
 }
 
 // ---- hosts and origins
@@ -192,7 +188,7 @@ bool kin_access_takes_origin(const kin_access *a, kin_str origin) {
 static bool is_of_a_page(kin_str origin, char name[MAX_NAME]) {
     static const char *const schemes[] = {"http://", "https://"};
     name[0] = '\0';
-    if (is(origin, "null")) return true; // for example a sandboxed frame
+    if (kin_str_eq(origin, "null")) return true; // for example a sandboxed frame
     for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
         size_t n = strlen(schemes[i]);
         if (origin.len < n || memcmp(origin.at, schemes[i], n) != 0) continue;
@@ -211,18 +207,18 @@ static bool is_elsewhere(const kin_access *a, kin_str origin, kin_str host) {
 }
 
 static bool is_own_site(kin_str site) {
-    return is(site, "same-origin") || is(site, "none"); // none: not from a page, for example a typed address
+    return kin_str_eq(site, "same-origin") || kin_str_eq(site, "none"); // none: not from a page, for example a typed address
 }
 
 static bool comes_from_elsewhere(const kin_access *a, const kin_http_exchange *x) {
     kin_str origin = kin_http_header(x, "origin"), site = kin_http_header(x, "sec-fetch-site");
     if (a->cors == KIN_CORS_ALL || kin_access_takes_origin(a, origin) || is_own_site(site)) return false;
-    return is(site, "cross-site") || is_elsewhere(a, origin, kin_http_header(x, "host"));
+    return kin_str_eq(site, "cross-site") || is_elsewhere(a, origin, kin_http_header(x, "host"));
 }
 
 static bool is_link(const kin_http_exchange *x) {
     kin_str mode = kin_http_header(x, "sec-fetch-mode"), dest = kin_http_header(x, "sec-fetch-dest");
-    return is(kin_http_method(x), "GET") && is(mode, "navigate") && is(dest, "document");
+    return kin_str_eq(kin_http_method(x), "GET") && kin_str_eq(mode, "navigate") && kin_str_eq(dest, "document");
 }
 
 static bool is_of_a_browser(const kin_http_exchange *x) {
@@ -234,7 +230,7 @@ static bool is_of_a_browser(const kin_http_exchange *x) {
 bool kin_access_may_load(const kin_access *a, const kin_http_exchange *x) {
     kin_str site = kin_http_header(x, "sec-fetch-site");
     if (a->n_keys > 0 || a->cors == KIN_CORS_ALL || kin_access_takes_origin(a, kin_http_header(x, "origin"))) return true;
-    return site.at ? is_own_site(site) : !is(kin_http_method(x), "GET") || !is_of_a_browser(x);
+    return site.at ? is_own_site(site) : !kin_str_eq(kin_http_method(x), "GET") || !is_of_a_browser(x);
 }
 
 // ---- open and close
@@ -283,7 +279,7 @@ bool kin_access_admit(const kin_access *a, kin_http_exchange *x) {
         kin_http_add_header(x, "Access-Control-Allow-Credentials", "true");
         kin_http_add_header(x, "Access-Control-Expose-Headers", "X-Kin-Relaxed");
         kin_http_add_header(x, "Vary", "Origin");
-    } else if (a->n_keys == 0 && !is(kin_http_method(x), "OPTIONS") && comes_from_elsewhere(a, x) && !is_link(x)) {
+    } else if (a->n_keys == 0 && !kin_str_eq(kin_http_method(x), "OPTIONS") && comes_from_elsewhere(a, x) && !is_link(x)) {
         // The page could not read the answer, but could cause the computation.
         kin_http_reply_error(
             x, 403,
@@ -298,7 +294,7 @@ bool kin_access_admit(const kin_access *a, kin_http_exchange *x) {
                              "To allow that name, start it with --allow-hosts NAME.");
         return false;
     }
-    if (is(kin_http_method(x), "OPTIONS") || kin_access_is_public(kin_http_path(x)) ||
+    if (kin_str_eq(kin_http_method(x), "OPTIONS") || kin_access_is_public(kin_http_path(x)) ||
         kin_access_has_key(a, kin_http_header(x, "authorization"), kin_http_header(x, "x-api-key")))
         return true;
     kin_http_add_header(x, "WWW-Authenticate", "Bearer");
@@ -308,11 +304,11 @@ bool kin_access_admit(const kin_access *a, kin_http_exchange *x) {
 }
 
 bool kin_access_preflight(kin_http_exchange *x) {
-    if (!is(kin_http_method(x), "OPTIONS")) return false;
+    if (!kin_str_eq(kin_http_method(x), "OPTIONS")) return false;
     kin_http_add_header(x, "Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS");
     kin_str wanted = kin_http_header(x, "access-control-request-headers"); // "*" would not include Authorization
     kin_http_add_header(x, "Access-Control-Allow-Headers", wanted.at ? wanted.at : "*");
-    if (is(kin_http_header(x, "access-control-request-private-network"), "true"))
+    if (kin_str_eq(kin_http_header(x, "access-control-request-private-network"), "true"))
         kin_http_add_header(x, "Access-Control-Allow-Private-Network", "true");
     kin_http_add_header(x, "Access-Control-Max-Age", "600");
     kin_http_reply(x, 200, "text/html", NULL, 0);

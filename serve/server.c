@@ -314,10 +314,6 @@ static bool is_join(const route *r) {
     return r->answer == join_page || r->answer == join_file || r->answer == join_socket || r->answer == join_chunk;
 }
 
-static bool is(kin_str a, const char *b) {
-    return a.len == strlen(b) && memcmp(a.at, b, a.len) == 0;
-}
-
 static bool is_below(kin_str path, const char *folder) {
     size_t n = strlen(folder);
     return n > 1 && folder[n - 1] == '/' && path.len > n && memcmp(path.at, folder, n) == 0;
@@ -328,8 +324,8 @@ static const route *find_route(kin_http_exchange *x, char *allow, size_t n_allow
     allow[0] = 0;
     while (path.len > 1 && path.at[path.len - 1] == '/') path.len--;
     for (int i = 0; i < N_ROUTES; i++) {
-        if (!is(path, routes[i].path) && !is_below(path, routes[i].path)) continue;
-        if (is(method, routes[i].method)) return &routes[i];
+        if (!kin_str_eq(path, routes[i].path) && !is_below(path, routes[i].path)) continue;
+        if (kin_str_eq(method, routes[i].method)) return &routes[i];
         snprintf(allow + strlen(allow), n_allow - strlen(allow), "%s%s", allow[0] ? ", " : "", routes[i].method);
     }
     return NULL;

@@ -196,10 +196,6 @@ static int id_of(kin_str path) {
     return id;
 }
 
-static bool is(kin_str a, const char *b) {
-    return a.at && a.len == strlen(b) && memcmp(a.at, b, a.len) == 0;
-}
-
 // Reads a plain file name in the folder: requests reach no other file.
 static int take_name(action *a, kin_http_exchange *x) {
     kin_str text = kin_http_body(x);
@@ -222,7 +218,7 @@ static int take_name(action *a, kin_http_exchange *x) {
 }
 
 static int start(action *a, kin_http_exchange *x, kin_str what) {
-    bool saves = is(what, "save"), erases = is(what, "erase");
+    bool saves = kin_str_eq(what, "save"), erases = kin_str_eq(what, "erase");
     if (!erases && !a->world.save_path)
         return kin_api_error_set(&a->error, 501, NULL, "slots cannot be saved: start the server with --slot-save-path FOLDER");
     if (!erases && take_name(a, x) != 0) return KIN_FAIL;
@@ -240,7 +236,7 @@ void kin_slots_begin(const kin_slots_world *world, kin_http_exchange *x) {
     action *a = NULL;
     if (id < 0)
         kin_http_reply_error(x, 400, "the slot must be a number: /slots/0?action=erase");
-    else if (!is(what, "erase") && !is(what, "save") && !is(what, "restore"))
+    else if (!kin_str_eq(what, "erase") && !kin_str_eq(what, "save") && !kin_str_eq(what, "restore"))
         kin_http_reply_error(x, 400, "action must be erase, save or restore");
     else if (!(a = calloc(1, sizeof *a)))
         kin_http_reply_error(x, 500, "out of memory");

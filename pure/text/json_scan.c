@@ -2,10 +2,6 @@
 
 #include "pure/text/json.h"
 
-static bool is_white(char c) {
-    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
-}
-
 static bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
@@ -96,7 +92,7 @@ static bool in_word(kin_json_scan *s, char c) {
 static bool go_on(kin_json_scan *s, char c, bool may_have_point) {
     if (c == '.' && may_have_point) return expect(s, KIN_JSON_AFTER_POINT);
     if ((c == 'e' || c == 'E') && s->expected != KIN_JSON_IN_EXPONENT) return expect(s, KIN_JSON_AFTER_E);
-    if (is_white(c)) return expect(s, KIN_JSON_AT_COMMA);
+    if (kin_is_space(c)) return expect(s, KIN_JSON_AT_COMMA);
     return after_value(s, c);
 }
 
@@ -116,7 +112,7 @@ static bool push_number(kin_json_scan *s, char c) {
 
 bool kin_json_scan_push(kin_json_scan *s, char c) {
     bool between = s->expected <= KIN_JSON_AT_COMMA;
-    if (between && is_white(c)) return s->expected != KIN_JSON_AT_BEGIN;
+    if (between && kin_is_space(c)) return s->expected != KIN_JSON_AT_BEGIN;
     switch ((kin_json_expected)s->expected) {
     case KIN_JSON_AT_BEGIN: return c == '{' && open_object(s);
     case KIN_JSON_AT_VALUE: return begin_value(s, c);

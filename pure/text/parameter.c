@@ -8,10 +8,6 @@ enum { MAX_DEPTH = 8, MAX_STEPS = 4096 }; // nested references and combinations;
 
 // ---- types
 
-static bool is_text(kin_str text, const char *other) {
-    return text.len == strlen(other) && memcmp(text.at, other, text.len) == 0;
-}
-
 static unsigned type_named(kin_str name) {
     static const struct {
         const char *name;
@@ -20,7 +16,7 @@ static unsigned type_named(kin_str name) {
                {"object", KIN_TYPE_OBJECT}, {"array", KIN_TYPE_ARRAY},     {"boolean", KIN_TYPE_BOOLEAN},
                {"null", KIN_TYPE_NULL}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        if (is_text(name, all[i].name)) return all[i].types;
+        if (kin_str_eq(name, all[i].name)) return all[i].types;
     }
     return 0;
 }
@@ -86,17 +82,17 @@ static unsigned types_at(walk *w, const kin_json_value *schema) {
     w->depth++;
     w->n_steps++;
     for (const kin_json_value *v = kin_json_first(w->json, schema); v; v = kin_json_next(w->json, v)) {
-        if (is_text(v->key, "type"))
+        if (kin_str_eq(v->key, "type"))
             types &= types_named(w, v);
-        else if (is_text(v->key, "enum"))
+        else if (kin_str_eq(v->key, "enum"))
             types &= types_of_values(w->json, v);
-        else if (is_text(v->key, "const"))
+        else if (kin_str_eq(v->key, "const"))
             types &= type_of(v);
-        else if (is_text(v->key, "anyOf") || is_text(v->key, "oneOf"))
+        else if (kin_str_eq(v->key, "anyOf") || kin_str_eq(v->key, "oneOf"))
             types &= types_of_any(w, v);
-        else if (is_text(v->key, "allOf"))
+        else if (kin_str_eq(v->key, "allOf"))
             types &= types_of_all(w, v);
-        else if (is_text(v->key, "$ref"))
+        else if (kin_str_eq(v->key, "$ref"))
             types &= types_of_reference(w, v->text);
     }
     w->depth--;
@@ -138,13 +134,9 @@ static bool is_meant(unsigned types, const kin_json_value *value) {
 
 static const char *python_word(unsigned types, kin_str text) {
     if (types & KIN_TYPE_STRING) return NULL;
-    if (types & KIN_TYPE_BOOLEAN && is_text(text, "True")) return "true";
-    if (types & KIN_TYPE_BOOLEAN && is_text(text, "False")) return "false";
-    return types & KIN_TYPE_NULL && is_text(text, "None") ? "null" : NULL;
-}
-
-static bool is_space(char c) {
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+    if (types & KIN_TYPE_BOOLEAN && kin_str_eq(text, "True")) return "true";
+    if (types & KIN_TYPE_BOOLEAN && kin_str_eq(text, "False")) return "false";
+    return types & KIN_TYPE_NULL && kin_str_eq(text, "None") ? "null" : NULL;
 }
 
 // True for an object or an array of these types that kin_json_parse rejects, for example because a key occurs twice. In formats
@@ -155,13 +147,13 @@ static bool is_nested(unsigned types, kin_str text) {
     kin_json_scan s = {0};
     size_t i = 0;
     for (const char *c = member; *c; c++) kin_json_scan_push(&s, *c);
-    while (i < text.len && is_space(text.at[i])) i++;
+    while (i < text.len && kin_is_space(text.at[i])) i++;
     if (i == text.len || !(text.at[i] == '{' ? types & KIN_TYPE_OBJECT : text.at[i] == '[' ? types & KIN_TYPE_ARRAY : 0))
         return false;
     do {
         if (!kin_json_scan_push(&s, text.at[i++])) return false;
     } while (i < text.len && s.depth > OUTSIDE);
-    while (i < text.len && is_space(text.at[i])) i++;
+    while (i < text.len && kin_is_space(text.at[i])) i++;
     return i == text.len && s.depth == OUTSIDE;
 }
 

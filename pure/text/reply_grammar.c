@@ -29,10 +29,6 @@ static int32_t control_token_at(const kin_reply_writer *w, const char *text, siz
     return KIN_TOKEN_NONE;
 }
 
-static bool is_space(char c) {
-    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
-}
-
 void kin_reply_put_mark(kin_reply_writer *w, const char *mark) {
     const char *begin = mark;
     for (const char *at = mark;;) {
@@ -49,7 +45,7 @@ void kin_reply_put_mark(kin_reply_writer *w, const char *mark) {
             kin_text_print(w->line, "<[%d]> ", (int)id);
         else
             kin_reply_put(w, is_number ? "[0-9]{1,3} " : "ws ");
-        for (at += id != KIN_TOKEN_NONE ? len : 1; is_line && is_space(*at);) at++;
+        for (at += id != KIN_TOKEN_NONE ? len : 1; is_line && kin_is_space(*at);) at++;
         begin = at;
     }
 }

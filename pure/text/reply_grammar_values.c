@@ -14,10 +14,6 @@ static void put_literal(kin_reply_writer *w, kin_str text) {
     kin_reply_put(w, " ");
 }
 
-static bool is_text(kin_str text, const char *other) {
-    return text.len == strlen(other) && memcmp(text.at, other, text.len) == 0;
-}
-
 // True for an enum of strings, none of which contains the first byte of the mark that ends it.
 static bool is_enum_of_strings(const kin_json *json, const kin_json_value *schema, char end) {
     const kin_json_value *values = kin_json_get(json, schema, "enum", 4);
@@ -130,8 +126,8 @@ static bool has_only(const kin_json *json, const kin_json_value *schema, const c
     static const char *const annotations[] = {"type", "description", "title", "default", "examples", NULL};
     for (const kin_json_value *v = kin_json_first(json, schema); v; v = kin_json_next(json, v)) {
         bool is_known = false;
-        for (int i = 0; annotations[i]; i++) is_known |= is_text(v->key, annotations[i]);
-        for (int i = 0; keywords[i]; i++) is_known |= is_text(v->key, keywords[i]);
+        for (int i = 0; annotations[i]; i++) is_known |= kin_str_eq(v->key, annotations[i]);
+        for (int i = 0; keywords[i]; i++) is_known |= kin_str_eq(v->key, keywords[i]);
         if (!is_known) return false;
     }
     return schema->kind == KIN_JSON_OBJECT;

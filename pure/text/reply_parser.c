@@ -60,10 +60,6 @@ static int end_events(kin_reply_parser *p, const kin_reply_event **events, int *
 
 // ---- held bytes
 
-bool kin_reply_is_space(char c) {
-    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
-}
-
 bool kin_reply_hold(kin_reply_parser *p, char c) {
     kin_text_put(&p->held, &c, 1);
     if (p->held.failed) p->failed = true;
@@ -215,7 +211,7 @@ static bool may_begin_bare(const kin_reply_parser *p, char c) {
 static bool step_text(kin_reply_parser *p, char c) {
     bool is_first = p->held.len == p->n_space, is_whole;
     mark found;
-    if (is_first && kin_reply_is_space(c)) return step_space(p, c);
+    if (is_first && kin_is_space(c)) return step_space(p, c);
     if (is_first && p->format->is_bare && p->state == KIN_REPLY_AFTER_CALL && c == ';') return true;
     if (!kin_reply_hold(p, c)) return true;
     if (find_mark(p, (kin_str){p->held.at + p->n_space, p->held.len - p->n_space}, &found, &is_whole)) {

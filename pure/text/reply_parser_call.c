@@ -5,10 +5,6 @@
 
 enum { KEY_NONE, KEY_NAME, KEY_ARGUMENTS, KEY_OTHER }; // keys of a call that is an object
 
-static bool is_text(kin_str text, const char *other) {
-    return text.len == strlen(other) && memcmp(text.at, other, text.len) == 0;
-}
-
 static bool is_offered(const kin_reply_parser *p, kin_str name) {
     return kin_string_table_find(&p->names, name.at, name.len) >= 0;
 }
@@ -73,9 +69,10 @@ void kin_reply_begin_object(kin_reply_parser *p) {
 }
 
 static int key_named(const kin_chat_format *f, kin_str name) {
-    if (is_text(name, "name") || is_text(name, f->name_key)) return KEY_NAME;
-    if (is_text(name, "arguments") || is_text(name, "parameters") || is_text(name, f->arguments_key)) return KEY_ARGUMENTS;
-    return is_text(name, "type") || is_text(name, "id") || is_text(name, f->id_key) ? KEY_OTHER : KEY_NONE;
+    if (kin_str_eq(name, "name") || kin_str_eq(name, f->name_key)) return KEY_NAME;
+    if (kin_str_eq(name, "arguments") || kin_str_eq(name, "parameters") || kin_str_eq(name, f->arguments_key))
+        return KEY_ARGUMENTS;
+    return kin_str_eq(name, "type") || kin_str_eq(name, "id") || kin_str_eq(name, f->id_key) ? KEY_OTHER : KEY_NONE;
 }
 
 // True if the object is {NAME: {...}}.
@@ -220,7 +217,7 @@ static void begin_label(kin_reply_parser *p) {
 static bool step_after_mark(kin_reply_parser *p, char c) {
     const kin_chat_format *f = p->format;
     bool has_mark = f->name_begin[0] || (p->place == KIN_REPLY_AT_CALL && f->call_begin[0]);
-    if (kin_reply_is_space(c) || c == '{' || c == '[') {
+    if (kin_is_space(c) || c == '{' || c == '[') {
         if (!kin_reply_hold_in_call(p, c)) return true;
         if (c == '{') kin_reply_begin_object(p);
         if (c == '[') kin_reply_begin_list(p);
@@ -239,7 +236,7 @@ static bool step_after_mark(kin_reply_parser *p, char c) {
 
 static bool step_list(kin_reply_parser *p, char c) {
     const kin_chat_format *f = p->format;
-    bool is_between = kin_reply_is_space(c) || c == ',', is_python = f->syntax == KIN_CALL_PYTHON;
+    bool is_between = kin_is_space(c) || c == ',', is_python = f->syntax == KIN_CALL_PYTHON;
     bool is_end = is_python && p->list_has_calls && c == (f->calls_end[0] ? f->calls_end[0] : f->call_end[0]);
     if ((c == ']' || is_end) && p->list_has_calls) {
         p->in_list = false;
@@ -306,7 +303,7 @@ static bool step_label(kin_reply_parser *p, char c) {
 static bool ends_name(const kin_reply_parser *p, char c) {
     const kin_chat_format *f = p->format;
     if (f->syntax == KIN_CALL_PYTHON) return c == '(';
-    if (c == '{' || kin_reply_is_space(c)) return true;
+    if (c == '{' || kin_is_space(c)) return true;
     if (f->name_end[0]) return c == f->name_end[0] || (f->id_begin[0] && c == f->id_begin[0]);
     bool has_parameters = f->syntax == KIN_CALL_PARAMETERS;
     return has_parameters && (c == f->key_begin[0] || c == f->arguments_end[0] || c == f->call_end[0]);
@@ -315,7 +312,7 @@ static bool ends_name(const kin_reply_parser *p, char c) {
 // Reads a name or an id.
 static bool step_word(kin_reply_parser *p, char c, kin_reply_range *word) {
     word->end = p->held.len;
-    if (word->end == word->begin && kin_reply_is_space(c)) {
+    if (word->end == word->begin && kin_is_space(c)) {
         if (kin_reply_hold_in_call(p, c)) word->begin = p->held.len;
         return true;
     }
@@ -338,7 +335,7 @@ static bool step_after_name(kin_reply_parser *p, char c) {
     const kin_chat_format *f = p->format;
     kin_str name = kin_reply_held(p, p->name);
     int64_t tool = kin_reply_find_tool(p, name);
-    if (kin_reply_is_space(c)) {
+    if (kin_is_space(c)) {
         kin_reply_hold_in_call(p, c);
         return true;
     }

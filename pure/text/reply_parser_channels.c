@@ -23,7 +23,7 @@ static size_t find(kin_str text, const char *word) {
 
 static kin_str recipient_of(kin_str header) {
     size_t at = find(header, "to="), end = at += at < header.len ? 3 : 0;
-    while (end < header.len && !kin_reply_is_space(header.at[end]) && header.at[end] != '<') end++;
+    while (end < header.len && !kin_is_space(header.at[end]) && header.at[end] != '<') end++;
     return (kin_str){header.at + at, end - at};
 }
 

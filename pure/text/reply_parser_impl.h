@@ -88,7 +88,6 @@ struct kin_reply_parser {
 
 void kin_reply_emit(kin_reply_parser *p, kin_reply_kind kind, const char *at, size_t len);
 void kin_reply_emit_begin(kin_reply_parser *p, kin_str name, kin_str id);
-bool kin_reply_is_space(char c);
 bool kin_reply_hold(kin_reply_parser *p, char c); // returns false if memory runs out
 void kin_reply_forget(kin_reply_parser *p);       // discards the held bytes
 

@@ -29,7 +29,7 @@ void kin_reply_begin_parameters(kin_reply_parser *p, int64_t tool) {
 }
 
 static bool step_before_parameter(kin_reply_parser *p, char c) {
-    if (kin_reply_is_space(c)) return true;
+    if (kin_is_space(c)) return true;
     p->label.begin = p->held.len;
     p->place = KIN_REPLY_AT_PARAMETER;
     p->state = KIN_REPLY_IN_LABEL;
@@ -50,10 +50,6 @@ static bool step_key(kin_reply_parser *p, char c, kin_reply_range *word, const c
     return false;
 }
 
-static bool is_text(kin_str text, const char *other) {
-    return text.len == strlen(other) && memcmp(text.at, other, text.len) == 0;
-}
-
 static kin_str without_padding(kin_str value) {
     if (value.len > 0 && value.at[0] == '\n') value = (kin_str){value.at + 1, value.len - 1};
     if (value.len > 0 && value.at[value.len - 1] == '\n') value.len--;
@@ -63,7 +59,7 @@ static kin_str without_padding(kin_str value) {
 // Writes the value as JSON: of the type that the model has named, or of the schema's.
 static void put_value(kin_reply_parser *p, kin_str key, kin_str value, kin_text_buffer *json) {
     kin_json parsed;
-    bool is_named = p->format->type_end[0], is_string = is_text(kin_reply_held(p, p->type), p->format->string_type);
+    bool is_named = p->format->type_end[0], is_string = kin_str_eq(kin_reply_held(p, p->type), p->format->string_type);
     if (is_named && is_string) {
         kin_json_write_string(value, json);
     } else if (is_named && kin_json_parse(&parsed, value.at, value.len, NULL) == 0) {

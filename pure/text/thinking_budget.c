@@ -49,15 +49,11 @@ static bool match(kin_thinking_budget *b, const char *mark, char byte) {
     return true;
 }
 
-static bool is_space(char byte) {
-    return byte == ' ' || byte == '\n' || byte == '\r' || byte == '\t';
-}
-
 static void take_byte(kin_thinking_budget *b, char byte) {
     if (b->state == THINKING && match(b, b->end_mark, byte)) {
         b->state = OVER;
     } else if (b->state == BEFORE) {
-        bool may_be = b->n_matched > 0 ? byte == b->begin_mark[b->n_matched] : is_space(byte) || byte == b->begin_mark[0];
+        bool may_be = b->n_matched > 0 ? byte == b->begin_mark[b->n_matched] : kin_is_space(byte) || byte == b->begin_mark[0];
         if (!may_be)
             b->state = OVER;
         else if (match(b, b->begin_mark, byte))

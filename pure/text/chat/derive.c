@@ -53,13 +53,9 @@ static kin_str first(kin_str text, size_t n) {
     return (kin_str){text.at, n};
 }
 
-static bool is_space(char c) {
-    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
-}
-
 static kin_str trim(kin_str text) {
-    while (text.len > 0 && is_space(text.at[0])) text = rest(text, 1);
-    while (text.len > 0 && is_space(text.at[text.len - 1])) text.len--;
+    while (text.len > 0 && kin_is_space(text.at[0])) text = rest(text, 1);
+    while (text.len > 0 && kin_is_space(text.at[text.len - 1])) text.len--;
     return text;
 }
 
@@ -352,7 +348,7 @@ static bool derive_object(kin_chat_format *f, parts *p) {
         if (quote == key.len || !SET(f->name_key, rest(key, quote + 1))) return false;
         if (!derive_first_id(f, first(key, quote))) return false;
         size_t from = 0;
-        while (from < keys.len && (is_space(keys.at[from]) || memchr("\",", keys.at[from], 2))) from++;
+        while (from < keys.len && (kin_is_space(keys.at[from]) || memchr("\",", keys.at[from], 2))) from++;
         keys = rest(keys, from);
         const char *end = memchr(keys.at, '"', keys.len);
         if (!end || !SET(f->arguments_key, first(keys, (size_t)(end - keys.at)))) return false;

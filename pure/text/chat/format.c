@@ -194,18 +194,14 @@ bool kin_chat_format_has_token(const kin_chat_format *f, kin_str name) {
     return false;
 }
 
-static bool is_space(char c) {
-    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
-}
-
 static bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
 kin_mark_match kin_chat_mark_match(const char *mark, kin_str bytes) {
     for (size_t i = 0;; mark++) {
-        while (i < bytes.len && is_space(bytes.at[i])) i++;
-        while (is_space(*mark)) mark++;
+        while (i < bytes.len && kin_is_space(bytes.at[i])) i++;
+        while (kin_is_space(*mark)) mark++;
         if (i == bytes.len) return *mark ? KIN_MARK_PREFIX : KIN_MARK_EQUAL;
         bool is_number = *mark == KIN_MARK_DIGITS[0];
         if (is_number ? !is_digit(bytes.at[i]) : *mark != bytes.at[i]) return KIN_MARK_DIFFERS;

@@ -7,10 +7,6 @@
 
 enum { MAX_DEPTH = 64 };
 
-static bool is_space(char c) {
-    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
-}
-
 static bool is_open(char c) {
     return c == '(' || c == '[' || c == '{';
 }
@@ -39,7 +35,7 @@ static bool match_quote(kin_loose_scan *scan, const char *quote, char c) {
 void kin_loose_scan_push(kin_loose_scan *scan, const kin_chat_format *f, char c) {
     bool in_own = f->quote[0] && scan->quote == f->quote[0];
     if (f->quote[0] && (in_own || !scan->quote) && (match_quote(scan, f->quote, c) || in_own)) return;
-    if (scan->quote && scan->may_end && is_space(c)) return;
+    if (scan->quote && scan->may_end && kin_is_space(c)) return;
     if (scan->quote && scan->may_end && may_follow_value(c)) scan->quote = 0;
     scan->may_end = false;
     if (scan->quote) {
@@ -62,7 +58,7 @@ typedef struct reader {
 } reader;
 
 static void skip_space(reader *r) {
-    while (r->at < r->end && is_space(*r->at)) r->at++;
+    while (r->at < r->end && kin_is_space(*r->at)) r->at++;
 }
 
 static bool take(reader *r, char c) {
@@ -90,7 +86,7 @@ static bool read_own_string(reader *r) {
 // True if the quote ends a string: a value may end after it.
 static bool ends_string(const reader *r, const char *at) {
     for (at++; at < r->end; at++)
-        if (!is_space(*at)) return may_follow_value(*at);
+        if (!kin_is_space(*at)) return may_follow_value(*at);
     return true;
 }
 
@@ -171,7 +167,7 @@ static bool read_word(reader *r) {
     kin_json json;
     while (r->at < r->end && !may_follow_value(*r->at) && *r->at != '=') r->at++;
     kin_str word = {begin, (size_t)(r->at - begin)};
-    while (word.len > 0 && is_space(word.at[word.len - 1])) word.len--;
+    while (word.len > 0 && kin_is_space(word.at[word.len - 1])) word.len--;
     if (word.len == 0) return false;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         if (word.len != strlen(words[i][0]) || memcmp(word.at, words[i][0], word.len) != 0) continue;
@@ -194,7 +190,7 @@ static bool read_key(reader *r, char after) {
     if (starts_with(r, r->format->quote)) return read_own_string(r) && take(r, after);
     if (r->at < r->end && (*r->at == '"' || *r->at == '\'')) return read_string(r) && take(r, after);
     const char *begin = r->at;
-    while (r->at < r->end && *r->at != after && !is_space(*r->at) && *r->at != ',' && !is_close(*r->at) && !is_open(*r->at))
+    while (r->at < r->end && *r->at != after && !kin_is_space(*r->at) && *r->at != ',' && !is_close(*r->at) && !is_open(*r->at))
         r->at++;
     kin_str key = {begin, (size_t)(r->at - begin)};
     if (key.len > 0) kin_json_write_string(key, r->out);
